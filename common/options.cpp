@@ -1,0 +1,160 @@
+#include "common/options.hpp"
+
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "common/plot.hpp"
+#include "common/show.hpp"
+
+namespace llm {
+namespace {
+
+struct Field {
+    std::string help;
+    std::int64_t low, high;
+};
+
+// The limits keep every tensor of a walk under 300 MB.
+const std::map<std::string, Field> known_fields = {
+    {"--batch-size", {"sequences that are computed together", 1, 16}},
+    {"--seq-len", {"tokens in each sequence", 1, 1024}},
+    {"--hidden-size", {"numbers per token", 1, 4096}},
+    {"--num-attention-heads", {"query heads", 1, 256}},
+    {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 256}},
+    {"--head-dim", {"numbers per head (default: hidden size / query heads)", 1, 4096}},
+    {"--max-position-embeddings", {"the longest sequence the model takes", 1, 1 << 20}},
+};
+
+// What a learner typed is wrong; the message is the whole line.
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+std::int64_t parse_number(const std::string& name, const std::string& text, std::int64_t low,
+                          std::int64_t high) {
+    std::int64_t number = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end || number < low || number > high)
+        throw UsageError(fmt::format("{} takes a whole number from {} to {}, not '{}'", name,
+                                     low, high, text));
+    return number;
+}
+
+// Makes the folder if needed, and a file in it to see whether that works.
+void prepare_folder(const std::string& option, const std::filesystem::path& folder) {
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
+    const std::filesystem::path probe = folder / ".probe";
+    const bool writable = std::ofstream(probe).put('\n').good();
+    std::filesystem::remove(probe, ignored);
+    if (!writable)
+        throw UsageError(fmt::format("{} needs a folder it can write to, not '{}'", option,
+                                     folder.string()));
+}
+
+}  // namespace
+
+struct Options::Parser {
+    struct Size {
+        std::string name, text;
+        std::size_t* target;
+        CLI::Option* option = nullptr;
+    };
+
+    CLI::App app;
+    std::string slug;
+    std::vector<std::unique_ptr<Size>> sizes;  // CLI11 keeps pointers to the texts
+    std::string seed_text = "77", plots, save;
+    std::uint32_t seed = 77;
+    bool stepwise = false;
+
+    // Everything that can be wrong is found here, before anything is printed or written.
+    void parse(int argc, char** argv) {
+        app.parse(argc, argv);
+        if (const auto rest = app.remaining(); !rest.empty())
+            throw UsageError(
+                fmt::format("does not know '{}'; --help lists the options", rest[0]));
+        for (const auto& size : sizes) {
+            if (size->option->count() == 0) continue;
+            const Field& field = known_fields.at(size->name);
+            *size->target = static_cast<std::size_t>(
+                parse_number(size->name, size->text, field.low, field.high));
+        }
+        seed = static_cast<std::uint32_t>(parse_number("--seed", seed_text, 0, 0xFFFFFFFF));
+        if (!save.empty()) prepare_folder("--save", save);
+        if (plots != "none") prepare_folder("--plots", plots);
+    }
+};
+
+Options::Options(std::string slug, std::string question) : parser_(std::make_unique<Parser>()) {
+    CLI::App& app = parser_->app;
+    app.description(slug + ": " + question);
+    app.name(slug);
+    app.allow_extras();
+    parser_->slug = std::move(slug);
+    parser_->plots = fmt::format("{}/{}", LLM_PLOTS_FOLDER, parser_->slug);
+
+    app.add_option("--seed", parser_->seed_text, "seed of the random numbers, 0 to 4294967295")
+        ->capture_default_str();
+    app.add_option("--plots", parser_->plots, "folder for the figures; none: draw nothing")
+        ->capture_default_str();
+    app.add_option("--save", parser_->save, "folder for every shown tensor, as NAME.npy");
+    app.add_flag("--step", parser_->stepwise, "wait for Enter between the steps");
+}
+
+Options::~Options() = default;
+
+void Options::size(const std::string& name, std::size_t& value) {
+    const Field& field = known_fields.at(name);
+    auto size = std::make_unique<Parser::Size>(Parser::Size{name, "", &value});
+    size->option = parser_->app.add_option(name, size->text, field.help);
+    if (value != 0) size->option->default_str(std::to_string(value));
+    parser_->sizes.push_back(std::move(size));
+}
+
+void Options::flag(const std::string& name, bool& value, const std::string& help) {
+    parser_->app.add_flag(name, value, help);
+}
+
+std::uint32_t Options::seed() const {
+    return parser_->seed;
+}
+
+int Options::run(int argc, char** argv, const std::function<void()>& walk) {
+    const auto refuse = [&](std::string_view message) {
+        std::cout << std::flush;
+        std::cerr << parser_->slug << ": " << message << '\n';
+        return 2;
+    };
+    try {
+        parser_->parse(argc, argv);
+        save_shown_tensors(parser_->save);
+        if (parser_->stepwise) pause_between_steps();
+        if (parser_->plots != "none") collect_plots(parser_->slug, parser_->plots);
+        walk();
+        draw_plots();
+        return 0;
+    } catch (const CLI::CallForHelp&) {
+        std::cout << parser_->app.help();
+        return 0;
+    } catch (const CLI::ParseError& error) {
+        return refuse(error.what());
+    } catch (const std::bad_alloc&) {
+        return refuse("not enough memory for these sizes");
+    } catch (const std::exception& error) {
+        return refuse(error.what());
+    }
+}
+
+}  // namespace llm

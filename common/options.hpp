@@ -1,0 +1,37 @@
+// The command line of a chapter program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace llm {
+
+// Every program takes --help, --seed, --plots, --save and --step, and the fields it asks for.
+class Options {
+ public:
+    // The chapter's slug, as in "01_masking", and the question it answers.
+    Options(std::string slug, std::string question);
+    ~Options();
+
+    // Takes a size under its name in Hugging Face's config.json, with dashes:
+    // "--hidden-size". Its help text and its limits stand in options.cpp.
+    void size(const std::string& name, std::size_t& value);
+
+    // Takes a switch: given means true.
+    void flag(const std::string& name, bool& value, const std::string& help);
+
+    // Parses the command line, runs the walk and draws the figures. Returns the exit code: 0,
+    // or 2 after one line on standard error that says what was wrong.
+    int run(int argc, char** argv, const std::function<void()>& walk);
+
+    std::uint32_t seed() const;  // --seed, by default the notebook's 77
+
+ private:
+    struct Parser;
+    std::unique_ptr<Parser> parser_;
+};
+
+}  // namespace llm

@@ -1,0 +1,58 @@
+// Figures as data. plot() collects them; draw_plots() hands them to gnuplot, which writes
+// each as SLUG_NAME.svg and SLUG_NAME.png.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/tensor.hpp"
+
+namespace llm {
+
+// A matrix as coloured cells, row 0 on top. Cells of -inf and NaN are grey. Small matrices
+// get their numbers written into the cells.
+struct Heatmap {
+    std::string title, x_label, y_label;
+    Matrix values;
+};
+
+struct Line {
+    std::string label;
+    std::vector<double> x, y;
+};
+
+struct LinePlot {
+    std::string title, x_label, y_label;
+    std::vector<Line> lines;
+};
+
+// How often which value occurs, as one outline per series; all series share their bins.
+struct Series {
+    std::string label;
+    std::vector<double> values;
+};
+
+struct Histogram {
+    std::string title, x_label;
+    std::vector<Series> series;
+};
+
+using Panel = std::variant<Heatmap, LinePlot, Histogram>;
+
+// Takes a figure of one or more panels, side by side, in rows of at most three.
+void plot(const std::string& name, std::vector<Panel> panels);
+
+// All numbers of a tensor, for lines and histograms.
+template <std::size_t N>
+std::vector<double> numbers_of(const xt::xtensor<Real, N>& tensor) {
+    return {tensor.begin(), tensor.end()};
+}
+
+// Settings that the option --plots makes, and the drawing itself at the end of a run. Prints
+// one line: where the figures are, or why there are none.
+void collect_plots(const std::string& slug, const std::filesystem::path& folder);
+void draw_plots();
+
+}  // namespace llm

@@ -1,0 +1,50 @@
+// What a notebook's print does: headings, names with shapes, tensors in xtensor's own print,
+// and small colour heatmaps beside the rows when the output is a terminal.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "common/tensor.hpp"
+
+namespace llm {
+
+// Starts a step of the walk: a heading, and with --step a pause before it.
+void step(std::string_view title);
+
+// A line of narration.
+void say(std::string_view text);
+
+// Prints "name: (shape)" and the tensor. With --save it also writes NAME.npy; a name may
+// therefore be shown only once in a program (throws std::logic_error).
+void show(std::string_view name, const Vector& tensor);
+void show(std::string_view name, const Matrix& tensor);
+void show(std::string_view name, const Tensor3& tensor);
+void show(std::string_view name, const Tensor4& tensor);
+void show(std::string_view name, const IdVector& tensor);
+void show(std::string_view name, const IdMatrix& tensor);
+
+// Prints "name: value".
+void show(std::string_view name, std::string_view value);
+void show(std::string_view name, double value);
+inline void show(std::string_view name, const char* value) {
+    show(name, std::string_view(value));
+}
+inline void show(std::string_view name, bool value) {
+    show(name, std::string_view(value ? "true" : "false"));
+}
+void show(std::string_view name, std::integral auto value) {
+    show(name, std::string_view(to_text(value)));
+}
+
+// Prints "name: (shape)" alone.
+template <class T, std::size_t N>
+void show_shape(std::string_view name, const xt::xtensor<T, N>& tensor) {
+    show(name, std::string_view(to_text(tensor.shape())));
+}
+
+// Settings that the options --save and --step make.
+void save_shown_tensors(const std::filesystem::path& folder);
+void pause_between_steps();
+
+}  // namespace llm

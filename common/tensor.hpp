@@ -1,0 +1,63 @@
+// The tensors of this project: xtensor's containers under short names, and the two checked
+// helpers that everything uses. This is the only file that includes xtensor.
+#pragma once
+
+#if __has_include(<xtensor/containers/xtensor.hpp>)  // xtensor 0.26 moved its headers
+#include <xtensor/containers/xtensor.hpp>
+#include <xtensor/core/xmath.hpp>
+#include <xtensor/generators/xbuilder.hpp>
+#include <xtensor/misc/xmanipulation.hpp>
+#include <xtensor/views/xview.hpp>
+#else
+#include <xtensor/xbuilder.hpp>
+#include <xtensor/xmanipulation.hpp>
+#include <xtensor/xmath.hpp>
+#include <xtensor/xtensor.hpp>
+#include <xtensor/xview.hpp>
+#endif
+#include <xtensor-blas/xlinalg.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "common/shape.hpp"
+
+namespace llm {
+
+// The one place that names the precision.
+using Real = float;
+
+using Vector = xt::xtensor<Real, 1>;
+using Matrix = xt::xtensor<Real, 2>;
+using Tensor3 = xt::xtensor<Real, 3>;
+using Tensor4 = xt::xtensor<Real, 4>;
+
+// Token ids, position ids and lengths are whole numbers (PyTorch's int64).
+using Id = std::int64_t;
+using IdVector = xt::xtensor<Id, 1>;
+using IdMatrix = xt::xtensor<Id, 2>;
+
+inline constexpr Real infinity = std::numeric_limits<Real>::infinity();
+
+// The sizes of a tensor, to be unpacked: const auto [batch_size, seq_len] = dims(ids);
+template <class T, std::size_t N>
+std::array<std::size_t, N> dims(const xt::xtensor<T, N>& tensor) {
+    return tensor.shape();
+}
+
+// The same numbers in the same order under another shape. Unlike xtensor's own reshape_view
+// it checks the number of elements; throws ShapeError with both shapes.
+template <class T, std::size_t M, std::size_t N>
+xt::xtensor<T, N> reshape(const xt::xtensor<T, M>& tensor, const std::size_t (&shape)[N]) {
+    const std::array<std::size_t, N> sizes = std::to_array(shape);
+    require(element_count(sizes) == tensor.size(), "reshape: {} does not fit into {}",
+            tensor.shape(), sizes);
+    xt::xtensor<T, N> result(sizes);
+    std::copy(tensor.begin(), tensor.end(), result.begin());
+    return result;
+}
+
+}  // namespace llm
