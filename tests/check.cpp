@@ -1,0 +1,78 @@
+#include "tests/check.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#if __has_include(<xtensor/io/xnpy.hpp>)
+#include <xtensor/io/xnpy.hpp>
+#else
+#include <xtensor/xnpy.hpp>
+#endif
+
+namespace llm {
+namespace {
+
+std::string index_text(std::size_t flat, std::span<const std::size_t> shape) {
+    std::vector<std::size_t> index(shape.size());
+    for (std::size_t axis = shape.size(); axis-- > 0; flat /= shape[axis])
+        index[axis] = flat % shape[axis];
+    return to_text(index);
+}
+
+template <class T, std::size_t N>
+xt::xtensor<T, N> load(const std::string& name) {
+    const std::string file = std::string(LLM_FIXTURES_FOLDER) + "/" + name + ".npy";
+    const xt::xarray<T> array = xt::load_npy<T>(file);
+    if (array.dimension() != N)
+        throw std::runtime_error(
+            fmt::format("{} has {} axes, the test expects {}", file, array.dimension(), N));
+    return array;
+}
+
+}  // namespace
+
+std::string difference(std::span<const std::size_t> actual_shape, const Real* actual,
+                       std::span<const std::size_t> expected_shape, const Real* expected,
+                       double tolerance) {
+    if (!std::ranges::equal(actual_shape, expected_shape))
+        return fmt::format("shape {}, expected {}", to_text(actual_shape),
+                           to_text(expected_shape));
+    const std::size_t count = element_count(actual_shape);
+    double scale = 1;
+    for (std::size_t i = 0; i < count; ++i)
+        if (std::isfinite(expected[i])) scale = std::max(scale, std::abs(double{expected[i]}));
+
+    // NaN counts as infinitely far from everything.
+    std::size_t worst = 0;
+    double largest = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (actual[i] == expected[i]) continue;
+        const double gap = std::abs(double{actual[i]} - double{expected[i]});
+        const double distance = std::isnan(gap) ? double{infinity} : gap;
+        if (distance > largest) largest = distance, worst = i;
+    }
+    if (largest <= tolerance * scale) return {};
+    return fmt::format(
+        "worst element {} of {}: got {:.7g}, expected {:.7g} (largest difference {:.3g}, "
+        "allowed {:.3g})",
+        index_text(worst, actual_shape), to_text(actual_shape), actual[worst], expected[worst],
+        largest, tolerance * scale);
+}
+
+template <std::size_t N>
+xt::xtensor<Real, N> fixture(const std::string& name) {
+    return load<float, N>(name);
+}
+template <std::size_t N>
+xt::xtensor<Id, N> id_fixture(const std::string& name) {
+    return load<Id, N>(name);
+}
+
+template Vector fixture<1>(const std::string&);
+template Matrix fixture<2>(const std::string&);
+template Tensor3 fixture<3>(const std::string&);
+template Tensor4 fixture<4>(const std::string&);
+template IdVector id_fixture<1>(const std::string&);
+template IdMatrix id_fixture<2>(const std::string&);
+
+}  // namespace llm

@@ -1,0 +1,63 @@
+// What the tests compare with: a comparator that says where two tensors differ, fixtures that
+// PyTorch wrote, and tensors whose every element carries its origin.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/tensor.hpp"
+
+namespace llm {
+
+// Empty if shapes are equal and |actual - expected| <= tolerance * max(1, max |expected|)
+// everywhere. Equal infinities are equal; NaN equals nothing. Else it names the shapes, the
+// worst element's index, both values there and the largest difference.
+std::string difference(std::span<const std::size_t> actual_shape, const Real* actual,
+                       std::span<const std::size_t> expected_shape, const Real* expected,
+                       double tolerance);
+
+template <std::size_t M, std::size_t N>
+std::string difference(const xt::xtensor<Real, M>& actual, const xt::xtensor<Real, N>& expected,
+                       double tolerance) {
+    return difference(actual.shape(), actual.data(), expected.shape(), expected.data(),
+                      tolerance);
+}
+
+// Reads tests/fixtures/NAME.npy; throws with the file's name if its rank or type is another.
+template <std::size_t N>
+xt::xtensor<Real, N> fixture(const std::string& name);
+template <std::size_t N>
+xt::xtensor<Id, N> id_fixture(const std::string& name);
+
+// 0, 1, 2, ... in reading order.
+template <std::size_t N>
+xt::xtensor<Real, N> counting(const std::size_t (&shape)[N]) {
+    xt::xtensor<Real, N> result(std::to_array(shape));
+    for (std::size_t i = 0; i < result.size(); ++i) result.data()[i] = static_cast<Real>(i);
+    return result;
+}
+
+// All indices of a shape in reading order, for loops with structured bindings.
+template <class... Sizes>
+std::vector<std::array<std::size_t, sizeof...(Sizes)>> every_index(Sizes... sizes) {
+    const std::array<std::size_t, sizeof...(Sizes)> shape{sizes...};
+    std::vector<std::array<std::size_t, sizeof...(Sizes)>> indices;
+    for (std::size_t flat = 0; flat < element_count(shape); ++flat) {
+        auto& index = indices.emplace_back();
+        for (std::size_t axis = shape.size(), rest = flat; axis-- > 0; rest /= shape[axis])
+            index[axis] = rest % shape[axis];
+    }
+    return indices;
+}
+
+}  // namespace llm
+
+#define CHECK_CLOSE(actual, expected, tolerance)                                         \
+    do {                                                                                 \
+        const std::string llm_difference = llm::difference(actual, expected, tolerance); \
+        CHECK_MESSAGE(llm_difference.empty(), #actual " against " #expected ": ",        \
+                      llm_difference);                                                   \
+    } while (false)

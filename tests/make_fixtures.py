@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+"""Writes tests/fixtures/*.npy with PyTorch. A tool for maintainers: nobody needs PyTorch to build,
+run or test the project. Debian 12: apt-get install python3-torch, then tests/make_fixtures.py.
+
+Sizes differ from axis to axis (B 2, T 5, S 7, H 6, Hkv 3, D 4, C 20), so that a test which
+compares with them notices every swapped axis."""
+
+from pathlib import Path
+
+import numpy
+import torch
+from torch import nn
+
+FOLDER = Path(__file__).parent / "fixtures"
+B, T, S, H, HKV, D, C = 2, 5, 7, 6, 3, 4, 20
+
+
+def save(name, tensor):
+    file = FOLDER / f"{name}.npy"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    numpy.save(file, numpy.ascontiguousarray(tensor.detach().numpy()))
+
+
+def random_numbers():
+    """One stream of numbers through every kind of draw, in this order."""
+    torch.manual_seed(1234)
+    save("random/randn_3", torch.randn(3))
+    save("random/randn_2_after_3", torch.randn(2))  # begins with the number kept from before
+    save("random/randn_16", torch.randn(16))
+    save("random/randn_5_by_7", torch.randn(5, 7))  # 35 numbers: not a multiple of 16
+    save("random/rand_3_by_4", torch.rand(3, 4))
+    save("random/uniform_6", torch.empty(6).uniform_(-2.5, 0.5))
+    save("random/randint_9", torch.randint(-3, 100, (9,)))
+    save("random/embedding_3_by_6", nn.Embedding(3, 6).weight)
+    torch.manual_seed(2**32 - 1)
+    save("random/randn_last_seed", torch.randn(4, 4))
+
+
+def masking():
+    """Chapter 01."""
+    torch.manual_seed(77)
+    save("01_masking/hidden_states", torch.randn(2, 10, 128))
+    save("01_masking/position_ids", torch.arange(0, T).unsqueeze(0).repeat(3, 1))
+    hide = torch.full((T, S), -torch.inf)
+    causal = torch.triu(hide, diagonal=1 + S - T)
+    save("01_masking/causal_mask", causal)
+    save("01_masking/attention_mask", causal[None, None].expand(B, 1, -1, -1))
+
+    token_mask = torch.tensor([[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]])
+    save("01_masking/token_mask", token_mask)
+    save("01_masking/padded_position_ids", (token_mask.cumsum(-1) - 1).masked_fill(token_mask == 0, 1))
+    hidden_keys = token_mask[:, None, None, :] == 0
+    padded = causal[None, None].expand(B, 1, -1, -1).masked_fill(hidden_keys, -torch.inf)
+    save("01_masking/padded_mask", padded)
+
+    scores = 3 * torch.randn(B, H, T, S)
+    save("01_masking/scores", scores)
+    # PyTorch gives NaN where a query sees nothing; the lesson gives zeros.
+    save("01_masking/weights", torch.softmax(scores + padded, -1).nan_to_num(0.0))
+    large = 1e4 * torch.randn(T, S)
+    save("01_masking/large_scores", large)
+    save("01_masking/large_weights", torch.softmax(large, -1))
+
+
+def projections():
+    """Chapter 02."""
+    torch.manual_seed(77)
+    hidden_states = torch.randn(2, 10, 128)
+    layers = {name: nn.Linear(128, width, bias=False)
+              for name, width in [("q", 128), ("k", 32), ("v", 32), ("o", 128)]}
+    save("02_projections/notebook_q_proj_weight", layers["q"].weight[:4])
+    save("02_projections/notebook_o_proj_weight", layers["o"].weight[:4])
+    save("02_projections/notebook_query_states", layers["q"](hidden_states))
+    save("02_projections/notebook_key_states", layers["k"](hidden_states))
+    save("02_projections/notebook_value_states", layers["v"](hidden_states))
+
+    torch.manual_seed(5)
+    states = torch.randn(B, T, C)
+    save("02_projections/states", states)
+    for name, width, inputs in [("q", H * D, C), ("k", HKV * D, C), ("v", HKV * D, C), ("o", C, H * D)]:
+        layer = nn.Linear(inputs, width, bias=True)
+        save(f"02_projections/{name}_proj_weight", layer.weight)
+        save(f"02_projections/{name}_proj_bias", layer.bias)
+        if inputs == C:
+            save(f"02_projections/{name}_states", layer(states))
+
+
+def head_splitting():
+    """Chapter 03."""
+    torch.manual_seed(3)
+    states = torch.randn(B, T, H * D)
+    heads = states.view(B, T, H, D).transpose(1, 2)
+    save("03_head_splitting/states", states)
+    save("03_head_splitting/heads", heads)
+    save("03_head_splitting/merged", heads.transpose(1, 2).reshape(B, T, H * D))
+
+    torch.manual_seed(77)
+    hidden_states = torch.randn(2, 10, 128)
+    q_proj, k_proj = nn.Linear(128, 128, bias=False), nn.Linear(128, 32, bias=False)
+    save("03_head_splitting/notebook_query_states", q_proj(hidden_states).view(2, 10, 16, 8).transpose(1, 2))
+    save("03_head_splitting/notebook_key_states", k_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
+
+
+if __name__ == "__main__":
+    random_numbers()
+    masking()
+    projections()
+    head_splitting()

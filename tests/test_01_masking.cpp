@@ -1,0 +1,113 @@
+#include <cmath>
+
+#include "chapters/01_masking/masking.hpp"
+#include "common/random.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+
+TEST_CASE("complete: head_dim is hidden_size / num_attention_heads unless given") {
+    CHECK(complete(Config{}, 10).head_dim == 8);
+    CHECK(complete(Config{.hidden_size = 96, .num_attention_heads = 4}, 10).head_dim == 24);
+    CHECK(complete(Config{.hidden_size = 100, .head_dim = 12}, 10).head_dim == 12);
+}
+
+TEST_CASE("complete: sizes that do not fit together are named") {
+    CHECK_THROWS_WITH(complete(Config{.hidden_size = 100}, 10),
+                      "config: 16 query heads do not divide a hidden size of 100");
+    CHECK_THROWS_WITH(complete(Config{.num_key_value_heads = 5}, 10),
+                      "config: 5 key/value heads do not divide 16 query heads");
+    CHECK_THROWS_WITH(
+        complete(Config{}, 257),
+        "config: a sequence of 257 tokens exceeds max_position_embeddings of 256");
+    CHECK_NOTHROW(complete(Config{}, 256));
+    CHECK_THROWS_AS(complete(Config{.hidden_size = 0}, 10), ShapeError);
+    CHECK_THROWS_AS(complete(Config{.num_attention_heads = 0}, 10), ShapeError);
+    CHECK_THROWS_WITH(
+        complete(Config{.num_key_value_heads = 0}, 10),
+        "config: hidden_size 128, num_attention_heads 16 and num_key_value_heads 0 "
+        "must all be positive");
+}
+
+TEST_CASE("the sample input equals the notebook's") {
+    Generator generator(77);
+    CHECK_CLOSE(randn({2, 10, 128}, generator), fixture<3>("01_masking/hidden_states"), 1e-5);
+}
+
+TEST_CASE("position_ids: every sequence counts from 0") {
+    CHECK(position_ids(3, 5) == id_fixture<2>("01_masking/position_ids"));
+}
+
+TEST_CASE("causal_mask: query t sees the keys up to its own position and no later one") {
+    for (const auto [query_len, kv_len] : {std::array<std::size_t, 2>{4, 4}, {3, 5}, {1, 6}}) {
+        const Matrix mask = causal_mask(query_len, kv_len);
+        for (const auto [t, s] : every_index(query_len, kv_len)) {
+            const std::size_t position = kv_len - query_len + t;
+            CHECK(mask(t, s) == (s <= position ? Real(0) : -infinity));
+        }
+    }
+}
+
+TEST_CASE("causal_mask equals PyTorch's triu, T=5 S=7") {
+    CHECK_CLOSE(causal_mask(5, 7), fixture<2>("01_masking/causal_mask"), 0);
+}
+
+TEST_CASE("causal_mask: one new query sees everything before it") {
+    CHECK_CLOSE(causal_mask(1, 6), Matrix(xt::zeros<Real>({1, 6})), 0);
+}
+
+TEST_CASE("causal_mask: more queries than positions is an error that states both") {
+    CHECK_THROWS_WITH(causal_mask(6, 5),
+                      "causal_mask: 6 queries cannot be the last of 5 positions");
+}
+
+TEST_CASE("expand_mask copies the mask for every sequence") {
+    CHECK_CLOSE(expand_mask(causal_mask(5, 7), 2), fixture<4>("01_masking/attention_mask"), 0);
+}
+
+TEST_CASE("hide_padding equals PyTorch: a padded column is hidden from every query") {
+    const Tensor4 mask = expand_mask(causal_mask(5, 7), 2);
+    const IdMatrix token_mask = id_fixture<2>("01_masking/token_mask");
+    CHECK_CLOSE(hide_padding(mask, token_mask), fixture<4>("01_masking/padded_mask"), 0);
+}
+
+TEST_CASE("hide_padding states both shapes when they do not fit") {
+    const Tensor4 mask = expand_mask(causal_mask(3, 5), 2);
+    CHECK_THROWS_WITH(
+        hide_padding(mask, xt::ones<Id>({2, 3})),
+        "hide_padding: a token mask of (2, 3) does not fit a mask of (2, 1, 3, 5)");
+    CHECK_THROWS_AS(hide_padding(mask, xt::ones<Id>({1, 5})), ShapeError);
+}
+
+TEST_CASE("position_ids of padded sequences equal Hugging Face's") {
+    CHECK(position_ids(id_fixture<2>("01_masking/token_mask")) ==
+          id_fixture<2>("01_masking/padded_position_ids"));
+}
+
+TEST_CASE("softmax: rows are positive, add up to 1 and keep the order of the scores") {
+    const Matrix weights = softmax(Matrix{{0, std::log(Real(3))}, {5, 5}});
+    CHECK_CLOSE(weights, (Matrix{{0.25, 0.75}, {0.5, 0.5}}), 1e-6);
+}
+
+TEST_CASE("softmax under a padded causal mask equals PyTorch") {
+    const Tensor4 masked_scores =
+        fixture<4>("01_masking/scores") + fixture<4>("01_masking/padded_mask");
+    CHECK_CLOSE(softmax(masked_scores), fixture<4>("01_masking/weights"), 1e-5);
+}
+
+TEST_CASE("softmax of very large scores equals PyTorch and does not overflow") {
+    CHECK_CLOSE(softmax(fixture<2>("01_masking/large_scores")),
+                fixture<2>("01_masking/large_weights"), 1e-5);
+}
+
+TEST_CASE("softmax: a row that sees nothing gets zeros, its neighbours are untouched") {
+    const Matrix scores{{-infinity, -infinity}, {-infinity, 2}, {-300, -300}};
+    CHECK_CLOSE(softmax(scores), (Matrix{{0, 0}, {0, 1}, {0.5, 0.5}}), 0);
+}
+
+TEST_CASE("softmax does not hide a NaN") {
+    const Matrix weights = softmax(Matrix{{1, NAN}, {1, 1}});
+    CHECK(std::isnan(weights(0, 0)));
+    CHECK(std::isnan(weights(0, 1)));
+    CHECK(weights(1, 0) == Real(0.5));
+}
