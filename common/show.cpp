@@ -70,6 +70,8 @@ std::vector<std::string> printed_lines(const xt::xtensor<T, N>& tensor) {
     xt::print_options::set_threshold(summary_threshold);
     xt::print_options::set_line_width(
         static_cast<int>(std::min<std::size_t>(terminal_width(), 96)));
+    if (tensor.size() == 0) return {"{}"};  // xtensor's print would never end
+
     std::ostringstream stream;
     stream << tensor;
     std::string text = stream.str();

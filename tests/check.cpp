@@ -19,9 +19,12 @@ std::string index_text(std::size_t flat, std::span<const std::size_t> shape) {
     return to_text(index);
 }
 
+std::string number_text(Real number) {
+    return std::isnan(number) ? "NaN" : fmt::format("{:.7g}", number);
+}
+
 template <class T, std::size_t N>
-xt::xtensor<T, N> load(const std::string& name) {
-    const std::string file = std::string(LLM_FIXTURES_FOLDER) + "/" + name + ".npy";
+xt::xtensor<T, N> load(const std::string& file) {
     const xt::xarray<T> array = xt::load_npy<T>(file);
     if (array.dimension() != N)
         throw std::runtime_error(
@@ -53,26 +56,30 @@ std::string difference(std::span<const std::size_t> actual_shape, const Real* ac
     }
     if (largest <= tolerance * scale) return {};
     return fmt::format(
-        "worst element {} of {}: got {:.7g}, expected {:.7g} (largest difference {:.3g}, "
+        "worst element {} of {}: got {}, expected {} (largest difference {:.3g}, "
         "allowed {:.3g})",
-        index_text(worst, actual_shape), to_text(actual_shape), actual[worst], expected[worst],
-        largest, tolerance * scale);
+        index_text(worst, actual_shape), to_text(actual_shape), number_text(actual[worst]),
+        number_text(expected[worst]), largest, tolerance * scale);
+}
+
+std::string fixture_file(const std::string& name) {
+    return fmt::format("{}/{}.npy", LLM_FIXTURES_FOLDER, name);
 }
 
 template <std::size_t N>
-xt::xtensor<Real, N> fixture(const std::string& name) {
-    return load<float, N>(name);
+xt::xtensor<Real, N> load_tensor(const std::string& file) {
+    return load<float, N>(file);
 }
 template <std::size_t N>
-xt::xtensor<Id, N> id_fixture(const std::string& name) {
-    return load<Id, N>(name);
+xt::xtensor<Id, N> load_ids(const std::string& file) {
+    return load<Id, N>(file);
 }
 
-template Vector fixture<1>(const std::string&);
-template Matrix fixture<2>(const std::string&);
-template Tensor3 fixture<3>(const std::string&);
-template Tensor4 fixture<4>(const std::string&);
-template IdVector id_fixture<1>(const std::string&);
-template IdMatrix id_fixture<2>(const std::string&);
+template Vector load_tensor<1>(const std::string&);
+template Matrix load_tensor<2>(const std::string&);
+template Tensor3 load_tensor<3>(const std::string&);
+template Tensor4 load_tensor<4>(const std::string&);
+template IdVector load_ids<1>(const std::string&);
+template IdMatrix load_ids<2>(const std::string&);
 
 }  // namespace llm

@@ -26,11 +26,22 @@ std::string difference(const xt::xtensor<Real, M>& actual, const xt::xtensor<Rea
                       tolerance);
 }
 
-// Reads tests/fixtures/NAME.npy; throws with the file's name if its rank or type is another.
+// Reads a .npy file; throws with the file's name if its type or number of axes is another.
 template <std::size_t N>
-xt::xtensor<Real, N> fixture(const std::string& name);
+xt::xtensor<Real, N> load_tensor(const std::string& file);
 template <std::size_t N>
-xt::xtensor<Id, N> id_fixture(const std::string& name);
+xt::xtensor<Id, N> load_ids(const std::string& file);
+
+// Reads tests/fixtures/NAME.npy.
+std::string fixture_file(const std::string& name);
+template <std::size_t N>
+xt::xtensor<Real, N> fixture(const std::string& name) {
+    return load_tensor<N>(fixture_file(name));
+}
+template <std::size_t N>
+xt::xtensor<Id, N> id_fixture(const std::string& name) {
+    return load_ids<N>(fixture_file(name));
+}
 
 // 0, 1, 2, ... in reading order.
 template <std::size_t N>
@@ -55,9 +66,13 @@ std::vector<std::array<std::size_t, sizeof...(Sizes)>> every_index(Sizes... size
 
 }  // namespace llm
 
-#define CHECK_CLOSE(actual, expected, tolerance)                                         \
-    do {                                                                                 \
-        const std::string llm_difference = llm::difference(actual, expected, tolerance); \
-        CHECK_MESSAGE(llm_difference.empty(), #actual " against " #expected ": ",        \
-                      llm_difference);                                                   \
+// CHECK_CLOSE goes on after a failure, REQUIRE_CLOSE ends the test case.
+#define CHECK_CLOSE(actual, expected, tolerance) \
+    LLM_CLOSE(CHECK_MESSAGE, actual, expected, tolerance)
+#define REQUIRE_CLOSE(actual, expected, tolerance) \
+    LLM_CLOSE(REQUIRE_MESSAGE, actual, expected, tolerance)
+#define LLM_CLOSE(check, actual, expected, tolerance)                             \
+    do {                                                                          \
+        const std::string llm_gap = llm::difference(actual, expected, tolerance); \
+        check(llm_gap.empty(), #actual ": ", llm_gap);                            \
     } while (false)

@@ -1,0 +1,115 @@
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <sstream>
+
+#include "common/random.hpp"
+#include "common/show.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+
+namespace {
+
+// What a call prints on standard output.
+std::string printed(const std::function<void()>& call) {
+    std::ostringstream captured;
+    std::streambuf* const original = std::cout.rdbuf(captured.rdbuf());
+    call();
+    std::cout.rdbuf(original);
+    return captured.str();
+}
+
+}  // namespace
+
+TEST_CASE("require fills in numbers and shapes") {
+    CHECK_NOTHROW(require(true, "never seen"));
+    CHECK_THROWS_WITH(require(false, "f: {} does not fit {}", std::array<std::size_t, 2>{2, 3},
+                              std::array<std::size_t, 1>{7}),
+                      "f: (2, 3) does not fit (7,)");
+    CHECK_THROWS_AS(require(false, "f"), ShapeError);
+}
+
+TEST_CASE("reshape keeps the reading order and checks the number of elements") {
+    const Matrix matrix{{0, 1, 2}, {3, 4, 5}};
+    CHECK_CLOSE(reshape(matrix, {3, 2}), (Matrix{{0, 1}, {2, 3}, {4, 5}}), 0);
+    CHECK_CLOSE(reshape(matrix, {1, 2, 3}), counting({1, 2, 3}), 0);
+    CHECK_THROWS_WITH(reshape(matrix, {4, 4}), "reshape: (2, 3) does not fit into (4, 4)");
+}
+
+TEST_CASE("random numbers are PyTorch's, in any order of calls") {
+    Generator generator(1234);
+    CHECK_CLOSE(randn({3}, generator), fixture<1>("random/randn_3"), 1e-6);
+    CHECK_CLOSE(randn({2}, generator), fixture<1>("random/randn_2_after_3"), 1e-6);
+    CHECK_CLOSE(randn({16}, generator), fixture<1>("random/randn_16"), 1e-6);
+    CHECK_CLOSE(randn({5, 7}, generator), fixture<2>("random/randn_5_by_7"), 1e-6);
+    CHECK_CLOSE(rand({3, 4}, generator), fixture<2>("random/rand_3_by_4"), 0);
+    CHECK_CLOSE(uniform({6}, -2.5f, 0.5f, generator), fixture<1>("random/uniform_6"), 1e-6);
+    CHECK(randint(-3, 100, {9}, generator) == id_fixture<1>("random/randint_9"));
+    CHECK_CLOSE(randn({3, 6}, generator), fixture<2>("random/embedding_3_by_6"), 1e-6);
+}
+
+TEST_CASE("the largest seed equals PyTorch's") {
+    Generator generator(4294967295);
+    CHECK_CLOSE(randn({4, 4}, generator), fixture<2>("random/randn_last_seed"), 1e-6);
+}
+
+TEST_CASE("randint names a range without numbers") {
+    Generator generator(1);
+    CHECK_THROWS_WITH(randint(5, 5, {2}, generator), "randint: no numbers in [5, 5)");
+}
+
+TEST_CASE("difference: finds the worst element and says where it is") {
+    const Matrix expected{{1, 2}, {3, 200}};
+    CHECK(difference(expected, expected, 0).empty());
+    CHECK(
+        difference(Matrix{{1, 2}, {3, 201}}, expected, 1e-5) ==
+        "worst element (1, 1) of (2, 2): got 201, expected 200 (largest difference 1, allowed "
+        "0.002)");
+    CHECK(difference(Matrix{{1, 2}}, expected, 1) == "shape (1, 2), expected (2, 2)");
+    CHECK(!difference(Matrix{{1, 2}, {3, NAN}}, expected, 1).empty());
+    CHECK(!difference(Matrix{{NAN}}, Matrix{{NAN}}, 1).empty());
+    CHECK(difference(Matrix{{-infinity}}, Matrix{{-infinity}}, 0).empty());
+    CHECK(!difference(Matrix{{infinity}}, Matrix{{-infinity}}, 1).empty());
+    CHECK(!difference(Matrix{{0}}, Matrix{{-infinity}}, 1).empty());
+}
+
+TEST_CASE("show pads numbers to the width of -inf and leaves out the sign of NaN") {
+    const Matrix mask{{0, -infinity}, {0, -NAN}};
+    CHECK(printed([&] { show("test_mask", mask); }) ==
+          "test_mask: (2, 2)\n"
+          "{{  0., -inf},\n"
+          " {  0.,  nan}}\n");
+}
+
+TEST_CASE("show prints a large tensor of four axes by its first matrix") {
+    const Tensor4 tensor = counting({2, 40, 2, 2});
+    CHECK(printed([&] { show("test_four_axes", tensor); }) ==
+          "test_four_axes: (2, 40, 2, 2), of which (0, 0):\n"
+          "{{ 0.,  1.},\n"
+          " { 2.,  3.}}\n");
+}
+
+TEST_CASE("show survives a tensor without elements") {
+    const Matrix nothing = xt::zeros<Real>({0, 3});
+    CHECK(printed([&] { show("test_nothing", nothing); }) == "test_nothing: (0, 3)\n{}\n");
+}
+
+TEST_CASE("show takes a name only once, because names are files") {
+    printed([] { show("test_twice", Vector{1}); });
+    CHECK_THROWS_AS(show("test_twice", Vector{1}), std::logic_error);
+}
+
+TEST_CASE("show saves what NumPy reads") {
+    const std::filesystem::path folder = "saved_by_test_common";
+    std::filesystem::create_directories(folder);
+    save_shown_tensors(folder);
+    printed([] { show("test_saved", counting({2, 3})); });
+    printed([] { show("test_saved_ids", IdVector{5, -6}); });
+    save_shown_tensors("");
+    CHECK_CLOSE(load_tensor<2>((folder / "test_saved.npy").string()), counting({2, 3}), 0);
+    CHECK(load_ids<1>((folder / "test_saved_ids.npy").string()) == IdVector{5, -6});
+    CHECK(!std::filesystem::exists(folder / "test_saved.npy.part"));
+    std::filesystem::remove_all(folder);
+}
