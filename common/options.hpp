@@ -27,7 +27,7 @@ class Options {
     // or 2 after one line on standard error that says what was wrong.
     int run(int argc, char** argv, const std::function<void()>& walk);
 
-    std::uint32_t seed() const;  // --seed, by default the notebook's 77
+    std::uint32_t seed() const;  // --seed, 77 unless given
 
  private:
     struct Parser;

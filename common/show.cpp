@@ -8,15 +8,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/tensor_io.hpp"
 #include "common/terminal.hpp"
-
-#if __has_include(<xtensor/io/xnpy.hpp>)
-#include <xtensor/io/xio.hpp>
-#include <xtensor/io/xnpy.hpp>
-#else
-#include <xtensor/xio.hpp>
-#include <xtensor/xnpy.hpp>
-#endif
 
 namespace llm {
 namespace {

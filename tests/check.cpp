@@ -3,11 +3,8 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#if __has_include(<xtensor/io/xnpy.hpp>)
-#include <xtensor/io/xnpy.hpp>
-#else
-#include <xtensor/xnpy.hpp>
-#endif
+
+#include "common/tensor_io.hpp"
 
 namespace llm {
 namespace {

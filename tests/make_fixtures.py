@@ -68,11 +68,11 @@ def projections():
     hidden_states = torch.randn(2, 10, 128)
     layers = {name: nn.Linear(128, width, bias=False)
               for name, width in [("q", 128), ("k", 32), ("v", 32), ("o", 128)]}
-    save("02_projections/notebook_q_proj_weight", layers["q"].weight[:4])
-    save("02_projections/notebook_o_proj_weight", layers["o"].weight[:4])
-    save("02_projections/notebook_query_states", layers["q"](hidden_states))
-    save("02_projections/notebook_key_states", layers["k"](hidden_states))
-    save("02_projections/notebook_value_states", layers["v"](hidden_states))
+    save("02_projections/walk_q_proj_weight", layers["q"].weight[:4])
+    save("02_projections/walk_o_proj_weight", layers["o"].weight[:4])
+    save("02_projections/walk_query_states", layers["q"](hidden_states))
+    save("02_projections/walk_key_states", layers["k"](hidden_states))
+    save("02_projections/walk_value_states", layers["v"](hidden_states))
 
     torch.manual_seed(5)
     states = torch.randn(B, T, C)
@@ -97,8 +97,8 @@ def head_splitting():
     torch.manual_seed(77)
     hidden_states = torch.randn(2, 10, 128)
     q_proj, k_proj = nn.Linear(128, 128, bias=False), nn.Linear(128, 32, bias=False)
-    save("03_head_splitting/notebook_query_states", q_proj(hidden_states).view(2, 10, 16, 8).transpose(1, 2))
-    save("03_head_splitting/notebook_key_states", k_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
+    save("03_head_splitting/walk_query_states", q_proj(hidden_states).view(2, 10, 16, 8).transpose(1, 2))
+    save("03_head_splitting/walk_key_states", k_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
 
 
 if __name__ == "__main__":

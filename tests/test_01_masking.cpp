@@ -29,7 +29,7 @@ TEST_CASE("complete: sizes that do not fit together are named") {
         "must all be positive");
 }
 
-TEST_CASE("the sample input equals the notebook's") {
+TEST_CASE("the sample input equals PyTorch's") {
     Generator generator(77);
     CHECK_CLOSE(randn({2, 10, 128}, generator), fixture<3>("01_masking/hidden_states"), 1e-5);
 }

@@ -12,8 +12,8 @@ Linear linear_fixture(const std::string& name) {
             fixture<1>("02_projections/" + name + "_proj_bias")};
 }
 
-// The notebook's hidden states and, drawn after them, its four projections.
-struct Notebook {
+// The walk's hidden states and, drawn after them, its four projections.
+struct Walk {
     Generator generator{77};
     Tensor3 hidden_states = randn({2, 10, 128}, generator);
     Projections projections = make_projections(complete(Config{}, 10), generator);
@@ -93,28 +93,28 @@ TEST_CASE("num_parameters and describe know of the bias") {
     CHECK(describe(with) == "Linear(in_features=3, out_features=2, bias=True)");
 }
 
-TEST_CASE("make_projections draws the notebook's weights in the order q, k, v, o") {
-    const Notebook notebook;
+TEST_CASE("make_projections draws PyTorch's weights in the order q, k, v, o") {
+    const Walk walk;
     const auto first_rows = [](const Linear& linear) -> Matrix {
         return xt::view(linear.weight, xt::range(0, 4), xt::all());
     };
-    CHECK_CLOSE(first_rows(notebook.projections.q_proj),
-                fixture<2>("02_projections/notebook_q_proj_weight"), 1e-7);
-    CHECK_CLOSE(first_rows(notebook.projections.o_proj),
-                fixture<2>("02_projections/notebook_o_proj_weight"), 1e-7);
+    CHECK_CLOSE(first_rows(walk.projections.q_proj),
+                fixture<2>("02_projections/walk_q_proj_weight"), 1e-7);
+    CHECK_CLOSE(first_rows(walk.projections.o_proj),
+                fixture<2>("02_projections/walk_o_proj_weight"), 1e-7);
 }
 
-TEST_CASE("queries, keys and values of the notebook equal PyTorch's") {
-    const auto [generator, hidden_states, projections] = Notebook{};
+TEST_CASE("queries, keys and values of the walk equal PyTorch's") {
+    const auto [generator, hidden_states, projections] = Walk{};
     CHECK_CLOSE(projections.q_proj(hidden_states),
-                fixture<3>("02_projections/notebook_query_states"), 1e-5);
-    CHECK_CLOSE(projections.k_proj(hidden_states),
-                fixture<3>("02_projections/notebook_key_states"), 1e-5);
+                fixture<3>("02_projections/walk_query_states"), 1e-5);
+    CHECK_CLOSE(projections.k_proj(hidden_states), fixture<3>("02_projections/walk_key_states"),
+                1e-5);
     CHECK_CLOSE(projections.v_proj(hidden_states),
-                fixture<3>("02_projections/notebook_value_states"), 1e-5);
+                fixture<3>("02_projections/walk_value_states"), 1e-5);
 }
 
-TEST_CASE("make_projections: widths follow the heads, also when H * D is not the hidden size") {
+TEST_CASE("make_projections: widths follow the heads, also where H times D is not C") {
     Generator generator(1);
     const Config config{.hidden_size = 20,
                         .num_attention_heads = 6,

@@ -38,14 +38,14 @@ TEST_CASE("merge_heads: head h of token t comes back as the h-th slice of that t
         CHECK(merged(b, t, h * D + d) == heads(b, h, t, d));
 }
 
-TEST_CASE("the notebook's heads equal PyTorch's: 16 for queries, 4 for keys") {
+TEST_CASE("the walk's heads equal PyTorch's: 16 for queries, 4 for keys") {
     Generator generator(77);
     const Tensor3 hidden_states = randn({2, 10, 128}, generator);
     const Projections projections = make_projections(complete(Config{}, 10), generator);
     CHECK_CLOSE(split_heads(projections.q_proj(hidden_states), 16),
-                fixture<4>("03_head_splitting/notebook_query_states"), 1e-5);
+                fixture<4>("03_head_splitting/walk_query_states"), 1e-5);
     CHECK_CLOSE(split_heads(projections.k_proj(hidden_states), 4),
-                fixture<4>("03_head_splitting/notebook_key_states"), 1e-5);
+                fixture<4>("03_head_splitting/walk_key_states"), 1e-5);
 }
 
 TEST_CASE("num_key_value_groups: query heads per key/value head") {

@@ -15,9 +15,9 @@ void show_config(const Config& config) {
     show("head_dim", config.head_dim);
 }
 
-// The notebook, cell by cell.
-void notebook_walk(const Config& config, std::size_t batch_size, std::size_t seq_len,
-                   Generator& generator) {
+// From the configuration to a mask for every sequence.
+void from_config_to_mask(const Config& config, std::size_t batch_size, std::size_t seq_len,
+                         Generator& generator) {
     step("Configuration");
     show_config(config);
     show("max_position_embeddings", config.max_position_embeddings);
@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         const Config checked = complete(config, seq_len);
         Generator generator(options.seed());
-        notebook_walk(checked, batch_size, seq_len, generator);
+        from_config_to_mask(checked, batch_size, seq_len, generator);
         mask_and_softmax();
         queries_and_keys_differ();
         padding();

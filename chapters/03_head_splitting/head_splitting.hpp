@@ -1,4 +1,4 @@
-// Chapter 03 — how does one vector of 128 numbers become 16 heads of 8?
+// Chapter 03 — how does one vector become many heads?
 #pragma once
 
 #include "chapters/02_projections/projections.hpp"

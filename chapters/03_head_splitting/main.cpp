@@ -1,5 +1,5 @@
-// Chapter 03 — how does one vector of 128 numbers become 16 heads of 8? The walk: first on
-// numbers that carry their origin, then on the queries, keys and values of chapter 02.
+// Chapter 03 — how does one vector become many heads? The walk: first on numbers that carry
+// their origin, then on the queries, keys and values of chapter 02.
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "common/options.hpp"
 #include "common/plot.hpp"
@@ -72,7 +72,8 @@ void memory_and_views() {
     say("reason, and asks for contiguous() first.");
 }
 
-void notebook_walk(const Config& config, const Tensor3& hidden_states, Generator& generator) {
+void heads_of_the_sample(const Config& config, const Tensor3& hidden_states,
+                         Generator& generator) {
     const Projections projections = make_projections(config, generator);
     const Tensor4 query_states =
         split_heads(projections.q_proj(hidden_states), config.num_attention_heads);
@@ -115,6 +116,6 @@ int main(int argc, char** argv) {
             randn({batch_size, seq_len, checked.hidden_size}, generator);
         every_element_carries_its_origin();
         memory_and_views();
-        notebook_walk(checked, hidden_states, generator);
+        heads_of_the_sample(checked, hidden_states, generator);
     });
 }

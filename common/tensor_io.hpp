@@ -1,0 +1,11 @@
+// xtensor's print and its .npy files. They take long to compile, so only .cpp files include
+// this.
+#pragma once
+
+#if __has_include(<xtensor/io/xnpy.hpp>)  // xtensor 0.26 moved its headers
+#include <xtensor/io/xio.hpp>
+#include <xtensor/io/xnpy.hpp>
+#else
+#include <xtensor/xio.hpp>
+#include <xtensor/xnpy.hpp>
+#endif

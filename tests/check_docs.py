@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Checks that the pages and the programs agree.
+
+- Code in a ```cpp block stands in the tree, line by line.
+- A ```console block holds a command after "$ " and what it prints. "..." stands for anything left
+  out, at the start or the end of a line too. Numbers are compared with a tolerance, because the last
+  printed digit differs between processors. A block after <!-- volatile --> is run, not compared.
+- A ```diff block is applied to a copy of the tree; the console block after it shows the effect there.
+- Images and links to files exist; every chapter has a page with hints for all its exercises.
+
+Usage: check_docs.py static | check_docs.py PAGE WORK_FOLDER"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SLUGS = re.findall(r"^chapter\((.*)\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
+NUMBER = re.compile(r"[-−]?\d+\.?\d*(?:e[-+]?\d+)?")
+TOLERANCE = 2e-4
+problems = []
+
+
+def complain(page, line, text):
+    problems.append(f"{page.relative_to(ROOT)}:{line}: {text}")
+
+
+def blocks(page):
+    """Yields (line number, language, lines, the line before) of every fenced block."""
+    lines = page.read_text().split("\n")
+    start = None
+    for number, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if start is None:
+            start = number
+        else:
+            before = next((text for text in reversed(lines[:start]) if text.strip()), "")
+            yield start + 1, lines[start][3:].strip(), lines[start + 1:number], before
+            start = None
+
+
+def stripped(lines):
+    return [line.strip() for line in lines if line.strip()]
+
+
+def contains(haystack, needle):
+    return any(haystack[i:i + len(needle)] == needle for i in range(len(haystack) - len(needle) + 1))
+
+
+def check_code(page):
+    sources = [stripped(file.read_text().split("\n"))
+               for folder in ("chapters", "common", "tests") for file in sorted((ROOT / folder).rglob("*.[ch]pp"))]
+    for line, language, code, _ in blocks(page):
+        if language == "cpp" and not any(contains(source, stripped(code)) for source in sources):
+            complain(page, line, f"this code does not stand in the tree: {stripped(code)[0]}")
+
+
+def anchors(page):
+    """GitHub's anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(page):
+    for number, line in enumerate(page.read_text().split("\n"), 1):
+        for target in re.findall(r"\]\(([^)\s]+)\)", line):
+            if target.startswith("http"):
+                continue
+            path, _, anchor = target.partition("#")
+            file = page.parent / path if path else page
+            if not file.exists():
+                complain(page, number, f"there is no {target}")
+            elif anchor and anchor not in anchors(file):
+                complain(page, number, f"{path or page.name} has no heading for #{anchor}")
+        for alt in re.findall(r"!\[([^\]]*)\]", line):
+            if len(alt) < 20:
+                complain(page, number, "an image needs a description of what it shows")
+
+
+def check_exercises():
+    for slug in SLUGS:
+        page = ROOT / "docs" / f"{slug}.md"
+        text = page.read_text() if page.exists() else ""
+        for answers in ("exercise", "solution"):
+            source = (ROOT / "chapters" / slug / f"{answers}.cpp").read_text()
+            for number in re.findall(r"^// Exercise (\d+\.\d+) — ", source, re.M):
+                section = re.search(rf"^### Exercise {re.escape(number)} — .*?(?=^##|\Z)", text, re.M | re.S)
+                if not section or "<details>" not in section[0]:
+                    complain(page, 1, f"no section with a hint for exercise {number}")
+
+
+def same_line(expected, actual):
+    """Equal text with numbers within the tolerance; ... matches anything."""
+    pieces = [(NUMBER.split(part), NUMBER.findall(part)) for part in expected.split("...")]
+    if len(pieces) == 1:
+        return same_piece(pieces[0], actual)
+    if expected.strip().startswith("...,") or ", ...," in expected:  # xtensor's own dots
+        return same_piece((NUMBER.split(expected), NUMBER.findall(expected)), actual)
+    return all(part in actual for part in expected.split("...") if part)
+
+
+def same_piece(piece, actual):
+    texts, numbers = piece
+    squeeze = lambda parts: [re.sub(r"\s+", " ", part) for part in parts]
+    if squeeze(texts) != squeeze(NUMBER.split(actual)):
+        return False
+    pairs = zip(numbers, NUMBER.findall(actual))
+    return all(abs(float(a.replace("−", "-")) - float(b)) <= TOLERANCE * max(1, abs(float(b))) for a, b in pairs)
+
+
+def matches(expected, actual):
+    """Do the expected lines occur in order, with gaps only where a line of ... allows them?"""
+    position, gap = 0, False
+    for index, line in enumerate(expected):
+        if line == "...":
+            gap = True
+            continue
+        while position < len(actual) and not same_line(line, actual[position]):
+            if not gap:
+                return f"expected: {line}\n    got:      {actual[position]}"
+            position += 1
+        if position == len(actual):
+            return f"not found in the output: {line}"
+        position, gap = position + 1, False
+    if expected and expected[-1] != "..." and position != len(actual) and not expected[-1].endswith("..."):
+        return f"the output goes on: {actual[position]}"
+    return None
+
+
+def run(command, tree):
+    environment = {**os.environ, "NO_COLOR": "1", "HOME": str(tree)}
+    result = subprocess.run(["bash", "-c", command], cwd=tree, env=environment, timeout=600,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    lines = (result.stdout + result.stderr).rstrip().split("\n")
+    return [line for line in lines if not line.startswith("building ")]
+
+
+def check_console(page, tree):
+    """Runs every command of a page in a copy of the tree."""
+    outputs, edited = {}, None
+    for line, language, content, before in blocks(page):
+        if language == "diff":
+            edited = apply(page, line, content, tree)
+            outputs.clear()
+        if language != "console":
+            continue
+        command = content[0].removeprefix("$ ")
+        if command not in outputs:
+            outputs[command] = run(command, tree)
+        if before != "<!-- volatile -->":
+            expected = [re.sub(r"\s+<- .*", "", text).rstrip() for text in content[1:]]  # without remarks
+            trouble = matches(expected, [text.rstrip() for text in outputs[command]])
+            if trouble:
+                complain(page, line, f"{command}\n    {trouble}")
+        if edited:
+            shutil.copy(ROOT / edited, tree / edited)
+            edited = None
+            outputs.clear()
+    if edited:
+        complain(page, line, "a diff needs a console block after it that shows the effect")
+
+
+def apply(page, line, content, tree):
+    """Replaces the diff's - lines by its + lines in the copy; returns the file's path."""
+    name = content[0].removeprefix("--- ")
+    old = "\n".join(text[1:] for text in content[1:] if text.startswith("-"))
+    new = "\n".join(text[1:] for text in content[1:] if text.startswith("+"))
+    source = (ROOT / name).read_text()
+    if source.count(old) != 1:
+        complain(page, line, f"the lines to change stand {source.count(old)} times in {name}")
+    (tree / name).write_text(source.replace(old, new))
+    return name
+
+
+def copy_tree(folder):
+    """A copy of the tree that may be edited; its build folder survives from run to run."""
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
+                           stdout=subprocess.PIPE, text=True).stdout.split("\n")
+    for name in filter(None, files):
+        source, target = ROOT / name, folder / name
+        if source.exists() and not (target.exists() and target.read_bytes() == source.read_bytes()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+
+
+def main():
+    if sys.argv[1:] == ["static"]:
+        for page in PAGES:
+            check_code(page)
+            check_links(page)
+        check_exercises()
+    else:
+        page, folder = ROOT / sys.argv[1], Path(sys.argv[2])
+        copy_tree(folder)
+        check_console(page, folder)
+    for problem in problems:
+        print(problem)
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Bad input gets one line and exit code 2, from every chapter program and from ./learn; good input gets
+what was asked for. Usage: check_programs.py BUILD_FOLDER"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SLUGS = re.findall(r"^chapter\((.*)\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
+
+# Options, and what the one line must say. {file} is a file that exists, {folder} a new folder.
+REFUSED = [
+    ("--bogus", "does not know '--bogus'"),
+    ("stray", "does not know 'stray'"),
+    ("--seq-len", "--seq-len"),
+    ("--seq-len 0", "from 1 to 1024, not '0'"),
+    ("--seq-len -1", "from 1 to 1024, not '-1'"),
+    ("--seq-len 99999999999999999999", "from 1 to 1024"),
+    ("--seq-len 1e3", "not '1e3'"),
+    ("--seq-len 3x", "not '3x'"),
+    ("--seq-len 0x10", "not '0x10'"),
+    ("--seq-len=", "--seq-len"),
+    ("--seq-len 257", "a sequence of 257 tokens exceeds max_position_embeddings of 256"),
+    ("--seq-len 11 --max-position-embeddings 10", "exceeds max_position_embeddings of 10"),
+    ("--batch-size 0", "from 1 to 16, not '0'"),
+    ("--batch-size two", "not 'two'"),
+    ("--hidden-size 100", "16 query heads do not divide a hidden size of 100"),
+    ("--hidden-size 999999999", "from 1 to 4096"),
+    ("--num-attention-heads 6", "4 key/value heads do not divide 6 query heads"),
+    ("--num-key-value-heads 5", "5 key/value heads do not divide 16 query heads"),
+    ("--num-key-value-heads 0", "from 1 to 256, not '0'"),
+    ("--head-dim -4", "not '-4'"),
+    ("--seed -1", "from 0 to 4294967295, not '-1'"),
+    ("--seed 4294967296", "from 0 to 4294967295, not '4294967296'"),
+    ("--seed abc", "not 'abc'"),
+    ("--save {file}", "--save needs a folder it can write to"),
+    ("--save {file}/below", "--save needs a folder it can write to"),
+    ("--save /proc/nowhere", "--save needs a folder it can write to"),
+    ("--plots {file}", "--plots needs a folder it can write to"),
+    ("--seed 1 --seed 2", "--seed"),
+]
+LEARN_REFUSED = [
+    ("99", "there is no chapter '99'"),
+    ("0", "there is no chapter '0'"),
+    ("1x", "there is no chapter '1x'"),
+    ("bogus", "unknown command 'bogus'"),
+    ("exercise", "which chapter?"),
+    ("exercise 1 --hint 99", "no hint for exercise '1.99'"),
+    ("exercise 1 --hint", "no hint for exercise '1.'"),
+    ("exercise 1 --solution 99", "no exercise '1.99'"),
+    ("exercise 1 --bogus", "not '--bogus'"),
+    ("watch", "which chapter?"),
+    ("test 99", "there is no chapter '99'"),
+]
+problems = []
+
+
+def run(command, **kwargs):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                          text=True, timeout=120, **kwargs)
+
+
+def expect_refusal(command, message):
+    result = run(command)
+    lines = result.stderr.strip().split("\n")
+    if result.returncode != 2 or len(lines) != 1 or message not in lines[0] or result.stdout:
+        problems.append(f"{' '.join(map(str, command))}: exit {result.returncode}, standard output "
+                        f"{len(result.stdout)} characters, expected one line with \"{message}\", got: {result.stderr}")
+
+
+def check_refusals(program, scratch):
+    file = scratch / "file"
+    file.write_text("kept")
+    for options, message in REFUSED:
+        expect_refusal([program, *(option.format(file=file) for option in options.split())], message)
+    if file.read_text() != "kept":
+        problems.append(f"{program}: wrote over a file")
+
+
+def check_good(program, scratch):
+    """Saving, drawing, plain output, and the same output twice."""
+    tensors, plots = scratch / program.name / "tensors", scratch / program.name / "plots"
+    first = run([program, "--save", tensors, "--plots", plots])
+    if first.returncode != 0 or first.stderr or "\x1b" in first.stdout:
+        problems.append(f"{program.name}: exit {first.returncode}, or colours in a pipe, or: {first.stderr}")
+    shown = set(re.findall(r"^([\w.]+): \((?:\d+, ?)*\d*\)(?:, of which .*)?\n *\{", first.stdout, re.M))
+    saved = {file.stem for file in tensors.iterdir()}
+    if saved != shown or any(file.suffix != ".npy" for file in tensors.iterdir()):
+        problems.append(f"{program.name}: shown but not saved {shown - saved}, saved but not shown {saved - shown}")
+    page = (ROOT / "docs" / f"{program.name}.md").read_text()
+    ledger = page.split("## Shapes ledger")[1].split("\n## ")[0]
+    for name in sorted(saved):
+        if f"`{name}`" not in ledger:
+            problems.append(f"{program.name}: {name} is saved but missing in the page's shapes ledger")
+    drawn = {file.name for file in plots.iterdir()}
+    for name in drawn:
+        if not name.startswith(program.name) or f"{name[:-3]}png" not in drawn or f"{name[:-3]}svg" not in drawn:
+            problems.append(f"{program.name}: a figure by another name, or not both SVG and PNG: {name}")
+    wide = max(map(len, first.stdout.split("\n")))
+    if wide > 100:
+        problems.append(f"{program.name}: a line of {wide} characters")
+    second = run([program, "--plots", "none", "--seed", "77"]).stdout
+    if first.stdout.split("\nFigures:")[0].rstrip() != second.rstrip():
+        problems.append(f"{program.name}: two runs with one seed differ")
+    if run([program, "--plots", "none", "--seed", "78"]).stdout == second:
+        problems.append(f"{program.name}: the seed changes nothing")
+    for sizes in ("--seq-len 1 --batch-size 1", "--hidden-size 96 --num-attention-heads 6 --num-key-value-heads 6",
+                  "--hidden-size 20 --num-attention-heads 6 --num-key-value-heads 3 --head-dim 4",
+                  "--seq-len 200", "--hidden-size 1 --num-attention-heads 1 --num-key-value-heads 1"):
+        result = run([program, "--plots", "none", *sizes.split()])
+        if result.returncode != 0 or result.stderr:
+            problems.append(f"{program.name} {sizes}: exit {result.returncode}: {result.stderr}")
+    if "--seed" not in run([program, "--help"]).stdout:
+        problems.append(f"{program.name}: --help does not list --seed")
+
+
+def main():
+    build = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as name:
+        for slug in SLUGS:
+            check_refusals(build / slug, Path(name))
+            check_good(build / slug, Path(name))
+        for arguments, message in LEARN_REFUSED:
+            expect_refusal([ROOT / "learn", *arguments.split()], message)
+    for problem in problems:
+        print(problem)
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()
