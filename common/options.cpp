@@ -31,7 +31,7 @@ const std::map<std::string, Field> known_fields = {
     {"--hidden-size", {"numbers per token", 1, 4096}},
     {"--num-attention-heads", {"query heads", 1, 256}},
     {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 256}},
-    {"--head-dim", {"numbers per head (default: hidden size / query heads)", 1, 4096}},
+    {"--head-dim", {"numbers per head, unless given hidden size / query heads", 1, 4096}},
     {"--max-position-embeddings", {"the longest sequence the model takes", 1, 1 << 20}},
 };
 
@@ -102,14 +102,18 @@ Options::Options(std::string slug, std::string question) : parser_(std::make_uni
     app.description(slug + ": " + question);
     app.name(slug);
     app.allow_extras();
+    app.get_formatter()->column_width(36);
     parser_->slug = std::move(slug);
     parser_->plots = fmt::format("{}/{}", LLM_PLOTS_FOLDER, parser_->slug);
 
     app.add_option("--seed", parser_->seed_text, "seed of the random numbers, 0 to 4294967295")
+        ->type_name("N")
         ->capture_default_str();
     app.add_option("--plots", parser_->plots, "folder for the figures; none: draw nothing")
-        ->capture_default_str();
-    app.add_option("--save", parser_->save, "folder for every shown tensor, as NAME.npy");
+        ->type_name("DIR")
+        ->default_str("build/plots/" + parser_->slug);
+    app.add_option("--save", parser_->save, "folder for every shown tensor, as NAME.npy")
+        ->type_name("DIR");
     app.add_flag("--step", parser_->stepwise, "wait for Enter between the steps");
 }
 
@@ -118,7 +122,9 @@ Options::~Options() = default;
 void Options::size(const std::string& name, std::size_t& value) {
     const Field& field = known_fields.at(name);
     auto size = std::make_unique<Parser::Size>(Parser::Size{name, "", &value});
-    size->option = parser_->app.add_option(name, size->text, field.help);
+    size->option = parser_->app.add_option(
+        name, size->text, fmt::format("{}, {} to {}", field.help, field.low, field.high));
+    size->option->type_name("N");
     if (value != 0) size->option->default_str(std::to_string(value));
     parser_->sizes.push_back(std::move(size));
 }
@@ -127,9 +133,7 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
     parser_->app.add_flag(name, value, help);
 }
 
-std::uint32_t Options::seed() const {
-    return parser_->seed;
-}
+std::uint32_t Options::seed() const { return parser_->seed; }
 
 int Options::run(int argc, char** argv, const std::function<void()>& walk) {
     const auto refuse = [&](std::string_view message) {

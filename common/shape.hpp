@@ -24,12 +24,8 @@ template <std::size_t N>
 std::string to_text(const std::array<std::size_t, N>& shape) {
     return to_text(std::span<const std::size_t>(shape));
 }
-inline std::string to_text(std::integral auto number) {
-    return std::to_string(number);
-}
-inline std::string to_text(std::string_view text) {
-    return std::string(text);
-}
+inline std::string to_text(std::integral auto number) { return std::to_string(number); }
+inline std::string to_text(std::string_view text) { return std::string(text); }
 
 // Throws ShapeError with the message; each {} stands for the next argument.
 [[noreturn]] void throw_shape_error(std::string_view message,

@@ -31,6 +31,7 @@ void for_each_number(const std::string& text, auto&& visit) {
     for (std::size_t begin = 0; begin < text.size(); begin = std::max(end, begin + 1)) {
         if (!is_number_character(text[begin])) continue;
         for (end = begin; end < text.size() && is_number_character(text[end]);) ++end;
+        if (text.compare(begin, end - begin, "...") == 0) continue;
         std::size_t spaces = 0;
         while (spaces < begin && text[begin - spaces - 1] == ' ') ++spaces;
         const bool after_comma = spaces < begin && text[begin - spaces - 1] == ',';
@@ -146,14 +147,12 @@ void show_tensor(std::string_view name, const xt::xtensor<T, N>& tensor) {
     if (!shown_names.emplace(name).second)
         throw std::logic_error(fmt::format("show: the name {} is taken", name));
     std::cout << name << ": " << to_text(tensor.shape());
-    if (N == 4 && tensor.size() > summary_threshold) {
-        // Too much for one screen: the first matrix stands for all.
-        std::cout << ", of which (0, 0):\n";
-        print(xt::xtensor<T, 2>(xt::view(tensor, 0, 0)));
-    } else {
-        std::cout << '\n';
-        print(tensor);
+    const bool too_long = N == 4 && tensor.size() > summary_threshold;
+    std::cout << (too_long ? ", of which (0, 0):\n" : "\n");
+    if constexpr (N == 4) {  // one matrix stands for all, where all would fill many screens
+        if (too_long) print(Matrix(xt::view(tensor, 0, 0)));
     }
+    if (!too_long) print(tensor);
     if (!save_folder.empty()) save(name, tensor);
 }
 
@@ -174,27 +173,25 @@ void step(std::string_view title) {
 }
 
 void say(std::string_view text) {
-    std::cout << text << '\n';
+    const std::size_t width = std::min<std::size_t>(terminal_width(), 80);
+    std::istringstream words{std::string(text)};
+    std::string line;
+    for (std::string word; words >> word;) {
+        if (!line.empty() && line.size() + 1 + word.size() > width) {
+            std::cout << line << '\n';
+            line.clear();
+        }
+        line += (line.empty() ? "" : " ") + word;
+    }
+    std::cout << line << '\n';
 }
 
-void show(std::string_view name, const Vector& tensor) {
-    show_tensor(name, tensor);
-}
-void show(std::string_view name, const Matrix& tensor) {
-    show_tensor(name, tensor);
-}
-void show(std::string_view name, const Tensor3& tensor) {
-    show_tensor(name, tensor);
-}
-void show(std::string_view name, const Tensor4& tensor) {
-    show_tensor(name, tensor);
-}
-void show(std::string_view name, const IdVector& tensor) {
-    show_tensor(name, tensor);
-}
-void show(std::string_view name, const IdMatrix& tensor) {
-    show_tensor(name, tensor);
-}
+void show(std::string_view name, const Vector& tensor) { show_tensor(name, tensor); }
+void show(std::string_view name, const Matrix& tensor) { show_tensor(name, tensor); }
+void show(std::string_view name, const Tensor3& tensor) { show_tensor(name, tensor); }
+void show(std::string_view name, const Tensor4& tensor) { show_tensor(name, tensor); }
+void show(std::string_view name, const IdVector& tensor) { show_tensor(name, tensor); }
+void show(std::string_view name, const IdMatrix& tensor) { show_tensor(name, tensor); }
 
 void show(std::string_view name, std::string_view value) {
     std::cout << name << ": " << value << '\n';
@@ -203,11 +200,7 @@ void show(std::string_view name, double value) {
     std::cout << fmt::format("{}: {:g}\n", name, value);
 }
 
-void save_shown_tensors(const std::filesystem::path& folder) {
-    save_folder = folder;
-}
-void pause_between_steps() {
-    pausing = true;
-}
+void save_shown_tensors(const std::filesystem::path& folder) { save_folder = folder; }
+void pause_between_steps() { pausing = true; }
 
 }  // namespace llm

@@ -12,7 +12,7 @@ namespace llm {
 // Starts a step of the walk: a heading, and with --step a pause before it.
 void step(std::string_view title);
 
-// A line of narration.
+// Prints narration, broken into lines of at most 80 characters.
 void say(std::string_view text);
 
 // Prints "name: (shape)" and the tensor. With --save it also writes NAME.npy; a name may

@@ -5,6 +5,7 @@
 - A ```console block holds a command after "$ " and what it prints. "..." stands for anything left
   out, at the start or the end of a line too. Numbers are compared with a tolerance, because the last
   printed digit differs between processors. A block after <!-- volatile --> is run, not compared.
+- Every line of a block without a language is a command that must succeed (conda's are not run).
 - A ```diff block is applied to a copy of the tree; the console block after it shows the effect there.
 - Images and links to files exist; every chapter has a page with hints for all its exercises.
 
@@ -137,7 +138,7 @@ def run(command, tree):
     result = subprocess.run(["bash", "-c", command], cwd=tree, env=environment, timeout=600,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
     lines = (result.stdout + result.stderr).rstrip().split("\n")
-    return [line for line in lines if not line.startswith("building ")]
+    return result.returncode, [line for line in lines if not line.startswith("building ")]
 
 
 def check_console(page, tree):
@@ -147,11 +148,16 @@ def check_console(page, tree):
         if language == "diff":
             edited = apply(page, line, content, tree)
             outputs.clear()
+        if not language:
+            for command in content:
+                status, output = (0, []) if command.startswith("conda ") else run(command, tree)
+                if status != 0:
+                    complain(page, line, f"{command}: exit {status}: {output[-1]}")
         if language != "console":
             continue
         command = content[0].removeprefix("$ ")
         if command not in outputs:
-            outputs[command] = run(command, tree)
+            outputs[command] = run(command, tree)[1]
         if before != "<!-- volatile -->":
             expected = [re.sub(r"\s+<- .*", "", text).rstrip() for text in content[1:]]  # without remarks
             trouble = matches(expected, [text.rstrip() for text in outputs[command]])

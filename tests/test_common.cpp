@@ -83,6 +83,20 @@ TEST_CASE("show pads numbers to the width of -inf and leaves out the sign of NaN
           " {  0.,  nan}}\n");
 }
 
+TEST_CASE("show leaves the dots of a summary alone") {
+    Matrix wide = xt::zeros<Real>({1, 300});
+    wide(0, 1) = -infinity;
+    CHECK(printed([&] { show("test_wide", wide); }) ==
+          "test_wide: (1, 300)\n"
+          "{{  0., -inf,   0., ...,   0.,   0.,   0.}}\n");
+}
+
+TEST_CASE("say breaks long narration into lines of at most 80 characters") {
+    const std::string words(79, 'a');
+    CHECK(printed([&] { say(words + " b c d"); }) == words + "\nb c d\n");
+    CHECK(printed([&] { say(words.substr(1) + " b c"); }) == words.substr(1) + " b\nc\n");
+}
+
 TEST_CASE("show prints a large tensor of four axes by its first matrix") {
     const Tensor4 tensor = counting({2, 40, 2, 2});
     CHECK(printed([&] { show("test_four_axes", tensor); }) ==

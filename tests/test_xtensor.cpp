@@ -114,9 +114,7 @@ TEST_CASE("trap 10: amax never goes below the lowest finite number") {
 }
 
 namespace {
-Matrix repeat(const Matrix& matrix, std::size_t, std::size_t) {
-    return matrix;
-}
+Matrix repeat(const Matrix& matrix, std::size_t, std::size_t) { return matrix; }
 }  // namespace
 
 TEST_CASE("trap 11: a function named like one of xtensor's is passed over without a word") {

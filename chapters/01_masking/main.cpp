@@ -88,16 +88,16 @@ void mask_and_softmax() {
     show("weights_minus_1e9", softmax(large_negative));
     const Matrix nothing_visible = scores - infinity;
     show("weights_nothing_visible", softmax(nothing_visible));
-    say("Next to 1e9 a float cannot hold the scores: all four become equal, and every hidden");
-    say("token gets a quarter. Under -inf nothing is visible and nothing is taken.");
+    say("Next to 1e9 a float cannot hold the scores: all four become equal, and every hidden "
+        "token gets a quarter. Under -inf nothing is visible and nothing is taken.");
 
     step("Wrong: a softmax that divides by the sum, whatever it is");
     const Matrix powers = xt::exp(nothing_visible);
     const Matrix sums = xt::sum(powers, {1}, xt::keep_dims);
     const Matrix quotients = powers / sums;
     show("weights_divided_by_zero", quotients);
-    say("0 / 0 is NaN, and NaN spreads through every later layer. PyTorch's softmax gives NaN");
-    say("for such a row; ours gives zeros.");
+    say("0 / 0 is NaN, and NaN spreads through every later layer. PyTorch's softmax gives NaN "
+        "for such a row; ours gives zeros.");
 
     step("Wrong: 0 * -inf");
     const Matrix future{{0, 1}, {0, 0}};
@@ -117,7 +117,7 @@ void queries_and_keys_differ() {
     show("mask_3_of_5_top_left", top_left);
     say("Query 0 stands at position 2, yet this mask shows it position 0 alone.");
 
-    step("One new query with 5 keys, as when text is generated: it sees all of them");
+    step("One new query, 5 keys, as when text is generated: it sees all");
     show("mask_1_of_5", causal_mask(1, 5));
     plot("alignment", {Heatmap{"Right: aligned to the bottom right", "key", "query", aligned},
                        Heatmap{"Wrong: aligned to the top left", "key", "query", top_left}});
@@ -129,7 +129,7 @@ void padding() {
     show("token_mask", token_mask);
     show("position_ids_padded", position_ids(token_mask));
 
-    step("Now the sequences need different masks: this is what the batch axis is for");
+    step("Now each sequence needs its own mask: hence the batch axis");
     const Tensor4 decoder_mask = hide_padding(expand_mask(causal_mask(5, 5), 2), token_mask);
     show("decoder_mask", decoder_mask);
 
@@ -138,7 +138,7 @@ void padding() {
     const Tensor4 encoder_mask = hide_padding(expand_mask(nothing_hidden, 2), token_mask);
     show("encoder_mask", encoder_mask);
 
-    step("Rows 0 and 1 of the padded decoder see nothing at all: weights of 0, not NaN");
+    step("Padding itself sees nothing: a row of zeros, not of NaN");
     const Tensor4 weights = softmax(decoder_mask);
     show("decoder_weights", weights);
     const auto sequence = [](const Tensor4& mask, std::size_t b) -> Matrix {

@@ -55,8 +55,8 @@ Tensor3 project(const Projections& projections, const Tensor3& hidden_states) {
     show("std of hidden_states", Real(xt::stddev(hidden_states)()));
     show("std of query_states", Real(xt::stddev(query_states)()));
     show("1 / sqrt(3)", 1 / std::sqrt(3.0));
-    say("Uniform weights within 1/sqrt(in) have a standard deviation of 1/sqrt(3 * in); a sum");
-    say("of \"in\" products makes that 1/sqrt(3) of the input's, whatever the width.");
+    say("Uniform weights within 1/sqrt(in) have a standard deviation of 1/sqrt(3 * in); a sum "
+        "of \"in\" products makes that 1/sqrt(3) of the input's, whatever the width.");
     plot("histogram", {Histogram{"Queries, keys and values of the sample input",
                                  "value",
                                  {Series{"query_states", numbers_of(query_states)},

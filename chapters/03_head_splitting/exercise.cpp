@@ -12,9 +12,7 @@ Tensor4 split_heads(const Tensor3& states, std::size_t num_heads) {
 
 // Exercise 3.2 — write interleave_heads: like merge_heads, but the numbers of the heads
 // alternate, so that number d of head h lands at d*H + h. Which axis moves, and when?
-Tensor3 interleave_heads([[maybe_unused]] const Tensor4& heads) {
-    TODO("interleave_heads");
-}
+Tensor3 interleave_heads([[maybe_unused]] const Tensor4& heads) { TODO("interleave_heads"); }
 
 // Exercise 3.3 — find the bug. Attention is done, the heads go back into one vector per token,
 // and suddenly token 0 knows what token 1 said.

@@ -7,9 +7,7 @@
 
 using namespace llm;
 
-Matrix first_sequence(const Tensor3& states) {
-    return xt::view(states, 0);
-}
+Matrix first_sequence(const Tensor3& states) { return xt::view(states, 0); }
 
 // The heads of the first sequence as they lie in memory: one line of D numbers after another.
 Matrix lines_of_heads(const Tensor4& heads) {
@@ -57,19 +55,19 @@ void memory_and_views() {
         return to_text(matrix.strides()[0]) + ", " + to_text(matrix.strides()[1]);
     };
 
-    step("A transpose moves no number: it reads the same memory with other strides");
+    step("A transpose moves no number: same memory, other strides");
     const Matrix matrix{{0, 1, 2}, {3, 4, 5}};
     const auto transposed = xt::transpose(matrix);  // a view, not a copy: hence auto
     show("matrix", matrix);
     show("strides of matrix", strides(matrix));
     show("strides of its transpose", strides(transposed));
 
-    step("Assigning it to a Matrix copies: now the numbers lie in the new order");
+    step("Assigning it to a Matrix copies the numbers in the new order");
     const Matrix copied = transposed;
     show("copied", copied);
     show("strides of copied", strides(copied));
-    say("reshape needs this copy. PyTorch's view() refuses a transposed tensor for the same");
-    say("reason, and asks for contiguous() first.");
+    say("reshape needs this copy. PyTorch's view() refuses a transposed tensor for the same "
+        "reason, and asks for contiguous() first.");
 }
 
 void heads_of_the_sample(const Config& config, const Tensor3& hidden_states,
