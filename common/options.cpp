@@ -1,9 +1,7 @@
 #include "common/options.hpp"
 
 #include <charconv>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <new>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include "common/plot.hpp"
@@ -24,14 +23,14 @@ struct Field {
     std::int64_t low, high;
 };
 
-// The limits keep every tensor of a walk under 300 MB.
+// The limits keep every tensor of a walk under 600 MB.
 const std::map<std::string, Field> known_fields = {
     {"--batch-size", {"sequences that are computed together", 1, 16}},
     {"--seq-len", {"tokens in each sequence", 1, 1024}},
     {"--hidden-size", {"numbers per token", 1, 4096}},
-    {"--num-attention-heads", {"query heads", 1, 256}},
-    {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 256}},
-    {"--head-dim", {"numbers per head, unless given hidden size / query heads", 1, 4096}},
+    {"--num-attention-heads", {"query heads", 1, 64}},
+    {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 64}},
+    {"--head-dim", {"numbers per head, unless given hidden size / query heads", 1, 128}},
     {"--max-position-embeddings", {"the longest sequence the model takes", 1, 1 << 20}},
 };
 
@@ -51,16 +50,37 @@ std::int64_t parse_number(const std::string& name, const std::string& text, std:
     return number;
 }
 
-// Makes the folder if needed, and a file in it to see whether that works.
-void prepare_folder(const std::string& option, const std::filesystem::path& folder) {
-    std::error_code ignored;
-    std::filesystem::create_directories(folder, ignored);
-    const std::filesystem::path probe = folder / ".probe";
-    const bool writable = std::ofstream(probe).put('\n').good();
-    std::filesystem::remove(probe, ignored);
-    if (!writable)
-        throw UsageError(fmt::format("{} needs a folder it can write to, not '{}'", option,
-                                     folder.string()));
+// Makes the folders that the options name, and takes them back if the run is refused.
+class Folders {
+ public:
+    // Throws UsageError unless files can be written there.
+    void prepare(const std::string& option, const std::filesystem::path& folder) {
+        std::vector<std::filesystem::path> missing;  // from the innermost out
+        for (auto path = folder; !path.empty() && !exists(path); path = path.parent_path())
+            missing.push_back(path);
+        std::error_code ignored;
+        std::filesystem::create_directories(folder, ignored);
+        made_.insert(made_.end(), missing.begin(), missing.end());
+        if (!is_directory(folder, ignored) || access(folder.c_str(), W_OK) != 0)
+            throw UsageError(fmt::format("{} needs a folder it can write to, not '{}'", option,
+                                         folder.string()));
+    }
+
+    // Removes what prepare() made, as far as it is empty.
+    void take_back() const {
+        std::error_code ignored;
+        for (const auto& folder : made_) std::filesystem::remove(folder, ignored);
+    }
+
+ private:
+    std::vector<std::filesystem::path> made_;
+};
+
+// On one line, whatever was typed.
+std::string one_line(std::string text) {
+    for (char& c : text)
+        if (c >= 0 && c < ' ') c = '?';
+    return text;
 }
 
 }  // namespace
@@ -78,6 +98,7 @@ struct Options::Parser {
     std::string seed_text = "77", plots, save;
     std::uint32_t seed = 77;
     bool stepwise = false;
+    Folders folders;
 
     // Everything that can be wrong is found here, before anything is printed or written.
     void parse(int argc, char** argv) {
@@ -92,8 +113,19 @@ struct Options::Parser {
                 parse_number(size->name, size->text, field.low, field.high));
         }
         seed = static_cast<std::uint32_t>(parse_number("--seed", seed_text, 0, 0xFFFFFFFF));
-        if (!save.empty()) prepare_folder("--save", save);
-        if (plots != "none") prepare_folder("--plots", plots);
+        if (app.count("--save") > 0) folders.prepare("--save", save);
+        if (app.count("--plots") == 0) {
+            prepare_default_plots();
+        } else if (plots != "none") {
+            folders.prepare("--plots", plots);
+        }
+    }
+
+    // A build folder that cannot be written to is no reason to stop: nobody asked for figures.
+    void prepare_default_plots() try {
+        folders.prepare("--plots", plots);
+    } catch (const UsageError&) {
+        plots = "none";
     }
 };
 
@@ -136,9 +168,10 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
 std::uint32_t Options::seed() const { return parser_->seed; }
 
 int Options::run(int argc, char** argv, const std::function<void()>& walk) {
-    const auto refuse = [&](std::string_view message) {
+    const auto refuse = [&](const std::string& message) {
         std::cout << std::flush;
-        std::cerr << parser_->slug << ": " << message << '\n';
+        std::cerr << parser_->slug << ": " << one_line(message) << '\n';
+        parser_->folders.take_back();
         return 2;
     };
     try {

@@ -1,6 +1,7 @@
 #include "common/plot.hpp"
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -36,20 +37,21 @@ set linetype 5 lc rgb '#c0392b' lw 2.5
 set linetype 6 lc rgb '#7f8c8d' lw 2.5
 set border lc rgb '#888888'
 set tics nomirror tc rgb '#333333'
-set datafile missing '?'
+set format cb '%.2g'
 )";
 
-// gnuplot's quotes for text that is to be printed as it is.
+// gnuplot's quotes, inside which nothing is special.
 std::string quoted(const std::string& text) {
     std::string result = "'";
     for (const char c : text) result += c == '\'' ? std::string("''") : std::string(1, c);
-    return result + "' noenhanced";
+    return result + "'";
 }
 
 std::string axis_settings(const std::string& title, const std::string& x_label,
                           const std::string& y_label) {
-    return fmt::format("set title {}\nset xlabel {}\nset ylabel {}\n", quoted(title),
-                       quoted(x_label), quoted(y_label));
+    return fmt::format(
+        "set title {} noenhanced\nset xlabel {} noenhanced\nset ylabel {} noenhanced\n",
+        quoted(title), quoted(x_label), quoted(y_label));
 }
 
 // A cell's number in at most four characters.
@@ -60,63 +62,88 @@ std::string cell_text(double value) {
                                       : fmt::format("{:.2f}", value);
 }
 
+// Cells of a heatmap, apart by whether they have a colour: lines of column, row, value, text.
+struct Cells {
+    std::string coloured, masked;
+    double low = infinity, high = -infinity;
+};
+
+// A large matrix is thinned out, so that no axis has more than 128 cells.
+Cells cells_of(const Matrix& values) {
+    const auto [rows, columns] = dims(values);
+    const std::size_t stride = (std::max(rows, columns) + 127) / 128;
+    Cells cells;
+    for (std::size_t row = 0; row < rows; row += stride)
+        for (std::size_t column = 0; column < columns; column += stride) {
+            const double value = values(row, column);
+            const std::string where = fmt::format("{} {}", column, row);
+            if (!std::isfinite(value)) {
+                cells.masked += fmt::format("{} 0 {}\n", where, cell_text(value));
+                continue;
+            }
+            cells.coloured += fmt::format("{} {} {}\n", where, value, cell_text(value));
+            cells.low = std::min(cells.low, value);
+            cells.high = std::max(cells.high, value);
+        }
+    if (!(cells.low < cells.high)) cells.low -= 1, cells.high = cells.low + 2;
+    return cells;
+}
+
+std::string heatmap_settings(const Heatmap& heatmap, const Cells& cells, bool with_numbers) {
+    const auto [rows, columns] = dims(heatmap.values);
+    const double ratio = static_cast<double>(rows) / static_cast<double>(columns);
+    const auto tics = [](std::size_t count, std::size_t wanted) {
+        return std::max<std::size_t>(1, count / wanted);
+    };
+    std::string script = axis_settings(heatmap.title, heatmap.x_label, heatmap.y_label);
+    script += fmt::format("set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset size ratio {}\n",
+                          columns - 0.5, rows - 0.5, std::clamp(ratio, 0.3, 2.0));
+    script += fmt::format("set tics scale 0\nset xtics {}\nset ytics {}\n",
+                          columns > 16 ? tics(columns, 4) : 1,
+                          rows > 16 ? tics(rows, ratio < 0.5 ? 2 : 4) : 1);
+    script += fmt::format("set cbrange [{}:{}]\nset cbtics {}\n", cells.low, cells.high,
+                          (cells.high - cells.low) / 4);
+    script += with_numbers ? "unset colorbox\n" : "set lmargin 7\nset rmargin 9\n";
+    script += std::max(rows, columns) <= 40 ? "set style fill solid 1 border lc rgb 'white'\n"
+                                            : "set style fill solid 1 noborder\n";
+    return script + "set key off\n";
+}
+
 std::string panel_script(const Heatmap& heatmap) {
     const auto [rows, columns] = dims(heatmap.values);
-    double low = infinity, high = -infinity;
-    std::string cells, masked;  // one line a cell: column, row, value, text
-    for (std::size_t row = 0; row < rows; ++row)
-        for (std::size_t column = 0; column < columns; ++column) {
-            const double value = heatmap.values(row, column);
-            const bool finite = std::isfinite(value);
-            if (finite) low = std::min(low, value), high = std::max(high, value);
-            (finite ? cells : masked) +=
-                fmt::format("{} {} {} {}\n", column, row, finite ? value : 0, cell_text(value));
-        }
-    const bool one_value = !(low < high);
-    if (one_value) low -= 1, high = low + 2;
     const std::size_t longest = std::max(rows, columns);
-    const bool small = longest <= 16;
-
-    std::string script = axis_settings(heatmap.title, heatmap.x_label, heatmap.y_label);
-    const double ratio = static_cast<double>(rows) / static_cast<double>(columns);
-    script += fmt::format(
-        "set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset cbrange [{}:{}]\nset cbtics {}\n{} "
-        "colorbox\n"
-        "set size ratio {}\nset tics scale 0\nset xtics {}\nset ytics {}\n"
-        "set style fill solid 1 {}\n",
-        columns - 0.5, rows - 0.5, low, high, (high - low) / 4,
-        one_value || small ? "unset" : "set", std::clamp(ratio, 0.3, 2.0),
-        std::max<std::size_t>(1, columns / 8),
-        std::max<std::size_t>(1, ratio < 0.5 ? rows / 4 : rows / 8),
-        longest <= 40 ? "border lc rgb 'white'" : "noborder");
+    const bool with_numbers = longest <= 16;
+    const Cells cells = cells_of(heatmap.values);
+    std::string script = heatmap_settings(heatmap, cells, with_numbers);
 
     // Cells first, then their numbers: white on dark cells, black on light ones.
+    const double half_cell = 0.5 * static_cast<double>((longest + 127) / 128);
+    const int font_size = longest <= 6 ? 14 : longest <= 10 ? 10 : 8;
     std::vector<std::string> layers;
-    const auto labels = [&](std::string_view data, const std::string& text,
-                            std::string_view color) {
-        layers.push_back(fmt::format("{} using 1:2:({}) with labels font ',{}' tc rgb '{}'",
-                                     data, text,
-                                     longest <= 6    ? 14
-                                     : longest <= 10 ? 10
-                                                     : 8,
-                                     color));
+    const auto boxes = [&](const std::string& data, const std::string& value,
+                           const std::string& color) {
+        layers.push_back(fmt::format("{} using 1:2:({}):({}){} with boxxyerror fc {}", data,
+                                     half_cell, half_cell, value, color));
     };
-    const std::string boxes = "using 1:2:(0.5):(0.5){} with boxxyerror fc {}";
-    if (!masked.empty()) {
-        script += "$masked << END\n" + masked + "END\n";
-        layers.push_back("$masked " + fmt::format(fmt::runtime(boxes), "", "rgb '#d5d5d5'"));
-        if (small) labels("$masked", "stringcolumn(4)", "#777777");
+    const auto labels = [&](const std::string& data, const std::string& text,
+                            const std::string& color) {
+        layers.push_back(fmt::format("{} using 1:2:({}) with labels font ',{}' tc rgb '{}'",
+                                     data, text, font_size, color));
+    };
+    if (!cells.masked.empty()) {
+        script += "$masked << END\n" + cells.masked + "END\n";
+        boxes("$masked", "", "rgb '#d5d5d5'");
+        if (with_numbers) labels("$masked", "stringcolumn(4)", "#777777");
     }
-    if (!cells.empty()) {
-        script += "$cells << END\n" + cells + "END\n";
-        layers.push_back("$cells " + fmt::format(fmt::runtime(boxes), ":3", "palette"));
-        const double middle = low + 0.6 * (high - low);
-        if (small)
-            labels("$cells", fmt::format("$3 > {} ? stringcolumn(4) : ''", middle), "black");
-        if (small)
-            labels("$cells", fmt::format("$3 > {} ? '' : stringcolumn(4)", middle), "white");
+    if (!cells.coloured.empty()) {
+        script += "$cells << END\n" + cells.coloured + "END\n";
+        boxes("$cells", ":3", "palette");
+        const double light = cells.low + 0.6 * (cells.high - cells.low);
+        if (with_numbers) {
+            labels("$cells", fmt::format("$3 > {} ? stringcolumn(4) : ''", light), "black");
+            labels("$cells", fmt::format("$3 > {} ? '' : stringcolumn(4)", light), "white");
+        }
     }
-    script += "set key off\n";
     return script + fmt::format("plot {}\n", fmt::join(layers, ", \\\n    "));
 }
 
@@ -137,36 +164,40 @@ std::string panel_script(const LinePlot& line_plot) {
            plots + "\n";
 }
 
-std::string panel_script(const Histogram& histogram) {
+// The outline of a histogram: up at the left edge of each bin, along its top, down at last.
+Line outline_of(const Series& series, double low, double high) {
     constexpr std::size_t bin_count = 24;
+    std::vector<double> shares(bin_count, 0.0);
+    for (const double value : series.values) {
+        if (!std::isfinite(value)) continue;
+        const auto bin = static_cast<std::size_t>((value - low) / (high - low) * bin_count);
+        shares[std::min(bin, bin_count - 1)] += 1.0 / static_cast<double>(series.values.size());
+    }
+    Line outline{series.label, {low}, {0}};
+    for (std::size_t bin = 0; bin < bin_count; ++bin)
+        for (const std::size_t edge : {bin, bin + 1}) {
+            const double share = static_cast<double>(edge) / bin_count;
+            outline.x.push_back(low + (high - low) * share);
+            outline.y.push_back(shares[bin]);
+        }
+    outline.x.push_back(high);
+    outline.y.push_back(0);
+    return outline;
+}
+
+std::string panel_script(const Histogram& histogram) {
     double low = infinity, high = -infinity;
     for (const Series& series : histogram.series)
-        for (const double value : series.values)
-            low = std::min(low, value), high = std::max(high, value);
-    if (!(low < high)) low -= 0.5, high = low + 1;
-
-    LinePlot outline{histogram.title, histogram.x_label, "share of the numbers", {}};
-    for (const Series& series : histogram.series) {
-        std::vector<double> shares(bin_count, 0.0);
         for (const double value : series.values) {
-            const double place = (value - low) / (high - low) * bin_count;
-            const auto bin = static_cast<std::size_t>(place);
-            shares[std::min(bin, bin_count - 1)] +=
-                1.0 / static_cast<double>(series.values.size());
+            if (!std::isfinite(value)) continue;
+            low = std::min(low, value);
+            high = std::max(high, value);
         }
-        // Walk around the bars: up at the left edge of each bin, along its top, and down last.
-        Line line{series.label, {low}, {0}};
-        for (std::size_t bin = 0; bin < bin_count; ++bin)
-            for (const std::size_t edge : {bin, bin + 1}) {
-                const double share = static_cast<double>(edge) / bin_count;
-                line.x.push_back(low + (high - low) * share);
-                line.y.push_back(shares[bin]);
-            }
-        line.x.push_back(high);
-        line.y.push_back(0);
-        outline.lines.push_back(line);
-    }
-    return panel_script(outline);
+    if (!(low < high)) low -= 0.5, high = low + 1;
+    LinePlot outlines{histogram.title, histogram.x_label, "share of the numbers", {}};
+    for (const Series& series : histogram.series)
+        outlines.lines.push_back(outline_of(series, low, high));
+    return panel_script(outlines);
 }
 
 std::string figure_script(const Figure& figure, const std::filesystem::path& file,
@@ -195,6 +226,22 @@ void collect_plots(const std::string& chapter_slug, const std::filesystem::path&
     plots_folder = folder;
 }
 
+namespace {
+
+// Writes the script into gnuplot. A gnuplot that ends early must not end us, too.
+bool run_gnuplot(const std::string& script) {
+    std::cout << std::flush;
+    const auto before = std::signal(SIGPIPE, SIG_IGN);
+    std::FILE* gnuplot = popen("gnuplot >/dev/null 2>&1", "w");
+    if (gnuplot == nullptr) return false;
+    const bool written = std::fwrite(script.data(), 1, script.size(), gnuplot) == script.size();
+    const bool succeeded = pclose(gnuplot) == 0;
+    std::signal(SIGPIPE, before);
+    return written && succeeded;
+}
+
+}  // namespace
+
 void draw_plots() {
     if (figures.empty()) return;
     if (std::system("command -v gnuplot >/dev/null 2>&1") != 0) {
@@ -210,25 +257,18 @@ void draw_plots() {
             script += figure_script(figure, files.back().string() + ".part", terminal);
         }
 
-    // gnuplot reads the script to its end, so all output of the chapter stands before it.
-    std::cout << std::flush;
-    std::FILE* gnuplot = popen("gnuplot 2>&1 >/dev/null | head -1 >&2", "w");
-    if (gnuplot == nullptr) {
-        std::cerr << slug << ": cannot start gnuplot\n";
-        return;
-    }
-    std::fwrite(script.data(), 1, script.size(), gnuplot);
-    pclose(gnuplot);
-    std::vector<std::string> missing;
+    // Half a figure keeps its other name and is removed.
+    const bool drawn = run_gnuplot(script);
     for (const std::filesystem::path& file : files) {
-        std::error_code failed;
-        std::filesystem::rename(file.string() + ".part", file, failed);
-        if (failed) missing.push_back(file.filename().string());
+        std::error_code ignored;
+        if (drawn) std::filesystem::rename(file.string() + ".part", file, ignored);
+        std::filesystem::remove(file.string() + ".part", ignored);
     }
-    if (!missing.empty())
-        std::cerr << fmt::format("{}: gnuplot did not draw {}\n", slug,
-                                 fmt::join(missing, ", "));
-    std::cout << fmt::format("\nFigures: {}\n", plots_folder.string());
+    if (drawn) {
+        std::cout << fmt::format("\nFigures: {}\n", plots_folder.string());
+    } else {
+        std::cout << "\nNo figures: gnuplot failed.\n";
+    }
 }
 
 }  // namespace llm

@@ -26,6 +26,7 @@ struct Line {
 struct LinePlot {
     std::string title, x_label, y_label;
     std::vector<Line> lines;
+    bool log_y = false;
 };
 
 // How often which value occurs, as one outline per series; all series share their bins.

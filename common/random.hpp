@@ -48,14 +48,16 @@ xt::xtensor<Real, N> randn(const std::size_t (&shape)[N], Generator& generator) 
 }
 
 // torch.randint: whole numbers in [low, high). Throws ShapeError unless low < high and the
-// range has at most 2^32 numbers.
+// range has less than 2^32 numbers.
 template <std::size_t N>
 xt::xtensor<Id, N> randint(Id low, Id high, const std::size_t (&shape)[N],
                            Generator& generator) {
-    require(low < high && high - low <= Id{1} << 32, "randint: no numbers in [{}, {})", low,
-            high);
+    require(low < high, "randint: no numbers in [{}, {})", low, high);
+    const std::uint64_t count =
+        static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+    require(count >> 32 == 0, "randint: more than 32 bits of numbers in [{}, {})", low, high);
     xt::xtensor<Id, N> result(std::to_array(shape));
-    for (Id& number : result) number = low + generator.next_32_bits() % (high - low);
+    for (Id& number : result) number = low + static_cast<Id>(generator.next_32_bits() % count);
     return result;
 }
 

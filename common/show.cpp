@@ -1,6 +1,7 @@
 #include "common/show.hpp"
 
 #include <cmath>
+#include <fstream>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -131,7 +132,14 @@ template <class T, std::size_t N>
 void save(std::string_view name, const xt::xtensor<T, N>& tensor) {
     const std::filesystem::path file = save_folder / fmt::format("{}.npy", name);
     const std::filesystem::path unfinished = file.string() + ".part";
-    xt::dump_npy(unfinished.string(), tensor);
+    std::ofstream stream(unfinished, std::ios::binary);
+    stream << xt::dump_npy(tensor);
+    stream.close();
+    if (!stream) {
+        std::error_code ignored;
+        std::filesystem::remove(unfinished, ignored);
+        throw std::runtime_error(fmt::format("cannot write {}", file.string()));
+    }
     std::filesystem::rename(unfinished, file);
 }
 

@@ -26,6 +26,12 @@ std::string difference(const xt::xtensor<Real, M>& actual, const xt::xtensor<Rea
                       tolerance);
 }
 
+template <std::size_t N>
+std::string difference(const xt::xtensor<Id, N>& actual, const xt::xtensor<Id, N>& expected,
+                       double tolerance) {
+    return difference(xt::xtensor<Real, N>(actual), xt::xtensor<Real, N>(expected), tolerance);
+}
+
 // Reads a .npy file; throws with the file's name if its type or number of axes is another.
 template <std::size_t N>
 xt::xtensor<Real, N> load_tensor(const std::string& file);

@@ -15,10 +15,10 @@ def report(program):
     output = subprocess.run([program], stdout=subprocess.PIPE, text=True, timeout=60).stdout
     states, title = {}, None
     for line in output.split("\n"):
-        if match := re.match(r"  \[[ x]\] (.*): (solved|not yet|to write)$", line):
+        if match := re.match(r"(\d.*): (solved|not yet|to write)$", line):
             title = match[1]
             states[title] = (match[2], [])
-        elif title and line.strip():
+        elif title and line.startswith("    "):
             states[title][1].append(line.strip())
     return states
 

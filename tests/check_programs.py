@@ -31,7 +31,7 @@ REFUSED = [
     ("--hidden-size 999999999", "from 1 to 4096"),
     ("--num-attention-heads 6", "4 key/value heads do not divide 6 query heads"),
     ("--num-key-value-heads 5", "5 key/value heads do not divide 16 query heads"),
-    ("--num-key-value-heads 0", "from 1 to 256, not '0'"),
+    ("--num-key-value-heads 0", "from 1 to 64, not '0'"),
     ("--head-dim -4", "not '-4'"),
     ("--seed -1", "from 0 to 4294967295, not '-1'"),
     ("--seed 4294967296", "from 0 to 4294967295, not '4294967296'"),
@@ -41,6 +41,9 @@ REFUSED = [
     ("--save /proc/nowhere", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
     ("--seed 1 --seed 2", "--seed"),
+    ("--save {folder}/a/b --seq-len 257", "exceeds"),
+    ("--save {folder} --plots /proc/nowhere", "--plots needs a folder it can write to"),
+    ("--save=", "--save"),
 ]
 LEARN_REFUSED = [
     ("99", "there is no chapter '99'"),
@@ -49,7 +52,10 @@ LEARN_REFUSED = [
     ("bogus", "unknown command 'bogus'"),
     ("exercise", "which chapter?"),
     ("exercise 1 --hint 99", "no hint for exercise '1.99'"),
-    ("exercise 1 --hint", "no hint for exercise '1.'"),
+    ("exercise 1 --hint", "of which exercise?"),
+    ("exercise 1 --hint two", "of which exercise?"),
+    ("test 1 2", "'2' is more than this command takes"),
+    ("list all", "'all' is more than this command takes"),
     ("exercise 1 --solution 99", "no exercise '1.99'"),
     ("exercise 1 --bogus", "not '--bogus'"),
     ("watch", "which chapter?"),
@@ -75,9 +81,9 @@ def check_refusals(program, scratch):
     file = scratch / "file"
     file.write_text("kept")
     for options, message in REFUSED:
-        expect_refusal([program, *(option.format(file=file) for option in options.split())], message)
-    if file.read_text() != "kept":
-        problems.append(f"{program}: wrote over a file")
+        expect_refusal([program, *(option.format(file=file, folder=scratch / "new") for option in options.split())], message)
+    if file.read_text() != "kept" or (scratch / "new").exists():
+        problems.append(f"{program}: wrote something although it refused")
 
 
 def check_good(program, scratch):
@@ -117,12 +123,38 @@ def check_good(program, scratch):
         problems.append(f"{program.name}: --help does not list --seed")
 
 
+def check_learn(scratch):
+    """Hints, solutions, and --reset with its backup, in a clone that may be edited."""
+    clone = scratch / "clone"
+    subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+    learn = clone / "learn"
+    learn.write_bytes((ROOT / "learn").read_bytes())
+    for slug in SLUGS:
+        for number in re.findall(r"^// Exercise \d+\.(\d+) —", (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M):
+            for option in ("--hint", "--solution"):
+                result = run([learn, "exercise", slug, option, number])
+                if result.returncode != 0 or len(result.stdout) < 20 or "<" in result.stdout[:1]:
+                    problems.append(f"./learn exercise {slug} {option} {number}: {result.stdout}{result.stderr}")
+    file = clone / "chapters" / SLUGS[0] / "exercise.cpp"
+    pristine = file.read_text()
+    file.write_text(pristine + "// my work\n")
+    run([learn, "exercise", "1", "--reset"])
+    backups = list(file.parent.glob("exercise.cpp.before-reset-*"))
+    if file.read_text() != pristine or [backup.read_text() for backup in backups] != [pristine + "// my work\n"]:
+        problems.append("./learn exercise 1 --reset does not restore the file and keep the work")
+    if "nothing to reset" not in run([learn, "exercise", "1", "--reset"]).stdout:
+        problems.append("./learn exercise 1 --reset: a second time it should have nothing to do")
+    if run([learn, "list"], cwd="/").stdout.count("\n") != len(SLUGS):
+        problems.append("./learn list does not work from another folder")
+
+
 def main():
     build = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
         for slug in SLUGS:
             check_refusals(build / slug, Path(name))
             check_good(build / slug, Path(name))
+        check_learn(Path(name))
         for arguments, message in LEARN_REFUSED:
             expect_refusal([ROOT / "learn", *arguments.split()], message)
     for problem in problems:

@@ -18,6 +18,8 @@ TEST_CASE("2.2 find the bug: the bound of an initial weight") {
     INFO("900 inputs: the largest weight lies just under 1/30, it is ", largest);
     CHECK(largest <= Real(1) / 30);
     CHECK(largest > Real(0.99) / 30);
+    INFO("and the smallest just above -1/30");
+    CHECK(xt::amin(weight)() < Real(-0.99) / 30);
 }
 
 TEST_CASE("2.3 write project_fused") {

@@ -50,6 +50,9 @@ TEST_CASE("linear states both shapes when they do not fit") {
     CHECK_THROWS_WITH(linear(counting({2, 4})),
                       "linear: an input of (2, 4) does not fit a weight of (3, 5)");
     CHECK_THROWS_AS(linear(counting({2, 2, 3})), ShapeError);
+    const Linear one_bias{Matrix(xt::ones<Real>({3, 5})), Vector{1}};
+    CHECK_THROWS_WITH(one_bias(counting({2, 5})),
+                      "linear: a bias of (1,) does not fit a weight of (3, 5)");
 }
 
 TEST_CASE("make_linear draws PyTorch's weight, then its bias") {
@@ -126,5 +129,9 @@ TEST_CASE("make_projections: widths follow the heads, also where H times D is no
     CHECK(dims(projections.k_proj.weight) == std::array<std::size_t, 2>{12, 20});
     CHECK(dims(projections.v_proj.weight) == std::array<std::size_t, 2>{12, 20});
     CHECK(dims(projections.o_proj.weight) == std::array<std::size_t, 2>{20, 24});
-    CHECK(projections.o_proj.bias->size() == 20);
+    for (const Linear& linear :
+         {projections.q_proj, projections.k_proj, projections.v_proj, projections.o_proj}) {
+        REQUIRE(linear.bias.has_value());
+        CHECK(linear.bias->size() == linear.weight.shape(0));
+    }
 }

@@ -46,6 +46,8 @@ TEST_CASE("the walk's heads equal PyTorch's: 16 for queries, 4 for keys") {
                 fixture<4>("03_head_splitting/walk_query_states"), 1e-5);
     CHECK_CLOSE(split_heads(projections.k_proj(hidden_states), 4),
                 fixture<4>("03_head_splitting/walk_key_states"), 1e-5);
+    CHECK_CLOSE(split_heads(projections.v_proj(hidden_states), 4),
+                fixture<4>("03_head_splitting/walk_value_states"), 1e-5);
 }
 
 TEST_CASE("num_key_value_groups: query heads per key/value head") {

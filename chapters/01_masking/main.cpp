@@ -1,4 +1,4 @@
-// Chapter 01 — which tokens may a token look at? The walk: from a configuration and a sample
+// Chapter 01 — Which tokens may a token look at? The walk: from a configuration and a sample
 // input to the causal mask, and what that mask does to a softmax.
 #include "chapters/01_masking/masking.hpp"
 #include "common/options.hpp"
@@ -15,9 +15,7 @@ void show_config(const Config& config) {
     show("head_dim", config.head_dim);
 }
 
-// From the configuration to a mask for every sequence.
-void from_config_to_mask(const Config& config, std::size_t batch_size, std::size_t seq_len,
-                         Generator& generator) {
+void configuration(const Config& config) {
     step("Configuration");
     show_config(config);
     show("max_position_embeddings", config.max_position_embeddings);
@@ -26,34 +24,42 @@ void from_config_to_mask(const Config& config, std::size_t batch_size, std::size
     show("attention_bias", config.attention_bias);
     show("attention_dropout", config.attention_dropout);
     show("use_qk_norm", config.use_qk_norm);
+}
 
-    step("Sample input: a vector of hidden_size numbers for every token");
-    const Tensor3 hidden_states = randn({batch_size, seq_len, config.hidden_size}, generator);
-    show("hidden_states", hidden_states);
-
+IdMatrix ids_in_three_steps(std::size_t batch_size, std::size_t seq_len) {
     step("Position ids in three steps: count, add an axis, repeat per sequence");
     const IdVector counted = xt::arange<Id>(static_cast<Id>(seq_len));
-    show("position_ids_counted", counted);
-    const IdMatrix one_row = reshape(counted, {1, seq_len});
-    show("position_ids_one_row", one_row);
+    show("position_ids_counted", counted);  // (T)
+    show("position_ids_one_row", reshape(counted, {1, seq_len}));
     const IdMatrix ids = position_ids(batch_size, seq_len);
-    show("position_ids", ids);
+    show("position_ids", ids);  // (B, T)
+    return ids;
+}
 
+Tensor4 mask_in_four_steps(std::size_t batch_size, std::size_t seq_len) {
     step("Causal mask 1: hide everything");
     const Matrix all_hidden = xt::ones<Real>({seq_len, seq_len}) * -infinity;
     show("attention_mask_all_hidden", all_hidden);
 
     step("Causal mask 2: keep -inf above the diagonal, 0 elsewhere");
     const Matrix square = causal_mask(seq_len, seq_len);
-    show("attention_mask_square", square);
+    show("attention_mask_square", square);  // (T, T)
 
     step("Causal mask 3: two more axes, for the sequences and the heads");
     show("attention_mask_one", reshape(square, {1, 1, seq_len, seq_len}));
 
     step("Causal mask 4: one copy per sequence");
     const Tensor4 attention_mask = expand_mask(square, batch_size);
-    show("attention_mask", attention_mask);
+    show("attention_mask", attention_mask);  // (B, 1, T, T)
 
+    plot("causal_mask",
+         {Heatmap{"Causal mask, added to the scores", "key", "query", square},
+          Heatmap{"Softmax of equal scores under it", "key", "query", softmax(square)}});
+    return attention_mask;
+}
+
+void final_check(const Config& config, const Tensor3& hidden_states, const IdMatrix& ids,
+                 const Tensor4& attention_mask) {
     step("Final check");
     say("Configuration");
     show_config(config);
@@ -61,14 +67,12 @@ void from_config_to_mask(const Config& config, std::size_t batch_size, std::size
     show_shape("hidden_states", hidden_states);
     show_shape("position_ids", ids);
     show_shape("attention_mask", attention_mask);
-    plot("causal_mask",
-         {Heatmap{"Causal mask, added to the scores", "key", "query", square},
-          Heatmap{"Softmax of equal scores under it", "key", "query", softmax(square)}});
 }
 
-void mask_and_softmax() {
+const Matrix scores{{2, 1, 0.5, 3}};  // (1, S): a query and four keys
+
+void what_the_mask_does() {
     step("What the mask does: token 1 of 4 may look at tokens 0 and 1");
-    const Matrix scores{{2, 1, 0.5, 3}};
     const Matrix mask_row{{0, 0, -infinity, -infinity}};
     const Matrix masked_scores = scores + mask_row;
     show("scores", scores);
@@ -81,7 +85,9 @@ void mask_and_softmax() {
     const Matrix zeroed_scores = scores * Matrix{{1, 1, 0, 0}};
     show("weights_zeroed", softmax(zeroed_scores));
     say("A score of 0 is a score like any other: exp(0) = 1. The future leaks in.");
+}
 
+void rows_that_see_nothing() {
     step("Wrong: -1e9 instead of -inf, in a row where nothing is visible");
     const Matrix large_negative = scores + Real(-1e9);
     show("scores_minus_1e9", large_negative);
@@ -165,8 +171,16 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         const Config checked = complete(config, seq_len);
         Generator generator(options.seed());
-        from_config_to_mask(checked, batch_size, seq_len, generator);
-        mask_and_softmax();
+        configuration(checked);
+        step("Sample input: a vector of hidden_size numbers for every token");
+        const Tensor3 hidden_states =
+            randn({batch_size, seq_len, checked.hidden_size}, generator);
+        show("hidden_states", hidden_states);  // (B, T, C)
+        const IdMatrix ids = ids_in_three_steps(batch_size, seq_len);
+        const Tensor4 attention_mask = mask_in_four_steps(batch_size, seq_len);
+        final_check(checked, hidden_states, ids, attention_mask);
+        what_the_mask_does();
+        rows_that_see_nothing();
         queries_and_keys_differ();
         padding();
     });

@@ -1,4 +1,4 @@
-// Chapter 01 — which tokens may a token look at?
+// Chapter 01 — Which tokens may a token look at?
 #pragma once
 
 #include "common/tensor.hpp"
@@ -34,18 +34,17 @@ IdMatrix position_ids(std::size_t batch_size, std::size_t seq_len);  // (B, T)
 Matrix causal_mask(std::size_t query_len, std::size_t kv_len);  // (T, S)
 
 // One copy of the mask per sequence, and an axis of size 1 that stands for all heads.
-Tensor4 expand_mask(const Matrix& mask,       // (T, S)
-                    std::size_t batch_size);  // (B, 1, T, S)
+Tensor4 expand_mask(const Matrix& mask, std::size_t batch_size);  // (T, S) -> (B, 1, T, S)
 
 // Hides padding as well: -inf in every column whose token_mask is 0. Throws ShapeError if B or
 // S differ. (Hugging Face calls the token mask attention_mask, too.)
-Tensor4 hide_padding(const Tensor4& mask,          // (B, 1, T, S)
-                     const IdMatrix& token_mask);  // (B, S), 1 for a token, 0 for padding
+// (B, 1, T, S) and (B, S), 1 for a token and 0 for padding, -> (B, 1, T, S).
+Tensor4 hide_padding(const Tensor4& mask, const IdMatrix& token_mask);
 
 // Positions that start at the first real token of each row; padding gets 1, as in Hugging Face.
 IdMatrix position_ids(const IdMatrix& token_mask);  // (B, S) -> (B, S)
 
-// exp(x) / sum of exp(x) along the last axis: positive numbers that add up to 1. A row of
+// exp(x) / sum of exp(x) along the last axis: numbers from 0 to 1 that add up to 1. A row of
 // -inf alone gives a row of zeros: who sees nothing takes nothing (PyTorch gives NaN).
 Matrix softmax(const Matrix& scores);    // (N, S) -> (N, S)
 Tensor4 softmax(const Tensor4& scores);  // (B, H, T, S) -> (B, H, T, S)

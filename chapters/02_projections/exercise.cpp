@@ -21,7 +21,7 @@ Matrix initial_weight(std::size_t out_features, std::size_t in_features, Generat
 }
 
 // Exercise 2.3 — write project_fused: one product instead of three. The rows of qkv_weight are
-// q_proj's, then k_proj's, then v_proj's. (GPT-2 and llama.cpp keep such fused weights.)
+// q_proj's, then k_proj's, then v_proj's. (Phi-3 keeps such a weight, qkv_proj.)
 QueriesKeysValues project_fused([[maybe_unused]] const Tensor3& states,
                                 [[maybe_unused]] const Matrix& qkv_weight,
                                 [[maybe_unused]] std::size_t query_width,

@@ -1,4 +1,4 @@
-// Chapter 02 — where do queries, keys and values come from? The walk: four weight matrices,
+// Chapter 02 — Where do queries, keys and values come from? The walk: four weight matrices,
 // what they do to the sample input, and what a bias changes.
 #include <cmath>
 
@@ -95,6 +95,10 @@ void the_famous_mistake(const Config& config, const Projections& projections,
         show("right, first number", query_states(0, 0, 0));
         show("wrong, first number", untransposed(0, 0));
         say("q_proj is square here, so both fit. The shape is right, every number is wrong.");
+    }
+    if (config.num_key_value_heads * config.head_dim == hidden_size) {
+        say("k_proj is square as well with these sizes: nothing would stop the mistake.");
+        return;
     }
     say("k_proj is not square: the same mistake fails there, with both shapes.");
     try {

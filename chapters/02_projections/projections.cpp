@@ -13,6 +13,8 @@ Matrix Linear::operator()(const Matrix& inputs) const {
     // Each row of the weight makes one output: its dot product with the input vector.
     const Matrix products = xt::linalg::dot(inputs, xt::transpose(weight));  // (N, out)
     if (!bias) return products;
+    require(bias->size() == out_features, "linear: a bias of {} does not fit a weight of {}",
+            bias->shape(), weight.shape());
     return products + *bias;  // the same bias for every row
 }
 

@@ -1,4 +1,4 @@
-// Chapter 02 — where do queries, keys and values come from?
+// Chapter 02 — Where do queries, keys and values come from?
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Chapter 03 — how does one vector become many heads?
+// Chapter 03 — How does one vector become many heads?
 #pragma once
 
 #include "chapters/02_projections/projections.hpp"

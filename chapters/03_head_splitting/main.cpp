@@ -1,4 +1,4 @@
-// Chapter 03 — how does one vector become many heads? The walk: first on numbers that carry
+// Chapter 03 — How does one vector become many heads? The walk: first on numbers that carry
 // their origin, then on the queries, keys and values of chapter 02.
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "common/options.hpp"
@@ -66,7 +66,8 @@ void memory_and_views() {
     const Matrix copied = transposed;
     show("copied", copied);
     show("strides of copied", strides(copied));
-    say("reshape needs this copy. PyTorch's view() refuses a transposed tensor for the same "
+    say("reshape reads in the new order, so it needs this copy. PyTorch's view() refuses a "
+        "transposed tensor for the same "
         "reason, and asks for contiguous() first.");
 }
 
