@@ -117,7 +117,9 @@ std::string panel_script(const Heatmap& heatmap) {
     std::string script = heatmap_settings(heatmap, cells, with_numbers);
 
     // Cells first, then their numbers: white on dark cells, black on light ones.
-    const double half_cell = 0.5 * static_cast<double>((longest + 127) / 128);
+    // Many small cells overlap a little, so that no seams show.
+    const double half_cell =
+        (longest <= 40 ? 0.5 : 0.6) * static_cast<double>((longest + 127) / 128);
     const int font_size = longest <= 6 ? 14 : longest <= 10 ? 10 : 8;
     std::vector<std::string> layers;
     const auto boxes = [&](const std::string& data, const std::string& value,
@@ -251,7 +253,7 @@ void draw_plots() {
     std::string script;
     std::vector<std::filesystem::path> files;
     for (const Figure& figure : figures)
-        for (const std::string terminal : {"svg", "pngcairo"}) {
+        for (const std::string terminal : {"svg", "pngcairo fontscale 0.75"}) {
             const std::string ending = terminal == "svg" ? "svg" : "png";
             files.push_back(plots_folder / fmt::format("{}_{}.{}", slug, figure.name, ending));
             script += figure_script(figure, files.back().string() + ".part", terminal);

@@ -144,31 +144,39 @@ def run(command, tree):
 def check_console(page, tree):
     """Runs every command of a page in a copy of the tree."""
     outputs, edited = {}, None
-    for line, language, content, before in blocks(page):
-        if language == "diff":
-            edited = apply(page, line, content, tree)
-            outputs.clear()
-        if not language:
-            for command in content:
-                status, output = (0, []) if command.startswith("conda ") else run(command, tree)
-                if status != 0:
-                    complain(page, line, f"{command}: exit {status}: {output[-1]}")
-        if language != "console":
-            continue
-        command = content[0].removeprefix("$ ")
-        if command not in outputs:
-            outputs[command] = run(command, tree)[1]
-        if before != "<!-- volatile -->":
-            expected = [re.sub(r"\s+<- .*", "", text).rstrip() for text in content[1:]]  # without remarks
-            trouble = matches(expected, [text.rstrip() for text in outputs[command]])
-            if trouble:
-                complain(page, line, f"{command}\n    {trouble}")
+
+    def take_back():
+        nonlocal edited
         if edited:
             shutil.copy(ROOT / edited, tree / edited)
             edited = None
             outputs.clear()
-    if edited:
-        complain(page, line, "a diff needs a console block after it that shows the effect")
+
+    for line, language, content, before in blocks(page):
+        if not (language == "console" and before == "```"):  # an edit lasts for the blocks right behind it
+            take_back()
+        if language == "diff":
+            edited = apply(page, line, content, tree)
+            outputs.clear()
+        elif language == "console":
+            compare(page, line, content, before, outputs, tree)
+        elif not language:
+            for command in content:
+                status, output = (0, []) if command.startswith("conda ") else run(command, tree)
+                if status != 0:
+                    complain(page, line, f"{command}: exit {status}: {output[-1]}")
+    take_back()
+
+
+def compare(page, line, content, before, outputs, tree):
+    command = content[0].removeprefix("$ ")
+    if command not in outputs:
+        outputs[command] = run(command, tree)[1]
+    if before != "<!-- volatile -->":
+        expected = [re.sub(r"\s+<- .*", "", text).rstrip() for text in content[1:]]  # without remarks
+        trouble = matches(expected, [text.rstrip() for text in outputs[command]])
+        if trouble:
+            complain(page, line, f"{command}\n    {trouble}")
 
 
 def apply(page, line, content, tree):
