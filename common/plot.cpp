@@ -213,14 +213,21 @@ std::string figure_script(const Figure& figure, const std::filesystem::path& fil
         rows, columns);
     for (const Panel& panel : figure.panels)
         script += "reset\n" + std::string(theme) +
-                  std::visit([](const auto& content) { return panel_script(content); }, panel);
+                  std::visit([](const auto& content) { return panel_script(content); },
+                             panel.content);
     return script + "unset multiplot\nunset output\n";
 }
 
 }  // namespace
 
-void plot(const std::string& name, std::vector<Panel> panels) {
-    if (!plots_folder.empty()) figures.push_back({name, std::move(panels)});
+Panel::Panel(const Heatmap& heatmap) : content(heatmap) {}
+Panel::Panel(const LinePlot& line_plot) : content(line_plot) {}
+Panel::Panel(const Histogram& histogram) : content(histogram) {}
+Panel::Panel(const Panel& other) = default;
+Panel::~Panel() = default;
+
+void plot(const std::string& name, std::initializer_list<Panel> panels) {
+    if (!plots_folder.empty()) figures.push_back({name, panels});
 }
 
 void collect_plots(const std::string& chapter_slug, const std::filesystem::path& folder) {

@@ -40,10 +40,19 @@ struct Histogram {
     std::vector<Series> series;
 };
 
-using Panel = std::variant<Heatmap, LinePlot, Histogram>;
+// Any of the three. (Its members are defined in plot.cpp, so that programs compile quickly.)
+struct Panel {
+    std::variant<Heatmap, LinePlot, Histogram> content;
+
+    Panel(const Heatmap& heatmap);
+    Panel(const LinePlot& line_plot);
+    Panel(const Histogram& histogram);
+    Panel(const Panel& other);
+    ~Panel();
+};
 
 // Takes a figure of one or more panels, side by side, in rows of at most three.
-void plot(const std::string& name, std::vector<Panel> panels);
+void plot(const std::string& name, std::initializer_list<Panel> panels);
 
 // All numbers of a tensor, for lines and histograms.
 template <std::size_t N>

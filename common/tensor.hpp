@@ -60,4 +60,24 @@ xt::xtensor<T, N> reshape(const xt::xtensor<T, M>& tensor, const std::size_t (&s
     return result;
 }
 
+// Arithmetic on tensors, with another of as many axes (axes of size 1 stretch) or with a
+// number. xtensor's own operators do the same but return a recipe and are compiled anew in
+// every file; these compute at once and are compiled once, in tensor.cpp.
+template <std::size_t N>
+xt::xtensor<Real, N> operator+(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+template <std::size_t N>
+xt::xtensor<Real, N> operator-(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+template <std::size_t N>
+xt::xtensor<Real, N> operator*(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+template <std::size_t N>
+xt::xtensor<Real, N> operator/(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+template <std::size_t N>
+xt::xtensor<Real, N> operator+(const xt::xtensor<Real, N>& a, Real number);
+template <std::size_t N>
+xt::xtensor<Real, N> operator-(const xt::xtensor<Real, N>& a, Real number);
+template <std::size_t N>
+xt::xtensor<Real, N> operator*(const xt::xtensor<Real, N>& a, Real number);
+template <std::size_t N>
+xt::xtensor<Real, N> operator/(const xt::xtensor<Real, N>& a, Real number);
+
 }  // namespace llm

@@ -38,6 +38,21 @@ TEST_CASE("reshape keeps the reading order and checks the number of elements") {
     CHECK_THROWS_WITH(reshape(matrix, {4, 4}), "reshape: (2, 3) does not fit into (4, 4)");
 }
 
+TEST_CASE("operators compute at once, axes of size 1 stretch") {
+    const Matrix a{{1, 2}, {3, 4}};
+    const Matrix column{{10}, {20}};
+    static_assert(std::is_same_v<decltype(a + column), Matrix>);
+    CHECK_CLOSE(a + column, (Matrix{{11, 12}, {23, 24}}), 0);
+    CHECK_CLOSE(a - column, (Matrix{{-9, -8}, {-17, -16}}), 0);
+    CHECK_CLOSE(a * column, (Matrix{{10, 20}, {60, 80}}), 0);
+    CHECK_CLOSE(a / column, (Matrix{{0.1f, 0.2f}, {0.15f, 0.2f}}), 1e-7);
+    CHECK_CLOSE(a + Real(1), (Matrix{{2, 3}, {4, 5}}), 0);
+    CHECK_CLOSE(a - Real(1), (Matrix{{0, 1}, {2, 3}}), 0);
+    CHECK_CLOSE(a * Real(2), (Matrix{{2, 4}, {6, 8}}), 0);
+    CHECK_CLOSE(a / Real(2), (Matrix{{0.5, 1}, {1.5, 2}}), 0);
+    CHECK_THROWS(a + Matrix(xt::ones<Real>({2, 3})));
+}
+
 TEST_CASE("random numbers are PyTorch's, in any order of calls") {
     Generator generator(1234);
     CHECK_CLOSE(randn({3}, generator), fixture<1>("random/randn_3"), 1e-6);

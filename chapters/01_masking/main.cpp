@@ -38,7 +38,8 @@ IdMatrix ids_in_three_steps(std::size_t batch_size, std::size_t seq_len) {
 
 Tensor4 mask_in_four_steps(std::size_t batch_size, std::size_t seq_len) {
     step("Causal mask 1: hide everything");
-    const Matrix all_hidden = xt::ones<Real>({seq_len, seq_len}) * -infinity;
+    const Matrix ones = xt::ones<Real>({seq_len, seq_len});
+    const Matrix all_hidden = ones * -infinity;
     show("attention_mask_all_hidden", all_hidden);
 
     step("Causal mask 2: keep -inf above the diagonal, 0 elsewhere");
@@ -82,7 +83,8 @@ void what_the_mask_does() {
     say("exp(-inf) is exactly 0, so the two visible weights add up to 1.");
 
     step("Wrong: a mask that multiplies by 0");
-    const Matrix zeroed_scores = scores * Matrix{{1, 1, 0, 0}};
+    const Matrix visible{{1, 1, 0, 0}};
+    const Matrix zeroed_scores = scores * visible;
     show("weights_zeroed", softmax(zeroed_scores));
     say("A score of 0 is a score like any other: exp(0) = 1. The future leaks in.");
 }
@@ -98,9 +100,8 @@ void rows_that_see_nothing() {
         "token gets a quarter. Under -inf nothing is visible and nothing is taken.");
 
     step("Wrong: a softmax that divides by the sum, whatever it is");
-    const Matrix powers = xt::exp(nothing_visible);
-    const Matrix sums = xt::sum(powers, {1}, xt::keep_dims);
-    const Matrix quotients = powers / sums;
+    const Matrix powers = softmax(nothing_visible);  // exp(-inf) is 0, and so is their sum
+    const Matrix quotients = powers / Real(0);
     show("weights_divided_by_zero", quotients);
     say("0 / 0 is NaN, and NaN spreads through every later layer. PyTorch's softmax gives NaN "
         "for such a row; ours gives zeros.");
@@ -118,7 +119,8 @@ void queries_and_keys_differ() {
     show("mask_3_of_5", aligned);
 
     step("Wrong: the same mask aligned to the top left");
-    const Matrix all_hidden = xt::ones<Real>({3, 5}) * -infinity;
+    const Matrix ones = xt::ones<Real>({3, 5});
+    const Matrix all_hidden = ones * -infinity;
     const Matrix top_left = xt::triu(all_hidden, 1);
     show("mask_3_of_5_top_left", top_left);
     say("Query 0 stands at position 2, yet this mask shows it position 0 alone.");

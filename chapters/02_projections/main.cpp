@@ -37,6 +37,16 @@ Projections draw_projections(const Config& config, Generator& generator) {
     return projections;
 }
 
+Real standard_deviation(const Tensor3& tensor) {
+    Real sum = 0, sum_of_squares = 0;
+    for (const Real number : tensor) {
+        sum += number;
+        sum_of_squares += number * number;
+    }
+    const Real count = static_cast<Real>(tensor.size());
+    return std::sqrt(sum_of_squares / count - sum / count * sum / count);
+}
+
 Tensor3 project(const Projections& projections, const Tensor3& hidden_states) {
     step("Projections shape");
     const Tensor3 query_states = projections.q_proj(hidden_states);
@@ -52,8 +62,8 @@ Tensor3 project(const Projections& projections, const Tensor3& hidden_states) {
     show("value_states", value_states);
 
     step("How large are they? Standard deviations");
-    show("std of hidden_states", Real(xt::stddev(hidden_states)()));
-    show("std of query_states", Real(xt::stddev(query_states)()));
+    show("std of hidden_states", standard_deviation(hidden_states));
+    show("std of query_states", standard_deviation(query_states));
     show("1 / sqrt(3)", 1 / std::sqrt(3.0));
     say("Uniform weights within 1/sqrt(in) have a standard deviation of 1/sqrt(3 * in); a sum "
         "of \"in\" products makes that 1/sqrt(3) of the input's, whatever the width.");
@@ -84,26 +94,31 @@ void count_parameters(const Config& config, const Projections& projections) {
     show("k_proj.bias", *biased.k_proj.bias);
 }
 
-void the_famous_mistake(const Config& config, const Projections& projections,
-                        const Tensor3& hidden_states, const Tensor3& query_states) {
+void the_famous_mistake(const Projections& projections, const Tensor3& hidden_states,
+                        const Tensor3& query_states) {
+    // x W is what a layer with the transposed weight computes: x (Wᵀ)ᵀ.
+    const auto without_transposing = [](const Linear& linear) {
+        return Linear{xt::transpose(linear.weight), std::nullopt};
+    };
+    const auto is_square = [](const Linear& linear) {
+        return linear.weight.shape(0) == linear.weight.shape(1);
+    };
+
     step("Wrong: y = x W instead of x Wᵀ");
-    const auto [batch_size, seq_len, hidden_size] = dims(hidden_states);
-    const Matrix tokens = reshape(hidden_states, {batch_size * seq_len, hidden_size});
-    if (config.num_attention_heads * config.head_dim == hidden_size) {
-        const Matrix untransposed = xt::linalg::dot(tokens, projections.q_proj.weight);
-        show_shape("query_states, wrong", untransposed);
+    if (is_square(projections.q_proj)) {
+        const Tensor3 wrong = without_transposing(projections.q_proj)(hidden_states);
+        show_shape("query_states, wrong", wrong);
         show("right, first number", query_states(0, 0, 0));
-        show("wrong, first number", untransposed(0, 0));
+        show("wrong, first number", wrong(0, 0, 0));
         say("q_proj is square here, so both fit. The shape is right, every number is wrong.");
     }
-    if (config.num_key_value_heads * config.head_dim == hidden_size) {
+    if (is_square(projections.k_proj)) {
         say("k_proj is square as well with these sizes: nothing would stop the mistake.");
         return;
     }
     say("k_proj is not square: the same mistake fails there, with both shapes.");
     try {
-        const Linear transposed{xt::transpose(projections.k_proj.weight), std::nullopt};
-        transposed(hidden_states);
+        without_transposing(projections.k_proj)(hidden_states);
     } catch (const ShapeError& error) {
         show("ShapeError", error.what());
     }
@@ -131,6 +146,6 @@ int main(int argc, char** argv) {
         const Projections projections = draw_projections(checked, generator);
         const Tensor3 query_states = project(projections, hidden_states);
         count_parameters(checked, projections);
-        the_famous_mistake(checked, projections, hidden_states, query_states);
+        the_famous_mistake(projections, hidden_states, query_states);
     });
 }
