@@ -1,29 +1,64 @@
 #include "common/tensor.hpp"
 
-namespace llm {
+namespace llm::arithmetic {
+namespace {
 
-#define LLM_OPERATOR(sign)                                                           \
-    template <std::size_t N>                                                         \
-    xt::xtensor<Real, N> operator sign(const xt::xtensor<Real, N>& a,                \
-                                       const xt::xtensor<Real, N>& b) {              \
-        return xt::operator sign(a, b);                                              \
-    }                                                                                \
-    template <std::size_t N>                                                         \
-    xt::xtensor<Real, N> operator sign(const xt::xtensor<Real, N>& a, Real number) { \
-        return xt::operator sign(a, number);                                         \
-    }                                                                                \
-    template Vector operator sign(const Vector&, const Vector&);                     \
-    template Matrix operator sign(const Matrix&, const Matrix&);                     \
-    template Tensor3 operator sign(const Tensor3&, const Tensor3&);                  \
-    template Tensor4 operator sign(const Tensor4&, const Tensor4&);                  \
-    template Vector operator sign(const Vector&, Real);                              \
-    template Matrix operator sign(const Matrix&, Real);                              \
-    template Tensor3 operator sign(const Tensor3&, Real);                            \
-    template Tensor4 operator sign(const Tensor4&, Real);
+template <std::size_t N>
+void check_fit(const char* sign, const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    for (std::size_t axis = 0; axis < N; ++axis) {
+        const std::size_t i = a.shape(axis), j = b.shape(axis);
+        require(i == j || i == 1 || j == 1, "{} {} {}: the shapes do not fit", a.shape(), sign,
+                b.shape());
+    }
+}
 
-LLM_OPERATOR(+)
-LLM_OPERATOR(-)
-LLM_OPERATOR(*)
-LLM_OPERATOR(/)
+}  // namespace
 
-}  // namespace llm
+template <std::size_t N>
+xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    check_fit("+", a, b);
+    return xt::operator+(a, b);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> subtract(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    check_fit("-", a, b);
+    return xt::operator-(a, b);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    check_fit("*", a, b);
+    return xt::operator*(a, b);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    check_fit("/", a, b);
+    return xt::operator/(a, b);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real number) {
+    return xt::operator+(a, number);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real number) {
+    return xt::operator*(a, number);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real number) {
+    return xt::operator/(a, number);
+}
+
+#define LLM_INSTANTIATE(T)                   \
+    template T add(const T&, const T&);      \
+    template T subtract(const T&, const T&); \
+    template T multiply(const T&, const T&); \
+    template T divide(const T&, const T&);   \
+    template T add(const T&, Real);          \
+    template T multiply(const T&, Real);     \
+    template T divide(const T&, Real);
+
+LLM_INSTANTIATE(Vector)
+LLM_INSTANTIATE(Matrix)
+LLM_INSTANTIATE(Tensor3)
+LLM_INSTANTIATE(Tensor4)
+
+}  // namespace llm::arithmetic

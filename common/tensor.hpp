@@ -60,24 +60,67 @@ xt::xtensor<T, N> reshape(const xt::xtensor<T, M>& tensor, const std::size_t (&s
     return result;
 }
 
-// Arithmetic on tensors, with another of as many axes (axes of size 1 stretch) or with a
-// number. xtensor's own operators do the same but return a recipe and are compiled anew in
-// every file; these compute at once and are compiled once, in tensor.cpp.
+// Arithmetic on whole tensors, and of a tensor with a number. xtensor's own operators return a
+// recipe, do not check shapes, and are compiled anew in every file. These compute at once,
+// throw ShapeError unless the shapes fit (axes of size 1 stretch), and are compiled in
+// tensor.cpp.
+namespace arithmetic {
+
 template <std::size_t N>
-xt::xtensor<Real, N> operator+(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
-xt::xtensor<Real, N> operator-(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+xt::xtensor<Real, N> subtract(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
-xt::xtensor<Real, N> operator*(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
-xt::xtensor<Real, N> operator/(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
-xt::xtensor<Real, N> operator+(const xt::xtensor<Real, N>& a, Real number);
+xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real number);
 template <std::size_t N>
-xt::xtensor<Real, N> operator-(const xt::xtensor<Real, N>& a, Real number);
+xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real number);
 template <std::size_t N>
-xt::xtensor<Real, N> operator*(const xt::xtensor<Real, N>& a, Real number);
+xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real number);
+
+template <class T>
+inline constexpr std::size_t axes = 0;
 template <std::size_t N>
-xt::xtensor<Real, N> operator/(const xt::xtensor<Real, N>& a, Real number);
+inline constexpr std::size_t axes<xt::xtensor<Real, N>> = N;
+template <class T>
+concept Tensor = axes<std::remove_cvref_t<T>>
+!= 0;
+template <class A, class B>
+concept SameRank = Tensor<A> && axes<std::remove_cvref_t<A>>
+== axes<std::remove_cvref_t<B>>;
+
+}  // namespace arithmetic
+
+template <class A, class B>
+requires arithmetic::SameRank<A, B>
+auto operator+(A&& a, B&& b) { return arithmetic::add(a, b); }
+template <class A, class B>
+requires arithmetic::SameRank<A, B>
+auto operator-(A&& a, B&& b) { return arithmetic::subtract(a, b); }
+template <class A, class B>
+requires arithmetic::SameRank<A, B>
+auto operator*(A&& a, B&& b) { return arithmetic::multiply(a, b); }
+template <class A, class B>
+requires arithmetic::SameRank<A, B>
+auto operator/(A&& a, B&& b) { return arithmetic::divide(a, b); }
+template <arithmetic::Tensor A>
+auto operator+(A&& a, Real number) {
+    return arithmetic::add(a, number);
+}
+template <arithmetic::Tensor A>
+auto operator-(A&& a, Real number) {
+    return arithmetic::add(a, -number);
+}
+template <arithmetic::Tensor A>
+auto operator*(A&& a, Real number) {
+    return arithmetic::multiply(a, number);
+}
+template <arithmetic::Tensor A>
+auto operator/(A&& a, Real number) {
+    return arithmetic::divide(a, number);
+}
 
 }  // namespace llm

@@ -50,7 +50,11 @@ TEST_CASE("operators compute at once, axes of size 1 stretch") {
     CHECK_CLOSE(a - Real(1), (Matrix{{0, 1}, {2, 3}}), 0);
     CHECK_CLOSE(a * Real(2), (Matrix{{2, 4}, {6, 8}}), 0);
     CHECK_CLOSE(a / Real(2), (Matrix{{0.5, 1}, {1.5, 2}}), 0);
-    CHECK_THROWS(a + Matrix(xt::ones<Real>({2, 3})));
+    Matrix changing = a;
+    static_assert(std::is_same_v<decltype(changing + Matrix{{1}}), Matrix>);
+    CHECK_THROWS_WITH(changing + Matrix(xt::ones<Real>({2, 3})),
+                      "(2, 2) + (2, 3): the shapes do not fit");
+    CHECK_THROWS_AS(a / counting({3, 2}), ShapeError);
 }
 
 TEST_CASE("random numbers are PyTorch's, in any order of calls") {

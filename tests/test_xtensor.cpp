@@ -117,6 +117,14 @@ namespace {
 Matrix repeat(const Matrix& matrix, std::size_t, std::size_t) { return matrix; }
 }  // namespace
 
+TEST_CASE("trap 12: xtensor's operators do not check shapes") {
+    const Matrix a{{1, 2}, {3, 4}};
+    const Matrix b{{1, 2, 3}, {4, 5, 6}};
+    CHECK_THROWS_WITH(a + b, "(2, 2) + (2, 3): the shapes do not fit");
+
+    if (!reads_are_checked) CHECK_NOTHROW(xt::operator+(a, b));
+}
+
 TEST_CASE("trap 11: a function named like one of xtensor's is passed over without a word") {
     Matrix matrix{{1, 2}};  // not const, so xt::repeat fits better than the function above
     const Matrix wrong = repeat(matrix, std::size_t{2}, std::size_t{1});
