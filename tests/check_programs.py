@@ -115,7 +115,7 @@ def check_good(program, scratch):
         problems.append(f"{program.name}: the seed changes nothing")
     for sizes in ("--seq-len 1 --batch-size 1", "--hidden-size 96 --num-attention-heads 6 --num-key-value-heads 6",
                   "--hidden-size 20 --num-attention-heads 6 --num-key-value-heads 3 --head-dim 4",
-                  "--seq-len 200", "--hidden-size 1 --num-attention-heads 1 --num-key-value-heads 1"):
+                  "--seq-len 200", "--hidden-size 2 --num-attention-heads 1 --num-key-value-heads 1"):
         result = run([program, "--plots", "none", *sizes.split()])
         if result.returncode != 0 or result.stderr:
             problems.append(f"{program.name} {sizes}: exit {result.returncode}: {result.stderr}")

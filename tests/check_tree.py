@@ -51,7 +51,7 @@ def every_test_can_run(build):
     """doctest passes a title with ; or * to nobody, and CTest then calls it green."""
     titles = 0
     for file in sorted((ROOT / "tests").glob("test_*.cpp")):
-        found = re.findall(r'TEST_CASE\("(.*)"\)', file.read_text())
+        found = re.findall(r'TEST_CASE\(\s*"(.*)"\)', file.read_text())
         titles += len(found)
         for title in found:
             if re.search(r"[;*\[\]\\]", title):

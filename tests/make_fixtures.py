@@ -96,9 +96,65 @@ def head_splitting():
 
     torch.manual_seed(77)
     hidden_states = torch.randn(2, 10, 128)
-    q_proj, k_proj = nn.Linear(128, 128, bias=False), nn.Linear(128, 32, bias=False)
+    q_proj, k_proj, v_proj = (nn.Linear(128, width, bias=False) for width in (128, 32, 32))
     save("03_head_splitting/walk_query_states", q_proj(hidden_states).view(2, 10, 16, 8).transpose(1, 2))
     save("03_head_splitting/walk_key_states", k_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
+    save("03_head_splitting/walk_value_states", v_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
+
+
+def rotary_angles(head_dim, theta, positions):
+    inverse_frequencies = 1.0 / (theta ** (torch.arange(0, head_dim, 2).float() / head_dim))
+    return inverse_frequencies, positions[..., None].float() * inverse_frequencies
+
+
+def rotate_half(states):
+    first, second = states.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+def rope():
+    """Chapter 04. Both layouts as their models write them: Hugging Face's and Meta's."""
+    torch.manual_seed(4)
+    heads, width = 3, 8
+    states = torch.randn(B, heads, T, width)
+    positions = torch.tensor([[0, 1, 2, 3, 4], [11, 7, 30, 7, 2]])
+    frequencies, angles = rotary_angles(width, 10000.0, positions)
+    save("04_rope/states", states)
+    save("04_rope/positions", positions)
+    save("04_rope/frequencies", frequencies)
+
+    table = torch.arange(40).float()[:, None] * frequencies
+    save("04_rope/table_cos", table.cos())
+    save("04_rope/table_sin", table.sin())
+    repeated = torch.cat((angles, angles), dim=-1)[:, None]
+    save("04_rope/split_half", states * repeated.cos() + rotate_half(states) * repeated.sin())
+    save("04_rope/rotate_half", rotate_half(states))
+
+    pairs = torch.view_as_complex(states.reshape(B, heads, T, width // 2, 2))
+    turns = torch.polar(torch.ones_like(angles), angles)[:, None]
+    save("04_rope/interleaved", torch.view_as_real(pairs * turns).flatten(3))
+
+    # Hugging Face's conversion of Meta's weights (3 heads of 8 rows).
+    weight, bias = torch.randn(heads * width, C), torch.randn(heads * width)
+    permute = lambda rows: rows.view(heads, width // 2, 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
+    save("04_rope/interleaved_weight", weight)
+    save("04_rope/interleaved_bias", bias)
+    save("04_rope/split_half_weight", permute(weight))
+    save("04_rope/split_half_bias", permute(bias))
+
+    # Llama 3.1's rope_scaling, as Hugging Face computes it.
+    frequencies, _ = rotary_angles(128, 500000.0, positions)
+    factor, low, high, original = 8.0, 1.0, 4.0, 8192
+    wavelengths = 2 * torch.pi / frequencies
+    scaled = torch.where(wavelengths > original / low, frequencies / factor, frequencies)
+    smooth = (original / wavelengths - low) / (high - low)
+    smoothed = (1 - smooth) * scaled / factor + smooth * scaled
+    medium = ~(wavelengths < original / high) * ~(wavelengths > original / low)
+    save("04_rope/llama3_frequencies", torch.where(medium, smoothed, scaled))
+
+    # Sinusoidal positions as in the annotated transformers: sine at even places.
+    angles = rotary_angles(6, 10000.0, torch.arange(T))[1]
+    save("04_rope/sinusoidal", torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1))
 
 
 if __name__ == "__main__":
@@ -106,3 +162,4 @@ if __name__ == "__main__":
     masking()
     projections()
     head_splitting()
+    rope()
