@@ -58,8 +58,9 @@ std::string axis_settings(const std::string& title, const std::string& x_label,
 std::string cell_text(double value) {
     if (std::isnan(value)) return "NaN";
     if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
-    return value == std::round(value) ? fmt::format("{:.0f}", value)
-                                      : fmt::format("{:.2f}", value);
+    if (value == std::round(value)) return fmt::format("{:.0f}", value);
+    return value >= 0 && value < 10 ? fmt::format("{:.2f}", value)
+                                    : fmt::format("{:.1f}", value);
 }
 
 // Cells of a heatmap, apart by whether they have a colour: lines of column, row, value, text.

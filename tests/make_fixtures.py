@@ -157,9 +157,64 @@ def rope():
     save("04_rope/sinusoidal", torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1))
 
 
+def rms_normalize(states, eps):
+    return states * torch.rsqrt(states.pow(2).mean(-1, keepdim=True) + eps)
+
+
+def attend(queries, keys, values, mask):
+    """Weights and context as Hugging Face's eager_attention_forward computes them."""
+    groups = queries.shape[1] // keys.shape[1]
+    keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
+    weights = torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5 + mask, dim=-1)
+    return weights, weights @ values
+
+
+def gqa():
+    """Chapter 05. Attention with T 5, S 7; then the whole layer on the walk's input."""
+    torch.manual_seed(55)
+    queries, keys, values = torch.randn(B, H, T, D), torch.randn(B, HKV, S, D), torch.randn(B, HKV, S, D)
+    mask = torch.triu(torch.full((T, S), -torch.inf), diagonal=1 + S - T)[None, None].repeat(B, 1, 1, 1)
+    mask[1, :, :, :2] = -torch.inf  # two padded keys in the second sequence
+    weights, context = attend(queries, keys, values, mask)
+    for name, tensor in [("queries", queries), ("keys", keys), ("values", values), ("mask", mask),
+                         ("weights", weights), ("context", context)]:
+        save(f"05_gqa/{name}", tensor)
+    save("05_gqa/repeated_keys", keys.repeat_interleave(H // HKV, dim=1))
+    save("05_gqa/scores", queries[0, 1] @ keys[0, 0].T / D ** 0.5)
+    save("05_gqa/rms_normalized", rms_normalize(queries, 1e-5))
+
+    # The walk: (2, 10, 128), 16 query and 4 key/value heads of 8; split-half RoPE.
+    torch.manual_seed(77)
+    hidden_states = torch.randn(2, 10, 128)
+    q_proj, k_proj, v_proj, o_proj = (nn.Linear(128, width, bias=False) for width in (128, 32, 32, 128))
+    split = lambda states, heads: states.view(2, 10, heads, 8).transpose(1, 2)
+    queries, keys = split(q_proj(hidden_states), 16), split(k_proj(hidden_states), 4)
+    values = split(v_proj(hidden_states), 4)
+    angles = rotary_angles(8, 10000.0, torch.arange(10))[1]
+    angles = torch.cat((angles, angles), dim=-1)
+    rotate = lambda states: states * angles.cos() + rotate_half(states) * angles.sin()
+    causal = torch.triu(torch.full((10, 10), -torch.inf), diagonal=1)
+    q_norm, k_norm = torch.rand(8) + 0.5, torch.rand(8) + 0.5
+    save("05_gqa/q_norm", q_norm)
+    save("05_gqa/k_norm", k_norm)
+    variants = {
+        "no_norm": (rotate(queries), rotate(keys)),
+        "llama4": (rms_normalize(rotate(queries), 1e-5), rms_normalize(rotate(keys), 1e-5)),
+        "qwen3": (rotate(rms_normalize(queries, 1e-5) * q_norm), rotate(rms_normalize(keys, 1e-5) * k_norm)),
+    }
+    for name, (placed_queries, placed_keys) in variants.items():
+        weights, context = attend(placed_queries, placed_keys, values, causal)
+        save(f"05_gqa/{name}_output", o_proj(context.transpose(1, 2).reshape(2, 10, 128)))
+        if name == "llama4":
+            save("05_gqa/walk_queries", placed_queries)
+            save("05_gqa/walk_weights", weights)
+            save("05_gqa/walk_context", context)
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
     projections()
     head_splitting()
     rope()
+    gqa()

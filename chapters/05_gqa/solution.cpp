@@ -1,0 +1,78 @@
+#include "chapters/05_gqa/exercise.hpp"
+
+#include <cmath>
+
+namespace exercise {
+
+// Exercise 5.1 — divide by √D. A sum of D products has a standard deviation of √D.
+Matrix scaled_scores(const Matrix& queries, const Matrix& keys) {
+    const Matrix products = xt::linalg::dot(queries, xt::transpose(keys));
+    return products / std::sqrt(static_cast<Real>(queries.shape(1)));
+}
+
+// Exercise 5.2 — mask the scores, before the softmax shares out the 1.
+Matrix masked_weights(const Matrix& scores, const Matrix& mask) {
+    return softmax(scores + mask);
+}
+
+// Exercise 5.3 — a row belongs to a query, and its weights over the keys add up to 1.
+Matrix weights_over_keys(const Matrix& scores) { return softmax(scores); }
+
+// Exercise 5.4 — neighbours share: head h reads h / G. h % Hkv deals them out like cards.
+Tensor4 heads_for_queries(const Tensor4& states, std::size_t groups) {
+    const auto [batch_size, num_kv_heads, kv_len, head_dim] = dims(states);
+    Tensor4 result = xt::zeros<Real>({batch_size, num_kv_heads * groups, kv_len, head_dim});
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t h = 0; h < num_kv_heads * groups; ++h)
+            xt::view(result, b, h) = xt::view(states, b, h / groups);
+    return result;
+}
+
+// Exercise 5.5 — diagonal 2 lets every token see the next one, which it is to predict.
+Matrix mask_for_attention(std::size_t seq_len) {
+    const Matrix ones = xt::ones<Real>({seq_len, seq_len});
+    const Matrix all_hidden = ones * -infinity;
+    return xt::triu(all_hidden, 1);
+}
+
+// Exercise 5.6 — bring each token's heads together first. That is merge_heads.
+Tensor3 layer_output(const Tensor4& context, const Linear& o_proj) {
+    return o_proj(merge_heads(context));
+}
+
+// Exercise 5.7 — (B, H, T, D) read as (B, Hkv, G*T, D): no number moves, because the heads of a
+// group are neighbours. Then one product per key/value head.
+Tensor4 grouped_scores(const Tensor4& queries, const Tensor4& keys) {
+    const auto [batch_size, num_heads, query_len, head_dim] = dims(queries);
+    const std::size_t num_kv_heads = keys.shape(1), kv_len = keys.shape(2);
+    const std::size_t rows = num_heads / num_kv_heads * query_len;  // G*T
+    const Tensor4 by_group = reshape(queries, {batch_size, num_kv_heads, rows, head_dim});
+    Tensor4 scores = xt::zeros<Real>({batch_size, num_kv_heads, rows, kv_len});
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t k = 0; k < num_kv_heads; ++k)
+            xt::view(scores, b, k) =
+                attention_scores(xt::view(by_group, b, k), xt::view(keys, b, k));
+    return reshape(scores, {batch_size, num_heads, query_len, kv_len});
+}
+
+// Exercise 5.8 — log(exp(x - m) / sum) = x - m - log(sum): no logarithm of a tiny number.
+Matrix log_softmax(const Matrix& scores) {
+    const Matrix highest = xt::amax(scores, {1}, xt::keep_dims);
+    const Matrix shifted = scores - highest;
+    const Matrix powers = xt::exp(shifted);
+    const Matrix sums = xt::sum(powers, {1}, xt::keep_dims);
+    const Matrix logarithms = xt::log(sums);
+    return shifted - logarithms;
+}
+
+// Exercise 5.9 — only the mask differs; exercise 1.4 made it.
+Attention sliding_window_attention(const Tensor4& queries, const Tensor4& keys,
+                                   const Tensor4& values, std::size_t window) {
+    const std::size_t seq_len = queries.shape(2);
+    Matrix mask = causal_mask(seq_len, seq_len);
+    for (std::size_t t = 0; t < seq_len; ++t)
+        for (std::size_t s = 0; s + window <= t; ++s) mask(t, s) = -infinity;
+    return grouped_query_attention(queries, keys, values, expand_mask(mask, queries.shape(0)));
+}
+
+}  // namespace exercise
