@@ -162,8 +162,7 @@ void the_ladder(const HeadStates& heads, const Tensor4& mask) {
     show("largest difference", largest_difference(grouped, tiled));
 
     step("Wrong: an einsum that sums over the heads of a group");
-    // scores[b,k,t,s] = sum over g of q[b,g,k,t] . k[b,k,s]: the queries of a group are added
-    // up.
+    // bghnd,bhsd->bhns has no g on the right: the queries of a group are added up.
     const std::size_t query_len = heads.queries.shape(2), head_dim = heads.queries.shape(3);
     Matrix summed_queries = xt::zeros<Real>({query_len, head_dim});
     for (std::size_t g = 0; g < groups; ++g)
