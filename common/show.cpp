@@ -59,14 +59,10 @@ std::string align_columns(std::string text) {
     return aligned + text.substr(copied);
 }
 
+// xtensor's print with so many digits behind the point, line by line.
 template <class T, std::size_t N>
-std::vector<std::string> printed_lines(const xt::xtensor<T, N>& tensor) {
-    xt::print_options::set_precision(4);
-    xt::print_options::set_threshold(summary_threshold);
-    xt::print_options::set_line_width(
-        static_cast<int>(std::min<std::size_t>(terminal_width(), 96)));
-    if (tensor.size() == 0) return {"{}"};  // xtensor's print would never end
-
+std::vector<std::string> lines_with_precision(const xt::xtensor<T, N>& tensor, int precision) {
+    xt::print_options::set_precision(precision);
     std::ostringstream stream;
     stream << tensor;
     std::string text = stream.str();
@@ -82,6 +78,22 @@ std::vector<std::string> printed_lines(const xt::xtensor<T, N>& tensor) {
         lines.push_back(line);
     }
     return lines;
+}
+
+// Four digits, or fewer if that keeps every row on a line of its own.
+template <class T, std::size_t N>
+std::vector<std::string> printed_lines(const xt::xtensor<T, N>& tensor) {
+    if (tensor.size() == 0) return {"{}"};  // xtensor's print would never end
+    xt::print_options::set_threshold(summary_threshold);
+    const std::size_t width = std::clamp<std::size_t>(terminal_width(), 40, 96);
+    xt::print_options::set_line_width(static_cast<int>(width - N - 3));  // room for braces
+
+    const std::size_t rows = tensor.size() / tensor.shape(N - 1);
+    for (const int precision : {4, 3, 2}) {
+        std::vector<std::string> lines = lines_with_precision(tensor, precision);
+        if (lines.size() <= rows) return lines;
+    }
+    return lines_with_precision(tensor, 4);
 }
 
 // One cell as coloured space: grey for -inf, red for NaN and +inf, else dark blue (low) to
