@@ -142,15 +142,15 @@ def rope():
     save("04_rope/split_half_weight", permute(weight))
     save("04_rope/split_half_bias", permute(bias))
 
-    # Llama 3.1's rope_scaling, as Hugging Face computes it.
+    # Llama 3.1's rope_scaling, as Hugging Face computes it, and with other numbers.
     frequencies, _ = rotary_angles(128, 500000.0, positions)
-    factor, low, high, original = 8.0, 1.0, 4.0, 8192
-    wavelengths = 2 * torch.pi / frequencies
-    scaled = torch.where(wavelengths > original / low, frequencies / factor, frequencies)
-    smooth = (original / wavelengths - low) / (high - low)
-    smoothed = (1 - smooth) * scaled / factor + smooth * scaled
-    medium = ~(wavelengths < original / high) * ~(wavelengths > original / low)
-    save("04_rope/llama3_frequencies", torch.where(medium, smoothed, scaled))
+    for name, factor, low, high, original in [("llama3", 8.0, 1.0, 4.0, 8192), ("llama3_other", 32.0, 2.0, 5.0, 4096)]:
+        wavelengths = 2 * torch.pi / frequencies
+        scaled = torch.where(wavelengths > original / low, frequencies / factor, frequencies)
+        smooth = (original / wavelengths - low) / (high - low)
+        smoothed = (1 - smooth) * scaled / factor + smooth * scaled
+        medium = ~(wavelengths < original / high) * ~(wavelengths > original / low)
+        save(f"04_rope/{name}_frequencies", torch.where(medium, smoothed, scaled))
 
     # Sinusoidal positions as in the annotated transformers: sine at even places.
     angles = rotary_angles(6, 10000.0, torch.arange(T))[1]
@@ -190,25 +190,31 @@ def gqa():
     split = lambda states, heads: states.view(2, 10, heads, 8).transpose(1, 2)
     queries, keys = split(q_proj(hidden_states), 16), split(k_proj(hidden_states), 4)
     values = split(v_proj(hidden_states), 4)
-    angles = rotary_angles(8, 10000.0, torch.arange(10))[1]
-    angles = torch.cat((angles, angles), dim=-1)
-    rotate = lambda states: states * angles.cos() + rotate_half(states) * angles.sin()
     causal = torch.triu(torch.full((10, 10), -torch.inf), diagonal=1)
     q_norm, k_norm = torch.rand(8) + 0.5, torch.rand(8) + 0.5
     save("05_gqa/q_norm", q_norm)
     save("05_gqa/k_norm", k_norm)
-    variants = {
-        "no_norm": (rotate(queries), rotate(keys)),
-        "llama4": (rms_normalize(rotate(queries), 1e-5), rms_normalize(rotate(keys), 1e-5)),
-        "qwen3": (rotate(rms_normalize(queries, 1e-5) * q_norm), rotate(rms_normalize(keys, 1e-5) * k_norm)),
-    }
-    for name, (placed_queries, placed_keys) in variants.items():
-        weights, context = attend(placed_queries, placed_keys, values, causal)
-        save(f"05_gqa/{name}_output", o_proj(context.transpose(1, 2).reshape(2, 10, 128)))
-        if name == "llama4":
-            save("05_gqa/walk_queries", placed_queries)
-            save("05_gqa/walk_weights", weights)
-            save("05_gqa/walk_context", context)
+
+    def layer(name, positions, eps):
+        angles = rotary_angles(8, 10000.0, positions)[1]
+        angles = torch.cat((angles, angles), dim=-1)[:, None]
+        rotate = lambda states: states * angles.cos() + rotate_half(states) * angles.sin()
+        variants = {
+            "no_norm": (rotate(queries), rotate(keys)),
+            "llama4": (rms_normalize(rotate(queries), eps), rms_normalize(rotate(keys), eps)),
+            "qwen3": (rotate(rms_normalize(queries, eps) * q_norm), rotate(rms_normalize(keys, eps) * k_norm)),
+        }
+        for variant, (placed_queries, placed_keys) in variants.items():
+            weights, context = attend(placed_queries, placed_keys, values, causal)
+            save(f"05_gqa/{name}{variant}_output", o_proj(context.transpose(1, 2).reshape(2, 10, 128)))
+            if name == "" and variant == "llama4":
+                save("05_gqa/walk_queries", placed_queries)
+                save("05_gqa/walk_keys", placed_keys)
+                save("05_gqa/walk_weights", weights)
+                save("05_gqa/walk_context", context)
+
+    layer("", torch.arange(10)[None].repeat(2, 1), 1e-5)
+    layer("other_", torch.tensor([[0, 1, 2, 3, 4, 15, 16, 17, 18, 29], [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]]), 0.5)
 
 
 if __name__ == "__main__":

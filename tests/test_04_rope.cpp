@@ -39,6 +39,16 @@ TEST_CASE("make_rotary_table equals PyTorch's cos and sin of position times freq
     CHECK_CLOSE(table.sin, fixture<2>("04_rope/table_sin"), 1e-5);
 }
 
+TEST_CASE("angles are exact for late and odd positions, where 16 bits would not do") {
+    const RotaryTable table = table_for(8, 4002);
+    for (const std::size_t position : {257, 2049, 4001}) {
+        CHECK(table.cos(position, 0) ==
+              doctest::Approx(std::cos(double(position))).epsilon(1e-5));
+        CHECK(table.sin(position, 1) ==
+              doctest::Approx(std::sin(0.1 * double(position))).epsilon(1e-3));
+    }
+}
+
 TEST_CASE("rotate_split_half equals Hugging Face's rotation, with positions in any order") {
     CHECK_CLOSE(rotate_split_half(fixture<4>("04_rope/states"), table_for(8, 40),
                                   id_fixture<2>("04_rope/positions")),
@@ -177,6 +187,14 @@ TEST_CASE("scale_like_llama3 equals Hugging Face's frequencies for Llama 3.1") {
     CHECK_CLOSE(ratio, Vector(xt::ones<Real>({64})), 1e-5);
 }
 
+TEST_CASE("scale_like_llama3 uses every field, as Hugging Face does with other numbers") {
+    const Llama3Scaling scaling{32, 2, 5, 4096};
+    const Vector scaled = scale_like_llama3(inverse_frequencies(128, 500000), scaling);
+    const Vector ratio = scaled / fixture<1>("04_rope/llama3_other_frequencies");
+    CHECK_CLOSE(ratio, Vector(xt::ones<Real>({64})), 1e-5);
+    CHECK_THROWS_AS(scale_like_llama3(Vector{1}, Llama3Scaling{8, 4, 4, 8192}), ShapeError);
+}
+
 TEST_CASE("sinusoidal_positions: sine at even places, cosine at odd ones") {
     CHECK_CLOSE(sinusoidal_positions(5, 6), fixture<2>("04_rope/sinusoidal"), 1e-5);
     CHECK_THROWS_AS(sinusoidal_positions(5, 7), ShapeError);
@@ -200,4 +218,8 @@ TEST_CASE("rope names what does not fit") {
         interleaved_to_split_half(Linear{Matrix(xt::ones<Real>({9, 2})), std::nullopt}, 3),
         "rope: a weight of (9, 2) cannot be cut into 3 heads of pairs");
     CHECK_THROWS_AS(interleaved_to_split_half(Vector{1, 2, 3}), ShapeError);
+    CHECK_THROWS_AS(interleaved_to_split_half(Linear{counting({4, 2}), std::nullopt}, 0),
+                    ShapeError);
+    CHECK_THROWS_AS(rotate_split_half(states, table_for(8, 9), position_ids(1, 5)), ShapeError);
+    CHECK_THROWS_AS(rotate_half(counting({1, 1, 2, 7})), ShapeError);
 }

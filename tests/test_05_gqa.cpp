@@ -118,6 +118,12 @@ TEST_CASE("one token of one sequence takes from itself") {
                 repeat_kv(values, 2), 1e-6);
 }
 
+TEST_CASE("attention of one head states both shapes of keys and values") {
+    CHECK_THROWS_WITH(
+        attention(counting({5, 4}), counting({7, 4}), counting({6, 4}), counting({5, 7})),
+        "attention: keys of (7, 4) do not fit values of (6, 4)");
+}
+
 TEST_CASE("attention states both shapes when they do not fit") {
     const Tensor4 queries = counting({2, 6, 5, 4}), keys = counting({2, 3, 7, 4});
     const Tensor4 mask = no_mask(2, 5, 7);
@@ -131,7 +137,7 @@ TEST_CASE("attention states both shapes when they do not fit") {
     CHECK_THROWS_WITH(fails(counting({2, 3, 7, 5}), counting({2, 3, 7, 5}), mask),
                       "attention: queries of (5, 4) do not fit keys of (7, 5)");
     CHECK_THROWS_WITH(fails(keys, counting({2, 3, 6, 4}), mask),
-                      "attention: keys of (7, 4) do not fit values of (6, 4)");
+                      "attention: keys of (2, 3, 7, 4) do not fit values of (2, 3, 6, 4)");
     CHECK_THROWS_WITH(fails(keys, keys, no_mask(2, 7, 5)),
                       "attention: a mask of (2, 1, 7, 5) does not fit queries of (2, 6, 5, 4) "
                       "and keys of (2, 3, 7, 4)");
@@ -140,6 +146,12 @@ TEST_CASE("attention states both shapes when they do not fit") {
     CHECK_THROWS_WITH(
         attention(counting({5, 4}), counting({7, 4}), counting({7, 4}), counting({5, 6})),
         "attention: a mask of (5, 6) does not fit scores of (5, 7)");
+    CHECK_THROWS_WITH(fails(keys, counting({2, 1, 7, 4}), mask),
+                      "attention: keys of (2, 3, 7, 4) do not fit values of (2, 1, 7, 4)");
+    CHECK_THROWS_AS(fails(keys, keys, no_mask(1, 5, 7)), ShapeError);
+    CHECK_THROWS_AS(
+        multi_head_attention(queries, counting({1, 6, 7, 4}), counting({1, 6, 7, 4}), mask),
+        ShapeError);
     const Tensor4 no_heads = xt::zeros<Real>({2, 0, 7, 4});
     CHECK_THROWS_AS(fails(no_heads, no_heads, mask), ShapeError);
 }
@@ -206,6 +218,7 @@ TEST_CASE("the layer with Llama 4's QK norm equals PyTorch, step by step") {
                      walk.table, walk.positions);
     const Tensor4 values = split_heads(walk.projections.v_proj(walk.hidden_states), 4);
     CHECK_CLOSE(queries, fixture<4>("05_gqa/walk_queries"), 1e-5);
+    CHECK_CLOSE(keys, fixture<4>("05_gqa/walk_keys"), 1e-5);
     const Attention result = grouped_query_attention(queries, keys, values, walk.mask);
     CHECK_CLOSE(result.weights, fixture<4>("05_gqa/walk_weights"), 1e-5);
     CHECK_CLOSE(result.context, fixture<4>("05_gqa/walk_context"), 1e-5);
@@ -217,9 +230,34 @@ TEST_CASE("the layer with Qwen3's QK norm equals PyTorch: weighted, before the r
     const AttentionLayer layer{walk.config, walk.projections, fixture<1>("05_gqa/q_norm"),
                                fixture<1>("05_gqa/k_norm")};
     CHECK_CLOSE(walk.output(layer), fixture<3>("05_gqa/qwen3_output"), 1e-5);
-    const AttentionLayer wrong{walk.config, walk.projections, Vector{1, 2, 3}, {}};
+    const AttentionLayer wrong{walk.config, walk.projections, Vector{1, 2, 3}, Vector{1, 2, 3}};
     CHECK_THROWS_WITH(walk.output(wrong),
                       "attention: norm weights of (3,) do not fit heads of (2, 16, 10, 8)");
+}
+
+TEST_CASE("the layer uses the position ids and the epsilon that it is given") {
+    Walk walk;
+    walk.config.rms_norm_eps = Real(0.5);
+    walk.table = make_rotary_table(inverse_frequencies(8, 10000), 30);
+    walk.positions =
+        IdMatrix{{0, 1, 2, 3, 4, 15, 16, 17, 18, 29}, {0, 2, 4, 6, 8, 10, 12, 14, 16, 18}};
+    const AttentionLayer llama4{walk.config, walk.projections, {}, {}};
+    CHECK_CLOSE(walk.output(llama4), fixture<3>("05_gqa/other_llama4_output"), 1e-5);
+    const AttentionLayer qwen3{walk.config, walk.projections, fixture<1>("05_gqa/q_norm"),
+                               fixture<1>("05_gqa/k_norm")};
+    CHECK_CLOSE(walk.output(qwen3), fixture<3>("05_gqa/other_qwen3_output"), 1e-5);
+    walk.config.use_qk_norm = false;
+    const AttentionLayer plain{walk.config, walk.projections, {}, {}};
+    CHECK_CLOSE(walk.output(plain), fixture<3>("05_gqa/other_no_norm_output"), 1e-5);
+}
+
+TEST_CASE("norm weights come together, and with use_qk_norm") {
+    Walk walk;
+    const Vector norm = fixture<1>("05_gqa/q_norm");
+    CHECK_THROWS_AS(walk.output({walk.config, walk.projections, norm, {}}), ShapeError);
+    CHECK_THROWS_AS(walk.output({walk.config, walk.projections, {}, norm}), ShapeError);
+    walk.config.use_qk_norm = false;
+    CHECK_THROWS_AS(walk.output({walk.config, walk.projections, norm, norm}), ShapeError);
 }
 
 TEST_CASE("kv_cache_bytes_per_token counts a key and a value for each layer and head") {

@@ -247,7 +247,7 @@ void once_or_in_every_layer(Generator& generator) {
         Vector shares = xt::zeros<Real>({layers + 1});
         shares(0) = cosine(stream, positions);
         for (std::size_t layer = 1; layer <= layers; ++layer) {
-            // A layer stands here for any function of the stream, of the stream's size.
+            // A random layer stands for whatever a layer does, at the size of the content.
             const Linear update = make_linear(hidden_size, hidden_size, false, layer_generator);
             const Matrix change = update(stream);
             const Real size = length_of(change) / std::sqrt(static_cast<Real>(change.size()));
@@ -317,7 +317,8 @@ void half_precision() {
     show("cos_at_4001_float_and_half", cosines);
     show("4001 in half precision", static_cast<Real>(Half(position)));
     show("the next number after it", static_cast<Real>(Half(4002)));
-    say("Half precision has no odd numbers above 2048. So tables are computed in float32, even "
+    say("float16 has no odd numbers above 2048, bfloat16 none above 256. So tables are "
+        "computed in float32, even "
         "for models whose weights are half as wide.");
 }
 

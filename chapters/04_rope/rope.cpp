@@ -91,7 +91,8 @@ Tensor4 rotate_interleaved(const Tensor4& states, const RotaryTable& table,
 }
 
 Tensor4 rotate_half(const Tensor4& states) {
-    const std::size_t half = states.shape(3) / 2;
+    const std::size_t head_dim = states.shape(3), half = head_dim / 2;
+    require(head_dim % 2 == 0, "rope: a head of {} numbers cannot be cut into pairs", head_dim);
     Tensor4 turned = states;  // (B, H, T, D)
     const auto halves = [&](auto& tensor, std::size_t begin) {
         return xt::view(tensor, xt::all(), xt::all(), xt::all(),
@@ -165,6 +166,8 @@ Real ntk_theta(Real rope_theta, Real factor, std::size_t head_dim) {
 }
 
 Vector scale_like_llama3(const Vector& frequencies, const Llama3Scaling& scaling) {
+    require(scaling.low_freq_factor < scaling.high_freq_factor,
+            "rope: low_freq_factor must be less than high_freq_factor");
     Vector scaled = frequencies;  // (D/2)
     for (Real& frequency : scaled) {
         // How often does this pair turn within the context the model was trained on?

@@ -20,7 +20,7 @@ RotaryTable make_rotary_table(const Vector& frequencies,   // (D/2)
 // Turn each pair of numbers by the angle of its token's position. The two layouts differ in
 // what they call a pair; a model must be used with the one it was trained with. Both throw
 // ShapeError if table or position ids do not fit, or if a position lies outside the table.
-//   split-half:  numbers i and i + D/2   (Hugging Face, Qwen, GPT-NeoX)
+//   split-half:  numbers i and i + D/2   (Hugging Face's Llama 2 and 3, Qwen, GPT-NeoX)
 //   interleaved: numbers 2i and 2i + 1   (the paper, Meta's Llama, llama2.c, GPT-J)
 Tensor4 rotate_split_half(const Tensor4& states,        // (B, H, T, D)
                           const RotaryTable& table,     // (P, D/2)

@@ -27,13 +27,14 @@ Matrix weights_over_keys(const Matrix& scores) {
     return xt::transpose(weights);
 }
 
-// Exercise 5.4 — find the bug. The shape is right, and with one group or one head so is the
-// rest. With 4 query heads and 2 key/value heads, heads 1 and 2 read the wrong one.
-Tensor4 heads_for_queries(const Tensor4& states, std::size_t groups) {
+// Exercise 5.4 — find the bug. The shape is right, and with one key/value head so is the rest.
+// With 4 query heads and 2 key/value heads, heads 1 and 2 read the wrong one.
+Tensor4 heads_for_queries(const Tensor4& states, std::size_t num_key_value_groups) {
     const auto [batch_size, num_kv_heads, kv_len, head_dim] = dims(states);
-    Tensor4 result = xt::zeros<Real>({batch_size, num_kv_heads * groups, kv_len, head_dim});
+    Tensor4 result =
+        xt::zeros<Real>({batch_size, num_kv_heads * num_key_value_groups, kv_len, head_dim});
     for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t h = 0; h < num_kv_heads * groups; ++h)
+        for (std::size_t h = 0; h < num_kv_heads * num_key_value_groups; ++h)
             xt::view(result, b, h) = xt::view(states, b, h % num_kv_heads);
     return result;
 }

@@ -11,8 +11,8 @@ Matrix scaled_scores(const Matrix& queries, const Matrix& keys);  // (T, D), (S,
 Matrix masked_weights(const Matrix& scores, const Matrix& mask);  // (T, S), (T, S) -> (T, S)
 Matrix weights_over_keys(const Matrix& scores);                   // (T, S) -> (T, S)
 Tensor4 heads_for_queries(const Tensor4& states,
-                          std::size_t groups);   // (B, Hkv, S, D) -> (B, H, S, D)
-Matrix mask_for_attention(std::size_t seq_len);  // (T, T)
+                          std::size_t num_key_value_groups);  // (B, Hkv, S, D) -> (B, H, S, D)
+Matrix mask_for_attention(std::size_t seq_len);               // (T, T)
 Tensor3 layer_output(const Tensor4& context,
                      const Linear& o_proj);  // (B, H, T, D) -> (B, T, C)
 

@@ -12,7 +12,9 @@ Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h) {
 // The one loop of multi-head and grouped-query attention: query head h reads key/value head
 // h / G of its sequence.
 Attention attend(const Tensor4& queries, const Tensor4& keys, const Tensor4& values,
-                 const Tensor4& mask, std::size_t groups) {
+                 const Tensor4& mask, std::size_t heads_per_kv_head) {
+    require(keys.shape() == values.shape(), "attention: keys of {} do not fit values of {}",
+            keys.shape(), values.shape());
     const auto [batch_size, num_heads, query_len, head_dim] = dims(queries);
     const std::size_t kv_len = keys.shape(2);
     require(mask.shape() == std::array{batch_size, std::size_t{1}, query_len, kv_len},
@@ -24,8 +26,8 @@ Attention attend(const Tensor4& queries, const Tensor4& keys, const Tensor4& val
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t h = 0; h < num_heads; ++h) {
             const HeadAttention head =
-                attention(head_of(queries, b, h), head_of(keys, b, h / groups),
-                          head_of(values, b, h / groups), head_of(mask, b, 0));
+                attention(head_of(queries, b, h), head_of(keys, b, h / heads_per_kv_head),
+                          head_of(values, b, h / heads_per_kv_head), head_of(mask, b, 0));
             xt::view(result.weights, b, h) = head.weights;
             xt::view(result.context, b, h) = head.context;
         }
@@ -77,8 +79,8 @@ Attention grouped_query_attention(const Tensor4& queries, const Tensor4& keys,
     return attend(queries, keys, values, mask, num_heads / num_kv_heads);
 }
 
-Tensor4 repeat_kv(const Tensor4& states, std::size_t groups) {
-    return xt::repeat(states, groups, 1);  // (B, H, S, D)
+Tensor4 repeat_kv(const Tensor4& states, std::size_t num_key_value_groups) {
+    return xt::repeat(states, num_key_value_groups, 1);  // (B, H, S, D)
 }
 
 Matrix rms_normalize(const Matrix& rows, Real eps) {
@@ -88,7 +90,7 @@ Matrix rms_normalize(const Matrix& rows, Real eps) {
         Real sum_of_squares = 0;
         for (std::size_t d = 0; d < width; ++d) sum_of_squares += rows(n, d) * rows(n, d);
 
-        // The root of the mean square. With eps inside the root, a row of zeros stays zero.
+        // The root of the mean square; eps keeps a row of zeros from 0 / 0.
         const Real rms = std::sqrt(sum_of_squares / static_cast<Real>(width) + eps);
         for (std::size_t d = 0; d < width; ++d) normalized(n, d) = rows(n, d) / rms;
     }
@@ -130,6 +132,8 @@ Tensor3 AttentionLayer::operator()(const Tensor3& hidden_states, const RotaryTab
                                    const IdMatrix& positions, const Tensor4& mask) const {
     const std::size_t num_heads = config.num_attention_heads;
     const std::size_t num_kv_heads = config.num_key_value_heads;
+    require(q_norm.has_value() == k_norm.has_value() && (config.use_qk_norm || !q_norm),
+            "attention: norm weights for queries and keys come together, and with use_qk_norm");
 
     // Project and split into heads.
     const Tensor4 queries = split_heads(projections.q_proj(hidden_states), num_heads);

@@ -38,7 +38,8 @@ Attention grouped_query_attention(const Tensor4& queries,  // (B, H, T, D)
 
 // Each key/value head G times in a row: 0 0 0 1 1 1. Then multi-head attention gives what
 // grouped-query attention gives. Source: Hugging Face, modeling_llama.py, repeat_kv.
-Tensor4 repeat_kv(const Tensor4& states, std::size_t groups);  // (B, Hkv, S, D) -> (B, H, S, D)
+Tensor4 repeat_kv(const Tensor4& states,              // (B, Hkv, S, D)
+                  std::size_t num_key_value_groups);  // G -> (B, H, S, D)
 
 // x / sqrt(mean(x²) + eps) along the last axis, without weights. Source: "Root Mean Square
 // Layer Normalization" (Zhang and Sennrich, 2019); Llama 4 normalises queries and keys so.
@@ -51,7 +52,7 @@ Tensor4 dropout(const Tensor4& weights, Real probability, Generator& generator);
 
 // A whole attention layer. With config.use_qk_norm, queries and keys are normalised: after the
 // rotation and without weights as in Llama 4, or, if norm weights are given, before it as in
-// Qwen3.
+// Qwen3. Throws ShapeError if only one of the two norms is given, or without use_qk_norm.
 struct AttentionLayer {
     Config config;
     Projections projections;

@@ -19,12 +19,13 @@ Matrix masked_weights(const Matrix& scores, const Matrix& mask) {
 Matrix weights_over_keys(const Matrix& scores) { return softmax(scores); }
 
 // Exercise 5.4 — neighbours share: head h reads h / G. h % Hkv deals them out like cards.
-Tensor4 heads_for_queries(const Tensor4& states, std::size_t groups) {
+Tensor4 heads_for_queries(const Tensor4& states, std::size_t num_key_value_groups) {
     const auto [batch_size, num_kv_heads, kv_len, head_dim] = dims(states);
-    Tensor4 result = xt::zeros<Real>({batch_size, num_kv_heads * groups, kv_len, head_dim});
+    Tensor4 result =
+        xt::zeros<Real>({batch_size, num_kv_heads * num_key_value_groups, kv_len, head_dim});
     for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t h = 0; h < num_kv_heads * groups; ++h)
-            xt::view(result, b, h) = xt::view(states, b, h / groups);
+        for (std::size_t h = 0; h < num_kv_heads * num_key_value_groups; ++h)
+            xt::view(result, b, h) = xt::view(states, b, h / num_key_value_groups);
     return result;
 }
 
