@@ -1,5 +1,5 @@
-// The tensors of this project: xtensor's containers under short names, and the two checked
-// helpers that everything uses. Chapters take xtensor from here and nowhere else.
+// The tensors of this project: xtensor's containers under short names, a checked reshape, and
+// operators that check shapes. Chapters take xtensor from here and nowhere else.
 #pragma once
 
 #if __has_include(<xtensor/containers/xtensor.hpp>)  // xtensor 0.26 moved its headers
