@@ -54,13 +54,13 @@ std::string axis_settings(const std::string& title, const std::string& x_label,
         quoted(title), quoted(x_label), quoted(y_label));
 }
 
-// A cell's number in at most four characters.
-std::string cell_text(double value) {
+// A cell's number in at most four characters, with as many digits as its neighbours.
+std::string cell_text(double value, bool one_digit) {
     if (std::isnan(value)) return "NaN";
     if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
     if (value == std::round(value)) return fmt::format("{:.0f}", value);
-    return value >= 0 && value < 10 ? fmt::format("{:.2f}", value)
-                                    : fmt::format("{:.1f}", value);
+    if (!one_digit) return fmt::format("{:.2f}", value);
+    return fmt::format("{:.1f}", std::round(value * 10) / 10 + 0.0);  // 0.0, not -0.0
 }
 
 // Cells of a heatmap, apart by whether they have a colour: lines of column, row, value, text.
@@ -73,16 +73,20 @@ struct Cells {
 Cells cells_of(const Matrix& values) {
     const auto [rows, columns] = dims(values);
     const std::size_t stride = (std::max(rows, columns) + 127) / 128;
+    const bool one_digit = std::any_of(values.begin(), values.end(), [](Real value) {
+        return std::isfinite(value) && (value < 0 || value >= 10);
+    });
     Cells cells;
     for (std::size_t row = 0; row < rows; row += stride)
         for (std::size_t column = 0; column < columns; column += stride) {
             const double value = values(row, column);
             const std::string where = fmt::format("{} {}", column, row);
             if (!std::isfinite(value)) {
-                cells.masked += fmt::format("{} 0 {}\n", where, cell_text(value));
+                cells.masked += fmt::format("{} 0 {}\n", where, cell_text(value, one_digit));
                 continue;
             }
-            cells.coloured += fmt::format("{} {} {}\n", where, value, cell_text(value));
+            cells.coloured +=
+                fmt::format("{} {} {}\n", where, value, cell_text(value, one_digit));
             cells.low = std::min(cells.low, value);
             cells.high = std::max(cells.high, value);
         }
