@@ -20,6 +20,18 @@ class Options {
     // "--hidden-size". Its help text and its limits stand in options.cpp.
     void size(const std::string& name, std::size_t& value);
 
+    // Takes the sizes of the walk: of the input, and of a configuration with these fields.
+    template <class Config>
+    void sizes(std::size_t& batch_size, std::size_t& seq_len, Config& config) {
+        size("--batch-size", batch_size);
+        size("--seq-len", seq_len);
+        size("--hidden-size", config.hidden_size);
+        size("--num-attention-heads", config.num_attention_heads);
+        size("--num-key-value-heads", config.num_key_value_heads);
+        size("--head-dim", config.head_dim);
+        size("--max-position-embeddings", config.max_position_embeddings);
+    }
+
     // Takes a switch: given means true.
     void flag(const std::string& name, bool& value, const std::string& help);
 

@@ -128,13 +128,7 @@ int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10;
     Options options("02_projections", "Where do queries, keys and values come from?");
-    options.size("--batch-size", batch_size);
-    options.size("--seq-len", seq_len);
-    options.size("--hidden-size", config.hidden_size);
-    options.size("--num-attention-heads", config.num_attention_heads);
-    options.size("--num-key-value-heads", config.num_key_value_heads);
-    options.size("--head-dim", config.head_dim);
-    options.size("--max-position-embeddings", config.max_position_embeddings);
+    options.sizes(batch_size, seq_len, config);
     options.flag("--attention-bias", config.attention_bias, "give the projections a bias");
 
     return options.run(argc, argv, [&] {
