@@ -23,7 +23,7 @@ struct Field {
     std::int64_t low, high;
 };
 
-// The limits keep every tensor of a walk under 600 MB.
+// The limits keep the tensors of a walk under 600 MB, except attention weights of (B, H, T, T).
 const std::map<std::string, Field> known_fields = {
     {"--batch-size", {"sequences that are computed together", 1, 16}},
     {"--seq-len", {"tokens in each sequence", 1, 1024}},

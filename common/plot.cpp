@@ -69,10 +69,16 @@ struct Cells {
     double low = infinity, high = -infinity;
 };
 
-// A large matrix is thinned out, so that no axis has more than 128 cells.
+// A large matrix is thinned out, so that no axis has more than 128 cells: every how many rows
+// and columns is one drawn?
+std::size_t stride_of(const Matrix& values) {
+    const auto [rows, columns] = dims(values);
+    return (std::max(rows, columns) + 127) / 128;
+}
+
 Cells cells_of(const Matrix& values) {
     const auto [rows, columns] = dims(values);
-    const std::size_t stride = (std::max(rows, columns) + 127) / 128;
+    const std::size_t stride = stride_of(values);
     const bool one_digit = std::any_of(values.begin(), values.end(), [](Real value) {
         return std::isfinite(value) && (value < 0 || value >= 10);
     });
@@ -124,7 +130,7 @@ std::string panel_script(const Heatmap& heatmap) {
     // Cells first, then their numbers: white on dark cells, black on light ones.
     // Many small cells overlap a little, so that no seams show.
     const double half_cell =
-        (longest <= 40 ? 0.5 : 0.6) * static_cast<double>((longest + 127) / 128);
+        (longest <= 40 ? 0.5 : 0.6) * static_cast<double>(stride_of(heatmap.values));
     const int font_size = longest <= 6 ? 14 : longest <= 10 ? 10 : 8;
     std::vector<std::string> layers;
     const auto boxes = [&](const std::string& data, const std::string& value,
@@ -248,11 +254,13 @@ bool run_gnuplot(const std::string& script) {
     std::cout << std::flush;
     const auto before = std::signal(SIGPIPE, SIG_IGN);
     std::FILE* gnuplot = popen("gnuplot >/dev/null 2>&1", "w");
-    if (gnuplot == nullptr) return false;
-    const bool written = std::fwrite(script.data(), 1, script.size(), gnuplot) == script.size();
-    const bool succeeded = pclose(gnuplot) == 0;
+    bool drawn = gnuplot != nullptr;
+    if (drawn) {
+        drawn = std::fwrite(script.data(), 1, script.size(), gnuplot) == script.size();
+        drawn = pclose(gnuplot) == 0 && drawn;
+    }
     std::signal(SIGPIPE, before);
-    return written && succeeded;
+    return drawn;
 }
 
 }  // namespace

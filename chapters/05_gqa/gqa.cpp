@@ -5,10 +5,6 @@
 namespace llm {
 namespace {
 
-Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h) {
-    return xt::view(states, b, h);
-}
-
 // The one loop of multi-head and grouped-query attention: query head h reads key/value head
 // h / G of its sequence.
 Attention attend(const Tensor4& queries, const Tensor4& keys, const Tensor4& values,
@@ -35,6 +31,10 @@ Attention attend(const Tensor4& queries, const Tensor4& keys, const Tensor4& val
 }
 
 }  // namespace
+
+Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h) {
+    return xt::view(states, b, h);
+}
 
 Matrix attention_scores(const Matrix& queries, const Matrix& keys) {
     const std::size_t head_dim = queries.shape(1);

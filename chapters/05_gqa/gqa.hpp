@@ -5,6 +5,9 @@
 
 namespace llm {
 
+// One head of one sequence, as a matrix of its own.
+Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h);  // (B, H, T, D) -> (T, D)
+
 // Attention of one head. Source: Vaswani et al., 2017, section 3.2.1. Throws ShapeError, with
 // both shapes, if queries, keys, values and mask do not fit.
 Matrix attention_scores(const Matrix& queries,  // (T, D)

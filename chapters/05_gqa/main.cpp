@@ -10,10 +10,6 @@
 
 using namespace llm;
 
-Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h) {
-    return xt::view(states, b, h);
-}
-
 Real largest_difference(const Tensor4& a, const Tensor4& b) {
     Real largest = 0;
     for (std::size_t i = 0; i < a.size(); ++i)
