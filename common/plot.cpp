@@ -169,8 +169,8 @@ std::string panel_script(const LinePlot& line_plot) {
         for (std::size_t j = 0; j < std::min(line.x.size(), line.y.size()); ++j)
             script += fmt::format("{} {}\n", line.x[j], line.y[j]);
         script += "END\n";
-        plots += fmt::format("{}$line{} with lines lt {} title {}", i == 0 ? "" : ", ", i,
-                             i + 1, quoted(line.label));
+        plots += fmt::format("{}$line{} with lines lt {} title {} noenhanced",
+                             i == 0 ? "" : ", ", i, i + 1, quoted(line.label));
     }
     if (line_plot.log_y) script += "set logscale y\nset format y '10^{%L}'\n";
     return script +
