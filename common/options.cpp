@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -31,6 +32,7 @@ const std::map<std::string, Field> known_fields = {
     {"--num-attention-heads", {"query heads", 1, 64}},
     {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 64}},
     {"--head-dim", {"numbers per head, unless given hidden size / query heads", 1, 128}},
+    {"--intermediate-size", {"width of the MLP, unless given 8/3 hidden size", 1, 16384}},
     {"--max-position-embeddings", {"the longest sequence the model takes", 1, 1 << 20}},
 };
 
@@ -75,6 +77,19 @@ class Folders {
  private:
     std::vector<std::filesystem::path> made_;
 };
+
+// Lets an allocation that exceeds the machine's memory fail at once, with bad_alloc, instead of
+// being killed later without a word. (Sanitizers need their address space.)
+void limit_memory() {
+#if !defined(LLM_SANITIZE) && defined(_SC_PHYS_PAGES)
+    const auto memory = static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+    rlimit limit{};
+    if (getrlimit(RLIMIT_DATA, &limit) != 0) return;
+    limit.rlim_cur = std::min(limit.rlim_max, memory);
+    setrlimit(RLIMIT_DATA, &limit);
+#endif
+}
 
 // On one line, whatever was typed.
 std::string one_line(std::string text) {
@@ -179,6 +194,7 @@ int Options::run(int argc, char** argv, const std::function<void()>& walk) {
         save_shown_tensors(parser_->save);
         if (parser_->stepwise) pause_between_steps();
         if (parser_->plots != "none") collect_plots(parser_->slug, parser_->plots);
+        limit_memory();
         walk();
         draw_plots();
         return 0;

@@ -220,6 +220,40 @@ void show(std::string_view name, double value) {
     std::cout << fmt::format("{}: {:g}\n", name, value);
 }
 
+void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
+    std::vector<std::size_t> widths(headings.size());
+    std::vector<bool> numeric(headings.size(), true);
+    for (std::size_t column = 0; column < headings.size(); ++column) {
+        widths[column] = headings[column].size();
+        for (const TableRow& row : rows) {
+            if (row.size() != headings.size())
+                throw std::logic_error("show_table: a row does not fit the headings");
+            widths[column] = std::max(widths[column], row[column].size());
+            if (row[column].find_first_not_of("0123456789.,+-%") != std::string::npos)
+                numeric[column] = false;
+        }
+    }
+    const auto print_row = [&](const TableRow& row) {
+        std::string line;
+        for (std::size_t column = 0; column < row.size(); ++column)
+            line += numeric[column] ? fmt::format("{:>{}}  ", row[column], widths[column])
+                                    : fmt::format("{:<{}}  ", row[column], widths[column]);
+        std::cout << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+    };
+    print_row(headings);
+    for (const TableRow& row : rows) print_row(row);
+}
+
+std::string with_commas(std::size_t number) {
+    std::string text = std::to_string(number);
+    for (std::size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
+    return text;
+}
+
+std::string fixed(double number, int decimals) {
+    return fmt::format("{:.{}f}", number, decimals);
+}
+
 void save_shown_tensors(const std::filesystem::path& folder) { save_folder = folder; }
 void pause_between_steps() { pausing = true; }
 

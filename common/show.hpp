@@ -3,7 +3,9 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/tensor.hpp"
 
@@ -42,6 +44,15 @@ template <class T, std::size_t N>
 void show_shape(std::string_view name, const xt::xtensor<T, N>& tensor) {
     show(name, std::string_view(to_text(tensor.shape())));
 }
+
+// Prints rows under their headings; columns of numbers are aligned on the right. Throws
+// std::logic_error unless every row has as many cells as there are headings.
+using TableRow = std::vector<std::string>;
+void show_table(const TableRow& headings, const std::vector<TableRow>& rows);
+
+// For cells: 12345678 as "12,345,678", and 2 / 3 with 2 decimals as "0.67".
+std::string with_commas(std::size_t number);
+std::string fixed(double number, int decimals);
 
 // Settings that the options --save and --step make.
 void save_shown_tensors(const std::filesystem::path& folder);

@@ -217,6 +217,47 @@ def gqa():
     layer("other_", torch.tensor([[0, 1, 2, 3, 4, 15, 16, 17, 18, 29], [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]]), 0.5)
 
 
+def swiglu():
+    """Chapter 06. Activations and slopes on a grid, the slopes by autograd; then F 28, and the walk's F 352."""
+    grid = torch.cat((torch.linspace(-8, 8, 65), torch.tensor([-200.0, -1.278, 1e-4, 200.0])))
+    activations = {
+        "sigmoid": torch.sigmoid, "relu": nn.functional.relu, "gelu": nn.functional.gelu,
+        "gelu_tanh": lambda x: nn.functional.gelu(x, approximate="tanh"), "silu": nn.functional.silu,
+        "swish": lambda x: x * torch.sigmoid(1.702 * x),
+    }
+    save("06_swiglu/grid", grid)
+    for name, function in activations.items():
+        x = grid.double().requires_grad_()
+        function(x).sum().backward()
+        save(f"06_swiglu/{name}", function(grid))
+        save(f"06_swiglu/{name}_derivative", x.grad.float())
+
+    torch.manual_seed(66)
+    hidden_states = torch.randn(B, T, C)
+    gate, down, up = nn.Linear(C, 28, bias=False), nn.Linear(28, C, bias=False), nn.Linear(C, 28, bias=False)
+    save("06_swiglu/hidden_states", hidden_states)
+    for name, linear in [("gate_proj", gate), ("down_proj", down), ("up_proj", up)]:
+        save(f"06_swiglu/{name}", linear.weight)
+    for name in ("sigmoid", "relu", "gelu", "silu"):
+        save(f"06_swiglu/gated_{name}", down(activations[name](gate(hidden_states)) * up(hidden_states)))
+    for name in ("relu", "gelu_tanh"):
+        save(f"06_swiglu/plain_{name}", down(activations[name](up(hidden_states))))
+
+    torch.manual_seed(77)
+    hidden_states = torch.randn(2, 10, 128)
+    w1, w2, w3 = nn.Linear(128, 352, bias=False), nn.Linear(352, 128, bias=False), nn.Linear(128, 352, bias=False)
+    fc1, fc2 = nn.Linear(128, 512), nn.Linear(512, 128)
+    gate, up = w1(hidden_states), w3(hidden_states)
+    product = nn.functional.silu(gate) * up
+    for name, tensor in [("gate", gate), ("up", up), ("product", product), ("output", w2(product)),
+                         ("plain_output", fc2(nn.functional.relu(fc1(hidden_states))))]:
+        save(f"06_swiglu/walk_{name}", tensor)
+    torch.manual_seed(6)
+    biased = nn.Linear(C, 28), nn.Linear(28, C), nn.Linear(C, 28)  # gate, down, up, each with its bias
+    hidden_states = torch.from_numpy(numpy.load(FOLDER / "06_swiglu/hidden_states.npy"))
+    save("06_swiglu/biased", biased[1](nn.functional.silu(biased[0](hidden_states)) * biased[2](hidden_states)))
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -224,3 +265,4 @@ if __name__ == "__main__":
     head_splitting()
     rope()
     gqa()
+    swiglu()

@@ -129,6 +129,26 @@ TEST_CASE("show survives a tensor without elements") {
     CHECK(printed([&] { show("test_nothing", nothing); }) == "test_nothing: (0, 3)\n{}\n");
 }
 
+TEST_CASE("show_table aligns words on the left and numbers on the right") {
+    CHECK(printed([] {
+              show_table({"model", "F", "rule"},
+                         {{"Llama", "11,008", "8/3 C"}, {"GPT", "-1.5", "4 C"}});
+          }) ==
+          "model       F  rule\n"
+          "Llama  11,008  8/3 C\n"
+          "GPT      -1.5  4 C\n");
+    CHECK_THROWS_AS(show_table({"a", "b"}, {{"1"}}), std::logic_error);
+}
+
+TEST_CASE("numbers for the cells of a table") {
+    CHECK(with_commas(0) == "0");
+    CHECK(with_commas(999) == "999");
+    CHECK(with_commas(1000) == "1,000");
+    CHECK(with_commas(12345678) == "12,345,678");
+    CHECK(fixed(2.0 / 3, 2) == "0.67");
+    CHECK(fixed(-1, 0) == "-1");
+}
+
 TEST_CASE("show takes a name only once, because names are files") {
     printed([] { show("test_twice", Vector{1}); });
     CHECK_THROWS_AS(show("test_twice", Vector{1}), std::logic_error);

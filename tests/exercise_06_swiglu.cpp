@@ -1,0 +1,88 @@
+#include "chapters/06_swiglu/exercise.hpp"
+#include "tests/check.hpp"
+
+using namespace exercise;
+
+namespace {
+
+struct Halves {
+    Generator generator{6};
+    Tensor3 gate = randn({2, 3, 5}, generator), up = randn({2, 3, 5}, generator);
+};
+
+}  // namespace
+
+TEST_CASE("6.1 find the bug: a gate in the wrong place") {
+    Generator generator(1);
+    const GatedMlp right = make_gated_mlp(4, 6, false, silu, generator);
+    const Tensor3 hidden_states = randn({2, 3, 4}, generator);
+    const GatedMlp loaded =
+        from_meta(right.gate_proj.weight, right.down_proj.weight, right.up_proj.weight);
+    INFO("w1 makes the gate");
+    CHECK_CLOSE(loaded(hidden_states), right(hidden_states), 1e-6);
+}
+
+TEST_CASE("6.2 find the bug: SiLU on the wrong branch") {
+    const Halves halves;
+    INFO("silu bends the gate and leaves up alone");
+    CHECK_CLOSE(gated_product(halves.gate, halves.up), activate(silu, halves.gate) * halves.up,
+                1e-6);
+}
+
+TEST_CASE("6.3 find the bug: a width that grows too much") {
+    INFO("the next multiple of 32, or the width itself if it is one");
+    CHECK(padded_width(10922, 256) == 11008);
+    CHECK(padded_width(1536, 32) == 1536);
+    CHECK(padded_width(1505, 32) == 1536);
+}
+
+TEST_CASE("6.4 find the bug: dropout that makes everything smaller") {
+    Generator generator(4);
+    const Tensor3 states = xt::ones<Real>({2, 50, 100});
+    const Tensor3 kept = dropped(states, Real(0.5), generator);
+    double sum = 0;
+    for (const Real number : kept) sum += number;
+    INFO("half of the ones are dropped, and the mean is still about 1");
+    CHECK(sum / 10000 == doctest::Approx(1).epsilon(0.05));
+    Generator same(4);
+    INFO("the same numbers are dropped as in the lesson");
+    CHECK_CLOSE(kept, dropout(states, Real(0.5), same), 1e-6);
+}
+
+TEST_CASE("6.5 write geglu") {
+    const Halves halves;
+    INFO("gelu bends the gate and leaves up alone");
+    CHECK_CLOSE(geglu(halves.gate, halves.up), activate(gelu, halves.gate) * halves.up, 1e-6);
+}
+
+TEST_CASE("6.6 write reglu") {
+    const Tensor3 gate{{{-1, 2, 0, 3, -4}}}, up{{{1, -2, 3, 4, 5}}};
+    const auto [product, open] = reglu(gate, up);
+    INFO("gates of 2 and 3 are open, the other three are shut");
+    CHECK_CLOSE(product, (Tensor3{{{0, -4, 0, 12, 0}}}), 1e-6);
+    CHECK(open == doctest::Approx(0.4));
+}
+
+TEST_CASE("6.7 write interleaved_product") {
+    Generator generator(7);
+    const GatedMlp mlp = make_gated_mlp(4, 6, false, silu, generator);
+    const Tensor3 hidden_states = randn({2, 3, 4}, generator);
+    Matrix rows = xt::zeros<Real>({12, 4});
+    for (const auto [f, c] : every_index(6, 4)) {
+        rows(2 * f, c) = mlp.gate_proj.weight(f, c);
+        rows(2 * f + 1, c) = mlp.up_proj.weight(f, c);
+    }
+    INFO("the product of the separate matrices");
+    CHECK_CLOSE(interleaved_product({rows, std::nullopt}, hidden_states),
+                activate(silu, mlp.gate_proj(hidden_states)) * mlp.up_proj(hidden_states),
+                1e-6);
+}
+
+TEST_CASE("6.8 write clamped_swiglu") {
+    const Tensor3 gate{{{-100, -1, 1, 8}}}, up{{{2, 9, -9, 0.5}}};
+    INFO("gate at most 7, up from -7 to 7, then swish(gate, 1.702) * (up + 1)");
+    const Real b = Real(1.702);
+    CHECK_CLOSE(clamped_swiglu(gate, up, 7),
+                (Tensor3{{{0, swish(-1, b) * 8, swish(1, b) * -6, swish(7, b) * Real(1.5)}}}),
+                1e-6);
+}
