@@ -229,7 +229,8 @@ void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
             if (row.size() != headings.size())
                 throw std::logic_error("show_table: a row does not fit the headings");
             widths[column] = std::max(widths[column], row[column].size());
-            if (row[column].find_first_not_of("0123456789.,+-%") != std::string::npos)
+            if (row[column].find_first_not_of("0123456789.,+-e%") != std::string::npos &&
+                row[column] != "inf")
                 numeric[column] = false;
         }
     }
@@ -253,6 +254,8 @@ std::string with_commas(std::size_t number) {
 std::string fixed(double number, int decimals) {
     return fmt::format("{:.{}f}", number, decimals);
 }
+
+std::string brief(double number) { return fmt::format("{:g}", number); }
 
 void save_shown_tensors(const std::filesystem::path& folder) { save_folder = folder; }
 void pause_between_steps() { pausing = true; }

@@ -50,9 +50,10 @@ void show_shape(std::string_view name, const xt::xtensor<T, N>& tensor) {
 using TableRow = std::vector<std::string>;
 void show_table(const TableRow& headings, const std::vector<TableRow>& rows);
 
-// For cells: 12345678 as "12,345,678", and 2 / 3 with 2 decimals as "0.67".
+// For cells: 12345678 as "12,345,678", 2 / 3 with 2 decimals as "0.67", 3e38 as "3e+38".
 std::string with_commas(std::size_t number);
 std::string fixed(double number, int decimals);
+std::string brief(double number);  // at most six digits
 
 // Settings that the options --save and --step make.
 void save_shown_tensors(const std::filesystem::path& folder);

@@ -258,6 +258,56 @@ def swiglu():
     save("06_swiglu/biased", biased[1](nn.functional.silu(biased[0](hidden_states)) * biased[2](hidden_states)))
 
 
+def half_rms_norm(rows, weight, eps):
+    """Every step rounded to 16 bits, sums in reading order."""
+    half = numpy.float16
+    result = numpy.empty_like(rows)
+    with numpy.errstate(over="ignore"):
+        for row, numbers in enumerate(rows):
+            total = half(0)
+            for number in numbers:
+                total = half(total + half(number * number))
+            root = half(numpy.sqrt(half(half(total / half(len(numbers))) + half(eps))))
+            result[row] = [half(half(number / root) * w) for number, w in zip(numbers, weight)]
+    return torch.from_numpy(result).float()
+
+
+def rmsnorm_vs_layernorm():
+    """Chapter 07. Inputs off centre, so that the mean matters; eps 0.5 too, so that its place does."""
+    torch.manual_seed(777)
+    rows, weight, bias = 3 + 2 * torch.randn(B, T, C), torch.rand(C) + 0.5, torch.randn(C)
+    save("07_rmsnorm_vs_layernorm/hidden_states", rows)
+    save("07_rmsnorm_vs_layernorm/weight", weight)
+    save("07_rmsnorm_vs_layernorm/bias", bias)
+    for name, eps in [("", 1e-5), ("_large_eps", 0.5)]:
+        layer_norm = nn.functional.layer_norm
+        save(f"07_rmsnorm_vs_layernorm/layer_norm{name}", layer_norm(rows, (C,), weight, bias, eps))
+        save(f"07_rmsnorm_vs_layernorm/layer_norm_no_bias{name}", layer_norm(rows, (C,), weight, None, eps))
+        save(f"07_rmsnorm_vs_layernorm/rms_norm{name}", rms_normalize(rows, eps) * weight)
+        save(f"07_rmsnorm_vs_layernorm/rms_norm_bias{name}", rms_normalize(rows, eps) * weight + bias)
+        part = rows[0, :, :7]  # int(20 * 0.38)
+        save(f"07_rmsnorm_vs_layernorm/partial{name}", rows[0] * torch.rsqrt(part.pow(2).mean(-1, keepdim=True) + eps))
+
+    torch.manual_seed(77)
+    hidden_states = torch.randn(2, 10, 128)
+    save("07_rmsnorm_vs_layernorm/walk_layer_norm", nn.LayerNorm(128, eps=1e-5)(hidden_states))
+    save("07_rmsnorm_vs_layernorm/walk_rms_norm", rms_normalize(hidden_states, 1e-5))
+
+    halves, half_weight = rows[0].half(), weight.half()
+    halves[1] *= 40  # some squares are infinite
+    halves[2] *= 0.01
+    normalized = rms_normalize(halves.float(), 1e-3)
+    save("07_rmsnorm_vs_layernorm/halves", halves.float())
+    save("07_rmsnorm_vs_layernorm/half_weight", half_weight.float())
+    save("07_rmsnorm_vs_layernorm/cast_before_weight", (normalized.half() * half_weight).float())
+    save("07_rmsnorm_vs_layernorm/cast_after_weight", (normalized * half_weight.float()).half().float())
+    save("07_rmsnorm_vs_layernorm/in_half", half_rms_norm(halves.numpy(), half_weight.numpy(), 1e-3))
+
+    numbers = torch.cat((torch.randn(30), torch.tensor([0.0, 1.00390625, 1.01171875, -257.0, 1e38, 3.4e38, 1e-40])))
+    save("07_rmsnorm_vs_layernorm/numbers", numbers)
+    save("07_rmsnorm_vs_layernorm/bfloat16", numbers.bfloat16().float())
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -266,3 +316,4 @@ if __name__ == "__main__":
     rope()
     gqa()
     swiglu()
+    rmsnorm_vs_layernorm()

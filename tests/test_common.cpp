@@ -132,11 +132,11 @@ TEST_CASE("show survives a tensor without elements") {
 TEST_CASE("show_table aligns words on the left and numbers on the right") {
     CHECK(printed([] {
               show_table({"model", "F", "rule"},
-                         {{"Llama", "11,008", "8/3 C"}, {"GPT", "-1.5", "4 C"}});
+                         {{"Llama", "11,008", "8/3 C"}, {"GPT", "inf", "4 C"}});
           }) ==
           "model       F  rule\n"
           "Llama  11,008  8/3 C\n"
-          "GPT      -1.5  4 C\n");
+          "GPT       inf  4 C\n");
     CHECK_THROWS_AS(show_table({"a", "b"}, {{"1"}}), std::logic_error);
 }
 
@@ -147,6 +147,9 @@ TEST_CASE("numbers for the cells of a table") {
     CHECK(with_commas(12345678) == "12,345,678");
     CHECK(fixed(2.0 / 3, 2) == "0.67");
     CHECK(fixed(-1, 0) == "-1");
+    CHECK(brief(0.25) == "0.25");
+    CHECK(brief(3e38) == "3e+38");
+    CHECK(brief(infinity) == "inf");
 }
 
 TEST_CASE("show takes a name only once, because names are files") {

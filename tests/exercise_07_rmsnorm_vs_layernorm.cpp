@@ -1,0 +1,76 @@
+#include <cmath>
+
+#include "chapters/07_rmsnorm_vs_layernorm/exercise.hpp"
+#include "tests/check.hpp"
+
+using namespace exercise;
+
+namespace {
+
+Matrix off_centre() {
+    Generator generator(7);
+    return randn({3, 6}, generator) * Real(2) + Real(3);
+}
+
+}  // namespace
+
+TEST_CASE("7.1 find the bug: a norm over tokens") {
+    Generator generator(1);
+    const Tensor3 states = randn({2, 3, 4}, generator);
+    INFO("the mean of squares runs over the numbers of one token");
+    CHECK_CLOSE(normalized_tokens(states, Real(1e-5)), make_rms_norm(4, Real(1e-5))(states),
+                1e-6);
+}
+
+TEST_CASE("7.2 find the bug: epsilon outside the root") {
+    const Matrix rows{{3, 4}, {Real(3e-4), Real(4e-4)}};
+    INFO("both rows, the ordinary and the tiny one");
+    CHECK_CLOSE(rms_with_eps(rows, Real(1e-5)), rms_normalize(rows, Real(1e-5)), 1e-6);
+}
+
+TEST_CASE("7.3 find the bug: the missing mean") {
+    INFO("numbers of about 1, whatever the width");
+    CHECK_CLOSE(rms_by_norm(off_centre(), Real(1e-5)), rms_normalize(off_centre(), Real(1e-5)),
+                1e-6);
+}
+
+TEST_CASE("7.4 find the bug: a variance with n - 1") {
+    const Matrix centred_rows{{-5, 1, 1, 3}, {3, -1, -1, -1}};
+    INFO("the numbers of PyTorch's LayerNorm");
+    CHECK_CLOSE(unit_variance(centred_rows, Real(1e-5)),
+                layer_normalize(centred_rows, Real(1e-5)), 1e-6);
+}
+
+TEST_CASE("7.5 find the bug: a mean that moves") {
+    INFO("1 2 6 has the mean 3");
+    CHECK_CLOSE(centred(Matrix{{1, 2, 6}, {0, 4, 2}}), (Matrix{{-2, -1, 3}, {-2, 2, 0}}), 1e-6);
+}
+
+TEST_CASE("7.6 write original_rms_norm") {
+    const Matrix rows{{3, 4, 0, 0}, {0, 0, 1, 1}};
+    const Vector scale{1, 2, 1, 1}, offset{0, 0, 5, 0};
+    const Real first_half = std::sqrt(Real(12.5)), all = std::sqrt(Real(6.25));
+    INFO("p = 0.5: the first two of four numbers. The second row has a root mean square of 0");
+    CHECK_CLOSE(original_rms_norm(rows, scale, offset, 0.5, Real(0.25)),
+                (Matrix{{3 / (first_half + Real(0.25)), 8 / (first_half + Real(0.25)), 5, 0},
+                        {0, 0, 9, 4}}),
+                1e-6);
+    INFO("p = -1: all numbers");
+    const Matrix whole = original_rms_norm(rows, scale, offset, -1, Real(0.25));
+    CHECK(whole(0, 1) == doctest::Approx(8 / (all + Real(0.25))));
+}
+
+TEST_CASE("7.7 write layer_norm_from_rms") {
+    const LayerNorm norm{Vector{1, 2, 3, 4, 5, 6}, Vector{1, 0, -1, 2, 0, 3}, Real(0.5)};
+    INFO("the numbers of LayerNorm, with its weight, bias and eps");
+    CHECK_CLOSE(layer_norm_from_rms(off_centre(), norm), norm(off_centre()), 1e-5);
+}
+
+TEST_CASE("7.8 write without_norm_weight") {
+    Generator generator(8);
+    const Linear linear = make_linear(6, 5, true, generator);
+    const RMSNorm norm{Vector{1, 2, 3, 4, 5, 6}, Real(1e-5)};
+    INFO("the same output, with a norm that has no weights");
+    CHECK_CLOSE(without_norm_weight(norm, linear)(rms_normalize(off_centre(), Real(1e-5))),
+                linear(norm(off_centre())), 1e-5);
+}
