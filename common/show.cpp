@@ -229,7 +229,7 @@ void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
             if (row.size() != headings.size())
                 throw std::logic_error("show_table: a row does not fit the headings");
             widths[column] = std::max(widths[column], row[column].size());
-            if (row[column].find_first_not_of("0123456789.,+-e%") != std::string::npos &&
+            if (row[column].find_first_not_of("0123456789.,+-e%>") != std::string::npos &&
                 row[column] != "inf")
                 numeric[column] = false;
         }

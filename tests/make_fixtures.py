@@ -308,6 +308,64 @@ def rmsnorm_vs_layernorm():
     save("07_rmsnorm_vs_layernorm/bfloat16", numbers.bfloat16().float())
 
 
+class Sublayers:
+    """Attention (split-half RoPE, causal) and SwiGLU, drawn in the order of the lesson."""
+
+    def __init__(self, hidden_size, heads, kv_heads, head_dim, width, qk_norm_eps=None):
+        linear = lambda i, o: nn.Linear(i, o, bias=False)
+        self.heads, self.kv_heads, self.head_dim, self.qk_norm_eps = heads, kv_heads, head_dim, qk_norm_eps
+        self.q, self.k = linear(hidden_size, heads * head_dim), linear(hidden_size, kv_heads * head_dim)
+        self.v, self.o = linear(hidden_size, kv_heads * head_dim), linear(heads * head_dim, hidden_size)
+        self.gate, self.down, self.up = linear(hidden_size, width), linear(width, hidden_size), linear(hidden_size, width)
+
+    def attend(self, states):
+        batch, length, _ = states.shape
+        split = lambda x, heads: x.view(batch, length, heads, self.head_dim).transpose(1, 2)
+        queries, keys = split(self.q(states), self.heads), split(self.k(states), self.kv_heads)
+        angles = rotary_angles(self.head_dim, 10000.0, torch.arange(length)[None])[1]
+        angles = torch.cat((angles, angles), dim=-1)[:, None]
+        queries, keys = (x * angles.cos() + rotate_half(x) * angles.sin() for x in (queries, keys))
+        if self.qk_norm_eps:
+            queries, keys = rms_normalize(queries, self.qk_norm_eps), rms_normalize(keys, self.qk_norm_eps)
+        causal = torch.triu(torch.full((length, length), -torch.inf), diagonal=1)
+        context = attend(queries, keys, split(self.v(states), self.kv_heads), causal)[1]
+        return self.o(context.transpose(1, 2).reshape(batch, length, -1))
+
+    def mlp(self, states):
+        return self.down(nn.functional.silu(self.gate(states)) * self.up(states))
+
+
+def blocks(f, x, a, b, c, d):
+    """The arrangements with the norms a, b and, in the sandwich, c, d behind attention and MLP."""
+    h = x + f.attend(a(x))
+    post = a(x + f.attend(x))
+    res_post = x + a(f.attend(x))
+    sandwich = x + c(f.attend(a(x)))
+    return {"pre_norm": h + f.mlp(b(h)), "post_norm": b(post + f.mlp(post)),
+            "res_post_norm": res_post + b(f.mlp(res_post)),
+            "sandwich": sandwich + d(f.mlp(b(sandwich))), "parallel": x + f.attend(a(x)) + f.mlp(a(x))}
+
+
+def pre_vs_post_norm():
+    """Chapter 08. Small sizes with norm weights of their own, then the walk with weights of one."""
+    torch.manual_seed(88)
+    hidden_states = 2 * torch.randn(B, T, C)
+    f = Sublayers(C, H, HKV, D, 28)
+    weights = torch.rand(4, C) + 0.5
+    save("08_pre_vs_post_norm/hidden_states", hidden_states)
+    save("08_pre_vs_post_norm/norm_weights", weights)
+    norms = [lambda x, w=w: rms_normalize(x, 1e-3) * w for w in weights]
+    for name, output in blocks(f, hidden_states, *norms).items():
+        save(f"08_pre_vs_post_norm/{name}", output)
+
+    torch.manual_seed(77)
+    hidden_states = torch.randn(2, 10, 128)
+    f = Sublayers(128, 16, 4, 8, 352, qk_norm_eps=1e-5)
+    norm = lambda x: rms_normalize(x, 1e-5)
+    for name, output in blocks(f, hidden_states, norm, norm, norm, norm).items():
+        save(f"08_pre_vs_post_norm/walk_{name}", output)
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -317,3 +375,4 @@ if __name__ == "__main__":
     gqa()
     swiglu()
     rmsnorm_vs_layernorm()
+    pre_vs_post_norm()
