@@ -12,7 +12,7 @@ struct Halves {
 
 }  // namespace
 
-TEST_CASE("6.1 find the bug: a gate in the wrong place") {
+TEST_CASE("6.1 find the bug: weights that fit") {
     Generator generator(1);
     const GatedMlp right = make_gated_mlp(4, 6, false, silu, generator);
     const Tensor3 hidden_states = randn({2, 3, 4}, generator);
@@ -22,7 +22,7 @@ TEST_CASE("6.1 find the bug: a gate in the wrong place") {
     CHECK_CLOSE(loaded(hidden_states), right(hidden_states), 1e-6);
 }
 
-TEST_CASE("6.2 find the bug: SiLU on the wrong branch") {
+TEST_CASE("6.2 find the bug: SwiGLU from memory") {
     const Halves halves;
     INFO("silu bends the gate and leaves up alone");
     CHECK_CLOSE(gated_product(halves.gate, halves.up), activate(silu, halves.gate) * halves.up,
@@ -39,14 +39,14 @@ TEST_CASE("6.3 find the bug: a width that grows too much") {
 TEST_CASE("6.4 find the bug: dropout that makes everything smaller") {
     Generator generator(4);
     const Tensor3 states = xt::ones<Real>({2, 50, 100});
-    const Tensor3 kept = dropped(states, Real(0.5), generator);
+    const Tensor3 kept = dropped(states, Real(0.2), generator);
     double sum = 0;
     for (const Real number : kept) sum += number;
-    INFO("half of the ones are dropped, and the mean is still about 1");
+    INFO("a fifth of the ones are dropped, and the mean is still about 1");
     CHECK(sum / 10000 == doctest::Approx(1).epsilon(0.05));
     Generator same(4);
     INFO("the same numbers are dropped as in the lesson");
-    CHECK_CLOSE(kept, dropout(states, Real(0.5), same), 1e-6);
+    CHECK_CLOSE(kept, dropout(states, Real(0.2), same), 1e-6);
 }
 
 TEST_CASE("6.5 write geglu") {
@@ -56,10 +56,10 @@ TEST_CASE("6.5 write geglu") {
 }
 
 TEST_CASE("6.6 write reglu") {
-    const Tensor3 gate{{{-1, 2, 0, 3, -4}}}, up{{{1, -2, 3, 4, 5}}};
+    const Tensor3 gate{{{-1, 2, 0, 3, -4}}}, up{{{1, -2, 3, 0, 5}}};
     const auto [product, open] = reglu(gate, up);
     INFO("gates of 2 and 3 are open, the other three are shut");
-    CHECK_CLOSE(product, (Tensor3{{{0, -4, 0, 12, 0}}}), 1e-6);
+    CHECK_CLOSE(product, (Tensor3{{{0, -4, 0, 0, 0}}}), 1e-6);
     CHECK(open == doctest::Approx(0.4));
 }
 

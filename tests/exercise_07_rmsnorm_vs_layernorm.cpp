@@ -14,7 +14,7 @@ Matrix off_centre() {
 
 }  // namespace
 
-TEST_CASE("7.1 find the bug: a norm over tokens") {
+TEST_CASE("7.1 find the bug: a token that sees the future") {
     Generator generator(1);
     const Tensor3 states = randn({2, 3, 4}, generator);
     INFO("the mean of squares runs over the numbers of one token");
@@ -22,19 +22,19 @@ TEST_CASE("7.1 find the bug: a norm over tokens") {
                 1e-6);
 }
 
-TEST_CASE("7.2 find the bug: epsilon outside the root") {
+TEST_CASE("7.2 find the bug: tiny rows") {
     const Matrix rows{{3, 4}, {Real(3e-4), Real(4e-4)}};
     INFO("both rows, the ordinary and the tiny one");
     CHECK_CLOSE(rms_with_eps(rows, Real(1e-5)), rms_normalize(rows, Real(1e-5)), 1e-6);
 }
 
-TEST_CASE("7.3 find the bug: the missing mean") {
+TEST_CASE("7.3 find the bug: right direction, wrong size") {
     INFO("numbers of about 1, whatever the width");
-    CHECK_CLOSE(rms_by_norm(off_centre(), Real(1e-5)), rms_normalize(off_centre(), Real(1e-5)),
+    CHECK_CLOSE(rms_by_norm(off_centre(), Real(0.5)), rms_normalize(off_centre(), Real(0.5)),
                 1e-6);
 }
 
-TEST_CASE("7.4 find the bug: a variance with n - 1") {
+TEST_CASE("7.4 find the bug: off by a little") {
     const Matrix centred_rows{{-5, 1, 1, 3}, {3, -1, -1, -1}};
     INFO("the numbers of PyTorch's LayerNorm");
     CHECK_CLOSE(unit_variance(centred_rows, Real(1e-5)),
@@ -49,15 +49,18 @@ TEST_CASE("7.5 find the bug: a mean that moves") {
 TEST_CASE("7.6 write original_rms_norm") {
     const Matrix rows{{3, 4, 0, 0}, {0, 0, 1, 1}};
     const Vector scale{1, 2, 1, 1}, offset{0, 0, 5, 0};
+    const auto first = [](Real rms) { return 3 / (rms + Real(0.25)); };  // 3 of row 0, divided
     const Real first_half = std::sqrt(Real(12.5)), all = std::sqrt(Real(6.25));
-    INFO("p = 0.5: the first two of four numbers. The second row has a root mean square of 0");
-    CHECK_CLOSE(original_rms_norm(rows, scale, offset, 0.5, Real(0.25)),
-                (Matrix{{3 / (first_half + Real(0.25)), 8 / (first_half + Real(0.25)), 5, 0},
-                        {0, 0, 9, 4}}),
+    INFO("p = 0.7 of four numbers: the first two. The second row has a root mean square of 0");
+    CHECK_CLOSE(original_rms_norm(rows, scale, offset, 0.7, Real(0.25)),
+                (Matrix{{first(first_half), first(first_half) * 8 / 3, 5, 0}, {0, 0, 9, 4}}),
                 1e-6);
-    INFO("p = -1: all numbers");
-    const Matrix whole = original_rms_norm(rows, scale, offset, -1, Real(0.25));
-    CHECK(whole(0, 1) == doctest::Approx(8 / (all + Real(0.25))));
+    INFO("p = -1 or 1.5: all numbers");
+    const Real small = 1 / (std::sqrt(Real(0.5)) + Real(0.25));
+    for (const double p : {-1.0, 1.5})
+        CHECK_CLOSE(original_rms_norm(rows, scale, offset, p, Real(0.25)),
+                    (Matrix{{first(all), first(all) * 8 / 3, 5, 0}, {0, 0, small + 5, small}}),
+                    1e-6);
 }
 
 TEST_CASE("7.7 write layer_norm_from_rms") {

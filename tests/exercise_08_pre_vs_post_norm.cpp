@@ -26,33 +26,33 @@ struct Parts {
 
 }  // namespace
 
-TEST_CASE("8.1 find the bug: a road through the norm") {
+TEST_CASE("8.1 find the bug: a stream that never grows") {
     const Parts p;
     INFO("x + f(norm(x)), for attention and then for the MLP");
     CHECK_CLOSE(with_a_skip(p.pre_norm(), p.x, p.placement), p.pre_norm()(p.x, p.placement),
                 1e-5);
 }
 
-TEST_CASE("8.2 find the bug: one norm for two") {
+TEST_CASE("8.2 find the bug: right until a checkpoint is loaded") {
     const Parts p;
     INFO("attention reads through attention_norm, the MLP through ffn_norm");
     CHECK_CLOSE(with_two_norms(p.pre_norm(), p.x, p.placement), p.pre_norm()(p.x, p.placement),
                 1e-5);
 }
 
-TEST_CASE("8.3 find the bug: the residual that was dropped") {
+TEST_CASE("8.3 find the bug: a formula from a slide") {
     const Parts p;
     INFO("what attention added is still in the stream behind the block");
     CHECK_CLOSE(with_two_residuals(p.pre_norm(), p.x, p.placement),
                 p.pre_norm()(p.x, p.placement), 1e-5);
 }
 
-TEST_CASE("8.4 find the bug: a model without an end") {
+TEST_CASE("8.4 find the bug: certain of everything") {
     const Parts p;
     const PreNormBlock block = p.pre_norm();
     const Tensor3 stream = block(block(p.x, p.placement), p.placement);
     INFO("the final norm of the stream behind the last layer");
-    CHECK_CLOSE(through_the_model({block, block}, p.c, p.x, p.placement), p.c(stream), 1e-5);
+    CHECK_CLOSE(through_the_model({{block, block}, p.c}, p.x, p.placement), p.c(stream), 1e-5);
 }
 
 TEST_CASE("8.5 write neox_block") {

@@ -111,6 +111,12 @@ TEST_CASE("make_gated_mlp draws gate, down, up, each weight before its bias") {
     CHECK_FALSE(make_mlp(C, F, false, gelu, generator).up_proj.bias.has_value());
 }
 
+TEST_CASE("activations unless others are asked for: relu, and silu behind a gate") {
+    CHECK((Mlp{}.activation == relu));
+    CHECK((GatedMlp{}.activation == silu));
+    CHECK((FusedGatedMlp{}.activation == silu));
+}
+
 TEST_CASE("fuse: one product instead of two, the same result") {
     const Tensor3 hidden_states = fixture<3>("06_swiglu/hidden_states");
     for (const Activation activation : {silu, relu}) {
@@ -168,6 +174,7 @@ TEST_CASE("llama_intermediate_size gives the published sizes") {
     CHECK(llama_intermediate_size(2048, 256, 1.5) == 8192);    // Llama-3.2-1B
     CHECK(llama_intermediate_size(4096, 1) == 10922);          // cut off, not rounded
     CHECK(llama_intermediate_size(4096, 1, 1.3) == 14198);
+    CHECK(llama_intermediate_size(5120, 1) == 13653);
 }
 
 TEST_CASE("round_up leaves a multiple alone") {

@@ -64,6 +64,7 @@ TEST_CASE("LayerNorm forgets shift and scale, RMSNorm only scale") {
     Generator generator(1);
     const Matrix x = randn({3, 50}, generator);
     CHECK_CLOSE(layer_normalize(x * Real(4) + Real(10), 0), layer_normalize(x, 0), 1e-5);
+    CHECK_CLOSE(layer_normalize(x + Real(1000), 0), layer_normalize(x, 0), 1e-3);
     CHECK_CLOSE(rms_normalize(x * Real(4), 0), rms_normalize(x, 0), 1e-6);
     CHECK_FALSE(difference(rms_normalize(x + Real(10), 0), rms_normalize(x, 0), 0.5).empty());
     // Both keep the sign.

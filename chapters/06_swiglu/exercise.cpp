@@ -54,7 +54,8 @@ Tensor3 interleaved_product([[maybe_unused]] const Linear& gate_up_proj,
 }
 
 // Exercise 6.8 — write clamped_swiglu, gpt-oss's variant: the gate is cut off above the limit,
-// up is cut off at both limits, and the result is swish(gate, 1.702) * (up + 1).
+// up is cut off at both limits, and the result is swish(gate, 1.702) * (up + 1). (x
+// sigmoid(1.702 x) is an approximation of gelu; gpt-oss has a limit of 7.)
 Tensor3 clamped_swiglu([[maybe_unused]] const Tensor3& gate, [[maybe_unused]] const Tensor3& up,
                        [[maybe_unused]] Real limit) {
     TODO("clamped_swiglu");

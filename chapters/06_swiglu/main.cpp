@@ -43,8 +43,8 @@ void activations() {
     show("relu_derivative", each(x, relu_derivative));
     show("gelu_derivative", each(x, gelu_derivative));
     show("silu_derivative", each(x, silu_derivative));
-    say("Below 0 relu's slope is 0: training cannot move such a number. The others still have "
-        "a slope there.");
+    say("Below 0 relu's slope is 0: such a number does not push the weights that made it. The "
+        "others still do.");
 
     const auto beta = [](Real b) { return [b](Real number) { return swish(number, b); }; };
     plot("activations",

@@ -34,7 +34,8 @@ struct Mlp {
 };
 
 // The bent half is a gate: it says how much of each number of the other half passes. The
-// activation names the variant: sigmoid GLU, relu ReGLU, gelu GeGLU, silu SwiGLU.
+// activation names the variant: sigmoid GLU, relu ReGLU, gelu GeGLU, silu SwiGLU. A call throws
+// ShapeError if gate and up differ.
 // Source: "GLU Variants Improve Transformer" (Shazeer, 2020); Llama and Qwen use SwiGLU.
 struct GatedMlp {
     Linear gate_proj;  // (F, C), Meta's w1
@@ -53,7 +54,8 @@ struct FusedGatedMlp {
 
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
-FusedGatedMlp fuse(const GatedMlp& mlp);  // the same function; throws ShapeError if F differs
+FusedGatedMlp fuse(const GatedMlp& mlp);  // the same function; throws ShapeError unless
+// gate and up have one shape and no bias
 
 // PyTorch's default start. The matrices are drawn in this order: up, down; and gate, down, up
 // (w1, w2, w3 in Meta's code).
@@ -71,11 +73,13 @@ std::size_t gated_mlp_parameters(std::size_t hidden_size, std::size_t intermedia
 std::size_t round_up(std::size_t size, std::size_t multiple_of);
 
 // F of the Llama models: two thirds of 4 C, so that three matrices hold as many numbers as two
-// of 4 C would, times a multiplier, rounded up. Source: Meta's llama/model.py, FeedForward.
+// of 4 C would, times a multiplier, rounded up. Throws ShapeError if multiple_of is 0. Source:
+// Meta's llama/model.py, FeedForward.
 std::size_t llama_intermediate_size(std::size_t hidden_size, std::size_t multiple_of,
                                     double multiplier = 1);
 
-// Training only, as in chapter 05: 0 with the given probability, the others grow.
+// Training only, as in chapter 05: 0 with the given probability, the others divided by
+// 1 - probability. Throws ShapeError unless 0 <= probability < 1.
 Tensor3 dropout(const Tensor3& states, Real probability, Generator& generator);  // (B, T, C)
 
 }  // namespace llm

@@ -50,8 +50,8 @@ Matrix rms_by_norm(const Matrix& rows, Real eps) {
     return result;
 }
 
-// Exercise 7.4 — find the bug. A statistician wrote this half of LayerNorm, which gets rows
-// whose mean is 0 already. With rows of 4096 numbers nobody notices.
+// Exercise 7.4 — find the bug. The second half of LayerNorm: it gets rows whose mean is 0
+// already. With rows of 4096 numbers nobody notices.
 Matrix unit_variance(const Matrix& centred_rows, Real eps) {
     const auto [count, width] = dims(centred_rows);
     Matrix result = centred_rows;
@@ -66,7 +66,7 @@ Matrix unit_variance(const Matrix& centred_rows, Real eps) {
 }
 
 // Exercise 7.5 — find the bug. Every formula here is right. The first number of each row is,
-// too. (Exercise 7.4 calls this function: solve this one first.)
+// too. (Exercise 7.7 needs this function.)
 Matrix centred(const Matrix& rows) {
     Matrix result = rows;
     const auto means = xt::mean<Real>(result, {1});
@@ -76,7 +76,8 @@ Matrix centred(const Matrix& rows) {
 }
 
 // Exercise 7.6 — write original_rms_norm: scale * x / (rms + eps) + offset. If p lies between 0
-// and 1, rms is the root mean square of the first C·p numbers, rounded down. Otherwise of all.
+// and 1, rms is the root mean square of the first C·p numbers, rounded down but at least one.
+// Otherwise of all.
 Matrix original_rms_norm([[maybe_unused]] const Matrix& rows,
                          [[maybe_unused]] const Vector& scale,
                          [[maybe_unused]] const Vector& offset, [[maybe_unused]] double p,
@@ -92,7 +93,7 @@ Matrix layer_norm_from_rms([[maybe_unused]] const Matrix& rows,
 }
 
 // Exercise 7.8 — write without_norm_weight: fold the weights of a norm into the layer that
-// reads it, so that linear(norm(x)) becomes folded(rms_normalize(x)).
+// reads it, so that linear(norm(x)) becomes folded(rms_normalize(x)). The norm has no bias.
 Linear without_norm_weight([[maybe_unused]] const RMSNorm& norm,
                            [[maybe_unused]] const Linear& linear) {
     TODO("without_norm_weight");

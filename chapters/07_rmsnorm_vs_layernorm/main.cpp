@@ -209,7 +209,7 @@ void sixteen_bits() {
         rows.push_back({fixed(magnitude, 4), fixed(output_size(magnitude, false), 4),
                         fixed(output_size(magnitude, true), 4)});
     show_table({"size of x", "16 bits throughout", "32 bits inside"}, rows);
-    say("From about 30 on, one of the numbers or their sum is too large, and everything is 0. "
+    say("From about 30 on, the squares or their sum are too large, and everything is 0. "
         "Below 0.01 it is eps that makes the output small, with 32 bits as well.");
 
     Line in_half{"16 bits throughout", {}, {}}, upcast{"32 bits inside", {}, {}};

@@ -7,7 +7,8 @@
 namespace llm {
 
 // (x - mean(x)) / sqrt(var(x) + eps) along the last axis, without weights. The variance is the
-// mean of squares, with 1/n. Source: "Layer Normalization" (Ba et al., 2016).
+// mean of squared distances from the mean, with 1/n. Source: "Layer Normalization" (Ba et al.,
+// 2016).
 Matrix layer_normalize(const Matrix& rows, Real eps);  // (N, C) -> (N, C)
 
 // PyTorch's nn.LayerNorm: centre, divide by the standard deviation, stretch, shift. The calls
@@ -43,23 +44,24 @@ std::size_t num_parameters(const RMSNorm& norm);
 RMSNorm gemma_norm(const Vector& stored, Real eps);  // (C)
 
 // Partial RMSNorm: the first n·share numbers, rounded down, stand for all n. Throws ShapeError
-// unless they are at least 1 and at most n. Source: Zhang and Sennrich, section 3.2.
+// unless they are at least 1 and at most n. Source: Zhang and Sennrich (pRMSNorm).
 Matrix partial_rms_normalize(const Matrix& rows, double share, Real eps);  // (N, C) -> (N, C)
 
 // RMSNorm of 16-bit numbers. In 16 bits throughout: wrong for large and for many numbers. With
 // 32 bits inside: right. Llama and Qwen cast back before they multiply with the weight, Gemma
-// after it.
+// after it. Both throw ShapeError unless the weight has C numbers.
 using HalfVector = xt::xtensor<Half, 1>;
 using HalfMatrix = xt::xtensor<Half, 2>;
 enum class CastBack { before_weight, after_weight };
-HalfMatrix rms_norm_in_half(const HalfMatrix& rows,    // (N, C)
-                            const HalfVector& weight,  // (C)
-                            Real eps);
-HalfMatrix rms_norm_upcast(const HalfMatrix& rows,    // (N, C)
-                           const HalfVector& weight,  // (C)
-                           Real eps, CastBack cast_back);
+HalfMatrix rms_norm_in_half(const HalfMatrix& rows,        // (N, C)
+                            const HalfVector& weight,      // (C)
+                            Real eps);                     // -> (N, C)
+HalfMatrix rms_norm_upcast(const HalfMatrix& rows,         // (N, C)
+                           const HalfVector& weight,       // (C)
+                           Real eps, CastBack cast_back);  // -> (N, C)
 
-// The nearest bfloat16: a float without its last 16 bits. Ties go to the even neighbour.
+// The nearest bfloat16: a float without its last 16 bits. Ties go to the even neighbour;
+// above 3.39e38 that is infinity.
 float to_bfloat16(float number);
 
 }  // namespace llm

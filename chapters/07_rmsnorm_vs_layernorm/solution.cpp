@@ -56,7 +56,7 @@ Matrix original_rms_norm(const Matrix& rows, const Vector& scale, const Vector& 
     const auto [count, width] = dims(rows);
     const bool partial = p >= 0 && p <= 1;
     const std::size_t part =
-        partial ? static_cast<std::size_t>(p * static_cast<double>(width)) : width;
+        partial ? std::max<std::size_t>(1, static_cast<std::size_t>(p * double(width))) : width;
     Matrix result = rows;
     for (std::size_t n = 0; n < count; ++n) {
         Real squares = 0;

@@ -34,11 +34,10 @@ Tensor3 with_two_residuals(const PreNormBlock& block, const Tensor3& hidden_stat
 
 // Exercise 8.4 — find the bug. Every block is right. The output layer gets numbers that are
 // larger the deeper the model is, and its probabilities are all but certain.
-Tensor3 through_the_model(const std::vector<PreNormBlock>& layers,
-                          [[maybe_unused]] const RMSNorm& final_norm,
-                          const Tensor3& hidden_states, const Placement& placement) {
+Tensor3 through_the_model(const Decoder& decoder, const Tensor3& hidden_states,
+                          const Placement& placement) {
     Tensor3 stream = hidden_states;
-    for (const PreNormBlock& layer : layers) stream = layer(stream, placement);
+    for (const PreNormBlock& layer : decoder.layers) stream = layer(stream, placement);
     return stream;
 }
 
@@ -60,7 +59,7 @@ SandwichBlock gemma_block([[maybe_unused]] const Sublayers& sublayers,
 }
 
 // Exercise 8.7 — write deep_norm: post-norm with a wider road, x = norm(alpha x + f(x)), for
-// attention and then for the MLP.
+// attention and then for the MLP. (DeepNet also starts some weights smaller. Here only alpha.)
 Tensor3 deep_norm([[maybe_unused]] const PostNormBlock& block, [[maybe_unused]] Real alpha,
                   [[maybe_unused]] const Tensor3& hidden_states,
                   [[maybe_unused]] const Placement& placement) {

@@ -16,8 +16,12 @@ Tensor3 with_two_residuals(const PreNormBlock& block, const Tensor3& hidden_stat
                            const Placement& placement);
 
 // All layers of a pre-norm model, up to what the output layer reads.
-Tensor3 through_the_model(const std::vector<PreNormBlock>& layers, const RMSNorm& final_norm,
-                          const Tensor3& hidden_states, const Placement& placement);
+struct Decoder {
+    std::vector<PreNormBlock> layers;
+    RMSNorm final_norm;
+};
+Tensor3 through_the_model(const Decoder& decoder, const Tensor3& hidden_states,
+                          const Placement& placement);
 
 Tensor3 neox_block(const Sublayers& sublayers, const RMSNorm& attention_norm,
                    const RMSNorm& mlp_norm, const Tensor3& hidden_states,

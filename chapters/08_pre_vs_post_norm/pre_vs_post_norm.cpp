@@ -36,7 +36,7 @@ Tensor3 PostNormBlock::operator()(const Tensor3& hidden_states,
     return ffn_norm(attended + mlp(attended));
 }
 
-// What joins the road is normalised: every summand has the same size.
+// What joins the road is normalised: the norm's weights set its size, not f.
 Tensor3 ResPostNormBlock::operator()(const Tensor3& hidden_states,
                                      const Placement& placement) const {
     const Tensor3 attended = hidden_states + attention_norm(attend(hidden_states, placement));

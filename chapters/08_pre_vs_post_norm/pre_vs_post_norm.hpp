@@ -8,6 +8,7 @@
 namespace llm {
 
 // What attention needs beside the hidden states: where each token stands, and whom it may see.
+// causal_placement makes it for sequences that begin at position 0, with P = T.
 struct Placement {
     RotaryTable table;   // (P, D/2)
     IdMatrix positions;  // (B, T)
@@ -20,6 +21,7 @@ struct Sublayers {
     AttentionLayer self_attn;
     GatedMlp mlp;
 
+    // (B, T, C) -> (B, T, C)
     Tensor3 attend(const Tensor3& hidden_states, const Placement& placement) const;
 };
 
@@ -60,13 +62,15 @@ struct ParallelBlock : Sublayers {
     Tensor3 operator()(const Tensor3& hidden_states, const Placement& placement) const;
 };
 
-// Any of them, with norms that have weights of one.
+// Any of them, with norms that have weights of one and the eps of the configuration. Throws
+// std::invalid_argument if there is no such arrangement.
 enum class Arrangement { pre_norm, post_norm, res_post_norm, sandwich, parallel };
 using Block = std::function<Tensor3(const Tensor3&, const Placement&)>;
 Block arranged(Arrangement arrangement, const Sublayers& sublayers);
 
 // Makes what the sublayers add smaller by 1/√(2L), so that the 2L summands of L layers together
-// are as large as one. Source: GPT-2 (Radford et al., 2019), section 2.3.
+// are as large as one. Throws ShapeError if L is 0. Source: GPT-2 (Radford et al., 2019),
+// section 2.3.
 Sublayers scaled_for_depth(Sublayers sublayers, std::size_t num_hidden_layers);
 
 }  // namespace llm

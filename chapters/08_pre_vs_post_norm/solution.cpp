@@ -13,21 +13,25 @@ Tensor3 with_a_skip(const PreNormBlock& block, const Tensor3& hidden_states,
 // Exercise 8.2 — the two norms have weights of their own. They are equal only before training.
 Tensor3 with_two_norms(const PreNormBlock& block, const Tensor3& hidden_states,
                        const Placement& placement) {
-    return block(hidden_states, placement);
+    const Tensor3 attended =
+        hidden_states + block.attend(block.attention_norm(hidden_states), placement);
+    return attended + block.mlp(block.ffn_norm(attended));
 }
 
 // Exercise 8.3 — the MLP adds to what attention left, not to what came before it.
 Tensor3 with_two_residuals(const PreNormBlock& block, const Tensor3& hidden_states,
                            const Placement& placement) {
-    return block(hidden_states, placement);
+    const Tensor3 attended =
+        hidden_states + block.attend(block.attention_norm(hidden_states), placement);
+    return attended + block.mlp(block.ffn_norm(attended));
 }
 
 // Exercise 8.4 — the road was never normalised, so it must be at its end.
-Tensor3 through_the_model(const std::vector<PreNormBlock>& layers, const RMSNorm& final_norm,
-                          const Tensor3& hidden_states, const Placement& placement) {
+Tensor3 through_the_model(const Decoder& decoder, const Tensor3& hidden_states,
+                          const Placement& placement) {
     Tensor3 stream = hidden_states;
-    for (const PreNormBlock& layer : layers) stream = layer(stream, placement);
-    return final_norm(stream);
+    for (const PreNormBlock& layer : decoder.layers) stream = layer(stream, placement);
+    return decoder.final_norm(stream);
 }
 
 // Exercise 8.5 — the MLP does not see what attention found.
