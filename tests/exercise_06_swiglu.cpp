@@ -43,7 +43,9 @@ TEST_CASE("6.4 find the bug: dropout that makes everything smaller") {
     double sum = 0;
     for (const Real number : kept) sum += number;
     INFO("a fifth of the ones are dropped, and the mean is still about 1");
-    CHECK(sum / 10000 == doctest::Approx(1).epsilon(0.05));
+    const double mean_of_the_result = sum / 10000;
+    CHECK(mean_of_the_result > 0.95);
+    CHECK(mean_of_the_result < 1.05);
     Generator same(4);
     INFO("the same numbers are dropped as in the lesson");
     CHECK_CLOSE(kept, dropout(states, Real(0.2), same), 1e-6);
@@ -60,7 +62,7 @@ TEST_CASE("6.6 write reglu") {
     const auto [product, open] = reglu(gate, up);
     INFO("gates of 2 and 3 are open, the other three are shut");
     CHECK_CLOSE(product, (Tensor3{{{0, -4, 0, 0, 0}}}), 1e-6);
-    CHECK(open == doctest::Approx(0.4));
+    CHECK_CLOSE(Vector{open}, Vector{Real(0.4)}, 1e-6);
 }
 
 TEST_CASE("6.7 write interleaved_product") {

@@ -78,10 +78,12 @@ TEST_CASE("8.6 write gemma_block") {
 TEST_CASE("8.7 write deep_norm") {
     const Parts p;
     const PostNormBlock block{p.sublayers, p.a, p.b};
-    INFO("with alpha 1 it is post-norm");
-    CHECK_CLOSE(deep_norm(block, 1, p.x, p.placement), block(p.x, p.placement), 1e-5);
-    const Tensor3 attended = p.a(p.x * Real(3) + block.attend(p.x, p.placement));
+    {
+        INFO("with alpha 1 it is post-norm");
+        CHECK_CLOSE(deep_norm(block, 1, p.x, p.placement), block(p.x, p.placement), 1e-5);
+    }
     INFO("with alpha 3");
+    const Tensor3 attended = p.a(p.x * Real(3) + block.attend(p.x, p.placement));
     CHECK_CLOSE(deep_norm(block, 3, p.x, p.placement),
                 p.b(attended * Real(3) + block.mlp(attended)), 1e-5);
 }

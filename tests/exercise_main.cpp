@@ -41,13 +41,17 @@ class InWords : public doctest::IReporter {
         for (int i = 0; i < get_num_active_contexts(); ++i) {
             std::ostringstream sentence;
             get_active_contexts()[i]->stringify(&sentence);
-            complaints_.push_back(sentence.str());
+            std::string text = sentence.str();
+            if (const auto at = text.find(": worst element"); at != text.npos)
+                text.replace(at, 2, "\n    ");
+            complaints_.push_back(text);
         }
         const std::string values = assertion.m_decomp.c_str();
         if (assertion.m_threw) {
             complain_of(assertion.m_exception.c_str());
         } else if (!values.empty() && values != "false") {
-            complaints_.push_back("got " + values + ", expected " + assertion.m_expr);
+            complaints_.push_back(std::string("expected: ") + assertion.m_expr);
+            complaints_.push_back("got:      " + values);
         }
     }
 

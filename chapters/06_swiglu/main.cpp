@@ -162,8 +162,8 @@ void variants(GatedMlp mlp, const Tensor3& hidden_states) {
     mlp.activation = silu;
     GatedMlp swapped = mlp;
     std::swap(swapped.gate_proj, swapped.up_proj);
-    row("wrong: SwiGLU, gate and up swapped", swapped(hidden_states));
-    show_table({"token 0 of the output", "0", "1", "2", "3", "largest difference"}, rows);
+    row("wrong: gate and up swapped", swapped(hidden_states));
+    show_table({"token 0", "0", "1", "2", "3", "difference"}, rows);
     say("The last one fits in shape and in size, throws nothing, and is another function.");
 
     step("Fused: both ways up as one product");

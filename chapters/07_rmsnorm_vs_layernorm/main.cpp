@@ -106,7 +106,7 @@ Real rms_with_eps_outside(Real size, Real eps) { return size / (size + eps); }
 Real rms_with_eps_inside(Real size, Real eps) { return size / std::sqrt(size * size + eps); }
 
 void epsilon() {
-    step("Epsilon: inside the root or outside? How large the output is, where 1 is expected");
+    step("Epsilon, inside the root or outside: the size of the output");
     std::vector<TableRow> rows;
     for (const Real size :
          {Real(1), Real(1e-1), Real(1e-2), Real(1e-3), Real(1e-4), Real(1e-5)})

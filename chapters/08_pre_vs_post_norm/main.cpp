@@ -99,9 +99,8 @@ void five_arrangements(const Sublayers& sublayers, const Tensor3& hidden_states,
     row("wrong: skip taken behind the norm",
         norm(skip_after_norm) + sublayers.mlp(norm(skip_after_norm)));
     show_table({"token 0 of the output", "0", "1", "2", "3", "size"}, rows);
-    say("In the second, what attention found reaches the next block only through the MLP. In "
-        "the "
-        "third, there is no road: every block normalises what it passes on.");
+    say("In the first wrong one, what attention found reaches the next block only through the "
+        "MLP. In the second, there is no road: every block normalises what it passes on.");
 }
 
 // Layers whose weights are gain times as large as PyTorch starts them. With the root of 3 a
@@ -180,20 +179,22 @@ void through_48_layers(const Experiment& experiment) {
                      fixed(similarity(stream[layer], stream[0]), 2), factor(response[layer])});
         }
     }
-    show_table({"", "layer", "size", "share", "like the last", "like the input", "response"},
+    show_table({"", "layer", "size", "change", "like before", "like the input", "response"},
                rows);
-    say("size: of the stream. share: of what the layer changed. response: how much a small "
-        "change "
-        "of the input has grown, in proportion to the stream.");
+    say("size: root mean square. change: length of what the layer changed, over the length of "
+        "the "
+        "stream before it. like before, like the input: cosine of the angle to the stream one "
+        "layer before, and to the input. response: how much a small change of the input has "
+        "grown, in proportion to the stream.");
     plot("depth", {LinePlot{"Size of the stream", "layer", "", sizes},
-                   LinePlot{"Share of each layer", "layer", "", changes},
+                   LinePlot{"Change by each layer", "layer", "", changes},
                    LinePlot{"Likeness to the layer before", "layer", "", similarities}});
     plot("response",
          {LinePlot{"Growth of a small change of the input", "layer", "", responses, true}});
 }
 
 void larger_and_smaller_weights(std::uint32_t seed) {
-    step("The same with smaller and larger weights: response after 48 layers");
+    step("Weights gain times as large as PyTorch starts them: response after 48 layers");
     std::vector<TableRow> rows;
     for (const Real gain : {Real(1), root_of_3, Real(3)}) {
         const Experiment experiment(gain, seed);
