@@ -52,6 +52,17 @@ std::int64_t parse_number(const std::string& name, const std::string& text, std:
     return number;
 }
 
+std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text) {
+    std::vector<std::int64_t> ids;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        ids.push_back(parse_number(name, text.substr(begin, end - begin), 0, 0x7FFFFFFF));
+        begin = end + 1;
+    }
+    if (ids.size() > 4096) throw UsageError(fmt::format("{} takes at most 4096 ids", name));
+    return ids;
+}
+
 // Makes the folders that the options name, and takes them back if the run is refused.
 class Folders {
  public:
@@ -107,8 +118,15 @@ struct Options::Parser {
         CLI::Option* option = nullptr;
     };
 
+    struct IdList {
+        std::string name, text;
+        std::vector<std::int64_t>* target;
+    };
+
     CLI::App app;
     std::string slug;
+    std::vector<std::unique_ptr<IdList>> id_lists;
+    std::vector<std::pair<std::string, std::string*>> written_folders;
     std::vector<std::unique_ptr<Size>> sizes;  // CLI11 keeps pointers to the texts
     std::string seed_text = "77", plots, save;
     std::uint32_t seed = 77;
@@ -128,6 +146,10 @@ struct Options::Parser {
                 parse_number(size->name, size->text, field.low, field.high));
         }
         seed = static_cast<std::uint32_t>(parse_number("--seed", seed_text, 0, 0xFFFFFFFF));
+        for (const auto& list : id_lists)
+            if (app.count(list->name) > 0) *list->target = parse_ids(list->name, list->text);
+        for (const auto& [name, folder] : written_folders)
+            if (app.count(name) > 0) folders.prepare(name, *folder);
         if (app.count("--save") > 0) folders.prepare("--save", save);
         if (app.count("--plots") == 0) {
             prepare_default_plots();
@@ -174,6 +196,24 @@ void Options::size(const std::string& name, std::size_t& value) {
     size->option->type_name("N");
     if (value != 0) size->option->default_str(std::to_string(value));
     parser_->sizes.push_back(std::move(size));
+}
+
+void Options::path(const std::string& name, std::string& value, const std::string& help) {
+    parser_->app.add_option(name, value, help)->type_name("PATH");
+}
+
+void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
+                  const std::string& help) {
+    auto list = std::make_unique<Parser::IdList>(Parser::IdList{name, "", &value});
+    parser_->app.add_option(name, list->text, help)
+        ->type_name("ID,ID,...")
+        ->default_str(fmt::format("{}", fmt::join(value, ",")));
+    parser_->id_lists.push_back(std::move(list));
+}
+
+void Options::folder(const std::string& name, std::string& value, const std::string& help) {
+    parser_->app.add_option(name, value, help)->type_name("DIR");
+    parser_->written_folders.emplace_back(name, &value);
 }
 
 void Options::flag(const std::string& name, bool& value, const std::string& help) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace llm {
 
@@ -31,6 +32,13 @@ class Options {
         size("--head-dim", config.head_dim);
         size("--max-position-embeddings", config.max_position_embeddings);
     }
+
+    // Takes a path, a list of ids such as "1,334" (0 to 2^31 - 1, at most 4096 of them), or a
+    // folder that can be written to, which is made.
+    void path(const std::string& name, std::string& value, const std::string& help);
+    void ids(const std::string& name, std::vector<std::int64_t>& value,
+             const std::string& help);
+    void folder(const std::string& name, std::string& value, const std::string& help);
 
     // Takes a switch: given means true.
     void flag(const std::string& name, bool& value, const std::string& help);

@@ -1,7 +1,6 @@
 #include "common/show.hpp"
 
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/mapped_file.hpp"
 #include "common/tensor_io.hpp"
 #include "common/terminal.hpp"
 
@@ -139,20 +139,10 @@ void append_heatmap(const xt::xtensor<T, N>& tensor, std::vector<std::string>& l
     }
 }
 
-// Writes under another name first, so that NAME.npy is never half a file.
 template <class T, std::size_t N>
 void save(std::string_view name, const xt::xtensor<T, N>& tensor) {
-    const std::filesystem::path file = save_folder / fmt::format("{}.npy", name);
-    const std::filesystem::path unfinished = file.string() + ".part";
-    std::ofstream stream(unfinished, std::ios::binary);
-    stream << xt::dump_npy(tensor);
-    stream.close();
-    if (!stream) {
-        std::error_code ignored;
-        std::filesystem::remove(unfinished, ignored);
-        throw std::runtime_error(fmt::format("cannot write {}", file.string()));
-    }
-    std::filesystem::rename(unfinished, file);
+    write_file(save_folder / fmt::format("{}.npy", name),
+               [&](std::ostream& stream) { stream << xt::dump_npy(tensor); });
 }
 
 template <class T, std::size_t N>

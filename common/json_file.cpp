@@ -1,0 +1,113 @@
+#include "common/json_file.hpp"
+
+#include <cmath>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace llm {
+namespace {
+
+std::string pointer_to(const std::string& key) {
+    std::string pointer = "/" + key;
+    for (char& c : pointer)
+        if (c == '.') c = '/';
+    return pointer;
+}
+
+// The text of a value, short enough for a line.
+std::string shortened(const nlohmann::json& value) {
+    std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    if (text.size() > 40) text = text.substr(0, 37) + "...";
+    return text;
+}
+
+}  // namespace
+
+struct JsonFile::Content {
+    nlohmann::json json;
+
+    const nlohmann::json* find(const std::string& key) const {
+        const nlohmann::json::json_pointer pointer(pointer_to(key));
+        if (!json.contains(pointer) || json.at(pointer).is_null()) return nullptr;
+        return &json.at(pointer);
+    }
+};
+
+JsonFile::JsonFile(const std::filesystem::path& file) : path_(file) {
+    const MappedFile mapped(file);
+    if (mapped.bytes().size() > 100'000'000) refuse("too large for a JSON file");
+    const auto* text = reinterpret_cast<const char*>(mapped.bytes().data());
+    auto content = std::make_shared<Content>();
+    content->json = nlohmann::json::parse(text, text + mapped.bytes().size(), nullptr, false);
+    if (!content->json.is_object()) refuse("not a JSON object");
+    content_ = std::move(content);
+}
+
+void JsonFile::refuse(const std::string& reason) const {
+    throw FileError(fmt::format("{}: {}", path_.string(), reason));
+}
+
+bool JsonFile::has(const std::string& key) const { return content_->find(key) != nullptr; }
+
+std::size_t JsonFile::size(const std::string& key) const {
+    const nlohmann::json* value = content_->find(key);
+    if (!value) refuse(key + " is missing");
+    const bool whole = value->is_number_integer();
+    const std::int64_t number = whole ? value->get<std::int64_t>() : 0;
+    if (!whole || number < 1 || number > 1 << 24)
+        refuse(fmt::format("{} must be a whole number from 1 to 16777216, not {}", key,
+                           shortened(*value)));
+    return static_cast<std::size_t>(number);
+}
+
+double JsonFile::number(const std::string& key) const {
+    const nlohmann::json* value = content_->find(key);
+    if (!value) refuse(key + " is missing");
+    if (!value->is_number() || !std::isfinite(value->get<double>()))
+        refuse(fmt::format("{} must be a number, not {}", key, shortened(*value)));
+    return value->get<double>();
+}
+
+bool JsonFile::boolean(const std::string& key) const {
+    const nlohmann::json* value = content_->find(key);
+    if (!value) refuse(key + " is missing");
+    if (!value->is_boolean())
+        refuse(fmt::format("{} must be true or false, not {}", key, shortened(*value)));
+    return value->get<bool>();
+}
+
+std::string JsonFile::text(const std::string& key) const {
+    const nlohmann::json* value = content_->find(key);
+    if (!value) refuse(key + " is missing");
+    if (!value->is_string())
+        refuse(fmt::format("{} must be a text, not {}", key, shortened(*value)));
+    return value->get<std::string>();
+}
+
+std::map<std::string, std::string> JsonFile::texts(const std::string& key) const {
+    const nlohmann::json* value = content_->find(key);
+    if (!value || !value->is_object()) refuse(key + " must be an object");
+    std::map<std::string, std::string> members;
+    for (const auto& [name, member] : value->items()) {
+        if (!member.is_string()) refuse(fmt::format("{} of {} must be a text", name, key));
+        members.emplace(name, member.get<std::string>());
+    }
+    return members;
+}
+
+void write_json(const std::filesystem::path& file,
+                const std::vector<std::pair<std::string, JsonValue>>& members) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+    for (const auto& [key, value] : members)
+        std::visit(
+            [&, &name = key](const auto& held) {
+                json[nlohmann::ordered_json::json_pointer(pointer_to(name))] = held;
+            },
+            value);
+    const std::string text = json.dump(2) + "\n";
+    write_file(file, [&](std::ostream& stream) { stream << text; });
+}
+
+}  // namespace llm

@@ -1,0 +1,42 @@
+// A config.json, read and written. A key with points leads into nested objects: "a.b".
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/mapped_file.hpp"
+
+namespace llm {
+
+// The calls throw FileError, with file and key, if a value is missing or of another kind.
+class JsonFile {
+ public:
+    explicit JsonFile(const std::filesystem::path& file);  // throws FileError
+
+    const std::filesystem::path& path() const { return path_; }
+    bool has(const std::string& key) const;          // null counts as absent
+    std::size_t size(const std::string& key) const;  // a whole number from 1 to 2^24
+    double number(const std::string& key) const;     // finite
+    bool boolean(const std::string& key) const;
+    std::string text(const std::string& key) const;
+    std::map<std::string, std::string> texts(
+        const std::string& key) const;  // an object of them
+
+    [[noreturn]] void refuse(const std::string& reason) const;  // FileError: "FILE: reason"
+
+ private:
+    struct Content;
+    std::filesystem::path path_;
+    std::shared_ptr<const Content> content_;
+};
+
+// Writes an object with these members, in this order.
+using JsonValue =
+    std::variant<bool, std::size_t, double, std::string, std::vector<std::string>>;
+void write_json(const std::filesystem::path& file,
+                const std::vector<std::pair<std::string, JsonValue>>& members);
+
+}  // namespace llm
