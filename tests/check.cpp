@@ -59,9 +59,11 @@ std::string difference(std::span<const std::size_t> actual_shape, const Real* ac
         number_text(expected[worst]), largest, tolerance * scale);
 }
 
-std::string fixture_file(const std::string& name) {
-    return fmt::format("{}/{}.npy", LLM_FIXTURES_FOLDER, name);
+std::string fixture_path(const std::string& name) {
+    return fmt::format("{}/{}", LLM_FIXTURES_FOLDER, name);
 }
+
+std::string fixture_file(const std::string& name) { return fixture_path(name) + ".npy"; }
 
 template <std::size_t N>
 xt::xtensor<Real, N> load_tensor(const std::string& file) {

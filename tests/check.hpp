@@ -38,7 +38,8 @@ xt::xtensor<Real, N> load_tensor(const std::string& file);
 template <std::size_t N>
 xt::xtensor<Id, N> load_ids(const std::string& file);
 
-// Reads tests/fixtures/NAME.npy.
+// The file or folder tests/fixtures/NAME, and what tests/fixtures/NAME.npy holds.
+std::string fixture_path(const std::string& name);
 std::string fixture_file(const std::string& name);
 template <std::size_t N>
 xt::xtensor<Real, N> fixture(const std::string& name) {

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SLUGS = re.findall(r"^chapter\((.*)\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
+SLUGS = re.findall(r"^chapter\((\w+).*\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
 
 # Options, and what the one line must say. {file} is a file that exists, {folder} a new folder.
 REFUSED = [
@@ -45,6 +45,32 @@ REFUSED = [
     ("--save {folder} --plots /proc/nowhere", "--plots needs a folder it can write to"),
     ("--save=", "--save"),
 ]
+MODEL_REFUSED = [  # of programs that take --model
+    ("--bogus", "does not know '--bogus'"),
+    ("stray", "does not know 'stray'"),
+    ("--tokens", "--tokens"),
+    ("--tokens=", "--tokens"),
+    ("--tokens -1", "not '-1'"),
+    ("--tokens 1,,2", "not ''"),
+    ("--tokens 1,", "not ''"),
+    ("--tokens 1,x", "not 'x'"),
+    ("--tokens 1;2", "not '1;2'"),
+    ("--tokens 2147483648", "from 0 to 2147483647"),
+    ("--tokens 32000", "there is no token 32000 in a vocabulary of 32000"),
+    ("--tokens " + ",".join(["1"] * 2049), "exceeds max_position_embeddings of 2048"),
+    ("--tokens " + ",".join(["1"] * 4097), "at most 4096 ids"),
+    ("--model", "--model"),
+    ("--model {folder}/nothing", "cannot read"),
+    ("--model {file}", "too short for a llama2.c file"),
+    ("--model /dev/null", "is not a file"),
+    ("--model /", "cannot read //config.json"),
+    ("--export {file}", "--export needs a folder it can write to"),
+    ("--export /proc/nowhere", "--export needs a folder it can write to"),
+    ("--export {folder}/new --tokens 32000", "there is no token"),
+    ("--seed -1", "from 0 to 4294967295, not '-1'"),
+    ("--save {file}", "--save needs a folder it can write to"),
+    ("--plots {file}", "--plots needs a folder it can write to"),
+]
 LEARN_REFUSED = [
     ("99", "there is no chapter '99'"),
     ("0", "there is no chapter '0'"),
@@ -77,10 +103,14 @@ def expect_refusal(command, message):
                         f"{len(result.stdout)} characters, expected one line with \"{message}\", got: {result.stderr}")
 
 
+def takes_sizes(program):
+    return "--seq-len" in run([program, "--help"]).stdout
+
+
 def check_refusals(program, scratch):
     file = scratch / "file"
     file.write_text("kept")
-    for options, message in REFUSED:
+    for options, message in REFUSED if takes_sizes(program) else MODEL_REFUSED:
         expect_refusal([program, *(option.format(file=file, folder=scratch / "new") for option in options.split())], message)
     if file.read_text() != "kept" or (scratch / "new").exists():
         problems.append(f"{program}: wrote something although it refused")
@@ -113,14 +143,16 @@ def check_good(program, scratch):
         problems.append(f"{program.name}: two runs with one seed differ")
     if run([program, "--plots", "none", "--seed", "78"]).stdout == second:
         problems.append(f"{program.name}: the seed changes nothing")
+    if "--seed" not in run([program, "--help"]).stdout:
+        problems.append(f"{program.name}: --help does not list --seed")
+    if not takes_sizes(program):
+        return
     for sizes in ("--seq-len 1 --batch-size 1", "--hidden-size 96 --num-attention-heads 6 --num-key-value-heads 6",
                   "--hidden-size 20 --num-attention-heads 6 --num-key-value-heads 3 --head-dim 4",
                   "--seq-len 200", "--hidden-size 2 --num-attention-heads 1 --num-key-value-heads 1"):
         result = run([program, "--plots", "none", *sizes.split()])
         if result.returncode != 0 or result.stderr:
             problems.append(f"{program.name} {sizes}: exit {result.returncode}: {result.stderr}")
-    if "--seed" not in run([program, "--help"]).stdout:
-        problems.append(f"{program.name}: --help does not list --seed")
 
 
 def check_learn(scratch):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SLUGS = re.findall(r"^chapter\((.*)\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
+SLUGS = re.findall(r"^chapter\((\w+).*\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
 problems = []
 
 

@@ -5,6 +5,7 @@ run or test the project. Debian 12: apt-get install python3-torch, then tests/ma
 Sizes differ from axis to axis (B 2, T 5, S 7, H 6, Hkv 3, D 4, C 20), so that a test which
 compares with them notices every swapped axis."""
 
+import json
 from pathlib import Path
 
 import numpy
@@ -112,6 +113,16 @@ def rotate_half(states):
     return torch.cat((-second, first), dim=-1)
 
 
+def llama3_frequencies(frequencies, factor, low, high, original):
+    """As Hugging Face's _compute_llama3_parameters."""
+    wavelengths = 2 * torch.pi / frequencies
+    scaled = torch.where(wavelengths > original / low, frequencies / factor, frequencies)
+    smooth = (original / wavelengths - low) / (high - low)
+    smoothed = (1 - smooth) * scaled / factor + smooth * scaled
+    medium = ~(wavelengths < original / high) * ~(wavelengths > original / low)
+    return torch.where(medium, smoothed, scaled)
+
+
 def rope():
     """Chapter 04. Both layouts as their models write them: Hugging Face's and Meta's."""
     torch.manual_seed(4)
@@ -145,12 +156,7 @@ def rope():
     # Llama 3.1's rope_scaling, as Hugging Face computes it, and with other numbers.
     frequencies, _ = rotary_angles(128, 500000.0, positions)
     for name, factor, low, high, original in [("llama3", 8.0, 1.0, 4.0, 8192), ("llama3_other", 32.0, 2.0, 5.0, 4096)]:
-        wavelengths = 2 * torch.pi / frequencies
-        scaled = torch.where(wavelengths > original / low, frequencies / factor, frequencies)
-        smooth = (original / wavelengths - low) / (high - low)
-        smoothed = (1 - smooth) * scaled / factor + smooth * scaled
-        medium = ~(wavelengths < original / high) * ~(wavelengths > original / low)
-        save(f"04_rope/{name}_frequencies", torch.where(medium, smoothed, scaled))
+        save(f"04_rope/{name}_frequencies", llama3_frequencies(frequencies, factor, low, high, original))
 
     # Sinusoidal positions as in the annotated transformers: sine at even places.
     angles = rotary_angles(6, 10000.0, torch.arange(T))[1]
@@ -366,6 +372,178 @@ def pre_vs_post_norm():
         save(f"08_pre_vs_post_norm/walk_{name}", output)
 
 
+def decoder(config, weights, ids):
+    """A whole decoder from tensors under Hugging Face's names: the stream after each layer, and logits."""
+    heads, kv_heads, width = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    norm = lambda x, name: rms_normalize(x, config["rms_norm_eps"]) * weights[f"{name}.weight"]
+    linear = lambda x, name: x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0)
+    frequencies = rotary_angles(width, config["rope_theta"], torch.arange(1))[0]
+    if "llama3" in config:
+        frequencies = llama3_frequencies(frequencies, *config["llama3"])
+    length = ids.shape[1]
+    angles = torch.arange(length)[:, None].float() * frequencies
+
+    def rotate(x):
+        if config.get("interleaved"):
+            pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], width // 2, 2))
+            return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+        repeated = torch.cat((angles, angles), dim=-1)
+        return x * repeated.cos() + rotate_half(x) * repeated.sin()
+
+    causal = torch.triu(torch.full((length, length), -torch.inf), diagonal=1)
+    x = weights["model.embed_tokens.weight"][ids]
+    stream = [x]
+    for n in range(config["num_hidden_layers"]):
+        name = f"model.layers.{n}."
+        h = norm(x, name + "input_layernorm")
+        split = lambda y, count: y.view(*ids.shape, count, width).transpose(1, 2)
+        queries, keys = split(linear(h, name + "self_attn.q_proj"), heads), split(linear(h, name + "self_attn.k_proj"), kv_heads)
+        if name + "self_attn.q_norm.weight" in weights:
+            queries, keys = norm(queries, name + "self_attn.q_norm"), norm(keys, name + "self_attn.k_norm")
+        values = split(linear(h, name + "self_attn.v_proj"), kv_heads)
+        context = attend(rotate(queries), rotate(keys), values, causal)[1]
+        x = x + linear(context.transpose(1, 2).reshape(*ids.shape, -1), name + "self_attn.o_proj")
+        h = norm(x, name + "post_attention_layernorm")
+        gated = nn.functional.silu(linear(h, name + "mlp.gate_proj")) * linear(h, name + "mlp.up_proj")
+        x = x + linear(gated, name + "mlp.down_proj")
+        stream.append(x)
+    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    return torch.stack(stream), norm(x, "model.norm") @ head.T
+
+
+def draw_decoder(config, draw):
+    """Tensors in the order of Mini-LLM: embedding; for each layer q, k, v, o, gate, down, up; the head."""
+    hidden, width, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    queries = config["num_attention_heads"] * config["head_dim"]
+    keys = config["num_key_value_heads"] * config["head_dim"]
+    weights = {"model.embed_tokens.weight": draw(vocab, hidden, embedding=True), "model.norm.weight": torch.ones(hidden)}
+    for n in range(config["num_hidden_layers"]):
+        name = f"model.layers.{n}."
+        for projection, out, into in [("self_attn.q_proj", queries, hidden), ("self_attn.k_proj", keys, hidden),
+                                      ("self_attn.v_proj", keys, hidden), ("self_attn.o_proj", hidden, queries),
+                                      ("mlp.gate_proj", width, hidden), ("mlp.down_proj", hidden, width),
+                                      ("mlp.up_proj", width, hidden)]:
+            weights[f"{name}{projection}.weight"] = draw(out, into)
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            weights[f"{name}{norm}.weight"] = torch.ones(hidden)
+    head = draw(vocab, hidden)
+    if not config["tie_word_embeddings"]:
+        weights["lm_head.weight"] = head
+    return weights
+
+
+def write_safetensors(file, tensors, extra=None):
+    header, data = dict(extra or {}), b"\0" * max([e["data_offsets"][1] for e in (extra or {}).values()] or [0])
+    types = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    for name, tensor in tensors.items():
+        raw = tensor.contiguous().view(torch.int16 if tensor.element_size() == 2 else torch.int32).numpy().tobytes()
+        header[name] = {"dtype": types[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def full_model():
+    """Chapter 09. Mini-LLM's first logits; then small checkpoints of every kind with theirs."""
+    mini = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 16, "num_attention_heads": 6,
+            "num_key_value_heads": 6, "head_dim": 64, "vocab_size": 32000, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+            "tie_word_embeddings": True, "interleaved": True}
+    ids = torch.tensor([[1, 334, 3855, 288]])
+    torch.manual_seed(77)
+    pytorch = lambda out, into, embedding=False: (nn.Embedding(out, into) if embedding else nn.Linear(into, out, bias=False)).weight.detach()
+    stream, logits = decoder(mini, draw_decoder(mini, pytorch), ids)
+    save("09_full_model/walk_stream", stream[:, 0, :, ::16])
+    save("09_full_model/walk_logits", logits[..., ::97])
+    small = lambda out, into, embedding=False: torch.empty(out, into).normal_(0, 0.02)
+    # Drawn for split halves, as all that is not loaded from Mini-LLM's own files.
+    split = {**mini, "interleaved": False}
+    save("09_full_model/walk_small_logits", decoder(split, draw_decoder(split, small), ids)[1][..., ::97])
+
+    folder = FOLDER / "09_full_model"
+    ids = torch.tensor([[3, 16, 0, 5, 5], [9, 1, 2, 3, 4]])
+    base = {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 17, "max_position_embeddings": 64,
+            "rms_norm_eps": 1e-3, "rope_theta": 500.0, "tie_word_embeddings": False, "hidden_act": "silu"}
+    torch.manual_seed(9)
+    draw = lambda out, into, embedding=False: torch.randn(out, into) * (1 if embedding else into ** -0.5)
+
+    def checkpoint(name, config, dtype=torch.float32, more={}):
+        weights = draw_decoder(config, draw)
+        for tensor in weights:
+            if "norm" in tensor:
+                weights[tensor] = torch.rand(weights[tensor].shape) + 0.5
+        for n in range(2):
+            for tensor, size in more.items():
+                weights[f"model.layers.{n}.self_attn.{tensor}"] = torch.randn(size)
+        weights = {key: value.to(dtype) for key, value in weights.items()}
+        save(f"09_full_model/{name}_logits", decoder(config, {k: v.float() for k, v in weights.items()}, ids)[1])
+        (folder / name).mkdir(exist_ok=True)
+        return weights
+
+    def write_config(name, config):
+        (folder / name / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+    config = {**base, "tie_word_embeddings": True, "llama3": (4.0, 1.0, 4.0, 32)}
+    weights = checkpoint("llama", config, torch.bfloat16)
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]  # redundant, as some tools write it
+    write_safetensors(folder / "llama/model.safetensors", weights)
+    written = {key: value for key, value in config.items() if key != "llama3"}
+    write_config("llama", {**written, "model_type": "llama", "rope_scaling": {
+        "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32}})
+
+    weights = checkpoint("qwen2", base, torch.float16, {"q_proj.bias": 16, "k_proj.bias": 8, "v_proj.bias": 8})
+    parts = [{k: v for k, v in weights.items() if (".0." in k) == first} for first in (True, False)]
+    names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    for part, name in zip(parts, names):
+        write_safetensors(folder / "qwen2" / name, part)
+    index = {"metadata": {}, "weight_map": {k: name for part, name in zip(parts, names) for k in part}}
+    (folder / "qwen2/model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+    without = {key: value for key, value in base.items() if key != "head_dim"}
+    write_config("qwen2", {**without, "model_type": "qwen2", "sliding_window": 8, "use_sliding_window": False})
+
+    config = {**base, "head_dim": 6}
+    weights = checkpoint("qwen3", config, more={"q_norm.weight": 6, "k_norm.weight": 6})
+    write_safetensors(folder / "qwen3/model.safetensors", weights)
+    write_config("qwen3", {**config, "model_type": "qwen3", "attention_bias": False, "rope_scaling": None})
+
+    weights = checkpoint("mistral", base)
+    write_safetensors(folder / "mistral/model.safetensors", weights)
+    without = {key: value for key, value in base.items() if key != "rope_theta"}
+    write_config("mistral", {**without, "model_type": "mistral", "sliding_window": None,
+                             "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}})
+
+    config = {**base, "num_key_value_heads": 4, "intermediate_size": 72, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+              "tie_word_embeddings": True, "interleaved": True}
+    weights = checkpoint("mini_llm", config)
+    names = {"model.embed_tokens.": "tok_embeddings.emb.", "model.norm.": "norm.", "model.layers.": "layers.",
+             "self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv",
+             "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1", "mlp.down_proj": "feed_forward.w2",
+             "mlp.up_proj": "feed_forward.w3", "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm"}
+
+    def renamed(name):
+        for old, new in names.items():
+            name = name.replace(old, new)
+        return name
+
+    extra = {"rope.freqs_cis": {"dtype": "C64", "shape": [64, 2], "data_offsets": [0, 1024]}}
+    write_safetensors(folder / "mini_llm/model.safetensors", {renamed(k): v for k, v in weights.items()}, extra)
+    write_config("mini_llm", {"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 4, "vocab_size": 17,
+                              "multiple_of": 24, "max_seq_len": 64})
+
+    config = {**base, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "interleaved": True}
+    weights = checkpoint("llama2c", config)
+    (folder / "llama2c").rmdir()
+    layers = lambda name: [weights[f"model.layers.{n}.{name}.weight"] for n in range(2)]
+    tensors = [weights["model.embed_tokens.weight"], *layers("input_layernorm"), *layers("self_attn.q_proj"),
+               *layers("self_attn.k_proj"), *layers("self_attn.v_proj"), *layers("self_attn.o_proj"),
+               *layers("post_attention_layernorm"), *layers("mlp.gate_proj"), *layers("mlp.down_proj"),
+               *layers("mlp.up_proj"), weights["model.norm.weight"], torch.zeros(2, 64, 2), weights["lm_head.weight"]]
+    header = numpy.array([16, 20, 2, 4, 2, -17, 64], dtype="<i4").tobytes()
+    (folder / "llama2c.bin").write_bytes(header + b"".join(t.numpy().tobytes() for t in tensors))
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -376,3 +554,4 @@ if __name__ == "__main__":
     swiglu()
     rmsnorm_vs_layernorm()
     pre_vs_post_norm()
+    full_model()

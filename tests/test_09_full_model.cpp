@@ -1,0 +1,417 @@
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "common/safetensors.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+namespace fs = std::filesystem;
+
+namespace {
+
+const IdMatrix small_ids{{3, 16, 0, 5, 5}, {9, 1, 2, 3, 4}};
+
+std::string checkpoint(const std::string& name) {
+    return fixture_path("09_full_model/" + name);
+}
+Tensor3 expected_logits(const std::string& name) {
+    return fixture<3>("09_full_model/" + name + "_logits");
+}
+
+ModelConfig small_config() {
+    ModelConfig config;
+    config.hidden_size = 16;
+    config.intermediate_size = 20;
+    config.num_hidden_layers = 2;
+    config.num_attention_heads = 4;
+    config.num_key_value_heads = 2;
+    config.vocab_size = 17;
+    config.max_position_embeddings = 64;
+    return config;
+}
+
+// Every 97th logit, as the fixtures of the walk have them.
+Tensor3 thinned(const Tensor3& logits) {
+    return xt::view(logits, xt::all(), xt::all(), xt::range(0, 32000, 97));
+}
+
+// A folder of its own for every test, gone afterwards.
+struct Scratch {
+    fs::path folder = fs::temp_directory_path() / ("full_model_" + std::to_string(next++));
+    static inline int next = 0;
+
+    Scratch() { fs::create_directories(folder); }
+    ~Scratch() { fs::remove_all(folder); }
+
+    // A copy of a checkpoint of the fixtures, to be damaged.
+    std::string copy_of(const std::string& name) const {
+        fs::copy(checkpoint(name), folder / name, fs::copy_options::recursive);
+        return (folder / name).string();
+    }
+};
+
+std::string content(const fs::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void overwrite(const fs::path& file, const std::string& text) {
+    fs::permissions(file.parent_path(), fs::perms::owner_all, fs::perm_options::add);
+    fs::remove(file);
+    std::ofstream(file, std::ios::binary) << text;
+}
+
+void edit(const fs::path& file, const std::string& old_text, const std::string& new_text) {
+    std::string text = content(file);
+    const auto at = text.find(old_text);
+    REQUIRE_MESSAGE(at != text.npos, old_text);
+    overwrite(file, text.replace(at, old_text.size(), new_text));
+}
+
+// The one line with which a checkpoint is refused.
+std::string refusal(const std::string& path) try {
+    load_model(path);
+    return "it was accepted";
+} catch (const FileError& error) {
+    const std::string line = error.what();
+    CHECK(line.find(path) != line.npos);
+    CHECK(line.find('\n') == line.npos);
+    return line;
+}
+
+bool mentions(const std::string& text, const std::string& part) {
+    INFO(text);
+    const bool found = text.find(part) != text.npos;
+    CHECK_MESSAGE(found, part);
+    return found;
+}
+
+// A safetensors file with this header and as many bytes of numbers.
+std::string safetensors(const std::string& header, std::size_t bytes) {
+    const std::uint64_t length = header.size();
+    std::string text(8, '\0');
+    std::memcpy(text.data(), &length, 8);
+    return text + header + std::string(bytes, '\0');
+}
+
+}  // namespace
+
+TEST_CASE("the walk: Mini-LLM's first logits equal PyTorch's") {
+    ModelConfig config;
+    config.interleaved_rope = true;
+    Generator generator(77);
+    Model model = make_model(config, generator);
+    const IdMatrix ids{{1, 334, 3855, 288}};
+    const Tensor3 pinned = fixture<3>("09_full_model/walk_stream");  // (17, 4, 24)
+    const auto every_16th = [](const Tensor3& stream) {
+        return Matrix(xt::view(stream, 0, xt::all(), xt::range(0, 384, 16)));
+    };
+
+    const Placement placement = model.placement(1, 4);
+    Tensor3 stream = model.embed(ids);
+    CHECK_CLOSE(every_16th(stream), Matrix(xt::view(pinned, 0)), 1e-5);
+    for (std::size_t layer = 0; layer < 16; ++layer) {
+        stream = model.layers[layer](stream, placement);
+        CHECK_CLOSE(every_16th(stream), Matrix(xt::view(pinned, layer + 1)), 1e-5);
+    }
+    CHECK_CLOSE(thinned(model.logits(stream)), expected_logits("walk"), 1e-5);
+    CHECK_CLOSE(model(ids), model.logits(stream), 0);
+
+    draw_normal(model, Real(0.02), generator);
+    CHECK_CLOSE(thinned(model(ids)), expected_logits("walk_small"), 1e-5);
+}
+
+TEST_CASE("parameters: Mini-LLM has 50,049,408, by its tensors and by its configuration") {
+    Generator generator(1);
+    const ModelConfig config;
+    const ParameterCount counted = count_parameters(config);
+    CHECK(counted.embedding == 12288000);
+    CHECK(counted.attention == 9437184);
+    CHECK(counted.mlp == 28311552);
+    CHECK(counted.norms == 12672);
+    CHECK(counted.head == 0);
+    CHECK(counted.total() == 50049408);
+}
+
+TEST_CASE("parameters counted from a configuration are those of the tensors") {
+    for (const bool tied : {false, true})
+        for (const bool qk_norm : {false, true})
+            for (const int bias : {0, 1, 2}) {
+                ModelConfig config = small_config();
+                config.tie_word_embeddings = tied;
+                config.use_qk_norm = qk_norm;
+                config.attention_bias = bias > 0;
+                config.attention_output_bias = bias > 1;
+                config.head_dim = 6;
+                Generator generator(1);
+                const ParameterCount tensors = count_parameters(make_model(config, generator));
+                const ParameterCount counted = count_parameters(config);
+                CHECK(counted.embedding == tensors.embedding);
+                CHECK(counted.attention == tensors.attention);
+                CHECK(counted.mlp == tensors.mlp);
+                CHECK(counted.norms == tensors.norms);
+                CHECK(counted.head == tensors.head);
+                CHECK(tensors.total() == tensors.embedding + tensors.attention + tensors.mlp +
+                                             tensors.norms + tensors.head);
+            }
+}
+
+TEST_CASE("parameters of published models") {
+    ModelConfig llama;
+    llama.hidden_size = 4096;
+    llama.num_attention_heads = llama.num_key_value_heads = 32;
+    llama.num_hidden_layers = 32;
+    llama.intermediate_size = 11008;
+    llama.tie_word_embeddings = false;
+    CHECK(count_parameters(llama).total() == 6738415616);  // Llama-2-7B
+
+    ModelConfig qwen;
+    qwen.hidden_size = 1024;
+    qwen.num_attention_heads = 16;
+    qwen.num_key_value_heads = 8;
+    qwen.head_dim = 128;
+    qwen.num_hidden_layers = 28;
+    qwen.intermediate_size = 3072;
+    qwen.vocab_size = 151936;
+    qwen.use_qk_norm = true;
+    CHECK(count_parameters(qwen).total() == 596049920);  // Qwen3-0.6B
+}
+
+TEST_CASE("operations per token: two for each number of a matrix, four for each that is seen") {
+    ModelConfig config = small_config();
+    config.head_dim = 6;
+    config.attention_bias = true;  // additions of biases are not counted
+    // Attention 2 * (2 * 24 * 16 + 2 * 12 * 16), MLP 2 * 3 * 16 * 20, head 17 * 16.
+    const std::size_t matrices = 2304 + 1920 + 272;
+    CHECK(operations_per_token(config, 0) == 2 * matrices + 4 * 2 * 24);
+    CHECK(operations_per_token(config, 9) == 2 * matrices + 4 * 10 * 2 * 24);
+    config.tie_word_embeddings = false;
+    CHECK(operations_per_token(config, 0) == 2 * matrices + 4 * 2 * 24);
+}
+
+TEST_CASE("an untied head is a matrix of its own") {
+    ModelConfig config = small_config();
+    config.tie_word_embeddings = false;
+    Generator generator(1);
+    Model model = make_model(config, generator);
+    REQUIRE(model.lm_head.has_value());
+    CHECK(dims(*model.lm_head) == std::array<std::size_t, 2>{17, 16});
+    const Tensor3 untied = model(small_ids);
+    model.lm_head = model.embed_tokens;
+    const Tensor3 copied = model(small_ids);
+    model.lm_head.reset();
+    CHECK_CLOSE(model(small_ids), copied, 0);
+    CHECK_FALSE(difference(untied, copied, 0.1).empty());
+}
+
+TEST_CASE("draw_normal: every matrix anew, with the standard deviation asked for") {
+    ModelConfig config = small_config();
+    config.tie_word_embeddings = false;
+    Generator generator(1);
+    Model model = make_model(config, generator);
+    draw_normal(model, Real(0.02), generator);
+    const GatedMlp& mlp = model.layers[1].mlp;
+    const Projections& projections = model.layers[1].self_attn.projections;
+    for (const Matrix* matrix : std::initializer_list<const Matrix*>{
+             &model.embed_tokens, &projections.q_proj.weight, &projections.k_proj.weight,
+             &projections.v_proj.weight, &projections.o_proj.weight, &mlp.gate_proj.weight,
+             &mlp.up_proj.weight, &mlp.down_proj.weight, &*model.lm_head}) {
+        double squares = 0;
+        for (const Real number : *matrix) squares += double(number) * double(number);
+        const double deviation = std::sqrt(squares / static_cast<double>(matrix->size()));
+        CHECK(deviation == doctest::Approx(0.02).epsilon(0.25));
+    }
+}
+
+TEST_CASE("a model names a token that it does not have and a sequence that is too long") {
+    Generator generator(1);
+    const Model model = make_model(small_config(), generator);
+    CHECK_THROWS_WITH_AS(model(IdMatrix{{3, 17}}),
+                         "model: there is no token 17 in a vocabulary of 17", ShapeError);
+    CHECK_THROWS_AS(model(IdMatrix{{-1}}), ShapeError);
+    CHECK_THROWS_WITH_AS(model(IdMatrix(xt::zeros<Id>({1, 65}))),
+                         "model: a sequence of 65 tokens exceeds max_position_embeddings of 64",
+                         ShapeError);
+    ModelConfig empty = small_config();
+    empty.num_hidden_layers = 0;
+    CHECK_THROWS_AS(complete(empty), ShapeError);
+    empty = small_config();
+    empty.vocab_size = 0;
+    CHECK_THROWS_AS(count_parameters(empty), ShapeError);
+}
+
+TEST_CASE("checkpoints of every kind give PyTorch's logits") {
+    for (const std::string name : {"llama", "qwen2", "qwen3", "mistral", "mini_llm"}) {
+        INFO(name);
+        CHECK_CLOSE(load_model(checkpoint(name))(small_ids), expected_logits(name), 1e-5);
+    }
+    CHECK_CLOSE(load_model(checkpoint("llama2c.bin"))(small_ids), expected_logits("llama2c"),
+                1e-5);
+}
+
+TEST_CASE("export writes what Hugging Face reads: the same logits after loading it again") {
+    const Scratch scratch;
+    for (const std::string name :
+         {"llama", "qwen2", "qwen3", "mistral", "mini_llm", "llama2c.bin"}) {
+        INFO(name);
+        const Model model = load_model(checkpoint(name));
+        const std::string folder = (scratch.folder / name).string();
+        export_model(model, folder);
+        const Model again = load_model(folder);
+        CHECK_CLOSE(again(small_ids), model(small_ids), 0);
+        CHECK(count_parameters(again).total() == count_parameters(model).total());
+        CHECK(again.config.rope_scaling.has_value() == model.config.rope_scaling.has_value());
+    }
+    CHECK(mentions(content(scratch.folder / "qwen3/config.json"), "\"Qwen3ForCausalLM\""));
+    CHECK(mentions(content(scratch.folder / "qwen2/config.json"), "\"model_type\": \"qwen2\""));
+}
+
+TEST_CASE("a trained model of 260,032 parameters gives llama2.c's logits") {
+    const char* const file = std::getenv("STORIES260K");
+    if (file == nullptr) {
+        MESSAGE("skipped: STORIES260K does not name karpathy's stories260K.bin");
+        return;
+    }
+    const Model model = load_model(file);
+    CHECK(count_parameters(model).total() == 260032);
+    const Tensor3 logits = model(IdMatrix{{1}});
+    const Vector first = xt::view(logits, 0, 0, xt::range(0, 6));
+    CHECK_CLOSE(first, (Vector{-6.2229, 8.4043, -6.2237, -6.2225, -6.2220, -6.2229}), 1e-5);
+    const Vector all = xt::view(logits, 0, 0);
+    CHECK(std::max_element(all.begin(), all.end()) - all.begin() == 403);
+}
+
+TEST_CASE("a configuration that asks for what is not here is refused by name") {
+    const std::vector<std::array<std::string, 3>> cases = {
+        {"\"model_type\": \"mistral\"", "\"model_type\": \"gpt2\"", "model_type gpt2"},
+        {"\"silu\"", "\"gelu\"", "hidden_act gelu"},
+        {"\"sliding_window\": null", "\"sliding_window\": 8", "sliding_window"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", "yarn"},
+        {"\"sliding_window\": null", "\"mlp_bias\": true", "mlp_bias"},
+        {"\"sliding_window\": null", "\"quantization_config\": {}", "quantization_config"},
+        {"\"hidden_size\": 16", "\"hidden_size\": 0", "hidden_size must be a whole number"},
+        {"\"hidden_size\": 16", "\"hidden_size\": 1e3", "hidden_size must be a whole number"},
+        {"\"hidden_size\": 16", "\"hidden_size\": \"16\"", "not \"16\""},
+        {"\"hidden_size\": 16", "\"hidden_size\": 99999999999", "not 99999999999"},
+        {"\"hidden_size\": 16", "\"other\": 16", "hidden_size is missing"},
+        {"\"num_attention_heads\": 4", "\"num_attention_heads\": 3", "3 query heads"},
+        {"\"rms_norm_eps\": 0.001", "\"rms_norm_eps\": true", "rms_norm_eps must be a number"},
+        {"\"rms_norm_eps\": 0.001", "\"rms_norm_eps\": 0", "rms_norm_eps must be above 0"},
+        {"\"rope_theta\": 500.0", "\"rope_theta\": -1", "rope_theta must be above 0"},
+        {"\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0",
+         "must be true or false"},
+        {"\"hidden_act\"", "hidden_act", "not a JSON object"},
+    };
+    for (const auto& [old_text, new_text, message] : cases) {
+        const Scratch scratch;
+        const std::string folder = scratch.copy_of("mistral");
+        edit(folder + "/config.json", old_text, new_text);
+        CHECK(mentions(refusal(folder), message));
+    }
+    const Scratch scratch;  // a window as wide as the model's context hides nothing
+    const std::string folder = scratch.copy_of("mistral");
+    edit(folder + "/config.json", "\"sliding_window\": null", "\"sliding_window\": 64");
+    CHECK_NOTHROW(load_model(folder));
+}
+
+TEST_CASE("a damaged safetensors file is refused with one line that names the tensor") {
+    const auto after = [](const std::string& file_content) {
+        const Scratch scratch;
+        const std::string folder = scratch.copy_of("mistral");
+        overwrite(folder + "/model.safetensors", file_content);
+        return refusal(folder);
+    };
+    const std::string good = content(checkpoint("mistral") + "/model.safetensors");
+    CHECK(mentions(after(""), "is empty"));
+    CHECK(mentions(after("abc"), "too short"));
+    CHECK(mentions(after(std::string(100, '\xff')), "does not fit into a file of 100"));
+    CHECK(mentions(after(good.substr(0, good.size() - 1)), "claims bytes"));
+    CHECK(mentions(after(safetensors("[]", 0)), "not a JSON object"));
+    CHECK(mentions(after(safetensors("{\"a\": 1}", 0)), "a lacks a dtype"));
+    CHECK(mentions(after(safetensors("{}", 0)),
+                   "model.embed_tokens.weight of shape (17, 16) is "
+                   "missing"));
+    const auto one = [](const std::string& type, const std::string& shape,
+                        const std::string& offsets) {
+        return "{\"a\": {\"dtype\": \"" + type + "\", \"shape\": " + shape +
+               ", \"data_offsets\": " + offsets + "}}";
+    };
+    CHECK(mentions(after(safetensors(one("F32", "[2]", "[0, 4]"), 8)), "does not fill its 4"));
+    CHECK(mentions(after(safetensors(one("F32", "[2]", "[8, 0]"), 8)), "claims bytes 8 to 0"));
+    CHECK(mentions(after(safetensors(one("F32", "[-1]", "[0, 4]"), 8)), "lacks a dtype"));
+    CHECK(mentions(after(safetensors(one("F32", "[4294967296, 4294967297]", "[0, 4]"), 8)),
+                   "does not fill"));
+    CHECK(mentions(after(safetensors(one("F32", "[2]", "[0, 18446744073709551615]"), 8)),
+                   "claims bytes"));
+    CHECK(
+        mentions(after(safetensors(
+                     "{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}, "
+                     "\"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [4, 12]}}",
+                     12)),
+                 "overlaps"));
+}
+
+TEST_CASE("a tensor of another shape, type, or with NaN is refused with both shapes") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("mistral");
+    edit(folder + "/config.json", "\"intermediate_size\": 20", "\"intermediate_size\": 24");
+    CHECK(mentions(refusal(folder),
+                   "model.layers.0.mlp.gate_proj.weight should have the shape "
+                   "(24, 16), it has (20, 16)"));
+
+    const std::string other_type = scratch.copy_of("qwen3");
+    edit(other_type + "/model.safetensors", "\"F32\"", "\"I32\"");
+    CHECK(mentions(refusal(other_type), "is of type I32"));
+
+    const std::string with_nan = scratch.copy_of("llama");
+    std::string bytes = content(with_nan + "/model.safetensors");
+    bytes.replace(bytes.size() - 2, 2, "\xc0\x7f");  // NaN in bfloat16, in a head nobody reads
+    overwrite(with_nan + "/model.safetensors", bytes);
+    CHECK_NOTHROW(load_model(with_nan));
+    edit(with_nan + "/config.json", "\"tie_word_embeddings\": true",
+         "\"tie_word_embeddings\": false");
+    CHECK(mentions(refusal(with_nan), "not finite"));
+}
+
+TEST_CASE("several files: a missing one, and names that lead elsewhere, are refused") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("qwen2");
+    fs::remove(folder + "/model-00002-of-00002.safetensors");
+    CHECK(mentions(refusal(folder), "model-00002-of-00002.safetensors"));
+    overwrite(folder + "/model.safetensors.index.json",
+              "{\"weight_map\": {\"a\": \"../elsewhere\"}}");
+    CHECK(mentions(refusal(folder), "same folder"));
+    overwrite(folder + "/model.safetensors.index.json", "{\"weight_map\": {}}");
+    CHECK(mentions(refusal(folder), "names no file"));
+    overwrite(folder + "/model.safetensors.index.json", "{\"weight_map\": {\"a\": 1}}");
+    CHECK(mentions(refusal(folder), "must be a text"));
+    overwrite(folder + "/model.safetensors.index.json",
+              "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\"}}");
+    CHECK(mentions(refusal(folder), "a is not in model-00001"));
+}
+
+TEST_CASE("a damaged llama2.c file, a missing one, and a folder without a model are refused") {
+    const Scratch scratch;
+    const std::string good = content(checkpoint("llama2c.bin"));
+    const std::string file = (scratch.folder / "model.bin").string();
+    const auto after = [&](const std::string& bytes) {
+        overwrite(file, bytes);
+        return refusal(file);
+    };
+    CHECK(mentions(after(good.substr(0, 20)), "too short"));
+    CHECK(mentions(after(good.substr(0, 5000)), "ends at byte 5000"));
+    CHECK(mentions(after(good + "1234"), "expected " + std::to_string(good.size())));
+    CHECK(mentions(after(std::string(4, '\0') + good.substr(4)), "field 0"));
+    CHECK(mentions(after(std::string(28, '\x7f')), "field 0"));
+    CHECK(mentions(after(good.substr(0, 12) + std::string("\3\0\0\0", 4) + good.substr(16)),
+                   "query heads"));
+    CHECK(mentions(after(good.substr(0, 28) + "\x01\x01\xc0\x7f" + good.substr(32)),
+                   "not finite"));
+    CHECK(mentions(refusal((scratch.folder / "nothing").string()), "cannot read"));
+    CHECK(mentions(refusal(scratch.folder.string()), "config.json"));
+    CHECK(mentions(refusal("/dev/null"), "is not a file"));
+}
