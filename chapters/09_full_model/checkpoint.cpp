@@ -261,6 +261,77 @@ Model load_llama2c(const std::string& path) try {
     throw FileError(path + ": " + error.what());
 }
 
+// A config.json that says the same as the configuration.
+std::vector<std::pair<std::string, JsonValue>> config_of(const ModelConfig& config) {
+    const bool qwen2 = config.attention_bias && !config.attention_output_bias;
+    require(!(qwen2 && config.use_qk_norm),
+            "export: no model type has biases for q, k, v alone and a QK norm");
+    const std::string type = config.use_qk_norm ? "qwen3" : qwen2 ? "qwen2" : "llama";
+    const std::string name = config.use_qk_norm ? "Qwen3" : qwen2 ? "Qwen2" : "Llama";
+    std::vector<std::pair<std::string, JsonValue>> json = {
+        {"architectures", std::vector<std::string>{name + "ForCausalLM"}},
+        {"model_type", type},
+        {"hidden_size", config.hidden_size},
+        {"intermediate_size", config.intermediate_size},
+        {"num_hidden_layers", config.num_hidden_layers},
+        {"num_attention_heads", config.num_attention_heads},
+        {"num_key_value_heads", config.num_key_value_heads},
+        {"head_dim", config.head_dim},
+        {"vocab_size", config.vocab_size},
+        {"max_position_embeddings", config.max_position_embeddings},
+        {"rms_norm_eps", static_cast<double>(config.rms_norm_eps)},
+        {"rope_theta", static_cast<double>(config.rope_theta)},
+        {"tie_word_embeddings", config.tie_word_embeddings},
+        {"attention_bias", config.attention_bias},
+        {"hidden_act", std::string("silu")},
+        {"torch_dtype", std::string("float32")}};
+    if (const auto& scaling = config.rope_scaling) {
+        const auto original =
+            static_cast<std::size_t>(scaling->original_max_position_embeddings);
+        json.insert(json.end(),
+                    {{"rope_scaling.rope_type", std::string("llama3")},
+                     {"rope_scaling.factor", double(scaling->factor)},
+                     {"rope_scaling.low_freq_factor", double(scaling->low_freq_factor)},
+                     {"rope_scaling.high_freq_factor", double(scaling->high_freq_factor)},
+                     {"rope_scaling.original_max_position_embeddings", original}});
+    }
+    return json;
+}
+
+// Every tensor of the model under Hugging Face's name.
+std::vector<NamedTensor> tensors_of(const Model& model) {
+    const Names& names = hugging_face;
+    std::vector<NamedTensor> tensors = {
+        named(names.embed_tokens + ".weight", model.embed_tokens),
+        named(names.norm + ".weight", model.norm.weight)};
+    if (model.lm_head) tensors.push_back(named(names.lm_head + ".weight", *model.lm_head));
+    for (std::size_t n = 0; n < model.layers.size(); ++n) {
+        const PreNormBlock& block = model.layers[n];
+        const AttentionLayer& attention = block.self_attn;
+        const std::string layer = names.layer + std::to_string(n) + ".";
+        const auto add = [&](const std::string& name, const auto& tensor) {
+            tensors.push_back(named(layer + name, tensor));
+        };
+        for (const auto& [name, linear] :
+             std::initializer_list<std::pair<const std::string&, const Linear&>>{
+                 {names.q_proj, attention.projections.q_proj},
+                 {names.k_proj, attention.projections.k_proj},
+                 {names.v_proj, attention.projections.v_proj},
+                 {names.o_proj, attention.projections.o_proj},
+                 {names.gate_proj, block.mlp.gate_proj},
+                 {names.up_proj, block.mlp.up_proj},
+                 {names.down_proj, block.mlp.down_proj}}) {
+            add(name + ".weight", linear.weight);
+            if (linear.bias) add(name + ".bias", *linear.bias);
+        }
+        add(names.attention_norm + ".weight", block.attention_norm.weight);
+        add(names.ffn_norm + ".weight", block.ffn_norm.weight);
+        if (attention.q_norm) add("self_attn.q_norm.weight", *attention.q_norm);
+        if (attention.k_norm) add("self_attn.k_norm.weight", *attention.k_norm);
+    }
+    return tensors;
+}
+
 }  // namespace
 
 ModelConfig read_config(const JsonFile& json) try {
@@ -283,71 +354,9 @@ Model load_model(const std::string& path) {
 }
 
 void export_model(const Model& model, const std::string& folder) {
-    const ModelConfig& config = model.config;
-    const bool qwen2 = config.attention_bias && !config.attention_output_bias;
-    require(!(qwen2 && config.use_qk_norm), "export: no model type has biases and QK norms so");
-    const std::string type = config.use_qk_norm ? "qwen3" : qwen2 ? "qwen2" : "llama";
-    const std::string name = config.use_qk_norm ? "Qwen3" : qwen2 ? "Qwen2" : "Llama";
-    std::vector<std::pair<std::string, JsonValue>> json = {
-        {"architectures", std::vector<std::string>{name + "ForCausalLM"}},
-        {"model_type", type},
-        {"hidden_size", config.hidden_size},
-        {"intermediate_size", config.intermediate_size},
-        {"num_hidden_layers", config.num_hidden_layers},
-        {"num_attention_heads", config.num_attention_heads},
-        {"num_key_value_heads", config.num_key_value_heads},
-        {"head_dim", config.head_dim},
-        {"vocab_size", config.vocab_size},
-        {"max_position_embeddings", config.max_position_embeddings},
-        {"rms_norm_eps", static_cast<double>(config.rms_norm_eps)},
-        {"rope_theta", static_cast<double>(config.rope_theta)},
-        {"tie_word_embeddings", config.tie_word_embeddings},
-        {"attention_bias", config.attention_bias},
-        {"hidden_act", std::string("silu")},
-        {"torch_dtype", std::string("float32")}};
-    if (const auto& scaling = config.rope_scaling) {
-        json.push_back({"rope_scaling.rope_type", std::string("llama3")});
-        for (const auto& [field, value] : {std::pair{"factor", scaling->factor},
-                                           {"low_freq_factor", scaling->low_freq_factor},
-                                           {"high_freq_factor", scaling->high_freq_factor}})
-            json.push_back({std::string("rope_scaling.") + field, static_cast<double>(value)});
-        json.push_back({"rope_scaling.original_max_position_embeddings",
-                        static_cast<std::size_t>(scaling->original_max_position_embeddings)});
-    }
-
-    std::vector<NamedTensor> tensors = {named("model.embed_tokens.weight", model.embed_tokens)};
-    const auto add = [&](const std::string& layer, const Linear& linear) {
-        tensors.push_back(named(layer + ".weight", linear.weight));
-        if (linear.bias) tensors.push_back(named(layer + ".bias", *linear.bias));
-    };
-    const Names& names = hugging_face;
-    for (std::size_t n = 0; n < model.layers.size(); ++n) {
-        const PreNormBlock& block = model.layers[n];
-        const Projections& projections = block.self_attn.projections;
-        const std::string layer = names.layer + std::to_string(n) + ".";
-        tensors.push_back(
-            named(layer + names.attention_norm + ".weight", block.attention_norm.weight));
-        add(layer + names.q_proj, projections.q_proj);
-        add(layer + names.k_proj, projections.k_proj);
-        add(layer + names.v_proj, projections.v_proj);
-        add(layer + names.o_proj, projections.o_proj);
-        if (config.use_qk_norm) {
-            tensors.push_back(
-                named(layer + "self_attn.q_norm.weight", *block.self_attn.q_norm));
-            tensors.push_back(
-                named(layer + "self_attn.k_norm.weight", *block.self_attn.k_norm));
-        }
-        tensors.push_back(named(layer + names.ffn_norm + ".weight", block.ffn_norm.weight));
-        add(layer + names.gate_proj, block.mlp.gate_proj);
-        add(layer + names.up_proj, block.mlp.up_proj);
-        add(layer + names.down_proj, block.mlp.down_proj);
-    }
-    tensors.push_back(named("model.norm.weight", model.norm.weight));
-    if (model.lm_head) tensors.push_back(named("lm_head.weight", *model.lm_head));
-
     make_folder(folder);
-    write_safetensors(folder + "/model.safetensors", tensors);
-    write_json(folder + "/config.json", json);
+    write_safetensors(folder + "/model.safetensors", tensors_of(model));
+    write_json(folder + "/config.json", config_of(model.config));
 }
 
 }  // namespace llm

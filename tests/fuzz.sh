@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Fuzzes the readers of files for so many seconds: tests/fuzz.sh SECONDS, after
+# cmake --preset sanitize && cmake --build --preset sanitize --target fuzz_checkpoint
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+corpus=build-sanitize/corpus
+mkdir -p "$corpus"
+number=0
+add() { { printf '%b' "\\x0$1"; cat "$2"; } >"$corpus/seed_$((number += 1))"; }
+add 0 tests/fixtures/09_full_model/llama2c.bin
+for file in tests/fixtures/09_full_model/*/*.safetensors; do add 1 "$file"; done
+for file in tests/fixtures/09_full_model/*/config.json; do add 2 "$file"; done
+add 3 tests/fixtures/09_full_model/qwen2/model.safetensors.index.json
+build-sanitize/fuzz_checkpoint -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+    -print_final_stats=0 -verbosity=0 -artifact_prefix=build-sanitize/ "$corpus"
+echo "no finding in $1 seconds"

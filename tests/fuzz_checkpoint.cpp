@@ -1,0 +1,62 @@
+// Throws bytes at every reader of files: whatever they are, the answer is a model or a
+// FileError. The first byte chooses the reader, the rest is the file. Built with Clang's
+// libFuzzer by the sanitize preset (target fuzz_checkpoint); the corpus is made from
+// tests/fixtures.
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <unistd.h>
+
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "common/safetensors.hpp"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path folder =
+    fs::temp_directory_path() / ("fuzz_checkpoint_" + std::to_string(getpid()));
+
+void write(const std::string& name, const char* data, std::size_t size) {
+    std::ofstream(folder / name, std::ios::binary)
+        .write(data, static_cast<std::streamsize>(size));
+}
+
+// A configuration that small safetensors files of the corpus fit to.
+const std::string config =
+    R"({"model_type": "mistral", "hidden_size": 16, "intermediate_size": 20,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 17, "max_position_embeddings": 64, "rms_norm_eps": 0.001})";
+
+}  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+    fs::create_directories(folder);
+    std::atexit([] { fs::remove_all(folder); });
+    return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const char* data, std::size_t size) {
+    if (size == 0) return 0;
+    const char kind = data[0] % 4;
+    fs::remove(folder / "model.safetensors.index.json");
+    try {
+        if (kind == 0) {
+            write("model.bin", data + 1, size - 1);
+            llm::load_model((folder / "model.bin").string());
+        } else if (kind == 1) {
+            write("config.json", config.data(), config.size());
+            write("model.safetensors", data + 1, size - 1);
+            llm::load_model(folder.string());
+        } else if (kind == 2) {
+            write("config.json", data + 1, size - 1);
+            llm::read_config(llm::JsonFile(folder / "config.json"));
+        } else {
+            write("model.safetensors.index.json", data + 1, size - 1);
+            llm::SafeTensors tensors(folder);
+        }
+    } catch (const llm::FileError&) {
+    }
+    return 0;
+}
