@@ -18,9 +18,9 @@ std::string pointer_to(const std::string& key) {
 
 // The text of a value, short enough for a line.
 std::string shortened(const nlohmann::json& value) {
-    std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-    if (text.size() > 40) text = text.substr(0, 37) + "...";
-    return text;
+    if (value.is_array()) return "a list";  // dump would follow its nesting to any depth
+    if (value.is_object()) return "an object";
+    return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -50,6 +50,15 @@ void JsonFile::refuse(const std::string& reason) const {
 }
 
 bool JsonFile::has(const std::string& key) const { return content_->find(key) != nullptr; }
+
+bool JsonFile::is_null(const std::string& key) const {
+    const nlohmann::json::json_pointer pointer(pointer_to(key));
+    return content_->json.contains(pointer) && content_->json.at(pointer).is_null();
+}
+
+bool JsonFile::is_object(const std::string& key) const {
+    return has(key) && content_->find(key)->is_object();
+}
 
 std::size_t JsonFile::size(const std::string& key) const {
     const nlohmann::json* value = content_->find(key);

@@ -17,7 +17,9 @@ class JsonFile {
     explicit JsonFile(const std::filesystem::path& file);  // throws FileError
 
     const std::filesystem::path& path() const { return path_; }
-    bool has(const std::string& key) const;          // null counts as absent
+    bool has(const std::string& key) const;  // null counts as absent
+    bool is_null(const std::string& key) const;
+    bool is_object(const std::string& key) const;
     std::size_t size(const std::string& key) const;  // a whole number from 1 to 2^24
     double number(const std::string& key) const;     // finite
     bool boolean(const std::string& key) const;

@@ -10,6 +10,19 @@
 #include <unistd.h>
 
 namespace llm {
+namespace {
+
+std::string one_short_line(std::string text) {
+    for (char& c : text)
+        if ((c >= 0 && c < ' ') || c == 0x7F) c = '?';
+    if (text.size() > 400) text = text.substr(0, 400) + " ...";
+    return text;
+}
+
+}  // namespace
+
+FileError::FileError(const std::string& message)
+    : std::runtime_error(one_short_line(message)) {}
 
 MappedFile::MappedFile(const std::filesystem::path& file) : path_(file) {
     const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -11,9 +11,11 @@
 
 namespace llm {
 
-// A file that is missing, unreadable, or not what it should be. One line, which names the file.
+// A file that is missing, unreadable, or not what it should be. One line, which names the file;
+// what the file itself says may stand in it, so control characters become ? and long texts end
+// in dots.
 struct FileError : std::runtime_error {
-    using std::runtime_error::runtime_error;
+    explicit FileError(const std::string& message);
 };
 
 class MappedFile {

@@ -51,8 +51,9 @@ bool are_sizes(const nlohmann::json& value) {
 
 SafeTensors::SafeTensors(const std::filesystem::path& folder) {
     const std::filesystem::path index = folder / "model.safetensors.index.json";
-    if (!std::filesystem::exists(index)) {
-        add_file(folder / "model.safetensors");
+    const std::filesystem::path single = folder / "model.safetensors";
+    if (std::filesystem::exists(single) || !std::filesystem::exists(index)) {
+        add_file(single);
         return;
     }
 

@@ -15,7 +15,8 @@ namespace llm {
 // converted to Real when it is asked for. All calls throw FileError with file and tensor.
 class SafeTensors {
  public:
-    // FOLDER/model.safetensors, or all files that FOLDER/model.safetensors.index.json names.
+    // FOLDER/model.safetensors, or where there is none, all files that
+    // FOLDER/model.safetensors.index.json names.
     explicit SafeTensors(const std::filesystem::path& folder);
 
     bool has(const std::string& name) const { return tensors_.contains(name); }

@@ -57,11 +57,13 @@ TEST_CASE("9.3 find the bug: right for Llama-2-7B") {
 
 TEST_CASE("9.4 find the bug: right for Llama 3") {
     ModelConfig config = small_config();
-    config.rms_norm_eps = Real(1e-6);
     const Matrix small{{Real(0.001), Real(-0.001)}};
-    INFO("numbers of about 0.001, with the eps of the configuration, 1e-6");
-    CHECK_CLOSE(norm_of(config, Vector{1, 2})(small),
-                (RMSNorm{Vector{1, 2}, Real(1e-6)}(small)), 1e-6);
+    for (const Real eps : {Real(1e-6), Real(1e-5), Real(1e-3)}) {
+        config.rms_norm_eps = eps;
+        INFO("numbers of about 0.001, with the eps of the configuration");
+        CHECK_CLOSE(norm_of(config, Vector{1, 2})(small), (RMSNorm{Vector{1, 2}, eps}(small)),
+                    1e-6);
+    }
 }
 
 TEST_CASE("9.5 write memory_bytes") {
@@ -71,6 +73,12 @@ TEST_CASE("9.5 write memory_bytes") {
     CHECK(memory_bytes(config, 2, 0) == 2 * parameters);
     INFO("and 5 tokens: 2 layers, keys and values, 2 heads of 6 numbers, 4 bytes each");
     CHECK(memory_bytes(config, 4, 5) == 4 * parameters + 5 * 2 * 2 * 2 * 6 * 4);
+    CHECK(memory_bytes(config, 2, 5) == 2 * parameters + 5 * 2 * 2 * 2 * 6 * 2);
+    INFO("a configuration without head_dim: 12 / 6 = 2");
+    ModelConfig incomplete = config;
+    incomplete.head_dim = 0;
+    CHECK(memory_bytes(incomplete, 2, 5) - memory_bytes(incomplete, 2, 0) ==
+          5 * 2 * 2 * 2 * 2 * 2);
 }
 
 TEST_CASE("9.6 write qwen2_projections") {

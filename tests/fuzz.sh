@@ -13,5 +13,5 @@ for file in tests/fixtures/09_full_model/*/*.safetensors; do add 1 "$file"; done
 for file in tests/fixtures/09_full_model/*/config.json; do add 2 "$file"; done
 add 3 tests/fixtures/09_full_model/qwen2/model.safetensors.index.json
 build-sanitize/fuzz_checkpoint -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
-    -print_final_stats=0 -verbosity=0 -artifact_prefix=build-sanitize/ "$corpus"
+    -print_final_stats=0 -print_funcs=0 -verbosity=0 -artifact_prefix=build-sanitize/ "$corpus"
 echo "no finding in $1 seconds"

@@ -484,13 +484,13 @@ def full_model():
     def write_config(name, config):
         (folder / name / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
-    config = {**base, "tie_word_embeddings": True, "llama3": (4.0, 1.0, 4.0, 32)}
+    config = {**base, "tie_word_embeddings": True, "llama3": (8.0, 1.0, 4.0, 32)}
     weights = checkpoint("llama", config, torch.bfloat16)
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"]  # redundant, as some tools write it
     write_safetensors(folder / "llama/model.safetensors", weights)
     written = {key: value for key, value in config.items() if key != "llama3"}
     write_config("llama", {**written, "model_type": "llama", "rope_scaling": {
-        "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 32}})
 
     weights = checkpoint("qwen2", base, torch.float16, {"q_proj.bias": 16, "k_proj.bias": 8, "v_proj.bias": 8})
@@ -514,7 +514,7 @@ def full_model():
     write_config("mistral", {**without, "model_type": "mistral", "sliding_window": None,
                              "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}})
 
-    config = {**base, "num_key_value_heads": 4, "intermediate_size": 72, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+    config = {**base, "intermediate_size": 72, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
               "tie_word_embeddings": True, "interleaved": True}
     weights = checkpoint("mini_llm", config)
     names = {"model.embed_tokens.": "tok_embeddings.emb.", "model.norm.": "norm.", "model.layers.": "layers.",
@@ -529,19 +529,21 @@ def full_model():
 
     extra = {"rope.freqs_cis": {"dtype": "C64", "shape": [64, 2], "data_offsets": [0, 1024]}}
     write_safetensors(folder / "mini_llm/model.safetensors", {renamed(k): v for k, v in weights.items()}, extra)
-    write_config("mini_llm", {"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 4, "vocab_size": 17,
+    write_config("mini_llm", {"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 17,
                               "multiple_of": 24, "max_seq_len": 64})
 
-    config = {**base, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "interleaved": True}
-    weights = checkpoint("llama2c", config)
-    (folder / "llama2c").rmdir()
-    layers = lambda name: [weights[f"model.layers.{n}.{name}.weight"] for n in range(2)]
-    tensors = [weights["model.embed_tokens.weight"], *layers("input_layernorm"), *layers("self_attn.q_proj"),
-               *layers("self_attn.k_proj"), *layers("self_attn.v_proj"), *layers("self_attn.o_proj"),
-               *layers("post_attention_layernorm"), *layers("mlp.gate_proj"), *layers("mlp.down_proj"),
-               *layers("mlp.up_proj"), weights["model.norm.weight"], torch.zeros(2, 64, 2), weights["lm_head.weight"]]
-    header = numpy.array([16, 20, 2, 4, 2, -17, 64], dtype="<i4").tobytes()
-    (folder / "llama2c.bin").write_bytes(header + b"".join(t.numpy().tobytes() for t in tensors))
+    for name, tied in [("llama2c", False), ("llama2c_tied", True)]:
+        config = {**base, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "interleaved": True, "tie_word_embeddings": tied}
+        weights = checkpoint(name, config)
+        (folder / name).rmdir()
+        layers = lambda name: [weights[f"model.layers.{n}.{name}.weight"] for n in range(2)]
+        tensors = [weights["model.embed_tokens.weight"], *layers("input_layernorm"), *layers("self_attn.q_proj"),
+                   *layers("self_attn.k_proj"), *layers("self_attn.v_proj"), *layers("self_attn.o_proj"),
+                   *layers("post_attention_layernorm"), *layers("mlp.gate_proj"), *layers("mlp.down_proj"),
+                   *layers("mlp.up_proj"), weights["model.norm.weight"], torch.zeros(2, 64, 2)]
+        tensors += [] if tied else [weights["lm_head.weight"]]
+        header = numpy.array([16, 20, 2, 4, 2, 17 if tied else -17, 64], dtype="<i4").tobytes()
+        (folder / f"{name}.bin").write_bytes(header + b"".join(t.numpy().tobytes() for t in tensors))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,32 @@ std::string refusal(const std::string& path) try {
     const std::string line = error.what();
     CHECK(line.find(path) != line.npos);
     CHECK(line.find('\n') == line.npos);
+    CHECK(line.size() < 500);
     return line;
+}
+
+void check_same(const ModelConfig& a, const ModelConfig& b) {
+    CHECK(a.hidden_size == b.hidden_size);
+    CHECK(a.intermediate_size == b.intermediate_size);
+    CHECK(a.num_hidden_layers == b.num_hidden_layers);
+    CHECK(a.num_attention_heads == b.num_attention_heads);
+    CHECK(a.num_key_value_heads == b.num_key_value_heads);
+    CHECK(a.head_dim == b.head_dim);
+    CHECK(a.vocab_size == b.vocab_size);
+    CHECK(a.max_position_embeddings == b.max_position_embeddings);
+    CHECK(a.rms_norm_eps == b.rms_norm_eps);
+    CHECK(a.rope_theta == b.rope_theta);
+    CHECK(a.tie_word_embeddings == b.tie_word_embeddings);
+    CHECK(a.use_qk_norm == b.use_qk_norm);
+    CHECK(a.attention_bias == b.attention_bias);
+    CHECK(a.attention_output_bias == b.attention_output_bias);
+    REQUIRE(a.rope_scaling.has_value() == b.rope_scaling.has_value());
+    if (!a.rope_scaling) return;
+    CHECK(a.rope_scaling->factor == b.rope_scaling->factor);
+    CHECK(a.rope_scaling->low_freq_factor == b.rope_scaling->low_freq_factor);
+    CHECK(a.rope_scaling->high_freq_factor == b.rope_scaling->high_freq_factor);
+    CHECK(a.rope_scaling->original_max_position_embeddings ==
+          b.rope_scaling->original_max_position_embeddings);
 }
 
 bool mentions(const std::string& text, const std::string& part) {
@@ -105,6 +130,7 @@ TEST_CASE("the walk: Mini-LLM's first logits equal PyTorch's") {
     config.interleaved_rope = true;
     Generator generator(77);
     Model model = make_model(config, generator);
+    CHECK_FALSE(model.config.interleaved_rope);  // reordered, and so never again
     const IdMatrix ids{{1, 334, 3855, 288}};
     const Tensor3 pinned = fixture<3>("09_full_model/walk_stream");  // (17, 4, 24)
     const auto every_16th = [](const Tensor3& stream) {
@@ -236,8 +262,12 @@ TEST_CASE("a model names a token that it does not have and a sequence that is to
     CHECK_THROWS_WITH_AS(model(IdMatrix(xt::zeros<Id>({1, 65}))),
                          "model: a sequence of 65 tokens exceeds max_position_embeddings of 64",
                          ShapeError);
+    CHECK_NOTHROW(model(IdMatrix(xt::zeros<Id>({1, 64}))));
     ModelConfig empty = small_config();
     empty.num_hidden_layers = 0;
+    CHECK_THROWS_AS(complete(empty), ShapeError);
+    empty = small_config();
+    empty.intermediate_size = 0;
     CHECK_THROWS_AS(complete(empty), ShapeError);
     empty = small_config();
     empty.vocab_size = 0;
@@ -249,8 +279,12 @@ TEST_CASE("checkpoints of every kind give PyTorch's logits") {
         INFO(name);
         CHECK_CLOSE(load_model(checkpoint(name))(small_ids), expected_logits(name), 1e-5);
     }
-    CHECK_CLOSE(load_model(checkpoint("llama2c.bin"))(small_ids), expected_logits("llama2c"),
-                1e-5);
+    for (const std::string name : {"llama2c", "llama2c_tied"}) {
+        const Model model = load_model(checkpoint(name + ".bin"));
+        CHECK_CLOSE(model(small_ids), expected_logits(name), 1e-5);
+        CHECK(model.lm_head.has_value() == (name == "llama2c"));
+        CHECK_FALSE(model.config.interleaved_rope);
+    }
 }
 
 TEST_CASE("export writes what Hugging Face reads: the same logits after loading it again") {
@@ -264,10 +298,104 @@ TEST_CASE("export writes what Hugging Face reads: the same logits after loading 
         const Model again = load_model(folder);
         CHECK_CLOSE(again(small_ids), model(small_ids), 0);
         CHECK(count_parameters(again).total() == count_parameters(model).total());
-        CHECK(again.config.rope_scaling.has_value() == model.config.rope_scaling.has_value());
+        check_same(again.config, model.config);
     }
     CHECK(mentions(content(scratch.folder / "qwen3/config.json"), "\"Qwen3ForCausalLM\""));
     CHECK(mentions(content(scratch.folder / "qwen2/config.json"), "\"model_type\": \"qwen2\""));
+}
+
+TEST_CASE(
+    "export: a model with all four biases comes back, one that no model type has does not") {
+    const Scratch scratch;
+    ModelConfig config = small_config();
+    config.attention_bias = config.attention_output_bias = true;
+    Generator generator(5);
+    const Model model = make_model(config, generator);
+    const std::string folder = scratch.folder.string();
+    export_model(model, folder);
+    const Model again = load_model(folder);
+    CHECK_CLOSE(again(small_ids), model(small_ids), 0);
+    check_same(again.config, model.config);
+    CHECK(mentions(content(folder + "/config.json"), "\"hidden_act\": \"silu\""));
+
+    config.attention_output_bias = false;
+    config.use_qk_norm = true;
+    CHECK_THROWS_AS(export_model(make_model(config, generator), folder), ShapeError);
+}
+
+TEST_CASE("export into a folder of several files replaces what is read") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("qwen2");
+    const Model model = load_model(checkpoint("mistral"));
+    export_model(model, folder);
+    CHECK_CLOSE(load_model(folder)(small_ids), model(small_ids), 0);
+}
+
+TEST_CASE("interleaved weights of shared key heads are drawn and reordered head by head") {
+    ModelConfig config = small_config();
+    Generator generator(4), same(4);
+    const Model plain = make_model(config, generator);
+    config.interleaved_rope = true;
+    const Model reordered = make_model(config, same);
+    const Projections &from = plain.layers[1].self_attn.projections,
+                      &to = reordered.layers[1].self_attn.projections;
+    CHECK_CLOSE(to.q_proj.weight, interleaved_to_split_half(from.q_proj, 4).weight, 0);
+    CHECK_CLOSE(to.k_proj.weight, interleaved_to_split_half(from.k_proj, 2).weight, 0);
+}
+
+TEST_CASE("read_config: every field, and what a config may leave out") {
+    const Scratch scratch;
+    const auto read = [&](const std::string& json) {
+        overwrite(scratch.folder / "config.json", json);
+        return read_config(JsonFile(scratch.folder / "config.json"));
+    };
+    const std::string sizes =
+        R"("hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 3,
+           "num_attention_heads": 4, "vocab_size": 17, "max_position_embeddings": 64,
+           "rms_norm_eps": 0.25)";
+    const ModelConfig llama = read(R"({"model_type": "llama", )" + sizes + "}");
+    CHECK(llama.hidden_size == 16);
+    CHECK(llama.intermediate_size == 20);
+    CHECK(llama.num_hidden_layers == 3);
+    CHECK(llama.num_attention_heads == 4);
+    CHECK(llama.num_key_value_heads == 4);  // as many as query heads
+    CHECK(llama.head_dim == 4);
+    CHECK(llama.vocab_size == 17);
+    CHECK(llama.max_position_embeddings == 64);
+    CHECK(llama.rms_norm_eps == Real(0.25));
+    CHECK(llama.rope_theta == 10000);
+    CHECK_FALSE(llama.tie_word_embeddings);
+    CHECK_FALSE(llama.use_qk_norm);
+    CHECK_FALSE(llama.attention_bias);
+
+    const ModelConfig biased =
+        read(R"({"model_type": "llama", "attention_bias": true, )" + sizes + "}");
+    CHECK((biased.attention_bias && biased.attention_output_bias));
+    const ModelConfig qwen2 = read(R"({"model_type": "qwen2", )" + sizes + "}");
+    CHECK((qwen2.attention_bias && !qwen2.attention_output_bias));
+    const ModelConfig qwen3 = read(R"({"model_type": "qwen3", )" + sizes + "}");
+    CHECK(qwen3.head_dim == 128);
+    CHECK(qwen3.use_qk_norm);
+
+    const ModelConfig mini = read(
+        R"({"model_type": "mini-llm", "dim": 16, "n_layers": 3, "n_heads": 4, "vocab_size": 17,
+            "multiple_of": 24, "max_seq_len": 32})");
+    CHECK(mini.num_key_value_heads == 4);
+    CHECK(mini.intermediate_size == 72);
+    CHECK(mini.max_position_embeddings == 32);
+    CHECK(mini.rms_norm_eps == Real(1e-6));
+    CHECK((mini.tie_word_embeddings && mini.interleaved_rope));
+
+    // Windows: Mistral's default is 4096, the Qwens have none unless they say so.
+    const std::string longer = std::string(sizes).replace(sizes.find(": 64"), 4, ": 8192");
+    const auto refused = [&](const std::string& start) {
+        CHECK_THROWS_AS(read("{" + start + ", " + longer + "}"), FileError);
+    };
+    refused(R"("model_type": "mistral")");
+    refused(R"("model_type": "qwen2", "use_sliding_window": true)");
+    refused(R"("model_type": "mistral", "sliding_window": 8, "use_sliding_window": false)");
+    CHECK_NOTHROW(read(R"({"model_type": "mistral", "sliding_window": null, )" + longer + "}"));
+    CHECK_NOTHROW(read(R"({"model_type": "qwen3", "sliding_window": 8, )" + longer + "}"));
 }
 
 TEST_CASE("a trained model of 260,032 parameters gives llama2.c's logits") {
@@ -305,12 +433,32 @@ TEST_CASE("a configuration that asks for what is not here is refused by name") {
         {"\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0",
          "must be true or false"},
         {"\"hidden_act\"", "hidden_act", "not a JSON object"},
+        {"\"rope_type\": \"default\"", "\"type\": \"linear\"", "linear"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"", "factor is missing"},
+        {"\"rope_theta\": 500.0", "\"other\": 1", "rope_parameters.rope_theta is missing"},
+        {"\"sliding_window\": null", "\"rope_scaling\": {}", "contradict"},
+        {"\"head_dim\": 4", "\"head_dim\": 5", "head_dim must be even"},
+        {"\"hidden_size\": 16", "\"hidden_size\": " + std::string(200000, '['), "not a JSON"},
+        {"\"hidden_size\": 16",
+         "\"hidden_size\": " + std::string(200000, '[') + std::string(200000, ']'),
+         "not a list"},
+        {"\"silu\"", "\"" + std::string(100000, 'x') + "\"", "hidden_act xxx"},
     };
     for (const auto& [old_text, new_text, message] : cases) {
         const Scratch scratch;
         const std::string folder = scratch.copy_of("mistral");
         edit(folder + "/config.json", old_text, new_text);
         CHECK(mentions(refusal(folder), message));
+    }
+    for (const auto& [old_text, new_text] : std::vector<std::array<std::string, 2>>{
+             {"\"factor\": 8.0", "\"factor\": 0"},
+             {"\"low_freq_factor\": 1.0", "\"low_freq_factor\": 4.0"},
+             {"\"original_max_position_embeddings\": 32",
+              "\"original_max_position_embeddings\": 0"}}) {
+        const Scratch damaged;
+        const std::string folder = damaged.copy_of("llama");
+        edit(folder + "/config.json", old_text, new_text);
+        CHECK(mentions(refusal(folder), "rope_scaling needs"));
     }
     const Scratch scratch;  // a window as wide as the model's context hides nothing
     const std::string folder = scratch.copy_of("mistral");
@@ -403,8 +551,13 @@ TEST_CASE("a damaged llama2.c file, a missing one, and a folder without a model 
         return refusal(file);
     };
     CHECK(mentions(after(good.substr(0, 20)), "too short"));
-    CHECK(mentions(after(good.substr(0, 5000)), "ends at byte 5000"));
-    CHECK(mentions(after(good + "1234"), "expected " + std::to_string(good.size())));
+    const std::string promised = "its header promises " + std::to_string(good.size());
+    CHECK(mentions(after(good.substr(0, 5000)), promised));
+    CHECK(mentions(after(good + "1234"), promised));
+    const auto with_layers = [&](const std::string& layers) {
+        return good.substr(0, 8) + layers + good.substr(12);
+    };
+    CHECK(mentions(after(with_layers(std::string("\0\0\0\1", 4))), "its header promises"));
     CHECK(mentions(after(std::string(4, '\0') + good.substr(4)), "field 0"));
     CHECK(mentions(after(std::string(28, '\x7f')), "field 0"));
     CHECK(mentions(after(good.substr(0, 12) + std::string("\3\0\0\0", 4) + good.substr(16)),

@@ -44,39 +44,61 @@ ModelConfig mini_llm_config(const JsonFile& json) {
 }
 
 // Refuses what would change the numbers and is not implemented here.
-void refuse_the_unknown(const JsonFile& json, const ModelConfig& config) {
+void refuse_the_unknown(const JsonFile& json, const std::string& type,
+                        const ModelConfig& config) {
     if (json.has("hidden_act") && json.text("hidden_act") != "silu")
         json.refuse("hidden_act " + json.text("hidden_act") + " is not supported, silu is");
     if (json.has("mlp_bias") && json.boolean("mlp_bias"))
         json.refuse("mlp_bias is not supported");
     if (json.has("quantization_config")) json.refuse("quantization_config is not supported");
-    const bool switched_off =
-        json.has("use_sliding_window") && !json.boolean("use_sliding_window");
-    if (json.has("sliding_window") && !switched_off &&
-        json.size("sliding_window") < config.max_position_embeddings)
-        json.refuse("a sliding_window is not supported");
+
+    // Mistral always has a window, the Qwens if they say so, and 4096 is the default width.
+    const bool has_window = type == "mistral"
+                                ? !json.is_null("sliding_window")
+                                : type != "llama" && json.has("use_sliding_window") &&
+                                      json.boolean("use_sliding_window");
+    const std::size_t window = json.has("sliding_window") ? json.size("sliding_window") : 4096;
+    if (has_window && window < config.max_position_embeddings)
+        json.refuse("a sliding_window of " + to_text(window) + " is not supported");
 }
 
-// The frequencies: at the top level, or newer, in rope_parameters.
-void read_rope(const JsonFile& json, ModelConfig& config) {
-    const std::string inside = json.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-    if (json.has("rope_theta"))
-        config.rope_theta = static_cast<Real>(json.number("rope_theta"));
-    if (json.has(inside + ".rope_theta"))
-        config.rope_theta = static_cast<Real>(json.number(inside + ".rope_theta"));
-    if (!(config.rope_theta > 0)) json.refuse("rope_theta must be above 0");
-    if (!json.has(inside)) return;
-
-    const std::string key = json.has(inside + ".rope_type") ? ".rope_type" : ".type";
-    const std::string type = json.has(inside + key) ? json.text(inside + key) : "default";
-    if (type == "default") return;
-    if (type != "llama3") json.refuse(inside + " of type " + type + " is not supported");
+// Llama 3's scaling, from the object that holds it.
+Llama3Scaling read_scaling(const JsonFile& json, const std::string& inside) {
     const auto number = [&](const std::string& name) {
         return static_cast<Real>(json.number(inside + "." + name));
     };
-    config.rope_scaling = {number("factor"), number("low_freq_factor"),
-                           number("high_freq_factor"),
-                           number("original_max_position_embeddings")};
+    const Llama3Scaling scaling{number("factor"), number("low_freq_factor"),
+                                number("high_freq_factor"),
+                                number("original_max_position_embeddings")};
+    if (!(scaling.factor >= 1 && scaling.low_freq_factor > 0 &&
+          scaling.high_freq_factor > scaling.low_freq_factor &&
+          scaling.original_max_position_embeddings > 0))
+        json.refuse(inside + " needs a factor of at least 1, 0 < low_freq_factor < " +
+                    "high_freq_factor and original_max_position_embeddings above 0");
+    return scaling;
+}
+
+// The frequencies: theta at the top level, or newer, in rope_parameters with the scaling.
+void read_rope(const JsonFile& json, ModelConfig& config) {
+    if (json.has("rope_parameters") && json.has("rope_scaling"))
+        json.refuse("rope_parameters and rope_scaling contradict each other");
+    const std::string inside = json.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+    const std::string theta = json.has("rope_parameters") && !json.has("rope_theta")
+                                  ? inside + ".rope_theta"
+                                  : "rope_theta";
+    if (json.has(theta) || theta != "rope_theta")
+        config.rope_theta = static_cast<Real>(json.number(theta));
+    if (!(config.rope_theta > 0)) json.refuse("rope_theta must be above 0");
+    if (!json.has(inside)) return;
+    if (!json.is_object(inside)) json.refuse(inside + " must be an object");
+
+    const std::string key = json.has(inside + ".rope_type") ? ".rope_type" : ".type";
+    const std::string type = json.has(inside + key) ? json.text(inside + key) : "default";
+    if (type == "llama3") {
+        config.rope_scaling = read_scaling(json, inside);
+    } else if (type != "default") {
+        json.refuse(inside + " of type " + type + " is not supported");
+    }
 }
 
 ModelConfig hugging_face_config(const JsonFile& json, const std::string& type) {
@@ -103,7 +125,7 @@ ModelConfig hugging_face_config(const JsonFile& json, const std::string& type) {
     config.attention_bias = type == "qwen2" || says_bias;
     config.attention_output_bias = type != "qwen2" && says_bias;
     read_rope(json, config);
-    refuse_the_unknown(json, config);
+    refuse_the_unknown(json, type, config);
     return config;
 }
 
@@ -179,31 +201,38 @@ class Llama2c {
         config.tie_word_embeddings = header_[5] > 0;  // a negative size means a head of its own
         config.rms_norm_eps = Real(1e-5);
         config.interleaved_rope = true;
-        return config;
+        return complete(config);
+    }
+
+    // Refuses a file of another size before anything is allocated. The sizes of a header can
+    // multiply to more than 64 bits hold, but not to more than a double does.
+    void expect_size_of(const ModelConfig& config) const {
+        const double C = double(config.hidden_size), F = double(config.intermediate_size);
+        const double L = double(config.num_hidden_layers), V = double(config.vocab_size);
+        const double D = double(config.head_dim), P = double(config.max_position_embeddings);
+        const double H = double(config.num_attention_heads);
+        const double Hkv = double(config.num_key_value_heads);
+        const double layer = 2 * C + 2 * H * D * C + 2 * Hkv * D * C + 3 * F * C;
+        const double heads = config.tie_word_embeddings ? 1 : 2;  // embedding, head
+        const double expected = sizeof header_ + 4 * (heads * V * C + L * layer + C + P * D);
+        const auto actual = file_.bytes().size();
+        if (double(actual) != expected)
+            refuse(
+                "the file has " + to_text(actual) + " bytes, its header promises " +
+                (expected < 1e15 ? to_text(static_cast<std::size_t>(expected)) : "far more"));
     }
 
     // The next tensor of the file.
     template <std::size_t N>
     xt::xtensor<Real, N> next(const std::size_t (&shape)[N]) {
-        std::size_t bytes = sizeof(float);
-        for (const std::size_t size : shape)
-            if (__builtin_mul_overflow(bytes, size, &bytes)) refuse("its sizes are absurd");
-        if (bytes > file_.bytes().size() - at_)
-            refuse("the file ends at byte " + to_text(file_.bytes().size()) +
-                   ", within a tensor of shape " + to_text(std::to_array(shape)));
         xt::xtensor<Real, N> tensor(std::to_array(shape));
-        std::memcpy(tensor.data(), file_.bytes().data() + at_, bytes);
+        const auto bytes = file_.bytes().subspan(at_, tensor.size() * sizeof(float));
+        std::memcpy(tensor.data(), bytes.data(), bytes.size());
         for (const Real number : tensor)
             if (!std::isfinite(number)) refuse("a tensor holds a number that is not finite");
-        file_.forget(file_.bytes().subspan(at_, bytes));
-        at_ += bytes;
+        file_.forget(bytes);
+        at_ += bytes.size();
         return tensor;
-    }
-
-    void expect_end() const {
-        if (at_ != file_.bytes().size())
-            refuse("the file has " + to_text(file_.bytes().size()) + " bytes, expected " +
-                   to_text(at_));
     }
 
     [[noreturn]] void refuse(const std::string& reason) const {
@@ -222,7 +251,9 @@ class Llama2c {
 
 Model load_llama2c(const std::string& path) try {
     Llama2c file(path);
-    const ModelConfig config = complete(file.config());
+    const ModelConfig config = file.config();
+    file.expect_size_of(config);
+    if (config.head_dim % 2 != 0) file.refuse("head_dim must be even");
     const std::size_t C = config.hidden_size, F = config.intermediate_size, D = config.head_dim;
     const std::size_t H = config.num_attention_heads, Hkv = config.num_key_value_heads;
     const Real eps = config.rms_norm_eps;
@@ -254,7 +285,6 @@ Model load_llama2c(const std::string& path) try {
     file.next(
         {config.max_position_embeddings, D});  // RoPE's tables, which we compute ourselves
     if (!config.tie_word_embeddings) model.lm_head = file.next({config.vocab_size, C});
-    file.expect_end();
     model.config.interleaved_rope = false;
     return model;
 } catch (const ShapeError& error) {
@@ -335,13 +365,16 @@ std::vector<NamedTensor> tensors_of(const Model& model) {
 }  // namespace
 
 ModelConfig read_config(const JsonFile& json) try {
-    if (!json.has("model_type") && json.has("dim")) return complete(mini_llm_config(json));
-    const std::string type = json.text("model_type");
-    if (type == "mini-llm") return complete(mini_llm_config(json));
-    if (type != "llama" && type != "mistral" && type != "qwen2" && type != "qwen3")
+    const bool names_no_type = !json.has("model_type") && json.has("dim");
+    const std::string type = names_no_type ? "mini-llm" : json.text("model_type");
+    if (type != "mini-llm" && type != "llama" && type != "mistral" && type != "qwen2" &&
+        type != "qwen3")
         json.refuse("model_type " + type +
                     " is not supported; llama, mistral, qwen2, qwen3 and mini-llm are");
-    return complete(hugging_face_config(json, type));
+    const ModelConfig config =
+        complete(type == "mini-llm" ? mini_llm_config(json) : hugging_face_config(json, type));
+    if (config.head_dim % 2 != 0) json.refuse("head_dim must be even");
+    return config;
 } catch (const ShapeError& error) {
     json.refuse(error.what());
 }
@@ -354,9 +387,10 @@ Model load_model(const std::string& path) {
 }
 
 void export_model(const Model& model, const std::string& folder) {
+    const auto config = config_of(model.config);
     make_folder(folder);
     write_safetensors(folder + "/model.safetensors", tensors_of(model));
-    write_json(folder + "/config.json", config_of(model.config));
+    write_json(folder + "/config.json", config);
 }
 
 }  // namespace llm

@@ -19,7 +19,7 @@ ModelConfig read_config(const JsonFile& json);
 Model load_model(const std::string& path);
 
 // Writes config.json and model.safetensors as Hugging Face has them, in 32 bits. Throws
-// FileError.
+// FileError, or ShapeError if no model type has such biases and norms.
 void export_model(const Model& model, const std::string& folder);
 
 }  // namespace llm

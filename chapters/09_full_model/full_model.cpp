@@ -159,7 +159,7 @@ std::size_t operations_per_token(const ModelConfig& given, std::size_t position)
     const std::size_t matrices = count.attention + count.mlp + head;
     const std::size_t seen = (position + 1) * config.num_hidden_layers *
                              config.num_attention_heads * config.head_dim;
-    return 2 * matrices + 4 * seen;  // a score and a value for each number seen
+    return 2 * matrices + 4 * seen;  // a score and a value
 }
 
 }  // namespace llm

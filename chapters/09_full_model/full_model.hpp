@@ -36,14 +36,14 @@ struct Model {
 
     // Its parts, in this order.
     Tensor3 embed(const IdMatrix& input_ids) const;  // (B, T) -> (B, T, C)
-    Placement placement(std::size_t batch_size, std::size_t seq_len) const;
+    Placement placement(std::size_t batch_size, std::size_t seq_len) const;  // B, T; P = T
     Tensor3 logits(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, V)
 };
 
 // PyTorch's default start, drawn in Mini-LLM's order: embedding (normal), for each layer q, k,
 // v, o, gate, down, up, then a head, which a tied model draws and drops. The numbers are those
 // of interleaved weights if the configuration says so; the model itself always has split
-// halves.
+// halves. Throws ShapeError as complete() does.
 Model make_model(const ModelConfig& config, Generator& generator);
 
 // Draws every matrix again from a normal distribution, in the same order. Real models start so,
@@ -60,7 +60,9 @@ ParameterCount count_parameters(const ModelConfig& config);  // allocates nothin
 ParameterCount count_parameters(const Model& model);         // of the tensors as they are
 
 // Additions and multiplications for one token at a position, from 0: two for each number of
-// every matrix it meets, and two for each number of every key and value it looks at.
+// every matrix it meets, and four for each number of every query head and position it sees (a
+// score and a value: shared keys save memory, not work). Source: Kaplan et al., 2020,
+// section 2.1.
 std::size_t operations_per_token(const ModelConfig& config, std::size_t position);
 
 }  // namespace llm
