@@ -146,6 +146,7 @@ def check_good(program, scratch):
     if "--seed" not in run([program, "--help"]).stdout:
         problems.append(f"{program.name}: --help does not list --seed")
     if not takes_sizes(program):
+        check_models(program, scratch)
         return
     for sizes in ("--seq-len 1 --batch-size 1", "--hidden-size 96 --num-attention-heads 6 --num-key-value-heads 6",
                   "--hidden-size 20 --num-attention-heads 6 --num-key-value-heads 3 --head-dim 4",
@@ -153,6 +154,22 @@ def check_good(program, scratch):
         result = run([program, "--plots", "none", *sizes.split()])
         if result.returncode != 0 or result.stderr:
             problems.append(f"{program.name} {sizes}: exit {result.returncode}: {result.stderr}")
+
+
+def check_models(program, scratch):
+    """Every checkpoint of the fixtures runs, and comes back from --export with the same logits."""
+    for model in sorted((ROOT / "tests/fixtures/09_full_model").iterdir()):
+        if model.suffix == ".npy":
+            continue
+        common = ["--tokens", "3,16,0", "--plots", "none"]
+        exported, saved, again = (scratch / f"{model.stem}_{name}" for name in ("exported", "saved", "again"))
+        for command in (["--model", model, "--export", exported, "--save", saved], ["--model", exported, "--save", again]):
+            result = run([program, *command, *common])
+            if result.returncode != 0 or result.stderr:
+                problems.append(f"{program.name} {command}: exit {result.returncode}: {result.stderr}")
+                return
+        if (saved / "logits.npy").read_bytes() != (again / "logits.npy").read_bytes():
+            problems.append(f"{program.name}: {model.name} has other logits after --export")
 
 
 def check_learn(scratch):

@@ -123,7 +123,7 @@ std::vector<Tensor3> whole_way(const Model& model, const IdMatrix& input_ids) {
                         fixed(size_of(stream[layer]), 4)});
     show_table({"", "size"}, rows);
 
-    step("The final norm and the head: a logit for every token of the vocabulary");
+    step("The final norm, and the head: a logit for every token");
     show("final_hidden_states", model.norm(stream.back()));
     const Tensor3 logits = model.logits(stream.back());
     show("logits", logits);
