@@ -143,14 +143,14 @@ void wrong_ones(const Tensor3& hidden_states, Real eps) {
     say("Too small by the root of the width. The next layer gets almost nothing.");
 
     step("Wrong: a mean over the tokens");
-    // Seen from the side: now each of the C numbers has a row of T tokens.
-    const auto over_tokens = [&](const Tensor3& states) {
-        const Matrix one_sequence = xt::view(states, 0);  // (T, C)
-        const Matrix side = xt::transpose(one_sequence);  // (C, T)
-        return rms_normalize(side, eps);
+    // Number 0 of every token of sequence 0, as if it were one token.
+    const auto over_tokens = [&, length = seq_len](const Tensor3& states) {
+        Matrix column = xt::zeros<Real>({std::size_t{1}, length});
+        for (std::size_t t = 0; t < length; ++t) column(0, t) = states(0, t, 0);
+        return rms_normalize(column, eps);
     };
     Tensor3 changed = hidden_states;
-    xt::view(changed, 0, seq_len - 1) = Real(5);
+    changed(0, seq_len - 1, 0) = Real(5);
     show("first number of token 0", over_tokens(hidden_states)(0, 0));
     show("the same, after a change of the last token", over_tokens(changed)(0, 0));
     show("right: before", norm(hidden_states)(0, 0, 0));
@@ -191,13 +191,13 @@ void gemma() {
 // The size of RMSNorm's output for 64 random numbers of some size, without weights: 1 if right.
 Real output_size(Real size, bool upcast) {
     Generator generator(7);
-    const HalfMatrix rows = randn({1, 64}, generator) * size;
+    const HalfMatrix rows = to_half(randn({1, 64}, generator) * size);
     const HalfVector weight(std::array<std::size_t, 1>{64}, Half(1));
     const Real eps = Real(1e-6);
-    const Matrix normalized = upcast
-                                  ? rms_norm_upcast(rows, weight, eps, CastBack::before_weight)
-                                  : rms_norm_in_half(rows, weight, eps);
-    return root_mean_square(normalized);
+    const HalfMatrix normalized =
+        upcast ? rms_norm_upcast(rows, weight, eps, CastBack::before_weight)
+               : rms_norm_in_half(rows, weight, eps);
+    return root_mean_square(to_float(normalized));
 }
 
 void sixteen_bits() {
@@ -233,10 +233,14 @@ void sixteen_bits() {
 void casting_back(const Tensor3& hidden_states, Generator& generator) {
     step("Where to cast back: before the weight (Llama) or after it (Gemma)?");
     const auto [batch_size, seq_len, width] = dims(hidden_states);
-    const HalfMatrix rows = reshape(hidden_states, {batch_size * seq_len, width});
-    const HalfVector weight = rand({width}, generator);
-    const Matrix before = rms_norm_upcast(rows, weight, Real(1e-6), CastBack::before_weight);
-    const Matrix after = rms_norm_upcast(rows, weight, Real(1e-6), CastBack::after_weight);
+    const HalfMatrix rows = to_half(reshape(hidden_states, {batch_size * seq_len, width}));
+    HalfVector weight(std::array{width}, Half(0));
+    for (Half& number : weight) number = Half(generator.next_uniform());
+    const auto normalized = [&](CastBack cast_back) {
+        return to_float(rms_norm_upcast(rows, weight, Real(1e-6), cast_back));
+    };
+    const Matrix before = normalized(CastBack::before_weight);
+    const Matrix after = normalized(CastBack::after_weight);
     std::size_t different = 0;
     for (const Real gap : before - after)
         if (gap != 0) ++different;

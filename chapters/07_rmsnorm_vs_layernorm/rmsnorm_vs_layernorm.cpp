@@ -108,6 +108,10 @@ Matrix partial_rms_normalize(const Matrix& rows, double share, Real eps) {
     return normalized;
 }
 
+HalfMatrix to_half(const Matrix& rows) { return rows; }
+
+Matrix to_float(const HalfMatrix& rows) { return rows; }
+
 HalfMatrix rms_norm_in_half(const HalfMatrix& rows, const HalfVector& weight, Real eps) {
     const auto [count, width] = dims(rows);
     require(weight.size() == width, "norm: weights of {} do not fit rows of {}", weight.shape(),
@@ -136,8 +140,8 @@ HalfMatrix rms_norm_upcast(const HalfMatrix& rows, const HalfVector& weight, Rea
     const auto [count, width] = dims(rows);
     require(weight.size() == width, "norm: weights of {} do not fit rows of {}", weight.shape(),
             rows.shape());
-    const Matrix normalized = rms_normalize(Matrix(rows), eps);  // (N, C), 32 bits
-    HalfMatrix result = rows;                                    // (N, C)
+    const Matrix normalized = rms_normalize(to_float(rows), eps);  // (N, C), 32 bits
+    HalfMatrix result = rows;                                      // (N, C)
     for (std::size_t row = 0; row < count; ++row)
         for (std::size_t c = 0; c < width; ++c) {
             // Round once, at the end, or once more on the way.

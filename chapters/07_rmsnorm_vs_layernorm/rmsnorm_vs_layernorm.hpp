@@ -52,6 +52,8 @@ Matrix partial_rms_normalize(const Matrix& rows, double share, Real eps);  // (N
 // after it. Both throw ShapeError unless the weight has C numbers.
 using HalfVector = xt::xtensor<Half, 1>;
 using HalfMatrix = xt::xtensor<Half, 2>;
+HalfMatrix to_half(const Matrix& rows);   // (N, C) -> (N, C), rounded
+Matrix to_float(const HalfMatrix& rows);  // (N, C) -> (N, C), exact
 enum class CastBack { before_weight, after_weight };
 HalfMatrix rms_norm_in_half(const HalfMatrix& rows,        // (N, C)
                             const HalfVector& weight,      // (C)

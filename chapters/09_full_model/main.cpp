@@ -70,11 +70,17 @@ Line sizes_of(const std::string& label, const std::vector<Tensor3>& stream) {
     return line;
 }
 
+Vector row_of(const Tensor3& logits, std::size_t t) {
+    Vector row(std::array{logits.shape(2)});
+    for (std::size_t v = 0; v < row.size(); ++v) row(v) = logits(0, t, v);
+    return row;
+}
+
 // The probabilities of the token that follows position t.
 Vector probabilities(const Tensor3& logits, std::size_t t) {
-    const Matrix row = xt::view(logits, 0, xt::range(t, t + 1));
-    const Matrix weights = softmax(row);
-    return xt::view(weights, 0);
+    const std::size_t vocab_size = logits.shape(2);
+    const Matrix row = reshape(row_of(logits, t), {1, vocab_size});
+    return reshape(softmax(row), {vocab_size});
 }
 
 void likeliest(const Tensor3& logits, const IdMatrix& input_ids) {
@@ -97,7 +103,7 @@ void likeliest(const Tensor3& logits, const IdMatrix& input_ids) {
 double loss(const Tensor3& logits, const IdMatrix& input_ids) {
     double sum = 0;
     for (std::size_t t = 0; t + 1 < logits.shape(1); ++t) {
-        const Vector row = xt::view(logits, 0, t);
+        const Vector row = row_of(logits, t);
         const double highest = *std::max_element(row.begin(), row.end());
         double exponentials = 0;
         for (const Real logit : row) exponentials += std::exp(double(logit) - highest);
@@ -294,6 +300,16 @@ void configuration(const std::string& path, const ModelConfig& config) {
     show("attention_bias", config.attention_bias);
 }
 
+// Refuses an input before anything is drawn or shown. The model would do so as well, later.
+void check_input(const ModelConfig& config, const IdMatrix& input_ids) {
+    for (const Id id : input_ids)
+        require(static_cast<std::size_t>(id) < config.vocab_size,
+                "there is no token {} in a vocabulary of {}", id, config.vocab_size);
+    require(input_ids.size() <= config.max_position_embeddings,
+            "a sequence of {} tokens exceeds max_position_embeddings of {}", input_ids.size(),
+            config.max_position_embeddings);
+}
+
 int main(int argc, char** argv) {
     std::string model_path, export_folder;
     std::vector<Id> tokens = {1, 334, 3855, 288};
@@ -308,10 +324,13 @@ int main(int argc, char** argv) {
         Generator generator(options.seed());
         ModelConfig config;
         config.interleaved_rope = true;
+        if (model_path.empty()) {
+            check_input(config, input_ids);
+            step("Mini-LLM: drawing its weights");
+        }
         Model model =
             model_path.empty() ? make_model(config, generator) : load_model(model_path);
-        model.embed(input_ids);  // refuses ids that are not there before anything is shown
-        model.placement(1, tokens.size());
+        check_input(model.config, input_ids);
 
         if (!model_path.empty()) configuration(model_path, model.config);
         parameters(model);
