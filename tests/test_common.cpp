@@ -4,6 +4,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "common/measure.hpp"
 #include "common/random.hpp"
 #include "common/show.hpp"
 #include "tests/check.hpp"
@@ -77,6 +78,12 @@ TEST_CASE("the largest seed equals PyTorch's") {
 TEST_CASE("randint names a range without numbers") {
     Generator generator(1);
     CHECK_THROWS_WITH(randint(5, 5, {2}, generator), "randint: no numbers in [5, 5)");
+}
+
+TEST_CASE("measures of a whole tensor") {
+    CHECK(root_mean_square(Matrix{{-1, 5}, {5, 7}}) == doctest::Approx(5));
+    CHECK(largest_difference(Vector{1, 2, 3}, Vector{1, 4, 2}) == 2);
+    CHECK_THROWS_AS(largest_difference(Vector{1}, Vector{1, 2}), ShapeError);
 }
 
 TEST_CASE("difference: finds the worst element and says where it is") {

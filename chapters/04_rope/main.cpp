@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "common/half.hpp"
+#include "common/measure.hpp"
 #include "common/options.hpp"
 #include "common/plot.hpp"
 #include "common/show.hpp"
@@ -22,13 +23,6 @@ Real dot_product(const T& a, const T& b) {
 template <class T>
 Real length_of(const T& a) {
     return std::sqrt(dot_product(a, a));
-}
-template <class T>
-Real largest_difference(const T& a, const T& b) {
-    Real largest = 0;
-    for (std::size_t i = 0; i < a.size(); ++i)
-        largest = std::max(largest, std::abs(a.data()[i] - b.data()[i]));
-    return largest;
 }
 
 // 0, 1, 2, ... as the x values of a curve.

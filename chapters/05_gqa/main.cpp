@@ -4,18 +4,12 @@
 
 #include <cmath>
 
+#include "common/measure.hpp"
 #include "common/options.hpp"
 #include "common/plot.hpp"
 #include "common/show.hpp"
 
 using namespace llm;
-
-Real largest_difference(const Tensor4& a, const Tensor4& b) {
-    Real largest = 0;
-    for (std::size_t i = 0; i < a.size(); ++i)
-        largest = std::max(largest, std::abs(a.data()[i] - b.data()[i]));
-    return largest;
-}
 
 void one_query_by_hand() {
     step("One query, three keys, the third in the future");

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/measure.hpp"
 #include "common/options.hpp"
 #include "common/plot.hpp"
 #include "common/show.hpp"
@@ -132,12 +133,6 @@ void gated_mlp(const GatedMlp& mlp, const Tensor3& hidden_states) {
     plot("gate", {Heatmap{"silu(gate)", "number", "token", corner(bent_gate)},
                   Heatmap{"up", "number", "token", corner(up)},
                   Heatmap{"product", "number", "token", corner(product)}});
-}
-
-Real largest_difference(const Tensor3& a, const Tensor3& b) {
-    Real largest = 0;
-    for (const Real number : a - b) largest = std::max(largest, std::abs(number));
-    return largest;
 }
 
 void variants(GatedMlp mlp, const Tensor3& hidden_states) {

@@ -4,24 +4,13 @@
 
 #include <cmath>
 
+#include "common/measure.hpp"
 #include "common/options.hpp"
 #include "common/plot.hpp"
 #include "common/show.hpp"
 #include "common/stopwatch.hpp"
 
 using namespace llm;
-
-Real root_mean_square(const auto& numbers) {
-    double squares = 0;
-    for (const Real number : numbers) squares += double(number) * double(number);
-    return static_cast<Real>(std::sqrt(squares / static_cast<double>(numbers.size())));
-}
-
-Real largest_difference(const auto& a, const auto& b) {
-    Real largest = 0;
-    for (const Real number : a - b) largest = std::max(largest, std::abs(number));
-    return largest;
-}
 
 void by_hand() {
     step("Four numbers: the mean is 4, the root mean square is 5");
@@ -189,7 +178,7 @@ void gemma() {
 }
 
 // The size of RMSNorm's output for 64 random numbers of some size, without weights: 1 if right.
-Real output_size(Real size, bool upcast) {
+double output_size(Real size, bool upcast) {
     Generator generator(7);
     const HalfMatrix rows = to_half(randn({1, 64}, generator) * size);
     const HalfVector weight(std::array<std::size_t, 1>{64}, Half(1));

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/measure.hpp"
 #include "common/options.hpp"
 #include "common/plot.hpp"
 #include "common/show.hpp"
@@ -21,14 +22,7 @@ const std::vector<Named> arrangements = {{"pre-norm", Arrangement::pre_norm},
                                          {"parallel", Arrangement::parallel}};
 
 double length(const Tensor3& states) {
-    double squares = 0;
-    for (const Real number : states) squares += double(number) * double(number);
-    return std::sqrt(squares);
-}
-
-// The root mean square of all numbers: 1 after a norm with weights of one.
-double size_of(const Tensor3& states) {
-    return length(states) / std::sqrt(static_cast<double>(states.size()));
+    return root_mean_square(states) * std::sqrt(static_cast<double>(states.size()));
 }
 
 // The cosine of the angle between two streams: 1 for the same direction, 0 for no relation.
@@ -67,10 +61,10 @@ void one_block(const Sublayers& sublayers, const Tensor3& hidden_states,
     const Tensor3 block_output = after_attention + mlp_output;
     show("block_output", block_output);
     show_table({"", "size"},
-               {{"the stream", fixed(size_of(hidden_states), 3)},
-                {"attention adds", fixed(size_of(attention_output), 3)},
-                {"the MLP adds", fixed(size_of(mlp_output), 3)},
-                {"the stream behind the block", fixed(size_of(block_output), 3)}});
+               {{"the stream", fixed(root_mean_square(hidden_states), 3)},
+                {"attention adds", fixed(root_mean_square(attention_output), 3)},
+                {"the MLP adds", fixed(root_mean_square(mlp_output), 3)},
+                {"the stream behind the block", fixed(root_mean_square(block_output), 3)}});
 }
 
 void five_arrangements(const Sublayers& sublayers, const Tensor3& hidden_states,
@@ -80,7 +74,7 @@ void five_arrangements(const Sublayers& sublayers, const Tensor3& hidden_states,
         rows.push_back({name});
         for (std::size_t i = 0; i < 4; ++i)  // from the start of token 0
             rows.back().push_back(fixed(output.data()[i % output.size()], 4));
-        rows.back().push_back(fixed(size_of(output), 3));
+        rows.back().push_back(fixed(root_mean_square(output), 3));
     };
     step("Five arrangements of the same weights");
     for (const auto& [name, arrangement] : arrangements)
@@ -167,7 +161,7 @@ void through_48_layers(const Experiment& experiment) {
         for (std::size_t layer = 1; layer < stream.size(); ++layer) {
             for (std::vector<Line>* lines : {&sizes, &changes, &similarities, &responses})
                 lines->back().x.push_back(static_cast<double>(layer));
-            sizes.back().y.push_back(size_of(stream[layer]));
+            sizes.back().y.push_back(root_mean_square(stream[layer]));
             changes.back().y.push_back(length(stream[layer] - stream[layer - 1]) /
                                        length(stream[layer - 1]));
             similarities.back().y.push_back(similarity(stream[layer], stream[layer - 1]));
@@ -217,9 +211,10 @@ void residual_scaling(const Experiment& experiment) {
     for (const bool scale : {false, true}) {
         const Stream stream = run(Arrangement::pre_norm, scale ? scaled : experiment.layers,
                                   experiment.input, experiment.placement);
-        rows.push_back({scale ? "pre-norm, scaled" : "pre-norm", fixed(size_of(stream[1]), 3),
-                        fixed(size_of(stream[12]), 3), fixed(size_of(stream[48]), 3),
-                        fixed(similarity(stream[48], stream[0]), 3)});
+        rows.push_back(
+            {scale ? "pre-norm, scaled" : "pre-norm", fixed(root_mean_square(stream[1]), 3),
+             fixed(root_mean_square(stream[12]), 3), fixed(root_mean_square(stream[48]), 3),
+             fixed(similarity(stream[48], stream[0]), 3)});
     }
     show_table({"size after layer", "1", "12", "48", "48: like the input"}, rows);
 }
@@ -230,7 +225,8 @@ void final_norm(const Experiment& experiment) {
     const RMSNorm norm = make_rms_norm(128, Real(1e-5));
     for (const auto& [name, arrangement] : arrangements) {
         const Tensor3 output = experiment.stream(arrangement).back();
-        rows.push_back({name, fixed(size_of(output), 3), fixed(size_of(norm(output)), 3)});
+        rows.push_back({name, fixed(root_mean_square(output), 3),
+                        fixed(root_mean_square(norm(output)), 3)});
     }
     show_table({"after 48 layers", "size", "with a final norm"}, rows);
 }

@@ -4,17 +4,12 @@
 #include <cmath>
 
 #include "chapters/09_full_model/checkpoint.hpp"
+#include "common/measure.hpp"
 #include "common/options.hpp"
 #include "common/plot.hpp"
 #include "common/show.hpp"
 
 using namespace llm;
-
-double size_of(const Tensor3& states) {
-    double squares = 0;
-    for (const Real number : states) squares += double(number) * double(number);
-    return std::sqrt(squares / static_cast<double>(states.size()));
-}
 
 void parameters(const Model& model) {
     step("What the model consists of");
@@ -65,7 +60,7 @@ Line sizes_of(const std::string& label, const std::vector<Tensor3>& stream) {
     Line line{label, {}, {}};
     for (std::size_t layer = 0; layer < stream.size(); ++layer) {
         line.x.push_back(static_cast<double>(layer));
-        line.y.push_back(size_of(stream[layer]));
+        line.y.push_back(root_mean_square(stream[layer]));
     }
     return line;
 }
@@ -126,7 +121,7 @@ std::vector<Tensor3> whole_way(const Model& model, const IdMatrix& input_ids) {
     std::vector<TableRow> rows;
     for (std::size_t layer = 0; layer < stream.size(); ++layer)
         rows.push_back({layer == 0 ? "embedding" : "after layer " + to_text(layer - 1),
-                        fixed(size_of(stream[layer]), 4)});
+                        fixed(root_mean_square(stream[layer]), 4)});
     show_table({"", "size"}, rows);
 
     step("The final norm, and the head: a logit for every token");
