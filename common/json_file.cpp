@@ -33,6 +33,11 @@ struct JsonFile::Content {
         if (!json.contains(pointer) || json.at(pointer).is_null()) return nullptr;
         return &json.at(pointer);
     }
+    const nlohmann::json* find_or_refuse(const std::string& key, const JsonFile& file) const {
+        const nlohmann::json* value = find(key);
+        if (!value) file.refuse(key + " is missing");
+        return value;
+    }
 };
 
 JsonFile::JsonFile(const std::filesystem::path& file) : path_(file) {
@@ -61,8 +66,7 @@ bool JsonFile::is_object(const std::string& key) const {
 }
 
 std::size_t JsonFile::size(const std::string& key) const {
-    const nlohmann::json* value = content_->find(key);
-    if (!value) refuse(key + " is missing");
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
     const bool whole = value->is_number_integer();
     const std::int64_t number = whole ? value->get<std::int64_t>() : 0;
     if (!whole || number < 1 || number > 1 << 24)
@@ -72,24 +76,21 @@ std::size_t JsonFile::size(const std::string& key) const {
 }
 
 double JsonFile::number(const std::string& key) const {
-    const nlohmann::json* value = content_->find(key);
-    if (!value) refuse(key + " is missing");
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
     if (!value->is_number() || !std::isfinite(value->get<double>()))
         refuse(fmt::format("{} must be a number, not {}", key, shortened(*value)));
     return value->get<double>();
 }
 
 bool JsonFile::boolean(const std::string& key) const {
-    const nlohmann::json* value = content_->find(key);
-    if (!value) refuse(key + " is missing");
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
     if (!value->is_boolean())
         refuse(fmt::format("{} must be true or false, not {}", key, shortened(*value)));
     return value->get<bool>();
 }
 
 std::string JsonFile::text(const std::string& key) const {
-    const nlohmann::json* value = content_->find(key);
-    if (!value) refuse(key + " is missing");
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
     if (!value->is_string())
         refuse(fmt::format("{} must be a text, not {}", key, shortened(*value)));
     return value->get<std::string>();

@@ -253,7 +253,6 @@ Model load_llama2c(const std::string& path) try {
     Llama2c file(path);
     const ModelConfig config = file.config();
     file.expect_size_of(config);
-    if (config.head_dim % 2 != 0) file.refuse("head_dim must be even");
     const std::size_t C = config.hidden_size, F = config.intermediate_size, D = config.head_dim;
     const std::size_t H = config.num_attention_heads, Hkv = config.num_key_value_heads;
     const Real eps = config.rms_norm_eps;
@@ -371,10 +370,8 @@ ModelConfig read_config(const JsonFile& json) try {
         type != "qwen3")
         json.refuse("model_type " + type +
                     " is not supported; llama, mistral, qwen2, qwen3 and mini-llm are");
-    const ModelConfig config =
-        complete(type == "mini-llm" ? mini_llm_config(json) : hugging_face_config(json, type));
-    if (config.head_dim % 2 != 0) json.refuse("head_dim must be even");
-    return config;
+    return complete(type == "mini-llm" ? mini_llm_config(json)
+                                       : hugging_face_config(json, type));
 } catch (const ShapeError& error) {
     json.refuse(error.what());
 }

@@ -17,20 +17,28 @@ ModelConfig complete(ModelConfig config) {
         config.vocab_size > 0 && config.intermediate_size > 0 && config.num_hidden_layers > 0,
         "config: vocab_size {}, intermediate_size {} and num_hidden_layers {} must not be 0",
         config.vocab_size, config.intermediate_size, config.num_hidden_layers);
+    require(config.head_dim % 2 == 0, "config: head_dim must be even for RoPE, not {}",
+            config.head_dim);
     return config;
 }
 
+void check_input(const ModelConfig& config, const IdMatrix& input_ids) {
+    for (const Id id : input_ids)
+        require(id >= 0 && static_cast<std::size_t>(id) < config.vocab_size,
+                "model: there is no token {} in a vocabulary of {}", id, config.vocab_size);
+    require(input_ids.shape(1) <= config.max_position_embeddings,
+            "model: a sequence of {} tokens exceeds max_position_embeddings of {}",
+            input_ids.shape(1), config.max_position_embeddings);
+}
+
 Tensor3 Model::embed(const IdMatrix& input_ids) const {
+    check_input(config, input_ids);
     const auto [batch_size, seq_len] = dims(input_ids);
     Tensor3 hidden_states = xt::zeros<Real>({batch_size, seq_len, config.hidden_size});
     for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t t = 0; t < seq_len; ++t) {
-            const Id id = input_ids(b, t);
-            require(id >= 0 && static_cast<std::size_t>(id) < config.vocab_size,
-                    "model: there is no token {} in a vocabulary of {}", id, config.vocab_size);
+        for (std::size_t t = 0; t < seq_len; ++t)
             xt::view(hidden_states, b, t) =
-                xt::view(embed_tokens, static_cast<std::size_t>(id));
-        }
+                xt::view(embed_tokens, static_cast<std::size_t>(input_ids(b, t)));
     return hidden_states;
 }
 

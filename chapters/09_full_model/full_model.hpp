@@ -22,6 +22,9 @@ struct ModelConfig : Config {
 // Throws ShapeError if a size is 0 or if the sizes do not fit together; fills in head_dim.
 ModelConfig complete(ModelConfig config);
 
+// Throws ShapeError if an id lies outside the vocabulary or a sequence is too long.
+void check_input(const ModelConfig& config, const IdMatrix& input_ids);  // (B, T)
+
 // A decoder: ids in, logits out.
 struct Model {
     ModelConfig config;

@@ -295,16 +295,6 @@ void configuration(const std::string& path, const ModelConfig& config) {
     show("attention_bias", config.attention_bias);
 }
 
-// Refuses an input before anything is drawn or shown. The model would do so as well, later.
-void check_input(const ModelConfig& config, const IdMatrix& input_ids) {
-    for (const Id id : input_ids)
-        require(static_cast<std::size_t>(id) < config.vocab_size,
-                "there is no token {} in a vocabulary of {}", id, config.vocab_size);
-    require(input_ids.size() <= config.max_position_embeddings,
-            "a sequence of {} tokens exceeds max_position_embeddings of {}", input_ids.size(),
-            config.max_position_embeddings);
-}
-
 int main(int argc, char** argv) {
     std::string model_path, export_folder;
     std::vector<Id> tokens = {1, 334, 3855, 288};
@@ -320,7 +310,7 @@ int main(int argc, char** argv) {
         ModelConfig config;
         config.interleaved_rope = true;
         if (model_path.empty()) {
-            check_input(config, input_ids);
+            check_input(config, input_ids);  // before 50 million numbers are drawn
             step("Mini-LLM: drawing its weights");
         }
         Model model =
