@@ -11,7 +11,8 @@
 
 namespace llm {
 
-// The calls throw FileError, with file and key, if a value is missing or of another kind.
+// An object of the file: the outermost, or one inside it. The calls throw FileError, with file
+// and key, if a value is missing or of another kind.
 class JsonFile {
  public:
     explicit JsonFile(const std::filesystem::path& file);  // throws FileError
@@ -27,12 +28,25 @@ class JsonFile {
     std::map<std::string, std::string> texts(
         const std::string& key) const;  // an object of them
 
+    // Objects inside this one: a member, or all of a list.
+    JsonFile object(const std::string& key) const;
+    std::vector<JsonFile> objects(const std::string& key) const;
+
+    // An object of whole numbers from 0 to 2^31 - 1, in the order of its names; one such number
+    // or a list of them; a list whose elements are texts (one each) or lists of texts.
+    std::vector<std::pair<std::string, std::int64_t>> ids_by_name(const std::string& key) const;
+    std::vector<std::int64_t> ids(const std::string& key) const;
+    std::vector<std::vector<std::string>> text_lists(const std::string& key) const;
+
     [[noreturn]] void refuse(const std::string& reason) const;  // FileError: "FILE: reason"
 
  private:
     struct Content;
     std::filesystem::path path_;
+    std::string inside_;  // the key of this object, with a point behind it
     std::shared_ptr<const Content> content_;
+
+    JsonFile inner(const std::string& key, const Content& content) const;
 };
 
 // Writes an object with these members, in this order.

@@ -62,6 +62,11 @@ bool is_folder(const std::filesystem::path& path) {
     return std::filesystem::is_directory(path, ignored);
 }
 
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
 void make_folder(const std::filesystem::path& folder) {
     std::error_code ignored;
     std::filesystem::create_directories(folder, ignored);

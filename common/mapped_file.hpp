@@ -38,6 +38,7 @@ class MappedFile {
 };
 
 bool is_folder(const std::filesystem::path& path);
+bool is_file(const std::filesystem::path& path);
 void make_folder(const std::filesystem::path& folder);  // throws FileError
 
 // Writes under another name first and renames, so that nobody ever finds half a file. Throws

@@ -15,6 +15,7 @@
 
 #include "common/plot.hpp"
 #include "common/show.hpp"
+#include "common/text.hpp"
 
 namespace llm {
 namespace {
@@ -50,6 +51,16 @@ std::int64_t parse_number(const std::string& name, const std::string& text, std:
         throw UsageError(fmt::format("{} takes a whole number from {} to {}, not '{}'", name,
                                      low, high, text));
     return number;
+}
+
+float parse_real(const std::string& name, const std::string& text, double low, double high) {
+    double number = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end || !(number >= low && number <= high))
+        throw UsageError(
+            fmt::format("{} takes a number from {} to {}, not '{}'", name, low, high, text));
+    return static_cast<float>(number);
 }
 
 std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text) {
@@ -112,22 +123,17 @@ std::string one_line(std::string text) {
 }  // namespace
 
 struct Options::Parser {
-    struct Size {
-        std::string name, text;
-        std::size_t* target;
+    // An option whose text is understood after all have been read.
+    struct Pending {
+        std::string text;
+        std::function<void(const std::string&)> understand;
         CLI::Option* option = nullptr;
-    };
-
-    struct IdList {
-        std::string name, text;
-        std::vector<std::int64_t>* target;
     };
 
     CLI::App app;
     std::string slug;
-    std::vector<std::unique_ptr<IdList>> id_lists;
     std::vector<std::pair<std::string, std::string*>> written_folders;
-    std::vector<std::unique_ptr<Size>> sizes;  // CLI11 keeps pointers to the texts
+    std::vector<std::unique_ptr<Pending>> pending;  // CLI11 keeps pointers to the texts
     std::string seed_text = "77", plots, save;
     std::uint32_t seed = 77;
     bool stepwise = false;
@@ -139,15 +145,9 @@ struct Options::Parser {
         if (const auto rest = app.remaining(); !rest.empty())
             throw UsageError(
                 fmt::format("does not know '{}'; --help lists the options", rest[0]));
-        for (const auto& size : sizes) {
-            if (size->option->count() == 0) continue;
-            const Field& field = known_fields.at(size->name);
-            *size->target = static_cast<std::size_t>(
-                parse_number(size->name, size->text, field.low, field.high));
-        }
+        for (const auto& given : pending)
+            if (given->option->count() > 0) given->understand(given->text);
         seed = static_cast<std::uint32_t>(parse_number("--seed", seed_text, 0, 0xFFFFFFFF));
-        for (const auto& list : id_lists)
-            if (app.count(list->name) > 0) *list->target = parse_ids(list->name, list->text);
         for (const auto& [name, folder] : written_folders)
             if (app.count(name) > 0) folders.prepare(name, *folder);
         if (app.count("--save") > 0) folders.prepare("--save", save);
@@ -156,6 +156,13 @@ struct Options::Parser {
         } else if (plots != "none") {
             folders.prepare("--plots", plots);
         }
+    }
+
+    CLI::Option& add(const std::string& name, const std::string& help,
+                     std::function<void(const std::string&)> understand) {
+        pending.push_back(std::make_unique<Pending>(Pending{"", std::move(understand)}));
+        pending.back()->option = app.add_option(name, pending.back()->text, help);
+        return *pending.back()->option;
     }
 
     // A build folder that cannot be written to is no reason to stop: nobody asked for figures.
@@ -190,12 +197,46 @@ Options::~Options() = default;
 
 void Options::size(const std::string& name, std::size_t& value) {
     const Field& field = known_fields.at(name);
-    auto size = std::make_unique<Parser::Size>(Parser::Size{name, "", &value});
-    size->option = parser_->app.add_option(
-        name, size->text, fmt::format("{}, {} to {}", field.help, field.low, field.high));
-    size->option->type_name("N");
-    if (value != 0) size->option->default_str(std::to_string(value));
-    parser_->sizes.push_back(std::move(size));
+    count(name, value, field.low, field.high, field.help);
+}
+
+void Options::count(const std::string& name, std::size_t& value, std::int64_t low,
+                    std::int64_t high, const std::string& help) {
+    CLI::Option& option =
+        parser_->add(name, fmt::format("{}, {} to {}", help, low, high),
+                     [&value, name, low, high](const std::string& text) {
+                         value = static_cast<std::size_t>(parse_number(name, text, low, high));
+                     });
+    option.type_name("N");
+    if (value != 0 || low == 0) option.default_str(std::to_string(value));
+}
+
+void Options::number(const std::string& name, float& value, double low, double high,
+                     const std::string& help) {
+    parser_
+        ->add(name, fmt::format("{}, {} to {}", help, low, high),
+              [&value, name, low, high](const std::string& text) {
+                  value = parse_real(name, text, low, high);
+              })
+        .type_name("X")
+        ->default_str(fmt::format("{}", value));
+}
+
+void Options::text(const std::string& name, std::string& value, const std::string& help) {
+    parser_
+        ->add(name, help,
+              [&value, name](const std::string& text) {
+                  if (text.size() > 16384)
+                      throw UsageError(fmt::format("{} takes at most 16384 bytes, not {}", name,
+                                                   text.size()));
+                  try {
+                      characters(text);
+                  } catch (const TextError& error) {
+                      throw UsageError(fmt::format("{}: {}", name, error.what()));
+                  }
+                  value = text;
+              })
+        .type_name("TEXT");
 }
 
 void Options::path(const std::string& name, std::string& value, const std::string& help) {
@@ -204,11 +245,11 @@ void Options::path(const std::string& name, std::string& value, const std::strin
 
 void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
                   const std::string& help) {
-    auto list = std::make_unique<Parser::IdList>(Parser::IdList{name, "", &value});
-    parser_->app.add_option(name, list->text, help)
-        ->type_name("ID,ID,...")
+    parser_
+        ->add(name, help,
+              [&value, name](const std::string& text) { value = parse_ids(name, text); })
+        .type_name("ID,ID,...")
         ->default_str(fmt::format("{}", fmt::join(value, ",")));
-    parser_->id_lists.push_back(std::move(list));
 }
 
 void Options::folder(const std::string& name, std::string& value, const std::string& help) {

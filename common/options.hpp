@@ -40,6 +40,13 @@ class Options {
              const std::string& help);
     void folder(const std::string& name, std::string& value, const std::string& help);
 
+    // Takes a text (UTF-8, at most 16384 bytes), a whole number or any number in these limits.
+    void text(const std::string& name, std::string& value, const std::string& help);
+    void count(const std::string& name, std::size_t& value, std::int64_t low, std::int64_t high,
+               const std::string& help);
+    void number(const std::string& name, float& value, double low, double high,
+                const std::string& help);
+
     // Takes a switch: given means true.
     void flag(const std::string& name, bool& value, const std::string& help);
 

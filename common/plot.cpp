@@ -54,6 +54,16 @@ std::string axis_settings(const std::string& title, const std::string& x_label,
         quoted(title), quoted(x_label), quoted(y_label));
 }
 
+// Names instead of numbers along an axis, "x" or "y"; nothing if there are none.
+std::string named_tics(const std::string& axis, const std::vector<std::string>& names) {
+    if (names.empty()) return "";
+    std::string tics;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        tics += fmt::format("{}{} {}", i == 0 ? "" : ", ", quoted(names[i]), i);
+    return fmt::format("set {}tics ({}) noenhanced {} font ',10'\n", axis, tics,
+                       axis == "x" ? "rotate by 60 right" : "");
+}
+
 // A cell's number in at most four characters, with as many digits as its neighbours.
 std::string cell_text(double value, bool one_digit) {
     if (std::isnan(value)) return "NaN";
@@ -112,6 +122,7 @@ std::string heatmap_settings(const Heatmap& heatmap, const Cells& cells, bool wi
     script += fmt::format("set tics scale 0\nset xtics {}\nset ytics {}\n",
                           columns > 16 ? tics(columns, 4) : 1,
                           rows > 16 ? tics(rows, ratio < 0.5 ? 2 : 4) : 1);
+    script += named_tics("x", heatmap.x_names) + named_tics("y", heatmap.y_names);
     script += fmt::format("set cbrange [{}:{}]\nset cbtics {}\n", cells.low, cells.high,
                           (cells.high - cells.low) / 4);
     script += with_numbers ? "unset colorbox\n" : "set lmargin 7\nset rmargin 9\n";
@@ -214,6 +225,30 @@ std::string panel_script(const Histogram& histogram) {
     return panel_script(outlines);
 }
 
+std::string panel_script(const BarChart& chart) {
+    std::string script = axis_settings(chart.title, "", chart.y_label), plots;
+    const auto series_count = static_cast<double>(chart.series.size());
+    const double width = 0.8 / series_count;
+    for (std::size_t i = 0; i < chart.series.size(); ++i) {
+        const double shift = (static_cast<double>(i) - (series_count - 1) / 2) * width;
+        script += fmt::format("$bars{} << END\n", i);
+        for (std::size_t j = 0; j < chart.series[i].values.size(); ++j)
+            script += fmt::format("{} {}\n", static_cast<double>(j) + shift,
+                                  chart.series[i].values[j]);
+        script += "END\n";
+        plots +=
+            fmt::format("{}$bars{} using 1:2:({}) with boxes lc rgb '{}' title {} noenhanced",
+                        i == 0 ? "" : ", ", i, width, i == 0 ? "#b8c4cc" : "#31688e",
+                        quoted(chart.series[i].label));
+    }
+    script += named_tics("x", chart.names);
+    return script + fmt::format(
+                        "set style fill solid 1 noborder\nset xrange [-0.6:{}]\n"
+                        "set yrange [0:*]\nset key top right\nset grid y lt 1 lc rgb "
+                        "'#e8e8e8' lw 0.7\nset boxwidth {}\nplot {}\n",
+                        static_cast<double>(chart.names.size()) - 0.4, width, plots);
+}
+
 std::string figure_script(const Figure& figure, const std::filesystem::path& file,
                           const std::string& terminal) {
     const std::size_t columns = std::min<std::size_t>(3, figure.panels.size());
@@ -235,6 +270,7 @@ std::string figure_script(const Figure& figure, const std::filesystem::path& fil
 Panel::Panel(const Heatmap& heatmap) : content(heatmap) {}
 Panel::Panel(const LinePlot& line_plot) : content(line_plot) {}
 Panel::Panel(const Histogram& histogram) : content(histogram) {}
+Panel::Panel(const BarChart& bar_chart) : content(bar_chart) {}
 Panel::Panel(const Panel& other) = default;
 Panel::~Panel() = default;
 

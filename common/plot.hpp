@@ -12,10 +12,11 @@
 namespace llm {
 
 // A matrix as coloured cells, row 0 on top. Cells of -inf and NaN are grey. Small matrices
-// get their numbers written into the cells.
+// get their numbers written into the cells. Rows and columns may have names.
 struct Heatmap {
     std::string title, x_label, y_label;
     Matrix values;
+    std::vector<std::string> x_names{}, y_names{};
 };
 
 struct Line {
@@ -40,13 +41,21 @@ struct Histogram {
     std::vector<Series> series;
 };
 
-// Any of the three. (Its members are defined in plot.cpp, so that programs compile quickly.)
+// Bars, one group for each name, in which every series has one.
+struct BarChart {
+    std::string title, y_label;
+    std::vector<std::string> names;
+    std::vector<Series> series;
+};
+
+// Any of the four. (Its members are defined in plot.cpp, so that programs compile quickly.)
 struct Panel {
-    std::variant<Heatmap, LinePlot, Histogram> content;
+    std::variant<Heatmap, LinePlot, Histogram, BarChart> content;
 
     Panel(const Heatmap& heatmap);
     Panel(const LinePlot& line_plot);
     Panel(const Histogram& histogram);
+    Panel(const BarChart& bar_chart);
     Panel(const Panel& other);
     ~Panel();
 };

@@ -11,6 +11,7 @@
 #include "common/mapped_file.hpp"
 #include "common/tensor_io.hpp"
 #include "common/terminal.hpp"
+#include "common/text.hpp"
 
 namespace llm {
 namespace {
@@ -211,14 +212,18 @@ void show(std::string_view name, double value) {
 }
 
 void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
+    const auto width_of = [](const std::string& cell) {  // in characters, not bytes
+        return static_cast<std::size_t>(std::count_if(
+            cell.begin(), cell.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
+    };
     std::vector<std::size_t> widths(headings.size());
     std::vector<bool> numeric(headings.size(), true);
     for (std::size_t column = 0; column < headings.size(); ++column) {
-        widths[column] = headings[column].size();
+        widths[column] = width_of(headings[column]);
         for (const TableRow& row : rows) {
             if (row.size() != headings.size())
                 throw std::logic_error("show_table: a row does not fit the headings");
-            widths[column] = std::max(widths[column], row[column].size());
+            widths[column] = std::max(widths[column], width_of(row[column]));
             if (row[column].find_first_not_of("0123456789.,+-e%>") != std::string::npos &&
                 row[column] != "inf")
                 numeric[column] = false;
@@ -233,6 +238,13 @@ void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
     };
     print_row(headings);
     for (const TableRow& row : rows) print_row(row);
+}
+
+void write_text(std::string_view piece) {
+    static std::string pending;
+    pending += piece;
+    std::cout << take_printable(pending, piece.empty()) << (piece.empty() ? "\n" : "")
+              << std::flush;
 }
 
 std::string with_commas(std::size_t number) {

@@ -73,6 +73,20 @@ std::vector<std::array<std::size_t, sizeof...(Sizes)>> every_index(Sizes... size
 
 }  // namespace llm
 
+namespace doctest {
+
+// {1, 2, 3}
+template <>
+struct StringMaker<std::vector<llm::Id>> {
+    static String convert(const std::vector<llm::Id>& ids) {
+        std::string text;
+        for (const llm::Id id : ids) text += (text.empty() ? "" : ", ") + std::to_string(id);
+        return ("{" + text + "}").c_str();
+    }
+};
+
+}  // namespace doctest
+
 // CHECK_CLOSE goes on after a failure, REQUIRE_CLOSE ends the test case.
 #define CHECK_CLOSE(actual, expected, tolerance) \
     LLM_CLOSE(CHECK_MESSAGE, actual, expected, tolerance)

@@ -7,9 +7,9 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "common/safetensors.hpp"
 #include "tests/check.hpp"
+#include "tests/files.hpp"
 
 using namespace llm;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -37,39 +37,6 @@ ModelConfig small_config() {
 // Every 97th logit, as the fixtures of the walk have them.
 Tensor3 thinned(const Tensor3& logits) {
     return xt::view(logits, xt::all(), xt::all(), xt::range(0, 32000, 97));
-}
-
-// A folder of its own for every test, gone afterwards.
-struct Scratch {
-    fs::path folder = fs::temp_directory_path() / ("full_model_" + std::to_string(next++));
-    static inline int next = 0;
-
-    Scratch() { fs::create_directories(folder); }
-    ~Scratch() { fs::remove_all(folder); }
-
-    // A copy of a checkpoint of the fixtures, to be damaged.
-    std::string copy_of(const std::string& name) const {
-        fs::copy(checkpoint(name), folder / name, fs::copy_options::recursive);
-        return (folder / name).string();
-    }
-};
-
-std::string content(const fs::path& file) {
-    std::ifstream stream(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-void overwrite(const fs::path& file, const std::string& text) {
-    fs::permissions(file.parent_path(), fs::perms::owner_all, fs::perm_options::add);
-    fs::remove(file);
-    std::ofstream(file, std::ios::binary) << text;
-}
-
-void edit(const fs::path& file, const std::string& old_text, const std::string& new_text) {
-    std::string text = content(file);
-    const auto at = text.find(old_text);
-    REQUIRE_MESSAGE(at != text.npos, old_text);
-    overwrite(file, text.replace(at, old_text.size(), new_text));
 }
 
 // The one line with which a checkpoint is refused.
@@ -106,13 +73,6 @@ void check_same(const ModelConfig& a, const ModelConfig& b) {
     CHECK(a.rope_scaling->high_freq_factor == b.rope_scaling->high_freq_factor);
     CHECK(a.rope_scaling->original_max_position_embeddings ==
           b.rope_scaling->original_max_position_embeddings);
-}
-
-bool mentions(const std::string& text, const std::string& part) {
-    INFO(text);
-    const bool found = text.find(part) != text.npos;
-    CHECK_MESSAGE(found, part);
-    return found;
 }
 
 // A safetensors file with this header and as many bytes of numbers.
@@ -325,7 +285,7 @@ TEST_CASE(
 
 TEST_CASE("export into a folder of several files replaces what is read") {
     const Scratch scratch;
-    const std::string folder = scratch.copy_of("qwen2");
+    const std::string folder = scratch.copy_of("09_full_model/qwen2");
     const Model model = load_model(checkpoint("mistral"));
     export_model(model, folder);
     CHECK_CLOSE(load_model(folder)(small_ids), model(small_ids), 0);
@@ -446,7 +406,7 @@ TEST_CASE("a configuration that asks for what is not here is refused by name") {
     };
     for (const auto& [old_text, new_text, message] : cases) {
         const Scratch scratch;
-        const std::string folder = scratch.copy_of("mistral");
+        const std::string folder = scratch.copy_of("09_full_model/mistral");
         edit(folder + "/config.json", old_text, new_text);
         CHECK(mentions(refusal(folder), message));
     }
@@ -456,12 +416,12 @@ TEST_CASE("a configuration that asks for what is not here is refused by name") {
              {"\"original_max_position_embeddings\": 32",
               "\"original_max_position_embeddings\": 0"}}) {
         const Scratch damaged;
-        const std::string folder = damaged.copy_of("llama");
+        const std::string folder = damaged.copy_of("09_full_model/llama");
         edit(folder + "/config.json", old_text, new_text);
         CHECK(mentions(refusal(folder), "rope_scaling needs"));
     }
     const Scratch scratch;  // a window as wide as the model's context hides nothing
-    const std::string folder = scratch.copy_of("mistral");
+    const std::string folder = scratch.copy_of("09_full_model/mistral");
     edit(folder + "/config.json", "\"sliding_window\": null", "\"sliding_window\": 64");
     CHECK_NOTHROW(load_model(folder));
 }
@@ -469,7 +429,7 @@ TEST_CASE("a configuration that asks for what is not here is refused by name") {
 TEST_CASE("a damaged safetensors file is refused with one line that names the tensor") {
     const auto after = [](const std::string& file_content) {
         const Scratch scratch;
-        const std::string folder = scratch.copy_of("mistral");
+        const std::string folder = scratch.copy_of("09_full_model/mistral");
         overwrite(folder + "/model.safetensors", file_content);
         return refusal(folder);
     };
@@ -505,17 +465,17 @@ TEST_CASE("a damaged safetensors file is refused with one line that names the te
 
 TEST_CASE("a tensor of another shape, type, or with NaN is refused with both shapes") {
     const Scratch scratch;
-    const std::string folder = scratch.copy_of("mistral");
+    const std::string folder = scratch.copy_of("09_full_model/mistral");
     edit(folder + "/config.json", "\"intermediate_size\": 20", "\"intermediate_size\": 24");
     CHECK(mentions(refusal(folder),
                    "model.layers.0.mlp.gate_proj.weight should have the shape "
                    "(24, 16), it has (20, 16)"));
 
-    const std::string other_type = scratch.copy_of("qwen3");
+    const std::string other_type = scratch.copy_of("09_full_model/qwen3");
     edit(other_type + "/model.safetensors", "\"F32\"", "\"I32\"");
     CHECK(mentions(refusal(other_type), "is of type I32"));
 
-    const std::string with_nan = scratch.copy_of("llama");
+    const std::string with_nan = scratch.copy_of("09_full_model/llama");
     std::string bytes = content(with_nan + "/model.safetensors");
     bytes.replace(bytes.size() - 2, 2, "\xc0\x7f");  // NaN in bfloat16, in a head nobody reads
     overwrite(with_nan + "/model.safetensors", bytes);
@@ -527,7 +487,7 @@ TEST_CASE("a tensor of another shape, type, or with NaN is refused with both sha
 
 TEST_CASE("several files: a missing one, and names that lead elsewhere, are refused") {
     const Scratch scratch;
-    const std::string folder = scratch.copy_of("qwen2");
+    const std::string folder = scratch.copy_of("09_full_model/qwen2");
     fs::remove(folder + "/model-00002-of-00002.safetensors");
     CHECK(mentions(refusal(folder), "model-00002-of-00002.safetensors"));
     overwrite(folder + "/model.safetensors.index.json",

@@ -42,17 +42,18 @@ Tensor3 Model::embed(const IdMatrix& input_ids) const {
     return hidden_states;
 }
 
+RotaryTable Model::rotary_table(std::size_t num_positions) const {
+    require(num_positions <= config.max_position_embeddings,
+            "model: a sequence of {} tokens exceeds max_position_embeddings of {}",
+            num_positions, config.max_position_embeddings);
+    Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);  // (D/2)
+    if (config.rope_scaling) frequencies = scale_like_llama3(frequencies, *config.rope_scaling);
+    return make_rotary_table(frequencies, num_positions);
+}
+
 Placement Model::placement(std::size_t batch_size, std::size_t seq_len) const {
-    require(seq_len <= config.max_position_embeddings,
-            "model: a sequence of {} tokens exceeds max_position_embeddings of {}", seq_len,
-            config.max_position_embeddings);
-    Placement placement = causal_placement(config, batch_size, seq_len);
-    if (config.rope_scaling) {
-        const Vector frequencies = scale_like_llama3(
-            inverse_frequencies(config.head_dim, config.rope_theta), *config.rope_scaling);
-        placement.table = make_rotary_table(frequencies, seq_len);
-    }
-    return placement;
+    return {rotary_table(seq_len), position_ids(batch_size, seq_len),
+            expand_mask(causal_mask(seq_len, seq_len), batch_size)};
 }
 
 Tensor3 Model::logits(const Tensor3& hidden_states) const {

@@ -38,7 +38,8 @@ struct Model {
     Tensor3 operator()(const IdMatrix& input_ids) const;  // (B, T) -> (B, T, V)
 
     // Its parts, in this order.
-    Tensor3 embed(const IdMatrix& input_ids) const;  // (B, T) -> (B, T, C)
+    Tensor3 embed(const IdMatrix& input_ids) const;             // (B, T) -> (B, T, C)
+    RotaryTable rotary_table(std::size_t num_positions) const;  // P
     Placement placement(std::size_t batch_size, std::size_t seq_len) const;  // B, T; P = T
     Tensor3 logits(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, V)
 };

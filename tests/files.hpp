@@ -1,0 +1,59 @@
+// For tests of readers: folders to write into, files to damage.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <unistd.h>
+
+#include "tests/check.hpp"
+
+namespace llm {
+
+namespace fs = std::filesystem;
+
+// A folder of its own for every test, gone afterwards.
+struct Scratch {
+    fs::path folder = fs::temp_directory_path() /
+                      ("llm_test_" + std::to_string(getpid()) + "_" + std::to_string(next++));
+    static inline int next = 0;
+
+    Scratch() { fs::create_directories(folder); }
+    ~Scratch() { fs::remove_all(folder); }
+
+    // A copy of a folder of the fixtures, to be damaged.
+    std::string copy_of(const std::string& name) const {
+        const fs::path copy = folder / fs::path(name).filename();
+        fs::copy(fixture_path(name), copy, fs::copy_options::recursive);
+        return copy.string();
+    }
+};
+
+inline std::string content(const fs::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+inline void overwrite(const fs::path& file, const std::string& text) {
+    fs::permissions(file.parent_path(), fs::perms::owner_all, fs::perm_options::add);
+    fs::remove(file);
+    std::ofstream(file, std::ios::binary) << text;
+}
+
+inline void edit(const fs::path& file, const std::string& old_text,
+                 const std::string& new_text) {
+    std::string text = content(file);
+    const auto at = text.find(old_text);
+    REQUIRE_MESSAGE(at != text.npos, old_text);
+    overwrite(file, text.replace(at, old_text.size(), new_text));
+}
+
+inline bool mentions(const std::string& text, const std::string& part) {
+    INFO(text);
+    const bool found = text.find(part) != text.npos;
+    CHECK_MESSAGE(found, part);
+    return found;
+}
+
+}  // namespace llm
