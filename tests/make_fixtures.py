@@ -6,6 +6,7 @@ Sizes differ from axis to axis (B 2, T 5, S 7, H 6, Hkv 3, D 4, C 20), so that a
 compares with them notices every swapped axis."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy
@@ -546,6 +547,58 @@ def full_model():
         (folder / f"{name}.bin").write_bytes(header + b"".join(t.numpy().tobytes() for t in tensors))
 
 
+def read_safetensors(file):
+    """All tensors of a file in F32."""
+    data = file.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(data[8:end]).items():
+        if name != "__metadata__":
+            begin, stop = entry["data_offsets"]
+            numbers = numpy.frombuffer(data[end + begin:end + stop], dtype="<f4").copy()
+            tensors[name] = torch.from_numpy(numbers).reshape(entry["shape"])
+    return tensors
+
+
+def generation():
+    """Chapter 10. What Hugging Face's logits processors leave; the likeliest continuation of a checkpoint."""
+    torch.manual_seed(10)
+    logits = torch.randn(40) * 1.5
+    seen = torch.tensor([3, 7, 7, 21, 39])
+    temperature = lambda logits, value: logits / value
+    top_k = lambda logits, k: logits.masked_fill(logits < logits.topk(k).values[-1], -math.inf)
+
+    def top_p(logits, p):
+        ascending, order = logits.sort(descending=False)
+        removed = ascending.softmax(0).cumsum(0) <= 1 - p
+        removed[-1] = False
+        return logits.masked_fill(removed.scatter(0, order, removed), -math.inf)
+
+    def min_p(logits, p):
+        probabilities = logits.softmax(0)
+        return logits.masked_fill(probabilities < p * probabilities.max(), -math.inf)
+
+    def penalty(logits, value):
+        score = logits[seen]
+        return logits.scatter(0, seen, torch.where(score < 0, score * value, score / value))
+
+    save("10_generation/logits", logits)
+    for name, processed in {"temperature": temperature(logits, 0.7), "top_k": top_k(logits, 7), "top_p": top_p(logits, 0.8),
+                            "min_p": min_p(logits, 0.1), "penalty": penalty(logits, 1.3)}.items():
+        save(f"10_generation/{name}", processed)
+    save("10_generation/everything",
+         min_p(top_p(top_k(temperature(penalty(logits, 1.3), 1.5), 12), 0.9), 0.2).softmax(0))
+
+    folder = FOLDER / "09_full_model" / "qwen3"
+    config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
+    ids = torch.tensor([[3, 16, 0, 5]])
+    for _ in range(40):
+        best, second = decoder(config, weights, ids)[1][0, -1].topk(2)[0]
+        assert best - second > 1e-3  # else rounding would decide
+        ids = torch.cat([ids, decoder(config, weights, ids)[1][:, -1:].argmax(-1)], 1)
+    save("10_generation/greedy", ids)
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -557,3 +610,4 @@ if __name__ == "__main__":
     rmsnorm_vs_layernorm()
     pre_vs_post_norm()
     full_model()
+    generation()

@@ -1,0 +1,465 @@
+#include <cmath>
+
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/10_generation/inside.hpp"
+#include "chapters/10_generation/tokenizer_file.hpp"
+#include "common/measure.hpp"
+#include "common/options.hpp"
+#include "common/plot.hpp"
+#include "common/show.hpp"
+#include "common/stopwatch.hpp"
+#include "common/text.hpp"
+
+using namespace llm;
+
+// A token that can be seen: ▁ for a space.
+std::string visible(const std::string& piece) { return replaced(escaped(piece), " ", "▁"); }
+
+std::vector<std::string> visible_pieces(const Tokenizer& tokenizer, std::span<const Id> ids) {
+    std::vector<std::string> pieces;
+    for (const Id id : ids) {
+        const std::string& piece = tokenizer.pieces[static_cast<std::size_t>(id)];
+        pieces.push_back(piece.empty() ? "<" + to_text(id) + ">" : visible(piece));
+    }
+    return pieces;
+}
+
+std::string percent(double share) { return share == 0 ? "-" : fixed(100 * share, 1); }
+
+// What may come next.
+struct Choice {
+    std::vector<std::string> tokens;
+    Vector logits;         // (V)
+    std::vector<Id> seen;  // in the text so far
+};
+
+// The 12 likeliest of 512 tokens behind "Tom and his mom went to the", as a trained model has
+// it: stories260K by Andrej Karpathy (MIT licence), with which this chapter writes stories.
+Choice real_choice() {
+    return {{"▁p", "▁st", "▁s", "▁k", "▁", "▁m", "▁f", "▁be", "▁w", "▁h", "▁g", "▁d"},
+            {10.788f, 9.557f, 9.014f, 8.646f, 8.628f, 8.352f, 7.910f, 7.899f, 7.686f, 7.620f,
+             7.532f, 7.335f},
+            {5, 8, 9}};
+}
+
+void from_logits_to_a_token(const Choice& choice) {
+    const Vector& logits = choice.logits;
+    const Vector probabilities = probabilities_of(logits);
+    show("logits", logits);
+    show("probabilities", probabilities);
+
+    step("Six rules, and what they leave of it, in percent");
+    const std::vector<std::pair<std::string, Vector>> rules = {
+        {"temp. 0.5", with_temperature(logits, 0.5f)},
+        {"temp. 2", with_temperature(logits, 2)},
+        {"top-k 4", keep_top_k(logits, 4)},
+        {"top-p 0.7", keep_top_p(logits, 0.7f)},
+        {"min-p 0.1", keep_min_p(logits, 0.1f)},
+        {"penalty 1.3", penalize_repetition(logits, choice.seen, 1.3f)}};
+    TableRow headings = {"token", "as it is"};
+    std::vector<TableRow> rows;
+    std::vector<std::string> names;
+    std::vector<Series> series = {{"as it is", {}}};
+    for (const auto& [name, left] : rules) {
+        headings.push_back(name);
+        series.push_back({name, {}});
+    }
+    Vector rest = logits;
+    for (std::size_t place = 0; place < std::min<std::size_t>(12, logits.size()); ++place) {
+        const auto token = static_cast<std::size_t>(likeliest(rest));
+        rest(token) = -infinity;
+        names.push_back(choice.tokens[token]);
+        rows.push_back({names.back(), percent(probabilities(token))});
+        series[0].values.push_back(probabilities(token));
+        for (std::size_t rule = 0; rule < rules.size(); ++rule) {
+            const double share = probabilities_of(rules[rule].second)(token);
+            rows.back().push_back(percent(share));
+            series[rule + 1].values.push_back(share);
+        }
+    }
+    show_table(headings, rows);
+    const auto panel = [&](std::size_t rule) {
+        return Panel(
+            BarChart{series[rule].label, "probability", names, {series[0], series[rule]}});
+    };
+    plot("rules", {panel(1), panel(2), panel(3), panel(4), panel(5), panel(6)});
+}
+
+void draws(const Choice& choice, Generator& generator) {
+    step("1000 draws, with temperature 0.8 and top-p 0.9");
+    const Sampling sampling{0.8f, 0, 0.9f, 0, 1};
+    std::vector<int> counts(choice.tokens.size());
+    for (int i = 0; i < 1000; ++i)
+        ++counts[static_cast<std::size_t>(next_token(choice.logits, {}, sampling, generator))];
+    const Vector expected =
+        probabilities_of(keep_top_p(with_temperature(choice.logits, 0.8f), 0.9f));
+    std::vector<TableRow> rows;
+    for (std::size_t token = 0; token < counts.size(); ++token)
+        rows.push_back({choice.tokens[token], to_text(counts[token]),
+                        fixed(1000 * double(expected(token)), 0)});
+    show_table({"token", "drawn", "expected"}, rows);
+}
+
+// The sizes of stories260K, with random weights and a token for each byte.
+Model random_model(Generator& generator) {
+    ModelConfig config;
+    config.vocab_size = 259;
+    config.hidden_size = 64;
+    config.intermediate_size = 172;
+    config.num_hidden_layers = 5;
+    config.num_attention_heads = 8;
+    config.num_key_value_heads = 4;
+    config.max_position_embeddings = 512;
+    Model model = make_model(config, generator);
+    draw_normal(model, Real(0.02), generator);
+    return model;
+}
+
+// The first layer with these new tokens: its attention, and the shapes on the way as a column.
+Attention first_layer(const Model& model, std::span<const Id> new_ids, KvCache& cache,
+                      TableRow& shapes) {
+    const PreNormBlock& block = model.layers[0];
+    const Tensor3 hidden_states = block.attention_norm(model.embed(one_sequence(new_ids)));
+    const Placement placement = placement_behind(cache, 1, new_ids.size());
+    const Attention attention =
+        attend(block.self_attn, hidden_states, placement, cache.layers[0]);
+    const std::size_t first = std::exchange(cache.length, cache.length + new_ids.size());
+    shapes = {
+        to_text(hidden_states.shape()),     to_text(first) + " to " + to_text(cache.length - 1),
+        to_text(attention.context.shape()), to_text(cache.layers[0].keys.shape()),
+        to_text(placement.mask.shape()),    to_text(attention.weights.shape())};
+    return attention;
+}
+
+void prefill_and_decode(const Model& model, const std::vector<Id>& ids) {
+    step("A cache: prefill and decode");
+    const std::span<const Id> prompt(ids.data(), ids.size() - 1), new_token(&ids.back(), 1);
+    show("input_ids", one_sequence(ids));
+    const TableRow names = {"hidden_states",     "positions", "queries",
+                            "keys in the cache", "mask",      "weights"};
+    KvCache cache = make_cache(model, ids.size());
+    TableRow prefill, decode;
+    first_layer(model, prompt, cache, prefill);
+    const Attention attention = first_layer(model, new_token, cache, decode);
+    std::vector<TableRow> rows;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        rows.push_back({names[i], prefill[i], decode[i]});
+    show_table({"", "prefill", "decode"}, rows);
+    show("decode_mask", causal_mask(1, ids.size()));
+    show("decode_weights", head_of(attention.weights, 0, 0));
+
+    step("The same logits, for a fraction of the work");
+    cache = make_cache(model, ids.size());
+    next_logits(model, one_sequence(prompt), cache);
+    const Matrix cached_logits = next_logits(model, one_sequence(new_token), cache);
+    KvCache empty = make_cache(model, ids.size());
+    show("cached_logits", cached_logits);
+    show(
+        "within 1e-5 of those of the whole text at once",
+        largest_difference(cached_logits, next_logits(model, one_sequence(ids), empty)) < 1e-5);
+}
+
+void the_wrong_mask(const Model& model, const std::vector<Id>& ids) {
+    step("Wrong: the mask aligned at the top left");
+    KvCache cache = make_cache(model, ids.size());
+    TableRow shapes;
+    first_layer(model, std::span(ids).first(ids.size() - 1), cache, shapes);
+    Placement placement = placement_behind(cache, 1, 1);
+    Matrix wrong_mask = causal_mask(1, ids.size());
+    for (std::size_t s = 1; s < ids.size(); ++s) wrong_mask(0, s) = -infinity;
+    placement.mask = expand_mask(wrong_mask, 1);
+    const PreNormBlock& block = model.layers[0];
+    const Tensor3 hidden_states =
+        block.attention_norm(model.embed(one_sequence(std::span(ids).last(1))));
+    const Attention attention =
+        attend(block.self_attn, hidden_states, placement, cache.layers[0]);
+    show("wrong_mask", wrong_mask);
+    show("wrong_weights", head_of(attention.weights, 0, 0));
+    say("The mask's first row belongs to the first token of a text, and the new token gets it: "
+        "it sees that token and nothing else.");
+}
+
+void work(const Model& model) {
+    step("Work for one token, in millions of operations");
+    std::vector<TableRow> rows;
+    Line cached{"with a cache", {}, {}}, uncached{"without", {}, {}};
+    const std::size_t head = 2 * model.config.vocab_size * model.config.hidden_size;
+    double all = 0;
+    for (std::size_t position = 0; position < model.config.max_position_embeddings;
+         ++position) {
+        const std::size_t one = operations_per_token(model.config, position);
+        all += double(one - head) / 1e6;  // without a cache all earlier tokens again
+        const double again = all + double(head) / 1e6;
+        cached.x.push_back(double(position));
+        cached.y.push_back(double(one) / 1e6);
+        uncached.x.push_back(double(position));
+        uncached.y.push_back(again);
+        if (((position + 1) & position) == 0 && (position == 0 || position >= 15))
+            rows.push_back({to_text(position), fixed(cached.y.back(), 2), fixed(again, 1),
+                            fixed(again / cached.y.back(), 0)});
+    }
+    show_table({"position", "with a cache", "without", "times"}, rows);
+    plot("work", {LinePlot{"Work for one token",
+                           "position",
+                           "millions of operations",
+                           {cached, uncached},
+                           true}});
+}
+
+void measure(const Model& model) {
+    step("Time for one token on this machine, in milliseconds");
+    std::vector<TableRow> rows;
+    Line cached{"with a cache", {}, {}}, uncached{"without", {}, {}};
+    const std::size_t last = std::min<std::size_t>(model.config.max_position_embeddings, 512);
+    for (std::size_t position = 0; position < last; position += position < 32 ? 16 : 48) {
+        const std::vector<Id> ids(position + 1, 1);
+        const KvCache empty = make_cache(model, position + 1);
+        KvCache before = empty;
+        if (position > 0)
+            next_logits(model, one_sequence(std::span(ids).first(position)), before);
+        std::vector<KvCache> caches(5, before);
+        std::size_t next = 0;
+        const double with_cache =
+            fastest_seconds(5, [&] { next_logits(model, IdMatrix{{1}}, caches[next++]); });
+        const double without = fastest_seconds(3, [&] {
+            KvCache cache = empty;
+            next_logits(model, one_sequence(ids), cache);
+        });
+        for (auto& [line, seconds] : {std::pair<Line&, double>{cached, with_cache},
+                                      std::pair<Line&, double>{uncached, without}}) {
+            line.x.push_back(double(position));
+            line.y.push_back(1 / seconds);
+        }
+        rows.push_back({to_text(position), fixed(1000 * with_cache, 2),
+                        fixed(1000 * without, 2), fixed(without / with_cache, 1)});
+    }
+    show_table({"position", "with a cache", "without", "times"}, rows);
+    plot("speed",
+         {LinePlot{"Tokens per second", "position", "1 / s", {cached, uncached}, true}});
+}
+
+void pairs() {
+    step("Words from pieces: byte-pair encoding");
+    const std::vector<std::string> pieces = {"l", "o",  "w",   "e",  "s",   "t",  "n",
+                                             "i", "es", "est", "lo", "low", "ne", "new"};
+    const std::vector<std::array<Id, 3>> learned = {{3, 4, 8},   {8, 5, 9},  {0, 1, 10},
+                                                    {10, 2, 11}, {6, 3, 12}, {12, 2, 13}};
+    Merges merges;
+    std::vector<TableRow> rows;
+    const auto spelled = [&](const std::vector<Id>& ids) {
+        std::string text;
+        for (const Id id : join_pairs(ids, merges))
+            text += (text.empty() ? "" : " ") + pieces[static_cast<std::size_t>(id)];
+        return text;
+    };
+    const std::vector<Id> lowest = {0, 1, 2, 3, 4, 5}, newest = {6, 3, 2, 3, 4, 5};
+    rows.push_back({"", spelled(lowest), spelled(newest)});
+    for (const auto& [left, right, joined] : learned) {
+        merges[{left, right}] = {double(merges.size()), joined};
+        const auto text = [&](Id id) { return pieces[static_cast<std::size_t>(id)]; };
+        rows.push_back({text(left) + " + " + text(right), spelled(lowest), spelled(newest)});
+    }
+    show_table({"merge", "lowest", "newest"}, rows);
+
+    step("Any text, from 256 bytes");
+    const std::string text = "naïve café\n";
+    std::string alphabet, names;
+    for (const char byte : text) {
+        alphabet += byte_alphabet(static_cast<unsigned char>(byte));
+        if (byte < 0) names += byte_name(static_cast<unsigned char>(byte));
+    }
+    show("text", escaped(text));
+    show("as GPT-2 writes its bytes", alphabet);
+    show("as SentencePiece falls back on ï and é", names);
+}
+
+void written_by_chance(const Model& model, const Tokenizer& tokenizer, const Writing& writing,
+                       const std::string& prompt, Generator& generator) {
+    step("What a model writes that has learned nothing");
+    const std::vector<Id> ids = tokenizer.encode(prompt);
+    show("text", escaped(tokenizer.decode(generate(model, ids, writing, generator))));
+    say("These weights are random numbers, and this is noise: each of the 256 bytes about as "
+        "likely as any other. For a model that writes stories, 1 MB, see this chapter's page: "
+        "./learn 10 --model stories260K.bin");
+}
+
+// ---- with a real model ----
+
+void tokens_of(const Tokenizer& tokenizer, const std::string& prompt) {
+    step("The prompt, as the model reads it");
+    if (!prompt.empty()) {
+        std::vector<std::string> words = {prompt};
+        for (const Step& one : tokenizer.steps) {
+            std::vector<std::string> parts;
+            for (std::size_t i = 0; i < words.size(); ++i)
+                for (const std::string& part : one.apply(words[i], i == 0))
+                    parts.push_back(part);
+            words = parts;
+            std::string line;
+            for (const std::string& word : words) line += visible(word) + "|";
+            show(one.name, line);
+        }
+    }
+    const std::vector<Id> ids = tokenizer.encode(prompt);
+    const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
+    std::string line;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+        line += to_text(ids[i]) + " " + pieces[i] + "  ";
+    say(line);
+}
+
+void how_sure(const Model& model, const Tokenizer& tokenizer, const std::vector<Id>& ids,
+              std::size_t prompt_len, const Tensor3& stream) {
+    step("How sure was it of each token?");
+    const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
+    std::vector<TableRow> rows;
+    BarChart chart{"Probability of each token", "probability", {}, {{"written", {}}}};
+    for (std::size_t t = prompt_len; t < ids.size(); ++t) {
+        Vector probabilities = logit_lens(model, stream, t - 1);
+        const auto id = static_cast<std::size_t>(ids[t]);
+        const Real p = probabilities(id);
+        probabilities(id) = -1;
+        const Id other = likeliest(probabilities);
+        rows.push_back({to_text(t), pieces[t], fixed(p, 3),
+                        visible_pieces(tokenizer, std::array{other})[0],
+                        fixed(probabilities(static_cast<std::size_t>(other)), 3)});
+        chart.names.push_back(pieces[t]);
+        chart.series[0].values.push_back(p);
+    }
+    show_table({"position", "token", "p", "or else", "p"}, rows);
+    plot("probabilities", {chart});
+}
+
+void where_it_looked(const std::vector<std::string>& pieces, const Inside& inside,
+                     std::size_t t) {
+    step("What did it look at when it wrote " + pieces[t + 1] + " at " + to_text(t + 1) + "?");
+    std::vector<TableRow> rows;
+    std::vector<Heatmap> maps;
+    for (std::size_t n = 0; n < inside.attention.size(); ++n) {
+        const Matrix weights = weights_of_query(inside.attention[n], t);
+        const auto best = static_cast<std::size_t>(
+            std::max_element(weights.begin(), weights.end()) - weights.begin());
+        const std::size_t h = best / (t + 1), s = best % (t + 1);
+        rows.push_back(
+            {to_text(n), to_text(h), pieces[s], to_text(s), fixed(weights(h, s), 2)});
+        maps.push_back({"Layer " + to_text(n),
+                        "",
+                        "head",
+                        weights,
+                        {pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(t) + 1}});
+    }
+    show_table({"layer", "its sharpest head", "looked at", "position", "weight"}, rows);
+    const std::size_t last = maps.size() - 1;
+    plot("attention", {maps[0], maps[last / 2], maps[last]});
+}
+
+void how_it_came_about(const Model& model, const Tokenizer& tokenizer,
+                       const std::vector<Id>& ids, const Inside& inside, std::size_t t) {
+    step("What would it have written after fewer layers?");
+    std::vector<TableRow> rows;
+    Line written{"the token that was written", {}, {}}, size{"size", {}, {}};
+    for (std::size_t n = 0; n < inside.stream.size(); ++n) {
+        const Vector probabilities = logit_lens(model, inside.stream[n], t);
+        const Id best = likeliest(probabilities);
+        const Real* row = inside.stream[n].data() + t * model.config.hidden_size;
+        const double stream_size = root_mean_square({row, model.config.hidden_size});
+        const Real p = probabilities(static_cast<std::size_t>(ids[t + 1]));
+        rows.push_back({to_text(n), fixed(stream_size, 2),
+                        visible_pieces(tokenizer, std::array{best})[0],
+                        fixed(probabilities(static_cast<std::size_t>(best)), 3), fixed(p, 3)});
+        for (Line* line : {&written, &size}) line->x.push_back(double(n));
+        written.y.push_back(p);
+        size.y.push_back(stream_size);
+    }
+    show_table({"layers", "size of the stream", "it would write", "p", "p of what it wrote"},
+               rows);
+    plot("stream",
+         {LinePlot{"Probability of the token", "layers passed", "", {written}},
+          LinePlot{"Size of the stream", "layers passed", "root mean square", {size}}});
+}
+
+void write_with(const Model& model, const Tokenizer& tokenizer, const Writing& writing,
+                const std::string& prompt, Generator& generator) {
+    std::vector<Id> ids = tokenizer.encode(prompt);
+    require(!ids.empty(), "generate: this model needs a --prompt to begin with");
+    check_input(model.config, one_sequence(ids));
+    const std::size_t prompt_len = ids.size();
+    tokens_of(tokenizer, prompt);
+
+    step("The text");
+    std::string written = tokenizer.decode(ids);
+    write_text(written);
+    const double seconds = fastest_seconds(1, [&] {
+        generate(model, ids, writing, generator, [&](Id id) {
+            ids.push_back(id);
+            const std::string text = tokenizer.decode(ids);
+            write_text(text.substr(written.size()));
+            written = text;
+        });
+    });
+    write_text("");
+    const double count = double(ids.size() - prompt_len);
+    show("tokens written", count);
+    if (count == 0) return;
+    show("tokens per second", fixed(count / seconds, 0));
+
+    // Look into the first tokens; the fifth of them is explained.
+    if (ids.size() > prompt_len + 16) ids.resize(prompt_len + 16);
+    const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
+    const Inside inside = look_inside(model, ids);
+    how_sure(model, tokenizer, ids, prompt_len, inside.stream.back());
+    const std::size_t explained = std::min(prompt_len + 4, ids.size() - 1);
+    where_it_looked(pieces, inside, explained - 1);
+    how_it_came_about(model, tokenizer, ids, inside, explained - 1);
+}
+
+int main(int argc, char** argv) {
+    std::string model_path, tokenizer_path, prompt;
+    Writing writing;
+    bool no_cache = false, measured = false;
+    Sampling& sampling = writing.sampling;
+    sampling.temperature = 0.8f;
+    sampling.top_p = 0.9f;
+    Options options("10_generation", "How does a model write?");
+    options.path("--model", model_path, "a folder of Hugging Face, or a file of llama2.c");
+    options.path("--tokenizer", tokenizer_path, "its tokenizer, if it does not lie beside it");
+    options.text("--prompt", prompt, "the text to go on with");
+    options.count("--max-new-tokens", writing.max_new_tokens, 0, 1 << 20, "tokens to write");
+    options.number("--temperature", sampling.temperature, 0, 100, "0: always the likeliest");
+    options.count("--top-k", sampling.top_k, 0, 1 << 24, "tokens to choose from, 0: all");
+    options.number("--top-p", sampling.top_p, 0, 1, "their probability together");
+    options.number("--min-p", sampling.min_p, 0, 1, "the least, as a share of the likeliest");
+    options.number("--repetition-penalty", sampling.repetition_penalty, 0.01, 100,
+                   "above 1: what was there comes less");
+    options.flag("--no-cache", no_cache, "compute the whole text again for every token");
+    options.flag("--measure", measured, "time a token with and without cache");
+
+    return options.run(argc, argv, [&] {
+        Generator generator(options.seed());
+        writing.use_cache = !no_cache;
+        if (!model_path.empty()) {
+            const Model model = load_model(model_path);
+            const std::size_t vocab_size = model.config.vocab_size;
+            if (tokenizer_path.empty())
+                tokenizer_path = tokenizer_beside(model_path, vocab_size);
+            const Tokenizer tokenizer = load_tokenizer(tokenizer_path, vocab_size);
+            writing.end_ids = tokenizer.ends;
+            write_with(model, tokenizer, writing, prompt, generator);
+            if (measured) measure(model);
+            return;
+        }
+        step("What may come next, after \"Tom and his mom went to the\"");
+        from_logits_to_a_token(real_choice());
+        draws(real_choice(), generator);
+        const Model model = random_model(generator);
+        prefill_and_decode(model, {1, 81, 112, 102, 104, 35, 120});
+        the_wrong_mask(model, {1, 81, 112, 102, 104, 35, 120});
+        work(model);
+        if (measured) measure(model);
+        pairs();
+        const Tokenizer tokenizer = bytes_as_tokens();
+        writing.end_ids = tokenizer.ends;
+        writing.max_new_tokens = std::min<std::size_t>(writing.max_new_tokens, 24);
+        written_by_chance(model, tokenizer, writing, prompt, generator);
+    });
+}
