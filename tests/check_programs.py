@@ -2,7 +2,11 @@
 """Bad input gets one line and exit code 2, from every chapter program and from ./learn; good input gets
 what was asked for. Usage: check_programs.py BUILD_FOLDER"""
 
+import array
+import random
 import re
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -71,6 +75,42 @@ MODEL_REFUSED = [  # of programs that take --model
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
+GENERATION_REFUSED = [  # of programs that take --prompt; {model} and {tokenizer} fit together
+    ("--bogus", "does not know '--bogus'"),
+    ("stray", "does not know 'stray'"),
+    ("--temperature -1", "from 0 to 100, not '-1'"),
+    ("--temperature 101", "from 0 to 100, not '101'"),
+    ("--temperature warm", "not 'warm'"),
+    ("--temperature nan", "not 'nan'"),
+    ("--temperature 1e999", "not '1e999'"),
+    ("--temperature 0x1", "not '0x1'"),
+    ("--top-k -1", "not '-1'"),
+    ("--top-k 1.5", "not '1.5'"),
+    ("--top-p 1.01", "from 0 to 1, not '1.01'"),
+    ("--top-p -0.1", "from 0 to 1, not '-0.1'"),
+    ("--min-p 2", "from 0 to 1, not '2'"),
+    ("--repetition-penalty 0", "from 0.01 to 100, not '0'"),
+    ("--max-new-tokens -1", "from 0 to 1048576, not '-1'"),
+    ("--max-new-tokens 1e9", "not '1e9'"),
+    ("--no-cache=perhaps", "--no-cache"),
+    ("--prompt", "--prompt"),
+    ("--prompt \udcff", "--prompt: the text is not UTF-8 at byte 0"),
+    ("--prompt " + "x" * 16385, "at most 16384 bytes"),
+    ("--tokenizer {tokenizer}", "--tokenizer needs --model"),
+    ("--model {folder}/nothing", "cannot read"),
+    ("--model {file}", "too short for a llama2.c file"),
+    ("--model {model}", "neither tok420.bin nor tokenizer.bin beside it"),
+    ("--model {model} --tokenizer {file}", "too short for a llama2.c tokenizer of 420 tokens"),
+    ("--model {model} --tokenizer {folder}/nothing", "cannot read"),
+    ("--model {model} --tokenizer /", "is not a file"),
+    ("--model {model} --tokenizer {tokenizer}", "this model needs a --prompt to begin with"),
+    ("--model {model} --tokenizer {tokenizer} --prompt " + "x" * 65, "a sequence of 65 tokens exceeds"),
+    ("--model tests/fixtures/09_full_model/qwen3", "cannot read tests/fixtures/09_full_model/qwen3/tokenizer.json"),
+    ("--model tests/fixtures/09_full_model/qwen3 --tokenizer {tokenizer}", "the model knows 17 tokens"),
+    ("--seed -1", "from 0 to 4294967295, not '-1'"),
+    ("--save {file}", "--save needs a folder it can write to"),
+    ("--plots {file}", "--plots needs a folder it can write to"),
+]
 LEARN_REFUSED = [
     ("99", "there is no chapter '99'"),
     ("0", "there is no chapter '0'"),
@@ -103,15 +143,31 @@ def expect_refusal(command, message):
                         f"{len(result.stdout)} characters, expected one line with \"{message}\", got: {result.stderr}")
 
 
-def takes_sizes(program):
-    return "--seq-len" in run([program, "--help"]).stdout
+def takes(program, option):
+    return option in run([program, "--help"]).stdout
+
+
+def write_llama2c_model(file):
+    """A model of 420 tokens with random weights, for the tokenizers of the fixtures."""
+    C, F, L, H, HKV, V, P = 16, 20, 2, 4, 2, 420, 64
+    numbers = random.Random(1)
+    draw = lambda count, scale: array.array("f", (numbers.gauss(0, scale) for _ in range(count)))
+    norms = lambda count: array.array("f", [1.0] * count)
+    tensors = [draw(V * C, 1), norms(L * C), draw(L * C * C, 0.3), draw(L * C * C * HKV // H, 0.3),
+               draw(L * C * C * HKV // H, 0.3), draw(L * C * C, 0.3), norms(L * C), draw(3 * L * C * F, 0.3),
+               norms(C), norms(P * C // H)]
+    file.write_bytes(struct.pack("<7i", C, F, L, H, HKV, V, P) + b"".join(tensor.tobytes() for tensor in tensors))
 
 
 def check_refusals(program, scratch):
     file = scratch / "file"
     file.write_text("kept")
-    for options, message in REFUSED if takes_sizes(program) else MODEL_REFUSED:
-        expect_refusal([program, *(option.format(file=file, folder=scratch / "new") for option in options.split())], message)
+    write_llama2c_model(scratch / "model.bin")
+    names = {"file": file, "folder": scratch / "new", "model": scratch / "model.bin",
+             "tokenizer": ROOT / "tests/fixtures/10_generation/gpt2/tokenizer.json"}
+    table = REFUSED if takes(program, "--seq-len") else GENERATION_REFUSED if takes(program, "--prompt") else MODEL_REFUSED
+    for options, message in table:
+        expect_refusal([program, *(option.format(**names) for option in options.split())], message)
     if file.read_text() != "kept" or (scratch / "new").exists():
         problems.append(f"{program}: wrote something although it refused")
 
@@ -145,9 +201,10 @@ def check_good(program, scratch):
         problems.append(f"{program.name}: the seed changes nothing")
     if "--seed" not in run([program, "--help"]).stdout:
         problems.append(f"{program.name}: --help does not list --seed")
-    if not takes_sizes(program):
-        check_models(program, scratch)
-        return
+    if takes(program, "--prompt"):
+        return check_generation(program, scratch)
+    if not takes(program, "--seq-len"):
+        return check_models(program, scratch)
     for sizes in ("--seq-len 1 --batch-size 1", "--hidden-size 96 --num-attention-heads 6 --num-key-value-heads 6",
                   "--hidden-size 20 --num-attention-heads 6 --num-key-value-heads 3 --head-dim 4",
                   "--seq-len 200", "--hidden-size 2 --num-attention-heads 1 --num-key-value-heads 1"):
@@ -170,6 +227,25 @@ def check_models(program, scratch):
                 return
         if (saved / "logits.npy").read_bytes() != (again / "logits.npy").read_bytes():
             problems.append(f"{program.name}: {model.name} has other logits after --export")
+
+
+def check_generation(program, scratch):
+    """Every tokenizer of the fixtures with a model in a folder; with and without a cache the same text."""
+    exported = scratch / "exported"
+    run([program.parent / "09_full_model", "--model", scratch / "model.bin", "--tokens", "1", "--export", exported, "--plots", "none"])
+    timeless = lambda text: re.sub(r"tokens per second: .*", "", text)
+    for kind in ("gpt2", "llama3", "qwen", "smol", "llama2", "metaspace"):
+        shutil.copy(ROOT / "tests/fixtures/10_generation" / kind / "tokenizer.json", exported)
+        command = [program, "--model", exported, "--prompt", "The café: 12\n<|im_end|> ", "--max-new-tokens", "20"]
+        texts = []
+        for options in ((), ("--no-cache",), ("--temperature", "0", "--plots", "none"), ("--max-new-tokens", "0", "--top-k", "3"),
+                        ("--max-new-tokens", "1", "--min-p", "0.1", "--repetition-penalty", "1.2")):
+            result = run(command[:-2] + (command[-2:] if "--max-new-tokens" not in options else []) + list(options))
+            if result.returncode != 0 or result.stderr or "The café: 12\n" not in result.stdout:
+                problems.append(f"{program.name} {kind} {options}: exit {result.returncode}: {result.stderr}")
+            texts.append(timeless(result.stdout))
+        if texts[0] != texts[1]:
+            problems.append(f"{program.name} {kind}: another text without a cache")
 
 
 def check_learn(scratch):

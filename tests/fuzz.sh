@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes the readers of files for so many seconds: tests/fuzz.sh SECONDS, after
-# cmake --preset sanitize && cmake --build --preset sanitize --target fuzz_checkpoint
+# cmake --preset sanitize && cmake --build --preset sanitize --target fuzz_readers
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,6 +12,13 @@ add 0 tests/fixtures/09_full_model/llama2c.bin
 for file in tests/fixtures/09_full_model/*/*.safetensors; do add 1 "$file"; done
 for file in tests/fixtures/09_full_model/*/config.json; do add 2 "$file"; done
 add 3 tests/fixtures/09_full_model/qwen2/model.safetensors.index.json
-build-sanitize/fuzz_checkpoint -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+for file in tests/fixtures/10_generation/*/tokenizer.json; do add 4 "$file"; done
+python3 - >"$corpus/seed_tokenizer" <<'END'
+import struct, sys
+pieces = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", " ", "a", "c", "f", "ca", "caf", " caf"]
+sys.stdout.buffer.write(b"\x05" + struct.pack("<i", 7) + b"".join(
+    struct.pack("<fi", -n, len(piece)) + piece.encode() for n, piece in enumerate(pieces)))
+END
+build-sanitize/fuzz_readers -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
     -print_final_stats=0 -print_funcs=0 -verbosity=0 -artifact_prefix=build-sanitize/ "$corpus"
 echo "no finding in $1 seconds"

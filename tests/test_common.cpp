@@ -4,10 +4,12 @@
 #include <iostream>
 #include <sstream>
 
+#include "common/json_file.hpp"
 #include "common/measure.hpp"
 #include "common/random.hpp"
 #include "common/show.hpp"
-#include "tests/check.hpp"
+#include "common/text.hpp"
+#include "tests/files.hpp"
 
 using namespace llm;
 
@@ -175,4 +177,79 @@ TEST_CASE("show saves what NumPy reads") {
     CHECK(load_ids<1>((folder / "test_saved_ids.npy").string()) == IdVector{5, -6});
     CHECK(!std::filesystem::exists(folder / "test_saved.npy.part"));
     std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("characters of a text, and where it is not UTF-8") {
+    CHECK(characters("aü中\U0001F600") ==
+          std::vector<std::string>{"a", "ü", "中", "\U0001F600"});
+    CHECK(characters("").empty());
+    CHECK(characters(std::string("\0a", 2)).size() == 2);
+    for (const std::string bad : {"ab\xff", "ab\xc3", "ab\xed\xa0\x80", "ab\xc0\x80"})
+        CHECK_THROWS_WITH_AS(characters(bad), "the text is not UTF-8 at byte 2", TextError);
+    CHECK(character(0x120) == "Ġ");
+    CHECK(character('x') == "x");
+}
+
+TEST_CASE("composed: an accent joins its letter") {
+    CHECK(composed("e\u0301 u\u0308") == "é ü");
+    CHECK(composed("plain é") == "plain é");
+    CHECK(composed("").empty());
+    CHECK(composed(std::string("a\0e\u0301", 5)) == std::string("a\0é", 4));
+    CHECK_THROWS_AS(composed("\xff"), TextError);
+}
+
+TEST_CASE("replaced: every occurrence, from left to right") {
+    CHECK(replaced("a b c", " ", "▁") == "a▁b▁c");
+    CHECK(replaced("aaa", "aa", "b") == "ba");
+    CHECK(replaced("abc", "x", "y") == "abc");
+}
+
+TEST_CASE("escaped: what a terminal must not get becomes visible") {
+    CHECK(escaped("a\n\t\x1b[2J\xff ü\x7f\u0085") == "a\\n\\t\\x1b[2J\\xff ü\\x7f\\xc2\\x85");
+}
+
+TEST_CASE("write_text prints whole characters only, at once, and nothing harmful") {
+    CHECK(printed([] { write_text("caf\xc3"); }) == "caf");
+    CHECK(printed([] { write_text("\xa9\n"); }) == "é\n");
+    CHECK(printed([] { write_text("\x1b[2J\u009b"); }) == "?[2J?");
+    CHECK(printed([] { write_text("\xff\xe4\xb8"); }) == "\ufffd");
+    CHECK(printed([] { write_text("x"); }) == "\ufffd\ufffdx");
+    CHECK(printed([] { write_text("\xf0\x9f"); }).empty());
+    CHECK(printed([] { write_text(""); }) == "\ufffd\ufffd\n");
+}
+
+TEST_CASE("a pattern knows Unicode, says where it matches, and gives up in time") {
+    using Ends = std::vector<std::pair<std::size_t, std::size_t>>;
+    CHECK(Pattern(R"(\p{L}+|\s)").matches("aü 中!") == Ends{{0, 3}, {3, 4}, {4, 7}});
+    CHECK(Pattern("x*").matches("axxb") == Ends{{1, 3}});
+    CHECK(Pattern("a").matches("").empty());
+    CHECK_THROWS_AS(Pattern("(a"), TextError);
+    CHECK_THROWS_AS(Pattern("a").matches("\xff"), TextError);
+    CHECK_THROWS_AS(Pattern("(a+)+$").matches(std::string(50, 'a') + "b"), TextError);
+    CHECK_THROWS_AS(Pattern(R"(a\Kb)").matches("abab\xff"), TextError);
+}
+
+TEST_CASE("JSON: objects inside objects, ids, and lists of texts") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "a.json";
+    overwrite(file, R"({"one": {"two": [{"id": 3}, {"id": [4, 5]}], "names": {"b.c": 7, "a": 8},
+                       "pairs": ["x y", ["z", "w"]], "bad": [1], "huge": 4294967296}})");
+    const JsonFile one = JsonFile(file).object("one");
+    CHECK(one.objects("two")[0].ids("id") == std::vector<Id>{3});
+    CHECK(one.objects("two")[1].ids("id") == std::vector<Id>{4, 5});
+    CHECK(one.ids_by_name("names") ==
+          std::vector<std::pair<std::string, Id>>{{"a", 8}, {"b.c", 7}});
+    CHECK(one.text_lists("pairs") ==
+          std::vector<std::vector<std::string>>{{"x y"}, {"z", "w"}});
+    const auto refused = [&](const auto& call, const std::string& message) {
+        CHECK_THROWS_WITH_AS(call(), (file.string() + ": " + message).c_str(), FileError);
+    };
+    refused([&] { one.objects("two")[1].text("id"); },
+            "one.two.1.id must be a text, not a list");
+    refused([&] { one.object("three"); }, "one.three is missing");
+    refused([&] { one.objects("names"); }, "one.names must be a list");
+    refused([&] { one.objects("bad"); }, "one.bad.0 must be an object");
+    refused([&] { one.text_lists("bad"); }, "one.bad must hold texts, not 1");
+    refused([&] { one.ids("huge"); },
+            "one.huge must hold whole numbers from 0 to 2147483647, not 4294967296");
 }

@@ -437,6 +437,7 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         writing.use_cache = !no_cache;
+        require(tokenizer_path.empty() || !model_path.empty(), "--tokenizer needs --model");
         if (!model_path.empty()) {
             const Model model = load_model(model_path);
             const std::size_t vocab_size = model.config.vocab_size;

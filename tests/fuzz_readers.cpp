@@ -1,6 +1,6 @@
-// Throws bytes at every reader of files: whatever they are, the answer is a model or a
-// FileError. The first byte chooses the reader, the rest is the file. Built with Clang's
-// libFuzzer by the sanitize preset (target fuzz_checkpoint); the corpus is made from
+// Throws bytes at every reader of files: whatever they are, the answer is a model, a
+// tokenizer, or an error of one line. The first byte chooses the reader, the rest is the file. Built with Clang's
+// libFuzzer by the sanitize preset (target fuzz_readers); the corpus is made from
 // tests/fixtures.
 #include <filesystem>
 #include <fstream>
@@ -9,14 +9,16 @@
 #include <unistd.h>
 
 #include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/10_generation/tokenizer_file.hpp"
 #include "common/safetensors.hpp"
+#include "common/text.hpp"
 
 namespace fs = std::filesystem;
 
 namespace {
 
 const fs::path folder =
-    fs::temp_directory_path() / ("fuzz_checkpoint_" + std::to_string(getpid()));
+    fs::temp_directory_path() / ("fuzz_readers_" + std::to_string(getpid()));
 
 void write(const std::string& name, const char* data, std::size_t size) {
     std::ofstream(folder / name, std::ios::binary)
@@ -39,7 +41,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 
 extern "C" int LLVMFuzzerTestOneInput(const char* data, std::size_t size) {
     if (size == 0) return 0;
-    const char kind = data[0] % 4;
+    const char kind = data[0] % 6;
     fs::remove(folder / "model.safetensors.index.json");
     try {
         if (kind == 0) {
@@ -52,11 +54,18 @@ extern "C" int LLVMFuzzerTestOneInput(const char* data, std::size_t size) {
         } else if (kind == 2) {
             write("config.json", data + 1, size - 1);
             llm::read_config(llm::JsonFile(folder / "config.json"));
-        } else {
+        } else if (kind == 3) {
             write("model.safetensors.index.json", data + 1, size - 1);
             llm::SafeTensors tensors(folder);
+        } else {
+            const std::string name = kind == 4 ? "tokenizer.json" : "tokenizer.bin";
+            write(name, data + 1, size - 1);
+            const llm::Tokenizer tokenizer =
+                llm::load_tokenizer((folder / name).string(), kind == 4 ? 1000 : 12);
+            tokenizer.decode(tokenizer.encode("The café: 12\n<s>  中<|im_end|>"));
         }
     } catch (const llm::FileError&) {
+    } catch (const llm::TextError&) {
     }
     return 0;
 }
