@@ -54,6 +54,11 @@ std::string axis_settings(const std::string& title, const std::string& x_label,
         quoted(title), quoted(x_label), quoted(y_label));
 }
 
+// What the key says of a line; nothing if it has no label.
+std::string key_entry(const std::string& label) {
+    return label.empty() ? "notitle" : "title " + quoted(label) + " noenhanced";
+}
+
 // Names instead of numbers along an axis, "x" or "y"; nothing if there are none.
 std::string named_tics(const std::string& axis, const std::vector<std::string>& names) {
     if (names.empty()) return "";
@@ -180,8 +185,8 @@ std::string panel_script(const LinePlot& line_plot) {
         for (std::size_t j = 0; j < std::min(line.x.size(), line.y.size()); ++j)
             script += fmt::format("{} {}\n", line.x[j], line.y[j]);
         script += "END\n";
-        plots += fmt::format("{}$line{} with lines lt {} title {} noenhanced",
-                             i == 0 ? "" : ", ", i, i + 1, quoted(line.label));
+        plots += fmt::format("{}$line{} with lines lt {} {}", i == 0 ? "" : ", ", i, i + 1,
+                             key_entry(line.label));
     }
     if (line_plot.log_y) script += "set logscale y\nset format y '10^{%L}'\n";
     return script +
@@ -236,17 +241,18 @@ std::string panel_script(const BarChart& chart) {
             script += fmt::format("{} {}\n", static_cast<double>(j) + shift,
                                   chart.series[i].values[j]);
         script += "END\n";
-        plots +=
-            fmt::format("{}$bars{} using 1:2:({}) with boxes lc rgb '{}' title {} noenhanced",
-                        i == 0 ? "" : ", ", i, width, i == 0 ? "#b8c4cc" : "#31688e",
-                        quoted(chart.series[i].label));
+        plots += fmt::format("{}$bars{} using 1:2:({}) with boxes lc rgb '{}' {}",
+                             i == 0 ? "" : ", ", i, width,
+                             i + 1 == chart.series.size() ? "#31688e" : "#b8c4cc",
+                             key_entry(chart.series[i].label));
     }
     script += named_tics("x", chart.names);
-    return script + fmt::format(
-                        "set style fill solid 1 noborder\nset xrange [-0.6:{}]\n"
-                        "set yrange [0:*]\nset key top right\nset grid y lt 1 lc rgb "
-                        "'#e8e8e8' lw 0.7\nset boxwidth {}\nplot {}\n",
-                        static_cast<double>(chart.names.size()) - 0.4, width, plots);
+    return script +
+           fmt::format(
+               "set style fill solid 1 noborder\nset xrange [-0.6:{}]\n"
+               "set yrange [0:*]\nset key tmargin center horizontal\nset grid y lt 1 lc rgb "
+               "'#e8e8e8' lw 0.7\nset boxwidth {}\nplot {}\n",
+               static_cast<double>(chart.names.size()) - 0.4, width, plots);
 }
 
 std::string figure_script(const Figure& figure, const std::filesystem::path& file,

@@ -1,7 +1,7 @@
 // Throws bytes at every reader of files: whatever they are, the answer is a model, a
-// tokenizer, or an error of one line. The first byte chooses the reader, the rest is the file. Built with Clang's
-// libFuzzer by the sanitize preset (target fuzz_readers); the corpus is made from
-// tests/fixtures.
+// tokenizer, or an error of one line. The first byte chooses the reader, the rest is the file.
+// Built with Clang's libFuzzer by the sanitize preset (target fuzz_readers); the corpus is made
+// from tests/fixtures.
 #include <filesystem>
 #include <fstream>
 #include <string>

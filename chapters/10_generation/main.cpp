@@ -313,7 +313,7 @@ void how_sure(const Model& model, const Tokenizer& tokenizer, const std::vector<
     step("How sure was it of each token?");
     const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
     std::vector<TableRow> rows;
-    BarChart chart{"Probability of each token", "probability", {}, {{"written", {}}}};
+    BarChart chart{"Probability of each token", "probability", {}, {{"", {}}}};
     for (std::size_t t = prompt_len; t < ids.size(); ++t) {
         Vector probabilities = logit_lens(model, stream, t - 1);
         const auto id = static_cast<std::size_t>(ids[t]);
@@ -357,7 +357,7 @@ void how_it_came_about(const Model& model, const Tokenizer& tokenizer,
                        const std::vector<Id>& ids, const Inside& inside, std::size_t t) {
     step("What would it have written after fewer layers?");
     std::vector<TableRow> rows;
-    Line written{"the token that was written", {}, {}}, size{"size", {}, {}};
+    Line written, size;
     for (std::size_t n = 0; n < inside.stream.size(); ++n) {
         const Vector probabilities = logit_lens(model, inside.stream[n], t);
         const Id best = likeliest(probabilities);
@@ -374,12 +374,12 @@ void how_it_came_about(const Model& model, const Tokenizer& tokenizer,
     show_table({"layers", "size of the stream", "it would write", "p", "p of what it wrote"},
                rows);
     plot("stream",
-         {LinePlot{"Probability of the token", "layers passed", "", {written}},
+         {LinePlot{"Probability of the token it wrote", "layers passed", "", {written}},
           LinePlot{"Size of the stream", "layers passed", "root mean square", {size}}});
 }
 
 void write_with(const Model& model, const Tokenizer& tokenizer, const Writing& writing,
-                const std::string& prompt, Generator& generator) {
+                const std::string& prompt, std::size_t explained, Generator& generator) {
     std::vector<Id> ids = tokenizer.encode(prompt);
     require(!ids.empty(), "generate: this model needs a --prompt to begin with");
     check_input(model.config, one_sequence(ids));
@@ -403,19 +403,19 @@ void write_with(const Model& model, const Tokenizer& tokenizer, const Writing& w
     if (count == 0) return;
     show("tokens per second", fixed(count / seconds, 0));
 
-    // Look into the first tokens; the fifth of them is explained.
     if (ids.size() > prompt_len + 16) ids.resize(prompt_len + 16);
     const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
     const Inside inside = look_inside(model, ids);
     how_sure(model, tokenizer, ids, prompt_len, inside.stream.back());
-    const std::size_t explained = std::min(prompt_len + 4, ids.size() - 1);
-    where_it_looked(pieces, inside, explained - 1);
-    how_it_came_about(model, tokenizer, ids, inside, explained - 1);
+    const std::size_t t = std::min(prompt_len + explained - 1, ids.size() - 1);
+    where_it_looked(pieces, inside, t - 1);
+    how_it_came_about(model, tokenizer, ids, inside, t - 1);
 }
 
 int main(int argc, char** argv) {
     std::string model_path, tokenizer_path, prompt;
     Writing writing;
+    std::size_t explained = 12;
     bool no_cache = false, measured = false;
     Sampling& sampling = writing.sampling;
     sampling.temperature = 0.8f;
@@ -432,6 +432,7 @@ int main(int argc, char** argv) {
     options.number("--repetition-penalty", sampling.repetition_penalty, 0.01, 100,
                    "above 1: what was there comes less");
     options.flag("--no-cache", no_cache, "compute the whole text again for every token");
+    options.count("--look-at", explained, 1, 16, "which of the written tokens to look into");
     options.flag("--measure", measured, "time a token with and without cache");
 
     return options.run(argc, argv, [&] {
@@ -445,7 +446,7 @@ int main(int argc, char** argv) {
                 tokenizer_path = tokenizer_beside(model_path, vocab_size);
             const Tokenizer tokenizer = load_tokenizer(tokenizer_path, vocab_size);
             writing.end_ids = tokenizer.ends;
-            write_with(model, tokenizer, writing, prompt, generator);
+            write_with(model, tokenizer, writing, prompt, explained, generator);
             if (measured) measure(model);
             return;
         }
