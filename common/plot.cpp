@@ -247,12 +247,11 @@ std::string panel_script(const BarChart& chart) {
                              key_entry(chart.series[i].label));
     }
     script += named_tics("x", chart.names);
-    return script +
-           fmt::format(
-               "set style fill solid 1 noborder\nset xrange [-0.6:{}]\n"
-               "set yrange [0:*]\nset key tmargin center horizontal\nset grid y lt 1 lc rgb "
-               "'#e8e8e8' lw 0.7\nset boxwidth {}\nplot {}\n",
-               static_cast<double>(chart.names.size()) - 0.4, width, plots);
+    return script + fmt::format(
+                        "set style fill solid 1 noborder\nset xrange [-0.6:{}]\n"
+                        "set yrange [0:*]\nset key top right\nset grid y lt 1 lc rgb "
+                        "'#e8e8e8' lw 0.7\nset boxwidth {}\nplot {}\n",
+                        static_cast<double>(chart.names.size()) - 0.4, width, plots);
 }
 
 std::string figure_script(const Figure& figure, const std::filesystem::path& file,

@@ -586,8 +586,10 @@ def generation():
     for name, processed in {"temperature": temperature(logits, 0.7), "top_k": top_k(logits, 7), "top_p": top_p(logits, 0.8),
                             "min_p": min_p(logits, 0.1), "penalty": penalty(logits, 1.3)}.items():
         save(f"10_generation/{name}", processed)
-    save("10_generation/everything",
-         min_p(top_p(top_k(temperature(penalty(logits, 1.3), 1.5), 12), 0.9), 0.2).softmax(0))
+    kept = top_k(temperature(penalty(logits, 1.3), 1.5), 12)
+    everything = min_p(top_p(kept, 0.9), 0.35)
+    assert (everything.isinf() != top_p(min_p(kept, 0.35), 0.9).isinf()).any()  # the order matters
+    save("10_generation/everything", everything.softmax(0))
 
     folder = FOLDER / "09_full_model" / "qwen3"
     config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")

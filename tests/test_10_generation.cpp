@@ -86,6 +86,7 @@ TEST_CASE("top-p keeps the fewest tokens that reach p, and always the first") {
     CHECK_CLOSE(keep_top_p(logits, 0.74f), two, 0);
     CHECK_CLOSE(keep_top_p(logits, 0.8f), (Vector{logits(0), 0, logits(2), none}), 0);
     CHECK_CLOSE(keep_top_p(logits, 1), logits, 0);
+    CHECK_CLOSE(keep_top_p(Vector{1, 1, 1, 1}, 0.5f), (Vector{1, 1, none, none}), 0);
     CHECK_THROWS_AS(keep_top_p(logits, -0.1f), ShapeError);
     CHECK_THROWS_AS(keep_top_p(logits, 1.1f), ShapeError);
 }
@@ -123,7 +124,7 @@ TEST_CASE("every rule leaves what Hugging Face's leaves") {
 TEST_CASE("next_token: all rules, in Hugging Face's order") {
     const Vector logits = pinned("logits");
     const Vector expected = pinned("everything");
-    const Sampling sampling{1.5f, 12, 0.9f, 0.2f, 1.3f};
+    const Sampling sampling{1.5f, 12, 0.9f, 0.35f, 1.3f};
     Generator generator(8);
     Vector counted = xt::zeros<Real>({logits.size()});
     for (int i = 0; i < 20000; ++i)
@@ -420,6 +421,128 @@ TEST_CASE("tokenizers of six kinds encode and decode as Hugging Face's library d
     }
 }
 
+namespace {
+
+// a 0, b 1, ab 2, unknown 3; no merges.
+Tokenizer small_tokenizer() {
+    Tokenizer tokenizer;
+    tokenizer.ids = {{"a", 0}, {"b", 1}, {"ab", 2}};
+    tokenizer.pieces = {"a", "b", "ab", "?"};
+    tokenizer.unknown = 3;
+    return tokenizer;
+}
+
+}  // namespace
+
+TEST_CASE("a word that is a token is taken apart, unless whole words go first") {
+    Tokenizer tokenizer = small_tokenizer();
+    CHECK(tokenizer.encode("ab") == std::vector<Id>{0, 1});
+    tokenizer.whole_words_first = true;
+    CHECK(tokenizer.encode("ab") == std::vector<Id>{2});
+    CHECK(tokenizer.encode("abb") == std::vector<Id>{0, 1, 1});
+}
+
+TEST_CASE("unknown characters become one token each, or one for all in a row, or an error") {
+    Tokenizer tokenizer = small_tokenizer();
+    CHECK(tokenizer.encode("xyax") == std::vector<Id>{3, 3, 0, 3});
+    tokenizer.fuse_unknown = true;
+    CHECK(tokenizer.encode("xyax") == std::vector<Id>{3, 0, 3});
+    tokenizer.byte_fallback = true;  // of ü there is the first byte only
+    tokenizer.ids["<0xC3>"] = 4;
+    CHECK(tokenizer.encode("aü") == std::vector<Id>{0, 3});
+    tokenizer.ids["<0xBC>"] = 5;
+    CHECK(tokenizer.encode("aüx") == std::vector<Id>{0, 4, 5, 3});
+    tokenizer.unknown = -1;
+    CHECK_THROWS_WITH_AS(tokenizer.encode("ax"), "there is no token for 'x'", TextError);
+}
+
+TEST_CASE("of two added tokens that begin at one place the longer one is found") {
+    Tokenizer tokenizer = small_tokenizer();
+    for (const bool longer_first : {true, false}) {
+        tokenizer.added = {{"<a", 7}, {"<ab>", 8}};
+        if (longer_first) std::swap(tokenizer.added[0], tokenizer.added[1]);
+        CHECK(tokenizer.encode("a<ab><a<b") == std::vector<Id>{0, 8, 7, 3, 1});
+    }
+}
+
+TEST_CASE("steps: only the first word of a text stands at its start") {
+    Tokenizer tokenizer = small_tokenizer();
+    using Words = std::vector<std::string>;
+    tokenizer.steps = {
+        {"letters", [](const std::string& word, bool) { return characters(word); }},
+        {"mark", [](const std::string& word, bool at_start) {
+             return Words{(at_start ? "^" : "") + word};
+         }}};
+    CHECK(tokenizer.words("abc", true) == Words{"^a", "b", "c"});
+    CHECK(tokenizer.words("abc", false) == Words{"a", "b", "c"});
+}
+
+TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
+    const Scratch scratch;
+    const std::string gpt2 = scratch.copy_of("10_generation/gpt2") + "/tokenizer.json";
+    const Tokenizer plain = load_tokenizer(gpt2, 1000);
+    edit(gpt2, "\"add_prefix_space\": false", "\"add_prefix_space\": true");
+    const Tokenizer with_prefix = load_tokenizer(gpt2, 1000);
+    CHECK(with_prefix.encode("the cat") == plain.encode(" the cat"));
+    CHECK(with_prefix.encode(" the cat") == plain.encode(" the cat"));
+
+    // What is not said: ByteLevel cuts and puts a space in front, a token is not special.
+    const std::string terse = (scratch.folder / "terse.json").string();
+    overwrite(terse, replaced(replaced(content(gpt2), "use_regex", "-"), "special", "-"));
+    CHECK(load_tokenizer(terse, 1000).encode("a cat's 12") == with_prefix.encode("a cat's 12"));
+    CHECK(plain.decode(plain.encode("<|endoftext|>")).empty());
+    CHECK(load_tokenizer(terse, 1000).decode(plain.encode("<|endoftext|>")) == "<|endoftext|>");
+    overwrite(terse, replaced(replaced(content(gpt2), "<|endoftext|>", "<|the end|>"),
+                              "special", "-"));
+    const Tokenizer spaced = load_tokenizer(terse, 1000);  // a space is not in the alphabet
+    CHECK(spaced.decode(spaced.encode("a<|the end|>")) == " a<|the end|>");
+    overwrite(terse, replaced(content(gpt2), "add_prefix_space", "-"));
+    CHECK(load_tokenizer(terse, 1000).encode("the") == with_prefix.encode("the"));
+
+    // Nothing is put in front of nothing.
+    const Tokenizer prepending =
+        load_tokenizer(fixture_path("10_generation/llama2/tokenizer.json"), 1000);
+    CHECK(prepending.words("", true) == std::vector<std::string>{""});
+
+    // Without bytes to fall back on, unknown characters become one <unk>, or one each.
+    const std::string llama2 = scratch.copy_of("10_generation/llama2") + "/tokenizer.json";
+    edit(llama2, "\"byte_fallback\": true", "\"byte_fallback\": false");
+    const std::vector<Id> fused = load_tokenizer(llama2, 1000).encode("中文");
+    edit(llama2, "\"fuse_unk\": true", "\"fuse_unk\": false");
+    CHECK(fused.size() + 1 == load_tokenizer(llama2, 1000).encode("中文").size());
+
+    // Removed and inverted: matches stay, gaps go. The pattern of Qwen leaves no gaps.
+    const std::string qwen = scratch.copy_of("10_generation/qwen") + "/tokenizer.json";
+    const std::vector<Id> expected = load_tokenizer(qwen, 1000).encode("It's 12 cats!\n");
+    edit(qwen, "\"Isolated\"", "\"Removed\"");
+    CHECK_THROWS_AS(load_tokenizer(qwen, 1000), FileError);
+    edit(qwen, "\"invert\": false", "\"invert\": true");
+    CHECK(load_tokenizer(qwen, 1000).encode("It's 12 cats!\n") == expected);
+
+    // One decoder for it all.
+    const std::string one = scratch.copy_of("10_generation/metaspace") + "/tokenizer.json";
+    edit(one, "\"decoder\": {",
+         "\"decoder\": {\"type\": \"Metaspace\", \"replacement\": \"▁\"}, \"-\": {");
+    const Tokenizer decoding = load_tokenizer(one, 1000);
+    CHECK(decoding.decode(decoding.encode("the cat")) == "the cat");
+    fs::remove_all(fs::path(one).parent_path());
+
+    // Metaspace: always a mark in front, never, or cut into words.
+    const std::string meta = scratch.copy_of("10_generation/metaspace") + "/tokenizer.json";
+    using Words = std::vector<std::string>;
+    const auto words = [&](const std::string& text) {
+        return load_tokenizer(meta, 1000).words(text, false);
+    };
+    CHECK(words("a b") == Words{"a▁b"});
+    edit(meta, "\"first\"", "\"always\"");
+    CHECK(words("a b") == Words{"▁a▁b"});
+    CHECK(words(" b") == Words{"▁b"});
+    edit(meta, "\"split\": false", "\"-\": false");
+    CHECK(words("a b  c") == Words{"▁a", "▁b", "▁", "▁c"});
+    edit(meta, "\"always\"", "\"never\"");
+    CHECK(words("a b") == Words{"a", "▁b"});
+}
+
 TEST_CASE("half a character decodes to half its bytes, and an unknown id to nothing") {
     const Tokenizer tokenizer =
         load_tokenizer(fixture_path("10_generation/gpt2/tokenizer.json"), 1000);
@@ -448,9 +571,15 @@ TEST_CASE("config.json and generation_config.json say what begins and ends a tex
     CHECK(load().ends == std::vector<Id>{7});
     CHECK(load().encode("") == std::vector<Id>{5});
     CHECK(load().encode("a").front() != 5);
+    CHECK(load().encode("").size() == 1);
     overwrite(folder + "/generation_config.json", R"({"eos_token_id": [8, 9]})");
     CHECK(load().ends == std::vector<Id>{8, 9});
     CHECK(load().encode("") == std::vector<Id>{5});
+
+    // A tokenizer that puts a token in front of every text keeps to it.
+    const std::string llama3 = scratch.copy_of("10_generation/llama3");
+    overwrite(llama3 + "/config.json", R"({"bos_token_id": 5})");
+    CHECK(load_tokenizer(llama3 + "/tokenizer.json", 1000).encode("") == std::vector<Id>{406});
 }
 
 namespace {
@@ -471,7 +600,7 @@ std::string llama2c_tokenizer(const std::vector<std::pair<float, std::string>>& 
 const std::vector<std::pair<float, std::string>> small_pieces = {
     {0, "<unk>"},  {0, "\n<s>\n"}, {0, "\n</s>\n"}, {0, "<0xC3>"}, {0, "<0xBC>"},
     {0, "<0x0A>"}, {-9, " "},      {-9, "a"},       {-9, "b"},     {-3, "ab"},
-    {-2, "ba"},    {-1, " ab"},    {-4, "aba"}};
+    {-2, "ba"},    {-1, " ab"},    {-0.5f, "aba"}};
 
 }  // namespace
 
@@ -545,6 +674,9 @@ TEST_CASE("a tokenizer.json that asks for what is not here is refused by name") 
         {"metaspace", "\"first\"", "\"last\"", "prepend_scheme last is not supported"},
         {"llama3", "\"TemplateProcessing\"", "\"RobertaProcessing\"",
          "post_processor.processors.1.type RobertaProcessing is not supported"},
+        {"llama2", "\"start\": 1", "\"start\": 2", "this Strip is not supported"},
+        {"llama3", "\"single\": [", "\"single\": [{\"Sequence\": {\"id\": \"A\"}}, ",
+         "a token behind the text is not supported"},
     };
     for (const auto& [kind, old_text, new_text, message] : cases) {
         const Scratch scratch;
@@ -558,7 +690,8 @@ TEST_CASE("a tokenizer.json that asks for what is not here is refused by name") 
 TEST_CASE("a damaged tokenizer, one for another model, and a missing one are refused") {
     const Scratch scratch;
     const std::string json = scratch.copy_of("10_generation/gpt2") + "/tokenizer.json";
-    CHECK(mentions(refusal(json, 400), "the model knows 400 tokens"));
+    CHECK(mentions(refusal(json, 402), "the model knows 402 tokens"));
+    CHECK(mentions(refusal(json, 403), "accepted"));
     const std::string good = content(json);
     overwrite(json, good.substr(0, good.size() / 2));
     CHECK(mentions(refusal(json), "not a JSON object"));
@@ -589,6 +722,8 @@ TEST_CASE("a damaged tokenizer, one for another model, and a missing one are ref
     CHECK(mentions(after(std::string(200, '\xff')), "token 0 is damaged"));
     CHECK(mentions(after(std::string(200, '\x7f')), "token 0 is damaged"));
     CHECK(mentions(after(""), "is empty"));
+    CHECK(mentions(after(llama2c_tokenizer({{0, std::string(513, 'a')}}), 1), "is damaged"));
+    CHECK(mentions(after(llama2c_tokenizer({{std::nanf(""), "a"}}), 1), "is damaged"));
 }
 
 TEST_CASE("STORIES260K: a trained model writes llama2.c's story, with and without a cache") {

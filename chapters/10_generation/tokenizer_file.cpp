@@ -48,6 +48,15 @@ bool says(const JsonFile& json, const std::string& key, bool otherwise) {
     return json.has(key) ? json.boolean(key) : otherwise;
 }
 
+// <0x41> stands for the byte 0x41, not for these six characters.
+void spell_bytes(Tokenizer& tokenizer) {
+    for (int byte = 0; byte < 256; ++byte) {
+        const auto id = tokenizer.ids.find(byte_name(static_cast<unsigned char>(byte)));
+        if (id != tokenizer.ids.end())
+            tokenizer.pieces[static_cast<std::size_t>(id->second)] = static_cast<char>(byte);
+    }
+}
+
 // Reads a tokenizer.json, part by part.
 class HuggingFace {
  public:
@@ -256,12 +265,7 @@ class HuggingFace {
                     static_cast<char>(byte);
             for (std::string& piece : tokenizer_.pieces) piece = from_bytes(piece, bytes);
         } else if (type == "ByteFallback") {
-            for (int byte = 0; byte < 256; ++byte)
-                if (const auto id =
-                        tokenizer_.ids.find(byte_name(static_cast<unsigned char>(byte)));
-                    id != tokenizer_.ids.end())
-                    tokenizer_.pieces[static_cast<std::size_t>(id->second)] =
-                        static_cast<char>(byte);
+            spell_bytes(tokenizer_);
         } else if (type == "Replace" || type == "Metaspace") {
             const bool meta = type == "Metaspace";
             const std::string part = json.text(meta ? "replacement" : "pattern.String");
@@ -303,10 +307,10 @@ void read_ends(const std::string& folder, Tokenizer& tokenizer) {
     }
 }
 
-// llama2.c's file: the length of the longest piece, then for each token a score, a length and
-// its bytes. Pieces have spaces where SentencePiece has ▁. There are no merges: two pieces may
-// be joined if what they make is a piece, and the one with the highest score goes first.
-Tokenizer load_llama2c(const std::string& path, std::size_t vocab_size) {
+// Reads what a llama2.c file holds behind the length of its longest piece: for each token a
+// score, a length and its bytes, with spaces where SentencePiece has ▁. Returns the scores.
+std::vector<double> read_pieces(const std::string& path, std::size_t vocab_size,
+                                Tokenizer& tokenizer) {
     const MappedFile file(path);
     std::size_t at = sizeof(std::int32_t);
     const auto next = [&](auto number) {
@@ -317,40 +321,47 @@ Tokenizer load_llama2c(const std::string& path, std::size_t vocab_size) {
         at += sizeof number;
         return number;
     };
-
-    Tokenizer tokenizer;
     std::vector<double> scores;
     while (scores.size() < vocab_size) {
-        scores.push_back(double(next(float())));
-        const auto length = next(std::int32_t());
-        const std::size_t rest = file.bytes().size() - at;
-        if (length < 0 || length > 512 || static_cast<std::size_t>(length) > rest ||
-            !std::isfinite(scores.back()))
-            throw FileError(path + ": token " + to_text(scores.size() - 1) +
+        const double score = double(next(float()));
+        const auto length = static_cast<std::size_t>(next(std::int32_t()));
+        if (length > 512 || length > file.bytes().size() - at || !std::isfinite(score))
+            throw FileError(path + ": token " + to_text(scores.size()) +
                             " is damaged: not a llama2.c tokenizer");
         const auto* bytes = reinterpret_cast<const char*>(file.bytes().data() + at);
-        tokenizer.pieces.emplace_back(bytes, static_cast<std::size_t>(length));
-        tokenizer.ids.emplace(tokenizer.pieces.back(), static_cast<Id>(scores.size()) - 1);
-        at += static_cast<std::size_t>(length);
+        tokenizer.pieces.emplace_back(bytes, length);
+        tokenizer.ids.emplace(tokenizer.pieces.back(), static_cast<Id>(scores.size()));
+        scores.push_back(score);
+        at += length;
     }
     if (at != file.bytes().size())
         throw FileError(path + ": more than " + to_text(vocab_size) + " tokens");
+    return scores;
+}
 
-    for (const auto& [piece, joined] : tokenizer.ids)
-        for (std::size_t cut_at = 1; cut_at < piece.size(); ++cut_at) {
-            const auto left = tokenizer.ids.find(piece.substr(0, cut_at));
-            const auto right = tokenizer.ids.find(piece.substr(cut_at));
-            if (left != tokenizer.ids.end() && right != tokenizer.ids.end())
-                tokenizer.merges[{left->second, right->second}] = {
+// llama2.c has no list of merges: two pieces may be joined if what they make is a piece, and
+// the one with the highest score goes first.
+Merges merges_of(const std::unordered_map<std::string, Id>& ids,
+                 const std::vector<double>& scores) {
+    Merges merges;
+    for (const auto& [piece, joined] : ids)
+        for (std::size_t middle = 1; middle < piece.size(); ++middle) {
+            const auto left = ids.find(piece.substr(0, middle));
+            const auto right = ids.find(piece.substr(middle));
+            if (left != ids.end() && right != ids.end())
+                merges[{left->second, right->second}] = {
                     -scores[static_cast<std::size_t>(joined)], joined};
         }
-    for (int byte = 0; byte < 256; ++byte)
-        if (const auto id = tokenizer.ids.find(byte_name(static_cast<unsigned char>(byte)));
-            id != tokenizer.ids.end())
-            tokenizer.pieces[static_cast<std::size_t>(id->second)] = static_cast<char>(byte);
-    tokenizer.steps.push_back(changing("prefix", [](const std::string& word, bool at_start) {
-        return at_start ? " " + word : word;
-    }));
+    return merges;
+}
+
+Tokenizer load_llama2c(const std::string& path, std::size_t vocab_size) {
+    Tokenizer tokenizer;
+    const std::vector<double> scores = read_pieces(path, vocab_size, tokenizer);
+    tokenizer.merges = merges_of(tokenizer.ids, scores);
+    spell_bytes(tokenizer);
+    tokenizer.steps.push_back(
+        changing("prefix", [](const std::string& word, bool) { return " " + word; }));
     tokenizer.byte_fallback = true;
     tokenizer.unknown = 0;
     tokenizer.start = {1};
