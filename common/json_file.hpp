@@ -1,4 +1,5 @@
-// A config.json, read and written. A key with points leads into nested objects: "a.b".
+// JSON files, config.json and the like, read and written. A key with points leads into nested
+// objects: "a.b".
 #pragma once
 
 #include <map>

@@ -1,6 +1,7 @@
 #include "common/options.hpp"
 
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -54,10 +55,10 @@ std::int64_t parse_number(const std::string& name, const std::string& text, std:
 }
 
 float parse_real(const std::string& name, const std::string& text, double low, double high) {
-    double number = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc() || stop != end || !(number >= low && number <= high))
+    char* stop = nullptr;
+    const bool is_decimal = text.find_first_not_of("0123456789.+-eE") == text.npos;
+    const double number = is_decimal ? std::strtod(text.c_str(), &stop) : 0;
+    if (!is_decimal || text.empty() || *stop != '\0' || !(number >= low && number <= high))
         throw UsageError(
             fmt::format("{} takes a number from {} to {}, not '{}'", name, low, high, text));
     return static_cast<float>(number);

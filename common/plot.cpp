@@ -279,7 +279,7 @@ Panel::Panel(const BarChart& bar_chart) : content(bar_chart) {}
 Panel::Panel(const Panel& other) = default;
 Panel::~Panel() = default;
 
-void plot(const std::string& name, std::initializer_list<Panel> panels) {
+void plot(const std::string& name, const std::vector<Panel>& panels) {
     if (!plots_folder.empty()) figures.push_back({name, panels});
 }
 

@@ -61,7 +61,7 @@ struct Panel {
 };
 
 // Takes a figure of one or more panels, side by side, in rows of at most three.
-void plot(const std::string& name, std::initializer_list<Panel> panels);
+void plot(const std::string& name, const std::vector<Panel>& panels);
 
 // All numbers of a tensor, for lines and histograms.
 template <std::size_t N>

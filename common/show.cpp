@@ -19,6 +19,7 @@ namespace {
 std::filesystem::path save_folder;  // empty: nothing is saved
 std::set<std::string, std::less<>> shown_names;
 bool pausing = false;
+std::string half_written;  // what write_text has not printed yet
 
 constexpr std::size_t summary_threshold = 250;  // elements; larger tensors are summarised
 
@@ -241,11 +242,11 @@ void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
 }
 
 void write_text(std::string_view piece) {
-    static std::string pending;
-    pending += piece;
-    std::cout << take_printable(pending, piece.empty()) << (piece.empty() ? "\n" : "")
-              << std::flush;
+    half_written += piece;
+    std::cout << take_printable(half_written, false) << std::flush;
 }
+
+void end_text() { std::cout << take_printable(half_written, true) << std::endl; }
 
 std::string with_commas(std::size_t number) {
     std::string text = std::to_string(number);

@@ -51,9 +51,9 @@ using TableRow = std::vector<std::string>;
 void show_table(const TableRow& headings, const std::vector<TableRow>& rows);
 
 // Prints a text as it comes, piece by piece, at once. A character whose bytes come in several
-// pieces is printed when it is whole; what could move a terminal's cursor becomes "?". An empty
-// piece ends the text and its line.
+// pieces is printed when it is whole; what could move a terminal's cursor becomes "?".
 void write_text(std::string_view piece);
+void end_text();  // and its line
 
 // For cells: 12345678 as "12,345,678", 2 / 3 with 2 decimals as "0.67", 3e38 as "3e+38".
 std::string with_commas(std::size_t number);

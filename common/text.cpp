@@ -25,9 +25,12 @@ Character character_at(const std::string& text, std::size_t at) {
     return {length > 0 ? static_cast<std::size_t>(length) : 0, code_point};
 }
 
+// Control characters, and those that turn the direction of a line or end it.
 bool is_control(const Character& character) {
-    return character.code_point < 0x20 ||
-           (character.code_point >= 0x7f && character.code_point < 0xa0);
+    const auto lies = [&](std::int32_t first, std::int32_t last) {
+        return character.code_point >= first && character.code_point <= last;
+    };
+    return lies(0, 0x1f) || lies(0x7f, 0x9f) || lies(0x2028, 0x202e) || lies(0x2066, 0x2069);
 }
 
 // Could more bytes behind this text make a character of it?
@@ -136,7 +139,7 @@ Pattern::Pattern(const std::string& expression) : expression_(expression) {
     PCRE2_SIZE at = 0;
     pcre2_code* code =
         pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-                      PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
     if (code == nullptr)
         throw TextError(fmt::format("the pattern '{}' fails at byte {}: {}", expression, at,
                                     error_text(error)));

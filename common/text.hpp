@@ -27,7 +27,8 @@ std::string character(char32_t code_point);
 std::string replaced(const std::string& text, const std::string& part,
                      const std::string& replacement);
 
-// On one line: line ends, tabs and other control characters as \n, \t, \x1b, and bytes that
+// On one line: line ends, tabs and other control characters (and those that turn the direction
+// of a line) as \n, \t, \x1b, and bytes that
 // are no UTF-8 as \x80.
 std::string escaped(const std::string& text);
 

@@ -24,6 +24,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SLUGS = re.findall(r"^chapter\((\w+).*\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
 NUMBER = re.compile(r"[-−]?\d+\.?\d*(?:e[-+]?\d+)?")
 TOLERANCE = 2e-4
+STORIES260K = ROOT / (os.environ.get("STORIES260K") or "no such file")
 problems = []
 
 
@@ -171,7 +172,7 @@ def check_console(page, tree):
 
 
 def needs_what_is_not_here(command):
-    return "stories260K.bin" in command and not (ROOT / os.environ.get("STORIES260K", "nothing")).exists()
+    return "stories260K.bin" in command and not STORIES260K.exists()
 
 
 def compare(page, line, content, before, outputs, tree):
@@ -209,8 +210,7 @@ def copy_tree(folder):
         if source.exists() and not (target.exists() and target.read_bytes() == source.read_bytes()):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
-    model = ROOT / os.environ.get("STORIES260K", "nothing")
-    for file in (model, model.with_name("tok512.bin")):
+    for file in (STORIES260K, STORIES260K.with_name("tok512.bin")):
         if file.exists():
             shutil.copy(file, folder)
 

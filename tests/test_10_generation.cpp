@@ -66,6 +66,7 @@ TEST_CASE("temperature: below 1 the gaps between logits grow, and it must be abo
     CHECK_CLOSE(with_temperature(few_logits, 2), (Vector{0.5, 1.5, 1, 1.5, -0.5}), 0);
     CHECK_THROWS_WITH_AS(with_temperature(few_logits, 0),
                          "sampling: the temperature must be above 0", ShapeError);
+    CHECK_THROWS_AS(with_temperature(few_logits, -1), ShapeError);
 }
 
 TEST_CASE("top-k keeps the k likeliest, of equals the first") {
@@ -74,6 +75,9 @@ TEST_CASE("top-k keeps the k likeliest, of equals the first") {
     CHECK_CLOSE(keep_top_k(few_logits, 5), few_logits, 0);
     CHECK_CLOSE(keep_top_k(few_logits, 9), few_logits, 0);
     CHECK_THROWS_AS(keep_top_k(few_logits, 0), ShapeError);
+    const Vector equal = keep_top_k(xt::zeros<Real>({40}), 7);
+    for (std::size_t token = 0; token < 40; ++token)
+        CHECK(equal(token) == (token < 7 ? 0 : none));
 }
 
 TEST_CASE("top-p keeps the fewest tokens that reach p, and always the first") {
@@ -88,6 +92,8 @@ TEST_CASE("top-p keeps the fewest tokens that reach p, and always the first") {
     CHECK_CLOSE(keep_top_p(logits, 1), logits, 0);
     CHECK_CLOSE(keep_top_p(Vector{1, 1, 1, 1}, 0.5f), (Vector{1, 1, none, none}), 0);
     CHECK_THROWS_AS(keep_top_p(logits, -0.1f), ShapeError);
+    const Vector many = xt::zeros<Real>({100000});  // their sum must not lose what they add
+    CHECK_CLOSE(keep_top_p(many, 1), many, 0);
     CHECK_THROWS_AS(keep_top_p(logits, 1.1f), ShapeError);
 }
 
@@ -110,6 +116,7 @@ TEST_CASE("the repetition penalty makes what was seen less likely, once, whateve
                          "sampling: there is no token 5 among 5", ShapeError);
     CHECK_THROWS_AS(penalize_repetition(few_logits, {-1}, 2), ShapeError);
     CHECK_THROWS_AS(penalize_repetition(few_logits, {1}, 0), ShapeError);
+    CHECK_THROWS_AS(penalize_repetition(few_logits, {1}, -2), ShapeError);
 }
 
 TEST_CASE("every rule leaves what Hugging Face's leaves") {
@@ -163,6 +170,8 @@ TEST_CASE("next_token: the settings that change nothing change nothing, one at a
 TEST_CASE("likeliest is the first of the largest") {
     CHECK(likeliest(few_logits) == 1);
     CHECK(likeliest(Vector{none, -5, none}) == 1);
+    CHECK_THROWS_WITH_AS(likeliest(Vector{none, none}), "sampling: no token is possible",
+                         ShapeError);
 }
 
 TEST_CASE("draw: each token as often as its probability says, the impossible never") {
@@ -187,6 +196,18 @@ TEST_CASE("draw and next_token refuse logits from which nothing can be drawn") {
     for (const Real bad : {infinity, std::nanf("")})
         CHECK_THROWS_WITH_AS(next_token(Vector{1, bad}, {}, Sampling(), generator),
                              "sampling: a logit is infinite or not a number", ShapeError);
+}
+
+TEST_CASE(
+    "next_token: top-k is cut before top-p, and a tiny temperature is refused in the end") {
+    // Of 40, 30, 20 and 10 percent top-k leaves 57 and 43: top-p 0.55 then keeps the first
+    // alone.
+    const Vector logits{std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f)};
+    Generator generator(2);
+    for (int i = 0; i < 50; ++i)
+        CHECK(next_token(logits, {}, {.top_k = 2, .top_p = 0.55f}, generator) == 0);
+    CHECK_THROWS_AS(next_token(Vector{1, 2}, {}, {.temperature = 1e-39f}, generator),
+                    ShapeError);
 }
 
 TEST_CASE("placement_behind: positions go on, and a new token sees all that came before it") {
@@ -303,6 +324,15 @@ TEST_CASE("a refused step leaves the cache as it was") {
                          "cache: it holds (2, 2, 2, 6), (1, 2, 1, 6) does not go with it",
                          ShapeError);
     CHECK_THROWS_AS(next_logits(model, xt::zeros<Id>({2, 0}), cache), ShapeError);
+    LayerCache other_heads{xt::zeros<Real>({2, 1, 2, 6}), xt::zeros<Real>({2, 1, 2, 6})};
+    const Tensor3 hidden = model.embed(IdMatrix{{3}, {4}});
+    CHECK_THROWS_AS(
+        attend(model.layers[0].self_attn, hidden, placement_behind(cache, 2, 1), other_heads),
+        ShapeError);
+    LayerCache other_width{xt::zeros<Real>({2, 2, 2, 4}), xt::zeros<Real>({2, 2, 2, 4})};
+    CHECK_THROWS_WITH_AS(
+        attend(model.layers[0].self_attn, hidden, placement_behind(cache, 2, 1), other_width),
+        "cache: it holds (2, 2, 2, 4), (2, 2, 1, 6) does not go with it", ShapeError);
     CHECK(cache.length == 2);
     CHECK_CLOSE(cache.layers[0].keys, keys, 0);
     next_logits(model, IdMatrix{{3}, {4}}, cache);
@@ -354,6 +384,14 @@ TEST_CASE("generate ends after so many tokens, at an end token, or at the last p
     CHECK(generate(model, prompt, {greedy(), 3, {}, true}, generator, hear) ==
           std::vector<Id>{7, 15, 13});
     CHECK(heard == std::vector<Id>{7, 15, 13});
+    // Each is heard before the next one is computed.
+    const auto stop = [&](Id id) {
+        if (id == 15) throw std::runtime_error("enough");
+    };
+    const double spent = generator.next_uniform();
+    CHECK_THROWS_WITH(generate(model, prompt, {greedy(), 9, {}, true}, generator, stop),
+                      "enough");
+    CHECK(spent < 1);
     CHECK(generate(model, prompt, {greedy(), 9, {13, 11}, true}, generator) ==
           std::vector<Id>{7, 15});
     CHECK(generate(model, prompt, {greedy(), 0, {}, true}, generator).empty());
@@ -361,7 +399,14 @@ TEST_CASE("generate ends after so many tokens, at an end token, or at the last p
 
     CHECK_THROWS_WITH_AS(generate(model, {}, {greedy(), 3, {}, true}, generator),
                          "generate: there is no token to begin with", ShapeError);
-    CHECK_THROWS_AS(generate(model, {17}, {greedy(), 3, {}, true}, generator), ShapeError);
+    for (const std::size_t count : {0, 3}) {
+        CHECK_THROWS_AS(generate(model, {17}, {greedy(), count, {}, true}, generator),
+                        ShapeError);
+        CHECK_THROWS_AS(generate(model, {}, {greedy(), count, {}, true}, generator),
+                        ShapeError);
+    }
+    const std::size_t endless = static_cast<std::size_t>(-1);
+    CHECK(generate(model, prompt, {greedy(), endless, {}, true}, generator).size() == 60);
     CHECK_THROWS_AS(generate(model, std::vector<Id>(65, 1), {greedy(), 3, {}, true}, generator),
                     ShapeError);
 }
@@ -473,11 +518,13 @@ TEST_CASE("steps: only the first word of a text stands at its start") {
         {"mark", [](const std::string& word, bool at_start) {
              return Words{(at_start ? "^" : "") + word};
          }}};
-    CHECK(tokenizer.words("abc", true) == Words{"^a", "b", "c"});
-    CHECK(tokenizer.words("abc", false) == Words{"a", "b", "c"});
+    CHECK(tokenizer.stages("abc", true) ==
+          std::vector<Words>{{"abc"}, {"a", "b", "c"}, {"^a", "b", "c"}});
+    CHECK(tokenizer.stages("abc", false).back() == Words{"a", "b", "c"});
 }
 
 TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
+    using Words = std::vector<std::string>;
     const Scratch scratch;
     const std::string gpt2 = scratch.copy_of("10_generation/gpt2") + "/tokenizer.json";
     const Tokenizer plain = load_tokenizer(gpt2, 1000);
@@ -502,7 +549,7 @@ TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
     // Nothing is put in front of nothing.
     const Tokenizer prepending =
         load_tokenizer(fixture_path("10_generation/llama2/tokenizer.json"), 1000);
-    CHECK(prepending.words("", true) == std::vector<std::string>{""});
+    CHECK(prepending.stages("", true).back() == std::vector<std::string>{""});
 
     // Without bytes to fall back on, unknown characters become one <unk>, or one each.
     const std::string llama2 = scratch.copy_of("10_generation/llama2") + "/tokenizer.json";
@@ -517,21 +564,36 @@ TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
     edit(qwen, "\"Isolated\"", "\"Removed\"");
     CHECK_THROWS_AS(load_tokenizer(qwen, 1000), FileError);
     edit(qwen, "\"invert\": false", "\"invert\": true");
+    edit(qwen, "\\\\s+(?!\\\\S)|\\\\s+", "x");
+    CHECK(load_tokenizer(qwen, 1000).stages("a  b", true)[2] == Words{"a", " b"});
+    edit(qwen, "[\\\\r\\\\n]+|x", "[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+");
     CHECK(load_tokenizer(qwen, 1000).encode("It's 12 cats!\n") == expected);
 
-    // One decoder for it all.
-    const std::string one = scratch.copy_of("10_generation/metaspace") + "/tokenizer.json";
-    edit(one, "\"decoder\": {",
-         "\"decoder\": {\"type\": \"Metaspace\", \"replacement\": \"▁\"}, \"-\": {");
-    const Tokenizer decoding = load_tokenizer(one, 1000);
-    CHECK(decoding.decode(decoding.encode("the cat")) == "the cat");
-    fs::remove_all(fs::path(one).parent_path());
+    // Tokens that are looked for in the normalized text: ▁<s> at the beginning only.
+    overwrite(terse, replaced(content(fixture_path("10_generation/llama2/tokenizer.json")),
+                              "\"normalized\": false", "\"normalized\": true"));
+    const Tokenizer late = load_tokenizer(terse, 1000);
+    CHECK(late.encode("<s>the")[1] == 1);
+    CHECK(late.encode("the<s>").size() > 3);
+    CHECK(prepending.encode("the<s>").size() == 3);
+    overwrite(terse, replaced(content(gpt2), "\"normalized\": false", "\"normalized\": true"));
+    CHECK(load_tokenizer(terse, 1000).encode("a<|endoftext|>").size() == 2);
+
+    // Digits together instead of one by one; no dropout is no dropout.
+    const std::string smol = scratch.copy_of("10_generation/smol") + "/tokenizer.json";
+    edit(smol, "\"individual_digits\": true", "\"individual_digits\": false");
+    edit(smol, "\"dropout\": null", "\"dropout\": 0.0");
+    CHECK(load_tokenizer(smol, 1000).stages("ab12", true)[1] == Words{"ab", "12"});
+
+    // A pair that is named twice keeps its first place.
+    overwrite(terse, R"({"model": {"vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4},
+        "merges": ["a b", "b c", "a b"]}, "decoder": {"type": "Fuse"}})");
+    CHECK(load_tokenizer(terse, 5).encode("abc") == std::vector<Id>{3, 2});
 
     // Metaspace: always a mark in front, never, or cut into words.
     const std::string meta = scratch.copy_of("10_generation/metaspace") + "/tokenizer.json";
-    using Words = std::vector<std::string>;
     const auto words = [&](const std::string& text) {
-        return load_tokenizer(meta, 1000).words(text, false);
+        return load_tokenizer(meta, 1000).stages(text, false).back();
     };
     CHECK(words("a b") == Words{"a▁b"});
     edit(meta, "\"first\"", "\"always\"");
@@ -557,6 +619,7 @@ TEST_CASE("half a character decodes to half its bytes, and an unknown id to noth
 TEST_CASE("bytes as tokens: whatever the text is, and back") {
     const Tokenizer tokenizer = bytes_as_tokens();
     CHECK(tokenizer.pieces.size() == 259);
+    CHECK(tokenizer.ends == std::vector<Id>{1, 2});
     CHECK(tokenizer.encode("aü") == std::vector<Id>{1, 3 + 'a', 3 + 0xc3, 3 + 0xbc});
     CHECK(tokenizer.decode(tokenizer.encode("a<0x41> ü\n")) == "a<0x41> ü\n");
 }
@@ -661,6 +724,20 @@ TEST_CASE("a tokenizer.json that asks for what is not here is refused by name") 
         {"gpt2", "\"merges\"", "\"other\"", "model.merges is missing"},
         {"gpt2", "\"lstrip\": false", "\"lstrip\": true",
          "added_tokens.0.lstrip is not supported"},
+        {"gpt2", "\"rstrip\": false", "\"rstrip\": true", "0.rstrip is not supported"},
+        {"gpt2", "\"single_word\": false", "\"single_word\": true", "0.single_word is not"},
+        {"gpt2", "\"continuing_subword_prefix\": \"\"", "\"continuing_subword_prefix\": \"##\"",
+         "continuing_subword_prefix is not supported"},
+        {"gpt2", "\"post_processor\": {\n  \"type\": \"ByteLevel\"",
+         "\"post_processor\": {\n  \"type\": \"BertProcessing\"",
+         "BertProcessing is not supported"},
+        {"qwen", "\"Regex\"", "\"String\"", "a pattern that is no Regex is not supported"},
+        {"llama2", "\"String\": \" \"", "\"String\": \"\"", "pattern.String must not be empty"},
+        {"llama2", "\"type\": \"Fuse\"", "\"type\": \"ByteFallback\"", "this Strip is not"},
+        {"llama2", "\"Strip\"", "\"Metaspace\"", "type Metaspace is not supported"},
+        {"metaspace", "\"replacement\": \"▁\"", "\"replacement\": \"\"",
+         "replacement must not be empty"},
+        {"metaspace", "\"normalized\": false", "\"normalized\": true", "accepted"},
         {"gpt2", "\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}",
          "normalizer.type Lowercase is not supported"},
         {"qwen", "\"NFC\"", "\"NFKC\"", "normalizer.type NFKC is not supported"},

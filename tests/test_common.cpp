@@ -215,7 +215,10 @@ TEST_CASE("write_text prints whole characters only, at once, and nothing harmful
     CHECK(printed([] { write_text("\xff\xe4\xb8"); }) == "\ufffd");
     CHECK(printed([] { write_text("x"); }) == "\ufffd\ufffdx");
     CHECK(printed([] { write_text("\xf0\x9f"); }).empty());
-    CHECK(printed([] { write_text(""); }) == "\ufffd\ufffd\n");
+    CHECK(printed([] { write_text(""); }).empty());
+    CHECK(printed(end_text) == "\ufffd\ufffd\n");
+    CHECK(printed(end_text) == "\n");
+    CHECK(printed([] { write_text("\u202e\u2066 \u2030"); }) == "?? \u2030");
 }
 
 TEST_CASE("a pattern knows Unicode, says where it matches, and gives up in time") {
@@ -224,6 +227,7 @@ TEST_CASE("a pattern knows Unicode, says where it matches, and gives up in time"
     CHECK(Pattern("x*").matches("axxb") == Ends{{1, 3}});
     CHECK(Pattern("a").matches("").empty());
     CHECK_THROWS_AS(Pattern("(a"), TextError);
+    CHECK_THROWS_AS(Pattern(R"(\C)"), TextError);
     CHECK_THROWS_AS(Pattern("a").matches("\xff"), TextError);
     CHECK_THROWS_AS(Pattern("(a+)+$").matches(std::string(50, 'a') + "b"), TextError);
     CHECK_THROWS_AS(Pattern(R"(a\Kb)").matches("abab\xff"), TextError);

@@ -12,7 +12,7 @@ namespace llm {
 struct Placement {
     RotaryTable table;   // (P, D/2)
     IdMatrix positions;  // (B, T)
-    Tensor4 mask;        // (B, 1, T, T)
+    Tensor4 mask;        // (B, 1, T, T); with a cache (10) more columns
 };
 Placement causal_placement(const Config& config, std::size_t batch_size, std::size_t seq_len);
 

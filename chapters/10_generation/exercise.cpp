@@ -27,7 +27,7 @@ Attention attend_behind(const AttentionLayer& layer, const Tensor3& hidden_state
 }
 
 // Exercise 10.3 — find the bug. Turn the temperature up to 2, and the list of words that may
-// come stays as short as it was.
+// come stays as short as it was. (llama.cpp wants it so. Here it shall be as in Hugging Face.)
 Vector hot_nucleus(const Vector& logits, Real temperature, Real top_p) {
     const Vector kept = keep_top_p(logits, top_p);
     return with_temperature(kept, temperature);
@@ -49,8 +49,8 @@ Vector nucleus(const Vector& logits, Real top_p) {
     return kept;
 }
 
-// Exercise 10.5 — find the bug. The first text is right. The second one seems to know the
-// first.
+// Exercise 10.5 — find the bug. Each text is right when it is alone. Of several only the first
+// one is.
 std::vector<std::vector<Id>> continue_all(const Model& model,
                                           const std::vector<std::vector<Id>>& prompts,
                                           std::size_t count) {

@@ -22,7 +22,7 @@ std::vector<std::vector<Id>> continue_all(const Model& model,
                                           const std::vector<std::vector<Id>>& prompts,
                                           std::size_t count);
 
-Vector min_p_of_logits(const Vector& logits, Real p);  // (V) -> (V), 0 < p <= 1
+Vector min_p_of_logits(const Vector& logits, Real p);  // (V) -> (V), 0 <= p <= 1
 
 // The last W tokens, whatever came before. Token number n lies in slot n % W.
 struct RingCache {

@@ -14,6 +14,16 @@ std::vector<std::size_t> by_likelihood(const Vector& logits) {
     return tokens;
 }
 
+// Something must be possible, and nothing infinitely much so.
+void check_logits(const Vector& logits) {
+    Real highest = -infinity;
+    for (const Real logit : logits) {
+        require(logit < infinity, "sampling: a logit is infinite or not a number");
+        highest = std::max(highest, logit);
+    }
+    require(highest > -infinity, "sampling: no token is possible");
+}
+
 // Puts the new tokens behind the old ones, along the axis of tokens.
 void extend(Tensor4& kept, const Tensor4& fresh) {  // (B, Hkv, S, D), (B, Hkv, T, D)
     if (kept.size() == 0) {
@@ -56,13 +66,11 @@ Vector keep_top_p(const Vector& logits, Real p) {
     require(p >= 0 && p <= 1, "sampling: top-p must lie from 0 to 1");
     const Vector probabilities = probabilities_of(logits);
     Vector kept = logits;
-    Real reached = 0;
-    bool first = true;
+    double reached = 0;
     for (const std::size_t token : by_likelihood(logits)) {
         // What stood before it has reached p: this token is one too many.
-        if (!first && reached >= p) kept(token) = -infinity;
+        if (reached > 0 && reached >= p) kept(token) = -infinity;
         reached += probabilities(token);
-        first = false;
     }
     return kept;
 }
@@ -92,29 +100,28 @@ Vector penalize_repetition(const Vector& logits, const std::vector<Id>& seen, Re
 }
 
 Id likeliest(const Vector& logits) {
+    check_logits(logits);
     return std::max_element(logits.begin(), logits.end()) - logits.begin();
 }
 
 Id draw(const Vector& logits, Generator& generator) {
+    check_logits(logits);
     const Vector probabilities = probabilities_of(logits);
 
     // Lay the probabilities side by side, from 0 to 1, and see into which one a point falls.
     Real rest = generator.next_uniform();
-    Id last_possible = -1;
+    Id last_possible = 0;
     for (std::size_t token = 0; token < probabilities.size(); ++token) {
         if (probabilities(token) == 0) continue;
         last_possible = static_cast<Id>(token);
         if (rest < probabilities(token)) return last_possible;
         rest -= probabilities(token);
     }
-    require(last_possible >= 0, "sampling: no token is possible");
     return last_possible;  // rounding: they added up to a little less than 1
 }
 
 Id next_token(const Vector& logits, const std::vector<Id>& seen, const Sampling& sampling,
               Generator& generator) {
-    for (const Real logit : logits)
-        require(logit < infinity, "sampling: a logit is infinite or not a number");
     Vector kept = penalize_repetition(logits, seen, sampling.repetition_penalty);
     if (sampling.temperature == 0) return likeliest(kept);
     kept = with_temperature(kept, sampling.temperature);
@@ -189,9 +196,10 @@ Matrix next_logits(const Model& model, const IdMatrix& new_ids, KvCache& cache) 
 std::vector<Id> generate(const Model& model, const std::vector<Id>& prompt,
                          const Writing& writing, Generator& generator,
                          const std::function<void(Id)>& on_token) {
-    const std::size_t num_positions =
-        std::min(model.config.max_position_embeddings, prompt.size() + writing.max_new_tokens);
+    require(!prompt.empty(), "generate: there is no token to begin with");
     check_input(model.config, one_sequence(prompt));
+    const std::size_t room = model.config.max_position_embeddings - prompt.size();
+    const std::size_t num_positions = prompt.size() + std::min(writing.max_new_tokens, room);
     const KvCache empty_cache = make_cache(model, num_positions);
     KvCache cache = empty_cache;
     std::vector<Id> ids = prompt;

@@ -15,11 +15,12 @@ Vector probabilities_of(const Vector& logits);   // softmax, (V) -> (V)
 // what must not come gets -inf. Softmax makes probabilities of them in the end.
 
 // Divides by the temperature: below 1 the likely gets likelier. Throws ShapeError unless it is
-// above 0. Source: Ackley, Hinton and Sejnowski, 1985.
+// above 0. Source: "A Learning Algorithm for Boltzmann Machines" (Ackley et al., 1985).
 Vector with_temperature(const Vector& logits, Real temperature);
 
-// Keeps the k likeliest, of equals the first. Throws ShapeError if k is 0. Source:
-// "Hierarchical Neural Story Generation" (Fan et al., 2018), section 5.4.
+// Keeps the k likeliest, of equals the first (Hugging Face keeps all that equal the last one).
+// Throws ShapeError if k is 0. Source: "Hierarchical Neural Story Generation" (Fan et al.,
+// 2018), section 5.4.
 Vector keep_top_k(const Vector& logits, std::size_t k);
 
 // Keeps the fewest tokens whose probabilities add up to p: always the first, and the one that
@@ -36,10 +37,10 @@ Vector keep_min_p(const Vector& logits, Real p);
 // "CTRL" (Keskar et al., 2019), section 4.1; Hugging Face for negative logits.
 Vector penalize_repetition(const Vector& logits, const std::vector<Id>& seen, Real penalty);
 
-// The first of the largest.
+// The first of the largest. Throws ShapeError if all are -inf, or if one is no number.
 Id likeliest(const Vector& logits);
 
-// Softmax, then one token with just that probability. Throws ShapeError if all are -inf.
+// Softmax, then one token with just that probability. Throws ShapeError as likeliest does.
 Id draw(const Vector& logits, Generator& generator);
 
 // All of it, in Hugging Face's order: penalty, temperature, top-k, top-p, min-p, draw.

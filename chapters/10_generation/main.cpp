@@ -42,52 +42,44 @@ Choice real_choice() {
             {5, 8, 9}};
 }
 
-void from_logits_to_a_token(const Choice& choice) {
+using Rules = std::vector<std::pair<std::string, Vector>>;  // a name, and the logits it leaves
+Rules rules_for(const Choice& choice) {
     const Vector& logits = choice.logits;
-    const Vector probabilities = probabilities_of(logits);
-    show("logits", logits);
+    return {{"temp. 0.5", with_temperature(logits, 0.5f)},
+            {"temp. 2", with_temperature(logits, 2)},
+            {"top-k 4", keep_top_k(logits, 4)},
+            {"top-p 0.7", keep_top_p(logits, 0.7f)},
+            {"min-p 0.1", keep_min_p(logits, 0.1f)},
+            {"penalty 1.3", penalize_repetition(logits, choice.seen, 1.3f)}};
+}
+
+void from_logits_to_a_token(const Choice& choice) {
+    show("logits", choice.logits);
+    const Vector probabilities = probabilities_of(choice.logits);
     show("probabilities", probabilities);
 
-    step("Six rules, and what they leave of it, in percent");
-    const std::vector<std::pair<std::string, Vector>> rules = {
-        {"temp. 0.5", with_temperature(logits, 0.5f)},
-        {"temp. 2", with_temperature(logits, 2)},
-        {"top-k 4", keep_top_k(logits, 4)},
-        {"top-p 0.7", keep_top_p(logits, 0.7f)},
-        {"min-p 0.1", keep_min_p(logits, 0.1f)},
-        {"penalty 1.3", penalize_repetition(logits, choice.seen, 1.3f)}};
+    step("What the rules leave of it, in percent");
     TableRow headings = {"token", "as it is"};
     std::vector<TableRow> rows;
-    std::vector<std::string> names;
-    std::vector<Series> series = {{"as it is", {}}};
-    for (const auto& [name, left] : rules) {
+    for (std::size_t token = 0; token < choice.tokens.size(); ++token)
+        rows.push_back({choice.tokens[token], percent(probabilities(token))});
+    const Series before{"as it is", numbers_of(probabilities)};
+    std::vector<Panel> panels;
+    for (const auto& [name, logits] : rules_for(choice)) {
+        const Vector left = probabilities_of(logits);
         headings.push_back(name);
-        series.push_back({name, {}});
-    }
-    Vector rest = logits;
-    for (std::size_t place = 0; place < std::min<std::size_t>(12, logits.size()); ++place) {
-        const auto token = static_cast<std::size_t>(likeliest(rest));
-        rest(token) = -infinity;
-        names.push_back(choice.tokens[token]);
-        rows.push_back({names.back(), percent(probabilities(token))});
-        series[0].values.push_back(probabilities(token));
-        for (std::size_t rule = 0; rule < rules.size(); ++rule) {
-            const double share = probabilities_of(rules[rule].second)(token);
-            rows.back().push_back(percent(share));
-            series[rule + 1].values.push_back(share);
-        }
+        for (std::size_t token = 0; token < rows.size(); ++token)
+            rows[token].push_back(percent(left(token)));
+        panels.push_back(
+            BarChart{name, "probability", choice.tokens, {before, {name, numbers_of(left)}}});
     }
     show_table(headings, rows);
-    const auto panel = [&](std::size_t rule) {
-        return Panel(
-            BarChart{series[rule].label, "probability", names, {series[0], series[rule]}});
-    };
-    plot("rules", {panel(1), panel(2), panel(3), panel(4), panel(5), panel(6)});
+    plot("rules", panels);
 }
 
 void draws(const Choice& choice, Generator& generator) {
     step("1000 draws, with temperature 0.8 and top-p 0.9");
-    const Sampling sampling{0.8f, 0, 0.9f, 0, 1};
+    const Sampling sampling{.temperature = 0.8f, .top_p = 0.9f};
     std::vector<int> counts(choice.tokens.size());
     for (int i = 0; i < 1000; ++i)
         ++counts[static_cast<std::size_t>(next_token(choice.logits, {}, sampling, generator))];
@@ -135,7 +127,7 @@ void prefill_and_decode(const Model& model, const std::vector<Id>& ids) {
     step("A cache: prefill and decode");
     const std::span<const Id> prompt(ids.data(), ids.size() - 1), new_token(&ids.back(), 1);
     show("input_ids", one_sequence(ids));
-    const TableRow names = {"hidden_states",     "positions", "queries",
+    const TableRow names = {"hidden_states",     "positions", "contexts",
                             "keys in the cache", "mask",      "weights"};
     KvCache cache = make_cache(model, ids.size());
     TableRow prefill, decode;
@@ -287,18 +279,11 @@ void written_by_chance(const Model& model, const Tokenizer& tokenizer, const Wri
 
 void tokens_of(const Tokenizer& tokenizer, const std::string& prompt) {
     step("The prompt, as the model reads it");
-    if (!prompt.empty()) {
-        std::vector<std::string> words = {prompt};
-        for (const Step& one : tokenizer.steps) {
-            std::vector<std::string> parts;
-            for (std::size_t i = 0; i < words.size(); ++i)
-                for (const std::string& part : one.apply(words[i], i == 0))
-                    parts.push_back(part);
-            words = parts;
-            std::string line;
-            for (const std::string& word : words) line += visible(word) + "|";
-            show(one.name, line);
-        }
+    const auto stages = tokenizer.stages(prompt, true);
+    for (std::size_t n = 0; n < tokenizer.steps.size() && !prompt.empty(); ++n) {
+        std::string line;
+        for (const std::string& word : stages[n + 1]) line += visible(word) + "|";
+        show(tokenizer.steps[n].name, line);
     }
     const std::vector<Id> ids = tokenizer.encode(prompt);
     const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
@@ -397,12 +382,13 @@ void write_with(const Model& model, const Tokenizer& tokenizer, const Writing& w
             written = text;
         });
     });
-    write_text("");
+    end_text();
     const double count = double(ids.size() - prompt_len);
     show("tokens written", count);
     if (count == 0) return;
     show("tokens per second", fixed(count / seconds, 0));
 
+    if (prompt_len > 512) return say("This prompt is too long to look inside.");
     if (ids.size() > prompt_len + 16) ids.resize(prompt_len + 16);
     const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
     const Inside inside = look_inside(model, ids);
@@ -438,6 +424,8 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         writing.use_cache = !no_cache;
+        require(sampling.temperature == 0 || sampling.temperature >= Real(0.01),
+                "--temperature takes 0, or a number from 0.01 to 100");
         require(tokenizer_path.empty() || !model_path.empty(), "--tokenizer needs --model");
         if (!model_path.empty()) {
             const Model model = load_model(model_path);

@@ -29,7 +29,9 @@ Vector hot_nucleus(const Vector& logits, Real temperature, Real top_p) {
     return keep_top_p(with_temperature(logits, temperature), top_p);
 }
 
-// Exercise 10.4 — a token is one too many if those before it have reached p.
+// Exercise 10.4 — a token is one too many if those before it have reached p. The likeliest has
+// none before it, whatever p is. (Equal ones stay or go together here; keep_top_p keeps the
+// first.)
 Vector nucleus(const Vector& logits, Real top_p) {
     const std::size_t vocab_size = logits.size();
     const Vector probabilities =

@@ -3,36 +3,6 @@
 #include "common/text.hpp"
 
 namespace llm {
-namespace {
-
-// A part of a text: an added token, or what lies between two of them.
-struct Section {
-    std::string text;
-    Id added = -1;
-};
-
-std::vector<Section> sections_of(const std::string& text, const Tokenizer& tokenizer) {
-    std::vector<Section> sections;
-    bool open = false;  // is the last section a text that may grow?
-    for (std::size_t at = 0; at < text.size();) {
-        Section longest;
-        for (const auto& [spelling, id] : tokenizer.added)
-            if (spelling.size() > longest.text.size() &&
-                text.compare(at, spelling.size(), spelling) == 0)
-                longest = {spelling, id};
-        if (longest.added < 0 && open) {
-            sections.back().text += text[at];
-        } else {
-            sections.push_back(longest.added < 0 ? Section{text.substr(at, 1)} : longest);
-        }
-        open = longest.added < 0;
-        at += std::max<std::size_t>(longest.text.size(), 1);
-    }
-    return sections;
-}
-
-}  // namespace
-
 std::vector<Id> join_pairs(std::vector<Id> ids, const Merges& merges) {
     while (true) {
         // Which two neighbours come first in the list?
@@ -69,19 +39,51 @@ std::string byte_name(unsigned char byte) {
     return std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">";
 }
 
-std::vector<std::string> Tokenizer::words(const std::string& text, bool at_start) const {
-    std::vector<std::string> words = {text};
-    for (const Step& step : steps) {
-        std::vector<std::string> parts;
-        for (std::size_t i = 0; i < words.size(); ++i)
-            for (std::string& part : step.apply(words[i], at_start && i == 0))
-                parts.push_back(std::move(part));
-        words = std::move(parts);
+std::vector<Section> cut_out(const std::vector<std::pair<std::string, Id>>& tokens,
+                             const std::string& text) {
+    const auto token_at = [&](std::size_t at) {
+        Section longest;
+        for (const auto& [spelling, id] : tokens)
+            if (spelling.size() > longest.text.size() &&
+                text.compare(at, spelling.size(), spelling) == 0)
+                longest = {spelling, id};
+        return longest;
+    };
+    std::vector<Section> sections;
+    std::string between;
+    const auto end_between = [&] {
+        if (!between.empty()) sections.push_back({std::exchange(between, "")});
+    };
+    for (std::size_t at = 0; at < text.size();) {
+        const Section token = token_at(at);
+        if (token.added < 0) {
+            between += text[at++];
+            continue;
+        }
+        end_between();
+        sections.push_back(token);
+        at += token.text.size();
     }
-    return words;
+    end_between();
+    return sections;
+}
+
+std::vector<std::vector<std::string>> Tokenizer::stages(const std::string& text,
+                                                        bool at_start) const {
+    std::vector<std::vector<std::string>> stages = {{text}};
+    for (const Step& step : steps) {
+        const std::vector<std::string> words = stages.back();
+        stages.emplace_back();
+        for (std::size_t i = 0; i < words.size(); ++i)
+            for (const std::string& part : step.apply(words[i], at_start && i == 0))
+                stages.back().push_back(part);
+    }
+    return stages;
 }
 
 std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
+    if (const auto added_word = added_words.find(word); added_word != added_words.end())
+        return {added_word->second};
     if (const auto whole = ids.find(word); whole_words_first && whole != ids.end())
         return {whole->second};
 
@@ -89,25 +91,27 @@ std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
     std::vector<Id> tokens;
     bool after_unknown = false;
     for (const std::string& character : characters(word)) {
-        std::vector<Id> found;
-        if (const auto known = ids.find(character); known != ids.end()) {
-            found = {known->second};
-        } else if (byte_fallback) {
-            for (const char byte : character)
-                if (const auto id = ids.find(byte_name(static_cast<unsigned char>(byte)));
-                    id != ids.end())
-                    found.push_back(id->second);
-            if (found.size() < character.size()) found.clear();
-        }
-        const bool is_unknown = found.empty();
-        if (is_unknown) {
+        const std::vector<Id> known = ids_of_character(character);
+        if (known.empty()) {
             if (unknown < 0) throw TextError("there is no token for '" + character + "'");
-            if (!(after_unknown && fuse_unknown)) found = {unknown};
+            if (!(after_unknown && fuse_unknown)) tokens.push_back(unknown);
         }
-        after_unknown = is_unknown;
-        tokens.insert(tokens.end(), found.begin(), found.end());
+        after_unknown = known.empty();
+        tokens.insert(tokens.end(), known.begin(), known.end());
     }
     return join_pairs(tokens, merges);
+}
+
+std::vector<Id> Tokenizer::ids_of_character(const std::string& character) const {
+    if (const auto known = ids.find(character); known != ids.end()) return {known->second};
+    if (!byte_fallback) return {};
+    std::vector<Id> bytes;
+    for (const char byte : character) {
+        const auto known = ids.find(byte_name(static_cast<unsigned char>(byte)));
+        if (known == ids.end()) return {};
+        bytes.push_back(known->second);
+    }
+    return bytes;
 }
 
 std::vector<Id> Tokenizer::encode(const std::string& text) const {
@@ -115,11 +119,12 @@ std::vector<Id> Tokenizer::encode(const std::string& text) const {
     characters(text);  // not UTF-8? Then say so before anything is cut.
     std::vector<Id> tokens = start;
     bool at_start = true;
-    for (const Section& section : sections_of(text, *this)) {
+    for (const Section& section : cut_out(added, text)) {
         if (section.added >= 0) {
             tokens.push_back(section.added);
         } else {
-            for (const std::string& word : words(section.text, at_start))
+            const std::vector<std::string> words = stages(section.text, at_start).back();
+            for (const std::string& word : words)
                 for (const Id id : encode_word(word)) tokens.push_back(id);
         }
         at_start = false;

@@ -19,7 +19,7 @@ struct Merge {
 };
 struct PairHash {
     std::size_t operator()(const std::pair<Id, Id>& pair) const {
-        return std::hash<Id>()(pair.first * 0x100000001 + pair.second);
+        return std::hash<Id>()((pair.first << 32) + pair.second);  // ids have 31 bits
     }
 };
 using Merges = std::unordered_map<std::pair<Id, Id>, Merge, PairHash>;
@@ -43,12 +43,22 @@ struct Step {
     std::function<std::vector<std::string>(const std::string& word, bool at_start)> apply;
 };
 
+// A part of a text: one of these tokens, or what lies between two of them. Of tokens that begin
+// at one place the longest is taken.
+struct Section {
+    std::string text;
+    Id added = -1;  // the token
+};
+std::vector<Section> cut_out(const std::vector<std::pair<std::string, Id>>& tokens,
+                             const std::string& text);
+
 // Byte-pair encoding, with everything that a tokenizer.json or a file of llama2.c says of it.
 struct Tokenizer {
     std::vector<std::string> pieces;                // of each id the bytes it stands for
     std::unordered_map<std::string, Id> ids;        // as the file spells them
     std::vector<std::pair<std::string, Id>> added;  // found in a text as they are: <|im_end|>
     std::vector<Step> steps;
+    std::unordered_map<std::string, Id> added_words;  // found as words, after some steps: ▁<s>
     Merges merges;
 
     bool whole_words_first = false;  // a word that is a token is not taken apart (Llama 3)
@@ -57,7 +67,7 @@ struct Tokenizer {
     bool fuse_unknown = false;       // and several in a row become one
 
     std::vector<Id> start;           // stands before every text: <s>
-    Id start_of_nothing = -1;        // what an empty text begins with where that is empty
+    Id start_of_nothing = -1;        // begins an empty text if start is empty
     std::vector<Id> ends;            // a text that is being written ends with one of them
     std::set<Id> silent;             // decode leaves them out
     bool drops_first_space = false;  // which encode has put there
@@ -65,12 +75,16 @@ struct Tokenizer {
     // Throws TextError if the text is not UTF-8 or has a character for which there is no token.
     std::vector<Id> encode(const std::string& text) const;
 
-    // Its parts. All steps, one behind the other; and one word, character by character, joined.
-    std::vector<std::string> words(const std::string& text, bool at_start) const;
+    // Its parts. What each step makes of a text, the words of the last one; and the tokens of a
+    // word: its characters, joined.
+    std::vector<std::vector<std::string>> stages(const std::string& text, bool at_start) const;
     std::vector<Id> encode_word(const std::string& word) const;
+    std::vector<Id> ids_of_character(
+        const std::string& character) const;  // none: it is unknown
 
     // The bytes of all tokens, one behind the other. A character may be spread over several
-    // tokens, so half a text may end in half a character. An id without a piece is left out.
+    // tokens, so a text may end in half of one, or hold bytes that are no UTF-8. An id without
+    // a piece is left out.
     std::string decode(const std::vector<Id>& token_ids) const;
 };
 

@@ -12,8 +12,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Words begin with a space or an apostrophe, numbers and signs stay together. Source:
-// openai/gpt-2, encoder.py.
+// Letters, digits and punctuation apart, each with the space before it; English endings apart,
+// too. Of several spaces the last one goes with the word, the others (\s+ that no word follows)
+// stay behind. Source: openai/gpt-2, encoder.py.
 const std::string gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -66,6 +67,7 @@ class HuggingFace {
     Tokenizer read() {
         read_vocabulary(json_.object("model"));
         for_each(json_, "normalizer", "normalizers", &HuggingFace::read_normalizer);
+        place_added_tokens();
         for_each(json_, "pre_tokenizer", "pretokenizers", &HuggingFace::read_pre_tokenizer);
         for_each(json_, "post_processor", "processors", &HuggingFace::read_post_processor);
         if (!json_.has("decoder")) json_.refuse("a tokenizer without decoder is not supported");
@@ -77,6 +79,8 @@ class HuggingFace {
     JsonFile json_;
     std::size_t vocab_size_;
     Tokenizer tokenizer_;
+    std::vector<std::pair<std::string, Id>> normalized_;  // added tokens that are found later
+    bool fused_ = false;  // has the decoder put all pieces together?
 
     // One part, or each part of a "Sequence".
     void for_each(const JsonFile& json, const std::string& key, const std::string& list,
@@ -104,6 +108,14 @@ class HuggingFace {
                          ", the model knows " + to_text(vocab_size_) + " tokens");
         tokenizer_.ids[spelling] = id;
         tokenizer_.pieces[static_cast<std::size_t>(id)] = spelling;
+    }
+
+    // The pattern of a Split or Replace, which must be of this kind: "String" or "Regex".
+    static std::string pattern(const JsonFile& json, const std::string& kind) {
+        if (!json.has("pattern." + kind)) refuse(json, "a pattern that is no " + kind);
+        const std::string text = json.text("pattern." + kind);
+        if (text.empty()) json.refuse("pattern." + kind + " must not be empty");
+        return text;
     }
 
     void read_vocabulary(const JsonFile& model) {
@@ -148,9 +160,34 @@ class HuggingFace {
             for (const std::string key : {"lstrip", "rstrip", "single_word"})
                 if (says(token, key, false)) refuse(token, key);
             add(spelling, ids[0]);
-            tokenizer_.added.emplace_back(spelling, ids[0]);
+            auto& where = says(token, "normalized", false) ? normalized_ : tokenizer_.added;
+            where.emplace_back(spelling, ids[0]);
             if (says(token, "special", false)) tokenizer_.silent.insert(ids[0]);
         }
+    }
+
+    // Normalized tokens are found in the normalized text, spelled as it spells them: with Llama
+    // 2's ▁ in front, "<s>" is found at the beginning and "a<s>" is not.
+    void place_added_tokens() {
+        std::vector<std::pair<std::string, Id>> changed;
+        for (const auto& [spelling, id] : normalized_) {
+            const std::string found_as = tokenizer_.stages(spelling, true).back().at(0);
+            if (found_as == spelling) {
+                tokenizer_.added.emplace_back(spelling, id);
+            } else {
+                changed.emplace_back(found_as, id);
+                tokenizer_.added_words[found_as] = id;
+            }
+        }
+        if (changed.empty()) return;
+        if (json_.has("pre_tokenizer"))
+            refuse(json_, "a normalized token with a pre_tokenizer");
+        tokenizer_.steps.push_back({"added_tokens", [changed](const std::string& word, bool) {
+                                        Words parts;
+                                        for (const Section& part : cut_out(changed, word))
+                                            parts.push_back(part.text);
+                                        return parts;
+                                    }});
     }
 
     void read_normalizer(const JsonFile& json, const std::string& type) {
@@ -163,8 +200,7 @@ class HuggingFace {
                     return word.empty() ? word : prefix + word;
                 }));
         } else if (type == "Replace") {
-            const std::string part = json.text("pattern.String");
-            if (part.empty()) json.refuse("pattern.String must not be empty");
+            const std::string part = pattern(json, "String");
             tokenizer_.steps.push_back(changing(
                 type, [part, content = json.text("content")](const std::string& word, bool) {
                     return replaced(word, part, content);
@@ -186,8 +222,7 @@ class HuggingFace {
             const bool only_matches = behavior == "Removed" && invert;
             if (behavior != "Isolated" && !only_matches)
                 refuse(json, "behavior " + behavior + (invert ? ", inverted," : ""));
-            tokenizer_.steps.push_back(
-                cutting(type, json.text("pattern.Regex"), !only_matches));
+            tokenizer_.steps.push_back(cutting(type, pattern(json, "Regex"), !only_matches));
         } else if (type == "Metaspace") {
             read_metaspace(json);
         } else {
@@ -257,7 +292,6 @@ class HuggingFace {
 
     // What becomes of the spellings when they are put together.
     void read_decoder(const JsonFile& json, const std::string& type) {
-        if (type == "Fuse") return;
         if (type == "ByteLevel") {
             std::unordered_map<std::string, char> bytes;
             for (int byte = 0; byte < 256; ++byte)
@@ -266,16 +300,15 @@ class HuggingFace {
             for (std::string& piece : tokenizer_.pieces) piece = from_bytes(piece, bytes);
         } else if (type == "ByteFallback") {
             spell_bytes(tokenizer_);
-        } else if (type == "Replace" || type == "Metaspace") {
-            const bool meta = type == "Metaspace";
-            const std::string part = json.text(meta ? "replacement" : "pattern.String");
-            if (part.empty()) json.refuse("there is nothing to replace");
+        } else if (type == "Fuse") {
+            fused_ = true;
+        } else if (type == "Replace") {
+            const std::string part = pattern(json, "String");
             for (std::string& piece : tokenizer_.pieces)
-                piece = replaced(piece, part, meta ? " " : json.text("content"));
-            if (meta) tokenizer_.drops_first_space = true;
+                piece = replaced(piece, part, json.text("content"));
         } else if (type == "Strip") {
             if (json.text("content") != " " || json.number("start") != 1 ||
-                json.number("stop") != 0)
+                json.number("stop") != 0 || !fused_)
                 refuse(json, "this Strip");
             tokenizer_.drops_first_space = true;
         } else {
