@@ -123,7 +123,8 @@ std::string heatmap_settings(const Heatmap& heatmap, const Cells& cells, bool wi
     };
     std::string script = axis_settings(heatmap.title, heatmap.x_label, heatmap.y_label);
     script += fmt::format("set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset size ratio {}\n",
-                          columns - 0.5, rows - 0.5, std::clamp(ratio, 0.3, 2.0));
+                          columns - 0.5, rows - 0.5,
+                          std::clamp(ratio, 0.3, heatmap.y_names.empty() ? 2.0 : 1.0));
     script += fmt::format("set tics scale 0\nset xtics {}\nset ytics {}\n",
                           columns > 16 ? tics(columns, 4) : 1,
                           rows > 16 ? tics(rows, ratio < 0.5 ? 2 : 4) : 1);
@@ -249,9 +250,11 @@ std::string panel_script(const BarChart& chart) {
     script += named_tics("x", chart.names);
     return script + fmt::format(
                         "set style fill solid 1 noborder\nset xrange [-0.6:{}]\n"
-                        "set yrange [0:*]\nset key top right\nset grid y lt 1 lc rgb "
+                        "set yrange [0:{}]\nset key top right\nset grid y lt 1 lc rgb "
                         "'#e8e8e8' lw 0.7\nset boxwidth {}\nplot {}\n",
-                        static_cast<double>(chart.names.size()) - 0.4, width, plots);
+                        static_cast<double>(chart.names.size()) - 0.4,
+                        chart.highest > 0 ? fmt::format("{}", chart.highest) : "*", width,
+                        plots);
 }
 
 std::string figure_script(const Figure& figure, const std::filesystem::path& file,

@@ -12,7 +12,8 @@
 namespace llm {
 
 // A matrix as coloured cells, row 0 on top. Cells of -inf and NaN are grey. Small matrices
-// get their numbers written into the cells. Rows and columns may have names.
+// get their numbers written into the cells. Rows and columns may have
+// names.
 struct Heatmap {
     std::string title, x_label, y_label;
     Matrix values;
@@ -46,6 +47,7 @@ struct BarChart {
     std::string title, y_label;
     std::vector<std::string> names;
     std::vector<Series> series;
+    double highest = 0;  // end of the axis; 0: what the bars need
 };
 
 // Any of the four. (Its members are defined in plot.cpp, so that programs compile quickly.)

@@ -5,7 +5,7 @@
 - A ```console block holds a command after "$ " and what it prints. "..." stands for anything left
   out, at the start or the end of a line too. Numbers are compared with a tolerance, because the last
   printed digit differs between processors. A block after <!-- volatile --> is run, not compared.
-- A command that names stories260K.bin is run only if the variable STORIES260K says where it lies.
+- A command that names stories260K.bin is run only if it lies here, or where the variable STORIES260K says.
 - Every line of a block without a language is a command that must succeed (conda's are not run).
 - A ```diff block is applied to a copy of the tree; the console block after it shows the effect there.
 - Images and links to files exist; every chapter has a page with hints for all its exercises.
@@ -24,7 +24,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SLUGS = re.findall(r"^chapter\((\w+).*\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
 NUMBER = re.compile(r"[-−]?\d+\.?\d*(?:e[-+]?\d+)?")
 TOLERANCE = 2e-4
-STORIES260K = ROOT / (os.environ.get("STORIES260K") or "no such file")
+STORIES260K = ROOT / (os.environ.get("STORIES260K") or "stories260K.bin")
 problems = []
 
 

@@ -1,6 +1,7 @@
 // For tests of readers: folders to write into, files to damage.
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -54,6 +55,13 @@ inline bool mentions(const std::string& text, const std::string& part) {
     const bool found = text.find(part) != text.npos;
     CHECK_MESSAGE(found, part);
     return found;
+}
+
+// karpathy's stories260K.bin: where the variable says, or beside ./learn; empty if nowhere.
+inline std::string stories260k() {
+    const char* const named = std::getenv("STORIES260K");
+    const std::string file = named ? named : fixture_path("../../stories260K.bin");
+    return fs::exists(file) ? file : "";
 }
 
 }  // namespace llm

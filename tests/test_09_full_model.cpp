@@ -359,9 +359,10 @@ TEST_CASE("read_config: every field, and what a config may leave out") {
 }
 
 TEST_CASE("STORIES260K: a trained model of 260,032 parameters gives llama2.c's logits") {
-    const char* const file = std::getenv("STORIES260K");
-    if (file == nullptr || !fs::exists(file)) {
-        MESSAGE("skipped: STORIES260K does not name karpathy's stories260K.bin");
+    const std::string file = stories260k();
+    if (file.empty()) {
+        MESSAGE(
+            "skipped: karpathy's stories260K.bin lies neither here nor where STORIES260K says");
         return;
     }
     const Model model = load_model(file);

@@ -804,9 +804,10 @@ TEST_CASE("a damaged tokenizer, one for another model, and a missing one are ref
 }
 
 TEST_CASE("STORIES260K: a trained model writes llama2.c's story, with and without a cache") {
-    const char* const file = std::getenv("STORIES260K");
-    if (file == nullptr || !fs::exists(file)) {
-        MESSAGE("skipped: STORIES260K does not name karpathy's stories260K.bin");
+    const std::string file = stories260k();
+    if (file.empty()) {
+        MESSAGE(
+            "skipped: karpathy's stories260K.bin lies neither here nor where STORIES260K says");
         return;
     }
     const Model model = load_model(file);

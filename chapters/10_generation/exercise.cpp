@@ -15,26 +15,28 @@ Matrix mask_behind(std::size_t query_len, std::size_t kv_len) {
     return mask;
 }
 
-// Exercise 10.2 — find the bug. The first token that is written is right. From the second on
-// the model repeats itself and loses the thread.
+// Exercise 10.2 — find the bug. The prompt is read rightly. Token by token, the text goes off
+// the track.
 Attention attend_behind(const AttentionLayer& layer, const Tensor3& hidden_states,
                         const RotaryTable& table, LayerCache& cache) {
     const auto [batch_size, seq_len, width] = dims(hidden_states);
     const std::size_t behind = cache.keys.shape(2);
-    const IdMatrix positions = position_ids(batch_size, seq_len);
+    const std::size_t last = behind == 0 ? 0 : behind - 1;
+    IdMatrix positions = position_ids(batch_size, seq_len);
+    for (Id& position : positions) position += static_cast<Id>(last);
     const Tensor4 mask = expand_mask(causal_mask(seq_len, behind + seq_len), batch_size);
     return attend(layer, hidden_states, {table, positions, mask}, cache);
 }
 
 // Exercise 10.3 — find the bug. Turn the temperature up to 2, and the list of words that may
-// come stays as short as it was. (llama.cpp wants it so. Here it shall be as in Hugging Face.)
+// come stays as short as it was.
 Vector hot_nucleus(const Vector& logits, Real temperature, Real top_p) {
     const Vector kept = keep_top_p(logits, top_p);
     return with_temperature(kept, temperature);
 }
 
-// Exercise 10.4 — find the bug. It writes well where several words are possible. Where the
-// model is certain, nothing at all can be drawn.
+// Exercise 10.4 — find the bug. The list is always one word short. Where the model is certain,
+// nothing at all can be drawn.
 Vector nucleus(const Vector& logits, Real top_p) {
     const std::size_t vocab_size = logits.size();
     const Vector probabilities =

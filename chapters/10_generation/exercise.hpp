@@ -24,7 +24,8 @@ std::vector<std::vector<Id>> continue_all(const Model& model,
 
 Vector min_p_of_logits(const Vector& logits, Real p);  // (V) -> (V), 0 <= p <= 1
 
-// The last W tokens, whatever came before. Token number n lies in slot n % W.
+// The last W tokens, whatever came before, in W slots that are there from the start. Token
+// number n lies in slot n % W.
 struct RingCache {
     Tensor4 keys, values;  // (B, Hkv, W, D)
     std::size_t seen = 0;  // all tokens so far

@@ -58,7 +58,7 @@ void from_logits_to_a_token(const Choice& choice) {
     const Vector probabilities = probabilities_of(choice.logits);
     show("probabilities", probabilities);
 
-    step("What the rules leave of it, in percent");
+    step("What the rules leave of it, in percent of these 12");
     TableRow headings = {"token", "as it is"};
     std::vector<TableRow> rows;
     for (std::size_t token = 0; token < choice.tokens.size(); ++token)
@@ -77,19 +77,16 @@ void from_logits_to_a_token(const Choice& choice) {
     plot("rules", panels);
 }
 
-void draws(const Choice& choice, Generator& generator) {
-    step("1000 draws, with temperature 0.8 and top-p 0.9");
-    const Sampling sampling{.temperature = 0.8f, .top_p = 0.9f};
+void draws(const Choice& choice, const Sampling& sampling, Generator& generator) {
+    step("1000 draws with your options, or temperature 0.8 and top-p 0.9");
     std::vector<int> counts(choice.tokens.size());
     for (int i = 0; i < 1000; ++i)
-        ++counts[static_cast<std::size_t>(next_token(choice.logits, {}, sampling, generator))];
-    const Vector expected =
-        probabilities_of(keep_top_p(with_temperature(choice.logits, 0.8f), 0.9f));
+        ++counts[static_cast<std::size_t>(
+            next_token(choice.logits, choice.seen, sampling, generator))];
     std::vector<TableRow> rows;
     for (std::size_t token = 0; token < counts.size(); ++token)
-        rows.push_back({choice.tokens[token], to_text(counts[token]),
-                        fixed(1000 * double(expected(token)), 0)});
-    show_table({"token", "drawn", "expected"}, rows);
+        rows.push_back({choice.tokens[token], to_text(counts[token])});
+    show_table({"token", "drawn"}, rows);
 }
 
 // The sizes of stories260K, with random weights and a token for each byte.
@@ -227,31 +224,37 @@ void measure(const Model& model) {
     }
     show_table({"position", "with a cache", "without", "times"}, rows);
     plot("speed",
-         {LinePlot{"Tokens per second", "position", "1 / s", {cached, uncached}, true}});
+         {LinePlot{"Speed", "position", "tokens per second", {cached, uncached}, true}});
 }
 
+// Counted in: low 5 times, lower 2, newest 6, widest 3 (the example of Sennrich et al.). Of all
+// pairs of neighbours the most frequent one is joined, and again.
+struct Joined {
+    Id left, right, both;
+    int count;
+};
 void pairs() {
     step("Words from pieces: byte-pair encoding");
     const std::vector<std::string> pieces = {"l", "o",  "w",   "e",  "s",   "t",  "n",
                                              "i", "es", "est", "lo", "low", "ne", "new"};
-    const std::vector<std::array<Id, 3>> learned = {{3, 4, 8},   {8, 5, 9},  {0, 1, 10},
-                                                    {10, 2, 11}, {6, 3, 12}, {12, 2, 13}};
+    const std::vector<Joined> learned = {{3, 4, 8, 9},   {8, 5, 9, 9},  {0, 1, 10, 7},
+                                         {10, 2, 11, 7}, {6, 3, 12, 6}, {12, 2, 13, 6}};
     Merges merges;
-    std::vector<TableRow> rows;
+    const auto piece = [&](Id id) { return pieces[static_cast<std::size_t>(id)]; };
     const auto spelled = [&](const std::vector<Id>& ids) {
         std::string text;
         for (const Id id : join_pairs(ids, merges))
-            text += (text.empty() ? "" : " ") + pieces[static_cast<std::size_t>(id)];
+            text += (text.empty() ? "" : " ") + piece(id);
         return text;
     };
     const std::vector<Id> lowest = {0, 1, 2, 3, 4, 5}, newest = {6, 3, 2, 3, 4, 5};
-    rows.push_back({"", spelled(lowest), spelled(newest)});
-    for (const auto& [left, right, joined] : learned) {
-        merges[{left, right}] = {double(merges.size()), joined};
-        const auto text = [&](Id id) { return pieces[static_cast<std::size_t>(id)]; };
-        rows.push_back({text(left) + " + " + text(right), spelled(lowest), spelled(newest)});
+    std::vector<TableRow> rows = {{"", "", spelled(lowest), spelled(newest)}};
+    for (const auto& [left, right, both, count] : learned) {
+        merges[{left, right}] = {double(merges.size()), both};
+        rows.push_back({piece(left) + " + " + piece(right), to_text(count), spelled(lowest),
+                        spelled(newest)});
     }
-    show_table({"merge", "lowest", "newest"}, rows);
+    show_table({"merge", "count", "lowest", "newest"}, rows);
 
     step("Any text, from 256 bytes");
     const std::string text = "naïve café\n";
@@ -268,8 +271,9 @@ void pairs() {
 void written_by_chance(const Model& model, const Tokenizer& tokenizer, const Writing& writing,
                        const std::string& prompt, Generator& generator) {
     step("What a model writes that has learned nothing");
-    const std::vector<Id> ids = tokenizer.encode(prompt);
-    show("text", escaped(tokenizer.decode(generate(model, ids, writing, generator))));
+    const std::vector<Id> ids = generate(model, tokenizer.encode(prompt), writing, generator);
+    show("text", ids.empty() ? "none: it drew the token that ends a text"
+                             : escaped(tokenizer.decode(ids)));
     say("These weights are random numbers, and this is noise: each of the 256 bytes about as "
         "likely as any other. For a model that writes stories, 1 MB, see this chapter's page: "
         "./learn 10 --model stories260K.bin");
@@ -289,13 +293,13 @@ void tokens_of(const Tokenizer& tokenizer, const std::string& prompt) {
     const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
     std::string line;
     for (std::size_t i = 0; i < ids.size(); ++i)
-        line += to_text(ids[i]) + " " + pieces[i] + "  ";
+        line += to_text(ids[i]) + ":" + pieces[i] + " ";
     say(line);
 }
 
 void how_sure(const Model& model, const Tokenizer& tokenizer, const std::vector<Id>& ids,
               std::size_t prompt_len, const Tensor3& stream) {
-    step("How sure was it of each token?");
+    step("How sure was it of each token, before any rule?");
     const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
     std::vector<TableRow> rows;
     BarChart chart{"Probability of each token", "probability", {}, {{"", {}}}};
@@ -318,6 +322,8 @@ void how_sure(const Model& model, const Tokenizer& tokenizer, const std::vector<
 void where_it_looked(const std::vector<std::string>& pieces, const Inside& inside,
                      std::size_t t) {
     step("What did it look at when it wrote " + pieces[t + 1] + " at " + to_text(t + 1) + "?");
+    const std::vector<std::string> seen(pieces.begin(),
+                                        pieces.begin() + static_cast<std::ptrdiff_t>(t) + 1);
     std::vector<TableRow> rows;
     std::vector<Heatmap> maps;
     for (std::size_t n = 0; n < inside.attention.size(); ++n) {
@@ -327,11 +333,11 @@ void where_it_looked(const std::vector<std::string>& pieces, const Inside& insid
         const std::size_t h = best / (t + 1), s = best % (t + 1);
         rows.push_back(
             {to_text(n), to_text(h), pieces[s], to_text(s), fixed(weights(h, s), 2)});
-        maps.push_back({"Layer " + to_text(n),
-                        "",
-                        "head",
-                        weights,
-                        {pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(t) + 1}});
+        Matrix map = xt::zeros<Real>({t + 1, weights.shape(0)});  // tokens below each other
+        for (std::size_t i = 0; i < map.size(); ++i)
+            map(i / weights.shape(0), i % weights.shape(0)) =
+                weights(i % weights.shape(0), i / weights.shape(0));
+        maps.push_back({"Layer " + to_text(n), "head", "", map, {}, seen});
     }
     show_table({"layer", "its sharpest head", "looked at", "position", "weight"}, rows);
     const std::size_t last = maps.size() - 1;
@@ -364,11 +370,15 @@ void how_it_came_about(const Model& model, const Tokenizer& tokenizer,
 }
 
 void write_with(const Model& model, const Tokenizer& tokenizer, const Writing& writing,
-                const std::string& prompt, std::size_t explained, Generator& generator) {
+                const std::string& prompt, std::size_t look_at, Generator& generator) {
     std::vector<Id> ids = tokenizer.encode(prompt);
     require(!ids.empty(), "generate: this model needs a --prompt to begin with");
     check_input(model.config, one_sequence(ids));
     const std::size_t prompt_len = ids.size();
+    if (look_at == 0) look_at = prompt_len + 11;
+    require(look_at >= prompt_len && look_at < prompt_len + 16,
+            "--look-at takes a position from {} to {} behind this prompt, not {}", prompt_len,
+            prompt_len + 15, look_at);
     tokens_of(tokenizer, prompt);
 
     step("The text");
@@ -383,25 +393,29 @@ void write_with(const Model& model, const Tokenizer& tokenizer, const Writing& w
         });
     });
     end_text();
-    const double count = double(ids.size() - prompt_len);
-    show("tokens written", count);
+    const std::size_t count = ids.size() - prompt_len;
+    const std::string reason = count == writing.max_new_tokens ? "the limit"
+                               : ids.size() == model.config.max_position_embeddings
+                                   ? "the model's last position"
+                                   : "it ended the text";
+    show("tokens written", to_text(count) + " (" + reason + ")");
     if (count == 0) return;
-    show("tokens per second", fixed(count / seconds, 0));
+    show("tokens per second", fixed(double(count) / seconds, 0));
 
     if (prompt_len > 512) return say("This prompt is too long to look inside.");
     if (ids.size() > prompt_len + 16) ids.resize(prompt_len + 16);
     const std::vector<std::string> pieces = visible_pieces(tokenizer, ids);
     const Inside inside = look_inside(model, ids);
     how_sure(model, tokenizer, ids, prompt_len, inside.stream.back());
-    const std::size_t t = std::min(prompt_len + explained - 1, ids.size() - 1);
-    where_it_looked(pieces, inside, t - 1);
-    how_it_came_about(model, tokenizer, ids, inside, t - 1);
+    const std::size_t position = std::min(look_at, ids.size() - 1);
+    where_it_looked(pieces, inside, position - 1);
+    how_it_came_about(model, tokenizer, ids, inside, position - 1);
 }
 
 int main(int argc, char** argv) {
     std::string model_path, tokenizer_path, prompt;
     Writing writing;
-    std::size_t explained = 12;
+    std::size_t look_at = 0;
     bool no_cache = false, measured = false;
     Sampling& sampling = writing.sampling;
     sampling.temperature = 0.8f;
@@ -418,14 +432,15 @@ int main(int argc, char** argv) {
     options.number("--repetition-penalty", sampling.repetition_penalty, 0.01, 100,
                    "above 1: what was there comes less");
     options.flag("--no-cache", no_cache, "compute the whole text again for every token");
-    options.count("--look-at", explained, 1, 16, "which of the written tokens to look into");
+    options.count("--look-at", look_at, 0, 1 << 20, "position to explain, 0: the 12th new one");
     options.flag("--measure", measured, "time a token with and without cache");
 
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         writing.use_cache = !no_cache;
         require(sampling.temperature == 0 || sampling.temperature >= Real(0.01),
-                "--temperature takes 0, or a number from 0.01 to 100");
+                "--temperature takes 0, or a number from 0.01 to 100, not {}",
+                brief(double(sampling.temperature)));
         require(tokenizer_path.empty() || !model_path.empty(), "--tokenizer needs --model");
         if (!model_path.empty()) {
             const Model model = load_model(model_path);
@@ -434,13 +449,13 @@ int main(int argc, char** argv) {
                 tokenizer_path = tokenizer_beside(model_path, vocab_size);
             const Tokenizer tokenizer = load_tokenizer(tokenizer_path, vocab_size);
             writing.end_ids = tokenizer.ends;
-            write_with(model, tokenizer, writing, prompt, explained, generator);
+            write_with(model, tokenizer, writing, prompt, look_at, generator);
             if (measured) measure(model);
             return;
         }
         step("What may come next, after \"Tom and his mom went to the\"");
         from_logits_to_a_token(real_choice());
-        draws(real_choice(), generator);
+        draws(real_choice(), sampling, generator);
         const Model model = random_model(generator);
         prefill_and_decode(model, {1, 81, 112, 102, 104, 35, 120});
         the_wrong_mask(model, {1, 81, 112, 102, 104, 35, 120});
