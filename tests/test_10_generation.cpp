@@ -815,8 +815,9 @@ TEST_CASE("STORIES260K: a trained model writes llama2.c's story, with and withou
     Generator generator(1);
     const std::vector<Id> ids =
         generate(model, tokenizer.encode(""), {greedy(), 200, tokenizer.ends, true}, generator);
-    CHECK(ids == generate(model, tokenizer.encode(""), {greedy(), 200, tokenizer.ends, false},
-                          generator));
+    const std::vector<Id> without_cache =
+        generate(model, tokenizer.encode(""), {greedy(), 60, tokenizer.ends, false}, generator);
+    CHECK(without_cache == std::vector<Id>(ids.begin(), ids.begin() + 60));
     const std::string text = tokenizer.decode(ids);
     CHECK(
         text.starts_with("Once upon a time, there was a little girl named Lily. She loved to "
