@@ -33,8 +33,17 @@ void extend(Tensor4& kept, const Tensor4& fresh) {  // (B, Hkv, S, D), (B, Hkv, 
     require(kept.shape(0) == fresh.shape(0) && kept.shape(1) == fresh.shape(1) &&
                 kept.shape(3) == fresh.shape(3),
             "cache: it holds {}, {} does not go with it", kept.shape(), fresh.shape());
-    const Tensor4 both = xt::concatenate(xt::xtuple(kept, fresh), 2);
-    kept = both;
+    const auto [batch_size, num_kv_heads, length, head_dim] = dims(kept);
+    // The rows of a head lie together: first its old ones, then its new ones.
+    const std::size_t old_size = length * head_dim, new_size = fresh.shape(2) * head_dim;
+    Tensor4 both =
+        xt::zeros<Real>({batch_size, num_kv_heads, length + fresh.shape(2), head_dim});
+    for (std::size_t head = 0; head < batch_size * num_kv_heads; ++head) {
+        Real* const end = std::copy_n(kept.data() + head * old_size, old_size,
+                                      both.data() + head * (old_size + new_size));
+        std::copy_n(fresh.data() + head * new_size, new_size, end);
+    }
+    kept = std::move(both);
 }
 
 }  // namespace
@@ -189,7 +198,10 @@ Matrix next_logits(const Model& model, const IdMatrix& new_ids, KvCache& cache) 
     cache.length += seq_len;
 
     // Only the last token says how the text goes on. The head is spared the others.
-    const Tensor3 last = xt::view(stream, xt::all(), xt::range(seq_len - 1, seq_len));
+    Tensor3 last = xt::zeros<Real>({batch_size, std::size_t{1}, stream.shape(2)});  // (B, 1, C)
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t c = 0; c < stream.shape(2); ++c)
+            last(b, 0, c) = stream(b, seq_len - 1, c);
     return reshape(model.logits(last), {batch_size, model.config.vocab_size});
 }
 
