@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <optional>
 
 #include "common/json_file.hpp"
 #include "common/text.hpp"
@@ -135,8 +134,10 @@ class HuggingFace {
         tokenizer_.whole_words_first = says(model, "ignore_merges", false);
     }
 
-    // Each is "a b" or, newer, ["a", "b"]. The first has rank 0.
+    // Each is "a b" or, newer, ["a", "b"]. The first has rank 0. A pair that is named twice has
+    // the later one, as in Hugging Face's library.
     void read_merges(const JsonFile& model) {
+        double rank = 0;
         for (Words pair : model.text_lists("merges")) {
             if (pair.size() == 1) {
                 const std::string both = pair[0];
@@ -145,9 +146,8 @@ class HuggingFace {
             }
             if (pair.size() != 2) model.refuse("a merge must name two tokens");
             const Id joined = id_of(model, pair[0] + pair[1]);
-            const auto rank = static_cast<double>(tokenizer_.merges.size());
-            tokenizer_.merges.insert(
-                {{id_of(model, pair[0]), id_of(model, pair[1])}, {rank, joined}});
+            tokenizer_.merges[{id_of(model, pair[0]), id_of(model, pair[1])}] = {rank++,
+                                                                                 joined};
         }
     }
 
