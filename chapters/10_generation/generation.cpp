@@ -181,19 +181,25 @@ Attention attend(const AttentionLayer& layer, const Tensor3& hidden_states,
     return grouped_query_attention(placed_queries, cache.keys, cache.values, mask);
 }
 
+Tensor3 finish_block(const PreNormBlock& block, const Tensor3& stream,
+                     const Attention& attention) {
+    const Tensor3 attended =
+        stream + block.self_attn.projections.o_proj(merge_heads(attention.context));
+    return attended + block.mlp(block.ffn_norm(attended));
+}
+
 Matrix next_logits(const Model& model, const IdMatrix& new_ids, KvCache& cache) {
     const auto [batch_size, seq_len] = dims(new_ids);
     require(seq_len > 0, "generate: there is no token to begin with");
     const Placement placement = placement_behind(cache, batch_size, seq_len);
     Tensor3 stream = model.embed(new_ids);  // (B, T, C)
 
-    // The blocks of chapter 08: the norm, attention with a cache, the norm, the MLP.
+    // The blocks of chapter 08, with a cache in the middle.
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
         const PreNormBlock& block = model.layers[n];
         const Attention attention =
             attend(block.self_attn, block.attention_norm(stream), placement, cache.layers[n]);
-        stream = stream + block.self_attn.projections.o_proj(merge_heads(attention.context));
-        stream = stream + block.mlp(block.ffn_norm(stream));
+        stream = finish_block(block, stream, attention);
     }
     cache.length += seq_len;
 

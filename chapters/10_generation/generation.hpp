@@ -75,6 +75,10 @@ Placement placement_behind(const KvCache& cache, std::size_t batch_size, std::si
 Attention attend(const AttentionLayer& layer, const Tensor3& hidden_states,  // (B, T, C)
                  const Placement& placement, LayerCache& cache);             // S becomes S + T
 
+// What chapter 08's block does behind that: the heads are mixed and added, then the MLP.
+Tensor3 finish_block(const PreNormBlock& block, const Tensor3& stream,  // (B, T, C)
+                     const Attention& attention);                       // -> (B, T, C)
+
 // The logits behind the last of the new tokens, which join the cache. Prefill: all tokens of a
 // prompt at once. Decode: one token, T = 1. Throws ShapeError, and leaves the cache as it was,
 // if an id is no token or the tokens do not fit.

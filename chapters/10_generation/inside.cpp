@@ -8,12 +8,10 @@ Inside look_inside(const Model& model, const std::vector<Id>& ids) {
     Inside inside{{model.embed(one_sequence(ids))}, {}};
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
         const PreNormBlock& block = model.layers[n];
-        const Tensor3& stream = inside.stream.back();
-
-        // Once for the weights, which the block keeps to itself, and once for the stream.
+        const Tensor3 stream = inside.stream.back();
         inside.attention.push_back(
             attend(block.self_attn, block.attention_norm(stream), placement, cache.layers[n]));
-        inside.stream.push_back(block(stream, placement));
+        inside.stream.push_back(finish_block(block, stream, inside.attention.back()));
     }
     return inside;
 }

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_generation/inside.hpp"
 #include "chapters/10_generation/tokenizer_file.hpp"

@@ -3,6 +3,7 @@
 #include "common/text.hpp"
 
 namespace llm {
+
 std::vector<Id> join_pairs(std::vector<Id> ids, const Merges& merges) {
     while (true) {
         // Which two neighbours come first in the list?
