@@ -68,8 +68,8 @@ void from_logits_to_a_token(const Choice& choice) {
         headings.push_back(name);
         for (std::size_t token = 0; token < rows.size(); ++token)
             rows[token].push_back(percent(left(token)));
-        panels.push_back(
-            BarChart{name, "probability", choice.tokens, {before, {name, numbers_of(left)}}});
+        panels.push_back(BarChart{
+            name, "probability", choice.tokens, {before, {name, numbers_of(left)}}, 0.9});
     }
     show_table(headings, rows);
     plot("rules", panels);
