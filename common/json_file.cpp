@@ -181,9 +181,17 @@ void write_json(const std::filesystem::path& file,
                 const std::vector<std::pair<std::string, JsonValue>>& members) {
     nlohmann::ordered_json json = nlohmann::ordered_json::object();
     for (const auto& [key, value] : members)
-        std::visit(
-            [&, &name = key](const auto& held) {
-                json[nlohmann::ordered_json::json_pointer(pointer_to(name))] = held;
+        json[nlohmann::ordered_json::json_pointer(pointer_to(key))] = std::visit(
+            [](const auto& held) -> nlohmann::ordered_json {
+                using Held = std::remove_cvref_t<decltype(held)>;
+                if constexpr (std::is_same_v<
+                                  Held, std::vector<std::pair<std::string, std::size_t>>>) {
+                    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+                    for (const auto& [name, id] : held) object[name] = id;
+                    return object;
+                } else {
+                    return held;
+                }
             },
             value);
     const std::string text = json.dump(2) + "\n";

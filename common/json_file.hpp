@@ -52,7 +52,9 @@ class JsonFile {
 
 // Writes an object with these members, in this order.
 using JsonValue =
-    std::variant<bool, std::size_t, double, std::string, std::vector<std::string>>;
+    std::variant<bool, std::size_t, double, std::string, std::vector<std::string>,
+                 std::vector<std::pair<std::string, std::size_t>>,  // an object of ids
+                 std::vector<std::vector<std::string>>>;
 void write_json(const std::filesystem::path& file,
                 const std::vector<std::pair<std::string, JsonValue>>& members);
 

@@ -73,6 +73,10 @@ void make_folder(const std::filesystem::path& folder) {
     if (!is_folder(folder)) throw FileError(fmt::format("cannot make {}", folder.string()));
 }
 
+std::string asset(const std::string& name) { return LLM_ASSETS_FOLDER "/" + name; }
+
+std::string model_folder(const std::string& name) { return LLM_MODELS_FOLDER "/" + name; }
+
 void write_file(const std::filesystem::path& file,
                 const std::function<void(std::ostream&)>& write) {
     const std::filesystem::path unfinished = file.string() + ".part";

@@ -37,6 +37,12 @@ class MappedFile {
     std::size_t size_ = 0;
 };
 
+// A file or folder of assets/, in the tree that this program was built from.
+std::string asset(const std::string& name);
+
+// Where a trained model goes unless told otherwise: build/models/NAME.
+std::string model_folder(const std::string& name);
+
 bool is_folder(const std::filesystem::path& path);
 bool is_file(const std::filesystem::path& path);
 void make_folder(const std::filesystem::path& folder);  // throws FileError

@@ -34,6 +34,7 @@ const std::map<std::string, Field> known_fields = {
     {"--num-attention-heads", {"query heads", 1, 64}},
     {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 64}},
     {"--head-dim", {"numbers per head, unless given hidden size / query heads", 1, 128}},
+    {"--num-hidden-layers", {"blocks, one behind the other", 1, 128}},
     {"--intermediate-size", {"width of the MLP, unless given 8/3 hidden size", 1, 16384}},
     {"--max-position-embeddings", {"the longest sequence the model takes", 1, 1 << 20}},
 };

@@ -307,31 +307,36 @@ bool run_gnuplot(const std::string& script) {
     return drawn;
 }
 
-}  // namespace
-
-void draw_plots() {
-    if (figures.empty()) return;
-    if (std::system("command -v gnuplot >/dev/null 2>&1") != 0) {
-        std::cout << "\nNo figures: gnuplot is not installed.\n";
-        return;
-    }
+// As SVG and as PNG. Half a figure keeps its other name and is removed.
+bool draw(const std::vector<Figure>& wanted) {
     std::string script;
     std::vector<std::filesystem::path> files;
-    for (const Figure& figure : figures)
+    for (const Figure& figure : wanted)
         for (const std::string terminal : {"svg", "pngcairo fontscale 0.75"}) {
             const std::string ending = terminal == "svg" ? "svg" : "png";
             files.push_back(plots_folder / fmt::format("{}_{}.{}", slug, figure.name, ending));
             script += figure_script(figure, files.back().string() + ".part", terminal);
         }
-
-    // Half a figure keeps its other name and is removed.
     const bool drawn = run_gnuplot(script);
     for (const std::filesystem::path& file : files) {
         std::error_code ignored;
         if (drawn) std::filesystem::rename(file.string() + ".part", file, ignored);
         std::filesystem::remove(file.string() + ".part", ignored);
     }
-    if (drawn) {
+    return drawn;
+}
+
+}  // namespace
+
+void plot_now(const std::string& name, const std::vector<Panel>& panels) {
+    if (!plots_folder.empty()) draw({{name, panels}});
+}
+
+void draw_plots() {
+    if (figures.empty()) return;
+    if (std::system("command -v gnuplot >/dev/null 2>&1") != 0) {
+        std::cout << "\nNo figures: gnuplot is not installed.\n";
+    } else if (draw(figures)) {
         std::cout << fmt::format("\nFigures: {}\n", plots_folder.string());
     } else {
         std::cout << "\nNo figures: gnuplot failed.\n";

@@ -65,6 +65,10 @@ struct Panel {
 // Takes a figure of one or more panels, side by side, in rows of at most three.
 void plot(const std::string& name, const std::vector<Panel>& panels);
 
+// Draws a figure at once, to be looked at while the program runs. If gnuplot is missing or
+// fails, nothing happens: plot() will say so.
+void plot_now(const std::string& name, const std::vector<Panel>& panels);
+
 // All numbers of a tensor, for lines and histograms.
 template <std::size_t N>
 std::vector<double> numbers_of(const xt::xtensor<Real, N>& tensor) {

@@ -49,7 +49,12 @@ bool are_sizes(const nlohmann::json& value) {
 
 }  // namespace
 
-SafeTensors::SafeTensors(const std::filesystem::path& folder) {
+SafeTensors::SafeTensors(const std::filesystem::path& path) {
+    if (is_file(path)) {
+        add_file(path);
+        return;
+    }
+    const std::filesystem::path& folder = path;
     const std::filesystem::path index = folder / "model.safetensors.index.json";
     const std::filesystem::path single = folder / "model.safetensors";
     if (std::filesystem::exists(single) || !std::filesystem::exists(index)) {
@@ -128,6 +133,14 @@ void SafeTensors::add_file(const std::filesystem::path& path) {
     }
 }
 
+std::size_t SafeTensors::size_of(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end() || found->second.shape.size() != 1)
+        throw FileError(fmt::format("{}: tensor {} of one axis is missing",
+                                    files_[0].path().string(), name));
+    return found->second.shape[0];
+}
+
 void SafeTensors::check(const std::string& name, std::span<const std::size_t> shape) const {
     const auto found = tensors_.find(name);
     if (found == tensors_.end())
@@ -166,16 +179,39 @@ void SafeTensors::convert(const std::string& name, std::span<Real> numbers) cons
     files_[entry.file].forget(entry.bytes);
 }
 
+namespace {
+
+// The nearest number whose last 16 bits are 0, of two equally near the even one, without them.
+std::uint16_t nearest_bf16(float number) {
+    const auto bits = std::bit_cast<std::uint32_t>(number);
+    return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+void write_numbers(std::ostream& stream, std::span<const Real> numbers, NumberType type) {
+    const auto write = [&](const auto& values) {
+        stream.write(reinterpret_cast<const char*>(values.data()),
+                     static_cast<std::streamsize>(std::span(values).size_bytes()));
+    };
+    if (type == NumberType::f32) return write(numbers);
+    std::vector<std::uint16_t> halves(numbers.size());
+    std::transform(numbers.begin(), numbers.end(), halves.begin(), nearest_bf16);
+    write(halves);
+}
+
+}  // namespace
+
 void write_safetensors(const std::filesystem::path& file,
-                       const std::vector<NamedTensor>& tensors) {
+                       const std::vector<NamedTensor>& tensors, NumberType type) {
     nlohmann::ordered_json header;
     header["__metadata__"]["format"] = "pt";
+    const std::string type_name = type == NumberType::f32 ? "F32" : "BF16";
     std::size_t offset = 0;
     for (const auto& [name, shape, numbers] : tensors) {
-        header[name]["dtype"] = "F32";
+        const std::size_t size = bytes_per_number.at(type_name) * numbers.size();
+        header[name]["dtype"] = type_name;
         header[name]["shape"] = shape;
-        header[name]["data_offsets"] = {offset, offset + 4 * numbers.size()};
-        offset += 4 * numbers.size();
+        header[name]["data_offsets"] = {offset, offset + size};
+        offset += size;
     }
     std::string text = header.dump();
     text.append((8 - text.size() % 8) % 8, ' ');  // the numbers begin at a multiple of 8
@@ -184,9 +220,7 @@ void write_safetensors(const std::filesystem::path& file,
     write_file(file, [&](std::ostream& stream) {
         stream.write(reinterpret_cast<const char*>(&length), 8);
         stream << text;
-        for (const NamedTensor& tensor : tensors)
-            stream.write(reinterpret_cast<const char*>(tensor.numbers.data()),
-                         static_cast<std::streamsize>(tensor.numbers.size_bytes()));
+        for (const NamedTensor& tensor : tensors) write_numbers(stream, tensor.numbers, type);
     });
 }
 

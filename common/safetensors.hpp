@@ -15,11 +15,12 @@ namespace llm {
 // converted to Real when it is asked for. All calls throw FileError with file and tensor.
 class SafeTensors {
  public:
-    // FOLDER/model.safetensors, or where there is none, all files that
+    // A file; or FOLDER/model.safetensors, or where there is none, all files that
     // FOLDER/model.safetensors.index.json names.
-    explicit SafeTensors(const std::filesystem::path& folder);
+    explicit SafeTensors(const std::filesystem::path& path);
 
     bool has(const std::string& name) const { return tensors_.contains(name); }
+    std::size_t size_of(const std::string& name) const;  // of a tensor with one axis
 
     // The tensor, of type F32, F16 or BF16, if it has this shape and its numbers are finite.
     template <std::size_t N>
@@ -57,8 +58,11 @@ NamedTensor named(const std::string& name, const xt::xtensor<Real, N>& tensor) {
         name, {tensor.shape().begin(), tensor.shape().end()}, {tensor.data(), tensor.size()}};
 }
 
-// Writes one file, type F32. Throws FileError.
+// Writes one file, in 32 bits or rounded to the nearest BF16: the first 16 of them. Throws
+// FileError.
+enum class NumberType { f32, bf16 };
 void write_safetensors(const std::filesystem::path& file,
-                       const std::vector<NamedTensor>& tensors);
+                       const std::vector<NamedTensor>& tensors,
+                       NumberType type = NumberType::f32);
 
 }  // namespace llm

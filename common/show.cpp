@@ -248,6 +248,41 @@ void write_text(std::string_view piece) {
 
 void end_text() { std::cout << take_printable(half_written, true) << std::endl; }
 
+void show_progress(std::string_view line) {
+    if (!isatty(STDOUT_FILENO)) return;
+    std::string fitting;  // a line that wraps could not be replaced
+    std::size_t count = 0;
+    for (const std::string& one : characters(std::string(line)))
+        if (++count < terminal_width()) fitting += one;
+    std::cout << "\r\x1b[2K" << fitting << std::flush;
+}
+
+std::string sparkline(std::span<const Real> numbers, std::size_t width) {
+    static constexpr std::array bars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    const std::size_t count = std::min(width, numbers.size());
+    std::vector<double> means(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t begin = i * numbers.size() / count;
+        const std::size_t end = (i + 1) * numbers.size() / count;
+        for (std::size_t n = begin; n < end; ++n)
+            means[i] += static_cast<double>(numbers[n]) / static_cast<double>(end - begin);
+    }
+    double low = infinity, high = -infinity;
+    for (const double mean : means) {
+        if (!std::isfinite(mean)) continue;
+        low = std::min(low, mean);
+        high = std::max(high, mean);
+    }
+    std::string line;
+    for (const double mean : means) {
+        const double share = high > low ? (mean - low) / (high - low) : 0;
+        line += std::isfinite(mean)
+                    ? bars[static_cast<std::size_t>(std::lround(share * (bars.size() - 1)))]
+                    : " ";
+    }
+    return line;
+}
+
 std::string with_commas(std::size_t number) {
     std::string text = std::to_string(number);
     for (std::size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");

@@ -55,6 +55,14 @@ void show_table(const TableRow& headings, const std::vector<TableRow>& rows);
 void write_text(std::string_view piece);
 void end_text();  // and its line
 
+// Shows how far a long computation is, on one line that the next call replaces; an empty one
+// removes it. Only in a terminal; elsewhere it prints nothing.
+void show_progress(std::string_view line);
+
+// A small curve: "▇▅▄▃▃▂▂▁", at most so many characters, each the mean of its share of the
+// numbers; a space if that is not finite.
+std::string sparkline(std::span<const Real> numbers, std::size_t width);
+
 // For cells: 12345678 as "12,345,678", 2 / 3 with 2 decimals as "0.67", 3e38 as "3e+38".
 std::string with_commas(std::size_t number);
 std::string fixed(double number, int decimals);

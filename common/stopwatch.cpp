@@ -4,6 +4,8 @@
 #include <chrono>
 #include <limits>
 
+#include <sys/resource.h>
+
 namespace llm {
 
 double fastest_seconds(int runs, const std::function<void()>& work) {
@@ -16,6 +18,22 @@ double fastest_seconds(int runs, const std::function<void()>& work) {
             std::min(fastest, std::chrono::duration<double>(Clock::now() - start).count());
     }
     return fastest;
+}
+
+double seconds_so_far() {
+    using Clock = std::chrono::steady_clock;
+    static const Clock::time_point start = Clock::now();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double peak_megabytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+#ifdef __APPLE__
+    return static_cast<double>(usage.ru_maxrss) / 1e6;
+#else
+    return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
+#endif
 }
 
 }  // namespace llm

@@ -27,8 +27,12 @@
 
 namespace llm {
 
-// The one place that names the precision.
+// The one place that names the precision. (Tests of gradients compile the lessons with double.)
+#ifdef LLM_DOUBLE
+using Real = double;
+#else
 using Real = float;
+#endif
 
 using Vector = xt::xtensor<Real, 1>;
 using Matrix = xt::xtensor<Real, 2>;

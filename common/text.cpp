@@ -9,6 +9,8 @@
 #include <pcre2.h>
 #include <utf8proc.h>
 
+#include "common/mapped_file.hpp"
+
 namespace llm {
 namespace {
 
@@ -56,6 +58,35 @@ std::string error_text(int error) {
 }
 
 }  // namespace
+
+std::string read_text(const std::filesystem::path& path) {
+    const MappedFile file(path);
+    const std::span<const std::byte> bytes = file.bytes();
+    const auto refuse = [&](const std::string& reason) {
+        throw FileError(fmt::format("{}: {}", path.string(), reason));
+    };
+    if (bytes.size() > 64'000'000)
+        refuse(fmt::format("{} bytes are too many; a text may have 64000000", bytes.size()));
+    const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (const std::size_t at = text.find('\0'); at != text.npos)
+        refuse(fmt::format("no text: byte {} is 0", at));
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t length = character_at(text, at).length;
+        if (length == 0) refuse(fmt::format("no text: byte {} is no UTF-8", at));
+        at += length;
+    }
+    return text;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        lines.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return lines;
+}
 
 std::vector<std::string> characters(const std::string& text) {
     std::vector<std::string> result;

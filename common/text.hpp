@@ -1,6 +1,7 @@
 // What tokenizers need of Unicode: characters, composition, regular expressions.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,6 +14,13 @@ namespace llm {
 struct TextError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
+
+// A whole text file. Throws FileError if it cannot be read, is empty, has more than 64 MB or is
+// no text: UTF-8 without zero bytes.
+std::string read_text(const std::filesystem::path& file);
+
+// The lines of a text, without their ends.
+std::vector<std::string> lines_of(const std::string& text);
 
 // The UTF-8 characters of a text, one string each. Throws TextError if it is not UTF-8.
 std::vector<std::string> characters(const std::string& text);

@@ -1,12 +1,18 @@
+#include <atomic>
+#include <bit>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
 #include "common/json_file.hpp"
 #include "common/measure.hpp"
+#include "common/parallel.hpp"
 #include "common/random.hpp"
+#include "common/safetensors.hpp"
 #include "common/show.hpp"
 #include "common/text.hpp"
 #include "tests/files.hpp"
@@ -256,4 +262,220 @@ TEST_CASE("JSON: objects inside objects, ids, and lists of texts") {
     refused([&] { one.text_lists("bad"); }, "one.bad must hold texts, not 1");
     refused([&] { one.ids("huge"); },
             "one.huge must hold whole numbers from 0 to 2147483647, not 4294967296");
+}
+
+namespace {
+
+// The bits of a number that went through a file with 16 bits for each, the last 16 cut off.
+std::uint32_t as_bf16(std::uint32_t bits) {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "one.safetensors";
+    const Vector number{std::bit_cast<float>(bits)};
+    write_safetensors(file, {named("number", number)}, NumberType::bf16);
+    const auto read = std::bit_cast<std::uint32_t>(SafeTensors(file).read("number", {1})(0));
+    CHECK((read & 0xFFFF) == 0);
+    return read >> 16;
+}
+
+}  // namespace
+
+TEST_CASE("BF16 rounds to the nearest number with 8 bits, halfway to the even one") {
+    CHECK(as_bf16(0x3F800000) == 0x3F80);  // 1 stays
+    CHECK(as_bf16(0x3F807FFF) == 0x3F80);  // a little less than half: down
+    CHECK(as_bf16(0x3F808000) == 0x3F80);  // half: down, to the even one
+    CHECK(as_bf16(0x3F808001) == 0x3F81);  // a little more than half: up
+    CHECK(as_bf16(0x3F817FFF) == 0x3F81);
+    CHECK(as_bf16(0x3F818000) == 0x3F82);  // half: up, to the even one
+    CHECK(as_bf16(0xBF818000) == 0xBF82);  // the same below zero
+    CHECK(as_bf16(0x3FFFFFFF) == 0x4000);  // almost 2 becomes 2: a carry into the exponent
+    CHECK(as_bf16(0x00000000) == 0x0000);
+    CHECK(as_bf16(0x80000000) == 0x8000);  // minus zero
+    CHECK(as_bf16(0x00018000) == 0x0002);  // the smallest numbers, too
+    CHECK(as_bf16(0x7F7F7FFF) == 0x7F7F);  // the largest that stays finite
+}
+
+TEST_CASE("a file of BF16 says so, takes half the place, and keeps names, shapes and order") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "a.safetensors";
+    const Matrix matrix{{1, 2, 3}, {4, 5, -0.5}};
+    const Vector vector{7, 1.00390625};  // 1 + 2^-8: halfway between two numbers of BF16
+    const std::vector<NamedTensor> tensors = {named("b", matrix), named("a", vector)};
+    write_safetensors(file, tensors, NumberType::bf16);
+    CHECK(
+        mentions(content(file), R"("b":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]})"));
+    CHECK(
+        mentions(content(file), R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[12,16]})"));
+    const SafeTensors read(file);
+    CHECK_CLOSE(read.read("b", {2, 3}), matrix, 0);
+    CHECK_CLOSE(read.read("a", {2}), (Vector{7, 1}), 0);
+    CHECK_THROWS_AS(read.read("b", {3, 2}), FileError);
+
+    const auto header_of = [&] {
+        std::uint64_t length = 0;
+        content(file).copy(reinterpret_cast<char*>(&length), 8);
+        return length;
+    };
+    CHECK(fs::file_size(file) == 8 + header_of() + 16);
+
+    write_safetensors(file, tensors);
+    CHECK(
+        mentions(content(file), R"("b":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})"));
+    CHECK(fs::file_size(file) == 8 + header_of() + 32);
+    CHECK_CLOSE(SafeTensors(file).read("a", {2}), vector, 0);
+    CHECK(!fs::exists(file.string() + ".part"));
+}
+
+TEST_CASE("safetensors: a file by its own name, and how long a vector of it is") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "run.safetensors";
+    const Matrix matrix{{1, 2, 3}, {4, 5, 6}};
+    const Vector vector{7, 8, 9, 10};
+    write_safetensors(file, {named("matrix", matrix), named("vector", vector)});
+    const SafeTensors tensors(file);
+    CHECK(tensors.has("matrix"));
+    CHECK(!tensors.has("model"));
+    CHECK(tensors.size_of("vector") == 4);
+    CHECK_THROWS_WITH_AS(tensors.size_of("matrix"),
+                         (file.string() + ": tensor matrix of one axis is missing").c_str(),
+                         FileError);
+    CHECK_THROWS_WITH_AS(tensors.size_of("other"),
+                         (file.string() + ": tensor other of one axis is missing").c_str(),
+                         FileError);
+    CHECK_THROWS_AS(SafeTensors(scratch.folder / "none.safetensors"), FileError);
+}
+
+TEST_CASE("read_text gives the whole file, or says in one line why it is no text") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "a.txt";
+    const auto refused = [&](const std::string& bytes, const std::string& message) {
+        overwrite(file, bytes);
+        CHECK_THROWS_WITH_AS(read_text(file), (file.string() + message).c_str(), FileError);
+    };
+    for (const std::string good : {"x", "one\r\ntwo\n\n", "\tcafé 中\U0001F600\n\ufeff"}) {
+        overwrite(file, good);
+        CHECK(read_text(file) == good);
+    }
+    refused("", " is empty");
+    refused(std::string("ab\0c", 4), ": no text: byte 2 is 0");
+    refused("é\xff", ": no text: byte 2 is no UTF-8");
+    refused("abc\xc3", ": no text: byte 3 is no UTF-8");
+    CHECK_THROWS_WITH_AS(read_text(scratch.folder),
+                         (scratch.folder.string() + " is not a file").c_str(), FileError);
+    const fs::path none = scratch.folder / "none";
+    CHECK_THROWS_WITH_AS(read_text(none), ("cannot read " + none.string()).c_str(), FileError);
+}
+
+TEST_CASE("read_text: 64 million bytes are allowed, one more is too many") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "zeros";
+    overwrite(file, "");
+    const auto refusal = [&](std::size_t size) {
+        fs::resize_file(file, size);  // takes no place on the disk
+        try {
+            read_text(file);
+        } catch (const FileError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    CHECK(refusal(64'000'000) == file.string() + ": no text: byte 0 is 0");
+    CHECK(refusal(64'000'001) ==
+          file.string() + ": 64000001 bytes are too many; a text may have 64000000");
+}
+
+TEST_CASE("lines_of: a line end closes a line, and the last one may lack it") {
+    using Lines = std::vector<std::string>;
+    CHECK(lines_of("a\nb\n") == Lines{"a", "b"});
+    CHECK(lines_of("a\nb") == Lines{"a", "b"});
+    CHECK(lines_of("\na\n\n\nb") == Lines{"", "a", "", "", "b"});
+    CHECK(lines_of("\n") == Lines{""});
+    CHECK(lines_of("").empty());
+}
+
+TEST_CASE("sparkline: the lowest number is the lowest bar, the highest the highest") {
+    const auto line = [](const std::vector<Real>& numbers, std::size_t width) {
+        return sparkline(numbers, width);
+    };
+    CHECK(line({0, 1, 2, 3, 4, 5, 6, 7}, 8) == "▁▂▃▄▅▆▇█");
+    CHECK(line({-1, -2, 3}, 10) == "▂▁█");        // fewer numbers than bars
+    CHECK(line({5, 1, 2, 4, 9, 9}, 3) == "▁▁█");  // means of two: 3, 3, 9
+    CHECK(line({0, 0, 6, 6, 6}, 2) == "▁█");      // 5 numbers for 2 bars: none is left out
+    CHECK(line({6, 0, 12, 3, 3}, 3) == "██▁");    // means of 1, 2 and 2 numbers: 6, 6, 3
+    CHECK(line({2, 2, 2}, 3) == "▁▁▁");
+    CHECK(line({7}, 4) == "▁");
+    CHECK(line({}, 4).empty());
+    CHECK(line({1, 2}, 0).empty());
+}
+
+TEST_CASE("sparkline leaves a gap for what is no number, and is not stretched by it") {
+    CHECK(sparkline(std::vector<Real>{0, 1, NAN, infinity, -infinity}, 5) == "▁█   ");
+    CHECK(sparkline(std::vector<Real>{NAN, NAN}, 2) == "  ");
+}
+
+TEST_CASE("in_parallel: every number once, and after_each counts up one by one") {
+    for (const std::size_t count : {0u, 1u, 2u, 1000u}) {
+        std::vector<std::atomic<int>> times(count);
+        std::vector<std::size_t> told, expected;
+        for (std::size_t i = 1; i <= count; ++i) expected.push_back(i);
+        in_parallel(
+            count, [&](std::size_t i) { ++times.at(i); },
+            [&](std::size_t done) { told.push_back(done); });
+        for (const std::atomic<int>& t : times) CHECK(t == 1);
+        CHECK(told == expected);
+    }
+    CHECK(num_cores() >= 1);
+}
+
+TEST_CASE("in_parallel works on two cores at a time") {
+    if (num_cores() < 2) return;
+    std::atomic<int> begun = 0, alone = 0;
+    in_parallel(2, [&](std::size_t) {  // each waits until the other one has begun, too
+        ++begun;
+        for (int tries = 0; begun < 2 && tries < 5000; ++tries)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (begun < 2) ++alone;
+    });
+    CHECK(alone == 0);
+}
+
+TEST_CASE("in_parallel tells of one at a time") {
+    std::atomic<bool> telling = false;
+    std::atomic<int> at_once = 0;
+    in_parallel(
+        20, [](std::size_t) {},
+        [&](std::size_t) {
+            if (telling.exchange(true)) ++at_once;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            telling = false;
+        });
+    CHECK(at_once == 0);
+}
+
+TEST_CASE("in_parallel throws what the work throws, when all of it has ended") {
+    for (const std::size_t count : {1u, 50u}) {
+        std::atomic<int> begun = 0, ended = 0;
+        const auto work = [&](std::size_t i) {
+            ++begun;
+            if (i == count / 2) throw TextError("number " + std::to_string(i));
+            ++ended;
+        };
+        CHECK_THROWS_WITH_AS(in_parallel(count, work),
+                             ("number " + std::to_string(count / 2)).c_str(), TextError);
+        CHECK(begun == ended + 1);
+        CHECK(begun == static_cast<int>(count));
+    }
+    const auto angry = [](std::size_t) { throw TextError("told too much"); };
+    CHECK_THROWS_AS(in_parallel(
+                        10, [](std::size_t) {}, angry),
+                    TextError);
+}
+
+TEST_CASE("asset names a file of this tree, model_folder a folder of this build") {
+    CHECK(fs::path(asset("data/names.txt")).is_absolute());
+    CHECK(is_file(asset("data/names.txt")));
+    CHECK(is_folder(asset("data")));
+    CHECK(!is_file(asset("data/names")));
+    CHECK(lines_of(read_text(asset("data/names.txt"))).size() > 5000);
+    CHECK(model_folder("a") == model_folder("") + "a");
+    CHECK(fs::path(model_folder("a")).parent_path().filename() == "models");
 }
