@@ -291,7 +291,8 @@ Model load_llama2c(const std::string& path) try {
 }
 
 // A config.json that says the same as the configuration.
-std::vector<std::pair<std::string, JsonValue>> config_of(const ModelConfig& config) {
+std::vector<std::pair<std::string, JsonValue>> config_of(const ModelConfig& config,
+                                                         NumberType number_type) {
     const bool qwen2 = config.attention_bias && !config.attention_output_bias;
     require(!(qwen2 && config.use_qk_norm),
             "export: no model type has biases for q, k, v alone and a QK norm");
@@ -313,7 +314,7 @@ std::vector<std::pair<std::string, JsonValue>> config_of(const ModelConfig& conf
         {"tie_word_embeddings", config.tie_word_embeddings},
         {"attention_bias", config.attention_bias},
         {"hidden_act", std::string("silu")},
-        {"torch_dtype", std::string("float32")}};
+        {"torch_dtype", std::string(number_type == NumberType::f32 ? "float32" : "bfloat16")}};
     if (const auto& scaling = config.rope_scaling) {
         const auto original =
             static_cast<std::size_t>(scaling->original_max_position_embeddings);
@@ -383,10 +384,10 @@ Model load_model(const std::string& path) {
                         config.interleaved_rope ? mini_llm : hugging_face);
 }
 
-void export_model(const Model& model, const std::string& folder) {
-    const auto config = config_of(model.config);
+void export_model(const Model& model, const std::string& folder, NumberType type) {
+    const auto config = config_of(model.config, type);
     make_folder(folder);
-    write_safetensors(folder + "/model.safetensors", tensors_of(model));
+    write_safetensors(folder + "/model.safetensors", tensors_of(model), type);
     write_json(folder + "/config.json", config);
 }
 

@@ -5,6 +5,7 @@
 
 #include "chapters/09_full_model/full_model.hpp"
 #include "common/json_file.hpp"
+#include "common/safetensors.hpp"
 
 namespace llm {
 
@@ -18,8 +19,9 @@ ModelConfig read_config(const JsonFile& json);
 // for split halves (chapter 04). Throws FileError, with file and tensor.
 Model load_model(const std::string& path);
 
-// Writes config.json and model.safetensors as Hugging Face has them, in 32 bits. Throws
-// FileError, or ShapeError if no model type has such biases and norms.
-void export_model(const Model& model, const std::string& folder);
+// Writes config.json and model.safetensors as Hugging Face has them, in 32 or in 16 bits.
+// Throws FileError, or ShapeError if no model type has such biases and norms.
+void export_model(const Model& model, const std::string& folder,
+                  NumberType type = NumberType::f32);
 
 }  // namespace llm

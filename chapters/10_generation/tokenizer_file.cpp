@@ -7,15 +7,16 @@
 #include "common/text.hpp"
 
 namespace llm {
-namespace {
-
-using Words = std::vector<std::string>;
 
 // Letters, digits and punctuation apart, each with the space before it; English endings apart,
 // too. Of several spaces the last one goes with the word, the others (\s+ that no word follows)
 // stay behind. Source: openai/gpt-2, encoder.py.
-const std::string gpt2_pattern =
+const std::string word_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+namespace {
+
+using Words = std::vector<std::string>;
 
 // Cuts a word into what the pattern matches and, if wanted, what lies between.
 Words cut(const std::string& word, const Pattern& pattern, bool keep_gaps) {
@@ -237,7 +238,7 @@ class HuggingFace {
                 return word.starts_with(' ') ? word : " " + word;
             }));
         if (says(json, "use_regex", true))
-            tokenizer_.steps.push_back(cutting("split", gpt2_pattern));
+            tokenizer_.steps.push_back(cutting("split", word_pattern));
         tokenizer_.steps.push_back(changing("ByteLevel", [](const std::string& word, bool) {
             std::string spelled;
             for (const char byte : word)
@@ -405,6 +406,8 @@ Tokenizer load_llama2c(const std::string& path, std::size_t vocab_size) {
 }
 
 }  // namespace
+
+Step cut_into_words() { return cutting("Split", word_pattern); }
 
 Tokenizer load_tokenizer(const std::string& path, std::size_t vocab_size) try {
     if (!path.ends_with(".json")) return load_llama2c(path, vocab_size);

@@ -5,6 +5,10 @@
 
 namespace llm {
 
+// GPT-2's way to cut a text into words, as a pattern and as a step.
+extern const std::string word_pattern;
+Step cut_into_words();
+
 // From a tokenizer.json of Hugging Face, or from a tokenizer file of llama2.c, for a model with
 // so many tokens. What ends a text is taken from generation_config.json or config.json beside
 // it. Throws FileError, with the file and the name of what is missing, damaged or not
