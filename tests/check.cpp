@@ -80,5 +80,6 @@ template Tensor3 load_tensor<3>(const std::string&);
 template Tensor4 load_tensor<4>(const std::string&);
 template IdVector load_ids<1>(const std::string&);
 template IdMatrix load_ids<2>(const std::string&);
+template xt::xtensor<Id, 3> load_ids<3>(const std::string&);
 
 }  // namespace llm

@@ -548,15 +548,17 @@ def full_model():
 
 
 def read_safetensors(file):
-    """All tensors of a file in F32."""
+    """All tensors of a file of F32 or BF16."""
     data = file.read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")
     tensors = {}
     for name, entry in json.loads(data[8:end]).items():
         if name != "__metadata__":
             begin, stop = entry["data_offsets"]
-            numbers = numpy.frombuffer(data[end + begin:end + stop], dtype="<f4").copy()
-            tensors[name] = torch.from_numpy(numbers).reshape(entry["shape"])
+            numbers = data[end + begin:end + stop]
+            if entry["dtype"] == "BF16":  # the first half of a float
+                numbers = (numpy.frombuffer(numbers, dtype="<u2").astype("<u4") << 16).tobytes()
+            tensors[name] = torch.from_numpy(numpy.frombuffer(numbers, dtype="<f4").copy()).reshape(entry["shape"])
     return tensors
 
 
@@ -601,6 +603,58 @@ def generation():
     save("10_generation/greedy", ids)
 
 
+def training():
+    """Chapter 11. Ten steps of AdamW with clipping, warm-up and cosine, from a checkpoint of chapter 09."""
+    folder = FOLDER / "09_full_model" / "mistral"
+    config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
+    config["rope_theta"] = config["rope_parameters"]["rope_theta"]
+    order = ["model.embed_tokens.weight"]
+    for n in range(config["num_hidden_layers"]):
+        parts = ["input_layernorm", *(f"self_attn.{part}_proj" for part in "qkvo"), "post_attention_layernorm",
+                 "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+        order += [f"model.layers.{n}.{part}.weight" for part in parts]
+    order += ["model.norm.weight", "lm_head.weight"]
+    parameters = [weights[name].requires_grad_() for name in order]
+    flat = lambda tensors: torch.cat([tensor.detach().flatten() for tensor in tensors])
+
+    torch.manual_seed(11)
+    batches = torch.randint(0, config["vocab_size"], (10, 3, 8))
+    save("11_training/batches", batches)
+    optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
+                                   {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0}],
+                                  lr=0, betas=(0.9, 0.95), eps=1e-8)
+    losses, norms, rates = [], [], []
+    for step, batch in enumerate(batches):
+        rate = 0.02 * (step + 1) / 3 if step < 3 else 0.002 + 0.018 * (1 + math.cos(math.pi * (step - 3) / 7)) / 2
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        logits = decoder(config, weights, batch[:, :-1])[1]
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        loss.backward()
+        if step == 0:
+            save("11_training/first_gradients", flat([p.grad for p in parameters]))
+        norms.append(nn.utils.clip_grad_norm_(parameters, 1.0))
+        optimizer.step()
+        losses.append(loss.detach())
+        rates.append(torch.tensor(rate))
+    save("11_training/losses", torch.stack(losses))
+    save("11_training/norms", torch.stack(norms))
+    save("11_training/rates", torch.stack(rates))
+    save("11_training/last_weights", flat(parameters))
+
+    # The model of assets/, as PyTorch reads it: a greedy continuation, and the last logits.
+    folder = FOLDER.parent.parent / "assets" / "king_james"
+    config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
+    ids = torch.tensor([[103, 194, 195]])  # And God said
+    with torch.no_grad():
+        for _ in range(24):
+            logits = decoder(config, weights, ids)[1]
+            ids = torch.cat([ids, logits[:, -1:].argmax(-1)], 1)
+    save("11_training/king_james_ids", ids)
+    save("11_training/king_james_logits", logits[:, -1])
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -613,3 +667,4 @@ if __name__ == "__main__":
     pre_vs_post_norm()
     full_model()
     generation()
+    training()
