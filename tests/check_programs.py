@@ -6,10 +6,12 @@ import array
 import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,6 +116,66 @@ GENERATION_REFUSED = [  # of programs that take --prompt; {model} and {tokenizer
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
+TRAINING_REFUSED = [  # of programs that take --text; {numbers} is one, {run} a folder with a run of 2 steps of it
+    ("--bogus", "does not know '--bogus'"),
+    ("stray", "does not know 'stray'"),
+    ("--text", "--text"),
+    ("--text=", "--text"),
+    ("--text {folder}/nothing", "cannot read"),
+    ("--text /", "is not a file"),
+    ("--text /dev/null", "is not a file"),
+    ("--text {empty}", "is empty"),
+    ("--text {zeros}", "no text: byte 2 is 0"),
+    ("--text {bytes}", "no text: byte 3 is no UTF-8"),
+    ("--text {file}", "4 tokens are too few: a tenth of them must be more than 256"),
+    ("--text {numbers} --seq-len 400 --vocab-size 0 --folder {folder}", "a tenth of them must be more than 400"),
+    ("--text {numbers} --vocab-size 11", "the text has 11 different characters, too many for a vocabulary of 11"),
+    ("--text {numbers} --vocab-size 65537", "from 0 to 65536, not '65537'"),
+    ("--text {numbers} --vocab-size -1", "not '-1'"),
+    ("--minutes 0", "from 0.1 to 10000, not '0'"),
+    ("--minutes 10001", "not '10001'"),
+    ("--minutes nan", "not 'nan'"),
+    ("--minutes five", "not 'five'"),
+    ("--steps -1", "from 0 to 16777216, not '-1'"),
+    ("--steps 16777217", "not '16777217'"),
+    ("--steps 1e3", "not '1e3'"),
+    ("--steps 2 --steps 3", "--steps"),
+    ("--learning-rate -0.1", "from 0 to 1, not '-0.1'"),
+    ("--learning-rate 1.1", "not '1.1'"),
+    ("--learning-rate fast", "not 'fast'"),
+    ("--accumulate 0", "from 1 to 256, not '0'"),
+    ("--accumulate 257", "not '257'"),
+    ("--batch-size 17", "from 1 to 16, not '17'"),
+    ("--seq-len 0", "from 1 to 1024, not '0'"),
+    ("--hidden-size 0", "from 1 to 4096, not '0'"),
+    ("--hidden-size 99999999999999999999", "from 1 to 4096"),
+    ("--intermediate-size 16385", "not '16385'"),
+    ("--num-hidden-layers 129", "from 1 to 128, not '129'"),
+    ("--num-attention-heads 3", "2 key/value heads do not divide 3 query heads"),
+    ("--num-key-value-heads 3", "3 key/value heads do not divide 4 query heads"),
+    ("--text {numbers} --hidden-size 100", "6 query heads do not divide a hidden size of 100"),
+    ("--text {numbers} --hidden-size 30", "head_dim must be even for RoPE, not 5"),
+    ("--seed -1", "from 0 to 4294967295, not '-1'"),
+    ("--bfloat16=perhaps", "--bfloat16"),
+    ("--folder", "--folder"),
+    ("--folder {file}", "--folder needs a folder it can write to"),
+    ("--folder /proc/nowhere", "--folder needs a folder it can write to"),
+    ("--text {numbers} --folder {file}/below", "--folder needs a folder it can write to"),
+    ("--resume --folder {folder}/new", "/new holds no run that could go on"),
+    ("--resume --text {numbers} --folder {folder}", "holds no run that could go on"),
+    ("--resume --folder {damaged}", "run.safetensors: too short for a safetensors file"),
+    ("--resume --text {numbers} --folder {damaged} {small}", "run.safetensors: too short for a safetensors file"),
+    ("--resume --folder {run}", "this run had other options, or another text"),
+    ("--text {numbers} --folder {run} {small}", "holds a run: --resume goes on with it"),
+    ("--resume --text {other} --folder {run} {small}", "this run had other options, or another text"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 3", "this run had other options, or another text"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --seed 78", "this run had other options"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --accumulate 2", "this run had other options"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --num-hidden-layers 3", "this run had other options"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --num-key-value-heads 1", "this run had other options"),
+    ("--save {file}", "--save needs a folder it can write to"),
+    ("--plots {file}", "--plots needs a folder it can write to"),
+]
 LEARN_REFUSED = [
     ("99", "there is no chapter '99'"),
     ("0", "there is no chapter '0'"),
@@ -146,6 +208,10 @@ def expect_refusal(command, message):
                         f"{len(result.stdout)} characters, expected one line with \"{message}\", got: {result.stderr}")
 
 
+def contents(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
 def takes(program, option):
     return option in run([program, "--help"]).stdout
 
@@ -162,23 +228,48 @@ def write_llama2c_model(file):
     file.write_bytes(struct.pack("<7i", C, F, L, H, HKV, V, P) + b"".join(tensor.tobytes() for tensor in tensors))
 
 
+# A model that learns a text in a second, and runs of it.
+SMALL = "--seq-len 16 --hidden-size 24 --num-attention-heads 4 --vocab-size 32 --plots none".split()
+
+
+def write_texts(program, scratch):
+    """What TRAINING_REFUSED names."""
+    texts = {"empty": b"", "zeros": b"ab\0c", "bytes": b"abc\xff", "numbers": " ".join(map(str, range(800))).encode(),
+             "other": " ".join(map(str, range(801))).encode()}
+    for name, text in texts.items():
+        (scratch / name).write_bytes(text)
+    (scratch / "damaged").mkdir(exist_ok=True)
+    (scratch / "damaged/run.safetensors").write_text("short")
+    result = run([program, "--text", scratch / "numbers", "--folder", scratch / "run", "--steps", "2", *SMALL])
+    if result.returncode != 0 or result.stderr:
+        problems.append(f"{program.name} on a small text: exit {result.returncode}: {result.stderr}")
+    return {name: scratch / name for name in (*texts, "damaged", "run")}
+
+
 def check_refusals(program, scratch):
     file = scratch / "file"
     file.write_text("kept")
     write_llama2c_model(scratch / "model.bin")
+    trains = takes(program, "--text")
     names = {"file": file, "folder": scratch / "new", "model": scratch / "model.bin",
              "tokenizer": ROOT / "tests/fixtures/10_generation/gpt2/tokenizer.json"}
-    table = REFUSED if takes(program, "--seq-len") else GENERATION_REFUSED if takes(program, "--prompt") else MODEL_REFUSED
+    if trains:
+        names |= write_texts(program, scratch) | {"small": " ".join(SMALL)}
+    table = TRAINING_REFUSED if trains else REFUSED if takes(program, "--seq-len") else \
+        GENERATION_REFUSED if takes(program, "--prompt") else MODEL_REFUSED
+    before = contents(scratch / "run") if trains else {}
     for options, message in table:
-        expect_refusal([program, *(option.format(**names) for option in options.split())], message)
-    if file.read_text() != "kept" or (scratch / "new").exists():
+        expect_refusal([program, *options.format(**names).split()], message)
+    if file.read_text() != "kept" or (scratch / "new").exists() or (trains and contents(scratch / "run") != before):
         problems.append(f"{program}: wrote something although it refused")
 
 
 def check_good(program, scratch):
     """Saving, drawing, plain output, and the same output twice."""
     tensors, plots = scratch / program.name / "tensors", scratch / program.name / "plots"
-    first = run([program, "--save", tensors, "--plots", plots])
+    trains = takes(program, "--text")
+    command = [program, "--steps", "12", "--folder", scratch / "names"] if trains else [program]
+    first = run([*command, "--save", tensors, "--plots", plots])
     if first.returncode != 0 or first.stderr or "\x1b" in first.stdout:
         problems.append(f"{program.name}: exit {first.returncode}, or colours in a pipe, or: {first.stderr}")
     shown = set(re.findall(r"^([\w.]+): \((?:\d+, ?)*\d*\)(?:, of which .*)?\n *\{", first.stdout, re.M))
@@ -197,13 +288,15 @@ def check_good(program, scratch):
     wide = max(map(len, first.stdout.split("\n")))
     if wide > 100:
         problems.append(f"{program.name}: a line of {wide} characters")
-    second = run([program, "--plots", "none", "--seed", "77"]).stdout
+    second = run([*command, "--plots", "none", "--seed", "77"]).stdout
     if first.stdout.split("\nFigures:")[0].rstrip() != second.rstrip():
         problems.append(f"{program.name}: two runs with one seed differ")
-    if run([program, "--plots", "none", "--seed", "78"]).stdout == second:
+    if run([*command, "--plots", "none", "--seed", "78"]).stdout == second:
         problems.append(f"{program.name}: the seed changes nothing")
     if "--seed" not in run([program, "--help"]).stdout:
         problems.append(f"{program.name}: --help does not list --seed")
+    if trains:
+        return check_training(program, scratch)
     if takes(program, "--prompt"):
         return check_generation(program, scratch)
     if not takes(program, "--seq-len"):
@@ -249,6 +342,60 @@ def check_generation(program, scratch):
             texts.append(timeless(result.stdout))
         if texts[0] != texts[1]:
             problems.append(f"{program.name} {kind}: another text without a cache")
+
+
+def check_training(program, scratch):
+    """A text is learned in 32 and in 16 bits; a run that was stopped or killed goes on as if it had not been."""
+    learn = [program, "--text", scratch / "numbers", *SMALL]
+    for name, option, size in (("float", [], 4), ("bfloat", ["--bfloat16"], 2)):
+        result = run([*learn, "--steps", "6", "--folder", scratch / name, *option])
+        if result.returncode != 0 or result.stderr or not re.search(r"^step 6: loss \d", result.stdout, re.M):
+            problems.append(f"{program.name} on a text, {name}: exit {result.returncode}: {result.stdout}{result.stderr}")
+        expect_readable(program, scratch / name)
+        count = int(re.search(r"^parameters: ([\d,]+)$", result.stdout, re.M)[1].replace(",", ""))
+        if not 0 <= (scratch / name / "model.safetensors").stat().st_size - size * count < 4000:
+            problems.append(f"{program.name}: a model in {name} does not take {size} bytes for each number")
+
+    learn += ["--steps", "600"]
+    whole = run([*learn, "--folder", scratch / "whole"])
+    for how in (signal.SIGINT, signal.SIGKILL):
+        folder = scratch / how.name
+        code, output = run_until([*learn, "--folder", folder], folder / "config.json", how)
+        if code != (0 if how == signal.SIGINT else -how) or "step 600: loss" in output:
+            problems.append(f"{program.name} after {how.name}: exit {code}: {output}")
+        if ("Stopped and saved" in output) != (how == signal.SIGINT):
+            problems.append(f"{program.name} after {how.name} says: {output}")
+        expect_readable(program, folder)
+        result = run([*learn, "--folder", folder, "--resume"])
+        last = [re.findall(r"^step 600: .*", text, re.M) for text in (result.stdout, whole.stdout)]
+        if result.returncode != 0 or result.stderr or last[0] != last[1] or len(last[1]) != 1:
+            problems.append(f"{program.name} --resume after {how.name}: {last[0]}, without a stop {last[1]} {result.stderr}")
+        if contents(folder) != contents(scratch / "whole"):
+            problems.append(f"{program.name}: a run that went on after {how.name} ends with other files")
+    finished = run([*learn, "--folder", scratch / "whole", "--resume"])
+    if finished.returncode != 0 or finished.stderr or "speed" in finished.stdout:
+        problems.append(f"{program.name} --resume of a finished run: {finished.stdout}{finished.stderr}")
+    if contents(scratch / "whole") != contents(scratch / "SIGINT"):
+        problems.append(f"{program.name} --resume of a finished run changes its files")
+
+
+def run_until(command, file, how):
+    """Sends the signal when there is such a file. The exit code, and what it printed."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while process.poll() is None and not file.exists():
+            time.sleep(0.02)
+        process.send_signal(how)
+        output = process.communicate(timeout=120)[0]
+    return process.returncode, output
+
+
+def expect_readable(program, folder):
+    """The folder is a model to chapter 09, and writes something in chapter 10."""
+    for command in (["09_full_model", "--model", folder, "--tokens", "1"],
+                    ["10_generation", "--model", folder, "--prompt", "12 ", "--max-new-tokens", "3"]):
+        result = run([program.parent / command[0], *command[1:], "--plots", "none"])
+        if result.returncode != 0 or result.stderr:
+            problems.append(f"{command}: exit {result.returncode}: {result.stderr}")
 
 
 def check_learn(scratch):

@@ -1,0 +1,53 @@
+#!/usr/bin/python3
+"""Tokens per second of a training step: PyTorch, and chapter 11's program on the same sizes, in one run. For
+maintainers; needs Debian's python3-torch. Usage: time_training.py TEXT_FILE"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from make_fixtures import decoder, draw_decoder
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = {"hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 6,
+          "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 1024, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+          "tie_word_embeddings": True}
+BATCH, LENGTH, STEPS = 8, 256, 6
+
+
+def pytorch():
+    torch.set_num_threads(os.cpu_count())
+    weights = draw_decoder(CONFIG, lambda out, into, embedding=False: torch.randn(out, into) * 0.02)
+    weights = {name: tensor.requires_grad_() for name, tensor in weights.items()}
+    optimizer = torch.optim.AdamW(weights.values(), lr=1e-3)
+    fastest = float("inf")
+    for _ in range(STEPS):
+        ids = torch.randint(0, CONFIG["vocab_size"], (BATCH, LENGTH + 1))
+        begin = time.perf_counter()
+        optimizer.zero_grad()
+        logits = decoder(CONFIG, weights, ids[:, :-1])[1]
+        nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+        nn.utils.clip_grad_norm_(weights.values(), 1.0)
+        optimizer.step()
+        fastest = min(fastest, time.perf_counter() - begin)
+    return BATCH * LENGTH / fastest
+
+
+def ours(text):
+    with tempfile.TemporaryDirectory() as folder:
+        command = [ROOT / "build/11_training", "--text", text, "--steps", "12", "--plots", "none", "--folder", folder]
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return float(re.search(r"speed: ([\d,]+) tokens", output)[1].replace(",", ""))
+
+
+if __name__ == "__main__":
+    theirs, own = pytorch(), ours(sys.argv[1])
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads: {theirs:.0f} tokens per second")
+    print(f"chapter 11: {own:.0f} tokens per second, {own / theirs:.2f} times as many")
