@@ -76,10 +76,13 @@ Line smooth(const std::string& label, const std::vector<Real>& losses) {
 void check_run(const Keeping& keeping) {
     if (keeping.resume && !is_file(keeping.run_file()))
         throw FileError(keeping.folder + " holds no run that could go on");
-    if (!keeping.resume && !keeping.replace && is_file(keeping.run_file()))
+    if (keeping.resume || keeping.replace) return;
+    if (is_file(keeping.run_file()))
         throw FileError(keeping.folder +
                         " holds a run: --resume goes on with it, and --folder names another "
                         "place");
+    if (is_file(keeping.folder + "/config.json"))
+        throw FileError(keeping.folder + " holds a model; --folder names another place");
 }
 
 Training begun(const Task& task, const Model& model, const Keeping& keeping) {
@@ -120,13 +123,15 @@ void against_counting(const Task& task, const Model& model) {
     const Tokenizer letters = learn_tokenizer(training_text, 0);
     const Corpus corpus{letters.encode(training_text),
                         letters.encode(task.tokenizer.decode(task.corpus.validation))};
-    const std::vector<double> losses = ngram_losses(corpus, letters.pieces.size(), 5);
+    const std::vector<double> losses =
+        ngram_losses(corpus, letters.pieces.size(), 6, {1, 4, 16, 64});
     const std::vector<std::string> names = {"nothing: all equally likely",
                                             "how often each character comes",
                                             "the one before (bigram)",
                                             "two before (trigram)",
                                             "three before",
-                                            "four before"};
+                                            "four before",
+                                            "five before"};
     std::vector<TableRow> rows;
     for (std::size_t i = 0; i < names.size(); ++i)
         rows.push_back({names[i], fixed(losses[i] / std::log(2.0), 3)});
