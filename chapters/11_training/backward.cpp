@@ -116,8 +116,8 @@ Matrix softmax_backward(const Matrix& weights, const Matrix& output_gradient) {
     const auto [count, width] = dims(weights);
     Matrix score_gradient(weights.shape());
     for (std::size_t t = 0; t < count; ++t) {
-        // The weights of a row add up to 1: what one gains the others lose. So only what is
-        // above the row's mean gradient pulls its score up.
+        // The weights of a row add up to 1: what one gains the others lose. So a score's
+        // gradient is what its weight's is above the row's (weighted) mean.
         Real mean = 0;
         for (std::size_t s = 0; s < width; ++s) mean += weights(t, s) * output_gradient(t, s);
         for (std::size_t s = 0; s < width; ++s)
@@ -138,18 +138,19 @@ AttentionGradient attention_backward(const Tensor4& queries, const Tensor4& keys
         for (std::size_t h = 0; h < num_heads; ++h) {
             const std::size_t kv_head = h / heads_per_kv_head;
             const Matrix query = head_of(queries, b, h),
-                         key = head_of(keys, b, kv_head);            // (T, D)
-            const Matrix value = head_of(values, b, kv_head);        // (T, D)
-            const Matrix weight = head_of(weights, b, h);            // (T, T)
-            const Matrix context = head_of(context_gradient, b, h);  // (T, D), a gradient
+                         key = head_of(keys, b, kv_head);                  // (T, D)
+            const Matrix value = head_of(values, b, kv_head);              // (T, D)
+            const Matrix weight = head_of(weights, b, h);                  // (T, T)
+            const Matrix head_gradient = head_of(context_gradient, b, h);  // (T, D)
 
             // Backwards through the five steps: 5 the context, 4 the softmax, 1 and 2 the
             // scores. (3, the mask, adds a constant.)
-            const Matrix value_gradient = xt::linalg::dot(xt::transpose(weight), context);
-            const Matrix weight_gradient = xt::linalg::dot(context, xt::transpose(value));
-            const Matrix scores = softmax_backward(weight, weight_gradient) * scale;  // (T, T)
-            const Matrix query_gradient = xt::linalg::dot(scores, key);
-            const Matrix key_gradient = xt::linalg::dot(xt::transpose(scores), query);
+            const Matrix value_gradient = xt::linalg::dot(xt::transpose(weight), head_gradient);
+            const Matrix weight_gradient = xt::linalg::dot(head_gradient, xt::transpose(value));
+            const Matrix score_gradient =
+                softmax_backward(weight, weight_gradient) * scale;  // (T, T)
+            const Matrix query_gradient = xt::linalg::dot(score_gradient, key);
+            const Matrix key_gradient = xt::linalg::dot(xt::transpose(score_gradient), query);
 
             // Several query heads read one key head, and each wants something of it: they add
             // up.

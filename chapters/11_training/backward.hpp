@@ -1,4 +1,4 @@
-// Chapter 11, second part: one backward function beside each forward.
+// Chapter 11, first part: one backward function beside each forward.
 #pragma once
 
 #include "chapters/09_full_model/full_model.hpp"
@@ -26,11 +26,12 @@ void embedding_backward(const IdMatrix& input_ids,      // (B, T)
                         Matrix& table_gradient);        // (V, C)
 
 // The norms of chapter 07.
-Matrix rms_norm_backward(const RMSNorm& norm, const Matrix& input,  // (N, C)
-                         const Matrix& output_gradient,             // (N, C)
-                         RMSNorm& gradient);                        // -> (N, C)
-Matrix layer_norm_backward(const LayerNorm& norm, const Matrix& input,
-                           const Matrix& output_gradient, LayerNorm& gradient);
+Matrix rms_norm_backward(const RMSNorm& norm, const Matrix& input,      // (N, C)
+                         const Matrix& output_gradient,                 // (N, C)
+                         RMSNorm& gradient);                            // -> (N, C)
+Matrix layer_norm_backward(const LayerNorm& norm, const Matrix& input,  // (N, C)
+                           const Matrix& output_gradient,               // (N, C)
+                           LayerNorm& gradient);                        // -> (N, C)
 
 // The rotation of chapter 04: back by the same angle.
 Tensor4 rotate_back(const Tensor4& output_gradient,  // (B, H, T, D)
@@ -45,18 +46,19 @@ struct AttentionGradient {
     Tensor4 queries;       // (B, H, T, D)
     Tensor4 keys, values;  // (B, Hkv, T, D)
 };
-AttentionGradient attention_backward(const Tensor4& queries, const Tensor4& keys,
-                                     const Tensor4& values,
+AttentionGradient attention_backward(const Tensor4& queries,            // (B, H, T, D)
+                                     const Tensor4& keys,               // (B, Hkv, T, D)
+                                     const Tensor4& values,             // (B, Hkv, T, D)
                                      const Tensor4& weights,            // (B, H, T, T)
                                      const Tensor4& context_gradient);  // (B, H, T, D)
 
 // The MLPs of chapter 06. gate and up are what the projections gave, before the activation.
-Matrix gated_mlp_backward(const GatedMlp& mlp, const Matrix& input,  // (N, C)
-                          const Matrix& gate, const Matrix& up,      // (N, F)
-                          const Matrix& output_gradient,             // (N, C)
-                          GatedMlp& gradient);                       // -> (N, C)
-Matrix mlp_backward(const Mlp& mlp, const Matrix& input, const Matrix& up,
-                    const Matrix& output_gradient, Mlp& gradient);
+Matrix gated_mlp_backward(const GatedMlp& mlp, const Matrix& input,         // (N, C)
+                          const Matrix& gate, const Matrix& up,             // (N, F)
+                          const Matrix& output_gradient,                    // (N, C)
+                          GatedMlp& gradient);                              // -> (N, C)
+Matrix mlp_backward(const Mlp& mlp, const Matrix& input, const Matrix& up,  // (N, C), (N, F)
+                    const Matrix& output_gradient, Mlp& gradient);          // (N, C) -> (N, C)
 
 // The slope of an activation of chapter 06: of relu, gelu and silu. Throws ShapeError for
 // others.

@@ -37,11 +37,7 @@ Trial small_trial(const Task& task, std::size_t num_layers, Real rate) {
 
 // Four arrangements at two depths, three rates, with and without warm-up.
 void arrangements_in_training(const Task& task) {
-    const std::vector<std::pair<std::string, Arrangement>> arrangements = {
-        {"pre-norm", Arrangement::pre_norm},
-        {"post-norm", Arrangement::post_norm},
-        {"res-post-norm", Arrangement::res_post_norm},
-        {"parallel", Arrangement::parallel}};
+    const auto arrangements = trained_arrangements();
     const std::vector<Real> rates = {Real(0.001), Real(0.004), Real(0.016)};
     for (const std::size_t depth : {2u, 12u}) {
         step("Where the norm stands, " + to_text(depth) + " layers: held-out loss");
@@ -84,7 +80,7 @@ void other_choices(const Task& task) {
         named.emplace_back(name, usual);
         change(named.back().second);
     };
-    but("ReLU and 4 x width, as many parameters",
+    but("ReLU and two matrices, as many parameters",
         [](Trial& trial) { trial.choices.plain_mlp = true; });
     but("LayerNorm", [](Trial& trial) { trial.choices.layer_norm = true; });
     but("no RoPE", [](Trial& trial) { trial.choices.no_rope = true; });

@@ -64,6 +64,15 @@ void surprise(const Task& task, Generator& generator) {
     show("drawn as PyTorch does by default", untrained(make_model(task.config, generator)));
 }
 
+// All numbers together, against their gradients.
+void small_step_down(const std::vector<Parameter>& parameters) {
+    const double length = gradient_norm(parameters), rate = 0.01;
+    for (const Parameter& parameter : parameters)
+        for (std::size_t i = 0; i < parameter.numbers.size(); ++i)
+            parameter.numbers[i] -= Real(rate) * parameter.gradients[i];
+    show("a step of 0.01 times the gradient promises", fixed(-rate * length * length, 4));
+}
+
 // Of each tensor the number whose gradient is largest: the promise, and what the loss does.
 void nudges(const Task& task, Generator& generator) {
     step("Nudge a number, and look at the loss");
@@ -88,14 +97,8 @@ void nudges(const Task& task, Generator& generator) {
         rows.push_back({name, fixed(*largest, 4), fixed(slope, 4)});
     }
     show_table({"its largest gradient", "by backward", "by nudging"}, rows);
-
-    // All numbers together, a small step down.
-    const double length = gradient_norm(parameters), rate = 0.01;
-    for (const Parameter& parameter : parameters)
-        for (std::size_t i = 0; i < parameter.numbers.size(); ++i)
-            parameter.numbers[i] -= Real(rate) * parameter.gradients[i];
     show("loss before", fixed(before, 4));
-    show("a step of 0.01 times the gradient promises", fixed(-rate * length * length, 4));
+    small_step_down(parameters);
     show("and changes it by", fixed(loss() - before, 4));
 }
 
@@ -103,6 +106,7 @@ void ways_back() {
     step("What a way back drops, and what it adds up");
     const RMSNorm norm = make_rms_norm(4, 0);
     RMSNorm norm_gradient = norm;
+    norm_gradient.weight.fill(0);
     const Matrix row{{2, 1, 0, -1}}, pull{{1, 0, 0, 0}};
     const Matrix norm_back = rms_norm_backward(norm, row, pull, norm_gradient);
     show("row", row);
@@ -117,7 +121,7 @@ void ways_back() {
     show("weights", weights);
     show("softmax_back", softmax_back);
 
-    // Four query heads read one key head: one query of one token, D = 2.
+    // Four query heads read one key head: two tokens, D = 2.
     Generator generator(3);
     const Tensor4 queries = randn({1, 4, 2, 2}, generator),
                   keys = randn({1, 1, 2, 2}, generator);
@@ -127,28 +131,23 @@ void ways_back() {
     const AttentionGradient back =
         attention_backward(queries, keys, keys, attention.weights, ones);
     show("value_gradient", head_of(back.values, 0, 0));
-    say("Four query heads of two tokens each read this value head, and each asked for 1 of "
-        "every "
-        "number: 8 together, most of it of token 0, which both tokens see.");
+    say("Four query heads of two tokens each read this value head, and each hands back a "
+        "gradient "
+        "of 1 for every number: 8 together, most of it to token 0, which both tokens see.");
 }
 
 // ---- the start: Xiong's question ----
 
 void gradients_at_the_start(const Task& task, Generator& generator) {
     step("The gradient of the last layer, before the first step");
-    const std::vector<std::pair<std::string, Arrangement>> arrangements = {
-        {"pre-norm", Arrangement::pre_norm},
-        {"post-norm", Arrangement::post_norm},
-        {"res-post-norm", Arrangement::res_post_norm},
-        {"parallel", Arrangement::parallel}};
     ModelConfig config = task.config;
     config.hidden_size = 32;
-    config.intermediate_size = 84;
+    config.intermediate_size = llama_intermediate_size(32, 4);
     const Batch batch = random_batch(task.corpus.training, 4, 16, generator);
     std::vector<TableRow> rows;
     LinePlot last{"Gradient of the last layer's MLP", "layers", "length", {}};
     LinePlot all{"Gradient of each layer's MLP, 24 layers", "layer", "length", {}, true};
-    for (const auto& [name, arrangement] : arrangements) {
+    for (const auto& [name, arrangement] : trained_arrangements()) {
         TableRow row = {name};
         last.lines.push_back({name, {}, {}});
         for (const std::size_t depth : {6u, 12u, 24u, 48u}) {
@@ -191,6 +190,7 @@ void lengths_of_steps(const Schedule& schedule) {
          rate(0) + ", " + rate(100) + ", " + rate(800) + ", " + rate(schedule.steps - 1));
     plot("schedule", {LinePlot{"Learning rate", "step", "", {line}}});
 }
+
 // ---- invented names ----
 
 std::vector<std::string> invent(const Model& model, const Task& task, std::size_t count,
@@ -215,10 +215,12 @@ void what_it_invents(const Model& model, const Task& task,
         const bool was_shown = learned_from.find("\n" + name + "\n") != std::string::npos;
         (was_shown ? repeated : is_known ? never_shown : fresh) += escaped(name) + " ";
     }
-    say("In no list: " + fresh);
-    say("In the held-out part, never shown to it: " + never_shown);
-    say("It has seen them: " + repeated);
+    const auto or_none = [](const std::string& list) { return list.empty() ? "none" : list; };
+    say("In no list: " + or_none(fresh));
+    say("In the held-out part, never shown to it: " + or_none(never_shown));
+    say("It has seen them: " + or_none(repeated));
 }
+
 std::vector<std::string> learn_names(Task& task, Generator& generator) {
     const std::vector<std::string> names = shuffled_names(generator);
     std::string text = "\n";
@@ -226,12 +228,15 @@ std::vector<std::string> learn_names(Task& task, Generator& generator) {
     learn_text(task, text, 0);
     return names;
 }
+
 void names_walk(Task task, Keeping keeping, Generator& generator) {
     const std::vector<std::string> names = learn_names(task, generator);
-    if (keeping.folder.empty()) keeping.folder = model_folder("names");
-    keeping.replace = true;  // it takes a minute, and the seed brings it back
+    if (keeping.folder.empty()) {
+        keeping.folder = model_folder("names");
+        keeping.replace = true;  // it takes a minute, and the seed brings it back
+    }
     check_run(keeping);
-    // What the model is shown before the run has 16 tokens, and what it writes has no fewer.
+    // The examples before the run have 16 tokens, whatever --seq-len says.
     std::size_t& longest = task.config.max_position_embeddings;
     longest = std::max<std::size_t>(longest, 16);
     Generator unused(0);  // a run that does not fit is refused before anything is printed
@@ -259,6 +264,7 @@ void names_walk(Task task, Keeping keeping, Generator& generator) {
     against_counting(task, training.model);
     what_it_invents(training.model, task, names, generator);
 }
+
 // ---- options ----
 
 // What --hidden-size and its like may change; 0: as it is.
@@ -350,7 +356,7 @@ int main(int argc, char** argv) {
     options.size("--seq-len", sizes.seq_len);
     options.count("--accumulate", sizes.accumulate, 1, 256, "batches of one step");
     options.number("--learning-rate", sizes.learning_rate, 0, 1, "the highest, 0: as it is");
-    options.flag("--experiments", experiments, "train variants side by side (20 minutes)");
+    options.flag("--experiments", experiments, "train variants side by side (10 minutes)");
 
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());

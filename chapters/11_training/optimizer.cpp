@@ -5,44 +5,58 @@
 
 namespace llm {
 
-std::vector<Parameter> parameters_of(Model& model, Model& gradient) {
+namespace {
+
+// A list of parameters that is being made.
+struct ParameterList {
     std::vector<Parameter> parameters;
-    const auto add = [&](const std::string& name, auto& tensor, auto& its_gradient,
-                         bool decays) {
-        require(tensor.shape() == its_gradient.shape(),
-                "optimizer: {} of {} and a gradient of {}", name, tensor.shape(),
-                its_gradient.shape());
-        parameters.push_back({name,
-                              {tensor.data(), tensor.size()},
-                              {its_gradient.data(), its_gradient.size()},
-                              decays});
-    };
-    const auto add_linear = [&](const std::string& name, Linear& linear, Linear& its) {
-        add(name + ".weight", linear.weight, its.weight, true);
-        if (linear.bias) add(name + ".bias", *linear.bias, *its.bias, false);
-    };
-    add("model.embed_tokens.weight", model.embed_tokens, gradient.embed_tokens, true);
-    for (std::size_t n = 0; n < model.layers.size(); ++n) {
-        PreNormBlock& layer = model.layers[n];
-        PreNormBlock& its = gradient.layers[n];
-        Projections& attention = layer.self_attn.projections;
-        Projections& attention_gradient = its.self_attn.projections;
-        const std::string name = "model.layers." + std::to_string(n) + ".";
-        add(name + "input_layernorm.weight", layer.attention_norm.weight,
-            its.attention_norm.weight, false);
-        add_linear(name + "self_attn.q_proj", attention.q_proj, attention_gradient.q_proj);
-        add_linear(name + "self_attn.k_proj", attention.k_proj, attention_gradient.k_proj);
-        add_linear(name + "self_attn.v_proj", attention.v_proj, attention_gradient.v_proj);
-        add_linear(name + "self_attn.o_proj", attention.o_proj, attention_gradient.o_proj);
-        add(name + "post_attention_layernorm.weight", layer.ffn_norm.weight,
-            its.ffn_norm.weight, false);
-        add_linear(name + "mlp.gate_proj", layer.mlp.gate_proj, its.mlp.gate_proj);
-        add_linear(name + "mlp.up_proj", layer.mlp.up_proj, its.mlp.up_proj);
-        add_linear(name + "mlp.down_proj", layer.mlp.down_proj, its.mlp.down_proj);
+
+    template <class Tensor>
+    void add(const std::string& name, Tensor& tensor, Tensor& gradient, bool decays) {
+        require(tensor.shape() == gradient.shape(), "optimizer: {} of {} and a gradient of {}",
+                name, tensor.shape(), gradient.shape());
+        parameters.push_back(
+            {name, {tensor.data(), tensor.size()}, {gradient.data(), gradient.size()}, decays});
     }
-    add("model.norm.weight", model.norm.weight, gradient.norm.weight, false);
-    if (model.lm_head) add("lm_head.weight", *model.lm_head, *gradient.lm_head, true);
-    return parameters;
+    void add(const std::string& name, Linear& linear, Linear& gradient) {
+        add(name + ".weight", linear.weight, gradient.weight, true);
+        if (linear.bias) add(name + ".bias", *linear.bias, *gradient.bias, false);
+    }
+    void add(const std::string& name, RMSNorm& norm, RMSNorm& gradient) {
+        add(name + ".weight", norm.weight, gradient.weight, false);
+    }
+    void add(const std::string& name, PreNormBlock& layer, PreNormBlock& gradient) {
+        Projections& attention = layer.self_attn.projections;
+        Projections& its = gradient.self_attn.projections;
+        add(name + "input_layernorm", layer.attention_norm, gradient.attention_norm);
+        add(name + "self_attn.q_proj", attention.q_proj, its.q_proj);
+        add(name + "self_attn.k_proj", attention.k_proj, its.k_proj);
+        add(name + "self_attn.v_proj", attention.v_proj, its.v_proj);
+        add(name + "self_attn.o_proj", attention.o_proj, its.o_proj);
+        add(name + "post_attention_layernorm", layer.ffn_norm, gradient.ffn_norm);
+        add(name + "mlp.gate_proj", layer.mlp.gate_proj, gradient.mlp.gate_proj);
+        add(name + "mlp.up_proj", layer.mlp.up_proj, gradient.mlp.up_proj);
+        add(name + "mlp.down_proj", layer.mlp.down_proj, gradient.mlp.down_proj);
+    }
+};
+
+}  // namespace
+
+std::vector<Parameter> parameters_of(Model& model, Model& gradient) {
+    ParameterList list;
+    list.add("model.embed_tokens.weight", model.embed_tokens, gradient.embed_tokens, true);
+    for (std::size_t n = 0; n < model.layers.size(); ++n)
+        list.add("model.layers." + std::to_string(n) + ".", model.layers[n],
+                 gradient.layers[n]);
+    list.add("model.norm", model.norm, gradient.norm);
+    if (model.lm_head) list.add("lm_head.weight", *model.lm_head, *gradient.lm_head, true);
+    return list.parameters;
+}
+
+Model zeros_like(const Model& model) {
+    Model zeros = model;
+    clear_gradients(parameters_of(zeros, zeros));
+    return zeros;
 }
 
 void clear_gradients(const std::vector<Parameter>& parameters) {

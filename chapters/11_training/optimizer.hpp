@@ -16,9 +16,12 @@ struct Parameter {
     bool decays;  // matrices do; norms and biases do not: their right size is not 0
 };
 
-// All of a model, in the order of a checkpoint. Both models must have the same shapes and
-// outlive the list.
+// All of a model, in the order of a checkpoint. Both models must outlive the list. Throws
+// ShapeError unless they have the same shapes.
 std::vector<Parameter> parameters_of(Model& model, Model& gradient);
+
+// A model of zeros with the same shapes, for its gradients.
+Model zeros_like(const Model& model);
 
 // All gradients become 0: backward functions add to what is there.
 void clear_gradients(const std::vector<Parameter>& parameters);

@@ -21,8 +21,8 @@ void add_gradients(const std::vector<Parameter>& sum, const std::vector<Paramete
             sum[p].gradients[i] += others[p].gradients[i];
 }
 
-// Numbers that differ if the plan, the text or the model does. A float holds 24 bits of each
-// exactly.
+// Numbers that differ (almost surely) if the plan, the text or the model does. A float holds 24
+// bits of each exactly.
 std::vector<Real> identity_of(const Model& model, const Plan& plan,
                               const std::vector<Id>& tokens) {
     const ModelConfig& config = model.config;

@@ -20,10 +20,11 @@ Corpus split_corpus(const std::vector<Id>& tokens, std::size_t seq_len);
 
 // A model as it begins: every matrix drawn with a standard deviation of 0.02, and those that
 // write into the stream, 2 in each of L layers, smaller by √(2L): their sum is then as large as
-// one of them. Source: GPT-2 (Radford et al., 2019), section 2.3.
+// one of them. Source: GPT-2 (Radford et al., 2019), section 2.3; 0.02 from its code.
 Model fresh_model(const ModelConfig& config, Generator& generator);
 
-// Pieces of the text from anywhere, and the same one token later: what follows each.
+// Pieces of the text from anywhere, and the same one token later: what follows each. Throws
+// ShapeError if the text is too short.
 struct Batch {
     IdMatrix inputs, targets;  // (B, T)
 };
@@ -72,8 +73,8 @@ double mean_over_pieces(const std::vector<Id>& tokens, const Plan& plan,
                         const std::function<double(const Batch&)>& loss);
 
 // Writes and reads a run as one file: weights, both means, losses, and what identifies plan and
-// text. The file is replaced as a whole, so whenever the machine stops, one whole run is there.
-// Throws FileError, also if the file belongs to another model, plan or text.
+// text. The file is replaced as a whole, so whenever the program is killed, one whole run is
+// there. Throws FileError, also if the file belongs to another model, plan or text.
 void save_training(Training& training, const Plan& plan, const std::vector<Id>& tokens,
                    const std::string& file);
 void load_training(Training& training, const Plan& plan, const std::vector<Id>& tokens,

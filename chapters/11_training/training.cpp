@@ -102,6 +102,41 @@ Function trained(const Mlp& mlp, Mlp& gradient) {
     };
 }
 
+namespace {
+
+// What an attention layer keeps for its way back.
+struct Attended {
+    Matrix input;                            // (N, C)
+    Tensor4 queries, keys, values, weights;  // rotated; (B, H or Hkv, T, D), (B, H, T, T)
+    Matrix context;                          // (N, H*D)
+};
+
+Matrix attention_layer_backward(const AttentionLayer& layer, const Placement& placement,
+                                const Attended& there, const Matrix& output_gradient,
+                                AttentionLayer& gradient) {
+    const Projections& forward = layer.projections;
+    Projections& backward = gradient.projections;
+    const Matrix context_gradient =
+        linear_backward(forward.o_proj, there.context, output_gradient, backward.o_proj);
+    const AttentionGradient heads =
+        attention_backward(there.queries, there.keys, there.values, there.weights,
+                           heads_of(context_gradient, placement.positions.shape(0),
+                                    layer.config.num_attention_heads));
+    const auto unrotated = [&](const Tensor4& states) {
+        return side_by_side(rotate_back(states, placement.table, placement.positions));
+    };
+
+    // Queries, keys and values were made of the same input.
+    return linear_backward(forward.q_proj, there.input, unrotated(heads.queries),
+                           backward.q_proj) +
+           linear_backward(forward.k_proj, there.input, unrotated(heads.keys),
+                           backward.k_proj) +
+           linear_backward(forward.v_proj, there.input, side_by_side(heads.values),
+                           backward.v_proj);
+}
+
+}  // namespace
+
 Function trained(const AttentionLayer& layer, const Placement& placement,
                  AttentionLayer& gradient) {
     require(!layer.config.use_qk_norm, "training: layers with a QK norm are not supported");
@@ -112,38 +147,20 @@ Function trained(const AttentionLayer& layer, const Placement& placement,
         const auto rotated = [&](const Tensor4& heads) {
             return rotate_split_half(heads, placement.table, placement.positions);
         };
-        Tensor4 queries = rotated(
+        Attended there;
+        there.input = input;
+        there.queries = rotated(
             heads_of(projections.q_proj(input), batch_size, layer.config.num_attention_heads));
-        Tensor4 keys = rotated(heads_of(projections.k_proj(input), batch_size, num_kv_heads));
-        Tensor4 values = heads_of(projections.v_proj(input), batch_size, num_kv_heads);
-        Attention attention = grouped_query_attention(queries, keys, values, placement.mask);
-        Matrix context = side_by_side(attention.context);  // (N, H*D)
-        Matrix output = projections.o_proj(context);       // (N, C)
-
-        return Taken{std::move(output),
-                     [&, input, queries = std::move(queries), keys = std::move(keys),
-                      values = std::move(values), weights = std::move(attention.weights),
-                      context = std::move(context)](const Matrix& output_gradient) {
-                         const Projections& forward = layer.projections;
-                         Projections& backward = gradient.projections;
-                         const Matrix context_gradient = linear_backward(
-                             forward.o_proj, context, output_gradient, backward.o_proj);
-                         const AttentionGradient heads = attention_backward(
-                             queries, keys, values, weights,
-                             heads_of(context_gradient, placement.positions.shape(0),
-                                      layer.config.num_attention_heads));
-                         const auto unrotated = [&](const Tensor4& states) {
-                             return side_by_side(
-                                 rotate_back(states, placement.table, placement.positions));
-                         };
-
-                         // Queries, keys and values were made of the same input.
-                         return linear_backward(forward.q_proj, input, unrotated(heads.queries),
-                                                backward.q_proj) +
-                                linear_backward(forward.k_proj, input, unrotated(heads.keys),
-                                                backward.k_proj) +
-                                linear_backward(forward.v_proj, input,
-                                                side_by_side(heads.values), backward.v_proj);
+        there.keys = rotated(heads_of(projections.k_proj(input), batch_size, num_kv_heads));
+        there.values = heads_of(projections.v_proj(input), batch_size, num_kv_heads);
+        Attention attention =
+            grouped_query_attention(there.queries, there.keys, there.values, placement.mask);
+        there.weights = std::move(attention.weights);
+        there.context = side_by_side(attention.context);
+        return Taken{projections.o_proj(there.context),
+                     [&, there = std::move(there)](const Matrix& output_gradient) {
+                         return attention_layer_backward(layer, placement, there,
+                                                         output_gradient, gradient);
                      }};
     };
 }
@@ -208,26 +225,6 @@ Taken parallel(const Matrix& stream, const Parts& parts) {
                 return output_gradient +
                        normalize(attend(output_gradient) + bend(output_gradient));
             }};
-}
-
-Model zeros_like(const Model& model) {
-    Model zeros = model;
-    const auto clear = [](auto& tensor) { tensor.fill(0); };
-    clear(zeros.embed_tokens);
-    for (PreNormBlock& layer : zeros.layers) {
-        Projections& projections = layer.self_attn.projections;
-        for (Linear* linear : {&projections.q_proj, &projections.k_proj, &projections.v_proj,
-                               &projections.o_proj, &layer.mlp.gate_proj, &layer.mlp.up_proj,
-                               &layer.mlp.down_proj}) {
-            clear(linear->weight);
-            if (linear->bias) clear(*linear->bias);
-        }
-        clear(layer.attention_norm.weight);
-        clear(layer.ffn_norm.weight);
-    }
-    clear(zeros.norm.weight);
-    if (zeros.lm_head) clear(*zeros.lm_head);
-    return zeros;
 }
 
 double there_and_back(const IdMatrix& inputs, const IdMatrix& targets, const Table& embedding,

@@ -76,6 +76,13 @@ void for_each_tensor(Variant& variant, const Visit& visit) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, Arrangement>> trained_arrangements() {
+    return {{"pre-norm", Arrangement::pre_norm},
+            {"post-norm", Arrangement::post_norm},
+            {"res-post-norm", Arrangement::res_post_norm},
+            {"parallel", Arrangement::parallel}};
+}
+
 Variant make_variant(const ModelConfig& given, const Choices& choices, Real standard_deviation,
                      Generator& generator) {
     const ModelConfig config = complete(given);

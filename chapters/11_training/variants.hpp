@@ -8,6 +8,9 @@
 
 namespace llm {
 
+// Those that have a way back, with their names.
+std::vector<std::pair<std::string, Arrangement>> trained_arrangements();
+
 // One choice of chapters 04 to 08 each. Sizes, and how many key heads, stand in ModelConfig.
 struct Choices {
     Arrangement arrangement = Arrangement::pre_norm;  // all but sandwich
