@@ -206,6 +206,150 @@ TEST_CASE("the model of assets/ reads, and goes on, as PyTorch does with it") {
                 fixture<2>("11_training/king_james_logits"), 1e-5);
 }
 
+TEST_CASE("cross_entropy refuses targets that are no tokens, and another number of them") {
+    const Matrix logits = xt::zeros<Real>({2, 3});
+    CHECK(cross_entropy(logits, {0, 2}).value == doctest::Approx(std::log(3.0)));
+    CHECK_THROWS_WITH_AS(cross_entropy(logits, {0, 3}),
+                         "cross_entropy: there is no token 3 in a vocabulary of 3", ShapeError);
+    CHECK_THROWS_AS(cross_entropy(logits, {-1, 0}), ShapeError);
+    CHECK_THROWS_WITH_AS(cross_entropy(logits, {0, 1, 2}),
+                         "cross_entropy: 3 targets do not fit logits of (2, 3)", ShapeError);
+}
+
+TEST_CASE("matrices decay, norms and biases do not") {
+    ModelConfig config;
+    config.hidden_size = 8;
+    config.num_attention_heads = config.num_key_value_heads = 2;
+    config.num_hidden_layers = 1;
+    config.vocab_size = 5;
+    config.attention_bias = true;
+    config.tie_word_embeddings = config.use_qk_norm = false;
+    Generator generator(1);
+    Model model = make_model(config, generator), gradient = zeros_like(model);
+    const std::vector<Parameter> parameters = parameters_of(model, gradient);
+    CHECK(parameters.size() == 15);  // embedding, 2 norms, 7 matrices, 3 biases, norm, head
+    for (const Parameter& parameter : parameters) {
+        const bool is_norm = parameter.name.find("norm") != std::string::npos;
+        CHECK_MESSAGE(parameter.decays == (!is_norm && !parameter.name.ends_with(".bias")),
+                      parameter.name);
+    }
+}
+
+namespace {
+
+ModelConfig one_layer() {
+    ModelConfig config;
+    config.hidden_size = 8;
+    config.intermediate_size = 12;
+    config.num_attention_heads = 2;
+    config.num_key_value_heads = 1;
+    config.num_hidden_layers = 1;
+    config.vocab_size = 6;
+    config.use_qk_norm = false;
+    return complete(config);
+}
+
+}  // namespace
+
+TEST_CASE("a plain MLP has as many numbers as a gated one") {
+    const auto count = [](bool plain) {
+        Generator generator(1);
+        Choices choices;
+        choices.plain_mlp = plain;
+        Variant variant = make_variant(one_layer(), choices, 1, generator);
+        std::size_t numbers = 0;
+        for (const Parameter& parameter : parameters_of(variant, variant))
+            numbers += parameter.numbers.size();
+        return numbers;
+    };
+    CHECK(count(true) == count(false));
+}
+
+TEST_CASE("without RoPE all tokens stand at position 0, with it one behind the other") {
+    for (const bool no_rope : {true, false}) {
+        Generator generator(2);
+        Choices choices;
+        choices.no_rope = no_rope;
+        const Variant variant = make_variant(one_layer(), choices, 1, generator);
+        const Variant::Layer& layer = variant.layers[0];
+        const RMSNorm norm = std::get<RMSNorm>(variant.norm);
+        const PreNormBlock block{{layer.self_attn, std::get<GatedMlp>(layer.mlp)}, norm, norm};
+        const IdMatrix inputs{{1, 5, 2, 3}}, targets{{5, 2, 3, 0}};
+        Placement placement = causal_placement(variant.config, 1, 4);
+        if (no_rope) placement.positions.fill(0);
+        const Model embedding{variant.config, variant.embed_tokens, {}, norm, std::nullopt};
+        const Matrix logits =
+            reshape(embedding.logits(block(embedding.embed(inputs), placement)),
+                    {std::size_t(4), std::size_t(6)});
+        CHECK(loss_of(variant, inputs, targets) ==
+              doctest::Approx(cross_entropy(logits, {5, 2, 3, 0}).value).epsilon(1e-5));
+    }
+}
+
+TEST_CASE("layers with a QK norm are refused, not trained without it") {
+    const Model model = load_model(fixture_path("09_full_model/qwen3"));
+    Model gradient = model;
+    CHECK_THROWS_WITH_AS(loss_and_gradients(model, {{1, 2}}, {{2, 3}}, gradient),
+                         "training: layers with a QK norm are not supported", ShapeError);
+}
+
+TEST_CASE("inputs and targets of another shape are refused, even with as many tokens") {
+    const Model model = load_model(fixture_path("09_full_model/mistral"));
+    Model gradient = zeros_like(model);
+    CHECK_THROWS_WITH_AS(
+        loss_and_gradients(model, {{1, 2, 3}, {4, 5, 6}}, {{1, 2}, {3, 4}, {5, 6}}, gradient),
+        "training: inputs of (2, 3) do not fit targets of (3, 2)", ShapeError);
+}
+
+TEST_CASE(
+    "training refuses ids that are no tokens, and texts longer than the model's positions") {
+    const Model model = load_model(fixture_path("09_full_model/mistral"));
+    Model gradient = zeros_like(model);
+    CHECK_THROWS_AS(loss_and_gradients(model, {{1, 17}}, {{2, 3}}, gradient), ShapeError);
+    const IdMatrix long_text = xt::ones<Id>({std::size_t(1), std::size_t(65)});
+    CHECK_THROWS_AS(loss_and_gradients(model, long_text, long_text, gradient), ShapeError);
+}
+
+TEST_CASE("clipping shortens what is too long, and leaves the rest as it is") {
+    Vector numbers{0, 0}, gradients{3, 4};
+    const std::vector<Parameter> parameters = {{"w", numbers, gradients, true}};
+    CHECK(clip_gradients(parameters, 10) == doctest::Approx(5));
+    CHECK((gradients(0) == 3 && gradients(1) == 4));
+    CHECK(clip_gradients(parameters, 1) == doctest::Approx(5));
+    CHECK(double(gradients(0)) == doctest::Approx(0.6));
+    CHECK(double(gradients(1)) == doctest::Approx(0.8));
+}
+
+TEST_CASE("a trial is a plain loop: draw, gradients from zero, clip, step") {
+    const Corpus corpus{counting_tokens(200), counting_tokens(100)};
+    Trial trial{one_layer(), {}, small_plan(4)};
+    trial.config.vocab_size = 11;
+    const Outcome outcome = run_trial(trial, corpus);
+    Generator generator(trial.plan.seed);
+    Variant variant = make_variant(trial.config, {}, Real(0.02), generator);
+    AdamW optimizer;
+    optimizer.weight_decay = trial.plan.weight_decay;
+    for (std::size_t step = 0; step < 4; ++step) {
+        const Batch batch = random_batch(corpus.training, 3, 5, generator);
+        Variant gradient = zeros_like(variant);
+        const double loss = loss_and_gradients(variant, batch.inputs, batch.targets, gradient);
+        CHECK(double(outcome.losses[step]) == doctest::Approx(loss).epsilon(1e-6));
+        const std::vector<Parameter> parameters = parameters_of(variant, gradient);
+        clip_gradients(parameters, trial.plan.longest_gradient);
+        optimizer.step(parameters, trial.plan.schedule.at(step));
+    }
+}
+
+TEST_CASE("a warm-up needs steps behind it") {
+    const Schedule just_long_enough{Real(0.1), Real(0.01), 9, 10};
+    CHECK(double(just_long_enough.at(9)) == doctest::Approx(0.1));
+    CHECK(double(just_long_enough.at(10)) == doctest::Approx(0.01));
+    CHECK(double(just_long_enough.at(15)) == doctest::Approx(0.01));  // and so it stays
+    const Schedule too_short{Real(0.1), Real(0.01), 10, 10};
+    CHECK_THROWS_WITH_AS(too_short.at(0),
+                         "schedule: a warm-up of 10 steps does not fit into 10", ShapeError);
+}
+
 TEST_CASE("ngram_losses by hand: no counting, single tokens, pairs, triples") {
     // 0 comes 3 times of 5, and is followed once each by 0, 1 and 2; 1 once, followed by 0.
     const std::vector<Id> seen = {0, 0, 1, 0, 2};
@@ -214,7 +358,7 @@ TEST_CASE("ngram_losses by hand: no counting, single tokens, pairs, triples") {
     const auto mean = [](double a, double b, double c) {
         return doctest::Approx(-(std::log(a) + std::log(b) + std::log(c)) / 3);
     };
-    const std::vector<double> losses = ngram_losses({seen, {0, 1, 0}}, 3, 3);
+    const std::vector<double> losses = ngram_losses({seen, {0, 1, 0}}, 3, 3, {1});
     REQUIRE(losses.size() == 4);
     CHECK(losses[0] == doctest::Approx(std::log(3.0)));
     CHECK(losses[1] == mean(p0, p1, p0));
@@ -222,8 +366,8 @@ TEST_CASE("ngram_losses by hand: no counting, single tokens, pairs, triples") {
     CHECK(losses[3] == mean(p0, p01, p010));  // 0 1 was followed by 0
 
     // 2 stands at the end and was followed by nothing: then single tokens decide.
-    CHECK(ngram_losses({seen, {2, 1, 1}}, 3, 2)[2] == mean(p2, p1, p1 / 2));
-    const std::vector<double> uncounted = ngram_losses({seen, {0, 1}}, 3, 0);
+    CHECK(ngram_losses({seen, {2, 1, 1}}, 3, 2, {1})[2] == mean(p2, p1, p1 / 2));
+    const std::vector<double> uncounted = ngram_losses({seen, {0, 1}}, 3, 0, {1});
     REQUIRE(uncounted.size() == 1);
     CHECK(uncounted[0] == doctest::Approx(losses[0]));
 }
@@ -235,12 +379,13 @@ TEST_CASE("ngram_losses: whatever came before, the probabilities of all tokens a
         for (std::size_t order = 0; order <= 3; ++order) {
             const auto length = double(before.size());
             const double known =
-                before.empty() ? 0 : length * ngram_losses({seen, before}, 4, order)[order];
+                before.empty() ? 0
+                               : length * ngram_losses({seen, before}, 4, order, {1})[order];
             double sum = 0;
             for (Id next = 0; next < 4; ++next) {
                 std::vector<Id> tokens = before;
                 tokens.push_back(next);
-                const double all = ngram_losses({seen, tokens}, 4, order)[order];
+                const double all = ngram_losses({seen, tokens}, 4, order, {1})[order];
                 sum += std::exp(known - (length + 1) * all);
             }
             CHECK(sum == doctest::Approx(1));
@@ -250,18 +395,32 @@ TEST_CASE("ngram_losses: whatever came before, the probabilities of all tokens a
 TEST_CASE("ngram_losses: where each token follows from the one before, pairs know nearly all") {
     std::vector<Id> tokens;
     for (Id i = 0; i < 300; ++i) tokens.push_back(i % 3);
-    const std::vector<double> losses = ngram_losses({tokens, tokens}, 3, 3);
+    const std::vector<double> losses = ngram_losses({tokens, tokens}, 3, 3, {1});
     CHECK(losses[1] == doctest::Approx(std::log(3.0)));
     CHECK(losses[2] < 0.012);
     CHECK(losses[3] < losses[2]);
 }
 
+TEST_CASE("ngram_losses: a weight counts as so many occurrences, and the best one is taken") {
+    // Behind 0 stood 1 twice and 2 once; without counting each of 3 tokens has 1/3.
+    const std::vector<Id> seen = {0, 1, 0, 1, 0, 2};
+    const double p1 = (2 + 5 / 3.0) / 11, p01 = (2 + 5 * p1) / 8;
+    const auto losses = [&](const std::vector<double>& weights) {
+        return ngram_losses({seen, {0, 1}}, 3, 2, weights)[2];
+    };
+    const double p0 = (3 + 5 / 3.0) / 11;
+    CHECK(losses({5}) == doctest::Approx(-(std::log(p0) + std::log(p01)) / 2));
+    CHECK(losses({5, 1, 100}) ==
+          doctest::Approx(std::min({losses({5}), losses({1}), losses({100})})));
+    CHECK(losses({100, 1, 5}) == losses({5, 1, 100}));
+}
+
 TEST_CASE("ngram_losses refuses contexts that do not fit into 64 bits") {
-    CHECK_NOTHROW(ngram_losses({{1, 0}, {1}}, 2, 62));
-    CHECK_THROWS_WITH_AS(ngram_losses({{1, 0}, {1}}, 2, 63),
+    CHECK_NOTHROW(ngram_losses({{1, 0}, {1}}, 2, 62, {1}));
+    CHECK_THROWS_WITH_AS(ngram_losses({{1, 0}, {1}}, 2, 63, {1}),
                          "ngram_losses: 63 tokens of 2 do not fit into 64 bits", ShapeError);
-    CHECK_NOTHROW(ngram_losses({{1, 0}, {1}}, 65536, 3));
-    CHECK_THROWS_AS(ngram_losses({{1, 0}, {1}}, 65536, 4), ShapeError);
+    CHECK_NOTHROW(ngram_losses({{1, 0}, {1}}, 65536, 3, {1}));
+    CHECK_THROWS_AS(ngram_losses({{1, 0}, {1}}, 65536, 4, {1}), ShapeError);
 }
 
 TEST_CASE("fresh_model draws with 0.02, what writes into the stream smaller, norms are 1") {
