@@ -924,4 +924,10 @@ TEST_CASE("learn_tokenizer: pairs never cross the words of GPT-2's pattern") {
         CHECK(tokenizer.encode_word(piece) == std::vector<Id>{static_cast<Id>(id)});
     }
     CHECK(tokenizer.decode(tokenizer.encode(sentences)) == sentences);
+
+    // Written and read, it joins the same pairs in the same order.
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "tokenizer.json").string();
+    save_tokenizer(tokenizer, file);
+    CHECK(load_tokenizer(file, 200).encode(sentences) == tokenizer.encode(sentences));
 }
