@@ -61,7 +61,7 @@ xt::xtensor<Real, N> counting(const std::size_t (&shape)[N]) {
 // All indices of a shape in reading order, for loops with structured bindings.
 template <class... Sizes>
 std::vector<std::array<std::size_t, sizeof...(Sizes)>> every_index(Sizes... sizes) {
-    const std::array<std::size_t, sizeof...(Sizes)> shape{sizes...};
+    const std::array<std::size_t, sizeof...(Sizes)> shape{static_cast<std::size_t>(sizes)...};
     std::vector<std::array<std::size_t, sizeof...(Sizes)>> indices;
     for (std::size_t flat = 0; flat < element_count(shape); ++flat) {
         auto& index = indices.emplace_back();
