@@ -291,10 +291,9 @@ Task sized(Task task, const Sizes& wanted) {
     take(plan.batch_size, wanted.batch_size);
     take(plan.seq_len, wanted.seq_len);
     take(plan.accumulate, wanted.accumulate);
-    take(plan.schedule.steps, wanted.steps);
     if (wanted.learning_rate > 0) plan.schedule.highest = wanted.learning_rate;
     plan.schedule.lowest = plan.schedule.highest / 10;
-    plan.schedule.warmup_steps = std::min<std::size_t>(100, plan.schedule.steps / 10);
+    set_steps(plan.schedule, wanted.steps > 0 ? wanted.steps : plan.schedule.steps);
     config.max_position_embeddings = plan.seq_len;
     config.use_qk_norm = false;
     task.config = complete(config);

@@ -139,6 +139,11 @@ void against_counting(const Task& task, const Model& model) {
     show_table({"what it knows", "bits per character"}, rows);
 }
 
+void set_steps(Schedule& schedule, std::size_t steps) {
+    schedule.steps = steps;
+    schedule.warmup_steps = std::min<std::size_t>(100, steps / 10);
+}
+
 std::string minutes_and_seconds(double seconds) {
     const auto whole = static_cast<std::size_t>(seconds);
     return to_text(whole / 60) + (whole % 60 < 10 ? ":0" : ":") + to_text(whole % 60);

@@ -57,19 +57,16 @@ void text_walk(Task task, Keeping keeping, const std::string& file, std::size_t 
     check_run(keeping);
     learn_text(task, text, vocab_size);
     const Model model = fresh_model(task.config, generator);
-    Schedule& schedule = task.plan.schedule;
-    if (minutes > 0) {
-        schedule.steps =
-            keeping.resume ? planned_steps(keeping.run_file()) : steps_in(minutes, task, model);
-        schedule.warmup_steps = std::min<std::size_t>(100, schedule.steps / 10);
-    }
+    if (minutes > 0)
+        set_steps(task.plan.schedule, keeping.resume ? planned_steps(keeping.run_file())
+                                                     : steps_in(minutes, task, model));
     Training training = begun(task, model, keeping);
 
     step("The text and its tokens");
     show_sizes(task, model, text);
     if (minutes > 0)
         show("steps in this time",
-             to_text(schedule.steps) + " (--steps repeats just this run)");
+             to_text(task.plan.schedule.steps) + " (--steps repeats just this run)");
 
     step("The run");
     Reports reports;

@@ -48,6 +48,9 @@ double train(Training& training, const Task& task, const Keeping& keeping, Repor
 // Bits per character on the held-out part: what counting reaches, and this model.
 void against_counting(const Task& task, const Model& model);
 
+// A warm-up goes with the steps: a tenth of them, at most 100.
+void set_steps(Schedule& schedule, std::size_t steps);
+
 std::string minutes_and_seconds(double seconds);  // 75.3 as "1:15"
 std::size_t tokens_of_a_step(const Plan& plan);
 std::string tokens_per_second(const Plan& plan, double seconds_a_step);
