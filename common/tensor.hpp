@@ -23,16 +23,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "common/real.hpp"
 #include "common/shape.hpp"
 
 namespace llm {
-
-// The one place that names the precision. (Tests of gradients compile the lessons with double.)
-#ifdef LLM_DOUBLE
-using Real = double;
-#else
-using Real = float;
-#endif
 
 using Vector = xt::xtensor<Real, 1>;
 using Matrix = xt::xtensor<Real, 2>;

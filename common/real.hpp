@@ -1,0 +1,12 @@
+// The one place that names the precision. (Tests of gradients compile the lessons with double.)
+#pragma once
+
+namespace llm {
+
+#ifdef LLM_DOUBLE
+using Real = double;
+#else
+using Real = float;
+#endif
+
+}  // namespace llm
