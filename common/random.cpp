@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "common/parallel.hpp"
+
 namespace llm {
 namespace {
 
@@ -50,10 +52,15 @@ void Generator::fill_normal(std::span<Real> numbers) {
         return;
     }
 
-    // Draw all uniform numbers first, then transform them 16 at a time.
+    // Draw all uniform numbers first, one after the other. Then transform them 16 at a time, in
+    // chunks that the cores share.
     std::vector<float> draws(count);
     for (float& draw : draws) draw = next_uniform();
-    for (std::size_t i = 0; i + 16 <= count; i += 16) box_muller({draws.data() + i, 16});
+    constexpr std::size_t chunk = 16 * 4096;
+    in_parallel((count + chunk - 1) / chunk, [&](std::size_t n) {
+        for (std::size_t i = n * chunk; i + 16 <= std::min(count, (n + 1) * chunk); i += 16)
+            box_muller({draws.data() + i, 16});
+    });
 
     // A rest of less than 16 is drawn again, together with its neighbours to the left.
     if (count % 16 != 0) {

@@ -6,6 +6,7 @@
 
 #include "common/measure.hpp"
 #include "common/options.hpp"
+#include "common/parallel.hpp"
 #include "common/plot.hpp"
 #include "common/show.hpp"
 
@@ -113,30 +114,36 @@ std::vector<Sublayers> random_layers(std::size_t count, Real gain, Generator& ge
     return layers;
 }
 
-// One input, the same a little changed, and 48 layers to send them through. The sizes are
-// always those of the walk, whatever the options say.
+// One input, the same a little changed, and 48 layers to send them through, in every
+// arrangement. The sizes are always those of the walk, whatever the options say.
 struct Experiment {
     std::vector<Sublayers> layers;
     Placement placement = causal_placement(complete(Config{}, 10), 1, 10);
     Tensor3 input, change;
+    std::vector<Stream> streams, changed;  // of each arrangement
 
-    Experiment(Real gain, std::uint32_t seed) {
+    Experiment(Real gain, std::uint32_t seed)
+        : streams(arrangements.size()), changed(arrangements.size()) {
         Generator generator(seed);
         input = randn({1, 10, 128}, generator);
         change = randn({1, 10, 128}, generator) * Real(0.001);
         layers = random_layers(48, gain, generator);
-    }
-
-    Stream stream(Arrangement arrangement) const {
-        return run(arrangement, layers, input, placement);
+        const Tensor3 changed_input = input + change;
+        in_parallel(2 * arrangements.size(), [&](std::size_t i) {
+            const Arrangement arrangement = arrangements[i / 2].arrangement;
+            if (i % 2 == 0)
+                streams[i / 2] = run(arrangement, layers, input, placement);
+            else
+                changed[i / 2] = run(arrangement, layers, changed_input, placement);
+        });
     }
 
     // By what factor the change has grown after each layer, in proportion to the stream.
-    std::vector<double> response(Arrangement arrangement, const Stream& stream) const {
-        const Stream changed = run(arrangement, layers, input + change, placement);
+    std::vector<double> response(std::size_t which) const {
+        const Stream& stream = streams[which];
         std::vector<double> factors;
         for (std::size_t layer = 0; layer < stream.size(); ++layer)
-            factors.push_back(length(changed[layer] - stream[layer]) / length(change) *
+            factors.push_back(length(changed[which][layer] - stream[layer]) / length(change) *
                               length(input) / length(stream[layer]));
         return factors;
     }
@@ -153,9 +160,10 @@ void through_48_layers(const Experiment& experiment) {
     step("48 layers of random weights that keep sizes: what becomes of the stream?");
     std::vector<Line> sizes, changes, similarities, responses;
     std::vector<TableRow> rows;
-    for (const auto& [name, arrangement] : arrangements) {
-        const Stream stream = experiment.stream(arrangement);
-        const std::vector<double> response = experiment.response(arrangement, stream);
+    for (std::size_t which = 0; which < arrangements.size(); ++which) {
+        const std::string& name = arrangements[which].name;
+        const Stream& stream = experiment.streams[which];
+        const std::vector<double> response = experiment.response(which);
         for (std::vector<Line>* lines : {&sizes, &changes, &similarities, &responses})
             lines->push_back({name, {}, {}});
         for (std::size_t layer = 1; layer < stream.size(); ++layer) {
@@ -193,9 +201,8 @@ void larger_and_smaller_weights(std::uint32_t seed) {
     for (const Real gain : {Real(1), root_of_3, Real(3)}) {
         const Experiment experiment(gain, seed);
         rows.push_back({fixed(gain, 2)});
-        for (const auto& [name, arrangement] : arrangements)
-            rows.back().push_back(factor(
-                experiment.response(arrangement, experiment.stream(arrangement)).back()));
+        for (std::size_t which = 0; which < arrangements.size(); ++which)
+            rows.back().push_back(factor(experiment.response(which).back()));
     }
     TableRow headings = {"gain"};
     for (const auto& [name, arrangement] : arrangements) headings.push_back(name);
@@ -223,9 +230,9 @@ void final_norm(const Experiment& experiment) {
     step("The last norm: pre-norm needs one, post-norm has it");
     std::vector<TableRow> rows;
     const RMSNorm norm = make_rms_norm(128, Real(1e-5));
-    for (const auto& [name, arrangement] : arrangements) {
-        const Tensor3 output = experiment.stream(arrangement).back();
-        rows.push_back({name, fixed(root_mean_square(output), 3),
+    for (std::size_t which = 0; which < arrangements.size(); ++which) {
+        const Tensor3& output = experiment.streams[which].back();
+        rows.push_back({arrangements[which].name, fixed(root_mean_square(output), 3),
                         fixed(root_mean_square(norm(output)), 3)});
     }
     show_table({"after 48 layers", "size", "with a final norm"}, rows);
