@@ -189,6 +189,7 @@ std::string panel_script(const LinePlot& line_plot) {
         plots += fmt::format("{}$line{} with lines lt {} {}", i == 0 ? "" : ", ", i, i + 1,
                              key_entry(line.label));
     }
+    if (line_plot.log_x) script += "set logscale x 2\n";
     if (line_plot.log_y) script += "set logscale y\nset format y '10^{%L}'\n";
     return script +
            "set grid lt 1 lc rgb '#e8e8e8' lw 0.7\nset key bmargin center horizontal\nplot " +

@@ -28,7 +28,7 @@ struct Line {
 struct LinePlot {
     std::string title, x_label, y_label;
     std::vector<Line> lines;
-    bool log_y = false;
+    bool log_y = false, log_x = false;  // powers of 10 upwards, of 2 to the right
 };
 
 // How often which value occurs, as one outline per series; all series share their bins.

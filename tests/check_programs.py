@@ -178,6 +178,23 @@ TRAINING_REFUSED = [  # of programs that take --text; {numbers} is one, {run} a 
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
+FAST_REFUSED = [  # of the program that can leave its clock out
+    ("--bogus", "does not know '--bogus'"),
+    ("stray", "does not know 'stray'"),
+    ("--no-clock 3", "does not know '3'"),
+    ("--seed -1", "from 0 to 4294967295, not '-1'"),
+    ("--max-new-tokens 0", "from 1 to 1048576, not '0'"),
+    ("--max-new-tokens ten", "not 'ten'"),
+    ("--prompt=", "--prompt"),
+    ("--model /nowhere", "/nowhere"),
+    ("--model {file}", "file"),
+    ("--model {model}", "tokenizer"),
+    ("--tokenizer {tokenizer}", "--tokenizer needs --model"),
+    ("--model {model} --tokenizer {file}", "file"),
+    ("--model {model} --tokenizer {tokenizer} --prompt " + 300 * "@", "tokens exceeds max_position_embeddings of 64"),
+    ("--save {file}", "--save needs a folder it can write to"),
+    ("--plots {file}", "--plots needs a folder it can write to"),
+]
 LEARN_REFUSED = [
     ("99", "there is no chapter '99'"),
     ("0", "there is no chapter '0'"),
@@ -257,7 +274,7 @@ def check_refusals(program, scratch):
              "tokenizer": ROOT / "tests/fixtures/10_generation/gpt2/tokenizer.json"}
     if trains:
         names |= write_texts(program, scratch) | {"small": " ".join(SMALL)}
-    table = TRAINING_REFUSED if trains else REFUSED if takes(program, "--seq-len") else \
+    table = TRAINING_REFUSED if trains else FAST_REFUSED if takes(program, "--no-clock") else REFUSED if takes(program, "--seq-len") else \
         GENERATION_REFUSED if takes(program, "--prompt") else MODEL_REFUSED
     before = contents(scratch / "run") if trains else {}
     for options, message in table:
@@ -270,7 +287,7 @@ def check_good(program, scratch):
     """Saving, drawing, plain output, and the same output twice."""
     tensors, plots = scratch / program.name / "tensors", scratch / program.name / "plots"
     trains = takes(program, "--text")
-    command = [program, "--steps", "12"] if trains else [program]
+    command = [program, *(["--steps", "12"] if trains else ["--no-clock"] if takes(program, "--no-clock") else [])]
     first = run([*command, "--save", tensors, "--plots", plots])
     if first.returncode != 0 or first.stderr or "\x1b" in first.stdout:
         problems.append(f"{program.name}: exit {first.returncode}, or colours in a pipe, or: {first.stderr}")
@@ -300,6 +317,8 @@ def check_good(program, scratch):
         problems.append(f"{program.name}: --help does not list --seed")
     if trains:
         return check_training(program, scratch)
+    if takes(program, "--no-clock"):
+        return check_clock(program, scratch)
     if takes(program, "--prompt"):
         return check_generation(program, scratch)
     if not takes(program, "--seq-len"):
@@ -399,6 +418,19 @@ def expect_readable(program, folder):
         result = run([program.parent / command[0], *command[1:], "--plots", "none"])
         if result.returncode != 0 or result.stderr:
             problems.append(f"{command}: exit {result.returncode}: {result.stderr}")
+
+
+def check_clock(program, scratch):
+    """With its clock it says and draws more; with a model of one's own it only writes."""
+    result = run([program, "--plots", scratch / "clock"])
+    if result.returncode != 0 or result.stderr or "tokens per second" not in result.stdout or max(map(len, result.stdout.split("\n"))) > 100:
+        problems.append(f"{program.name} with its clock: exit {result.returncode}: {result.stderr}, or a wide line")
+    if not (scratch / "clock" / f"{program.name}_roofline.svg").exists():
+        problems.append(f"{program.name} draws no roofline")
+    tokenizer = ROOT / "tests/fixtures/10_generation/gpt2/tokenizer.json"
+    result = run([program, "--model", scratch / "model.bin", "--tokenizer", tokenizer, "--prompt", "a b", "--max-new-tokens", "999"])
+    if result.returncode != 0 or result.stderr or result.stdout.count("──") != 2:
+        problems.append(f"{program.name} --model: exit {result.returncode}: {result.stdout}{result.stderr}")
 
 
 def check_learn(scratch):

@@ -655,6 +655,23 @@ def training():
     save("11_training/king_james_logits", logits[:, -1])
 
 
+def fast():
+    """Chapter 12. Weights in fewer bytes: rows of 64, 64 and 22 numbers, and what becomes of them."""
+    torch.manual_seed(12)
+    weights = torch.randn(6, 150) * torch.tensor([1.0, 0.02, 1e3, 1e-5, 1.0, 1.0])[:, None]
+    weights[4, 64:128] = 0
+    weights[5, :64] *= 100
+    save("12_fast/weights", weights)
+    save("12_fast/bfloat16", weights.bfloat16().float())
+    groups = nn.functional.pad(weights, (0, 42)).view(6, 3, 64)
+    scales = groups.abs().amax(-1) / 127
+    quotients = (groups / scales[..., None]).nan_to_num(0.0)
+    numbers = quotients.sign() * (quotients.abs() + 0.5).floor()  # halves away from zero
+    save("12_fast/scales", scales)
+    save("12_fast/numbers", numbers.view(6, 192)[:, :150])
+    save("12_fast/int8", (numbers * scales[..., None]).view(6, 192)[:, :150])
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -668,3 +685,4 @@ if __name__ == "__main__":
     full_model()
     generation()
     training()
+    fast()

@@ -5,12 +5,16 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <mutex>
+#include <new>
+#include <set>
 #include <sstream>
 #include <thread>
 
 #include "common/json_file.hpp"
 #include "common/measure.hpp"
 #include "common/parallel.hpp"
+#include "common/products.hpp"
 #include "common/random.hpp"
 #include "common/safetensors.hpp"
 #include "common/show.hpp"
@@ -18,6 +22,28 @@
 #include "tests/files.hpp"
 
 using namespace llm;
+
+// OpenBLAS has them; other BLAS libraries do not.
+extern "C" void openblas_set_num_threads(int count) __attribute__((weak));
+extern "C" int openblas_get_num_threads() __attribute__((weak));
+
+namespace {
+
+std::atomic<std::size_t> times_asked = 0;  // for memory
+
+}  // namespace
+
+#ifndef LLM_SANITIZE  // the sanitizers have their own
+[[gnu::noinline]] void* operator new(std::size_t size) {
+    ++times_asked;
+    if (void* const memory = std::malloc(size)) return memory;
+    throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+#endif
 
 namespace {
 
@@ -468,6 +494,238 @@ TEST_CASE("in_parallel throws what the work throws, when all of it has ended") {
     CHECK_THROWS_AS(in_parallel(
                         10, [](std::size_t) {}, angry),
                     TextError);
+}
+
+TEST_CASE(
+    "in_parallel says which core: one of those there are, and no two at a time the same") {
+    std::vector<std::atomic<bool>> busy(num_cores());
+    std::atomic<int> wrong = 0;
+    std::vector<std::atomic<int>> times(300);
+    for (const std::size_t count : {0u, 1u, 2u, 300u})
+        in_parallel(count, [&](std::size_t i, std::size_t core) {
+            if (core >= num_cores() || busy[core].exchange(true)) {
+                ++wrong;
+                return;
+            }
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+            ++times[i];
+            busy[core] = false;
+        });
+    CHECK(wrong == 0);
+    CHECK(times[0] == 3);
+    CHECK(times[1] == 2);
+    for (std::size_t i = 2; i < times.size(); ++i) CHECK(times[i] == 1);
+}
+
+TEST_CASE("in_parallel says another core to each of two that wait for each other") {
+    if (num_cores() < 2) return;
+    std::atomic<int> begun = 0;
+    std::array<std::size_t, 2> cores{};
+    in_parallel(2, [&](std::size_t i, std::size_t core) {
+        cores[i] = core;
+        ++begun;
+        for (int tries = 0; begun < 2 && tries < 5000; ++tries)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    CHECK(cores[0] != cores[1]);
+}
+
+TEST_CASE("in_parallel returns when the last of its work has ended") {
+    std::atomic<int> begun = 0, ended = 0;
+    in_parallel(2, [&](std::size_t, std::size_t core) {
+        ++begun;
+        for (int tries = 0; begun < 2 && num_cores() > 1 && tries < 5000; ++tries)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (core != 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        ++ended;
+    });
+    CHECK(ended == 2);
+}
+
+TEST_CASE("in_parallel within work does one thing after the other, on its own core") {
+    std::atomic<int> elsewhere = 0, begun = 0;
+    std::vector<std::vector<std::size_t>> orders(20), told(20);
+    std::vector<std::size_t> expected(30), expected_told(30);
+    for (std::size_t i = 0; i < 30; ++i) {
+        expected[i] = i;
+        expected_told[i] = i + 1;
+    }
+    in_parallel(20, [&](std::size_t outer, std::size_t this_core) {
+        const std::thread::id here = std::this_thread::get_id();
+        ++begun;  // nobody goes on alone, if there are two cores
+        for (int tries = 0; begun < 2 && num_cores() > 1 && tries < 5000; ++tries)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        in_parallel(
+            30,
+            [&](std::size_t inner, std::size_t core) {
+                elsewhere += std::this_thread::get_id() != here || core != this_core;
+                in_parallel(2, [&](std::size_t) {  // and once more
+                    elsewhere += std::this_thread::get_id() != here;
+                });
+                orders[outer].push_back(inner);
+            },
+            [&](std::size_t done) { told[outer].push_back(done); });
+    });
+    CHECK(elsewhere == 0);
+    for (const auto& order : orders) CHECK(order == expected);
+    for (const auto& counted : told) CHECK(counted == expected_told);
+}
+
+TEST_CASE("in_parallel within work throws there, and all goes on afterwards") {
+    std::atomic<int> caught = 0, ended = 0;
+    in_parallel(10, [&](std::size_t) {
+        try {
+            in_parallel(3, [](std::size_t i) {
+                if (i == 1) throw TextError("inside");
+            });
+        } catch (const TextError&) {
+            ++caught;
+        }
+    });
+    CHECK(caught == 10);
+    const auto nested = [](std::size_t) {
+        in_parallel(3, [](std::size_t) { throw TextError("not caught inside"); });
+    };
+    CHECK_THROWS_WITH_AS(in_parallel(10, nested), "not caught inside", TextError);
+    in_parallel(10, [&](std::size_t) { ++ended; });
+    CHECK(ended == 10);
+}
+
+TEST_CASE("in_parallel: thousands of calls in a row, by one team, without asking for memory") {
+    std::mutex mutex;
+    std::set<std::thread::id> team;
+    std::vector<std::size_t> sums(2 * num_cores() + 1);
+    const auto work = [&](std::size_t i) { sums[i] += i; };
+    in_parallel(sums.size(), work);
+    const std::size_t before = times_asked;
+    for (int call = 0; call < 4000; ++call) in_parallel(sums.size(), work);
+    const std::size_t asked = times_asked - before;
+    CHECK(asked == 0);
+    for (std::size_t i = 0; i < sums.size(); ++i) CHECK(sums[i] == 4001 * i);
+
+    for (int call = 0; call < 200; ++call)
+        in_parallel(8, [&](std::size_t) {
+            const std::lock_guard lock(mutex);
+            team.insert(std::this_thread::get_id());
+        });
+    CHECK(team.size() <= num_cores());
+}
+
+TEST_CASE("in_parallel: a team that has slept wakes up again") {
+    if (num_cores() < 2) return;
+    for (int times = 0; times < 3; ++times) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        std::atomic<int> begun = 0, alone = 0;
+        in_parallel(2, [&](std::size_t) {
+            ++begun;
+            for (int tries = 0; begun < 2 && tries < 5000; ++tries)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (begun < 2) ++alone;
+        });
+        CHECK(alone == 0);
+    }
+}
+
+TEST_CASE("in_parallel leaves each product one core, and all of them again afterwards") {
+    if (!openblas_get_num_threads) return;
+    const int found = openblas_get_num_threads(), before = 2;
+    openblas_set_num_threads(before);
+    std::atomic<int> wrong = 0;
+    in_parallel(8, [&](std::size_t) { wrong += openblas_get_num_threads() != 1; });
+    CHECK(wrong == 0);
+    CHECK(openblas_get_num_threads() == before);
+    in_parallel(1, [&](std::size_t) { wrong += openblas_get_num_threads() != before; });
+    CHECK(wrong == 0);
+    CHECK_THROWS_AS(in_parallel(4, [](std::size_t) { throw TextError("no"); }), TextError);
+    CHECK(openblas_get_num_threads() == before);
+    openblas_set_num_threads(found);
+}
+
+TEST_CASE("rows of a matrix, some of them, and some of their columns") {
+    Matrix matrix = counting({5, 7});
+    const Rows all = rows_of(matrix), some = all.rows(2, 3), part = some.columns(4, 2);
+    CHECK((all.count == 5 && all.width == 7 && all.stride == 7));
+    CHECK((some.count == 3 && some.width == 7));
+    CHECK((part.count == 3 && part.width == 2));
+    for (const auto [n, i] : every_index(3, 2)) CHECK(part[n][i] == matrix(2 + n, 4 + i));
+    CHECK(all[4].size() == 7);
+    CHECK(part[0].size() == 2);
+    const Rows same = all.columns(4, 2).rows(2, 3);
+    CHECK((same.data == part.data && same.count == 3 && same.width == 2 && same.stride == 7));
+    part[1][1] = -1;
+    CHECK(matrix(3, 5) == -1);
+    const ConstRows seen = part;
+    CHECK(&seen[2][0] == &matrix(4, 4));
+    CHECK((seen.count == 3 && seen.width == 2 && seen.stride == 7));
+    const ConstRows whole = rows_of(std::as_const(matrix));
+    CHECK(&whole[4][6] == &matrix(4, 6));
+    CHECK((whole.count == 5 && whole.width == 7));
+}
+
+TEST_CASE("multiply_rows and multiply: sums of products, over what was there or added to it") {
+    Generator generator(12);
+    for (const auto& sizes : std::vector<std::array<std::size_t, 3>>{
+             {1, 1, 1}, {3, 5, 7}, {1, 70, 65}, {70, 65, 130}, {64, 64, 64}, {2, 1, 3}}) {
+        const std::size_t N = sizes[0], K = sizes[1], M = sizes[2];
+        // Parts of wider matrices: rows with gaps between them.
+        const Matrix a = randn({N + 1, K + 2}, generator), b = randn({M + 2, K + 3}, generator),
+                     c = randn({K + 1, M + 4}, generator);
+        const ConstRows left = rows_of(a).columns(2, K).rows(1, N);
+        const ConstRows rows = rows_of(b).rows(2, M).columns(1, K);
+        const ConstRows columns = rows_of(c).rows(1, K).columns(3, M);
+        Matrix by_rows = xt::zeros<Real>({N, M}), by_columns = by_rows;
+        for (const auto& [n, m] : every_index(N, M)) {
+            double row_sum = 0, column_sum = 0;
+            for (std::size_t k = 0; k < K; ++k) {
+                row_sum += double(a(1 + n, 2 + k)) * double(b(2 + m, 1 + k));
+                column_sum += double(a(1 + n, 2 + k)) * double(c(1 + k, 3 + m));
+            }
+            by_rows(n, m) = Real(row_sum);
+            by_columns(n, m) = Real(column_sum);
+        }
+
+        Matrix memory = xt::ones<Real>({N + 2, M + 5}) * Real(77);
+        const Rows result = rows_of(memory).rows(1, N).columns(2, M);
+        const auto check = [&](const Matrix& expected) {
+            for (const auto& [n, m] : every_index(N + 2, M + 5)) {
+                const bool inside = n >= 1 && n <= N && m >= 2 && m < M + 2;
+                const Real wanted = inside ? expected(n - 1, m - 2) : 77;
+                CHECK(std::abs(memory(n, m) - wanted) <= 1e-4);
+            }
+        };
+        for (std::size_t n = 0; n < N; ++n) std::ranges::fill(result[n], std::nanf(""));
+        multiply_rows(left, rows, result);
+        check(by_rows);
+        multiply_rows(left, rows, result, Old::keep);
+        check(by_rows * Real(2));
+        multiply_rows(left, rows, result, Old::replace);
+        check(by_rows);
+        for (std::size_t n = 0; n < N; ++n) std::ranges::fill(result[n], std::nanf(""));
+        multiply(left, columns, result);
+        check(by_columns);
+        multiply(left, columns, result, Old::keep);
+        check(by_columns * Real(2));
+        multiply(left, columns, result, Old::replace);
+        check(by_columns);
+    }
+}
+
+TEST_CASE("multiply_rows and multiply name the sizes that do not fit") {
+    const Matrix a = counting({2, 3}), b = counting({4, 3}), c = counting({3, 4});
+    Matrix right = counting({2, 4}), narrow = counting({2, 3}), tall = counting({3, 4});
+    const auto refused = [](auto function, const Matrix& x, const Matrix& y, Matrix& result,
+                            const std::string& message) {
+        CHECK_THROWS_WITH_AS(function(rows_of(x), rows_of(y), rows_of(result), Old::replace),
+                             message.c_str(), ShapeError);
+    };
+    CHECK_NOTHROW(multiply_rows(rows_of(a), rows_of(b), rows_of(right)));
+    CHECK_NOTHROW(multiply(rows_of(a), rows_of(c), rows_of(right)));
+    refused(multiply_rows, a, c, right, "product: (2, 3) and (4, 3) do not make (2, 4)");
+    refused(multiply_rows, a, b, narrow, "product: (2, 3) and (3, 4) do not make (2, 3)");
+    refused(multiply_rows, a, b, tall, "product: (2, 3) and (3, 4) do not make (3, 4)");
+    refused(multiply, a, b, right, "product: (2, 3) and (4, 3) do not make (2, 4)");
+    refused(multiply, a, c, narrow, "product: (2, 3) and (3, 4) do not make (2, 3)");
+    refused(multiply, a, c, tall, "product: (2, 3) and (3, 4) do not make (3, 4)");
 }
 
 TEST_CASE("asset names a file of this tree, model_folder a folder of this build") {
