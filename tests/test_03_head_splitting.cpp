@@ -17,6 +17,13 @@ TEST_CASE("split_heads equals PyTorch's view + transpose") {
                 fixture<4>("03_head_splitting/heads"), 0);
 }
 
+TEST_CASE("one head is the whole vector, and one key head serves all query heads") {
+    const Tensor3 states = counting({2, 3, 4});
+    CHECK_CLOSE(split_heads(states, 1), reshape(states, {2, 1, 3, 4}), 0);
+    CHECK(num_key_value_groups(Config{.num_attention_heads = 6, .num_key_value_heads = 1}) ==
+          6);
+}
+
 TEST_CASE("split_heads names the sizes when heads do not divide the width") {
     CHECK_THROWS_WITH(split_heads(counting({1, 2, 10}), 3),
                       "split_heads: 3 heads do not divide a width of 10");
