@@ -97,6 +97,24 @@ def check_exercises():
                     complain(page, 1, f"no section with a hint for exercise {number}")
 
 
+def check_names_of_tests():
+    """The tests and exercises that mistakes.md and questions.md name exist."""
+    titles = [title.replace("\\\"", "\"") for file in sorted((ROOT / "tests").glob("test_*.cpp"))
+              for title in re.findall(r'TEST_CASE\(\s*"(.*)"\)', file.read_text())]
+    exercises = [number for slug in SLUGS
+                 for number in re.findall(r"^// Exercise (\d+\.\d+) — ", (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M)]
+    for name in ("mistakes", "questions"):
+        page = ROOT / "docs" / f"{name}.md"
+        for number, line in enumerate(page.read_text().split("\n"), 1):
+            named = line.rsplit("|", 2)[-2] if line.startswith("|") else line.rpartition("Test: ")[2] if "Test: " in line else ""
+            for title in re.findall(r'"(.*?)"', named):
+                if title not in titles:
+                    complain(page, number, f'there is no test "{title}"')
+            for exercise in re.findall(r"\b\d+\.\d+\b", re.sub(r'".*?"', "", named)):
+                if exercise not in exercises:
+                    complain(page, number, f"there is no exercise {exercise}")
+
+
 def same_line(expected, actual):
     """Equal text with numbers within the tolerance; ... matches anything."""
     pieces = [(NUMBER.split(part), NUMBER.findall(part)) for part in expected.split("...")]
@@ -221,6 +239,7 @@ def main():
             check_code(page)
             check_links(page)
         check_exercises()
+        check_names_of_tests()
     else:
         page, folder = ROOT / sys.argv[1], Path(sys.argv[2])
         copy_tree(folder)
