@@ -12,6 +12,13 @@ TEST_CASE("complete: head_dim is hidden_size / num_attention_heads unless given"
     CHECK(complete(Config{.hidden_size = 100, .head_dim = 12}, 10).head_dim == 12);
 }
 
+TEST_CASE("complete: one head of one number is enough") {
+    const Config one{.hidden_size = 1, .num_attention_heads = 1, .num_key_value_heads = 1};
+    CHECK(complete(one, 1).head_dim == 1);
+    CHECK(complete(Config{.hidden_size = 100, .head_dim = 1}, 1).head_dim == 1);
+    CHECK(complete(Config{.num_key_value_heads = 1}, 1).num_key_value_heads == 1);
+}
+
 TEST_CASE("the configuration of the walk") {
     const Config config;
     CHECK(config.hidden_size == 128);
