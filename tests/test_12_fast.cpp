@@ -10,27 +10,9 @@
 #include "chapters/12_fast/rungs.hpp"
 #include "common/parallel.hpp"
 #include "tests/check.hpp"
+#include "tests/count_memory.hpp"
 
 using namespace llm;
-
-namespace {
-
-[[maybe_unused]] std::atomic<std::size_t> times_asked = 0, bytes_asked = 0;
-
-}  // namespace
-
-#ifndef LLM_SANITIZE  // the sanitizers have their own
-[[gnu::noinline]] void* operator new(std::size_t size) {
-    ++times_asked;
-    bytes_asked += size;
-    if (void* const memory = std::malloc(size)) return memory;
-    throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-#endif
 
 namespace {
 

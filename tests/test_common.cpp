@@ -19,6 +19,7 @@
 #include "common/safetensors.hpp"
 #include "common/show.hpp"
 #include "common/text.hpp"
+#include "tests/count_memory.hpp"
 #include "tests/files.hpp"
 
 using namespace llm;
@@ -26,24 +27,6 @@ using namespace llm;
 // OpenBLAS has them; other BLAS libraries do not.
 extern "C" void openblas_set_num_threads(int count) __attribute__((weak));
 extern "C" int openblas_get_num_threads() __attribute__((weak));
-
-namespace {
-
-std::atomic<std::size_t> times_asked = 0;  // for memory
-
-}  // namespace
-
-#ifndef LLM_SANITIZE  // the sanitizers have their own
-[[gnu::noinline]] void* operator new(std::size_t size) {
-    ++times_asked;
-    if (void* const memory = std::malloc(size)) return memory;
-    throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-#endif
 
 namespace {
 
@@ -452,8 +435,8 @@ TEST_CASE("in_parallel: every number once, and after_each counts up one by one")
     CHECK(num_cores() >= 1);
 }
 
-TEST_CASE("in_parallel works on two cores at a time") {
-    if (num_cores() < 2) return;
+// How many of two works found that the other one did not run at the same time.
+int alone_of_two() {
     std::atomic<int> begun = 0, alone = 0;
     in_parallel(2, [&](std::size_t) {  // each waits until the other one has begun, too
         ++begun;
@@ -461,7 +444,12 @@ TEST_CASE("in_parallel works on two cores at a time") {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (begun < 2) ++alone;
     });
-    CHECK(alone == 0);
+    return alone;
+}
+
+TEST_CASE("in_parallel works on two cores at a time") {
+    if (num_cores() < 2) return;
+    CHECK(alone_of_two() == 0);
 }
 
 TEST_CASE("in_parallel tells of one at a time") {
@@ -615,14 +603,7 @@ TEST_CASE("in_parallel: a team that has slept wakes up again") {
     if (num_cores() < 2) return;
     for (int times = 0; times < 3; ++times) {
         std::this_thread::sleep_for(std::chrono::milliseconds(30));
-        std::atomic<int> begun = 0, alone = 0;
-        in_parallel(2, [&](std::size_t) {
-            ++begun;
-            for (int tries = 0; begun < 2 && tries < 5000; ++tries)
-                std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            if (begun < 2) ++alone;
-        });
-        CHECK(alone == 0);
+        CHECK(alone_of_two() == 0);
     }
 }
 

@@ -23,8 +23,7 @@ const std::string psalm =
     "Thou preparest a table before me in the presence of mine enemies: thou anointest my head "
     "with oil; my cup runneth over.\n"
     "Surely goodness and mercy shall follow me all the days of my life: and I will dwell in "
-    "the "
-    "house of the LORD for ever.";
+    "the house of the LORD for ever.";
 
 struct Kind {
     std::string name;

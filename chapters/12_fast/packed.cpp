@@ -11,10 +11,6 @@ namespace {
 
 std::size_t divided_up(std::size_t number, std::size_t by) { return (number + by - 1) / by; }
 
-std::span<const Real> row_of(const Matrix& matrix, std::size_t row) {
-    return rows_of(matrix)[row];
-}
-
 // Appends a row of whole numbers from -127 to 127 and a scale for each 64 of them.
 void pack_int8(std::span<const Real> row, PackedMatrix& packed) {
     for (std::size_t begin = 0; begin < row.size(); begin += group_size) {
@@ -80,15 +76,16 @@ PackedMatrix pack(const Matrix& weights, Weights kind) {
         require(std::isfinite(kind == Weights::bfloat16 ? to_bfloat16(weight) : weight),
                 "pack: a matrix of {} holds inf or NaN", weights.shape());
     if (kind == Weights::float32) packed.floats.assign(weights.begin(), weights.end());
-    if (kind == Weights::bfloat16) packed.bfloats.reserve(weights.size());
-    if (kind == Weights::bfloat16)
+    if (kind == Weights::bfloat16) {
+        packed.bfloats.reserve(weights.size());
         for (const Real weight : weights) {
             const auto bits = std::bit_cast<std::uint32_t>(to_bfloat16(weight));
             packed.bfloats.push_back({static_cast<std::uint16_t>(bits >> 16)});
         }
+    }
     if (kind == Weights::int8)
         for (std::size_t row = 0; row < packed.out_features; ++row)
-            pack_int8(row_of(weights, row), packed);
+            pack_int8(rows_of(weights)[row], packed);
     return packed;
 }
 
