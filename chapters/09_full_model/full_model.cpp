@@ -42,13 +42,17 @@ Tensor3 Model::embed(const IdMatrix& input_ids) const {
     return hidden_states;
 }
 
+Vector rotary_frequencies(const ModelConfig& config) {
+    const Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);
+    if (!config.rope_scaling) return frequencies;
+    return scale_like_llama3(frequencies, *config.rope_scaling);
+}
+
 RotaryTable Model::rotary_table(std::size_t num_positions) const {
     require(num_positions <= config.max_position_embeddings,
             "model: a sequence of {} tokens exceeds max_position_embeddings of {}",
             num_positions, config.max_position_embeddings);
-    Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);  // (D/2)
-    if (config.rope_scaling) frequencies = scale_like_llama3(frequencies, *config.rope_scaling);
-    return make_rotary_table(frequencies, num_positions);
+    return make_rotary_table(rotary_frequencies(config), num_positions);
 }
 
 Placement Model::placement(std::size_t batch_size, std::size_t seq_len) const {

@@ -25,6 +25,10 @@ ModelConfig complete(ModelConfig config);
 // Throws ShapeError if an id lies outside the vocabulary or a sequence is too long.
 void check_input(const ModelConfig& config, const IdMatrix& input_ids);  // (B, T)
 
+// How far each pair turns from one position to the next (chapter 04), scaled if the model
+// scales.
+Vector rotary_frequencies(const ModelConfig& config);  // (D/2)
+
 // A decoder: ids in, logits out.
 struct Model {
     ModelConfig config;

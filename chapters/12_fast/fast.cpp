@@ -259,7 +259,7 @@ PackedLinear pack_together(std::initializer_list<const Linear*> linears, Weights
 }  // namespace
 
 FastModel make_fast(const Model& model, Weights kind) {
-    FastModel fast{model.config, pack(model.embed_tokens, kind), {}, model.norm, {}, {}};
+    FastModel fast{model.config, pack(model.embed_tokens, kind), {}, model.norm, {}};
     if (model.lm_head) fast.lm_head = pack(*model.lm_head, kind);
     bool known = !model.norm.bias;
     for (const PreNormBlock& block : model.layers) {
@@ -278,10 +278,6 @@ FastModel make_fast(const Model& model, Weights kind) {
                                pack_together({&down_proj}, kind), q_norm, k_norm});
     }
     if (!known) throw std::invalid_argument("fast model: only RMSNorm without bias and SwiGLU");
-    const ModelConfig& config = model.config;
-    fast.frequencies = inverse_frequencies(config.head_dim, config.rope_theta);
-    if (config.rope_scaling)
-        fast.frequencies = scale_like_llama3(fast.frequencies, *config.rope_scaling);
     return fast;
 }
 
@@ -300,7 +296,7 @@ FastState make_state(const FastModel& model, std::size_t num_positions) {
             "fast model: {} tokens are none or exceed max_position_embeddings of {}",
             num_positions, config.max_position_embeddings);
     FastState state;
-    state.table = make_rotary_table(model.frequencies, num_positions);
+    state.table = make_rotary_table(rotary_frequencies(config), num_positions);
     state.keys = xt::zeros<Real>(
         {config.num_hidden_layers, config.num_key_value_heads, num_positions, config.head_dim});
     state.values = state.keys;

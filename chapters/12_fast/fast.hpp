@@ -29,7 +29,6 @@ struct FastModel {
     std::vector<FastLayer> layers;
     RMSNorm norm;
     std::optional<PackedMatrix> lm_head;  // (V, C), or none: embed_tokens serves again
-    Vector frequencies;                   // (D/2), scaled if the model scales them
 
     const PackedMatrix& head() const { return lm_head ? *lm_head : embed_tokens; }
     std::size_t weight_memory() const;  // bytes that every token needs, without norms
