@@ -47,6 +47,33 @@ bool are_sizes(const nlohmann::json& value) {
     return value.is_array() && std::all_of(value.begin(), value.end(), is_size);
 }
 
+// Whether the header says all about a tensor: its type, its shape, and where its bytes are.
+bool is_complete(const nlohmann::json& entry) {
+    return entry.is_object() && entry.contains("dtype") && entry["dtype"].is_string() &&
+           entry.contains("shape") && are_sizes(entry["shape"]) &&
+           entry.contains("data_offsets") && are_sizes(entry["data_offsets"]) &&
+           entry["data_offsets"].size() == 2;
+}
+
+// Eight bytes say how long the JSON is that follows them.
+std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
+    const std::filesystem::path& path, std::span<const std::byte> all) {
+    const auto refuse = [&](const std::string& reason) {
+        throw FileError(fmt::format("{}: {}", path.string(), reason));
+    };
+    if (all.size() < 8) refuse("too short for a safetensors file");
+    const auto size = read_as<std::uint64_t>(all.data());
+    if (size > 100'000'000 || size > all.size() - 8)
+        refuse(
+            fmt::format("a header of {} bytes does not fit into a file of {}: damaged, or not "
+                        "a safetensors file",
+                        size, all.size()));
+    const auto* text = reinterpret_cast<const char*>(all.data()) + 8;
+    nlohmann::json header = nlohmann::json::parse(text, text + size, nullptr, false);
+    if (!header.is_object()) refuse("the header is not a JSON object");
+    return {std::move(header), all.subspan(8 + size)};
+}
+
 }  // namespace
 
 SafeTensors::SafeTensors(const std::filesystem::path& path) {
@@ -78,32 +105,15 @@ SafeTensors::SafeTensors(const std::filesystem::path& path) {
 
 void SafeTensors::add_file(const std::filesystem::path& path) {
     files_.emplace_back(path);
-    const std::span<const std::byte> all = files_.back().bytes();
     const auto refuse = [&](const std::string& reason) {
         throw FileError(fmt::format("{}: {}", path.string(), reason));
     };
-    if (all.size() < 8) refuse("too short for a safetensors file");
-    const auto header_size = read_as<std::uint64_t>(all.data());
-    if (header_size > 100'000'000 || header_size > all.size() - 8)
-        refuse(
-            fmt::format("a header of {} bytes does not fit into a file of {}: damaged, or not "
-                        "a safetensors file",
-                        header_size, all.size()));
-    const auto* text = reinterpret_cast<const char*>(all.data()) + 8;
-    const nlohmann::json header =
-        nlohmann::json::parse(text, text + header_size, nullptr, false);
-    if (!header.is_object()) refuse("the header is not a JSON object");
-    const std::span<const std::byte> data = all.subspan(8 + header_size);
+    const auto [header, data] = header_and_data(path, files_.back().bytes());
 
     std::map<std::size_t, std::pair<std::size_t, std::string>> ranges;  // begin: (end, name)
     for (const auto& [name, entry] : header.items()) {
         if (name == "__metadata__") continue;
-        const bool complete = entry.is_object() && entry.contains("dtype") &&
-                              entry["dtype"].is_string() && entry.contains("shape") &&
-                              are_sizes(entry["shape"]) && entry.contains("data_offsets") &&
-                              are_sizes(entry["data_offsets"]) &&
-                              entry["data_offsets"].size() == 2;
-        if (!complete) refuse(name + " lacks a dtype, a shape or two offsets");
+        if (!is_complete(entry)) refuse(name + " lacks a dtype, a shape or two offsets");
         const auto type = entry["dtype"].get<std::string>();
         const auto shape = entry["shape"].get<std::vector<std::size_t>>();
         const auto begin = entry["data_offsets"][0].get<std::size_t>();

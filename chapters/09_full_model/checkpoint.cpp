@@ -129,27 +129,30 @@ ModelConfig hugging_face_config(const JsonFile& json, const std::string& type) {
     return config;
 }
 
-// One layer after the other, so that no more than one tensor is in memory twice.
-Model load_tensors(const ModelConfig& config, const SafeTensors& tensors, const Names& names) {
-    const std::size_t C = config.hidden_size, F = config.intermediate_size, D = config.head_dim;
-    const std::size_t H = config.num_attention_heads, Hkv = config.num_key_value_heads;
-    const auto norm = [&](const std::string& name) {
-        return RMSNorm{tensors.read(name + ".weight", {C}), config.rms_norm_eps};
-    };
-    const auto linear = [&](const std::string& name, std::size_t out, std::size_t in,
-                            bool with_bias = false) {
+// The parts of a model, read from a file of tensors under the names of its kind.
+struct Parts {
+    const ModelConfig& config;
+    const SafeTensors& tensors;
+    const Names& names;
+
+    Matrix table(const std::string& name) const {
+        return tensors.read(name + ".weight", {config.vocab_size, config.hidden_size});
+    }
+
+    RMSNorm norm(const std::string& name) const {
+        return {tensors.read(name + ".weight", {config.hidden_size}), config.rms_norm_eps};
+    }
+
+    Linear linear(const std::string& name, std::size_t out, std::size_t in,
+                  bool with_bias = false) const {
         Linear result{tensors.read(name + ".weight", {out, in}), std::nullopt};
         if (with_bias) result.bias = tensors.read(name + ".bias", {out});
         return result;
-    };
+    }
 
-    Model model{config,
-                tensors.read(names.embed_tokens + ".weight", {config.vocab_size, C}),
-                {},
-                norm(names.norm),
-                {}};
-    for (std::size_t n = 0; n < config.num_hidden_layers; ++n) {
-        const std::string layer = names.layer + std::to_string(n) + ".";
+    AttentionLayer attention(const std::string& layer) const {
+        const std::size_t C = config.hidden_size, D = config.head_dim;
+        const std::size_t H = config.num_attention_heads, Hkv = config.num_key_value_heads;
         Projections projections{
             linear(layer + names.q_proj, H * D, C, config.attention_bias),
             linear(layer + names.k_proj, Hkv * D, C, config.attention_bias),
@@ -159,19 +162,32 @@ Model load_tensors(const ModelConfig& config, const SafeTensors& tensors, const 
             projections.q_proj = interleaved_to_split_half(projections.q_proj, H);
             projections.k_proj = interleaved_to_split_half(projections.k_proj, Hkv);
         }
-        AttentionLayer attention{config, std::move(projections), {}, {}};
+        AttentionLayer result{config, std::move(projections), {}, {}};
         if (config.use_qk_norm) {
-            attention.q_norm = tensors.read(layer + "self_attn.q_norm.weight", {D});
-            attention.k_norm = tensors.read(layer + "self_attn.k_norm.weight", {D});
+            result.q_norm = tensors.read(layer + "self_attn.q_norm.weight", {D});
+            result.k_norm = tensors.read(layer + "self_attn.k_norm.weight", {D});
         }
-        GatedMlp mlp{linear(layer + names.gate_proj, F, C), linear(layer + names.up_proj, F, C),
-                     linear(layer + names.down_proj, C, F)};
-        model.layers.push_back({{std::move(attention), std::move(mlp)},
-                                norm(layer + names.attention_norm),
-                                norm(layer + names.ffn_norm)});
+        return result;
     }
-    if (!config.tie_word_embeddings)
-        model.lm_head = tensors.read(names.lm_head + ".weight", {config.vocab_size, C});
+
+    GatedMlp mlp(const std::string& layer) const {
+        const std::size_t C = config.hidden_size, F = config.intermediate_size;
+        return {linear(layer + names.gate_proj, F, C), linear(layer + names.up_proj, F, C),
+                linear(layer + names.down_proj, C, F)};
+    }
+};
+
+// One layer after the other, so that no more than one tensor is in memory twice.
+Model load_tensors(const ModelConfig& config, const SafeTensors& tensors, const Names& names) {
+    const Parts parts{config, tensors, names};
+    Model model{config, parts.table(names.embed_tokens), {}, parts.norm(names.norm), {}};
+    for (std::size_t n = 0; n < config.num_hidden_layers; ++n) {
+        const std::string layer = names.layer + std::to_string(n) + ".";
+        model.layers.push_back({{parts.attention(layer), parts.mlp(layer)},
+                                parts.norm(layer + names.attention_norm),
+                                parts.norm(layer + names.ffn_norm)});
+    }
+    if (!config.tie_word_embeddings) model.lm_head = parts.table(names.lm_head);
     model.config.interleaved_rope = false;
     return model;
 }

@@ -31,6 +31,20 @@ std::pair<Pair, std::size_t> most_frequent_pair(const std::vector<Word>& words) 
     return best;
 }
 
+// Every character of the words; there must be room for them beside <unk>. Size 0: any number.
+std::set<std::string> alphabet_of(const std::map<std::string, std::size_t>& counts,
+                                  std::size_t vocab_size) {
+    std::set<std::string> alphabet;
+    for (const auto& [word, count] : counts)
+        for (const std::string& character : characters(word)) alphabet.insert(character);
+    if (alphabet.empty()) throw TextError("the text is empty");
+    if (vocab_size > 0 && alphabet.size() + 1 > vocab_size)
+        throw TextError("the text has " + to_text(alphabet.size()) +
+                        " different characters, too many for a vocabulary of " +
+                        to_text(vocab_size));
+    return alphabet;
+}
+
 }  // namespace
 
 Tokenizer learn_tokenizer(const std::string& text, std::size_t vocab_size) {
@@ -46,15 +60,7 @@ Tokenizer learn_tokenizer(const std::string& text, std::size_t vocab_size) {
     tokenizer.steps.push_back(cut_into_words());
     const std::vector<std::string> words_of_text = tokenizer.stages(text, true).back();
     for (const std::string& word : words_of_text) ++counts[word];
-    std::set<std::string> alphabet;
-    for (const auto& [word, count] : counts)
-        for (const std::string& character : characters(word)) alphabet.insert(character);
-    if (alphabet.empty()) throw TextError("the text is empty");
-    if (vocab_size > 0 && alphabet.size() + 1 > vocab_size)
-        throw TextError("the text has " + to_text(alphabet.size()) +
-                        " different characters, too many for a vocabulary of " +
-                        to_text(vocab_size));
-    for (const std::string& character : alphabet) add(character);
+    for (const std::string& character : alphabet_of(counts, vocab_size)) add(character);
 
     std::vector<Word> words;
     for (const auto& [word, count] : counts)

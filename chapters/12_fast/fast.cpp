@@ -144,6 +144,12 @@ void after_attention(const FastModel& model, std::size_t n, const Tokens& tokens
                   Old::keep);
 }
 
+// One token's stream to the first row of the logits.
+void last_logits(const FastModel& model, std::span<Real> stream, FastState& state) {
+    apply_norm(stream, model.norm, stream);
+    project_token(model.head(), stream, rows_of(state.logits)[0]);
+}
+
 // One core takes a block of tokens to their logits.
 void all_logits(const FastModel& model, const Tokens& tokens, std::size_t first_position,
                 FastState& state, FastState::Desk& desk) {
@@ -154,6 +160,19 @@ void all_logits(const FastModel& model, const Tokens& tokens, std::size_t first_
                    desk.unpacked);
 }
 
+// One block for every core; more, if a block would have more tokens than the largest.
+std::vector<Tokens> blocks_of(const Tokens& all) {
+    const std::size_t count = all.stream.count, in_one_round = num_cores() * largest_block;
+    const std::size_t rounds = (count + in_one_round - 1) / in_one_round;
+    const std::size_t num_blocks = std::min(count, rounds * num_cores());
+    std::vector<Tokens> blocks;
+    for (std::size_t block = 0; block < num_blocks; ++block) {
+        const std::size_t begin = block * count / num_blocks;
+        blocks.push_back(all.part(begin, (block + 1) * count / num_blocks - begin));
+    }
+    return blocks;
+}
+
 // Many tokens: every core takes some tokens through all weights.
 void prefill(const FastModel& model, std::span<const Id> new_ids, FastState& state,
              LogitsOf which) {
@@ -161,52 +180,54 @@ void prefill(const FastModel& model, std::span<const Id> new_ids, FastState& sta
     for (std::size_t t = 0; t < new_ids.size(); ++t)
         model.embed_tokens.unpack_row(static_cast<std::size_t>(new_ids[t]), all.stream[t]);
 
-    // One block for every core; more, if a block would have more tokens than the largest.
-    const std::size_t in_one_round = num_cores() * largest_block;
-    const std::size_t rounds = (new_ids.size() + in_one_round - 1) / in_one_round;
-    const std::size_t num_blocks = std::min(new_ids.size(), rounds * num_cores());
-    const auto block_of = [&](std::size_t block) {
-        const std::size_t begin = block * new_ids.size() / num_blocks;
-        return all.part(begin, (block + 1) * new_ids.size() / num_blocks - begin);
-    };
+    const std::vector<Tokens> blocks = blocks_of(all);
     const std::size_t num_tiles = (new_ids.size() + tile_size - 1) / tile_size;
     const std::size_t num_heads = model.config.num_attention_heads;
 
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
-        in_parallel(num_blocks, [&](std::size_t block, std::size_t core) {
-            before_attention(model, n, block_of(block), state, state.desks[core]);
+        in_parallel(blocks.size(), [&](std::size_t i, std::size_t core) {
+            before_attention(model, n, blocks[i], state, state.desks[core]);
         });
         // The last tiles see most keys and take longest, so they come first.
         in_parallel(num_tiles * num_heads, [&](std::size_t i) {
             attend(model, n, i % num_heads, num_tiles - 1 - i / num_heads, all, state);
         });
-        in_parallel(num_blocks, [&](std::size_t block, std::size_t core) {
-            after_attention(model, n, block_of(block), state.desks[core]);
+        in_parallel(blocks.size(), [&](std::size_t i, std::size_t core) {
+            after_attention(model, n, blocks[i], state.desks[core]);
         });
     }
     if (which == LogitsOf::all) {
-        in_parallel(num_blocks, [&](std::size_t block, std::size_t core) {
-            all_logits(model, block_of(block), all.position, state, state.desks[core]);
+        in_parallel(blocks.size(), [&](std::size_t i, std::size_t core) {
+            all_logits(model, blocks[i], all.position, state, state.desks[core]);
         });
     } else {
-        const std::span<Real> last = all.stream[new_ids.size() - 1];
-        apply_norm(last, model.norm, last);
-        project_token(model.head(), last, rows_of(state.logits)[0]);
+        last_logits(model, all.stream[new_ids.size() - 1], state);
     }
+}
+
+// One token and one layer: every core takes some of the heads.
+void attend_to_all(const FastModel& model, std::size_t n, const Tokens& token,
+                   FastState& state) {
+    const std::size_t head_dim = model.config.head_dim, seen = token.position + 1;
+    const std::size_t num_heads = model.config.num_attention_heads;
+    const std::size_t heads_per_kv_head = num_heads / model.config.num_key_value_heads;
+    in_parallel(num_heads, [&](std::size_t head, std::size_t core) {
+        const std::size_t kv_head = head / heads_per_kv_head;
+        attend_one(token.qkv[0].subspan(head * head_dim, head_dim),
+                   state.keys_of(n, kv_head).rows(0, seen),
+                   state.values_of(n, kv_head).rows(0, seen),
+                   std::span(state.desks[core].weights).first(seen),
+                   token.context[0].subspan(head * head_dim, head_dim));
+    });
 }
 
 // One token: every core takes some of the weights.
 void decode(const FastModel& model, Id new_id, FastState& state) {
-    const ModelConfig& config = model.config;
-    const std::size_t head_dim = config.head_dim, num_heads = config.num_attention_heads;
-    const std::size_t heads_per_kv_head = num_heads / config.num_key_value_heads;
-    const std::size_t mlp_width = config.intermediate_size, seen = state.length + 1;
-
-    const Tokens token = tokens_in(state, config, 1);
+    const std::size_t mlp_width = model.config.intermediate_size;
+    const Tokens token = tokens_in(state, model.config, 1);
     const std::span<Real> stream = token.stream[0], qkv = token.qkv[0];
-    const std::span<Real> context = token.context[0];
     FastState::Desk& desk = state.desks[0];
-    const std::span<Real> normalized = room_for(desk.normalized, 1, config.hidden_size)[0];
+    const std::span<Real> normalized = room_for(desk.normalized, 1, stream.size())[0];
     const std::span<Real> gate_up = room_for(desk.gate_up, 1, 2 * mlp_width)[0];
     model.embed_tokens.unpack_row(static_cast<std::size_t>(new_id), stream);
 
@@ -215,23 +236,15 @@ void decode(const FastModel& model, Id new_id, FastState& state) {
         apply_norm(stream, layer.attention_norm, normalized);
         project_one(layer.qkv_proj, normalized, qkv);
         place_and_keep(model, n, qkv, state.length, state);
-        in_parallel(num_heads, [&](std::size_t head, std::size_t core) {
-            const std::size_t kv_head = head / heads_per_kv_head;
-            attend_one(qkv.subspan(head * head_dim, head_dim),
-                       state.keys_of(n, kv_head).rows(0, seen),
-                       state.values_of(n, kv_head).rows(0, seen),
-                       std::span(state.desks[core].weights).first(seen),
-                       context.subspan(head * head_dim, head_dim));
-        });
-        project_one(layer.o_proj, context, stream, Old::keep);
+        attend_to_all(model, n, token, state);
+        project_one(layer.o_proj, token.context[0], stream, Old::keep);
 
         apply_norm(stream, layer.ffn_norm, normalized);
         project_one(layer.gate_up_proj, normalized, gate_up);
         apply_gate(gate_up.first(mlp_width), gate_up.subspan(mlp_width));
         project_one(layer.down_proj, gate_up.first(mlp_width), stream, Old::keep);
     }
-    apply_norm(stream, model.norm, stream);
-    project_token(model.head(), stream, rows_of(state.logits)[0]);
+    last_logits(model, stream, state);
 }
 
 PackedLinear pack_together(std::initializer_list<const Linear*> linears, Weights kind) {
