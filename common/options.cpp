@@ -33,9 +33,10 @@ const std::map<std::string, Field> known_fields = {
     {"--hidden-size", {"numbers per token", 1, 4096}},
     {"--num-attention-heads", {"query heads", 1, 64}},
     {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 64}},
-    {"--head-dim", {"numbers per head, unless given hidden size / query heads", 1, 128}},
+    {"--head-dim", {"numbers per head (if not given: hidden size / query heads)", 1, 128}},
     {"--num-hidden-layers", {"blocks, one behind the other", 1, 128}},
-    {"--intermediate-size", {"width of the MLP, unless given 8/3 hidden size", 1, 16384}},
+    {"--intermediate-size",
+     {"width of the MLP (if not given: 8/3 hidden size, rounded up)", 1, 16384}},
     {"--max-position-embeddings", {"the longest sequence the model takes", 1, 1 << 20}},
 };
 
@@ -135,6 +136,7 @@ struct Options::Parser {
     CLI::App app;
     std::string slug;
     std::vector<std::pair<std::string, std::string*>> written_folders;
+    std::vector<std::pair<std::string, std::string>> needed;
     std::vector<std::unique_ptr<Pending>> pending;  // CLI11 keeps pointers to the texts
     std::string seed_text = "77", plots, save;
     std::uint32_t seed = 77;
@@ -149,6 +151,9 @@ struct Options::Parser {
                 fmt::format("does not know '{}'; --help lists the options", rest[0]));
         for (const auto& given : pending)
             if (given->option->count() > 0) given->understand(given->text);
+        for (const auto& [name, other] : needed)
+            if (app.count(name) > 0 && app.count(other) == 0)
+                throw UsageError(fmt::format("{} needs {}", name, other));
         seed = static_cast<std::uint32_t>(parse_number("--seed", seed_text, 0, 0xFFFFFFFF));
         for (const auto& [name, folder] : written_folders)
             if (app.count(name) > 0) folders.prepare(name, *folder);
@@ -261,6 +266,10 @@ void Options::folder(const std::string& name, std::string& value, const std::str
 
 void Options::flag(const std::string& name, bool& value, const std::string& help) {
     parser_->app.add_flag(name, value, help);
+}
+
+void Options::needs(const std::string& name, const std::string& other) {
+    parser_->needed.emplace_back(name, other);
 }
 
 std::uint32_t Options::seed() const { return parser_->seed; }

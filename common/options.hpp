@@ -50,6 +50,9 @@ class Options {
     // Takes a switch: given means true.
     void flag(const std::string& name, bool& value, const std::string& help);
 
+    // The first option means something only beside the second: given alone, it is refused.
+    void needs(const std::string& name, const std::string& other);
+
     // Parses the command line, runs the walk and draws the figures. Returns the exit code: 0,
     // or 2 after one line on standard error that says what was wrong.
     int run(int argc, char** argv, const std::function<void()>& walk);
