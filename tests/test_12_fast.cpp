@@ -17,7 +17,6 @@ using namespace llm;
 namespace {
 
 const Real not_a_number = std::numeric_limits<Real>::quiet_NaN();
-constexpr Weights all_kinds[] = {Weights::float32, Weights::bfloat16, Weights::int8};
 
 std::vector<Real> drawn(std::size_t count, Generator& generator) {
     std::vector<Real> numbers(count);
@@ -736,7 +735,7 @@ TEST_CASE("project_tokens names the sizes that do not fit, whatever the weights"
     const Matrix inputs = counting({5, 4});
     Matrix outputs = counting({5, 3});
     std::vector<Real> scratch;
-    for (const Weights weights : {Weights::float32, Weights::bfloat16, Weights::int8}) {
+    for (const Weights weights : all_weights) {
         const PackedMatrix packed = pack(counting({3, 4}), weights);
         CHECK_NOTHROW(project_tokens(packed, rows_of(inputs), rows_of(outputs), scratch));
         CHECK_THROWS_WITH_AS(
@@ -855,7 +854,7 @@ TEST_CASE("pack: float32 keeps every bit, and memory counts bytes") {
     CHECK(pack(weights, Weights::bfloat16).memory() == 5 * 130 * 2);
     CHECK(pack(weights, Weights::int8).memory() == 5 * (130 + 3 * 4));
     CHECK(pack(counting({2, 64}), Weights::int8).memory() == 2 * (64 + 4));
-    for (const Weights weights_kind : all_kinds) {
+    for (const Weights weights_kind : all_weights) {
         const PackedMatrix packed = pack(weights, weights_kind);
         CHECK(packed.kind == weights_kind);
         CHECK(packed.out_features == 5);
@@ -864,7 +863,7 @@ TEST_CASE("pack: float32 keeps every bit, and memory counts bytes") {
 }
 
 TEST_CASE("pack refuses what is not finite") {
-    for (const Weights weights_kind : all_kinds)
+    for (const Weights weights_kind : all_weights)
         for (const Real bad : {infinity, -infinity, not_a_number})
             for (const std::size_t place : {0u, 5u}) {
                 Matrix weights = counting({2, 3});
@@ -879,7 +878,7 @@ TEST_CASE("rows of a packed matrix: unpacked and multiplied, each by itself") {
     for (const std::size_t width : {1u, 63u, 64u, 65u, 130u}) {
         const Matrix weights = randn({std::size_t{4}, width}, generator);
         Fenced inputs(drawn(width, generator), not_a_number);
-        for (const Weights weights_kind : all_kinds) {
+        for (const Weights weights_kind : all_weights) {
             const PackedMatrix packed = pack(weights, weights_kind);
             const Matrix unpacked = unpack(packed);
             CHECK_CLOSE(unpacked, weights, 0.02);
@@ -905,7 +904,7 @@ TEST_CASE("project_token: all outputs of one token, over the old ones or added t
         for (const std::size_t in : {1u, 63u, 64u, 65u, 130u}) {
             const Matrix weights = randn({out, in}, generator);
             const Matrix inputs = randn({std::size_t{1}, in}, generator);
-            for (const Weights weights_kind : all_kinds) {
+            for (const Weights weights_kind : all_weights) {
                 const PackedMatrix packed = pack(weights, weights_kind);
                 const Matrix expected = exact_product(inputs, unpack(packed));
                 const auto row_of = [&](Fenced& fenced) {
@@ -942,7 +941,7 @@ TEST_CASE("project_tokens: all outputs of many tokens, over the old ones or adde
                 const Matrix weights = randn({out, in}, generator);
                 const Matrix wide = randn({N, in + 3}, generator);
                 const Matrix inputs = xt::view(wide, xt::all(), xt::range(2, in + 2));
-                for (const Weights weights_kind : all_kinds) {
+                for (const Weights weights_kind : all_weights) {
                     const PackedMatrix packed = pack(weights, weights_kind);
                     const Matrix expected = exact_product(inputs, unpack(packed));
                     Matrix memory = xt::ones<Real>({N, out + 2}) * not_a_number;
@@ -1056,7 +1055,7 @@ TEST_CASE("the model of assets/ goes on as PyTorch's does, with weights of any k
     const Model model = load_model(asset("king_james"));
     const IdMatrix ids = id_fixture<2>("11_training/king_james_ids");
     const std::vector<Id> text(ids.begin(), ids.end());
-    for (const Weights weights_kind : all_kinds)
+    for (const Weights weights_kind : all_weights)
         CHECK(greedy(make_fast(model, weights_kind), {text.begin(), text.begin() + 3}, 24) ==
               text);
 
@@ -1138,7 +1137,7 @@ TEST_CASE("make_fast refuses weights that are not finite, and those that read so
         Model model = kind("an untied head");
         Matrix& matrix = matrix_of_model(model);
         matrix(matrix.shape(0) - 1, 0) = not_a_number;
-        for (const Weights weights_kind : all_kinds)
+        for (const Weights weights_kind : all_weights)
             CHECK_THROWS_AS(make_fast(model, weights_kind), ShapeError);
     };
     refused([](Model& model) -> Matrix& { return model.embed_tokens; });
@@ -1204,7 +1203,7 @@ TEST_CASE("a refused call says why in one line and leaves the state as it was") 
 
 TEST_CASE("length 0 begins again: the same numbers, whatever the state held before") {
     const std::vector<Id> ids = some_ids(200);
-    for (const Weights weights_kind : all_kinds) {
+    for (const Weights weights_kind : all_weights) {
         const FastModel fast = make_fast(kind("Qwen 3"), weights_kind);
         const std::vector<std::size_t> pieces = {130, 1, 1, 5, 63};
         const Matrix first = in_pieces(fast, ids, pieces);
@@ -1292,7 +1291,7 @@ TEST_CASE("memory counts what a call adds to the workspace") {
 
 #ifndef LLM_SANITIZE
 TEST_CASE("a decode step asks for no memory, but for the first") {
-    for (const Weights weights_kind : all_kinds) {
+    for (const Weights weights_kind : all_weights) {
         const FastModel fast = make_fast(kind("Qwen 3"), weights_kind);
         const std::vector<Id> ids = some_ids(60);
         FastState state = make_state(fast, 60);

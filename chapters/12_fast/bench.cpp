@@ -242,52 +242,61 @@ std::array<double, 2> fit(const std::vector<double>& x, const std::vector<double
     return {(xy * xxxx - xxy * xxx) / determinant, (xx * xxy - xxx * xy) / determinant};
 }
 
-void growth(const FastModel& model) {
-    step("Growth: the whole model, float32");
+// What a text costs that grows: seconds and megabytes for so many tokens at once, milliseconds
+// for one token at a position.
+struct Growth {
+    std::vector<double> lengths, seconds, megabytes;
+    std::vector<double> positions, milliseconds;
+};
+
+Growth measure_growth(const FastModel& model) {
+    Growth growth;
     const std::vector<Id> ids = some_ids(2048);
-    std::vector<Row> rows;
     std::vector<FastState> states;
-    std::vector<double> lengths;
-    for (std::size_t length = 64; length <= 2048; length *= 2)
-        lengths.push_back(double(length));
-    for (const double length : lengths)
-        states.push_back(make_state(model, std::size_t(length)));
-    for (std::size_t i = 0; i < lengths.size(); ++i)
-        rows.push_back({"prefill " + fixed(lengths[i], 0), [&, i] {
+    std::vector<Row> rows;
+    for (std::size_t length = 64; length <= ids.size(); length *= 2) {
+        growth.lengths.push_back(double(length));
+        states.push_back(make_state(model, length));
+        rows.push_back({"prefill " + to_text(length), [&, length, i = states.size() - 1] {
                             states[i].length = 0;
-                            compute_logits(model, std::span(ids).first(std::size_t(lengths[i])),
-                                           states[i]);
+                            compute_logits(model, std::span(ids).first(length), states[i]);
                         }});
-    std::vector<double> positions;
-    for (std::size_t position = 0; position < 2048; position += 292)
-        positions.push_back(double(position));
-    for (const double position : positions)
-        rows.push_back({"decode at " + fixed(position, 0), [&, position] {
-                            states.back().length = std::size_t(position);
+    }
+    for (std::size_t position = 0; position < ids.size(); position += 292) {
+        growth.positions.push_back(double(position));
+        rows.push_back({"decode at " + to_text(position), [&, position] {
+                            states.back().length = position;
                             compute_logits(model, std::span(ids).first(1), states.back());
                         }});
-    auto seconds = time_all(rows).seconds;
-
-    std::vector<double> prefill, memory, decode, law;
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-        prefill.push_back(seconds[rows[i].name]);
-        memory.push_back(double(states[i].memory()) / 1e6);
     }
-    const auto [linear, quadratic] = fit(lengths, prefill);
+    auto seconds = time_all(rows).seconds;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        if (i < states.size())
+            growth.seconds.push_back(seconds[rows[i].name]);
+        else
+            growth.milliseconds.push_back(1000 * seconds[rows[i].name]);
+    for (const FastState& state : states)
+        growth.megabytes.push_back(double(state.memory()) / 1e6);
+    return growth;
+}
+
+void growth(const FastModel& model) {
+    step("Growth: the whole model, float32");
+    auto [lengths, seconds, megabytes, positions, milliseconds] = measure_growth(model);
+    const auto [linear, quadratic] = fit(lengths, seconds);
+    std::vector<double> law;
     std::vector<TableRow> table;
     for (std::size_t i = 0; i < lengths.size(); ++i) {
         law.push_back(linear * lengths[i] + quadratic * lengths[i] * lengths[i]);
-        table.push_back({fixed(lengths[i], 0), fixed(1000 * prefill[i], 1),
-                         fixed(1000 * law[i], 1), fixed(memory[i], 1)});
+        table.push_back({fixed(lengths[i], 0), fixed(1000 * seconds[i], 1),
+                         fixed(1000 * law[i], 1), fixed(megabytes[i], 1)});
     }
     show_table({"tokens", "last logits, ms", "the law", "cache and workspace, MB"}, table);
     say("the law: " + fixed(1e3 * linear, 3) + " ms a token and " + fixed(1e9 * quadratic, 0) +
         " ns a pair of tokens");
     table.clear();
-    for (const double position : positions) {
-        decode.push_back(1000 * seconds["decode at " + fixed(position, 0)]);
-        table.push_back({fixed(position, 0), fixed(decode.back(), 2)});
-    }
+    for (std::size_t i = 0; i < positions.size(); ++i)
+        table.push_back({fixed(positions[i], 0), fixed(milliseconds[i], 2)});
     show_table({"position", "decode, ms"}, table);
     for (std::vector<double>* numbers : {&lengths, &positions})
         for (double& number : *numbers) number /= 1000;
@@ -295,40 +304,38 @@ void growth(const FastModel& model) {
          {LinePlot{"Prefill",
                    "thousand tokens",
                    "seconds",
-                   {{"measured", lengths, prefill}, {"a T + b T²", lengths, law}}},
+                   {{"measured", lengths, seconds}, {"a T + b T²", lengths, law}}},
           LinePlot{
-              "Memory", "thousand tokens", "MB", {{"cache and workspace", lengths, memory}}},
+              "Memory", "thousand tokens", "MB", {{"cache and workspace", lengths, megabytes}}},
           LinePlot{"Decode",
                    "position in thousands",
                    "ms per token",
-                   {{"measured", positions, decode}}}});
+                   {{"measured", positions, milliseconds}}}});
 }
 
 void whole_model(const Model& model) {
     step("The whole model: Mini-LLM's sizes, drawn weights");
     const std::vector<Id> ids = some_ids(1025);
-    const std::vector<std::pair<std::string, Weights>> kinds = {{"float32", Weights::float32},
-                                                                {"bfloat16", Weights::bfloat16},
-                                                                {"int8", Weights::int8}};
     std::vector<FastModel> models;
     std::vector<FastState> states;
-    for (const auto& kind : kinds) {
-        models.push_back(make_fast(model, kind.second));
+    for (const Weights kind : all_weights) {
+        models.push_back(make_fast(model, kind));
         states.push_back(make_state(models.back(), ids.size()));
         compute_logits(models.back(), ids, states.back());
     }
     std::vector<Row> rows;
-    for (std::size_t k = 0; k < kinds.size(); ++k) {
+    for (std::size_t k = 0; k < models.size(); ++k) {
         const auto run = [&, k](std::size_t position, std::size_t count, LogitsOf which) {
             states[k].length = position;
             compute_logits(models[k], std::span(ids).subspan(position, count), states[k],
                            which);
         };
-        rows.push_back({"prefill 512, " + kinds[k].first, [run] { run(0, 512, LogitsOf::all); },
+        rows.push_back({"prefill 512, " + name_of(all_weights[k]),
+                        [run] { run(0, 512, LogitsOf::all); },
                         operations_of_prefill(model.config, 512)});
         for (const std::size_t position : {0u, 256u, 1024u})
             rows.push_back(
-                {"decode at " + to_text(position) + ", " + kinds[k].first,
+                {"decode at " + to_text(position) + ", " + name_of(all_weights[k]),
                  [run, position] { run(position, 1, LogitsOf::last); }, 0,
                  double(models[k].weight_memory() + cache_bytes(model.config, position + 1))});
     }

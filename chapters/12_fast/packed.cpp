@@ -31,6 +31,12 @@ void pack_int8(std::span<const Real> row, PackedMatrix& packed) {
 
 }  // namespace
 
+std::string name_of(Weights kind) {
+    return kind == Weights::float32    ? "float32"
+           : kind == Weights::bfloat16 ? "bfloat16"
+                                       : "int8";
+}
+
 Int8Row PackedMatrix::int8_row(std::size_t row) const {
     const std::size_t groups = divided_up(in_features, group_size);
     return {{bytes.data() + row * in_features, in_features},

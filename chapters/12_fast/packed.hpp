@@ -1,6 +1,8 @@
 // Chapter 12, part 4 — Weights in fewer bytes.
 #pragma once
 
+#include <array>
+#include <string>
 #include <vector>
 
 #include "chapters/12_fast/lanes.hpp"
@@ -14,6 +16,8 @@ enum class Weights {
     bfloat16,  // 2: a float's upper half, rounded
     int8       // 1, and a float for each 64: a whole number times a scale
 };
+inline constexpr std::array all_weights = {Weights::float32, Weights::bfloat16, Weights::int8};
+std::string name_of(Weights kind);
 
 // A matrix of weights.
 struct PackedMatrix {
