@@ -50,7 +50,8 @@ std::string quoted(const std::string& text) {
 std::string axis_settings(const std::string& title, const std::string& x_label,
                           const std::string& y_label) {
     return fmt::format(
-        "set title {} noenhanced\nset xlabel {} noenhanced\nset ylabel {} noenhanced\n",
+        "set title {} noenhanced\nset xlabel {} noenhanced\nset ylabel {} noenhanced\n"
+        "set bmargin\n",
         quoted(title), quoted(x_label), quoted(y_label));
 }
 
@@ -177,6 +178,18 @@ std::string panel_script(const Heatmap& heatmap) {
     return script + fmt::format("plot {}\n", fmt::join(layers, ", \\\n    "));
 }
 
+// Lines of text below the axis: its numbers, its name and the key, in as many columns as fit.
+double bottom_margin(const LinePlot& line_plot) {
+    std::size_t entries = 0, longest = 0;
+    for (const Line& line : line_plot.lines) {
+        entries += line.label.empty() ? 0 : 1;
+        longest = std::max(longest, line.label.size());
+    }
+    const std::size_t columns = std::max<std::size_t>(1, 52 / (longest + 8));
+    const std::size_t rows = (entries + columns - 1) / columns;
+    return (line_plot.x_label.empty() ? 2.2 : 4) + 1.2 * static_cast<double>(rows);
+}
+
 std::string panel_script(const LinePlot& line_plot) {
     std::string script = axis_settings(line_plot.title, line_plot.x_label, line_plot.y_label);
     std::string plots;
@@ -191,9 +204,10 @@ std::string panel_script(const LinePlot& line_plot) {
     }
     if (line_plot.log_x) script += "set logscale x 2\n";
     if (line_plot.log_y) script += "set logscale y\nset format y '10^{%L}'\n";
-    return script +
-           "set grid lt 1 lc rgb '#e8e8e8' lw 0.7\nset key bmargin center horizontal\nplot " +
-           plots + "\n";
+    return script + fmt::format(
+                        "set grid lt 1 lc rgb '#e8e8e8' lw 0.7\nset bmargin {}\n"
+                        "set key bmargin center horizontal\nplot {}\n",
+                        bottom_margin(line_plot), plots);
 }
 
 // The outline of a histogram: up at the left edge of each bin, along its top, down at last.
