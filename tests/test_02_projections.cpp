@@ -79,6 +79,13 @@ TEST_CASE("make_linear: the bound depends on the inputs, not on the outputs") {
     CHECK(!linear.bias);
 }
 
+TEST_CASE("make_linear: one number to one number is a linear layer, too") {
+    Generator generator(77);
+    const Linear linear = make_linear(1, 1, false, generator);
+    CHECK(linear(Matrix{{3}})(0, 0) == 3 * linear.weight(0, 0));
+    CHECK(std::abs(linear.weight(0, 0)) <= 1);
+}
+
 TEST_CASE("make_linear refuses a width of 0") {
     Generator generator(1);
     CHECK_THROWS_WITH(make_linear(0, 4, false, generator),

@@ -198,6 +198,11 @@ TEST_CASE("scale_like_llama3 uses every field, as Hugging Face does with other n
 TEST_CASE("sinusoidal_positions: sine at even places, cosine at odd ones") {
     CHECK_CLOSE(sinusoidal_positions(5, 6), fixture<2>("04_rope/sinusoidal"), 1e-5);
     CHECK_THROWS_AS(sinusoidal_positions(5, 7), ShapeError);
+
+    // Far out, where another base than 10000 would show: pair 8 of 32 turns by a tenth.
+    const Matrix far = sinusoidal_positions(2000, 64);
+    CHECK(far(1999, 16) == doctest::Approx(std::sin(199.9)).epsilon(1e-4));
+    CHECK(far(1999, 17) == doctest::Approx(std::cos(199.9)).epsilon(1e-4));
 }
 
 TEST_CASE("rope names what does not fit") {

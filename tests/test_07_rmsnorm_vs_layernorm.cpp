@@ -154,7 +154,9 @@ TEST_CASE("partial_rms_normalize names a share that leaves nothing or exceeds al
                          "partial_rms_normalize: the share of 4 numbers is less than one",
                          ShapeError);
     for (const double share : {0.0, -1.0, 1.25, std::nan("")})
-        CHECK_THROWS_AS(partial_rms_normalize(rows, share, 0), ShapeError);
+        CHECK_THROWS_WITH_AS(partial_rms_normalize(rows, share, 0),
+                             "partial_rms_normalize: the share must be above 0 and at most 1",
+                             ShapeError);
     CHECK_NOTHROW(partial_rms_normalize(rows, 0.25, 0));
 }
 

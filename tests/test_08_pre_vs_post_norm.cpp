@@ -165,6 +165,8 @@ TEST_CASE("scaled_for_depth: what is added shrinks by the root of 2 L, nothing e
     biased.mlp.down_proj.bias = Vector(xt::ones<Real>(std::array<std::size_t, 1>{20}));
     CHECK_CLOSE(scaled_for_depth(biased, 8).mlp(s.hidden_states) * Real(4),
                 biased.mlp(s.hidden_states), 1e-6);
+    CHECK_CLOSE(scaled_for_depth(s.sublayers, 1).mlp(s.hidden_states) * std::sqrt(Real(2)),
+                s.sublayers.mlp(s.hidden_states), 1e-6);
     CHECK_THROWS_WITH_AS(scaled_for_depth(s.sublayers, 0),
                          "scaled_for_depth: a model needs a layer, not 0", ShapeError);
 }

@@ -223,6 +223,12 @@ TEST_CASE("a model names a token that it does not have and a sequence that is to
                          "model: a sequence of 65 tokens exceeds max_position_embeddings of 64",
                          ShapeError);
     CHECK_NOTHROW(model(IdMatrix(xt::zeros<Id>({1, 64}))));
+    CHECK_NOTHROW(check_input(model.config, IdMatrix(xt::zeros<Id>({65, 1}))));
+    CHECK_THROWS_AS(check_input(model.config, IdMatrix(xt::zeros<Id>({1, 65}))), ShapeError);
+    CHECK(ModelConfig().max_position_embeddings == 2048);
+    ModelConfig smallest = small_config();
+    smallest.vocab_size = smallest.intermediate_size = smallest.num_hidden_layers = 1;
+    CHECK_NOTHROW(complete(smallest));
     ModelConfig empty = small_config();
     empty.num_hidden_layers = 0;
     CHECK_THROWS_AS(complete(empty), ShapeError);
@@ -237,7 +243,9 @@ TEST_CASE("a model names a token that it does not have and a sequence that is to
 TEST_CASE("checkpoints of every kind give PyTorch's logits") {
     for (const std::string name : {"llama", "qwen2", "qwen3", "mistral", "mini_llm"}) {
         INFO(name);
-        CHECK_CLOSE(load_model(checkpoint(name))(small_ids), expected_logits(name), 1e-5);
+        const Model model = load_model(checkpoint(name));
+        CHECK_CLOSE(model(small_ids), expected_logits(name), 1e-5);
+        CHECK_FALSE(model.config.interleaved_rope);  // reordered, and so never again
     }
     for (const std::string name : {"llama2c", "llama2c_tied"}) {
         const Model model = load_model(checkpoint(name + ".bin"));
@@ -328,6 +336,13 @@ TEST_CASE("read_config: every field, and what a config may leave out") {
     CHECK_FALSE(llama.use_qk_norm);
     CHECK_FALSE(llama.attention_bias);
 
+    // What it says of its type counts, whatever else it holds.
+    CHECK(read(R"({"model_type": "llama", "dim": 8, )" + sizes + "}").hidden_size == 16);
+    CHECK_THROWS_AS(read("{" + sizes + "}"), FileError);
+    CHECK(read(R"({"dim": 16, "n_layers": 1, "n_heads": 4, "vocab_size": 17,
+                   "multiple_of": 24, "max_seq_len": 32})")
+              .interleaved_rope);
+
     const ModelConfig biased =
         read(R"({"model_type": "llama", "attention_bias": true, )" + sizes + "}");
     CHECK((biased.attention_bias && biased.attention_output_bias));
@@ -351,6 +366,12 @@ TEST_CASE("read_config: every field, and what a config may leave out") {
     const auto refused = [&](const std::string& start) {
         CHECK_THROWS_AS(read("{" + start + ", " + longer + "}"), FileError);
     };
+    const auto with_context = [&](const std::string& length) {
+        return R"({"model_type": "mistral", )" +
+               std::string(sizes).replace(sizes.find(": 64"), 4, length) + "}";
+    };
+    CHECK_NOTHROW(read(with_context(": 4096")));
+    CHECK_THROWS_AS(read(with_context(": 4097")), FileError);
     refused(R"("model_type": "mistral")");
     refused(R"("model_type": "qwen2", "use_sliding_window": true)");
     refused(R"("model_type": "mistral", "sliding_window": 8, "use_sliding_window": false)");
@@ -414,6 +435,7 @@ TEST_CASE("a configuration that asks for what is not here is refused by name") {
     for (const auto& [old_text, new_text] : std::vector<std::array<std::string, 2>>{
              {"\"factor\": 8.0", "\"factor\": 0"},
              {"\"low_freq_factor\": 1.0", "\"low_freq_factor\": 4.0"},
+             {"\"low_freq_factor\": 1.0", "\"low_freq_factor\": 0"},
              {"\"original_max_position_embeddings\": 32",
               "\"original_max_position_embeddings\": 0"}}) {
         const Scratch damaged;
@@ -421,6 +443,11 @@ TEST_CASE("a configuration that asks for what is not here is refused by name") {
         edit(folder + "/config.json", old_text, new_text);
         CHECK(mentions(refusal(folder), "rope_scaling needs"));
     }
+    const Scratch unscaled;  // a factor of 1 is a factor
+    const std::string llama = unscaled.copy_of("09_full_model/llama");
+    edit(llama + "/config.json", "\"factor\": 8.0", "\"factor\": 1.0");
+    CHECK_NOTHROW(load_model(llama));
+
     const Scratch scratch;  // a window as wide as the model's context hides nothing
     const std::string folder = scratch.copy_of("09_full_model/mistral");
     edit(folder + "/config.json", "\"sliding_window\": null", "\"sliding_window\": 64");
@@ -521,6 +548,7 @@ TEST_CASE("a damaged llama2.c file, a missing one, and a folder without a model 
     CHECK(mentions(after(with_layers(std::string("\0\0\0\1", 4))), "its header promises"));
     CHECK(mentions(after(std::string(4, '\0') + good.substr(4)), "field 0"));
     CHECK(mentions(after(std::string(28, '\x7f')), "field 0"));
+    CHECK(mentions(after(std::string("\1\0\0\1", 4) + good.substr(4)), "field 0"));
     CHECK(mentions(after(good.substr(0, 12) + std::string("\3\0\0\0", 4) + good.substr(16)),
                    "query heads"));
     CHECK(mentions(after(good.substr(0, 28) + "\x01\x01\xc0\x7f" + good.substr(32)),

@@ -621,6 +621,8 @@ TEST_CASE("half a character decodes to half its bytes, and an unknown id to noth
 
 TEST_CASE("bytes as tokens: whatever the text is, and back") {
     const Tokenizer tokenizer = bytes_as_tokens();
+    CHECK(tokenizer.decode({1, 2}).empty());
+    CHECK(tokenizer.decode({3, 68}) == std::string("\0A", 2));
     CHECK(tokenizer.pieces.size() == 259);
     CHECK(tokenizer.ends == std::vector<Id>{1, 2});
     CHECK(tokenizer.encode("aü") == std::vector<Id>{1, 3 + 'a', 3 + 0xc3, 3 + 0xbc});
