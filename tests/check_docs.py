@@ -97,8 +97,21 @@ def check_exercises():
                     complain(page, 1, f"no section with a hint for exercise {number}")
 
 
+def tests_shown_to_fail():
+    """What the pages print of the names of tests that fail after a change on the page."""
+    for page in PAGES:
+        behind_a_change = False
+        for _, language, content, before in blocks(page):
+            behind_a_change = language == "diff" or (behind_a_change and language == "console" and before == "```")
+            if behind_a_change and "The following tests FAILED:" in content:
+                for line in content[content.index("The following tests FAILED:") + 1:]:
+                    yield re.sub(r"^\d\d_\w+\.", "", line.strip(". "))
+
+
 def check_names_of_tests():
-    """The tests and exercises that mistakes.md and questions.md name exist."""
+    """The tests and exercises that mistakes.md and questions.md name exist, and each test that
+    mistakes.md names is shown to fail on some page."""
+    shown = set(filter(None, tests_shown_to_fail()))
     titles = [title.replace("\\\"", "\"") for file in sorted((ROOT / "tests").glob("test_*.cpp"))
               for title in re.findall(r'TEST_CASE\(\s*"(.*)"\)', file.read_text())]
     exercises = [number for slug in SLUGS
@@ -110,6 +123,8 @@ def check_names_of_tests():
             for title in re.findall(r'"(.*?)"', named):
                 if title not in titles:
                     complain(page, number, f'there is no test "{title}"')
+                if name == "mistakes" and not any(title.startswith(start) for start in shown):
+                    complain(page, number, f'no page shows a change that fails "{title}"')
             for exercise in re.findall(r"\b\d+\.\d+\b", re.sub(r'".*?"', "", named)):
                 if exercise not in exercises:
                     complain(page, number, f"there is no exercise {exercise}")
