@@ -30,7 +30,7 @@ TEST_CASE("6.2 find the bug: SwiGLU from memory") {
 }
 
 TEST_CASE("6.3 find the bug: a width that grows too much") {
-    INFO("the next multiple of 32, or the width itself if it is one");
+    INFO("the next multiple, or the width itself if it is one");
     CHECK(padded_width(10922, 256) == 11008);
     CHECK(padded_width(1536, 32) == 1536);
     CHECK(padded_width(1505, 32) == 1536);

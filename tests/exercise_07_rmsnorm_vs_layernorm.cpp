@@ -55,6 +55,9 @@ TEST_CASE("7.6 write original_rms_norm") {
     CHECK_CLOSE(original_rms_norm(rows, scale, offset, 0.7, Real(0.25)),
                 (Matrix{{first(first_half), first(first_half) * 8 / 3, 5, 0}, {0, 0, 9, 4}}),
                 1e-6);
+    INFO("p = 0: the first one");
+    CHECK_CLOSE(original_rms_norm(Matrix{{3, 4}}, Vector{1, 1}, Vector{0, 0}, 0, Real(0.25)),
+                (Matrix{{first(3), first(3) * 4 / 3}}), 1e-6);
     INFO("p = -1 or 1.5: all numbers");
     const Real small = 1 / (std::sqrt(Real(0.5)) + Real(0.25));
     for (const double p : {-1.0, 1.5})

@@ -13,12 +13,18 @@ bool possible(Real logit) { return logit != -infinity; }
 }  // namespace
 
 TEST_CASE("10.1 find the bug: all but one word forgotten") {
-    INFO("a whole text of 4 tokens");
-    CHECK_CLOSE(mask_behind(4, 4), causal_mask(4, 4), 0);
-    INFO("one new token behind 4 others sees all of them and itself");
-    CHECK_CLOSE(mask_behind(1, 5), (Matrix{{0, 0, 0, 0, 0}}), 0);
-    INFO("three new tokens behind two others");
-    CHECK_CLOSE(mask_behind(3, 5), causal_mask(3, 5), 0);
+    {
+        INFO("a whole text of 4 tokens");
+        CHECK_CLOSE(mask_behind(4, 4), causal_mask(4, 4), 0);
+    }
+    {
+        INFO("one new token behind 4 others sees all of them and itself");
+        CHECK_CLOSE(mask_behind(1, 5), (Matrix{{0, 0, 0, 0, 0}}), 0);
+    }
+    {
+        INFO("three new tokens behind two others");
+        CHECK_CLOSE(mask_behind(3, 5), causal_mask(3, 5), 0);
+    }
 }
 
 TEST_CASE("10.2 find the bug: off the track, token by token") {
@@ -33,7 +39,7 @@ TEST_CASE("10.2 find the bug: off the track, token by token") {
         const Tensor3 part = xt::view(hidden, xt::all(), xt::range(at, at + count));
         const Attention right =
             attend(layer, part, placement_behind(expected, 2, count), expected.layers[0]);
-        INFO(count, " tokens behind ", at, " others");
+        INFO("new tokens: ", count, ", behind ", at, " others");
         REQUIRE_CLOSE(attend_behind(layer, part, table, tried.layers[0]).context, right.context,
                       1e-6);
         expected.length = at += count;
@@ -50,9 +56,11 @@ TEST_CASE("10.3 find the bug: the list stays short") {
 }
 
 TEST_CASE("10.4 find the bug: one word short") {
-    INFO("several are possible");
-    CHECK_CLOSE(nucleus(Vector{1, 0.5f, 0, -0.5f}, 0.8f),
-                keep_top_p(Vector{1, 0.5f, 0, -0.5f}, 0.8f), 0);
+    {
+        INFO("several are possible");
+        CHECK_CLOSE(nucleus(Vector{1, 0.5f, 0, -0.5f}, 0.8f),
+                    keep_top_p(Vector{1, 0.5f, 0, -0.5f}, 0.8f), 0);
+    }
     INFO("the likeliest of the tokens stays, however small top-p is");
     CHECK(possible(nucleus(Vector{0, 9, 0}, 0.9f)(1)));
     CHECK_FALSE(possible(nucleus(Vector{0, 9, 0}, 0.9f)(0)));

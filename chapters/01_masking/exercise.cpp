@@ -28,7 +28,7 @@ Matrix mask_for_new_queries(std::size_t query_len, std::size_t kv_len) {
 }
 
 // Exercise 1.4 — write sliding_window_mask: causal, but a token sees itself and the window - 1
-// tokens before it, and nothing older. (Mistral 7B reads its past this way.)
+// tokens before it, and nothing older. (The first Mistral 7B reads its past this way.)
 Matrix sliding_window_mask([[maybe_unused]] std::size_t seq_len,
                            [[maybe_unused]] std::size_t window) {
     TODO("sliding_window_mask");

@@ -59,9 +59,9 @@ Tensor4 mask_in_four_steps(std::size_t batch_size, std::size_t seq_len) {
     return attention_mask;
 }
 
-void final_check(const Config& config, const Tensor3& hidden_states, const IdMatrix& ids,
-                 const Tensor4& attention_mask) {
-    step("Final check");
+void the_shapes_so_far(const Config& config, const Tensor3& hidden_states, const IdMatrix& ids,
+                       const Tensor4& attention_mask) {
+    step("Check: the shapes so far");
     say("Configuration");
     show_config(config);
     say("Sample input shapes");
@@ -100,8 +100,9 @@ void rows_that_see_nothing() {
         "token gets a quarter. Under -inf nothing is visible and nothing is taken.");
 
     step("Wrong: a softmax that divides by the sum, whatever it is");
-    const Matrix powers = softmax(nothing_visible);  // exp(-inf) is 0, and so is their sum
-    const Matrix quotients = powers / Real(0);
+    const Matrix powers = xt::exp(nothing_visible);           // exp(-inf) is 0,
+    const Matrix sums = xt::sum(powers, {1}, xt::keep_dims);  // and so is their sum
+    const Matrix quotients = powers / sums;
     show("weights_divided_by_zero", quotients);
     say("0 / 0 is NaN, and NaN spreads through every later layer. PyTorch's softmax gives NaN "
         "for such a row; ours gives zeros.");
@@ -174,7 +175,7 @@ int main(int argc, char** argv) {
         show("hidden_states", hidden_states);  // (B, T, C)
         const IdMatrix ids = ids_in_three_steps(batch_size, seq_len);
         const Tensor4 attention_mask = mask_in_four_steps(batch_size, seq_len);
-        final_check(checked, hidden_states, ids, attention_mask);
+        the_shapes_so_far(checked, hidden_states, ids, attention_mask);
         what_the_mask_does();
         rows_that_see_nothing();
         queries_and_keys_differ();

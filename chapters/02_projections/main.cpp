@@ -37,14 +37,14 @@ Projections draw_projections(const Config& config, Generator& generator) {
     return projections;
 }
 
-Real standard_deviation(const Tensor3& tensor) {
-    Real sum = 0, sum_of_squares = 0;
+double standard_deviation(const Tensor3& tensor) {
+    double sum = 0, sum_of_squares = 0;
     for (const Real number : tensor) {
-        sum += number;
-        sum_of_squares += number * number;
+        sum += double(number);
+        sum_of_squares += double(number) * double(number);
     }
-    const Real count = static_cast<Real>(tensor.size());
-    return std::sqrt(sum_of_squares / count - sum / count * sum / count);
+    const double count = double(tensor.size()), mean = sum / count;
+    return std::sqrt(sum_of_squares / count - mean * mean);
 }
 
 Tensor3 project(const Projections& projections, const Tensor3& hidden_states) {
@@ -88,7 +88,8 @@ void count_parameters(const Config& config, const Projections& projections) {
     Config with_bias = config;
     with_bias.attention_bias = true;
     Generator generator(0);
-    const Projections biased = make_projections(with_bias, generator);
+    const Projections biased =
+        config.attention_bias ? projections : make_projections(with_bias, generator);
     show("k_proj", describe(biased.k_proj));
     show("parameters of k_proj", num_parameters(biased.k_proj));
     show("k_proj.bias", *biased.k_proj.bias);
@@ -113,7 +114,7 @@ void the_famous_mistake(const Projections& projections, const Tensor3& hidden_st
         say("q_proj is square here, so both fit. The shape is right, every number is wrong.");
     }
     if (is_square(projections.k_proj)) {
-        say("k_proj is square as well with these sizes: nothing would stop the mistake.");
+        say("k_proj is square with these sizes: nothing would stop the mistake.");
         return;
     }
     say("k_proj is not square: the same mistake fails there, with both shapes.");

@@ -17,11 +17,11 @@ Matrix lines_of_heads(const Tensor4& heads) {
 
 void every_element_carries_its_origin() {
     step("Every element carries its origin");
-    say("2 tokens, 3 heads of 4 numbers. The value is 100 * token + position.");
+    say("2 tokens, 3 heads of 4 numbers. The value is 100 * token + place.");
     Tensor3 states = xt::zeros<Real>({1, 2, 12});
     for (std::size_t token = 0; token < 2; ++token)
-        for (std::size_t position = 0; position < 12; ++position)
-            states(0, token, position) = static_cast<Real>(100 * token + position);
+        for (std::size_t place = 0; place < 12; ++place)
+            states(0, token, place) = static_cast<Real>(100 * token + place);
     show("states", states);
 
     step("Right: view, then transpose");
@@ -42,7 +42,7 @@ void every_element_carries_its_origin() {
     step("Wrong: merging by view alone");
     show("merged_scrambled", reshape(heads, {1, 2, 12}));
     plot("origin",
-         {Heatmap{"states: a row per token", "position", "token", first_sequence(states)},
+         {Heatmap{"states: a row per token", "place", "token", first_sequence(states)},
           Heatmap{"Right: head after head, 2 tokens each", "d",
                   "line; head h is lines 2h and 2h + 1", lines_of_heads(heads)},
           Heatmap{"Wrong: view alone", "d", "line; head h is lines 2h and 2h + 1",
@@ -67,8 +67,7 @@ void memory_and_views() {
     show("copied", copied);
     show("strides of copied", strides(copied));
     say("reshape reads in the new order, so it needs this copy. PyTorch's view() refuses a "
-        "transposed tensor for the same "
-        "reason, and asks for contiguous() first.");
+        "transposed tensor for the same reason, and asks for contiguous() first.");
 }
 
 void heads_of_the_sample(const Config& config, const Tensor3& hidden_states,

@@ -157,7 +157,7 @@ void score_against_distance(Generator& generator) {
                                {Line{"", counted(distances), numbers_of(mean_score)}}}});
 }
 
-void layouts(const Config& config, const Tensor3& hidden_states, Generator& generator) {
+void pairs_of_both_layouts() {
     step("Which numbers of a head of 8 make a pair?");
     const Matrix split_half{{0, 1, 2, 3, 0, 1, 2, 3}};
     const Matrix interleaved{{0, 0, 1, 1, 2, 2, 3, 3}};
@@ -167,7 +167,9 @@ void layouts(const Config& config, const Tensor3& hidden_states, Generator& gene
         "layouts",
         {Heatmap{"Split-half: the pair of each place", "place in the head", "", split_half},
          Heatmap{"Interleaved: the pair of each place", "place in the head", "", interleaved}});
+}
 
+void layouts(const Config& config, const Tensor3& hidden_states, Generator& generator) {
     const std::size_t heads = config.num_attention_heads, seq_len = hidden_states.shape(1);
     const Linear q_proj =
         make_linear(config.hidden_size, heads * config.head_dim, false, generator);
@@ -226,6 +228,23 @@ Real cosine(const Matrix& a, const Matrix& b) {
     return dot_product(a, b) / (length_of(a) * length_of(b));
 }
 
+// The share of the positions in a stream, before the first layer and after each one.
+Vector share_by_layer(const Matrix& content, const Matrix& positions, std::size_t layers) {
+    Generator generator(1);
+    Matrix stream = content + positions;
+    Vector shares = xt::zeros<Real>({layers + 1});
+    shares(0) = cosine(stream, positions);
+    for (std::size_t layer = 1; layer <= layers; ++layer) {
+        // A random layer stands for whatever a layer does, at the size of the content.
+        const std::size_t width = stream.shape(1);
+        const Matrix change = make_linear(width, width, false, generator)(stream);
+        const Real size = length_of(change) / std::sqrt(static_cast<Real>(change.size()));
+        stream = stream + change / size;
+        shares(layer) = cosine(stream, positions);
+    }
+    return shares;
+}
+
 void once_or_in_every_layer(Generator& generator) {
     step("Positions added once: what is left of them 24 layers later?");
     constexpr std::size_t layers = 24, seq_len = 32, hidden_size = 128;
@@ -235,23 +254,8 @@ void once_or_in_every_layer(Generator& generator) {
     const Matrix sinusoidal = sinusoidal_positions(seq_len, hidden_size);
     show("sinusoidal_positions", sinusoidal);
 
-    const auto share_by_layer = [&](const Matrix& positions, std::uint32_t seed) {
-        Generator layer_generator(seed);
-        Matrix stream = content + positions;
-        Vector shares = xt::zeros<Real>({layers + 1});
-        shares(0) = cosine(stream, positions);
-        for (std::size_t layer = 1; layer <= layers; ++layer) {
-            // A random layer stands for whatever a layer does, at the size of the content.
-            const Linear update = make_linear(hidden_size, hidden_size, false, layer_generator);
-            const Matrix change = update(stream);
-            const Real size = length_of(change) / std::sqrt(static_cast<Real>(change.size()));
-            stream = stream + change / size;
-            shares(layer) = cosine(stream, positions);
-        }
-        return shares;
-    };
-    const Vector learned_share = share_by_layer(learned, 1);
-    const Vector sinusoidal_share = share_by_layer(sinusoidal, 1);
+    const Vector learned_share = share_by_layer(content, learned, layers);
+    const Vector sinusoidal_share = share_by_layer(content, sinusoidal, layers);
     show("share_of_learned_positions", learned_share);
     show("share_of_sinusoidal_positions", sinusoidal_share);
     say("The layers here are random, so this shows dilution only: a trained model can keep "
@@ -277,7 +281,7 @@ void longer_contexts() {
     show("ntk_theta", ntk_theta(theta, factor, head_dim));
 
     say("How many times slower than before do pairs 0, 16, 32, 48 and 63 turn? Columns: "
-        "interpolation, NTK, Llama 3.");
+        "interpolation, NTK, Llama 3.1.");
     const Vector by_interpolation = plain / interpolated;
     const Vector by_ntk = plain / ntk;
     const Vector by_llama3 = plain / llama3;
@@ -295,7 +299,7 @@ void longer_contexts() {
                               "times slower",
                               {Line{"interpolation", pairs, numbers_of(by_interpolation)},
                                Line{"NTK", pairs, numbers_of(by_ntk)},
-                               Line{"Llama 3", pairs, numbers_of(by_llama3)}}}});
+                               Line{"Llama 3.1", pairs, numbers_of(by_llama3)}}}});
 }
 
 void half_precision() {
@@ -310,10 +314,10 @@ void half_precision() {
     }
     show("cos_at_4001_float_and_half", cosines);
     show("4001 in half precision", static_cast<Real>(Half(position)));
-    show("the next number after it", static_cast<Real>(Half(4002)));
+    show("4002 in half precision", static_cast<Real>(Half(4002)));
     say("float16 has no odd numbers above 2048, bfloat16 none above 256. So tables are "
-        "computed in float32, even "
-        "for models whose weights are half as wide.");
+        "computed in float32, even for "
+        "models whose weights are half as wide.");
 }
 
 int main(int argc, char** argv) {
@@ -333,6 +337,7 @@ int main(int argc, char** argv) {
         one_pair_by_hand();
         rotate_the_walk(checked, table, hidden_states, generator);
         what_a_rotation_keeps(generator);
+        pairs_of_both_layouts();
         layouts(checked, hidden_states, generator);
         score_against_distance(generator);
         wavelengths();

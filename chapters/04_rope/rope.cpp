@@ -145,8 +145,7 @@ Linear interleaved_to_split_half(const Linear& projection, std::size_t num_heads
 
     Linear reordered = projection;
     for (std::size_t row = 0; row < num_rows; ++row) {
-        const std::size_t place =
-            row % head_dim;  // within its head, which begins at row - place
+        const std::size_t place = row % head_dim;  // in its head, which begins at row - place
         const std::size_t source = row - place + interleaved_place(place, head_dim);
         xt::view(reordered.weight, row) = xt::view(projection.weight, source);
         if (projection.bias) (*reordered.bias)(row) = (*projection.bias)(source);

@@ -49,8 +49,8 @@ Vector interpolate_positions(const Vector& frequencies, Real factor);  // (D/2) 
 // NTK-aware scaling (bloc97, 2023): a theta at which the fastest pair keeps its speed and the
 // slowest turns factor times slower. Throws ShapeError unless D > 2.
 Real ntk_theta(Real rope_theta, Real factor, std::size_t head_dim);
-// Llama 3's rope_scaling, fields as in config.json: slow pairs turn factor times slower, fast
-// ones keep their speed, the ones between are blended. Source: Hugging Face,
+// Llama 3.1's rope_scaling (type llama3), fields as in config.json: slow pairs turn factor
+// times slower, fast ones keep their speed, the ones between are blended. Source: Hugging Face,
 // modeling_rope_utils.py, _compute_llama3_parameters.
 struct Llama3Scaling {
     Real factor = 8;

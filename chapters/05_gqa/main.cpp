@@ -22,7 +22,7 @@ void one_query_by_hand() {
     show("values", values);
 
     step("The five steps: scores, scale, mask, softmax, context");
-    const Linear fits_to_keys{keys, std::nullopt};  // q kᵀ: a layer whose weight are the keys
+    const Linear fits_to_keys{keys, std::nullopt};  // q kᵀ: a layer whose weights are the keys
     const Matrix products = fits_to_keys(query);
     show("products", products);
     const Matrix scores = attention_scores(query, keys);
@@ -64,7 +64,9 @@ void why_the_root(Generator& generator) {
     plot("scale", {LinePlot{"How many of 64 keys a query looks at",
                             "head_dim",
                             "effective number of keys",
-                            {scaled, unscaled}}});
+                            {scaled, unscaled},
+                            false,
+                            true}});
 }
 
 struct HeadStates {
@@ -120,6 +122,28 @@ void scores_to_output(const AttentionLayer& layer, const HeadStates& heads,
     show("attn_output", layer.projections.o_proj(merged));
 }
 
+// The famous wrong way: heads 0 1 2 3 0 1 2 3 instead of 0 0 0 0 1 1 1 1.
+Tensor4 tile(const Tensor4& states, std::size_t groups) {
+    Tensor4 tiled = repeat_kv(states, groups);
+    for (std::size_t h = 0; h < tiled.shape(1); ++h)
+        xt::view(tiled, xt::all(), h) = xt::view(states, xt::all(), h % states.shape(1));
+    return tiled;
+}
+
+void an_einsum_too_short(const HeadStates& heads, std::size_t groups) {
+    step("Wrong: an einsum that sums over the heads of a group");
+    // bghnd,bhsd->bhns has no g on the right: the queries of a group are added up.
+    const std::size_t query_len = heads.queries.shape(2), head_dim = heads.queries.shape(3);
+    Matrix summed_queries = xt::zeros<Real>({query_len, head_dim});
+    for (std::size_t g = 0; g < groups; ++g)
+        summed_queries = summed_queries + head_of(heads.queries, 0, g);
+    const Matrix merged_scores = attention_scores(summed_queries, head_of(heads.keys, 0, 0));
+    show("query heads that are left", heads.keys.shape(1));
+    show("attn_scores_summed", merged_scores);
+    say("One score matrix for a whole group: its heads have become one, and the result has as "
+        "many heads as there are keys. The right einsum keeps the g: bghnd,bhsd->bghns.");
+}
+
 void the_ladder(const HeadStates& heads, const Tensor4& mask) {
     const std::size_t num_heads = heads.queries.shape(1), num_kv_heads = heads.keys.shape(1);
     const std::size_t groups = num_heads / num_kv_heads;
@@ -135,33 +159,16 @@ void the_ladder(const HeadStates& heads, const Tensor4& mask) {
     show("largest difference", largest_difference(grouped, repeated));
 
     step("Wrong: tiled, 0 1 2 3 0 1 2 3, instead of 0 0 0 0 1 1 1 1");
-    const auto tile = [&](const Tensor4& states) {
-        Tensor4 tiled = repeat_kv(states, groups);
-        const auto [batch_size, heads_again, seq_len, width] = dims(tiled);
-        for (std::size_t b = 0; b < batch_size; ++b)
-            for (std::size_t h = 0; h < num_heads; ++h)
-                for (std::size_t t = 0; t < seq_len; ++t)
-                    for (std::size_t d = 0; d < width; ++d)
-                        tiled(b, h, t, d) = states(b, h % num_kv_heads, t, d);
-        return tiled;
-    };
-    const Tensor4 tiled_keys = tile(heads.keys), tiled_values = tile(heads.values);
+    const Tensor4 tiled_keys = tile(heads.keys, groups);
+    const Tensor4 tiled_values = tile(heads.values, groups);
     const Tensor4 tiled =
         multi_head_attention(heads.queries, tiled_keys, tiled_values, mask).context;
     show_shape("tiled keys", tiled_keys);
     show("largest difference", largest_difference(grouped, tiled));
-
-    step("Wrong: an einsum that sums over the heads of a group");
-    // bghnd,bhsd->bhns has no g on the right: the queries of a group are added up.
-    const std::size_t query_len = heads.queries.shape(2), head_dim = heads.queries.shape(3);
-    Matrix summed_queries = xt::zeros<Real>({query_len, head_dim});
-    for (std::size_t g = 0; g < groups; ++g)
-        summed_queries = summed_queries + head_of(heads.queries, 0, g);
-    const Matrix merged_scores = attention_scores(summed_queries, head_of(heads.keys, 0, 0));
-    show("query heads that are left", num_kv_heads);
-    show("attn_scores_summed", merged_scores);
-    say("One score matrix for a whole group: its heads have become one, and the result has as "
-        "many heads as there are keys. The right einsum keeps the g: bghnd,bhsd->bghns.");
+    if (groups == 1 || num_kv_heads == 1)
+        say("With one key/value head, or with one for each query head, tiling and repeating "
+            "are the same.");
+    if (groups > 1) an_einsum_too_short(heads, groups);
 }
 
 void norm_and_rotation(const HeadStates& heads, const RotaryTable& table,

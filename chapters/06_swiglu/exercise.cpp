@@ -21,7 +21,7 @@ Tensor3 gated_product(const Tensor3& gate, const Tensor3& up) {
 }
 
 // Exercise 6.3 — find the bug. 10922 becomes 11008, as it should for Llama-2-7B. But Mini-LLM's
-// 1536 becomes 1568, and its weights do not fit.
+// 1536, with a multiple of 32, becomes 1568, and its weights do not fit.
 std::size_t padded_width(std::size_t width, std::size_t multiple_of) {
     return (width / multiple_of + 1) * multiple_of;
 }

@@ -183,7 +183,7 @@ void why_two_thirds() {
     show_table({"hidden size 4096", "width F", "parameters", "operations per token"}, rows);
 
     Line exact{"8/3 C", {}, {}}, by_256{"multiple of 256", {}, {}}, four{"4 C", {}, {}};
-    for (std::size_t size = 64; size <= 1024; size += 4) {
+    for (std::size_t size = 40; size <= 1000; size += 4) {
         for (Line* line : {&exact, &by_256, &four})
             line->x.push_back(static_cast<double>(size));
         exact.y.push_back(static_cast<double>(llama_intermediate_size(size, 1)));

@@ -54,8 +54,8 @@ struct FusedGatedMlp {
 
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
-FusedGatedMlp fuse(const GatedMlp& mlp);  // the same function; throws ShapeError unless
-// gate and up have one shape and no bias
+// The same function. Throws ShapeError unless gate and up have one shape and no bias.
+FusedGatedMlp fuse(const GatedMlp& mlp);
 
 // PyTorch's default start. The matrices are drawn in this order: up, down; and gate, down, up
 // (w1, w2, w3 in Meta's code).

@@ -75,9 +75,9 @@ Matrix centred(const Matrix& rows) {
     return result;
 }
 
-// Exercise 7.6 — write original_rms_norm: scale * x / (rms + eps) + offset. If p lies between 0
-// and 1, rms is the root mean square of the first C·p numbers, rounded down but at least one.
-// Otherwise of all.
+// Exercise 7.6 — write original_rms_norm: scale * x / (rms + eps) + offset. If 0 <= p <= 1, rms
+// is the root mean square of the first C·p numbers, rounded down but at least one. Otherwise of
+// all.
 Matrix original_rms_norm([[maybe_unused]] const Matrix& rows,
                          [[maybe_unused]] const Vector& scale,
                          [[maybe_unused]] const Vector& offset, [[maybe_unused]] double p,

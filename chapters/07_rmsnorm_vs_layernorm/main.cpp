@@ -47,7 +47,7 @@ Line row_as_line(const std::string& label, const Matrix& rows, std::size_t row) 
 LinePlot three_lines(const std::string& title, const Matrix& rows) {
     return {title,
             "number",
-            "",
+            "value",
             {row_as_line("x", rows, 0), row_as_line("3 x", rows, 1),
              row_as_line("x + 10", rows, 2)}};
 }
@@ -266,7 +266,7 @@ void cost(bool measure, Generator& generator) {
     const double rms_seconds = fastest_seconds(200, [&] { rms_norm(tokens); });
     show("LayerNorm, microseconds per token", layer_seconds * 1e6 / 16);
     show("RMSNorm, microseconds per token", rms_seconds * 1e6 / 16);
-    show("RMSNorm takes so much of LayerNorm's time", rms_seconds / layer_seconds);
+    show("RMSNorm's time over LayerNorm's", rms_seconds / layer_seconds);
 }
 
 int main(int argc, char** argv) {

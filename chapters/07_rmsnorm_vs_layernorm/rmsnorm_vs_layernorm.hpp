@@ -63,7 +63,7 @@ HalfMatrix rms_norm_upcast(const HalfMatrix& rows,         // (N, C)
                            Real eps, CastBack cast_back);  // -> (N, C)
 
 // The nearest bfloat16: a float without its last 16 bits. Ties go to the even neighbour;
-// above 3.39e38 that is infinity.
+// above 3.396e38 that is infinity.
 float to_bfloat16(float number);
 
 }  // namespace llm

@@ -32,10 +32,12 @@ Matrix rms_with_eps(const Matrix& rows, Real eps) {
     return result;
 }
 
-// Exercise 7.3 — the mean of the squares, not their sum: divide by the width.
+// Exercise 7.3 — the mean of the squares, not their sum. With sqrt(squares / width + eps) it is
+// 7.2's function.
 Matrix rms_by_norm(const Matrix& rows, Real eps) { return rms_with_eps(rows, eps); }
 
-// Exercise 7.4 — a norm describes the numbers it has. It does not estimate from a sample.
+// Exercise 7.4 — a norm describes the numbers it has. It does not estimate from a sample:
+// divide by width, not by width - 1, and it is 7.2's function once more.
 Matrix unit_variance(const Matrix& centred_rows, Real eps) {
     return rms_with_eps(centred_rows, eps);
 }

@@ -69,7 +69,7 @@ ParameterCount count_parameters(const Model& model);         // of the tensors a
 
 // Additions and multiplications for one token at a position, from 0: two for each number of
 // every matrix it meets, and four for each number of every query head and position it sees (a
-// score and a value: shared keys save memory, not work). Source: Kaplan et al., 2020,
+// score and a value, for every query head, shared keys or not). Source: Kaplan et al., 2020,
 // section 2.1.
 std::size_t operations_per_token(const ModelConfig& config, std::size_t position);
 

@@ -220,9 +220,11 @@ void known_parameters() {
     show_table({"millions", "embedding", "attention", "MLP", "head", "all", "published"}, rows);
     show("GPT-2 (published: 124,439,808)", with_commas(gpt2_parameters(768, 12)));
     show("GPT-2 XL (published: 1,557,611,200)", with_commas(gpt2_parameters(1600, 48)));
+}
 
+void what_they_cost() {
     step("What they cost: tying, work per token, cache");
-    rows.clear();
+    std::vector<TableRow> rows;
     std::vector<Line> lines;
     for (const auto& [name, config, published] : known_models()) {
         const ModelConfig full = complete(config);
@@ -320,11 +322,15 @@ int main(int argc, char** argv) {
         if (!model_path.empty()) configuration(model_path, model.config);
         parameters(model);
         const std::vector<Tensor3> stream = whole_way(model, input_ids);
-        if (!export_folder.empty()) export_model(model, export_folder);
+        if (!export_folder.empty()) {
+            export_model(model, export_folder);
+            show("exported to", export_folder);
+        }
         if (!model_path.empty()) return;
         the_echo(model, input_ids);
         smaller_weights(model, input_ids, stream, generator);
         known_parameters();
+        what_they_cost();
         design_choices();
     });
 }

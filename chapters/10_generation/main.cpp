@@ -247,7 +247,9 @@ void pairs() {
                         spelled(newest)});
     }
     show_table({"merge", "count", "lowest", "newest"}, rows);
+}
 
+void bytes() {
     step("Any text, from 256 bytes");
     const std::string text = "naïve café\n";
     std::string alphabet, names;
@@ -366,7 +368,7 @@ Request request(const Model& model, const Tokenizer& tokenizer, const std::strin
     check_input(model.config, one_sequence(ids));
     if (look_at == 0) look_at = ids.size() + 12;
     require(look_at >= ids.size() && look_at < ids.size() + 16,
-            "--look-at takes a position from {} to {} behind this prompt, not {}", ids.size(),
+            "with this prompt, --look-at takes a position from {} to {}, not {}", ids.size(),
             ids.size() + 15, look_at);
     return {prompt, ids, look_at, timed};
 }
@@ -420,6 +422,7 @@ void walk(const Model& model, const Tokenizer& tokenizer, const Sampling& sampli
     the_wrong_mask(model, ids);
     work(model);
     pairs();
+    bytes();
 }
 
 int main(int argc, char** argv) {
@@ -435,6 +438,7 @@ int main(int argc, char** argv) {
     options.path("--model", model_path,
                  "another: a folder of Hugging Face, or a llama2.c file");
     options.path("--tokenizer", tokenizer_path, "its tokenizer, if it does not lie beside it");
+    options.needs("--tokenizer", "--model");
     options.text("--prompt", prompt, "the text to go on with");
     options.count("--max-new-tokens", writing.max_new_tokens, 0, 1 << 20, "tokens to write");
     options.number("--temperature", sampling.temperature, 0, 100, "0: always the likeliest");
@@ -442,7 +446,7 @@ int main(int argc, char** argv) {
     options.number("--top-p", sampling.top_p, 0, 1, "their probability together");
     options.number("--min-p", sampling.min_p, 0, 1, "the least, as a share of the likeliest");
     options.number("--repetition-penalty", sampling.repetition_penalty, 0.01, 100,
-                   "above 1: what was there comes less");
+                   "above 1: tokens that occurred come less often");
     options.flag("--no-cache", no_cache, "compute the whole text again for every token");
     options.count("--look-at", look_at, 0, 1 << 20, "position to explain, 0: the 13th new one");
     options.flag("--measure", measured, "time a token with and without cache");
@@ -453,7 +457,6 @@ int main(int argc, char** argv) {
         require(sampling.temperature == 0 || sampling.temperature >= Real(0.01),
                 "--temperature takes 0, or a number from 0.01 to 100, not {}",
                 brief(double(sampling.temperature)));
-        require(tokenizer_path.empty() || !model_path.empty(), "--tokenizer needs --model");
         const bool own_model = !model_path.empty();
         if (!own_model) model_path = asset("king_james");
         const Model model = load_model(model_path);

@@ -186,8 +186,10 @@ void lengths_of_steps(const Schedule& schedule) {
         line.y.push_back(double(schedule.at(n)));
     }
     const auto rate = [&](std::size_t step) { return fixed(double(schedule.at(step)), 5); };
-    show("learning rates of steps 1, 101, 801 and the last",
-         rate(0) + ", " + rate(100) + ", " + rate(800) + ", " + rate(schedule.steps - 1));
+    const std::size_t top = schedule.warmup_steps, half = top + (schedule.steps - top) / 2;
+    show("learning rates of steps 1, " + to_text(top + 1) + ", " + to_text(half + 1) +
+             " and the last",
+         rate(0) + ", " + rate(top) + ", " + rate(half) + ", " + rate(schedule.steps - 1));
     plot("schedule", {LinePlot{"Learning rate", "step", "", {line}}});
 }
 
@@ -340,12 +342,14 @@ int main(int argc, char** argv) {
     Options options("11_training", "How does a model learn?");
     options.path("--text", file, "a text to learn from, UTF-8; without it: names");
     options.number("--minutes", minutes, 0.1, 10000, "how long to train on a text");
+    options.needs("--minutes", "--text");
     options.count("--steps", sizes.steps, 0, 1 << 24, "how many steps instead, 0: what fits");
     options.folder("--folder", keeping.folder, "where run and model are kept");
     options.flag("--resume", keeping.resume, "go on with the run that is kept there");
     options.flag("--bfloat16", keeping.bfloat16, "keep the model in 16 bits");
     options.count("--vocab-size", vocab_size, 0, 1 << 16,
                   "tokens to learn for a text, 0: its characters");
+    options.needs("--vocab-size", "--text");
     options.size("--hidden-size", sizes.hidden_size);
     options.size("--intermediate-size", sizes.intermediate_size);
     options.size("--num-hidden-layers", sizes.num_hidden_layers);

@@ -111,7 +111,9 @@ double train(Training& training, const Task& task, const Keeping& keeping, Repor
         start = seconds_so_far();
         return stopped ? GoOn::stop : GoOn::yes;
     });
-    if (training.step % interval != 0 && !interrupted()) pause();
+    // A run that had no step left reports, too: the figure needs a point.
+    if (reports.validation.x.empty() || (training.step % interval != 0 && !interrupted()))
+        pause();
     if (interrupted())
         say("Stopped and saved. The same command with --resume goes on from here.");
     plot("loss", {loss_curve(training, reports)});

@@ -80,7 +80,8 @@ void text_walk(Task task, Keeping keeping, const std::string& file, std::size_t 
     step("What it has learned");
     against_counting(task, load_model(keeping.folder));
     say(continuation(training.model, task, 100));
-    say("The model is in " + keeping.folder + "; ./learn 10 --model and that lets it write.");
+    say("The model is in " + keeping.folder + ". It writes with ./learn 10 --model " +
+        keeping.folder);
 }
 
 }  // namespace llm

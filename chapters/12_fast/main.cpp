@@ -25,13 +25,6 @@ const std::string psalm =
     "Surely goodness and mercy shall follow me all the days of my life: and I will dwell in "
     "the house of the LORD for ever.";
 
-struct Kind {
-    std::string name;
-    Weights weights;
-};
-const std::array kinds = {Kind{"float32", Weights::float32},
-                          Kind{"bfloat16", Weights::bfloat16}, Kind{"int8", Weights::int8}};
-
 // Times, unless they are not wanted: they differ from run to run.
 struct Clock {
     bool running = true;
@@ -101,7 +94,7 @@ void whole_forward(const Clock& clock, const Model& model, const std::vector<Id>
         if (!clock.running) forward();
         const double seconds = clock.seconds(runs, forward);
         if (first == 0) first = seconds;
-        rows.push_back({name, clock.cell(1000 * seconds, 1), clock.cell(first / seconds, 0),
+        rows.push_back({name, clock.cell(1000 * seconds, 1), clock.cell(first / seconds, 1),
                         clock.percent(operations / seconds / 1e9, clock.limits.all_cores)});
     };
     rung("loops", 1, [&] { forward_with(product_along_the_rows, model, input_ids); });
@@ -109,14 +102,14 @@ void whole_forward(const Clock& clock, const Model& model, const std::vector<Id>
          [&] { forward_with(product_by_expression, model, input_ids); });
     rung("lanes", 1, [&] { forward_with(product_in_lanes, model, input_ids); });
     rung("BLAS: chapter 09", 3, [&] { model(input_ids); });
-    for (const Kind& kind : kinds) {
-        const FastModel fast = make_fast(model, kind.weights);
+    for (const Weights kind : all_weights) {
+        const FastModel fast = make_fast(model, kind);
         FastState state = make_state(fast, ids.size());
-        rung("fused, in blocks: " + kind.name, 5, [&] {
+        rung("fused, in blocks: " + name_of(kind), 5, [&] {
             state.length = 0;
             compute_logits(fast, ids, state, LogitsOf::all);
         });
-        if (kind.weights == Weights::float32) logits = state.logits;
+        if (kind == Weights::float32) logits = state.logits;
     }
     show_table({"rung", "ms", "times as fast", "% of the limit"}, rows);
 
@@ -162,8 +155,7 @@ void attention_in_tiles(Generator& generator) {
     const std::size_t num_tiles = (seq_len + tile_size - 1) / tile_size;
     Matrix tiles = xt::zeros<Real>({num_tiles, num_tiles});
     for (std::size_t i = 0; i < num_tiles; ++i)
-        for (std::size_t j = 0; j < num_tiles; ++j)
-            tiles(i, j) = j < i ? 100 : j == i ? 51 : -infinity;
+        for (std::size_t j = 0; j < num_tiles; ++j) tiles(i, j) = j < i ? 100 : j == i ? 51 : 0;
     show("tiles", tiles);
     plot("tiles", {Heatmap{"Percent of each tile's scores that are seen", "tile of 64 keys",
                            "tile of 64 queries", tiles}});
@@ -181,9 +173,9 @@ void attention_in_tiles(Generator& generator) {
 void plot_errors(Generator& generator) {
     const Matrix weights = uniform({256, group_size}, Real(-0.2), Real(0.2), generator);
     std::vector<Line> lines;
-    for (const Kind& kind : {kinds[2], kinds[1]}) {
-        const Matrix error = unpack(pack(weights, kind.weights)) - weights;
-        Line line{kind.name, {}, std::vector<double>(80)};
+    for (const Weights kind : {Weights::int8, Weights::bfloat16}) {
+        const Matrix error = unpack(pack(weights, kind)) - weights;
+        Line line{name_of(kind), {}, std::vector<double>(80)};
         for (std::size_t bin = 0; bin < 80; ++bin) line.x.push_back((double(bin) - 39.5) / 200);
         for (std::size_t i = 0; i < weights.size(); ++i) {
             const auto bin = static_cast<std::size_t>((weights.data()[i] + Real(0.2)) * 200);
@@ -228,8 +220,8 @@ void what_it_costs(const Model& model, const std::vector<Id>& ids) {
     step("A whole model in fewer bytes");
     std::vector<TableRow> rows;
     Matrix expected;
-    for (const Kind& kind : kinds) {
-        const FastModel fast = make_fast(model, kind.weights);
+    for (const Weights kind : all_weights) {
+        const FastModel fast = make_fast(model, kind);
         FastState state = make_state(fast, ids.size());
         const ConstRows logits = compute_logits(fast, ids, state, LogitsOf::all);
         if (expected.size() == 0) expected = state.logits;
@@ -241,7 +233,7 @@ void what_it_costs(const Model& model, const std::vector<Id>& ids) {
             };
             same += best(logits[t]) == best(rows_of(expected)[t]);
         }
-        rows.push_back({kind.name, fixed(double(fast.weight_memory()) / 1e6, 2),
+        rows.push_back({name_of(kind), fixed(double(fast.weight_memory()) / 1e6, 2),
                         fixed(root_mean_square(error), 4),
                         fixed(100.0 * double(same) / double(ids.size()), 1),
                         fixed(loss_of(logits, ids), 4)});
@@ -258,8 +250,8 @@ void one_token(const Clock& clock, const Matrix& weight, Generator& generator) {
     const auto numbers = [](auto& vector) { return std::span(vector.data(), vector.size()); };
     std::vector<TableRow> rows;
     double first = 0;
-    for (const Kind& kind : kinds) {
-        const PackedMatrix packed = pack(weight, kind.weights);
+    for (const Weights kind : all_weights) {
+        const PackedMatrix packed = pack(weight, kind);
         double seconds = infinity;
         for (int run = 0; run < 5; ++run) {
             other.read();  // so that the weights do not lie in a cache
@@ -269,7 +261,7 @@ void one_token(const Clock& clock, const Matrix& weight, Generator& generator) {
         }
         if (first == 0) first = seconds;
         const double bytes = double(packed.memory()), speed = bytes / seconds / 1e9;
-        rows.push_back({kind.name, fixed(bytes / 1e6, 1), clock.cell(1000 * seconds, 2),
+        rows.push_back({name_of(kind), fixed(bytes / 1e6, 1), clock.cell(1000 * seconds, 2),
                         clock.cell(speed, 1), clock.percent(speed, clock.limits.reading),
                         clock.cell(first / seconds, 1)});
     }
@@ -277,18 +269,18 @@ void one_token(const Clock& clock, const Matrix& weight, Generator& generator) {
 }
 
 void more_tokens(const Clock& clock, const Matrix& weight, Generator& generator) {
-    step("More tokens for the same bytes");
     if (!clock.running) return;
+    step("More tokens for the same bytes");
     const PackedMatrix packed = pack(weight, Weights::float32);
-    Line roof{"at most", {}, {}}, one_by_one{"token by token, in lanes", {}, {}},
-        together{"all at once, BLAS", {}, {}};
+    const double most = clock.limits.all_cores, one_token = clock.limits.reading / 2;
+    const Line roof{"at most", {1, most / one_token, 128}, {one_token, most, most}};
+    Line one_by_one{"token by token, in lanes", {}, {}}, together{"all at once, BLAS", {}, {}};
     std::vector<TableRow> rows;
     for (std::size_t count = 1; count <= 128; count *= 2) {
         Matrix inputs = uniform({count, 384}, -1, 1, generator);
         Matrix outputs = xt::zeros<Real>({count, std::size_t{32000}});
         const double operations = 2e-9 * double(count) * double(weight.size());
-        const double by_memory = clock.limits.reading * double(count) / 2;
-        roof.y.push_back(std::min(clock.limits.all_cores, by_memory));
+        const double by_memory = one_token * double(count);
         together.y.push_back(operations / fastest_seconds(2, [&] {
                                  multiply_rows(rows_of(inputs), rows_of(weight),
                                                rows_of(outputs));
@@ -299,10 +291,10 @@ void more_tokens(const Clock& clock, const Matrix& weight, Generator& generator)
                                            project_token(packed, rows_of(inputs)[t],
                                                          rows_of(outputs)[t]);
                                    }));
-        for (Line* line : {&roof, &one_by_one, &together}) line->x.push_back(double(count));
+        for (Line* line : {&one_by_one, &together}) line->x.push_back(double(count));
         rows.push_back({to_text(count), count <= 4 ? fixed(one_by_one.y.back(), 1) : "",
-                        fixed(together.y.back(), 1), fixed(roof.y.back(), 1),
-                        by_memory < clock.limits.all_cores ? "memory" : "arithmetic"});
+                        fixed(together.y.back(), 1), fixed(std::min(most, by_memory), 1),
+                        by_memory < most ? "memory" : "arithmetic"});
     }
     show_table({"tokens", "one by one", "all at once", "GFLOP/s at most", "limited by"}, rows);
     plot("roofline", {LinePlot{"N tokens and a matrix of (32000, 384)",
@@ -357,16 +349,14 @@ void it_writes(const Clock& clock, const Model& model, const Tokenizer& tokenize
         const double written = double(ids.size() - prompt.size());
         rows.push_back({name, clock.cell(written / seconds, 0), clock.cell(slow / seconds, 1),
                         to_text(std::size_t(differs - ids.begin()) - prompt.size())});
-        return ids;
     };
     row("chapter 10", 1, [&] { return write_slowly(model, prompt, count, tokenizer.ends); });
-    std::vector<Id> last;
-    for (const Kind& kind : kinds) {
-        const FastModel fast = make_fast(model, kind.weights);
-        last =
-            row(kind.name, 2, [&] { return write_fast(fast, prompt, count, tokenizer.ends); });
+    for (const Weights kind : all_weights) {
+        const FastModel fast = make_fast(model, kind);
+        row(name_of(kind), 2, [&] { return write_fast(fast, prompt, count, tokenizer.ends); });
     }
-    say(escaped(tokenizer.decode(last)));
+    write_text(tokenizer.decode(expected));
+    end_text();
     show_table({"weights", "tokens per second", "times as fast", "tokens as in chapter 10"},
                rows);
 }
@@ -393,11 +383,11 @@ int main(int argc, char** argv) {
     options.flag("--no-clock", no_clock, "leave out all that differs from run to run");
     options.path("--model", model_path, "write with another: a folder, or a llama2.c file");
     options.path("--tokenizer", tokenizer_path, "its tokenizer, if it does not lie beside it");
+    options.needs("--tokenizer", "--model");
     options.text("--prompt", prompt, "the text to go on with");
     options.count("--max-new-tokens", max_new_tokens, 1, 1 << 20, "tokens to write");
 
     return options.run(argc, argv, [&] {
-        require(tokenizer_path.empty() || !model_path.empty(), "--tokenizer needs --model");
         const bool own_model = !model_path.empty();
         if (!own_model) model_path = asset("king_james");
         const Model model = load_model(model_path);
