@@ -190,6 +190,17 @@ double bottom_margin(const LinePlot& line_plot) {
     return (line_plot.x_label.empty() ? 2.2 : 4) + 1.2 * static_cast<double>(rows);
 }
 
+// Whether the axis counts up to ten things: between two of them nothing is to be named.
+bool counts_a_few(const LinePlot& line_plot) {
+    double highest = 0;
+    for (const Line& line : line_plot.lines)
+        for (const double x : line.x) {
+            if (x != std::round(x) || x < 0) return false;
+            highest = std::max(highest, x);
+        }
+    return highest <= 10;
+}
+
 std::string panel_script(const LinePlot& line_plot) {
     std::string script = axis_settings(line_plot.title, line_plot.x_label, line_plot.y_label);
     std::string plots;
@@ -202,6 +213,7 @@ std::string panel_script(const LinePlot& line_plot) {
         plots += fmt::format("{}$line{} with lines lt {} {}", i == 0 ? "" : ", ", i, i + 1,
                              key_entry(line.label));
     }
+    script += counts_a_few(line_plot) ? "set xtics 1\n" : "set xtics autofreq\n";
     if (line_plot.log_x) script += "set logscale x 2\n";
     if (line_plot.log_y) script += "set logscale y\nset format y '10^{%L}'\n";
     return script + fmt::format(

@@ -579,6 +579,9 @@ TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
     CHECK(late.encode("the <s>x") == Ids{1, 314, 1, 305});
     CHECK(late.encode("<s><s>") == Ids{1, 1, 63, 268, 65});
     CHECK(prepending.encode("the<s>").size() == 3);
+    overwrite(terse, replaced(content(fixture_path("10_generation/llama2/tokenizer.json")),
+                              "\"normalized\": false,", ""));  // that is the default
+    CHECK(load_tokenizer(terse, 1000).encode("the<s>") == prepending.encode("the<s>"));
     overwrite(terse, replaced(content(gpt2), "\"normalized\": false", "\"normalized\": true"));
     CHECK(load_tokenizer(terse, 1000).encode("a<|endoftext|>").size() == 2);
 
@@ -640,6 +643,9 @@ TEST_CASE("config.json and generation_config.json say what begins and ends a tex
     CHECK(load().encode("") == std::vector<Id>{5});
     CHECK(load().encode("a").front() != 5);
     CHECK(load().encode("").size() == 1);
+    overwrite(folder + "/config.json", R"({"eos_token_id": 7, "bos_token_id": 0})");
+    CHECK(load().encode("") == std::vector<Id>{0});
+    overwrite(folder + "/config.json", R"({"eos_token_id": 7, "bos_token_id": 5})");
     overwrite(folder + "/generation_config.json", R"({"eos_token_id": [8, 9]})");
     CHECK(load().ends == std::vector<Id>{8, 9});
     CHECK(load().encode("") == std::vector<Id>{5});
@@ -805,6 +811,7 @@ TEST_CASE("a damaged tokenizer, one for another model, and a missing one are ref
     CHECK(mentions(after(std::string(200, '\x7f')), "token 0 is damaged"));
     CHECK(mentions(after(""), "is empty"));
     CHECK(mentions(after(llama2c_tokenizer({{0, std::string(513, 'a')}}), 1), "is damaged"));
+    CHECK(mentions(after(llama2c_tokenizer({{0, std::string(512, 'a')}}), 1), "accepted"));
     CHECK(mentions(after(llama2c_tokenizer({{std::nanf(""), "a"}}), 1), "is damaged"));
 }
 
