@@ -311,6 +311,22 @@ TEST_CASE("forward_with hands every linear layer and the head to the product") {
     CHECK(calls == 2 * 7 + 1);
 }
 
+TEST_CASE("the limits are those of work that is done: a whole product, a whole memory") {
+    const auto product_of = [](void (LimitWork::*multiply)()) {
+        LimitWork work;
+        (work.*multiply)();
+        return Matrix(work.product());
+    };
+    const Real size = LimitWork::size;
+    const Matrix expected = xt::ones<Real>({LimitWork::size, LimitWork::size}) * size;
+    CHECK_CLOSE(product_of(&LimitWork::multiply_on_one_core), expected, 0);
+    CHECK_CLOSE(product_of(&LimitWork::multiply_on_all_cores), expected, 0);
+    CHECK_CLOSE(product_of(&LimitWork::multiply_together), expected, 0);
+    LimitWork work;
+    work.read();
+    CHECK(work.largest_found() == std::vector<Real>(LimitWork::num_pieces, 1));
+}
+
 TEST_CASE("operations and bytes: Mini-LLM and 512 tokens, by hand") {
     // A token meets 16 * (4 * 384 * 384 + 3 * 384 * 1536) + 32000 * 384 = 50,036,736 numbers,
     // twice: 512 tokens take 51,237,617,664 operations. Token t sees t + 1 positions, in all

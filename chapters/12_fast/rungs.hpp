@@ -41,6 +41,10 @@ class LimitWork {
     void multiply_together();      // with the threads of the library, if it has them
     void read();
 
+    // What came of it: a time counts only if the work was done.
+    const Matrix& product() const { return result_; }                  // of ones
+    const std::vector<Real>& largest_found() const { return found_; }  // in each piece: 1
+
     static constexpr std::size_t size = 1024;  // of the matrices
     static constexpr double operations = 2.0 * size * size * size;
     static constexpr std::size_t num_pieces = 256, piece_size = 1 << 17;  // of the memory
