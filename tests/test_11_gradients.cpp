@@ -342,7 +342,9 @@ TEST_CASE("the whole model: the gradient of every number, tied and untied") {
     }
 }
 
-TEST_CASE("every variant: the gradient of every number") {
+namespace {
+
+ModelConfig config_of_variants() {
     ModelConfig config;
     config.hidden_size = C;
     config.intermediate_size = 4;
@@ -351,13 +353,26 @@ TEST_CASE("every variant: the gradient of every number") {
     config.num_key_value_heads = Hkv;
     config.head_dim = D;
     config.vocab_size = V;
+    return config;
+}
+
+}  // namespace
+
+TEST_CASE("an arrangement without a way back is refused") {
+    Generator generator(3);
+    CHECK_THROWS_WITH_AS(make_variant(config_of_variants(), Choices{Arrangement::sandwich},
+                                      Real(0.5), generator),
+                         "training: this arrangement has no way back here", ShapeError);
+}
+
+TEST_CASE("every variant: the gradient of every number") {
     const IdMatrix inputs{{1, 5, 6}, {0, 2, 2}}, targets{{5, 6, 3}, {2, 2, 0}};
     for (const Choices& choices :
          {Choices{}, Choices{Arrangement::post_norm}, Choices{Arrangement::res_post_norm},
           Choices{Arrangement::parallel}, Choices{.layer_norm = true},
           Choices{.plain_mlp = true}, Choices{.no_rope = true}}) {
         Generator generator(3);
-        Variant variant = make_variant(config, choices, Real(0.5), generator);
+        Variant variant = make_variant(config_of_variants(), choices, Real(0.5), generator);
         Variant gradient = zeros_like(variant), ignored = gradient;
         loss_and_gradients(variant, inputs, targets, gradient);
         const auto loss = [&] { return loss_and_gradients(variant, inputs, targets, ignored); };
