@@ -882,6 +882,8 @@ TEST_CASE("learn_tokenizer: every character is a token, sorted, and every text c
                           std::to_string(alphabet.size()))
                              .c_str(),
                          TextError);
+    CHECK_THROWS_AS(learn_tokenizer("a", 1), TextError);
+    CHECK(learn_tokenizer("a", 2).pieces == std::vector<std::string>{"<unk>", "a"});
 }
 
 TEST_CASE("learn_tokenizer joins characters beyond ASCII, never their bytes") {

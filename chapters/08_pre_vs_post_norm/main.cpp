@@ -90,7 +90,7 @@ void five_arrangements(const Sublayers& sublayers, const Tensor3& hidden_states,
     const Tensor3 skip_after_norm = normalized + sublayers.attend(normalized, placement);
     rows.clear();
     row("right: pre-norm", after_attention + sublayers.mlp(norm(after_attention)));
-    row("wrong: second skip from the block's input",
+    row("wrong: second skip from the input",
         hidden_states + sublayers.mlp(norm(after_attention)));
     row("wrong: skip taken behind the norm",
         norm(skip_after_norm) + sublayers.mlp(norm(skip_after_norm)));
