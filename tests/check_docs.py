@@ -109,8 +109,13 @@ def tests_shown_to_fail():
 
 
 def check_names_of_tests():
-    """The tests and exercises that mistakes.md and questions.md name exist, and each test that
-    mistakes.md names is shown to fail on some page."""
+    """The tests and exercises that mistakes.md and questions.md name exist; mistakes.md names every
+    bug of the exercises, and each test that it names is shown to fail on some page."""
+    mistakes = ROOT / "docs/mistakes.md"
+    for slug in SLUGS:
+        for bug in re.findall(r"^// Exercise (\d+\.\d+) — find the bug", (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M):
+            if not re.search(rf"\b{re.escape(bug)}\b", mistakes.read_text()):
+                complain(mistakes, 1, f"the bug of exercise {bug} is missing")
     shown = set(filter(None, tests_shown_to_fail()))
     titles = [title.replace("\\\"", "\"") for file in sorted((ROOT / "tests").glob("test_*.cpp"))
               for title in re.findall(r'TEST_CASE\(\s*"(.*)"\)', file.read_text())]
