@@ -112,15 +112,14 @@ def check_names_of_tests():
     """The tests and exercises that mistakes.md and questions.md name exist; mistakes.md names every
     bug of the exercises, and each test that it names is shown to fail on some page."""
     mistakes = ROOT / "docs/mistakes.md"
-    for slug in SLUGS:
-        for bug in re.findall(r"^// Exercise (\d+\.\d+) — find the bug", (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M):
-            if not re.search(rf"\b{re.escape(bug)}\b", mistakes.read_text()):
-                complain(mistakes, 1, f"the bug of exercise {bug} is missing")
+    exercises = dict(found for slug in SLUGS
+                     for found in re.findall(r"^// Exercise (\d+\.\d+) — (\w+)", (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M))
+    for exercise, what in exercises.items():
+        if what == "find" and not re.search(rf"\b{re.escape(exercise)}\b", mistakes.read_text()):
+            complain(mistakes, 1, f"the bug of exercise {exercise} is missing")
     shown = set(filter(None, tests_shown_to_fail()))
     titles = [title.replace("\\\"", "\"") for file in sorted((ROOT / "tests").glob("test_*.cpp"))
               for title in re.findall(r'TEST_CASE\(\s*"(.*)"\)', file.read_text())]
-    exercises = [number for slug in SLUGS
-                 for number in re.findall(r"^// Exercise (\d+\.\d+) — ", (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M)]
     for name in ("mistakes", "questions"):
         page = ROOT / "docs" / f"{name}.md"
         for number, line in enumerate(page.read_text().split("\n"), 1):
