@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "common/tensor_io.hpp"
+#include "common/tensors/tensor_io.hpp"
 
 namespace llm {
 namespace {

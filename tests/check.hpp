@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "common/tensor.hpp"
+#include "common/tensors/tensor.hpp"
 
 namespace llm {
 

@@ -273,7 +273,7 @@ def check_refusals(program, scratch):
     write_llama2c_model(scratch / "model.bin")
     trains = takes(program, "--text")
     names = {"file": file, "folder": scratch / "new", "model": scratch / "model.bin",
-             "tokenizer": ROOT / "tests/fixtures/10_generation/gpt2/tokenizer.json"}
+             "tokenizer": ROOT / "tests/fixtures/11_generation/gpt2/tokenizer.json"}
     if trains:
         names |= write_texts(program, scratch) | {"small": " ".join(SMALL)}
     table = TRAINING_REFUSED if trains else FAST_REFUSED if takes(program, "--no-clock") else REFUSED if takes(program, "--seq-len") else \
@@ -355,7 +355,7 @@ def check_generation(program, scratch):
     run([program.parent / "09_full_model", "--model", scratch / "model.bin", "--tokens", "1", "--export", exported, "--plots", "none"])
     timeless = lambda text: re.sub(r"tokens per second: .*", "", text)
     for kind in ("gpt2", "llama3", "qwen", "smol", "llama2", "metaspace"):
-        shutil.copy(ROOT / "tests/fixtures/10_generation" / kind / "tokenizer.json", exported)
+        shutil.copy(ROOT / "tests/fixtures/11_generation" / kind / "tokenizer.json", exported)
         command = [program, "--model", exported, "--prompt", "The café: 12\n<|im_end|> ", "--max-new-tokens", "20"]
         texts = []
         for options in ((), ("--no-cache",), ("--temperature", "0", "--plots", "none"), ("--max-new-tokens", "0", "--top-k", "3"),
@@ -416,7 +416,7 @@ def run_until(command, file, how):
 def expect_readable(program, folder):
     """The folder is a model to chapter 09, and writes something in chapter 10."""
     for command in (["09_full_model", "--model", folder, "--tokens", "1"],
-                    ["10_generation", "--model", folder, "--prompt", "12 ", "--max-new-tokens", "3"]):
+                    ["11_generation", "--model", folder, "--prompt", "12 ", "--max-new-tokens", "3"]):
         result = run([program.parent / command[0], *command[1:], "--plots", "none"])
         if result.returncode != 0 or result.stderr:
             problems.append(f"{command}: exit {result.returncode}: {result.stderr}")
@@ -429,7 +429,7 @@ def check_clock(program, scratch):
         problems.append(f"{program.name} with its clock: exit {result.returncode}: {result.stderr}, or a wide line")
     if not (scratch / "clock" / f"{program.name}_roofline.svg").exists():
         problems.append(f"{program.name} draws no roofline")
-    tokenizer = ROOT / "tests/fixtures/10_generation/gpt2/tokenizer.json"
+    tokenizer = ROOT / "tests/fixtures/11_generation/gpt2/tokenizer.json"
     result = run([program, "--model", scratch / "model.bin", "--tokenizer", tokenizer, "--prompt", "a b", "--max-new-tokens", "999"])
     if result.returncode != 0 or result.stderr or result.stdout.count("──") != 2:
         problems.append(f"{program.name} --model: exit {result.returncode}: {result.stdout}{result.stderr}")

@@ -12,7 +12,7 @@ add 0 tests/fixtures/09_full_model/llama2c.bin
 for file in tests/fixtures/09_full_model/*/*.safetensors; do add 1 "$file"; done
 for file in tests/fixtures/09_full_model/*/config.json; do add 2 "$file"; done
 add 3 tests/fixtures/09_full_model/qwen2/model.safetensors.index.json
-for file in tests/fixtures/10_generation/*/tokenizer.json; do add 4 "$file"; done
+for file in tests/fixtures/11_generation/*/tokenizer.json; do add 4 "$file"; done
 python3 - >"$corpus/seed_tokenizer" <<'END'
 import struct, sys
 pieces = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", " ", "a", "c", "f", "ca", "caf", " caf"]

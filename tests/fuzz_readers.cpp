@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_generation/tokenizer_file.hpp"
-#include "common/safetensors.hpp"
-#include "common/text.hpp"
+#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "common/files/safetensors.hpp"
+#include "common/files/unicode.hpp"
 
 namespace fs = std::filesystem;
 

@@ -584,14 +584,14 @@ def generation():
         score = logits[seen]
         return logits.scatter(0, seen, torch.where(score < 0, score * value, score / value))
 
-    save("10_generation/logits", logits)
+    save("11_generation/logits", logits)
     for name, processed in {"temperature": temperature(logits, 0.7), "top_k": top_k(logits, 7), "top_p": top_p(logits, 0.8),
                             "min_p": min_p(logits, 0.1), "penalty": penalty(logits, 1.3)}.items():
-        save(f"10_generation/{name}", processed)
+        save(f"11_generation/{name}", processed)
     kept = top_k(temperature(penalty(logits, 1.3), 1.5), 12)
     everything = min_p(top_p(kept, 0.9), 0.35)
     assert (everything.isinf() != top_p(min_p(kept, 0.35), 0.9).isinf()).any()  # the order matters
-    save("10_generation/everything", everything.softmax(0))
+    save("11_generation/everything", everything.softmax(0))
 
     folder = FOLDER / "09_full_model" / "qwen3"
     config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
@@ -600,7 +600,7 @@ def generation():
         best, second = decoder(config, weights, ids)[1][0, -1].topk(2)[0]
         assert best - second > 1e-3  # else rounding would decide
         ids = torch.cat([ids, decoder(config, weights, ids)[1][:, -1:].argmax(-1)], 1)
-    save("10_generation/greedy", ids)
+    save("11_generation/greedy", ids)
 
 
 def training():
@@ -619,7 +619,7 @@ def training():
 
     torch.manual_seed(11)
     batches = torch.randint(0, config["vocab_size"], (10, 3, 8))
-    save("11_training/batches", batches)
+    save("13_training/batches", batches)
     optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
                                    {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0}],
                                   lr=0, betas=(0.9, 0.95), eps=1e-8)
@@ -633,15 +633,15 @@ def training():
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         loss.backward()
         if step == 0:
-            save("11_training/first_gradients", flat([p.grad for p in parameters]))
+            save("13_training/first_gradients", flat([p.grad for p in parameters]))
         norms.append(nn.utils.clip_grad_norm_(parameters, 1.0))
         optimizer.step()
         losses.append(loss.detach())
         rates.append(torch.tensor(rate))
-    save("11_training/losses", torch.stack(losses))
-    save("11_training/norms", torch.stack(norms))
-    save("11_training/rates", torch.stack(rates))
-    save("11_training/last_weights", flat(parameters))
+    save("13_training/losses", torch.stack(losses))
+    save("13_training/norms", torch.stack(norms))
+    save("13_training/rates", torch.stack(rates))
+    save("13_training/last_weights", flat(parameters))
 
     # The model of assets/, as PyTorch reads it: a greedy continuation, and the last logits.
     folder = FOLDER.parent.parent / "assets" / "king_james"
@@ -651,8 +651,8 @@ def training():
         for _ in range(24):
             logits = decoder(config, weights, ids)[1]
             ids = torch.cat([ids, logits[:, -1:].argmax(-1)], 1)
-    save("11_training/king_james_ids", ids)
-    save("11_training/king_james_logits", logits[:, -1])
+    save("13_training/king_james_ids", ids)
+    save("13_training/king_james_logits", logits[:, -1])
 
 
 def fast():
@@ -661,15 +661,15 @@ def fast():
     weights = torch.randn(6, 150) * torch.tensor([1.0, 0.02, 1e3, 1e-5, 1.0, 1.0])[:, None]
     weights[4, 64:128] = 0
     weights[5, :64] *= 100
-    save("12_fast/weights", weights)
-    save("12_fast/bfloat16", weights.bfloat16().float())
+    save("15_fast/weights", weights)
+    save("15_fast/bfloat16", weights.bfloat16().float())
     groups = nn.functional.pad(weights, (0, 42)).view(6, 3, 64)
     scales = groups.abs().amax(-1) / 127
     quotients = (groups / scales[..., None]).nan_to_num(0.0)
     numbers = quotients.sign() * (quotients.abs() + 0.5).floor()  # halves away from zero
-    save("12_fast/scales", scales)
-    save("12_fast/numbers", numbers.view(6, 192)[:, :150])
-    save("12_fast/int8", (numbers * scales[..., None]).view(6, 192)[:, :150])
+    save("15_fast/scales", scales)
+    save("15_fast/numbers", numbers.view(6, 192)[:, :150])
+    save("15_fast/int8", (numbers * scales[..., None]).view(6, 192)[:, :150])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Writes tests/fixtures/10_generation/KIND/{tokenizer.json,encodings.json}: six small tokenizers of
+// Writes tests/fixtures/11_generation/KIND/{tokenizer.json,encodings.json}: six small tokenizers of
 // the kinds that real models have, and what Hugging Face's own library makes of many texts. A tool
 // for maintainers: nobody needs node to build, run or test the project. To run it:
 //
@@ -16,7 +16,7 @@ import { resolve } from 'node:path'
 const require = createRequire(resolve(process.argv[2] ?? '.', 'script.js'))
 const { Tokenizer } = require('tokenizers')
 const Witness = require('@huggingface/tokenizers').Tokenizer
-const OUT = new URL('fixtures/10_generation/', import.meta.url)
+const OUT = new URL('fixtures/11_generation/', import.meta.url)
 
 const CORPUS = `The model reads the text and the model writes the text again. It doesn't know what
 the words mean; it knows which token comes next. We'll ask it, and they'll see that it's right.

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
-#include "common/random.hpp"
+#include "common/numbers/random.hpp"
 #include "tests/check.hpp"
 
 using namespace llm;

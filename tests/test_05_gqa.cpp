@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "chapters/05_gqa/gqa.hpp"
+#include "chapters/05_gqa/attention.hpp"
 #include "tests/check.hpp"
 
 using namespace llm;

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "chapters/06_swiglu/swiglu.hpp"
+#include "chapters/06_swiglu/mlp.hpp"
 #include "tests/check.hpp"
 
 using namespace llm;

@@ -1,7 +1,7 @@
 #include <bit>
 #include <cmath>
 
-#include "chapters/07_rmsnorm_vs_layernorm/rmsnorm_vs_layernorm.hpp"
+#include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
 #include "tests/check.hpp"
 
 using namespace llm;

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "chapters/08_pre_vs_post_norm/pre_vs_post_norm.hpp"
+#include "chapters/08_pre_vs_post_norm/block.hpp"
 #include "tests/check.hpp"
 
 using namespace llm;

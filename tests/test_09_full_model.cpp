@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "common/safetensors.hpp"
+#include "common/files/safetensors.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 

@@ -11,14 +11,14 @@
 #include <sstream>
 #include <thread>
 
-#include "common/json_file.hpp"
-#include "common/measure.hpp"
-#include "common/parallel.hpp"
-#include "common/products.hpp"
-#include "common/random.hpp"
-#include "common/safetensors.hpp"
-#include "common/show.hpp"
-#include "common/text.hpp"
+#include "common/files/json_file.hpp"
+#include "common/numbers/statistics.hpp"
+#include "common/system/parallel.hpp"
+#include "common/tensors/matmul.hpp"
+#include "common/numbers/random.hpp"
+#include "common/files/safetensors.hpp"
+#include "common/output/show.hpp"
+#include "common/files/unicode.hpp"
 #include "tests/count_memory.hpp"
 #include "tests/files.hpp"
 

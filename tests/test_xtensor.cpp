@@ -4,7 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "common/random.hpp"
+#include "common/numbers/random.hpp"
 #include "tests/check.hpp"
 
 #if __has_include(<xtensor/generators/xrandom.hpp>)

@@ -1,6 +1,6 @@
 #include "chapters/01_masking/exercise.hpp"
 
-#include "common/exercise.hpp"
+#include "common/system/exercise.hpp"
 
 namespace exercise {
 

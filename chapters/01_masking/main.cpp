@@ -1,10 +1,10 @@
 // Chapter 01 — Which tokens may a token look at? The walk: from a configuration and a sample
 // input to the causal mask, and what that mask does to a softmax.
 #include "chapters/01_masking/masking.hpp"
-#include "common/options.hpp"
-#include "common/plot.hpp"
-#include "common/random.hpp"
-#include "common/show.hpp"
+#include "common/system/options.hpp"
+#include "common/output/plot.hpp"
+#include "common/numbers/random.hpp"
+#include "common/output/show.hpp"
 
 using namespace llm;
 

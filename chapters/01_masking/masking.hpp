@@ -1,7 +1,7 @@
 // Chapter 01 — Which tokens may a token look at?
 #pragma once
 
-#include "common/tensor.hpp"
+#include "common/tensors/tensor.hpp"
 
 namespace llm {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/exercise.hpp"
+#include "common/system/exercise.hpp"
 
 namespace exercise {
 

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "chapters/02_projections/projections.hpp"
-#include "common/options.hpp"
-#include "common/plot.hpp"
-#include "common/show.hpp"
+#include "common/system/options.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 using namespace llm;
 

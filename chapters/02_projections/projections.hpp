@@ -5,7 +5,7 @@
 #include <string>
 
 #include "chapters/01_masking/masking.hpp"
-#include "common/random.hpp"
+#include "common/numbers/random.hpp"
 
 namespace llm {
 

@@ -1,6 +1,6 @@
 #include "chapters/03_head_splitting/exercise.hpp"
 
-#include "common/exercise.hpp"
+#include "common/system/exercise.hpp"
 
 namespace exercise {
 

@@ -1,9 +1,9 @@
 // Chapter 03 — How does one vector become many heads? The walk: first on numbers that carry
 // their origin, then on the queries, keys and values of chapter 02.
 #include "chapters/03_head_splitting/head_splitting.hpp"
-#include "common/options.hpp"
-#include "common/plot.hpp"
-#include "common/show.hpp"
+#include "common/system/options.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 using namespace llm;
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "common/exercise.hpp"
+#include "common/system/exercise.hpp"
 
 namespace exercise {
 

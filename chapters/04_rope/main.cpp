@@ -7,11 +7,11 @@
 #include <numbers>
 #include <numeric>
 
-#include "common/half.hpp"
-#include "common/measure.hpp"
-#include "common/options.hpp"
-#include "common/plot.hpp"
-#include "common/show.hpp"
+#include "common/tensors/half.hpp"
+#include "common/numbers/statistics.hpp"
+#include "common/system/options.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 using namespace llm;
 

@@ -1,7 +1,7 @@
 // Chapter 05, exercises. Write your answers into exercise.cpp; ./learn exercise 5 checks them.
 #pragma once
 
-#include "chapters/05_gqa/gqa.hpp"
+#include "chapters/05_gqa/attention.hpp"
 
 namespace exercise {
 

@@ -1,13 +1,13 @@
 // Chapter 05 — How does a token take from others? The walk: the five steps of attention for one
 // query, then a whole layer on the sample input, shared key/value heads, and what they save.
-#include "chapters/05_gqa/gqa.hpp"
+#include "chapters/05_gqa/attention.hpp"
 
 #include <cmath>
 
-#include "common/measure.hpp"
-#include "common/options.hpp"
-#include "common/plot.hpp"
-#include "common/show.hpp"
+#include "common/numbers/statistics.hpp"
+#include "common/system/options.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 using namespace llm;
 

@@ -1,6 +1,6 @@
 #include "chapters/06_swiglu/exercise.hpp"
 
-#include "common/exercise.hpp"
+#include "common/system/exercise.hpp"
 
 namespace exercise {
 

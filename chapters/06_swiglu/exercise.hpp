@@ -1,7 +1,7 @@
 // Chapter 06, exercises. Write your answers into exercise.cpp; ./learn exercise 6 checks them.
 #pragma once
 
-#include "chapters/06_swiglu/swiglu.hpp"
+#include "chapters/06_swiglu/mlp.hpp"
 
 namespace exercise {
 

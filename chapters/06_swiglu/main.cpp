@@ -1,13 +1,13 @@
 // Chapter 06 — What does a token do with what it took? The walk: activations and their slopes,
 // the plain MLP, the gated one, its variants, and why three matrices need only two thirds.
-#include "chapters/06_swiglu/swiglu.hpp"
+#include "chapters/06_swiglu/mlp.hpp"
 
 #include <cmath>
 
-#include "common/measure.hpp"
-#include "common/options.hpp"
-#include "common/plot.hpp"
-#include "common/show.hpp"
+#include "common/numbers/statistics.hpp"
+#include "common/system/options.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 using namespace llm;
 

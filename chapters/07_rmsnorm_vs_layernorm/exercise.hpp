@@ -1,7 +1,7 @@
 // Chapter 07, exercises. Write your answers into exercise.cpp; ./learn exercise 7 checks them.
 #pragma once
 
-#include "chapters/07_rmsnorm_vs_layernorm/rmsnorm_vs_layernorm.hpp"
+#include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
 
 namespace exercise {
 

@@ -1,14 +1,14 @@
 // Chapter 07 — What keeps the numbers from growing? The walk: both norms on four numbers, what
 // each of them forgets, the wrong ones, and what 16 bits do to them.
-#include "chapters/07_rmsnorm_vs_layernorm/rmsnorm_vs_layernorm.hpp"
+#include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
 
 #include <cmath>
 
-#include "common/measure.hpp"
-#include "common/options.hpp"
-#include "common/plot.hpp"
-#include "common/show.hpp"
-#include "common/stopwatch.hpp"
+#include "common/numbers/statistics.hpp"
+#include "common/system/options.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
+#include "common/system/timer.hpp"
 
 using namespace llm;
 

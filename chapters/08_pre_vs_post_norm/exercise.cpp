@@ -1,6 +1,6 @@
 #include "chapters/08_pre_vs_post_norm/exercise.hpp"
 
-#include "common/exercise.hpp"
+#include "common/system/exercise.hpp"
 
 namespace exercise {
 

@@ -1,7 +1,7 @@
 // Chapter 08, exercises. Write your answers into exercise.cpp; ./learn exercise 8 checks them.
 #pragma once
 
-#include "chapters/08_pre_vs_post_norm/pre_vs_post_norm.hpp"
+#include "chapters/08_pre_vs_post_norm/block.hpp"
 
 namespace exercise {
 

@@ -1,14 +1,14 @@
 // Chapter 08 — Where does the norm stand? The walk: one block opened up, five ways to arrange
 // it with the same weights, and what each of them does to a stream of 48 layers.
-#include "chapters/08_pre_vs_post_norm/pre_vs_post_norm.hpp"
+#include "chapters/08_pre_vs_post_norm/block.hpp"
 
 #include <cmath>
 
-#include "common/measure.hpp"
-#include "common/options.hpp"
-#include "common/parallel.hpp"
-#include "common/plot.hpp"
-#include "common/show.hpp"
+#include "common/numbers/statistics.hpp"
+#include "common/system/options.hpp"
+#include "common/system/parallel.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 using namespace llm;
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/safetensors.hpp"
+#include "common/files/safetensors.hpp"
 
 namespace llm {
 namespace {

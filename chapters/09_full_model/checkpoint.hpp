@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "chapters/09_full_model/full_model.hpp"
-#include "common/json_file.hpp"
-#include "common/safetensors.hpp"
+#include "chapters/09_full_model/model.hpp"
+#include "common/files/json_file.hpp"
+#include "common/files/safetensors.hpp"
 
 namespace llm {
 

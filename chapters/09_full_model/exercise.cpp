@@ -1,6 +1,6 @@
 #include "chapters/09_full_model/exercise.hpp"
 
-#include "common/exercise.hpp"
+#include "common/system/exercise.hpp"
 
 namespace exercise {
 

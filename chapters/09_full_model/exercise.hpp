@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "chapters/09_full_model/full_model.hpp"
+#include "chapters/09_full_model/model.hpp"
 
 namespace exercise {
 

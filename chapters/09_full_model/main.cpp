@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "common/measure.hpp"
-#include "common/options.hpp"
-#include "common/plot.hpp"
-#include "common/show.hpp"
+#include "common/numbers/statistics.hpp"
+#include "common/system/options.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 using namespace llm;
 

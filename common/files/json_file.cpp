@@ -1,0 +1,201 @@
+#include "common/files/json_file.hpp"
+
+#include <cmath>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace llm {
+namespace {
+
+std::string pointer_to(const std::string& key) {
+    std::string pointer = "/" + key;
+    for (char& c : pointer)
+        if (c == '.') c = '/';
+    return pointer;
+}
+
+// The text of a value, short enough for a line.
+std::string shortened(const nlohmann::json& value) {
+    if (value.is_array()) return "a list";  // dump would follow its nesting to any depth
+    if (value.is_object()) return "an object";
+    return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::int64_t id_in(const nlohmann::json& value, const std::string& key, const JsonFile& from) {
+    const bool whole = value.is_number_integer();
+    const std::int64_t number = whole ? value.get<std::int64_t>() : -1;
+    if (number < 0 || number > 0x7FFFFFFF)
+        from.refuse(fmt::format("{} must hold whole numbers from 0 to 2147483647, not {}", key,
+                                shortened(value)));
+    return number;
+}
+
+}  // namespace
+
+struct JsonFile::Content {
+    std::shared_ptr<const nlohmann::json> file;
+    const nlohmann::json* object;  // of the file
+
+    const nlohmann::json* find(const std::string& key) const {
+        const nlohmann::json::json_pointer pointer(pointer_to(key));
+        if (!object->contains(pointer) || object->at(pointer).is_null()) return nullptr;
+        return &object->at(pointer);
+    }
+    const nlohmann::json* find_or_refuse(const std::string& key, const JsonFile& from) const {
+        const nlohmann::json* value = find(key);
+        if (!value) from.refuse(key + " is missing");
+        return value;
+    }
+    const nlohmann::json& list(const std::string& key, const JsonFile& from) const {
+        const nlohmann::json* value = find_or_refuse(key, from);
+        if (!value->is_array()) from.refuse(key + " must be a list");
+        return *value;
+    }
+};
+
+JsonFile::JsonFile(const std::filesystem::path& file) : path_(file) {
+    const MappedFile mapped(file);
+    if (mapped.bytes().size() > 100'000'000) refuse("too large for a JSON file");
+    const auto* text = reinterpret_cast<const char*>(mapped.bytes().data());
+    const auto json = std::make_shared<const nlohmann::json>(
+        nlohmann::json::parse(text, text + mapped.bytes().size(), nullptr, false));
+    if (!json->is_object()) refuse("not a JSON object");
+    content_ = std::make_shared<Content>(Content{json, json.get()});
+}
+
+void JsonFile::refuse(const std::string& reason) const {
+    throw FileError(fmt::format("{}: {}{}", path_.string(), inside_, reason));
+}
+
+bool JsonFile::has(const std::string& key) const { return content_->find(key) != nullptr; }
+
+bool JsonFile::is_null(const std::string& key) const {
+    const nlohmann::json::json_pointer pointer(pointer_to(key));
+    return content_->object->contains(pointer) && content_->object->at(pointer).is_null();
+}
+
+bool JsonFile::is_object(const std::string& key) const {
+    return has(key) && content_->find(key)->is_object();
+}
+
+std::size_t JsonFile::size(const std::string& key) const {
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    const bool whole = value->is_number_integer();
+    const std::int64_t number = whole ? value->get<std::int64_t>() : 0;
+    if (!whole || number < 1 || number > 1 << 24)
+        refuse(fmt::format("{} must be a whole number from 1 to 16777216, not {}", key,
+                           shortened(*value)));
+    return static_cast<std::size_t>(number);
+}
+
+double JsonFile::number(const std::string& key) const {
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    if (!value->is_number() || !std::isfinite(value->get<double>()))
+        refuse(fmt::format("{} must be a number, not {}", key, shortened(*value)));
+    return value->get<double>();
+}
+
+bool JsonFile::boolean(const std::string& key) const {
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    if (!value->is_boolean())
+        refuse(fmt::format("{} must be true or false, not {}", key, shortened(*value)));
+    return value->get<bool>();
+}
+
+std::string JsonFile::text(const std::string& key) const {
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    if (!value->is_string())
+        refuse(fmt::format("{} must be a text, not {}", key, shortened(*value)));
+    return value->get<std::string>();
+}
+
+std::map<std::string, std::string> JsonFile::texts(const std::string& key) const {
+    const nlohmann::json* value = content_->find(key);
+    if (!value || !value->is_object()) refuse(key + " must be an object");
+    std::map<std::string, std::string> members;
+    for (const auto& [name, member] : value->items()) {
+        if (!member.is_string()) refuse(fmt::format("{} of {} must be a text", name, key));
+        members.emplace(name, member.get<std::string>());
+    }
+    return members;
+}
+
+JsonFile JsonFile::inner(const std::string& key, const Content& content) const {
+    JsonFile part = *this;
+    part.inside_ = inside_ + key + ".";
+    part.content_ = std::make_shared<Content>(content);
+    return part;
+}
+
+JsonFile JsonFile::object(const std::string& key) const {
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    if (!value->is_object()) refuse(key + " must be an object");
+    return inner(key, {content_->file, value});
+}
+
+std::vector<JsonFile> JsonFile::objects(const std::string& key) const {
+    std::vector<JsonFile> parts;
+    for (const nlohmann::json& element : content_->list(key, *this)) {
+        const std::string name = fmt::format("{}.{}", key, parts.size());
+        if (!element.is_object()) refuse(name + " must be an object");
+        parts.push_back(inner(name, {content_->file, &element}));
+    }
+    return parts;
+}
+
+std::vector<std::pair<std::string, std::int64_t>> JsonFile::ids_by_name(
+    const std::string& key) const {
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    if (!value->is_object()) refuse(key + " must be an object");
+    std::vector<std::pair<std::string, std::int64_t>> members;
+    for (const auto& [name, member] : value->items())
+        members.emplace_back(name, id_in(member, key, *this));
+    return members;
+}
+
+std::vector<std::int64_t> JsonFile::ids(const std::string& key) const {
+    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    if (!value->is_array()) return {id_in(*value, key, *this)};
+    std::vector<std::int64_t> numbers;
+    for (const nlohmann::json& element : *value) numbers.push_back(id_in(element, key, *this));
+    return numbers;
+}
+
+std::vector<std::vector<std::string>> JsonFile::text_lists(const std::string& key) const {
+    std::vector<std::vector<std::string>> lists;
+    for (const nlohmann::json& element : content_->list(key, *this)) {
+        const bool is_list = element.is_array();
+        lists.emplace_back();
+        for (const nlohmann::json& text :
+             is_list ? element : nlohmann::json::array({element})) {
+            if (!text.is_string()) refuse(key + " must hold texts, not " + shortened(text));
+            lists.back().push_back(text.get<std::string>());
+        }
+    }
+    return lists;
+}
+
+void write_json(const std::filesystem::path& file,
+                const std::vector<std::pair<std::string, JsonValue>>& members) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+    for (const auto& [key, value] : members)
+        json[nlohmann::ordered_json::json_pointer(pointer_to(key))] = std::visit(
+            [](const auto& held) -> nlohmann::ordered_json {
+                using Held = std::remove_cvref_t<decltype(held)>;
+                if constexpr (std::is_same_v<
+                                  Held, std::vector<std::pair<std::string, std::size_t>>>) {
+                    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+                    for (const auto& [name, id] : held) object[name] = id;
+                    return object;
+                } else {
+                    return held;
+                }
+            },
+            value);
+    const std::string text = json.dump(2) + "\n";
+    write_file(file, [&](std::ostream& stream) { stream << text; });
+}
+
+}  // namespace llm

@@ -1,0 +1,93 @@
+#include "common/files/mapped_file.hpp"
+
+#include <fstream>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace llm {
+namespace {
+
+std::string one_short_line(std::string text) {
+    for (char& c : text)
+        if ((c >= 0 && c < ' ') || c == 0x7F) c = '?';
+    if (text.size() > 400) text = text.substr(0, 400) + " ...";
+    return text;
+}
+
+}  // namespace
+
+FileError::FileError(const std::string& message)
+    : std::runtime_error(one_short_line(message)) {}
+
+MappedFile::MappedFile(const std::filesystem::path& file) : path_(file) {
+    const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) throw FileError(fmt::format("cannot read {}", file.string()));
+    struct stat status {};
+    const bool regular = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+    void* data = MAP_FAILED;
+    if (regular && status.st_size > 0) {
+        size_ = static_cast<std::size_t>(status.st_size);
+        data = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    }
+    close(descriptor);
+    if (!regular) throw FileError(fmt::format("{} is not a file", file.string()));
+    if (size_ == 0) throw FileError(fmt::format("{} is empty", file.string()));
+    if (data == MAP_FAILED) throw FileError(fmt::format("cannot map {}", file.string()));
+    data_ = static_cast<const std::byte*>(data);
+}
+
+MappedFile::~MappedFile() {
+    if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+void MappedFile::forget(std::span<const std::byte> part) const {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = static_cast<std::size_t>(part.data() - data_) / page * page;
+    const auto end = static_cast<std::size_t>(part.data() - data_) + part.size();
+    madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+bool is_folder(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_directory(path, ignored);
+}
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
+void make_folder(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
+    if (!is_folder(folder)) throw FileError(fmt::format("cannot make {}", folder.string()));
+}
+
+std::string asset(const std::string& name) { return LLM_ASSETS_FOLDER "/" + name; }
+
+std::string model_folder(const std::string& name) { return LLM_MODELS_FOLDER "/" + name; }
+
+void write_file(const std::filesystem::path& file,
+                const std::function<void(std::ostream&)>& write) {
+    const std::filesystem::path unfinished = file.string() + ".part";
+    std::ofstream stream(unfinished, std::ios::binary);
+    write(stream);
+    stream.close();
+    std::error_code failed;
+    if (stream) std::filesystem::rename(unfinished, file, failed);
+    if (stream && !failed) return;
+    std::filesystem::remove(unfinished, failed);
+    throw FileError(fmt::format("cannot write {}", file.string()));
+}
+
+}  // namespace llm

@@ -1,0 +1,237 @@
+#include "common/files/safetensors.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <ostream>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/tensors/half.hpp"
+#include "common/files/json_file.hpp"
+
+namespace llm {
+namespace {
+
+static_assert(sizeof(Real) == 4, "write_safetensors writes Reals as they are");
+static_assert(std::endian::native == std::endian::little, "safetensors are little endian");
+
+const std::map<std::string, std::size_t> bytes_per_number = {
+    {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},     {"I32", 4},
+    {"I16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+
+template <class T>
+T read_as(const std::byte* bytes) {
+    T value;
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+// The numbers of a shape. Nothing if that is more than fits into 64 bits.
+std::optional<std::size_t> checked_count(const std::vector<std::size_t>& shape) {
+    std::size_t count = 1;
+    for (const std::size_t size : shape)
+        if (__builtin_mul_overflow(count, size, &count)) return std::nullopt;
+    return count;
+}
+
+bool is_size(const nlohmann::json& value) {
+    return value.is_number_unsigned() ||
+           (value.is_number_integer() && value.get<std::int64_t>() >= 0);
+}
+
+bool are_sizes(const nlohmann::json& value) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), is_size);
+}
+
+// Whether the header says all about a tensor: its type, its shape, and where its bytes are.
+bool is_complete(const nlohmann::json& entry) {
+    return entry.is_object() && entry.contains("dtype") && entry["dtype"].is_string() &&
+           entry.contains("shape") && are_sizes(entry["shape"]) &&
+           entry.contains("data_offsets") && are_sizes(entry["data_offsets"]) &&
+           entry["data_offsets"].size() == 2;
+}
+
+// Eight bytes say how long the JSON is that follows them.
+std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
+    const std::filesystem::path& path, std::span<const std::byte> all) {
+    const auto refuse = [&](const std::string& reason) {
+        throw FileError(fmt::format("{}: {}", path.string(), reason));
+    };
+    if (all.size() < 8) refuse("too short for a safetensors file");
+    const auto size = read_as<std::uint64_t>(all.data());
+    if (size > 100'000'000 || size > all.size() - 8)
+        refuse(
+            fmt::format("a header of {} bytes does not fit into a file of {}: damaged, or not "
+                        "a safetensors file",
+                        size, all.size()));
+    const auto* text = reinterpret_cast<const char*>(all.data()) + 8;
+    nlohmann::json header = nlohmann::json::parse(text, text + size, nullptr, false);
+    if (!header.is_object()) refuse("the header is not a JSON object");
+    return {std::move(header), all.subspan(8 + size)};
+}
+
+}  // namespace
+
+SafeTensors::SafeTensors(const std::filesystem::path& path) {
+    if (is_file(path)) {
+        add_file(path);
+        return;
+    }
+    const std::filesystem::path& folder = path;
+    const std::filesystem::path index = folder / "model.safetensors.index.json";
+    const std::filesystem::path single = folder / "model.safetensors";
+    if (std::filesystem::exists(single) || !std::filesystem::exists(index)) {
+        add_file(single);
+        return;
+    }
+
+    const JsonFile json(index);
+    const std::map<std::string, std::string> weight_map = json.texts("weight_map");
+    std::set<std::string> files;
+    for (const auto& [tensor, file] : weight_map) {
+        if (file.empty() || file.find('/') != std::string::npos || file == "..")
+            json.refuse(tensor + " must be in a file of the same folder");
+        files.insert(file);
+    }
+    if (files.empty()) json.refuse("weight_map names no file");
+    for (const std::string& file : files) add_file(folder / file);
+    for (const auto& [tensor, file] : weight_map)
+        if (!has(tensor)) json.refuse(tensor + " is not in " + file);
+}
+
+void SafeTensors::add_file(const std::filesystem::path& path) {
+    files_.emplace_back(path);
+    const auto refuse = [&](const std::string& reason) {
+        throw FileError(fmt::format("{}: {}", path.string(), reason));
+    };
+    const auto [header, data] = header_and_data(path, files_.back().bytes());
+
+    std::map<std::size_t, std::pair<std::size_t, std::string>> ranges;  // begin: (end, name)
+    for (const auto& [name, entry] : header.items()) {
+        if (name == "__metadata__") continue;
+        if (!is_complete(entry)) refuse(name + " lacks a dtype, a shape or two offsets");
+        const auto type = entry["dtype"].get<std::string>();
+        const auto shape = entry["shape"].get<std::vector<std::size_t>>();
+        const auto begin = entry["data_offsets"][0].get<std::size_t>();
+        const auto end = entry["data_offsets"][1].get<std::size_t>();
+        if (begin > end || end > data.size())
+            refuse(
+                fmt::format("{} claims bytes {} to {} of {}", name, begin, end, data.size()));
+
+        const auto size = bytes_per_number.find(type);
+        const std::optional<std::size_t> count = checked_count(shape);
+        if (size != bytes_per_number.end() &&
+            (!count || *count > data.size() || *count * size->second != end - begin))
+            refuse(fmt::format("{} of shape {} and type {} does not fill its {} bytes", name,
+                               to_text(shape), type, end - begin));
+        if (begin < end && !ranges.emplace(begin, std::pair{end, name}).second)
+            refuse(fmt::format("{} overlaps another tensor", name));
+        if (!tensors_
+                 .emplace(name, Entry{files_.size() - 1, type, shape,
+                                      data.subspan(begin, end - begin)})
+                 .second)
+            refuse(name + " is in two files");
+    }
+    std::size_t last_end = 0;
+    for (const auto& [begin, range] : ranges) {
+        if (begin < last_end) refuse(range.second + " overlaps another tensor");
+        last_end = range.first;
+    }
+}
+
+std::size_t SafeTensors::size_of(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end() || found->second.shape.size() != 1)
+        throw FileError(fmt::format("{}: tensor {} of one axis is missing",
+                                    files_[0].path().string(), name));
+    return found->second.shape[0];
+}
+
+void SafeTensors::check(const std::string& name, std::span<const std::size_t> shape) const {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end())
+        throw FileError(fmt::format("{}: tensor {} of shape {} is missing",
+                                    files_[0].path().string(), name, to_text(shape)));
+    const Entry& entry = found->second;
+    const std::string file = files_[entry.file].path().string();
+    if (!std::equal(shape.begin(), shape.end(), entry.shape.begin(), entry.shape.end()))
+        throw FileError(fmt::format("{}: tensor {} should have the shape {}, it has {}", file,
+                                    name, to_text(shape), to_text(entry.shape)));
+    if (entry.type != "F32" && entry.type != "F16" && entry.type != "BF16")
+        throw FileError(
+            fmt::format("{}: tensor {} is of type {}; F32, F16 and BF16 can be read", file,
+                        name, entry.type));
+}
+
+void SafeTensors::convert(const std::string& name, std::span<Real> numbers) const {
+    const Entry& entry = tensors_.at(name);
+    const std::byte* bytes = entry.bytes.data();
+    const auto each = [&](auto number_at) {
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+            numbers[i] = number_at(i);
+            if (!std::isfinite(numbers[i]))
+                throw FileError(fmt::format("{}: tensor {} holds a number that is not finite",
+                                            files_[entry.file].path().string(), name));
+        }
+    };
+    if (entry.type == "F32") each([&](std::size_t i) { return read_as<float>(bytes + 4 * i); });
+    if (entry.type == "F16")
+        each([&](std::size_t i) { return static_cast<float>(read_as<Half>(bytes + 2 * i)); });
+    if (entry.type == "BF16")  // the first half of a float
+        each([&](std::size_t i) {
+            const std::uint32_t bits = read_as<std::uint16_t>(bytes + 2 * i);
+            return std::bit_cast<float>(bits << 16);
+        });
+    files_[entry.file].forget(entry.bytes);
+}
+
+namespace {
+
+// The nearest number whose last 16 bits are 0, of two equally near the even one, without them.
+std::uint16_t nearest_bf16(float number) {
+    const auto bits = std::bit_cast<std::uint32_t>(number);
+    return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+void write_numbers(std::ostream& stream, std::span<const Real> numbers, NumberType type) {
+    const auto write = [&](const auto& values) {
+        stream.write(reinterpret_cast<const char*>(values.data()),
+                     static_cast<std::streamsize>(std::span(values).size_bytes()));
+    };
+    if (type == NumberType::f32) return write(numbers);
+    std::vector<std::uint16_t> halves(numbers.size());
+    std::transform(numbers.begin(), numbers.end(), halves.begin(), nearest_bf16);
+    write(halves);
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& file,
+                       const std::vector<NamedTensor>& tensors, NumberType type) {
+    nlohmann::ordered_json header;
+    header["__metadata__"]["format"] = "pt";
+    const std::string type_name = type == NumberType::f32 ? "F32" : "BF16";
+    std::size_t offset = 0;
+    for (const auto& [name, shape, numbers] : tensors) {
+        const std::size_t size = bytes_per_number.at(type_name) * numbers.size();
+        header[name]["dtype"] = type_name;
+        header[name]["shape"] = shape;
+        header[name]["data_offsets"] = {offset, offset + size};
+        offset += size;
+    }
+    std::string text = header.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');  // the numbers begin at a multiple of 8
+    const std::uint64_t length = text.size();
+
+    write_file(file, [&](std::ostream& stream) {
+        stream.write(reinterpret_cast<const char*>(&length), 8);
+        stream << text;
+        for (const NamedTensor& tensor : tensors) write_numbers(stream, tensor.numbers, type);
+    });
+}
+
+}  // namespace llm

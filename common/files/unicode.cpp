@@ -1,0 +1,208 @@
+#include "common/files/unicode.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <fmt/format.h>
+#include <pcre2.h>
+#include <utf8proc.h>
+
+#include "common/files/mapped_file.hpp"
+
+namespace llm {
+namespace {
+
+struct Character {
+    std::size_t length;  // in bytes; 0 if they are no character
+    std::int32_t code_point;
+};
+
+Character character_at(const std::string& text, std::size_t at) {
+    utf8proc_int32_t code_point = 0;
+    const auto* begin = reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at);
+    const auto rest = static_cast<utf8proc_ssize_t>(text.size() - at);
+    const utf8proc_ssize_t length = utf8proc_iterate(begin, rest, &code_point);
+    return {length > 0 ? static_cast<std::size_t>(length) : 0, code_point};
+}
+
+// Control characters, and those that turn the direction of a line or end it.
+bool is_control(const Character& character) {
+    const auto lies = [&](std::int32_t first, std::int32_t last) {
+        return character.code_point >= first && character.code_point <= last;
+    };
+    return lies(0, 0x1f) || lies(0x7f, 0x9f) || lies(0x2028, 0x202e) || lies(0x2066, 0x2069);
+}
+
+// Could more bytes behind this text make a character of it?
+bool is_half_a_character(const std::string& text) {
+    const auto lead = static_cast<unsigned char>(text[0]);
+    const std::size_t length = lead >= 0xf5   ? 0
+                               : lead >= 0xf0 ? 4
+                               : lead >= 0xe0 ? 3
+                               : lead >= 0xc2 ? 2
+                                              : 0;
+    const auto is_continuation = [](char byte) { return (byte & 0xc0) == 0x80; };
+    return text.size() < length && std::all_of(text.begin() + 1, text.end(), is_continuation);
+}
+
+[[noreturn]] void throw_not_utf8(std::size_t at) {
+    throw TextError(fmt::format("the text is not UTF-8 at byte {}", at));
+}
+
+std::string error_text(int error) {
+    std::array<PCRE2_UCHAR, 256> message{};
+    pcre2_get_error_message(error, message.data(), message.size());
+    return reinterpret_cast<const char*>(message.data());
+}
+
+}  // namespace
+
+std::string read_text(const std::filesystem::path& path) {
+    const MappedFile file(path);
+    const std::span<const std::byte> bytes = file.bytes();
+    const auto refuse = [&](const std::string& reason) {
+        throw FileError(fmt::format("{}: {}", path.string(), reason));
+    };
+    if (bytes.size() > 64'000'000)
+        refuse(fmt::format("{} bytes are too many; a text may have 64000000", bytes.size()));
+    const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (const std::size_t at = text.find('\0'); at != text.npos)
+        refuse(fmt::format("no text: byte {} is 0", at));
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t length = character_at(text, at).length;
+        if (length == 0) refuse(fmt::format("no text: byte {} is no UTF-8", at));
+        at += length;
+    }
+    return text;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        lines.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return lines;
+}
+
+std::vector<std::string> characters(const std::string& text) {
+    std::vector<std::string> result;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t length = character_at(text, at).length;
+        if (length == 0) throw_not_utf8(at);
+        result.push_back(text.substr(at, length));
+        at += length;
+    }
+    return result;
+}
+
+std::string composed(const std::string& text) {
+    characters(text);  // says where it is not UTF-8
+    utf8proc_uint8_t* made = nullptr;
+    const utf8proc_ssize_t length =
+        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                     static_cast<utf8proc_ssize_t>(text.size()), &made,
+                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
+    if (length < 0) throw TextError(utf8proc_errmsg(length));
+    return {reinterpret_cast<const char*>(made), static_cast<std::size_t>(length)};
+}
+
+std::string character(char32_t code_point) {
+    std::array<utf8proc_uint8_t, 4> bytes{};
+    const auto length =
+        utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes.data());
+    return {reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(length)};
+}
+
+std::string replaced(const std::string& text, const std::string& part,
+                     const std::string& replacement) {
+    std::string result;
+    std::size_t copied = 0;
+    for (std::size_t at; (at = text.find(part, copied)) != text.npos;) {
+        result += text.substr(copied, at - copied) + replacement;
+        copied = at + part.size();
+    }
+    return result + text.substr(copied);
+}
+
+std::string escaped(const std::string& text) {
+    std::string result;
+    for (std::size_t at = 0; at < text.size();) {
+        const Character next = character_at(text, at);
+        const std::string bytes = text.substr(at, std::max<std::size_t>(next.length, 1));
+        at += bytes.size();
+        if (bytes == "\n" || bytes == "\t") {
+            result += bytes == "\n" ? "\\n" : "\\t";
+        } else if (next.length > 0 && !is_control(next)) {
+            result += bytes;
+        } else {
+            for (const char byte : bytes)
+                result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+        }
+    }
+    return result;
+}
+
+std::string take_printable(std::string& text, bool at_end) {
+    std::string result;
+    std::size_t at = 0;
+    while (at < text.size()) {
+        const Character next = character_at(text, at);
+        const std::string bytes = text.substr(at, std::max<std::size_t>(next.length, 1));
+        if (next.length == 0) {
+            if (!at_end && is_half_a_character(text.substr(at, 4))) break;
+            result += character(0xfffd);
+        } else {
+            result += is_control(next) && bytes != "\n" && bytes != "\t" ? "?" : bytes;
+        }
+        at += bytes.size();
+    }
+    text.erase(0, at);
+    return result;
+}
+
+Pattern::Pattern(const std::string& expression) : expression_(expression) {
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    pcre2_code* code =
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+    if (code == nullptr)
+        throw TextError(fmt::format("the pattern '{}' fails at byte {}: {}", expression, at,
+                                    error_text(error)));
+    code_ = std::shared_ptr<void>(
+        code, [](void* compiled) { pcre2_code_free(static_cast<pcre2_code*>(compiled)); });
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> Pattern::matches(
+    const std::string& text) const {
+    const auto* code = static_cast<const pcre2_code*>(code_.get());
+    const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
+        pcre2_match_data_create_from_pattern(code, nullptr), &pcre2_match_data_free);
+    const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits(
+        pcre2_match_context_create(nullptr), &pcre2_match_context_free);
+    pcre2_set_match_limit(limits.get(), 1'000'000);
+
+    std::vector<std::pair<std::size_t, std::size_t>> found;
+    for (std::size_t at = 0; at < text.size();) {
+        const int status = pcre2_match(
+            code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+            PCRE2_NOTEMPTY | (at > 0 ? PCRE2_NO_UTF_CHECK : 0), data.get(), limits.get());
+        if (status == PCRE2_ERROR_NOMATCH) break;
+        if (status < 0)
+            throw TextError(
+                fmt::format("the pattern '{}' fails: {}", expression_, error_text(status)));
+        const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
+        if (ends[0] < at || ends[1] <= ends[0])  // \K and its kin can move the ends
+            throw TextError(fmt::format("the pattern '{}' moves its own ends", expression_));
+        found.emplace_back(ends[0], ends[1]);
+        at = ends[1];
+    }
+    return found;
+}
+
+}  // namespace llm

@@ -1,0 +1,305 @@
+#include "common/system/options.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+struct Field {
+    std::string help;
+    std::int64_t low, high;
+};
+
+// The limits keep the tensors of a walk under 600 MB, except attention weights of (B, H, T, T).
+const std::map<std::string, Field> known_fields = {
+    {"--batch-size", {"sequences that are computed together", 1, 16}},
+    {"--seq-len", {"tokens in each sequence", 1, 1024}},
+    {"--hidden-size", {"numbers per token", 1, 4096}},
+    {"--num-attention-heads", {"query heads", 1, 64}},
+    {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 64}},
+    {"--head-dim", {"numbers per head (if not given: hidden size / query heads)", 1, 128}},
+    {"--num-hidden-layers", {"blocks, one behind the other", 1, 128}},
+    {"--intermediate-size",
+     {"width of the MLP (if not given: 8/3 hidden size, rounded up)", 1, 16384}},
+    {"--max-position-embeddings", {"the longest sequence the model takes", 1, 1 << 20}},
+};
+
+// What a learner typed is wrong; the message is the whole line.
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+std::int64_t parse_number(const std::string& name, const std::string& text, std::int64_t low,
+                          std::int64_t high) {
+    std::int64_t number = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end || number < low || number > high)
+        throw UsageError(fmt::format("{} takes a whole number from {} to {}, not '{}'", name,
+                                     low, high, text));
+    return number;
+}
+
+float parse_real(const std::string& name, const std::string& text, double low, double high) {
+    char* stop = nullptr;
+    const bool is_decimal = text.find_first_not_of("0123456789.+-eE") == text.npos;
+    const double number = is_decimal ? std::strtod(text.c_str(), &stop) : 0;
+    if (!is_decimal || text.empty() || *stop != '\0' || !(number >= low && number <= high))
+        throw UsageError(
+            fmt::format("{} takes a number from {} to {}, not '{}'", name, low, high, text));
+    return static_cast<float>(number);
+}
+
+std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text) {
+    std::vector<std::int64_t> ids;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        ids.push_back(parse_number(name, text.substr(begin, end - begin), 0, 0x7FFFFFFF));
+        begin = end + 1;
+    }
+    if (ids.size() > 4096) throw UsageError(fmt::format("{} takes at most 4096 ids", name));
+    return ids;
+}
+
+// Makes the folders that the options name, and takes them back if the run is refused.
+class Folders {
+ public:
+    // Throws UsageError unless files can be written there.
+    void prepare(const std::string& option, const std::filesystem::path& folder) {
+        std::vector<std::filesystem::path> missing;  // from the innermost out
+        for (auto path = folder; !path.empty() && !exists(path); path = path.parent_path())
+            missing.push_back(path);
+        std::error_code ignored;
+        std::filesystem::create_directories(folder, ignored);
+        made_.insert(made_.end(), missing.begin(), missing.end());
+        if (!is_directory(folder, ignored) || access(folder.c_str(), W_OK) != 0)
+            throw UsageError(fmt::format("{} needs a folder it can write to, not '{}'", option,
+                                         folder.string()));
+    }
+
+    // Removes what prepare() made, as far as it is empty.
+    void take_back() const {
+        std::error_code ignored;
+        for (const auto& folder : made_) std::filesystem::remove(folder, ignored);
+    }
+
+ private:
+    std::vector<std::filesystem::path> made_;
+};
+
+// Lets an allocation that exceeds the machine's memory fail at once, with bad_alloc, instead of
+// being killed later without a word. (Sanitizers need their address space.)
+void limit_memory() {
+#if !defined(LLM_SANITIZE) && defined(_SC_PHYS_PAGES)
+    const auto memory = static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+    rlimit limit{};
+    if (getrlimit(RLIMIT_DATA, &limit) != 0) return;
+    limit.rlim_cur = std::min(limit.rlim_max, memory);
+    setrlimit(RLIMIT_DATA, &limit);
+#endif
+}
+
+// On one line, whatever was typed.
+std::string one_line(std::string text) {
+    for (char& c : text)
+        if (c >= 0 && c < ' ') c = '?';
+    return text;
+}
+
+}  // namespace
+
+struct Options::Parser {
+    // An option whose text is understood after all have been read.
+    struct Pending {
+        std::string text;
+        std::function<void(const std::string&)> understand;
+        CLI::Option* option = nullptr;
+    };
+
+    CLI::App app;
+    std::string slug;
+    std::vector<std::pair<std::string, std::string*>> written_folders;
+    std::vector<std::pair<std::string, std::string>> needed;
+    std::vector<std::unique_ptr<Pending>> pending;  // CLI11 keeps pointers to the texts
+    std::string seed_text = "77", plots, save;
+    std::uint32_t seed = 77;
+    bool stepwise = false;
+    Folders folders;
+
+    // Everything that can be wrong is found here, before anything is printed or written.
+    void parse(int argc, char** argv) {
+        app.parse(argc, argv);
+        if (const auto rest = app.remaining(); !rest.empty())
+            throw UsageError(
+                fmt::format("does not know '{}'; --help lists the options", rest[0]));
+        for (const auto& given : pending)
+            if (given->option->count() > 0) given->understand(given->text);
+        for (const auto& [name, other] : needed)
+            if (app.count(name) > 0 && app.count(other) == 0)
+                throw UsageError(fmt::format("{} needs {}", name, other));
+        seed = static_cast<std::uint32_t>(parse_number("--seed", seed_text, 0, 0xFFFFFFFF));
+        for (const auto& [name, folder] : written_folders)
+            if (app.count(name) > 0) folders.prepare(name, *folder);
+        if (app.count("--save") > 0) folders.prepare("--save", save);
+        if (app.count("--plots") == 0) {
+            prepare_default_plots();
+        } else if (plots != "none") {
+            folders.prepare("--plots", plots);
+        }
+    }
+
+    CLI::Option& add(const std::string& name, const std::string& help,
+                     std::function<void(const std::string&)> understand) {
+        pending.push_back(std::make_unique<Pending>(Pending{"", std::move(understand)}));
+        pending.back()->option = app.add_option(name, pending.back()->text, help);
+        return *pending.back()->option;
+    }
+
+    // A build folder that cannot be written to is no reason to stop: nobody asked for figures.
+    void prepare_default_plots() try {
+        folders.prepare("--plots", plots);
+    } catch (const UsageError&) {
+        plots = "none";
+    }
+};
+
+Options::Options(std::string slug, std::string question) : parser_(std::make_unique<Parser>()) {
+    CLI::App& app = parser_->app;
+    app.description(slug + ": " + question);
+    app.name(slug);
+    app.allow_extras();
+    app.get_formatter()->column_width(36);
+    parser_->slug = std::move(slug);
+    parser_->plots = fmt::format("{}/{}", LLM_PLOTS_FOLDER, parser_->slug);
+
+    app.add_option("--seed", parser_->seed_text, "seed of the random numbers, 0 to 4294967295")
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--plots", parser_->plots, "folder for the figures; none: draw nothing")
+        ->type_name("DIR")
+        ->default_str("build/plots/" + parser_->slug);
+    app.add_option("--save", parser_->save, "folder for every shown tensor, as NAME.npy")
+        ->type_name("DIR");
+    app.add_flag("--step", parser_->stepwise, "wait for Enter between the steps");
+}
+
+Options::~Options() = default;
+
+void Options::size(const std::string& name, std::size_t& value) {
+    const Field& field = known_fields.at(name);
+    count(name, value, field.low, field.high, field.help);
+}
+
+void Options::count(const std::string& name, std::size_t& value, std::int64_t low,
+                    std::int64_t high, const std::string& help) {
+    CLI::Option& option =
+        parser_->add(name, fmt::format("{}, {} to {}", help, low, high),
+                     [&value, name, low, high](const std::string& text) {
+                         value = static_cast<std::size_t>(parse_number(name, text, low, high));
+                     });
+    option.type_name("N");
+    if (value != 0 || low == 0) option.default_str(std::to_string(value));
+}
+
+void Options::number(const std::string& name, float& value, double low, double high,
+                     const std::string& help) {
+    parser_
+        ->add(name, fmt::format("{}, {} to {}", help, low, high),
+              [&value, name, low, high](const std::string& text) {
+                  value = parse_real(name, text, low, high);
+              })
+        .type_name("X")
+        ->default_str(fmt::format("{}", value));
+}
+
+void Options::text(const std::string& name, std::string& value, const std::string& help) {
+    parser_
+        ->add(name, help,
+              [&value, name](const std::string& text) {
+                  if (text.size() > 16384)
+                      throw UsageError(fmt::format("{} takes at most 16384 bytes, not {}", name,
+                                                   text.size()));
+                  try {
+                      characters(text);
+                  } catch (const TextError& error) {
+                      throw UsageError(fmt::format("{}: {}", name, error.what()));
+                  }
+                  value = text;
+              })
+        .type_name("TEXT");
+}
+
+void Options::path(const std::string& name, std::string& value, const std::string& help) {
+    parser_->app.add_option(name, value, help)->type_name("PATH");
+}
+
+void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
+                  const std::string& help) {
+    parser_
+        ->add(name, help,
+              [&value, name](const std::string& text) { value = parse_ids(name, text); })
+        .type_name("ID,ID,...")
+        ->default_str(fmt::format("{}", fmt::join(value, ",")));
+}
+
+void Options::folder(const std::string& name, std::string& value, const std::string& help) {
+    parser_->app.add_option(name, value, help)->type_name("DIR");
+    parser_->written_folders.emplace_back(name, &value);
+}
+
+void Options::flag(const std::string& name, bool& value, const std::string& help) {
+    parser_->app.add_flag(name, value, help);
+}
+
+void Options::needs(const std::string& name, const std::string& other) {
+    parser_->needed.emplace_back(name, other);
+}
+
+std::uint32_t Options::seed() const { return parser_->seed; }
+
+int Options::run(int argc, char** argv, const std::function<void()>& walk) {
+    const auto refuse = [&](const std::string& message) {
+        std::cout << std::flush;
+        std::cerr << parser_->slug << ": " << one_line(message) << '\n';
+        parser_->folders.take_back();
+        return 2;
+    };
+    try {
+        parser_->parse(argc, argv);
+        save_shown_tensors(parser_->save);
+        if (parser_->stepwise) pause_between_steps();
+        if (parser_->plots != "none") collect_plots(parser_->slug, parser_->plots);
+        limit_memory();
+        walk();
+        draw_plots();
+        return 0;
+    } catch (const CLI::CallForHelp&) {
+        std::cout << parser_->app.help();
+        return 0;
+    } catch (const CLI::ParseError& error) {
+        return refuse(error.what());
+    } catch (const std::bad_alloc&) {
+        return refuse("not enough memory for these sizes");
+    } catch (const std::exception& error) {
+        return refuse(error.what());
+    }
+}
+
+}  // namespace llm

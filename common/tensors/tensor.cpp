@@ -1,0 +1,64 @@
+#include "common/tensors/tensor.hpp"
+
+namespace llm::arithmetic {
+namespace {
+
+template <std::size_t N>
+void check_fit(const char* sign, const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    for (std::size_t axis = 0; axis < N; ++axis) {
+        const std::size_t i = a.shape(axis), j = b.shape(axis);
+        require(i == j || i == 1 || j == 1, "{} {} {}: the shapes do not fit", a.shape(), sign,
+                b.shape());
+    }
+}
+
+}  // namespace
+
+template <std::size_t N>
+xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    check_fit("+", a, b);
+    return xt::operator+(a, b);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> subtract(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    check_fit("-", a, b);
+    return xt::operator-(a, b);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    check_fit("*", a, b);
+    return xt::operator*(a, b);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+    check_fit("/", a, b);
+    return xt::operator/(a, b);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real number) {
+    return xt::operator+(a, number);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real number) {
+    return xt::operator*(a, number);
+}
+template <std::size_t N>
+xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real number) {
+    return xt::operator/(a, number);
+}
+
+#define LLM_INSTANTIATE(T)                   \
+    template T add(const T&, const T&);      \
+    template T subtract(const T&, const T&); \
+    template T multiply(const T&, const T&); \
+    template T divide(const T&, const T&);   \
+    template T add(const T&, Real);          \
+    template T multiply(const T&, Real);     \
+    template T divide(const T&, Real);
+
+LLM_INSTANTIATE(Vector)
+LLM_INSTANTIATE(Matrix)
+LLM_INSTANTIATE(Tensor3)
+LLM_INSTANTIATE(Tensor4)
+
+}  // namespace llm::arithmetic
