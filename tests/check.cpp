@@ -16,16 +16,16 @@ std::string index_text(std::size_t flat, std::span<const std::size_t> shape) {
     return to_text(index);
 }
 
-std::string number_text(Real number) {
-    return std::isnan(number) ? "NaN" : fmt::format("{:.7g}", number);
+std::string value_text(Real value) {
+    return std::isnan(value) ? "NaN" : fmt::format("{:.7g}", value);
 }
 
 template <class T, std::size_t N>
 xt::xtensor<T, N> load(const std::string& file) {
     const xt::xarray<T> array = xt::load_npy<T>(file);
     if (array.dimension() != N)
-        throw std::runtime_error(
-            fmt::format("{} has {} axes, the test expects {}", file, array.dimension(), N));
+        throw std::runtime_error(fmt::format("{} has {} dimensions, the test expects {}", file,
+                                             array.dimension(), N));
     return array;
 }
 
@@ -42,7 +42,7 @@ std::string difference(std::span<const std::size_t> actual_shape, const Real* ac
     for (std::size_t i = 0; i < count; ++i)
         if (std::isfinite(expected[i])) scale = std::max(scale, std::abs(double{expected[i]}));
 
-    // NaN counts as infinitely far from everything.
+    // The distance of NaN from any value is infinite.
     std::size_t worst = 0;
     double largest = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -55,8 +55,8 @@ std::string difference(std::span<const std::size_t> actual_shape, const Real* ac
     return fmt::format(
         "worst element {} of {}: got {}, expected {} (largest difference {:.3g}, "
         "allowed {:.3g})",
-        index_text(worst, actual_shape), to_text(actual_shape), number_text(actual[worst]),
-        number_text(expected[worst]), largest, tolerance * scale);
+        index_text(worst, actual_shape), to_text(actual_shape), value_text(actual[worst]),
+        value_text(expected[worst]), largest, tolerance * scale);
 }
 
 std::string fixture_path(const std::string& name) {

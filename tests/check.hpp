@@ -1,5 +1,5 @@
-// What the tests compare with: a comparator that says where two tensors differ, fixtures that
-// PyTorch wrote, and tensors whose every element carries its origin.
+// Helpers of the tests: a comparison that reports where two tensors differ, fixtures written by
+// PyTorch, and tensors in which each element's value is its index.
 #pragma once
 
 #include <array>
@@ -12,9 +12,10 @@
 
 namespace llm {
 
-// Empty if shapes are equal and |actual - expected| <= tolerance * max(1, max |expected|)
-// everywhere. Equal infinities are equal; NaN equals nothing. Else it names the shapes, the
-// worst element's index, both values there and the largest difference.
+// Compares two tensors. Returns an empty string if the shapes are equal and every element has
+// |actual - expected| <= tolerance * max(1, max |expected|). Equal infinities are equal; NaN is
+// equal to nothing. Otherwise returns a message with the shapes, the index of the worst
+// element, both values there and the largest difference.
 std::string difference(std::span<const std::size_t> actual_shape, const Real* actual,
                        std::span<const std::size_t> expected_shape, const Real* expected,
                        double tolerance);
@@ -32,13 +33,13 @@ std::string difference(const xt::xtensor<Id, N>& actual, const xt::xtensor<Id, N
     return difference(xt::xtensor<Real, N>(actual), xt::xtensor<Real, N>(expected), tolerance);
 }
 
-// Reads a .npy file; throws with the file's name if its type or number of axes is another.
+// Reads a .npy file. Throws an error that names the file if its type or rank differs.
 template <std::size_t N>
 xt::xtensor<Real, N> load_tensor(const std::string& file);
 template <std::size_t N>
 xt::xtensor<Id, N> load_ids(const std::string& file);
 
-// The file or folder tests/fixtures/NAME, and what tests/fixtures/NAME.npy holds.
+// The path of tests/fixtures/NAME or tests/fixtures/NAME.npy, and the tensor in the latter.
 std::string fixture_path(const std::string& name);
 std::string fixture_file(const std::string& name);
 template <std::size_t N>
@@ -50,7 +51,7 @@ xt::xtensor<Id, N> id_fixture(const std::string& name) {
     return load_ids<N>(fixture_file(name));
 }
 
-// 0, 1, 2, ... in reading order.
+// 0, 1, 2, ... in row-major order, as torch.arange(n).view(shape).
 template <std::size_t N>
 xt::xtensor<Real, N> counting(const std::size_t (&shape)[N]) {
     xt::xtensor<Real, N> result(std::to_array(shape));
@@ -58,7 +59,7 @@ xt::xtensor<Real, N> counting(const std::size_t (&shape)[N]) {
     return result;
 }
 
-// All indices of a shape in reading order, for loops with structured bindings.
+// All indices of a shape in row-major order, for loops with structured bindings.
 template <class... Sizes>
 std::vector<std::array<std::size_t, sizeof...(Sizes)>> every_index(Sizes... sizes) {
     const std::array<std::size_t, sizeof...(Sizes)> shape{static_cast<std::size_t>(sizes)...};
@@ -87,7 +88,7 @@ struct StringMaker<std::vector<llm::Id>> {
 
 }  // namespace doctest
 
-// CHECK_CLOSE goes on after a failure, REQUIRE_CLOSE ends the test case.
+// After a failure, CHECK_CLOSE continues the test case and REQUIRE_CLOSE ends it.
 #define CHECK_CLOSE(actual, expected, tolerance) \
     LLM_CLOSE(CHECK_MESSAGE, actual, expected, tolerance)
 #define REQUIRE_CLOSE(actual, expected, tolerance) \

@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLUGS = re.findall(r"^chapter\((\w+).*\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
+SLUGS = re.findall(r"^chapter\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
 NUMBER = re.compile(r"[-−]?\d+\.?\d*(?:e[-+]?\d+)?")
 TOLERANCE = Decimal("2e-4")
 STORIES260K = ROOT / (os.environ.get("STORIES260K") or "stories260K.bin")
@@ -88,6 +88,20 @@ def check_links(page):
                 complain(page, number, "an image needs a description of what it shows")
 
 
+def check_terms(page):
+    """A bold term of a page is in the glossary: bold text in lower case. (Bold sentences and labels begin
+    with a capital letter; at the start of a list item a project may be named.)"""
+    terms = {heading.lower() for heading in re.findall(r"^### (.*)$", (ROOT / "docs/notation.md").read_text(), re.M)}
+    fenced = False
+    for number, line in enumerate(page.read_text().split("\n"), 1):
+        fenced ^= line.startswith("```")
+        line = re.sub(r"^\s*- \*\*[^*]+\*\*", "", line)
+        for bold in [] if fenced else re.findall(r"(?<!\*)\*\*([^*]+)\*\*", line):
+            term = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", bold)
+            if re.match(r"[a-z]", term) and len(term.split()) < 5 and not {term.lower(), term.lower().removesuffix("s")} & terms:
+                complain(page, number, f"the bold term \"{term}\" is not in the glossary of notation.md")
+
+
 def check_exercises():
     for slug in SLUGS:
         page = ROOT / "docs" / f"{slug}.md"
@@ -103,10 +117,10 @@ def check_exercises():
 def tests_shown_to_fail():
     """What the pages print of the names of tests that fail after a change on the page."""
     for page in PAGES:
-        behind_a_change = False
+        after_a_change = False
         for _, language, content, before in blocks(page):
-            behind_a_change = language == "diff" or (behind_a_change and language == "console" and before == "```")
-            if behind_a_change and "The following tests FAILED:" in content:
+            after_a_change = language == "diff" or (after_a_change and language == "console" and before == "```")
+            if after_a_change and "The following tests FAILED:" in content:
                 for line in content[content.index("The following tests FAILED:") + 1:]:
                     yield re.sub(r"^\d\d_\w+\.", "", line.strip(". "))
 
@@ -200,7 +214,7 @@ def check_console(page, tree):
             outputs.clear()
 
     for line, language, content, before in blocks(page):
-        if not (language == "console" and before == "```"):  # an edit lasts for the blocks right behind it
+        if not (language == "console" and before == "```"):  # an edit lasts for the blocks right after it
             take_back()
         if language == "diff":
             edited = apply(page, line, content, tree)
@@ -265,6 +279,7 @@ def main():
         for page in PAGES:
             check_code(page)
             check_links(page)
+            check_terms(page)
         check_exercises()
         check_names_of_tests()
     else:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Proves that every exercise fails unsolved, for the right reason, and passes solved: one "to write"
-is refused by its stub, a planted bug by an assertion. Usage: check_exercises.py BUILD_FOLDER SLUG"""
+"""Checks that each exercise of a chapter fails unsolved, for the right reason, and passes solved: a function to write
+fails with NotImplemented, a bug to find with an assertion. Usage: check_exercises.py BUILD_FOLDER SLUG"""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def report(program):
-    """The exercises' states by title, and the lines that tell what was expected."""
+    """The state of each exercise by title, and the lines that say what was expected."""
     output = subprocess.run([program], stdout=subprocess.PIPE, text=True, timeout=60).stdout
     states, title = {}, None
     for line in output.split("\n"):
@@ -35,17 +35,17 @@ def main():
         problems.append(f"exercise.cpp has {numbers}, the tests have {tested}")
     if len(numbers) < 3 or "find the bug" not in dict(numbers).values() or "write" not in dict(numbers).values():
         problems.append("a chapter needs three exercises, at least one bug and one function to write")
-    for title, (state, complaints) in unsolved.items():
+    for title, (state, messages) in unsolved.items():
         expected = "not yet" if "find the bug" in title else "to write"
         if state != expected:
             problems.append(f"unsolved, {title} is '{state}' instead of '{expected}'")
-        if state == "not yet" and (len(complaints) < 2 or any("it threw" in text for text in complaints)):
-            problems.append(f"{title} does not say what was expected: {complaints}")
-    for title, (state, complaints) in solved.items():
+        if state == "not yet" and (len(messages) < 2 or any("it threw" in text for text in messages)):
+            problems.append(f"{title} does not say what was expected: {messages}")
+    for title, (state, messages) in solved.items():
         if state != "solved":
-            problems.append(f"solved, {title} is '{state}': {complaints}")
+            problems.append(f"solved, {title} is '{state}': {messages}")
     if solved.keys() != unsolved.keys():
-        problems.append("solutions and stubs are not tested by the same cases")
+        problems.append("solutions and stubs do not have the same test cases")
     for problem in problems:
         print(problem)
     sys.exit(bool(problems))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Bad input gets one line and exit code 2, from every chapter program and from ./learn; good input gets
-what was asked for. Usage: check_programs.py BUILD_FOLDER"""
+"""Checks the command lines of all chapter programs and of ./learn: invalid input gives one line on standard error and
+exit code 2; valid input gives the expected output and files. Usage: check_programs.py BUILD_FOLDER [SLUG...]"""
 
 import array
 import random
@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SLUGS = re.findall(r"^chapter\((\w+).*\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
+SLUGS = re.findall(r"^chapter\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
 
-# Options, and what the one line must say. {file} is a file that exists, {folder} a new folder.
-REFUSED = [
-    ("--bogus", "does not know '--bogus'"),
-    ("stray", "does not know 'stray'"),
+# Options, and a part of the error message. {file} is an existing file, {folder} a folder that does not exist.
+SIZES_REFUSED = [  # of programs with --seq-len
+    ("--bogus", "unknown argument '--bogus'"),
+    ("stray", "unknown argument 'stray'"),
     ("--seq-len", "--seq-len"),
     ("--seq-len 0", "from 1 to 1024, not '0'"),
     ("--seq-len -1", "from 1 to 1024, not '-1'"),
@@ -51,9 +51,22 @@ REFUSED = [
     ("--save {folder} --plots /proc/nowhere", "--plots needs a folder it can write to"),
     ("--save=", "--save"),
 ]
-MODEL_REFUSED = [  # of programs that take --model
-    ("--bogus", "does not know '--bogus'"),
-    ("stray", "does not know 'stray'"),
+BASIC_REFUSED = [  # of programs with only the common options
+    ("--bogus", "unknown argument '--bogus'"),
+    ("stray", "unknown argument 'stray'"),
+    ("--seq-len 4", "unknown argument '--seq-len'"),
+    ("--seed", "--seed"),
+    ("--seed -1", "from 0 to 4294967295, not '-1'"),
+    ("--seed 4294967296", "from 0 to 4294967295, not '4294967296'"),
+    ("--seed abc", "not 'abc'"),
+    ("--step=perhaps", "--step"),
+    ("--save {file}", "--save needs a folder it can write to"),
+    ("--save {folder} --plots /proc/nowhere", "--plots needs a folder it can write to"),
+    ("--plots {file}", "--plots needs a folder it can write to"),
+]
+MODEL_REFUSED = [  # of chapter 09
+    ("--bogus", "unknown argument '--bogus'"),
+    ("stray", "unknown argument 'stray'"),
     ("--tokens", "--tokens"),
     ("--tokens=", "--tokens"),
     ("--tokens -1", "not '-1'"),
@@ -77,15 +90,38 @@ MODEL_REFUSED = [  # of programs that take --model
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
-GENERATION_REFUSED = [  # of programs that take --prompt; {model} and {tokenizer} fit together
-    ("--bogus", "does not know '--bogus'"),
-    ("stray", "does not know 'stray'"),
+TOKENIZER_REFUSED = [  # of chapter 10; {text} is a text
+    ("--bogus", "unknown argument '--bogus'"),
+    ("stray", "unknown argument 'stray'"),
+    ("--encode", "--encode"),
+    ("--encode \udcff", "--encode: the text is not UTF-8 at byte 0"),
+    ("--encode " + "x" * 16385, "at most 16384 bytes"),
+    ("--tokenizer {folder}/nothing", "cannot read"),
+    ("--tokenizer {file}", "too short for a llama2.c tokenizer of 1 tokens"),
+    ("--tokenizer /", "cannot read"),
+    ("--vocab-size 100", "--vocab-size needs --train"),
+    ("--export {folder}", "--export needs --train"),
+    ("--train {folder}/nothing", "cannot read"),
+    ("--train /dev/null", "is not a file"),
+    ("--train {text} --vocab-size -1", "from 0 to 65536, not '-1'"),
+    ("--train {text} --vocab-size 65537", "from 0 to 65536, not '65537'"),
+    ("--train {text} --vocab-size ten", "not 'ten'"),
+    ("--train {text} --vocab-size 11", "the text has 11 different characters, too many for a vocabulary of 11"),
+    ("--train {text} --export {file}", "--export needs a folder it can write to"),
+    ("--train {text} --export {folder} --vocab-size 11", "too many for a vocabulary of 11"),
+    ("--seed -1", "from 0 to 4294967295, not '-1'"),
+    ("--save {file}", "--save needs a folder it can write to"),
+    ("--plots {file}", "--plots needs a folder it can write to"),
+]
+GENERATION_REFUSED = [  # of chapter 11; {model} and {tokenizer} have the same vocabulary size
+    ("--bogus", "unknown argument '--bogus'"),
+    ("stray", "unknown argument 'stray'"),
     ("--temperature -1", "from 0 to 100, not '-1'"),
     ("--temperature 101", "from 0 to 100, not '101'"),
     ("--temperature warm", "not 'warm'"),
     ("--temperature 0.005", "takes 0, or a number from 0.01 to 100, not 0.005"),
-    ("--look-at -1", "not '-1'"),
-    ("--model {model} --tokenizer {tokenizer} --prompt x --look-at 20", "from 1 to 16, not 20"),
+    ("--inspect -1", "not '-1'"),
+    ("--model {model} --tokenizer {tokenizer} --prompt x --inspect 20", "from 1 to 16, not 20"),
     ("--temperature nan", "not 'nan'"),
     ("--temperature 1e999", "not '1e999'"),
     ("--temperature 0x1", "not '0x1'"),
@@ -116,9 +152,9 @@ GENERATION_REFUSED = [  # of programs that take --prompt; {model} and {tokenizer
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
-TRAINING_REFUSED = [  # of programs that take --text; {numbers} is one, {run} a folder with a run of 2 steps of it
-    ("--bogus", "does not know '--bogus'"),
-    ("stray", "does not know 'stray'"),
+TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with a run of 2 steps on it
+    ("--bogus", "unknown argument '--bogus'"),
+    ("stray", "unknown argument 'stray'"),
     ("--text", "--text"),
     ("--text=", "--text"),
     ("--text {folder}/nothing", "cannot read"),
@@ -145,8 +181,11 @@ TRAINING_REFUSED = [  # of programs that take --text; {numbers} is one, {run} a 
     ("--learning-rate -0.1", "from 0 to 1, not '-0.1'"),
     ("--learning-rate 1.1", "not '1.1'"),
     ("--learning-rate fast", "not 'fast'"),
-    ("--accumulate 0", "from 1 to 256, not '0'"),
-    ("--accumulate 257", "not '257'"),
+    ("--gradient-accumulation-steps 0", "from 1 to 256, not '0'"),
+    ("--gradient-accumulation-steps 257", "not '257'"),
+    ("--weight-decay -1", "from 0 to 10, not '-1'"),
+    ("--max-grad-norm 0", "from 0.0001 to 1000000, not '0'"),
+    ("--attention-dropout 1", "from 0 to 0.9, not '1'"),
     ("--batch-size 17", "from 1 to 16, not '17'"),
     ("--seq-len 0", "from 1 to 1024, not '0'"),
     ("--hidden-size 0", "from 1 to 4096, not '0'"),
@@ -158,32 +197,35 @@ TRAINING_REFUSED = [  # of programs that take --text; {numbers} is one, {run} a 
     ("--text {numbers} --hidden-size 100", "6 query heads do not divide a hidden size of 100"),
     ("--text {numbers} --hidden-size 30", "head_dim must be even for RoPE, not 5"),
     ("--seed -1", "from 0 to 4294967295, not '-1'"),
-    ("--bfloat16=perhaps", "--bfloat16"),
+    ("--dtype float16", "--dtype takes float32 or bfloat16, not 'float16'"),
+    ("--qk-norm=perhaps", "--qk-norm"),
     ("--folder", "--folder"),
     ("--folder {file}", "--folder needs a folder it can write to"),
     ("--folder /proc/nowhere", "--folder needs a folder it can write to"),
     ("--text {numbers} --folder {file}/below", "--folder needs a folder it can write to"),
-    ("--resume --folder {folder}/new", "/new holds no run that could go on"),
-    ("--resume --text {numbers} --folder {folder}", "holds no run that could go on"),
+    ("--resume --folder {folder}/new", "/new holds no checkpoint to resume from"),
+    ("--resume --text {numbers} --folder {folder}", "holds no checkpoint to resume from"),
     ("--resume --folder {damaged}", "run.safetensors: too short for a safetensors file"),
     ("--resume --text {numbers} --folder {damaged} {small}", "run.safetensors: too short for a safetensors file"),
-    ("--resume --folder {run}", "this run had other options, or another text"),
-    ("--folder {run} --steps 2", "holds a run: --resume goes on with it"),
+    ("--resume --folder {run}", "this run has other options or another text"),
+    ("--folder {run} --steps 2", "holds a checkpoint: --resume continues its run"),
     ("--text {numbers} --folder assets/king_james", "assets/king_james holds a model"),
-    ("--text {numbers} --folder {run} {small}", "holds a run: --resume goes on with it"),
-    ("--resume --text {other} --folder {run} {small}", "this run had other options, or another text"),
-    ("--resume --text {numbers} --folder {run} {small} --steps 3", "this run had other options, or another text"),
-    ("--resume --text {numbers} --folder {run} {small} --steps 2 --seed 78", "this run had other options"),
-    ("--resume --text {numbers} --folder {run} {small} --steps 2 --accumulate 2", "this run had other options"),
-    ("--resume --text {numbers} --folder {run} {small} --steps 2 --num-hidden-layers 3", "this run had other options"),
-    ("--resume --text {numbers} --folder {run} {small} --steps 2 --num-key-value-heads 1", "this run had other options"),
+    ("--text {numbers} --folder {run} {small}", "holds a checkpoint: --resume continues its run"),
+    ("--resume --text {other} --folder {run} {small}", "this run has other options or another text"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 3", "this run has other options or another text"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --seed 78", "this run has other options"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --gradient-accumulation-steps 2", "this run has other options"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --num-hidden-layers 3", "this run has other options"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --num-key-value-heads 1", "this run has other options"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --attention-dropout 0.1", "this run has other options"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 2 --max-grad-norm 2", "this run has other options"),
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
-FAST_REFUSED = [  # of the program that can leave its clock out
-    ("--bogus", "does not know '--bogus'"),
-    ("stray", "does not know 'stray'"),
-    ("--no-clock 3", "does not know '3'"),
+FAST_REFUSED = [  # of chapter 15
+    ("--bogus", "unknown argument '--bogus'"),
+    ("stray", "unknown argument 'stray'"),
+    ("--no-timing 3", "unknown argument '3'"),
     ("--seed -1", "from 0 to 4294967295, not '-1'"),
     ("--max-new-tokens 0", "from 1 to 1048576, not '0'"),
     ("--max-new-tokens ten", "not 'ten'"),
@@ -206,13 +248,15 @@ LEARN_REFUSED = [
     ("exercise 1 --hint 99", "no hint for exercise '1.99'"),
     ("exercise 1 --hint", "of which exercise?"),
     ("exercise 1 --hint two", "of which exercise?"),
-    ("test 1 2", "'2' is more than this command takes"),
-    ("list all", "'all' is more than this command takes"),
+    ("test 1 2", "unexpected argument '2'"),
+    ("list all", "unexpected argument 'all'"),
     ("exercise 1 --solution 99", "no exercise '1.99'"),
     ("exercise 1 --bogus", "not '--bogus'"),
     ("watch", "which chapter?"),
     ("test 99", "there is no chapter '99'"),
 ]
+REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
+           "12_gradients": BASIC_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED}
 problems = []
 
 
@@ -233,28 +277,24 @@ def contents(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def takes(program, option):
-    return option in run([program, "--help"]).stdout
-
-
 def write_llama2c_model(file):
     """A model of 420 tokens with random weights, for the tokenizers of the fixtures."""
     C, F, L, H, HKV, V, P = 16, 20, 2, 4, 2, 420, 64
-    numbers = random.Random(1)
-    draw = lambda count, scale: array.array("f", (numbers.gauss(0, scale) for _ in range(count)))
+    generator = random.Random(1)
+    normal = lambda count, scale: array.array("f", (generator.gauss(0, scale) for _ in range(count)))
     norms = lambda count: array.array("f", [1.0] * count)
-    tensors = [draw(V * C, 1), norms(L * C), draw(L * C * C, 0.3), draw(L * C * C * HKV // H, 0.3),
-               draw(L * C * C * HKV // H, 0.3), draw(L * C * C, 0.3), norms(L * C), draw(3 * L * C * F, 0.3),
+    tensors = [normal(V * C, 1), norms(L * C), normal(L * C * C, 0.3), normal(L * C * C * HKV // H, 0.3),
+               normal(L * C * C * HKV // H, 0.3), normal(L * C * C, 0.3), norms(L * C), normal(3 * L * C * F, 0.3),
                norms(C), norms(P * C // H)]
     file.write_bytes(struct.pack("<7i", C, F, L, H, HKV, V, P) + b"".join(tensor.tobytes() for tensor in tensors))
 
 
-# A model that learns a text in a second, and runs of it.
+# Options of a model that can be trained on a text in a second.
 SMALL = "--seq-len 16 --hidden-size 24 --num-attention-heads 4 --vocab-size 32 --plots none".split()
 
 
 def write_texts(program, scratch):
-    """What TRAINING_REFUSED names."""
+    """Writes the files and folders that TRAINING_REFUSED names; returns their paths by name."""
     texts = {"empty": b"", "zeros": b"ab\0c", "bytes": b"abc\xff", "numbers": " ".join(map(str, range(800))).encode(),
              "other": " ".join(map(str, range(801))).encode()}
     for name, text in texts.items():
@@ -271,60 +311,58 @@ def check_refusals(program, scratch):
     file = scratch / "file"
     file.write_text("kept")
     write_llama2c_model(scratch / "model.bin")
-    trains = takes(program, "--text")
-    names = {"file": file, "folder": scratch / "new", "model": scratch / "model.bin",
-             "tokenizer": ROOT / "tests/fixtures/11_generation/gpt2/tokenizer.json"}
+    trains = program.name == "13_training"
+    (scratch / "text").write_text(" ".join(map(str, range(800))))
+    names = {"file": file, "folder": scratch / "new", "text": scratch / "text", "model": scratch / "model.bin",
+             "tokenizer": ROOT / "tests/fixtures/10_tokenizer/gpt2/tokenizer.json"}
     if trains:
         names |= write_texts(program, scratch) | {"small": " ".join(SMALL)}
-    table = TRAINING_REFUSED if trains else FAST_REFUSED if takes(program, "--no-clock") else REFUSED if takes(program, "--seq-len") else \
-        GENERATION_REFUSED if takes(program, "--prompt") else MODEL_REFUSED
     before = contents(scratch / "run") if trains else {}
-    for options, message in table:
+    for options, message in REFUSED.get(program.name, SIZES_REFUSED):
         expect_refusal([program, *options.format(**names).split()], message)
     if file.read_text() != "kept" or (scratch / "new").exists() or (trains and contents(scratch / "run") != before):
-        problems.append(f"{program}: wrote something although it refused")
+        problems.append(f"{program}: an invalid command line changed files")
 
 
 def check_good(program, scratch):
-    """Saving, drawing, plain output, and the same output twice."""
+    """Runs the program without options: its tensors, figures, plain output, and the same output for the same seed."""
     tensors, plots = scratch / program.name / "tensors", scratch / program.name / "plots"
-    trains = takes(program, "--text")
-    command = [program, *(["--steps", "12"] if trains else ["--no-clock"] if takes(program, "--no-clock") else [])]
+    command = [program, *{"13_training": ["--steps", "12"], "15_fast": ["--no-timing"]}.get(program.name, [])]
     first = run([*command, "--save", tensors, "--plots", plots])
     if first.returncode != 0 or first.stderr or "\x1b" in first.stdout:
-        problems.append(f"{program.name}: exit {first.returncode}, or colours in a pipe, or: {first.stderr}")
+        problems.append(f"{program.name}: exit {first.returncode}, or colors in a pipe, or: {first.stderr}")
     shown = set(re.findall(r"^([\w.]+): \((?:\d+, ?)*\d*\)(?:, of which .*)?\n *\{", first.stdout, re.M))
     saved = {file.stem for file in tensors.iterdir()}
     if saved != shown or any(file.suffix != ".npy" for file in tensors.iterdir()):
         problems.append(f"{program.name}: shown but not saved {shown - saved}, saved but not shown {saved - shown}")
     page = (ROOT / "docs" / f"{program.name}.md").read_text()
-    ledger = page.split("## Shapes ledger")[1].split("\n## ")[0]
+    table = page.split("## Tensor shapes")[1].split("\n## ")[0]
     for name in sorted(saved):
-        if f"`{name}`" not in ledger:
-            problems.append(f"{program.name}: {name} is saved but missing in the page's shapes ledger")
+        if f"`{name}`" not in table:
+            problems.append(f"{program.name}: {name} is saved but missing in the page's table of tensor shapes")
     drawn = {file.name for file in plots.iterdir()}
     for name in drawn:
         if not name.startswith(program.name) or f"{name[:-3]}png" not in drawn or f"{name[:-3]}svg" not in drawn:
-            problems.append(f"{program.name}: a figure by another name, or not both SVG and PNG: {name}")
-    narrated = re.sub(r"── The text ──.*?tokens written", "", first.stdout, flags=re.S)  # a model's lines are its own
-    wide = max(map(len, narrated.split("\n")))
+            problems.append(f"{program.name}: a figure with a wrong name, or not both SVG and PNG: {name}")
+    without_text = re.sub(r"── The generated text ──.*?tokens generated", "", first.stdout, flags=re.S)  # generated lines may be long
+    wide = max(map(len, without_text.split("\n")))
     if wide > 100:
         problems.append(f"{program.name}: a line of {wide} characters")
     second = run([*command, "--plots", "none", "--seed", "77"]).stdout
     if first.stdout.split("\nFigures:")[0].rstrip() != second.rstrip():
-        problems.append(f"{program.name}: two runs with one seed differ")
+        problems.append(f"{program.name}: two runs with the same seed differ")
     if run([*command, "--plots", "none", "--seed", "78"]).stdout == second:
         problems.append(f"{program.name}: the seed changes nothing")
     if "--seed" not in run([program, "--help"]).stdout:
         problems.append(f"{program.name}: --help does not list --seed")
-    if trains:
-        return check_training(program, scratch)
-    if takes(program, "--no-clock"):
-        return check_clock(program, scratch)
-    if takes(program, "--prompt"):
-        return check_generation(program, scratch)
-    if not takes(program, "--seq-len"):
-        return check_models(program, scratch)
+    check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
+             "12_gradients": None, "13_training": check_training, "15_fast": check_timing}.get(program.name, check_sizes)
+    if check:
+        check(program, scratch)
+
+
+def check_sizes(program, scratch):
+    """The demo runs with other sizes."""
     for sizes in ("--seq-len 1 --batch-size 1", "--hidden-size 96 --num-attention-heads 6 --num-key-value-heads 6",
                   "--hidden-size 20 --num-attention-heads 6 --num-key-value-heads 3 --head-dim 4",
                   "--seq-len 200", "--hidden-size 2 --num-attention-heads 1 --num-key-value-heads 1"):
@@ -334,7 +372,7 @@ def check_good(program, scratch):
 
 
 def check_models(program, scratch):
-    """Every checkpoint of the fixtures runs, and comes back from --export with the same logits."""
+    """Runs each checkpoint of the fixtures; the model that --export writes has the same logits."""
     for model in sorted((ROOT / "tests/fixtures/09_full_model").iterdir()):
         if model.suffix == ".npy":
             continue
@@ -346,16 +384,34 @@ def check_models(program, scratch):
                 problems.append(f"{program.name} {command}: exit {result.returncode}: {result.stderr}")
                 return
         if (saved / "logits.npy").read_bytes() != (again / "logits.npy").read_bytes():
-            problems.append(f"{program.name}: {model.name} has other logits after --export")
+            problems.append(f"{program.name}: {model.name} has different logits after --export")
+
+
+def check_tokenizers(program, scratch):
+    """Encodes a text with each tokenizer of the fixtures, and with one that it trains and exports."""
+    text = "The café: 12\n<|im_end|> "
+    for kind in sorted((ROOT / "tests/fixtures/10_tokenizer").iterdir()):
+        result = run([program, "--tokenizer", kind, "--encode", text, "--plots", "none"])
+        if result.returncode != 0 or result.stderr:
+            problems.append(f"{program.name} {kind.name}: exit {result.returncode}: {result.stderr}")
+    exported = scratch / "exported_tokenizer"
+    outputs = []
+    for options in (["--train", scratch / "text", "--vocab-size", "40", "--export", exported], ["--tokenizer", exported]):
+        result = run([program, *options, "--encode", "12 345", "--plots", "none"])
+        if result.returncode != 0 or result.stderr:
+            problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stderr}")
+        outputs.append(result.stdout.split("──")[-1])  # without the step's title
+    if outputs[0] != outputs[1]:
+        problems.append(f"{program.name}: the exported tokenizer encodes differently")
 
 
 def check_generation(program, scratch):
-    """Every tokenizer of the fixtures with a model in a folder; with and without a cache the same text."""
+    """Generates with each tokenizer of the fixtures; with and without a cache the text is the same."""
     exported = scratch / "exported"
     run([program.parent / "09_full_model", "--model", scratch / "model.bin", "--tokens", "1", "--export", exported, "--plots", "none"])
-    timeless = lambda text: re.sub(r"tokens per second: .*", "", text)
+    without_speed = lambda text: re.sub(r"tokens per second: .*", "", text)
     for kind in ("gpt2", "llama3", "qwen", "smol", "llama2", "metaspace"):
-        shutil.copy(ROOT / "tests/fixtures/11_generation" / kind / "tokenizer.json", exported)
+        shutil.copy(ROOT / "tests/fixtures/10_tokenizer" / kind / "tokenizer.json", exported)
         command = [program, "--model", exported, "--prompt", "The café: 12\n<|im_end|> ", "--max-new-tokens", "20"]
         texts = []
         for options in ((), ("--no-cache",), ("--temperature", "0", "--plots", "none"), ("--max-new-tokens", "0", "--top-k", "3"),
@@ -363,22 +419,22 @@ def check_generation(program, scratch):
             result = run(command[:-2] + (command[-2:] if "--max-new-tokens" not in options else []) + list(options))
             if result.returncode != 0 or result.stderr or "The café: 12\n" not in result.stdout:
                 problems.append(f"{program.name} {kind} {options}: exit {result.returncode}: {result.stderr}")
-            texts.append(timeless(result.stdout))
+            texts.append(without_speed(result.stdout))
         if texts[0] != texts[1]:
-            problems.append(f"{program.name} {kind}: another text without a cache")
+            problems.append(f"{program.name} {kind}: the text differs without a cache")
 
 
 def check_training(program, scratch):
     """A text is learned in 32 and in 16 bits; a run that was stopped or killed goes on as if it had not been."""
     learn = [program, "--text", scratch / "numbers", *SMALL]
-    for name, option, size in (("float", [], 4), ("bfloat", ["--bfloat16"], 2)):
+    for name, option, size in (("float", [], 4), ("bfloat", ["--dtype", "bfloat16"], 2)):
         result = run([*learn, "--steps", "6", "--folder", scratch / name, *option])
         if result.returncode != 0 or result.stderr or not re.search(r"^step 6: loss \d", result.stdout, re.M):
             problems.append(f"{program.name} on a text, {name}: exit {result.returncode}: {result.stdout}{result.stderr}")
         expect_readable(program, scratch / name)
         count = int(re.search(r"^parameters: ([\d,]+)$", result.stdout, re.M)[1].replace(",", ""))
         if not 0 <= (scratch / name / "model.safetensors").stat().st_size - size * count < 4000:
-            problems.append(f"{program.name}: a model in {name} does not take {size} bytes for each number")
+            problems.append(f"{program.name}: a model in {name} does not take {size} bytes per parameter")
 
     learn += ["--steps", "600"]
     whole = run([*learn, "--folder", scratch / "whole"])
@@ -404,7 +460,7 @@ def check_training(program, scratch):
 
 
 def run_until(command, file, how):
-    """Sends the signal when there is such a file. The exit code, and what it printed."""
+    """Sends the signal as soon as the file exists. Returns the exit code and the output."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         while process.poll() is None and not file.exists():
             time.sleep(0.02)
@@ -414,7 +470,7 @@ def run_until(command, file, how):
 
 
 def expect_readable(program, folder):
-    """The folder is a model to chapter 09, and writes something in chapter 10."""
+    """Chapter 09 reads the model in the folder, and chapter 11 generates with it."""
     for command in (["09_full_model", "--model", folder, "--tokens", "1"],
                     ["11_generation", "--model", folder, "--prompt", "12 ", "--max-new-tokens", "3"]):
         result = run([program.parent / command[0], *command[1:], "--plots", "none"])
@@ -422,21 +478,21 @@ def expect_readable(program, folder):
             problems.append(f"{command}: exit {result.returncode}: {result.stderr}")
 
 
-def check_clock(program, scratch):
-    """With its clock it says and draws more; with a model of one's own it only writes."""
-    result = run([program, "--plots", scratch / "clock"])
+def check_timing(program, scratch):
+    """With timing it prints more and draws the roofline; with --model it only generates."""
+    result = run([program, "--plots", scratch / "timing"])
     if result.returncode != 0 or result.stderr or "tokens per second" not in result.stdout or max(map(len, result.stdout.split("\n"))) > 100:
-        problems.append(f"{program.name} with its clock: exit {result.returncode}: {result.stderr}, or a wide line")
-    if not (scratch / "clock" / f"{program.name}_roofline.svg").exists():
+        problems.append(f"{program.name} with timing: exit {result.returncode}: {result.stderr}, or a wide line")
+    if not (scratch / "timing" / f"{program.name}_roofline.svg").exists():
         problems.append(f"{program.name} draws no roofline")
-    tokenizer = ROOT / "tests/fixtures/11_generation/gpt2/tokenizer.json"
+    tokenizer = ROOT / "tests/fixtures/10_tokenizer/gpt2/tokenizer.json"
     result = run([program, "--model", scratch / "model.bin", "--tokenizer", tokenizer, "--prompt", "a b", "--max-new-tokens", "999"])
     if result.returncode != 0 or result.stderr or result.stdout.count("──") != 2:
         problems.append(f"{program.name} --model: exit {result.returncode}: {result.stdout}{result.stderr}")
 
 
 def check_learn(scratch):
-    """Hints, solutions, and --reset with its backup, in a clone that may be edited."""
+    """Checks --hint, --solution and --reset with its backup, in a clone."""
     clone = scratch / "clone"
     subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
     learn = clone / "learn"
@@ -453,9 +509,9 @@ def check_learn(scratch):
     run([learn, "exercise", "1", "--reset"])
     backups = list(file.parent.glob("exercise.cpp.before-reset-*"))
     if file.read_text() != pristine or [backup.read_text() for backup in backups] != [pristine + "// my work\n"]:
-        problems.append("./learn exercise 1 --reset does not restore the file and keep the work")
+        problems.append("./learn exercise 1 --reset does not restore the file and keep a backup")
     if "nothing to reset" not in run([learn, "exercise", "1", "--reset"]).stdout:
-        problems.append("./learn exercise 1 --reset: a second time it should have nothing to do")
+        problems.append("./learn exercise 1 --reset: the second time must find nothing to reset")
     if run([learn, "list"], cwd="/").stdout.count("\n") != len(SLUGS):
         problems.append("./learn list does not work from another folder")
 
@@ -463,12 +519,13 @@ def check_learn(scratch):
 def main():
     build = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
-        for slug in SLUGS:
+        for slug in sys.argv[2:] or SLUGS:
             check_refusals(build / slug, Path(name))
             check_good(build / slug, Path(name))
-        check_learn(Path(name))
-        for arguments, message in LEARN_REFUSED:
-            expect_refusal([ROOT / "learn", *arguments.split()], message)
+        if not sys.argv[2:]:
+            check_learn(Path(name))
+            for arguments, message in LEARN_REFUSED:
+                expect_refusal([ROOT / "learn", *arguments.split()], message)
     for problem in problems:
         print(problem)
     sys.exit(bool(problems))

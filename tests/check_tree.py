@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SLUGS = re.findall(r"^chapter\((\w+).*\)$", (ROOT / "CMakeLists.txt").read_text(), re.M)
+SLUGS = re.findall(r"^chapter\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
 problems = []
 
 
@@ -21,10 +21,13 @@ def complain(file, text):
 
 def chapters_are_complete():
     for slug in SLUGS:
-        topic = slug[3:]
-        for name in (f"{topic}.hpp", f"{topic}.cpp", "main.cpp", "exercise.hpp", "exercise.cpp", "solution.cpp"):
+        for name in ("main.cpp", "exercise.hpp", "exercise.cpp", "solution.cpp"):
             if not (ROOT / "chapters" / slug / name).exists():
                 complain(ROOT / "chapters" / slug, f"lacks {name}")
+        for file in sorted((ROOT / "chapters" / slug).rglob("*.cpp")):
+            lines = len(file.read_text().split("\n"))
+            if lines > 301:
+                complain(file, f"has {lines - 1} lines, a file of a chapter at most 300")
         for name in (f"tests/test_{slug}.cpp", f"tests/exercise_{slug}.cpp", f"docs/{slug}.md"):
             if not (ROOT / name).exists():
                 complain(ROOT, f"chapter {slug} lacks {name}")
@@ -64,6 +67,49 @@ def every_test_can_run(build):
         complain(ROOT / "tests", f"there are {titles} titles, CTest knows {listing.stdout.split()[-1]} tests")
 
 
+# Names and phrases that this project once coined, with what the field says instead. They must not
+# come back. docs/contributing.md tells how to choose a name.
+RETIRED_NAMES = {
+    r"there_and_back": "forward_backward", r"rotate_back": "rope_backward", r"Placement": "AttentionInputs",
+    r"placed(_\w+)?": "rotated", r"place_and_keep": "update_kv_cache", r"Taken": "activations",
+    r"Desk": "workspace", r"room_for": "ensure_capacity", r"FastState": "RunState", r"look_inside": "ModelOutput",
+    r"PackedMatrix": "QuantizedMatrix", r"pack_together": "fuse", r"rungs?": "matmul variants",
+    r"product_in_lanes": "matmul_simd", r"attend_blockwise": "flash_attention", r"in_parallel": "parallel_for",
+    r"likeliest": "argmax", r"Writing": "GenerationConfig", r"longest_gradient": "max_grad_norm",
+    r"mean_square": "exp_avg_sq", r"clear_gradients": "zero_grad", r"Choices": "AblationConfig",
+    r"learn_tokenizer": "train_bpe", r"join_pairs": "apply_merges", r"NumberType": "DType", r"ModelConfig": "Config",
+    r"hide_padding": "mask_padding", r"draw_normal": "init_normal", r"operations_per_token": "flops_per_token",
+    r"\w+_walk|walk_\w+": "demo"}
+RETIRED_PHRASES = {
+    r"ways? back": "backward pass", r"way there": "forward pass", r"there and back": "forward and backward pass",
+    r"hands? (it|them|the gradient )?on\b": "passes to its input", r"behind": "after", r"bent|bends?": "activated",
+    r"likeliest": "most likely", r"walks?": "program, demo", r"ladder": "variants", r"rungs?": "variants",
+    r"ledger": "table of tensor shapes", r"the bridge": "converting weights between RoPE layouts", r"desks?": "workspace",
+    r"turned on its side": "transposed", r"turned by": "rotated by", r"nobody|everybody": "no token, each token",
+    r"for itself": "independently, elementwise", r"what becomes of": "the result", r"keys looked at": "effective number of keys",
+    r"the road": "residual stream", r"drawn (with|from|anew|again)": "sampled, initialized",
+    r"\w*(normalis|optimis|initialis|recognis|summaris|serialis|organis)\w+": "American spelling",
+    r"\w*(neighbour|colour|behaviour)\w*|centred?|labelled|modelling|grey": "American spelling"}
+
+
+def retired_language_stays_retired():
+    names = re.compile(r"\b(" + "|".join(RETIRED_NAMES) + r")\b")
+    phrases = re.compile(r"(?<![\w/.-])(" + "|".join(RETIRED_PHRASES) + r")(?![\w/-])", re.I)
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    for name in filter(None, listed.split("\n")):
+        file = ROOT / name
+        prose = name.endswith(".md") or name in ("learn", ".ci/run")
+        code = re.search(r"\.[ch]pp$|\.py$|\.sh$|\.mjs$|CMakeLists.txt$", name)
+        if not file.exists() or not (prose or code) or name == "tests/check_tree.py":
+            continue
+        for number, line in enumerate(file.read_text().split("\n"), 1):
+            found = phrases.search(line) or (code and names.search(line))
+            if found:
+                table = {**RETIRED_NAMES, **RETIRED_PHRASES}
+                better = next(word for pattern, word in table.items() if re.fullmatch(pattern, found[1], re.I))
+                complain(file, f"line {number}: \"{found[1]}\" is retired, say: {better}")
+
+
 def nothing_names_a_machine():
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.split("\n")
     for name in filter(None, names):
@@ -80,6 +126,7 @@ def main():
     build = Path(sys.argv[1])
     chapters_are_complete()
     includes_point_backward()
+    retired_language_stays_retired()
     every_test_can_run(build)
     nothing_names_a_machine()
     for problem in problems:

@@ -1,4 +1,5 @@
-// Counts how often a test program asks for memory, and for how many bytes. For one file of it.
+// Counts the allocations of a test program and their bytes, by replacing operator new. Include
+// it in one file of a program.
 #pragma once
 
 #include <atomic>
@@ -7,14 +8,14 @@
 
 namespace llm {
 
-inline std::atomic<std::size_t> times_asked = 0, bytes_asked = 0;
+inline std::atomic<std::size_t> num_allocations = 0, allocated_bytes = 0;
 
 }  // namespace llm
 
-#ifndef LLM_SANITIZE  // the sanitizers have their own
+#ifndef LLM_SANITIZE  // the sanitizers replace it, too
 [[gnu::noinline]] void* operator new(std::size_t size) {
-    ++llm::times_asked;
-    llm::bytes_asked += size;
+    ++llm::num_allocations;
+    llm::allocated_bytes += size;
     if (void* const memory = std::malloc(size)) return memory;
     throw std::bad_alloc();
 }

@@ -9,40 +9,37 @@ TEST_CASE("1.1 find the bug: a mask made by a product") {
 }
 
 TEST_CASE("1.2 find the bug: a mask made by loops") {
-    INFO("every token sees itself and all tokens before it");
+    INFO("each token attends to itself and to all tokens before it");
     CHECK_CLOSE(mask_by_loops(4), causal_mask(4, 4), 0);
 }
 
 TEST_CASE("1.3 find the bug: a mask for new queries") {
-    INFO("the newest query sees every key");
+    INFO("the newest query attends to every key");
     CHECK_CLOSE(mask_for_new_queries(1, 5), causal_mask(1, 5), 0);
     CHECK_CLOSE(mask_for_new_queries(3, 5), causal_mask(3, 5), 0);
     CHECK_CLOSE(mask_for_new_queries(4, 4), causal_mask(4, 4), 0);
 }
 
 TEST_CASE("1.4 write sliding_window_mask") {
-    const Real hidden = -infinity;
-    INFO("a token sees itself and the window - 1 tokens before it");
-    CHECK_CLOSE(sliding_window_mask(4, 2),
-                (Matrix{{0, hidden, hidden, hidden},
-                        {0, 0, hidden, hidden},
-                        {hidden, 0, 0, hidden},
-                        {hidden, hidden, 0, 0}}),
-                0);
+    const Real inf = infinity;
+    INFO("a token attends to itself and to the window - 1 tokens before it");
+    CHECK_CLOSE(
+        sliding_window_mask(4, 2),
+        (Matrix{
+            {0, -inf, -inf, -inf}, {0, 0, -inf, -inf}, {-inf, 0, 0, -inf}, {-inf, -inf, 0, 0}}),
+        0);
     CHECK_CLOSE(sliding_window_mask(3, 1),
-                (Matrix{{0, hidden, hidden}, {hidden, 0, hidden}, {hidden, hidden, 0}}), 0);
-    INFO("a window of at least the whole sequence hides nothing of the past");
+                (Matrix{{0, -inf, -inf}, {-inf, 0, -inf}, {-inf, -inf, 0}}), 0);
+    INFO("a window of at least seq_len tokens gives the causal mask");
     CHECK_CLOSE(sliding_window_mask(5, 9), causal_mask(5, 5), 0);
 }
 
 TEST_CASE("1.5 write prefix_mask") {
-    const Real hidden = -infinity;
-    INFO("tokens of the prefix see each other, later tokens see the past");
-    CHECK_CLOSE(
-        prefix_mask(4, 2),
-        (Matrix{
-            {0, 0, hidden, hidden}, {0, 0, hidden, hidden}, {0, 0, 0, hidden}, {0, 0, 0, 0}}),
-        0);
+    const Real inf = infinity;
+    INFO("tokens of the prefix attend to each other, later tokens use causal attention");
+    CHECK_CLOSE(prefix_mask(4, 2),
+                (Matrix{{0, 0, -inf, -inf}, {0, 0, -inf, -inf}, {0, 0, 0, -inf}, {0, 0, 0, 0}}),
+                0);
     CHECK_CLOSE(prefix_mask(5, 0), causal_mask(5, 5), 0);
     CHECK_CLOSE(prefix_mask(3, 3), Matrix(xt::zeros<Real>({3, 3})), 0);
 }

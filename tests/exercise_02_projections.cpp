@@ -5,8 +5,8 @@
 
 using namespace exercise;
 
-TEST_CASE("2.1 find the bug: a weight used as it is stored") {
-    INFO("output number o is the dot product of row o of the weight with the input");
+TEST_CASE("2.1 find the bug: a weight that is not transposed") {
+    INFO("output feature o is the dot product of row o of the weight with the input");
     REQUIRE_CLOSE(project(Matrix{{1, 0}}, Matrix{{1, 2}, {3, 4}}), (Matrix{{1, 3}}), 0);
     CHECK_CLOSE(project(Matrix{{1, 0, 1}}, Matrix{{1, 2, 3}, {4, 5, 6}}), (Matrix{{4, 10}}), 0);
 }
@@ -15,10 +15,10 @@ TEST_CASE("2.2 find the bug: the bound of an initial weight") {
     Generator generator(1);
     const Matrix weight = initial_weight(4, 900, generator);
     const Real largest = xt::amax(xt::abs(weight))();
-    INFO("900 inputs: the largest weight lies just under 1/30, it is ", largest);
+    INFO("900 input features: the largest weight should be just under 1/30, it is ", largest);
     CHECK(largest <= Real(1) / 30);
     CHECK(largest > Real(0.99) / 30);
-    INFO("and the smallest just above -1/30");
+    INFO("the smallest weight should be just above -1/30");
     CHECK(xt::amin(weight)() < Real(-0.99) / 30);
 }
 
@@ -43,7 +43,8 @@ TEST_CASE("2.4 write fold_scale") {
     for (const bool with_bias : {false, true}) {
         const Linear linear = make_linear(5, 4, with_bias, generator);
         const Tensor3 expected = linear(states) * Real(0.25);
-        INFO("scale times the outputs of the layer ", with_bias ? "with" : "without", " bias");
+        const std::string bias = with_bias ? "with bias" : "without bias";
+        INFO("scale times the outputs of the layer ", bias);
         CHECK_CLOSE(fold_scale(linear, 0.25)(states), expected, 1e-6);
     }
 }

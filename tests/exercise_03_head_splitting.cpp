@@ -16,13 +16,13 @@ TEST_CASE("3.2 write interleave_heads") {
     Tensor3 expected = xt::zeros<Real>({2, 5, 12});
     for (const auto [b, h, t, d] : every_index(2, 3, 5, 4))
         expected(b, t, d * 3 + h) = heads(b, h, t, d);
-    INFO("number d of head h lands at d*H + h");
+    INFO("feature d of head h gets index d*H + h");
     CHECK_CLOSE(merged, expected, 0);
 }
 
-TEST_CASE("3.3 find the bug: heads merged without moving them back") {
+TEST_CASE("3.3 find the bug: heads merged without a transpose") {
     const Tensor4 heads = counting({2, 3, 5, 4});
-    INFO("the row of token t holds all heads of token t and nothing of another");
+    INFO("the row of token t holds all heads of token t and no other token");
     CHECK_CLOSE(exercise::merge_heads(heads), llm::merge_heads(heads), 0);
 }
 
@@ -33,8 +33,8 @@ TEST_CASE("3.4 write project_one_head") {
         const Linear q_proj = make_linear(6, 20, with_bias, generator);
         const Tensor4 heads = llm::split_heads(q_proj(hidden_states), 5);
         const Tensor3 head_3 = xt::view(heads, xt::all(), 3);
-        INFO("the same queries as head 3 of the whole layer ", with_bias ? "with" : "without",
-             " bias");
+        const std::string bias = with_bias ? "with bias" : "without bias";
+        INFO("the same queries as head 3 of the whole layer ", bias);
         CHECK_CLOSE(project_one_head(hidden_states, q_proj, 3, 4), head_3, 1e-6);
     }
 }

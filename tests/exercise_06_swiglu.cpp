@@ -1,3 +1,4 @@
+#include "chapters/05_gqa/dropout.hpp"
 #include "chapters/06_swiglu/exercise.hpp"
 #include "tests/check.hpp"
 
@@ -5,7 +6,7 @@ using namespace exercise;
 
 namespace {
 
-struct Halves {
+struct Example {
     Generator generator{6};
     Tensor3 gate = randn({2, 3, 5}, generator), up = randn({2, 3, 5}, generator);
 };
@@ -14,19 +15,19 @@ struct Halves {
 
 TEST_CASE("6.1 find the bug: weights that fit") {
     Generator generator(1);
-    const GatedMlp right = make_gated_mlp(4, 6, false, silu, generator);
+    const GatedMlp right = make_gated_mlp(4, 6, false, SiLU, generator);
     const Tensor3 hidden_states = randn({2, 3, 4}, generator);
     const GatedMlp loaded =
         from_meta(right.gate_proj.weight, right.down_proj.weight, right.up_proj.weight);
-    INFO("w1 makes the gate");
+    INFO("w1 is the weight of gate_proj");
     CHECK_CLOSE(loaded(hidden_states), right(hidden_states), 1e-6);
 }
 
-TEST_CASE("6.2 find the bug: SwiGLU from memory") {
-    const Halves halves;
-    INFO("silu bends the gate and leaves up alone");
-    CHECK_CLOSE(gated_product(halves.gate, halves.up), activate(silu, halves.gate) * halves.up,
-                1e-6);
+TEST_CASE("6.2 find the bug: a SwiGLU written from memory") {
+    const Example example;
+    INFO("SiLU is applied to gate, and not to up");
+    CHECK_CLOSE(gated_product(example.gate, example.up),
+                activate(SiLU, example.gate) * example.up, 1e-6);
 }
 
 TEST_CASE("6.3 find the bug: a width that grows too much") {
@@ -36,47 +37,48 @@ TEST_CASE("6.3 find the bug: a width that grows too much") {
     CHECK(padded_width(1505, 32) == 1536);
 }
 
-TEST_CASE("6.4 find the bug: dropout that makes everything smaller") {
+TEST_CASE("6.4 find the bug: dropout that reduces the mean") {
     Generator generator(4);
     const Tensor3 states = xt::ones<Real>({2, 50, 100});
-    const Tensor3 kept = dropped(states, Real(0.2), generator);
+    const Tensor3 result = dropped(states, Real(0.2), generator);
     double sum = 0;
-    for (const Real number : kept) sum += number;
-    INFO("a fifth of the ones are dropped, and the mean is still about 1");
+    for (const Real element : result) sum += element;
+    INFO("a fifth of the ones becomes 0, and the mean is still about 1");
     const double mean_of_the_result = sum / 10000;
     CHECK(mean_of_the_result > 0.95);
     CHECK(mean_of_the_result < 1.05);
     Generator same(4);
-    INFO("the same numbers are dropped as in the lesson");
-    CHECK_CLOSE(kept, dropout(states, Real(0.2), same), 1e-6);
+    INFO("the same elements become 0 as in the lesson");
+    CHECK_CLOSE(result, dropout(states, Real(0.2), same), 1e-6);
 }
 
 TEST_CASE("6.5 write geglu") {
-    const Halves halves;
-    INFO("gelu bends the gate and leaves up alone");
-    CHECK_CLOSE(geglu(halves.gate, halves.up), activate(gelu, halves.gate) * halves.up, 1e-6);
+    const Example example;
+    INFO("GELU is applied to gate, and not to up");
+    CHECK_CLOSE(geglu(example.gate, example.up), activate(GELU, example.gate) * example.up,
+                1e-6);
 }
 
 TEST_CASE("6.6 write reglu") {
     const Tensor3 gate{{{-1, 2, 0, 3, -4}}}, up{{{1, -2, 3, 0, 5}}};
-    const auto [product, open] = reglu(gate, up);
-    INFO("gates of 2 and 3 are open, the other three are shut");
+    const auto [product, density] = reglu(gate, up);
+    INFO("gates of 2 and 3 stay, the other three become 0");
     CHECK_CLOSE(product, (Tensor3{{{0, -4, 0, 0, 0}}}), 1e-6);
-    CHECK_CLOSE(Vector{open}, Vector{Real(0.4)}, 1e-6);
+    CHECK_CLOSE(Vector{density}, Vector{Real(0.4)}, 1e-6);
 }
 
 TEST_CASE("6.7 write interleaved_product") {
     Generator generator(7);
-    const GatedMlp mlp = make_gated_mlp(4, 6, false, silu, generator);
+    const GatedMlp mlp = make_gated_mlp(4, 6, false, SiLU, generator);
     const Tensor3 hidden_states = randn({2, 3, 4}, generator);
     Matrix rows = xt::zeros<Real>({12, 4});
     for (const auto [f, c] : every_index(6, 4)) {
         rows(2 * f, c) = mlp.gate_proj.weight(f, c);
         rows(2 * f + 1, c) = mlp.up_proj.weight(f, c);
     }
-    INFO("the product of the separate matrices");
+    INFO("the product that the separate matrices give");
     CHECK_CLOSE(interleaved_product({rows, std::nullopt}, hidden_states),
-                activate(silu, mlp.gate_proj(hidden_states)) * mlp.up_proj(hidden_states),
+                activate(SiLU, mlp.gate_proj(hidden_states)) * mlp.up_proj(hidden_states),
                 1e-6);
 }
 

@@ -1,6 +1,5 @@
 #include "chapters/15_fast/exercise.hpp"
 
-#include <bit>
 #include <cmath>
 
 #include "common/numbers/random.hpp"
@@ -10,9 +9,9 @@ using namespace exercise;
 
 namespace {
 
-// What a query takes from the keys begin to end - 1, computed in double.
-Partial taken_from(const Vector& scores, const Matrix& values, std::size_t begin,
-                   std::size_t end) {
+// Attention to the keys begin to end - 1, computed in double.
+PartialAttention partial_attention(const Vector& scores, const Matrix& values,
+                                   std::size_t begin, std::size_t end) {
     double maximum = -infinity, sum = 0;
     std::vector<double> context(values.shape(1));
     for (std::size_t s = begin; s < end; ++s) maximum = std::max(maximum, double{scores(s)});
@@ -21,52 +20,48 @@ Partial taken_from(const Vector& scores, const Matrix& values, std::size_t begin
         sum += weight;
         for (std::size_t d = 0; d < context.size(); ++d) context[d] += weight * values(s, d);
     }
-    Partial partial{static_cast<Real>(maximum), static_cast<Real>(sum), {}};
+    PartialAttention partial{static_cast<Real>(maximum), static_cast<Real>(sum), {}};
     partial.context = xt::zeros<Real>({context.size()});
     std::copy(context.begin(), context.end(), partial.context.begin());
     return partial;
 }
 
-void check_partial(const Partial& actual, const Partial& expected) {
+void check_partial(const PartialAttention& actual, const PartialAttention& expected) {
     REQUIRE(actual.maximum == expected.maximum);
     REQUIRE(actual.sum == doctest::Approx(expected.sum).epsilon(1e-5));
     REQUIRE_CLOSE(actual.context, expected.context, 1e-5);
 }
 
-float widened(Bfloat16 number) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(number.bits) << 16);
-}
-
-// The nearest number with eight binary digits, by arithmetic. Ties go to the even one.
-double with_8_digits(double number) {
+// The nearest number with eight significant bits, by arithmetic; ties to even.
+double with_8_bits(double number) {
     if (number == 0) return number;
-    const double last_digit = std::ldexp(1.0, std::ilogb(number) - 7);
-    return std::nearbyint(number / last_digit) * last_digit;
+    const double last_bit = std::ldexp(1.0, std::ilogb(number) - 7);
+    return std::nearbyint(number / last_bit) * last_bit;
 }
 
-// Whole numbers from -most to most.
-std::vector<std::int8_t> whole_numbers(std::size_t count, Id most, Generator& generator) {
+// Integers from -most to most.
+std::vector<std::int8_t> random_integers(std::size_t count, Id most, Generator& generator) {
     std::vector<std::int8_t> numbers;
     for (const Id number : randint(-most, most + 1, {count}, generator))
         numbers.push_back(static_cast<std::int8_t>(number));
     return numbers;
 }
 
-// The first so many numbers. What lies behind them is none of the row's business.
+// The first values. Those after them must not be read.
 Int8Row first_of(const QuantizedRow& row, std::size_t count) {
-    return {std::span(row.numbers).first(count),
+    return {std::span(row.values).first(count),
             std::span(row.scales).first((count + group_size - 1) / group_size)};
 }
 
 double product_of(const Int8Row& a, const Int8Row& b) {
     double sum = 0;
-    for (std::size_t i = 0; i < a.numbers.size(); ++i)
-        sum += double{a.scales[i / 64]} * a.numbers[i] * b.scales[i / 64] * b.numbers[i];
+    for (std::size_t i = 0; i < a.values.size(); ++i)
+        sum += double{a.scales[i / 64]} * a.values[i] * b.scales[i / 64] * b.values[i];
     return sum;
 }
 
-// The largest size of a number in the group of that many numbers to which number i belongs.
-double largest_around(const Vector& row, std::size_t i, std::size_t group) {
+// The largest magnitude in the group of weight i.
+double absmax_of_group(const Vector& row, std::size_t i, std::size_t group) {
     double largest = 0;
     for (std::size_t j = i / group * group; j < row.size() && j / group == i / group; ++j)
         largest = std::max(largest, std::abs(double{row(j)}));
@@ -75,40 +70,40 @@ double largest_around(const Vector& row, std::size_t i, std::size_t group) {
 
 }  // namespace
 
-TEST_CASE("12.1 find the bug: right for one tile, wrong for two") {
+TEST_CASE("15.1 find the bug: right for one block, wrong for two") {
     const Real log_3 = std::log(Real(3));
     const Vector rising{0, log_3}, falling{log_3, 0};
     const Matrix two_values{{4}, {8}};
     {
-        INFO("two keys in one piece, which get 1/4 and 3/4 of the weight");
-        REQUIRE_CLOSE(context_in_pieces(rising, two_values, 2), Vector{7}, 1e-5);
+        INFO("two keys in one block, with weights of 1/4 and 3/4");
+        REQUIRE_CLOSE(attention_in_blocks(rising, two_values, 2), Vector{7}, 1e-5);
     }
     {
-        INFO("two keys in two pieces, which get 3/4 and 1/4 of the weight");
-        REQUIRE_CLOSE(context_in_pieces(falling, two_values, 1), Vector{5}, 1e-5);
+        INFO("two keys in two blocks, with weights of 3/4 and 1/4");
+        REQUIRE_CLOSE(attention_in_blocks(falling, two_values, 1), Vector{5}, 1e-5);
     }
     {
-        INFO("two keys in two pieces, which get 1/4 and 3/4 of the weight");
-        REQUIRE_CLOSE(context_in_pieces(rising, two_values, 1), Vector{7}, 1e-5);
+        INFO("two keys in two blocks, with weights of 1/4 and 3/4");
+        REQUIRE_CLOSE(attention_in_blocks(rising, two_values, 1), Vector{7}, 1e-5);
     }
     Generator generator(1);
     for (const auto& [middle, spread] : {std::pair{0, 3}, {200, 3}, {-200, 3}, {0, 200}}) {
         const Vector scores = randn({23}, generator) * Real(spread) + Real(middle);
         const Matrix values = randn({23, 5}, generator);
-        const Partial all = taken_from(scores, values, 0, 23);
-        for (const std::size_t piece_size : {23, 64, 12, 8, 5, 2, 1}) {
-            INFO("23 keys in pieces of ", piece_size, ", with scores between ",
+        const PartialAttention all = partial_attention(scores, values, 0, 23);
+        for (const std::size_t block_size : {23, 64, 12, 8, 5, 2, 1}) {
+            INFO("23 keys in blocks of ", block_size, ", with scores between ",
                  xt::amin(scores)(), " and ", xt::amax(scores)());
-            REQUIRE_CLOSE(context_in_pieces(scores, values, piece_size), all.context / all.sum,
-                          1e-5);
+            REQUIRE_CLOSE(attention_in_blocks(scores, values, block_size),
+                          all.context / all.sum, 1e-5);
         }
     }
 }
 
-TEST_CASE("12.2 find the bug: the end of a row does not count") {
+TEST_CASE("15.2 find the bug: the end of a row is ignored") {
     Generator generator(2);
     for (const std::size_t size : {64, 128, 66, 4, 3, 5, 1, 2, 6, 7, 8, 9, 12, 63, 65, 71, 0}) {
-        // Behind the rows lie numbers that do not belong to them.
+        // The rows are followed by values that must not be read.
         std::vector<Real> a(size + 16, 1000), b = a;
         double expected = 0;
         for (std::size_t i = 0; i < size; ++i) {
@@ -116,16 +111,16 @@ TEST_CASE("12.2 find the bug: the end of a row does not count") {
             b[i] = generator.next_uniform() - 2;
             expected += double{a[i]} * b[i];
         }
-        INFO("two rows of ", size, " numbers");
-        REQUIRE(dot_side_by_side(std::span(a).first(size), std::span(b).first(size)) ==
+        INFO("two rows of ", size, " elements");
+        REQUIRE(dot_with_four_sums(std::span(a).first(size), std::span(b).first(size)) ==
                 doctest::Approx(expected).epsilon(1e-5));
     }
 }
 
-TEST_CASE("12.3 find the bug: a query knows what comes next") {
+TEST_CASE("15.3 find the bug: a query attends to the next token") {
     {
-        INFO("of the keys 0 to 63, the first query of a text sees itself alone");
-        REQUIRE(visible_keys(0, 0, 64) == 1);
+        INFO("of the keys 0 to 63, the first query attends only to itself");
+        REQUIRE(num_visible_keys(0, 0, 64) == 1);
     }
     for (std::size_t position = 0; position < 20; ++position)
         for (std::size_t begin = 0; begin < 24; ++begin)
@@ -135,89 +130,93 @@ TEST_CASE("12.3 find the bug: a query knows what comes next") {
                     if (key <= position) ++expected;
                 INFO("a query at ", position, " and the keys ", begin, " to ",
                      begin + size - 1);
-                REQUIRE(visible_keys(position, begin, size) == expected);
+                REQUIRE(num_visible_keys(position, begin, size) == expected);
             }
 }
 
-TEST_CASE("12.4 find the bug: one large weight, and the others vanish") {
+TEST_CASE("15.4 find the bug: one large weight, and the others become zero") {
     Generator generator(4);
     Vector row = randn({150}, generator) * Real(0.05);
     for (const Real large : {40.0f, -2.0f, 0.01f}) {
         row(70) = large;
-        const QuantizedRow quantized = quantize(row);
-        REQUIRE(quantized.numbers.size() == 150);
+        const QuantizedRow quantized = quantize_int8(row);
+        REQUIRE(quantized.values.size() == 150);
         REQUIRE(quantized.scales.size() == 3);
         for (std::size_t i = 0; i < 150; ++i) {
-            const double back = double{quantized.scales[i / 64]} * quantized.numbers[i];
-            INFO("of 150 weights, in groups of 64, number 70 is ", large);
-            INFO("number ", i, " is ", row(i), " and comes back as ", back);
+            const double back = double{quantized.scales[i / 64]} * quantized.values[i];
+            INFO("of 150 weights, in groups of 64, weight 70 is ", large);
+            INFO("weight ", i, " is ", row(i), " and becomes ", back);
             const double error = std::abs(back - row(i));
-            const double half_a_scale = largest_around(row, i, 64) / 127 / 2;
+            const double half_a_scale = absmax_of_group(row, i, 64) / 127 / 2;
             REQUIRE(error <= half_a_scale * 1.0001);
         }
     }
     INFO("a group of zeros");
     xt::view(row, xt::range(64, 128)) = Real(0);
-    const QuantizedRow quantized = quantize(row);
+    const QuantizedRow quantized = quantize_int8(row);
     for (std::size_t i = 64; i < 128; ++i)
-        REQUIRE(quantized.scales.at(1) * quantized.numbers.at(i) == 0);
+        REQUIRE(quantized.scales.at(1) * quantized.values.at(i) == 0);
 }
 
-TEST_CASE("12.5 find the bug: always a little too small") {
+TEST_CASE("15.5 find the bug: always slightly too small") {
     for (const float exact : {1.0f, -0.15625f, 0.0f, -402653184.0f, infinity}) {
         INFO(exact, " fits into 16 bits");
-        REQUIRE(widened(narrowed(exact)) == exact);
+        REQUIRE(to_float(round_to_bfloat16(exact)) == exact);
     }
     Generator generator(5);
     const Vector weights = randn({2000}, generator);
-    double sum = 0, narrowed_sum = 0;
+    double sum = 0, rounded_sum = 0;
     for (const Real weight : weights) {
         sum += std::abs(weight);
-        narrowed_sum += std::abs(widened(narrowed(weight)));
+        rounded_sum += std::abs(to_float(round_to_bfloat16(weight)));
     }
     {
-        INFO("2000 weights: the sum of their sizes in 16 bits, divided by the sum in 32 bits");
-        REQUIRE(narrowed_sum / sum == doctest::Approx(1).epsilon(1e-4));
+        INFO(
+            "2000 weights: the sum of their magnitudes in 16 bits, divided by the sum in 32 "
+            "bits");
+        REQUIRE(rounded_sum / sum == doctest::Approx(1).epsilon(1e-4));
     }
     const float step = 1.0f / 128;  // from 1 to the next bfloat16
     for (const float sign : {1.0f, -1.0f}) {
         for (const float steps : {0.25f, 0.499f, 0.501f, 0.75f}) {
             const float number = sign * (1 + steps * step);
-            INFO(number, " lies between the neighbours ", sign, " and ", sign * (1 + step));
-            REQUIRE(widened(narrowed(number)) == sign * (steps < 0.5f ? 1 : 1 + step));
+            INFO(number, " lies between the neighbors ", sign, " and ", sign * (1 + step));
+            REQUIRE(to_float(round_to_bfloat16(number)) ==
+                    sign * (steps < 0.5f ? 1 : 1 + step));
         }
-        INFO("from the middle between two neighbours to the even one, 1 or 1.015625");
-        REQUIRE(widened(narrowed(sign * (1 + 0.5f * step))) == sign);
-        REQUIRE(widened(narrowed(sign * (1 + 1.5f * step))) == sign * (1 + 2 * step));
-        REQUIRE(widened(narrowed(sign * (1 + 2.5f * step))) == sign * (1 + 2 * step));
+        INFO("from the middle between two neighbors to the even one, 1 or 1.015625");
+        REQUIRE(to_float(round_to_bfloat16(sign * (1 + 0.5f * step))) == sign);
+        REQUIRE(to_float(round_to_bfloat16(sign * (1 + 1.5f * step))) == sign * (1 + 2 * step));
+        REQUIRE(to_float(round_to_bfloat16(sign * (1 + 2.5f * step))) == sign * (1 + 2 * step));
     }
     {
         INFO("1.999 is nearer to 2 than to 1.9921875");
-        REQUIRE(widened(narrowed(1.999f)) == 2);
+        REQUIRE(to_float(round_to_bfloat16(1.999f)) == 2);
     }
     for (const Real factor : {0.02f, 1.0f, -7.0e20f, 3.0e-20f})
         for (const Real number : weights) {
             INFO("a weight of ", factor * number);
-            REQUIRE(widened(narrowed(factor * number)) == with_8_digits(factor * number));
+            REQUIRE(to_float(round_to_bfloat16(factor * number)) ==
+                    with_8_bits(factor * number));
         }
 }
 
-TEST_CASE("12.6 write merge") {
+TEST_CASE("15.6 write merge") {
     const Real log_3 = std::log(Real(3));
     {
-        INFO("one key with a score of 0, and one of ln 3, which has three times its weight");
-        const Partial low{0, 1, Vector{4, 0}}, high{log_3, 1, Vector{8, 1}};
-        const Partial both{log_3, Real(4) / 3, Vector{Real(28) / 3, 1}};
+        INFO("one key with a score of 0, and one of ln 3, with three times the weight");
+        const PartialAttention low{0, 1, Vector{4, 0}}, high{log_3, 1, Vector{8, 1}};
+        const PartialAttention both{log_3, Real(4) / 3, Vector{Real(28) / 3, 1}};
         check_partial(merge(low, high), both);
         check_partial(merge(high, low), both);
     }
     Generator generator(6);
-    const Partial nothing{-infinity, 0, Vector{0, 0, 0}};
+    const PartialAttention nothing{-infinity, 0, Vector{0, 0, 0}};
     for (const auto& [middle, spread] : {std::pair{0, 4}, {200, 4}, {-200, 4}, {0, 200}}) {
         const Vector random = randn({11}, generator) * Real(spread) + Real(middle);
         const Matrix rows = randn({11, 3}, generator);
         const auto part = [&](std::size_t begin, std::size_t end) {
-            return taken_from(random, rows, begin, end);
+            return partial_attention(random, rows, begin, end);
         };
         INFO("11 keys with scores between ", xt::amin(random)(), " and ", xt::amax(random)());
         for (std::size_t cut = 0; cut <= 11; ++cut) {
@@ -225,56 +224,59 @@ TEST_CASE("12.6 write merge") {
             check_partial(merge(part(0, cut), part(cut, 11)), part(0, 11));
             check_partial(merge(part(cut, 11), part(0, cut)), part(0, 11));
         }
-        INFO("in four parts, one of them empty, in any order");
+        INFO("in four parts, one of them without keys, in any order");
         check_partial(merge(merge(part(3, 4), part(4, 11)), merge(nothing, part(0, 3))),
                       part(0, 11));
     }
-    INFO("two parts without a key are one without a key");
+    INFO("two parts without keys give one without keys");
     check_partial(merge(nothing, nothing), nothing);
 }
 
-TEST_CASE("12.7 write integer_dot") {
+TEST_CASE("15.7 write int8_dot") {
     {
         INFO("(1, -2, 3) / 2 times (4, 5, -6) / 4 is -24 / 8");
         const QuantizedRow a{{1, -2, 3}, {0.5f}}, b{{4, 5, -6}, {0.25f}};
-        REQUIRE(integer_dot(first_of(a, 3), first_of(b, 3)) == doctest::Approx(-3));
+        REQUIRE(int8_dot(first_of(a, 3), first_of(b, 3)) == doctest::Approx(-3));
     }
     for (const std::size_t size : {1, 2, 3, 4, 9, 32, 64}) {
         INFO(size, " products of 127 and 127, or -127, with scales of 1");
         const QuantizedRow high{std::vector<std::int8_t>(size, 127), {1}};
         const QuantizedRow low{std::vector<std::int8_t>(size, -127), {1}};
         const double product = 16129.0 * static_cast<double>(size);
-        REQUIRE(integer_dot(first_of(high, size), first_of(high, size)) == product);
-        REQUIRE(integer_dot(first_of(high, size), first_of(low, size)) == -product);
+        REQUIRE(int8_dot(first_of(high, size), first_of(high, size)) == product);
+        REQUIRE(int8_dot(first_of(high, size), first_of(low, size)) == -product);
     }
     Generator generator(7);
-    const QuantizedRow a{whole_numbers(400, 127, generator), {0.5f, 0.01f, 3, 0, 0.2f, 1, 900}};
-    const QuantizedRow b{whole_numbers(400, 127, generator), {0.1f, 7, 0.02f, 5, 0.3f, 1, 900}};
+    const QuantizedRow a{random_integers(400, 127, generator),
+                         {0.5f, 0.01f, 3, 0, 0.2f, 1, 900}};
+    const QuantizedRow b{random_integers(400, 127, generator),
+                         {0.1f, 7, 0.02f, 5, 0.3f, 1, 900}};
     for (const std::size_t size : {64, 63, 65, 100, 128, 150, 192, 200, 256, 300, 383, 0}) {
-        INFO(size, " numbers, in groups of 64 with other scales");
+        INFO(size, " values, in groups of 64 with different scales");
         const double expected = product_of(first_of(a, size), first_of(b, size));
-        REQUIRE(integer_dot(first_of(a, size), first_of(b, size)) ==
+        REQUIRE(int8_dot(first_of(a, size), first_of(b, size)) ==
                 doctest::Approx(expected).epsilon(1e-5));
     }
-    INFO("a sum of whole numbers is exact: 6 times 2 minus 4 times 3, and 31 more such pairs");
+    INFO("a sum of integers is exact: 6 * 2 - 4 * 3, and 31 more such pairs");
     for (int row = 0; row < 20; ++row) {
         QuantizedRow left{{}, {0.1f}}, right{{}, {0.3f}};
-        const auto factors = whole_numbers(96, 11, generator);
+        const auto factors = random_integers(96, 11, generator);
         for (std::size_t i = 0; i < 96; i += 3) {  // x·y times z, minus x·z times y
             const auto product = [&](std::size_t j, int sign) {
                 return static_cast<std::int8_t>(sign * factors[i] * factors[i + j]);
             };
-            left.numbers.insert(left.numbers.end(), {product(1, 1), product(2, -1)});
-            right.numbers.insert(right.numbers.end(), {factors[i + 2], factors[i + 1]});
+            left.values.insert(left.values.end(), {product(1, 1), product(2, -1)});
+            right.values.insert(right.values.end(), {factors[i + 2], factors[i + 1]});
         }
-        REQUIRE(integer_dot(first_of(left, 64), first_of(right, 64)) == 0);
+        REQUIRE(int8_dot(first_of(left, 64), first_of(right, 64)) == 0);
     }
 }
 
-TEST_CASE("12.8 write pack_int4 and unpack_int4") {
+TEST_CASE("15.8 write quantize_int4 and dequantize_int4") {
     {
-        INFO("3.5, -3.5, 0 and 1 have a scale of 0.5: 7, -7, 0 and 2, with 8 added");
-        const Int4Row packed = pack_int4({3.5f, -3.5f, 0, 1});
+        INFO(
+            "3.5, -3.5, 0 and 1 have a scale of 0.5: 7, -7, 0 and 2, each stored with 8 added");
+        const Int4Row packed = quantize_int4({3.5f, -3.5f, 0, 1});
         REQUIRE(packed.size == 4);
         REQUIRE(packed.bytes.size() == 2);
         REQUIRE(packed.scales.size() == 1);
@@ -283,44 +285,42 @@ TEST_CASE("12.8 write pack_int4 and unpack_int4") {
         REQUIRE(int{packed.bytes[1]} == 8 + 10 * 16);
     }
     {
-        INFO("the bytes 31 and 168 with a scale of 0.5, for 4 numbers and for 3");
-        REQUIRE_CLOSE(unpack_int4({4, {31, 168}, {0.5f}}), (Vector{3.5f, -3.5f, 0, 1}), 0);
-        REQUIRE_CLOSE(unpack_int4({3, {31, 168}, {0.5f}}), (Vector{3.5f, -3.5f, 0}), 0);
+        INFO("the bytes 31 and 168 with a scale of 0.5, for 4 weights and for 3");
+        REQUIRE_CLOSE(dequantize_int4({4, {31, 168}, {0.5f}}), (Vector{3.5f, -3.5f, 0, 1}), 0);
+        REQUIRE_CLOSE(dequantize_int4({3, {31, 168}, {0.5f}}), (Vector{3.5f, -3.5f, 0}), 0);
     }
     Generator generator(8);
     for (const std::size_t size : {32, 64, 1, 2, 31, 33, 47, 63, 65, 96, 100, 0}) {
-        // 2^0, 2^-3, 2^-6, ... are the scales of whole numbers, of which one is 7 or -7.
+        // 2^0, 2^-3, 2^-6, ... are the scales of integers, one of which is 7 or -7.
         Vector exact = xt::zeros<Real>({size}), row = randn({size}, generator);
-        const auto numbers = whole_numbers(size, 7, generator);
+        const auto numbers = random_integers(size, 7, generator);
         for (std::size_t i = 0; i < size; ++i) {
             const int number = i % 32 != 0 ? numbers[i] : i % 64 == 0 ? 7 : -7;
             exact(i) = std::ldexp(static_cast<Real>(number), -3 * static_cast<int>(i / 32));
             row(i) *= i / 32 == 1 ? 50 : 1;
         }
-        const Int4Row packed = pack_int4(row);
+        const Int4Row packed = quantize_int4(row);
         {
-            INFO(size, " weights need two to a byte, and a scale for each 32");
+            INFO(size, " weights: two per byte, and a scale for each 32");
             REQUIRE(packed.size == size);
             REQUIRE(packed.bytes.size() == (size + 1) / 2);
             REQUIRE(packed.scales.size() == (size + 31) / 32);
         }
         {
-            INFO(size,
-                 " weights that are whole numbers times their scale come back as they were");
-            REQUIRE_CLOSE(unpack_int4(pack_int4(exact)), exact, 1e-6);
+            INFO(size, " weights that are integers times their scale are exact");
+            REQUIRE_CLOSE(dequantize_int4(quantize_int4(exact)), exact, 1e-6);
         }
-        const Vector back = unpack_int4(packed);
+        const Vector back = dequantize_int4(packed);
         REQUIRE(back.size() == size);
         for (std::size_t i = 0; i < size; ++i) {
-            INFO("of ", size, " weights, number ", i, " is ", row(i), " and comes back as ",
-                 back(i));
+            INFO("of ", size, " weights, weight ", i, " is ", row(i), " and becomes ", back(i));
             const double error = std::abs(double{back(i)} - row(i));
-            const double half_a_scale = largest_around(row, i, 32) / 7 / 2;
+            const double half_a_scale = absmax_of_group(row, i, 32) / 7 / 2;
             REQUIRE(error <= half_a_scale * 1.0001);
         }
     }
     INFO("a group of zeros between two others");
     Vector row = xt::ones<Real>({70});
     xt::view(row, xt::range(32, 64)) = Real(0);
-    REQUIRE_CLOSE(unpack_int4(pack_int4(row)), row, 1e-5);
+    REQUIRE_CLOSE(dequantize_int4(quantize_int4(row)), row, 1e-5);
 }

@@ -1,6 +1,6 @@
-// Runs the exercises of a chapter and says in words which are solved, which not, and what was
-// expected. Every line is printed as soon as it is known, so that an exercise that crashes or
-// never ends is the last one named. Exit code 0 when all are solved.
+// Runs the exercises of a chapter and reports which are solved, which are not, and what was
+// expected. Each line is printed immediately, so that an exercise that crashes or does not end
+// is the last one in the report. The exit code is 0 if all are solved.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -11,22 +11,21 @@
 
 namespace {
 
-class InWords : public doctest::IReporter {
+class ExerciseReporter : public doctest::IReporter {
  public:
-    explicit InWords(const doctest::ContextOptions&) {}
+    explicit ExerciseReporter(const doctest::ContextOptions&) {}
 
     void test_case_start(const doctest::TestCaseData& test) override {
         std::cout << test.m_name << ": " << std::flush;
         started_ = true;
         failed_ = false;
-        complaints_.clear();
+        messages_.clear();
         ++total_;
     }
 
     void test_case_end(const doctest::CurrentTestCaseStats&) override {
         std::cout << (!failed_ ? "solved" : started_ ? "not yet" : "to write") << '\n';
-        for (const std::string& complaint : complaints_)
-            std::cout << "    " << complaint << '\n';
+        for (const std::string& message : messages_) std::cout << "    " << message << '\n';
         if (!failed_) ++solved_;
     }
 
@@ -34,31 +33,31 @@ class InWords : public doctest::IReporter {
         std::cout << '\n' << solved_ << " of " << total_ << " exercises solved\n" << std::flush;
     }
 
-    // Only the first failure of an exercise is told, with the INFO sentences around it.
+    // Reports only the first failure of an exercise, with the INFO messages around it.
     void log_assert(const doctest::AssertData& assertion) override {
         if (!assertion.m_failed || failed_) return;
         failed_ = true;
         for (int i = 0; i < get_num_active_contexts(); ++i) {
-            std::ostringstream sentence;
-            get_active_contexts()[i]->stringify(&sentence);
-            std::string text = sentence.str();
+            std::ostringstream stream;
+            get_active_contexts()[i]->stringify(&stream);
+            std::string text = stream.str();
             if (const auto at = text.find(": worst element"); at != text.npos)
                 text.replace(at, 2, "\n    ");
-            complaints_.push_back(text);
+            messages_.push_back(text);
         }
         const std::string values = assertion.m_decomp.c_str();
         if (assertion.m_threw) {
-            complain_of(assertion.m_exception.c_str());
+            add_exception(assertion.m_exception.c_str());
         } else if (!values.empty() && values != "false") {
-            complaints_.push_back(std::string("expected: ") + assertion.m_expr);
-            complaints_.push_back("got:      " + values);
+            messages_.push_back(std::string("expected: ") + assertion.m_expr);
+            messages_.push_back("got:      " + values);
         }
     }
 
     void test_case_exception(const doctest::TestCaseException& exception) override {
         if (failed_) return;
         failed_ = true;
-        complain_of(exception.error_string.c_str());
+        add_exception(exception.error_string.c_str());
     }
 
     void report_query(const doctest::QueryData&) override {}
@@ -70,22 +69,22 @@ class InWords : public doctest::IReporter {
     void test_case_skipped(const doctest::TestCaseData&) override {}
 
  private:
-    void complain_of(const std::string& exception) {
+    void add_exception(const std::string& exception) {
         started_ = exception.find("is not written yet") == exception.npos;
-        if (started_) complaints_.push_back("it threw: " + exception);
+        if (started_) messages_.push_back("it threw: " + exception);
     }
 
     int total_ = 0, solved_ = 0;
     bool started_ = true, failed_ = false;
-    std::vector<std::string> complaints_;
+    std::vector<std::string> messages_;
 };
 
-REGISTER_REPORTER("in_words", 0, InWords);
+REGISTER_REPORTER("exercises", 0, ExerciseReporter);
 
 }  // namespace
 
 int main(int argc, char** argv) {
     doctest::Context context(argc, argv);
-    context.setOption("reporters", "in_words");
+    context.setOption("reporters", "exercises");
     return context.run();
 }

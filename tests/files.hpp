@@ -1,4 +1,4 @@
-// For tests of readers: folders to write into, files to damage.
+// For tests that read and write files: temporary folders, and files to edit.
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace llm {
 
 namespace fs = std::filesystem;
 
-// A folder of its own for every test, gone afterwards.
+// A temporary folder, which is removed at the end of the test.
 struct Scratch {
     fs::path folder = fs::temp_directory_path() /
                       ("llm_test_" + std::to_string(getpid()) + "_" + std::to_string(next++));
@@ -23,7 +23,7 @@ struct Scratch {
     Scratch() { fs::create_directories(folder); }
     ~Scratch() { fs::remove_all(folder); }
 
-    // A copy of a folder of the fixtures, to be damaged.
+    // Copies a folder of the fixtures, so that its files can be edited.
     std::string copy_of(const std::string& name) const {
         const fs::path copy = folder / fs::path(name).filename();
         fs::copy(fixture_path(name), copy, fs::copy_options::recursive);
@@ -57,7 +57,8 @@ inline bool mentions(const std::string& text, const std::string& part) {
     return found;
 }
 
-// karpathy's stories260K.bin: where the variable says, or beside ./learn; empty if nowhere.
+// The path of karpathy's stories260K.bin: the environment variable STORIES260K, or else the top
+// folder of the tree. Empty if there is no such file.
 inline std::string stories260k() {
     const char* const named = std::getenv("STORIES260K");
     const std::string file = named ? named : fixture_path("../../stories260K.bin");

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the readers of files for so many seconds: tests/fuzz.sh SECONDS, after
+# Fuzzes the functions that read files. Usage: tests/fuzz.sh SECONDS, after
 # cmake --preset sanitize && cmake --build --preset sanitize --target fuzz_readers
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,7 +12,7 @@ add 0 tests/fixtures/09_full_model/llama2c.bin
 for file in tests/fixtures/09_full_model/*/*.safetensors; do add 1 "$file"; done
 for file in tests/fixtures/09_full_model/*/config.json; do add 2 "$file"; done
 add 3 tests/fixtures/09_full_model/qwen2/model.safetensors.index.json
-for file in tests/fixtures/11_generation/*/tokenizer.json; do add 4 "$file"; done
+for file in tests/fixtures/10_tokenizer/*/tokenizer.json; do add 4 "$file"; done
 python3 - >"$corpus/seed_tokenizer" <<'END'
 import struct, sys
 pieces = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", " ", "a", "c", "f", "ca", "caf", " caf"]
@@ -21,4 +21,4 @@ sys.stdout.buffer.write(b"\x05" + struct.pack("<i", 7) + b"".join(
 END
 build-sanitize/fuzz_readers -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
     -print_final_stats=0 -print_funcs=0 -verbosity=0 -artifact_prefix=build-sanitize/ "$corpus"
-echo "no finding in $1 seconds"
+echo "no failure in $1 seconds"

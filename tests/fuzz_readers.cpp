@@ -1,7 +1,7 @@
-// Throws bytes at every reader of files: whatever they are, the answer is a model, a
-// tokenizer, or an error of one line. The first byte chooses the reader, the rest is the file.
-// Built with Clang's libFuzzer by the sanitize preset (target fuzz_readers); the corpus is made
-// from tests/fixtures.
+// Passes arbitrary bytes to each function that reads files. The result must be a model, a
+// tokenizer or a FileError or TextError. The first byte selects the function, the rest is the
+// file. Built with Clang's libFuzzer by the sanitize preset (target fuzz_readers); the corpus
+// is made from tests/fixtures.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/09_full_model/config_json.hpp"
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/unicode.hpp"
 
@@ -25,7 +26,7 @@ void write(const std::string& name, const char* data, std::size_t size) {
         .write(data, static_cast<std::streamsize>(size));
 }
 
-// A configuration that small safetensors files of the corpus fit to.
+// A configuration that matches the small safetensors files of the corpus.
 const std::string config =
     R"({"model_type": "mistral", "hidden_size": 16, "intermediate_size": 20,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Writes tests/fixtures/*.npy with PyTorch. A tool for maintainers: nobody needs PyTorch to build,
-run or test the project. Debian 12: apt-get install python3-torch, then tests/make_fixtures.py.
+"""Writes tests/fixtures/*.npy with PyTorch. A tool for maintainers: building, running and testing the
+project does not need PyTorch. Debian 12: apt-get install python3-torch, then tests/make_fixtures.py.
 
-Sizes differ from axis to axis (B 2, T 5, S 7, H 6, Hkv 3, D 4, C 20), so that a test which
-compares with them notices every swapped axis."""
+The sizes of all axes differ (B 2, T 5, S 7, H 6, Hkv 3, D 4, C 20), so that a comparison with a fixture
+detects swapped axes."""
 
 import json
 import math
@@ -24,12 +24,12 @@ def save(name, tensor):
 
 
 def random_numbers():
-    """One stream of numbers through every kind of draw, in this order."""
+    """Values of each random function from one generator, in this order."""
     torch.manual_seed(1234)
     save("random/randn_3", torch.randn(3))
-    save("random/randn_2_after_3", torch.randn(2))  # begins with the number kept from before
+    save("random/randn_2_after_3", torch.randn(2))  # begins with the cached normal value
     save("random/randn_16", torch.randn(16))
-    save("random/randn_5_by_7", torch.randn(5, 7))  # 35 numbers: not a multiple of 16
+    save("random/randn_5_by_7", torch.randn(5, 7))  # 35 elements: not a multiple of 16
     save("random/rand_3_by_4", torch.rand(3, 4))
     save("random/uniform_6", torch.empty(6).uniform_(-2.5, 0.5))
     save("random/randint_9", torch.randint(-3, 100, (9,)))
@@ -43,21 +43,21 @@ def masking():
     torch.manual_seed(77)
     save("01_masking/hidden_states", torch.randn(2, 10, 128))
     save("01_masking/position_ids", torch.arange(0, T).unsqueeze(0).repeat(3, 1))
-    hide = torch.full((T, S), -torch.inf)
-    causal = torch.triu(hide, diagonal=1 + S - T)
+    minus_infinity = torch.full((T, S), -torch.inf)
+    causal = torch.triu(minus_infinity, diagonal=1 + S - T)
     save("01_masking/causal_mask", causal)
     save("01_masking/attention_mask", causal[None, None].expand(B, 1, -1, -1))
 
-    token_mask = torch.tensor([[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]])
-    save("01_masking/token_mask", token_mask)
-    save("01_masking/padded_position_ids", (token_mask.cumsum(-1) - 1).masked_fill(token_mask == 0, 1))
-    hidden_keys = token_mask[:, None, None, :] == 0
-    padded = causal[None, None].expand(B, 1, -1, -1).masked_fill(hidden_keys, -torch.inf)
+    padding_mask = torch.tensor([[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]])
+    save("01_masking/padding_mask", padding_mask)
+    save("01_masking/padded_position_ids", (padding_mask.cumsum(-1) - 1).masked_fill(padding_mask == 0, 1))
+    masked_keys = padding_mask[:, None, None, :] == 0
+    padded = causal[None, None].expand(B, 1, -1, -1).masked_fill(masked_keys, -torch.inf)
     save("01_masking/padded_mask", padded)
 
     scores = 3 * torch.randn(B, H, T, S)
     save("01_masking/scores", scores)
-    # PyTorch gives NaN where a query sees nothing; the lesson gives zeros.
+    # PyTorch gives NaN for a fully masked row; the lesson gives zeros.
     save("01_masking/weights", torch.softmax(scores + padded, -1).nan_to_num(0.0))
     large = 1e4 * torch.randn(T, S)
     save("01_masking/large_scores", large)
@@ -68,22 +68,22 @@ def projections():
     """Chapter 02."""
     torch.manual_seed(77)
     hidden_states = torch.randn(2, 10, 128)
-    layers = {name: nn.Linear(128, width, bias=False)
-              for name, width in [("q", 128), ("k", 32), ("v", 32), ("o", 128)]}
-    save("02_projections/walk_q_proj_weight", layers["q"].weight[:4])
-    save("02_projections/walk_o_proj_weight", layers["o"].weight[:4])
-    save("02_projections/walk_query_states", layers["q"](hidden_states))
-    save("02_projections/walk_key_states", layers["k"](hidden_states))
-    save("02_projections/walk_value_states", layers["v"](hidden_states))
+    layers = {name: nn.Linear(128, out_features, bias=False)
+              for name, out_features in [("q", 128), ("k", 32), ("v", 32), ("o", 128)]}
+    save("02_projections/demo_q_proj_weight", layers["q"].weight[:4])
+    save("02_projections/demo_o_proj_weight", layers["o"].weight[:4])
+    save("02_projections/demo_query_states", layers["q"](hidden_states))
+    save("02_projections/demo_key_states", layers["k"](hidden_states))
+    save("02_projections/demo_value_states", layers["v"](hidden_states))
 
     torch.manual_seed(5)
     states = torch.randn(B, T, C)
     save("02_projections/states", states)
-    for name, width, inputs in [("q", H * D, C), ("k", HKV * D, C), ("v", HKV * D, C), ("o", C, H * D)]:
-        layer = nn.Linear(inputs, width, bias=True)
+    for name, out_features, in_features in [("q", H * D, C), ("k", HKV * D, C), ("v", HKV * D, C), ("o", C, H * D)]:
+        layer = nn.Linear(in_features, out_features, bias=True)
         save(f"02_projections/{name}_proj_weight", layer.weight)
         save(f"02_projections/{name}_proj_bias", layer.bias)
-        if inputs == C:
+        if in_features == C:
             save(f"02_projections/{name}_states", layer(states))
 
 
@@ -98,10 +98,10 @@ def head_splitting():
 
     torch.manual_seed(77)
     hidden_states = torch.randn(2, 10, 128)
-    q_proj, k_proj, v_proj = (nn.Linear(128, width, bias=False) for width in (128, 32, 32))
-    save("03_head_splitting/walk_query_states", q_proj(hidden_states).view(2, 10, 16, 8).transpose(1, 2))
-    save("03_head_splitting/walk_key_states", k_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
-    save("03_head_splitting/walk_value_states", v_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
+    q_proj, k_proj, v_proj = (nn.Linear(128, out_features, bias=False) for out_features in (128, 32, 32))
+    save("03_head_splitting/demo_query_states", q_proj(hidden_states).view(2, 10, 16, 8).transpose(1, 2))
+    save("03_head_splitting/demo_key_states", k_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
+    save("03_head_splitting/demo_value_states", v_proj(hidden_states).view(2, 10, 4, 8).transpose(1, 2))
 
 
 def rotary_angles(head_dim, theta, positions):
@@ -125,12 +125,12 @@ def llama3_frequencies(frequencies, factor, low, high, original):
 
 
 def rope():
-    """Chapter 04. Both layouts as their models write them: Hugging Face's and Meta's."""
+    """Chapter 04. Both RoPE layouts as in their reference code: Hugging Face's and Meta's."""
     torch.manual_seed(4)
-    heads, width = 3, 8
-    states = torch.randn(B, heads, T, width)
+    heads, head_dim = 3, 8
+    states = torch.randn(B, heads, T, head_dim)
     positions = torch.tensor([[0, 1, 2, 3, 4], [11, 7, 30, 7, 2]])
-    frequencies, angles = rotary_angles(width, 10000.0, positions)
+    frequencies, angles = rotary_angles(head_dim, 10000.0, positions)
     save("04_rope/states", states)
     save("04_rope/positions", positions)
     save("04_rope/frequencies", frequencies)
@@ -142,24 +142,24 @@ def rope():
     save("04_rope/split_half", states * repeated.cos() + rotate_half(states) * repeated.sin())
     save("04_rope/rotate_half", rotate_half(states))
 
-    pairs = torch.view_as_complex(states.reshape(B, heads, T, width // 2, 2))
-    turns = torch.polar(torch.ones_like(angles), angles)[:, None]
-    save("04_rope/interleaved", torch.view_as_real(pairs * turns).flatten(3))
+    pairs = torch.view_as_complex(states.reshape(B, heads, T, head_dim // 2, 2))
+    rotations = torch.polar(torch.ones_like(angles), angles)[:, None]
+    save("04_rope/interleaved", torch.view_as_real(pairs * rotations).flatten(3))
 
     # Hugging Face's conversion of Meta's weights (3 heads of 8 rows).
-    weight, bias = torch.randn(heads * width, C), torch.randn(heads * width)
-    permute = lambda rows: rows.view(heads, width // 2, 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
+    weight, bias = torch.randn(heads * head_dim, C), torch.randn(heads * head_dim)
+    permute = lambda rows: rows.view(heads, head_dim // 2, 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
     save("04_rope/interleaved_weight", weight)
     save("04_rope/interleaved_bias", bias)
     save("04_rope/split_half_weight", permute(weight))
     save("04_rope/split_half_bias", permute(bias))
 
-    # Llama 3.1's rope_scaling, as Hugging Face computes it, and with other numbers.
+    # Llama 3.1's rope_scaling, as Hugging Face computes it, and with other parameters.
     frequencies, _ = rotary_angles(128, 500000.0, positions)
     for name, factor, low, high, original in [("llama3", 8.0, 1.0, 4.0, 8192), ("llama3_other", 32.0, 2.0, 5.0, 4096)]:
         save(f"04_rope/{name}_frequencies", llama3_frequencies(frequencies, factor, low, high, original))
 
-    # Sinusoidal positions as in the annotated transformers: sine at even places.
+    # Sinusoidal position encodings as in The Annotated Transformer: sines at even features.
     angles = rotary_angles(6, 10000.0, torch.arange(T))[1]
     save("04_rope/sinusoidal", torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1))
 
@@ -168,21 +168,21 @@ def rms_normalize(states, eps):
     return states * torch.rsqrt(states.pow(2).mean(-1, keepdim=True) + eps)
 
 
-def attend(queries, keys, values, mask):
-    """Weights and context as Hugging Face's eager_attention_forward computes them."""
-    groups = queries.shape[1] // keys.shape[1]
-    keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
+def attention(queries, keys, values, mask):
+    """Attention weights and context, computed as in Hugging Face's eager_attention_forward."""
+    num_key_value_groups = queries.shape[1] // keys.shape[1]
+    keys, values = (x.repeat_interleave(num_key_value_groups, dim=1) for x in (keys, values))
     weights = torch.softmax(queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5 + mask, dim=-1)
     return weights, weights @ values
 
 
 def gqa():
-    """Chapter 05. Attention with T 5, S 7; then the whole layer on the walk's input."""
+    """Chapter 05. Attention with T 5, S 7; then the whole layer on the input of the demo."""
     torch.manual_seed(55)
     queries, keys, values = torch.randn(B, H, T, D), torch.randn(B, HKV, S, D), torch.randn(B, HKV, S, D)
     mask = torch.triu(torch.full((T, S), -torch.inf), diagonal=1 + S - T)[None, None].repeat(B, 1, 1, 1)
     mask[1, :, :, :2] = -torch.inf  # two padded keys in the second sequence
-    weights, context = attend(queries, keys, values, mask)
+    weights, context = attention(queries, keys, values, mask)
     for name, tensor in [("queries", queries), ("keys", keys), ("values", values), ("mask", mask),
                          ("weights", weights), ("context", context)]:
         save(f"05_gqa/{name}", tensor)
@@ -190,10 +190,10 @@ def gqa():
     save("05_gqa/scores", queries[0, 1] @ keys[0, 0].T / D ** 0.5)
     save("05_gqa/rms_normalized", rms_normalize(queries, 1e-5))
 
-    # The walk: (2, 10, 128), 16 query and 4 key/value heads of 8; split-half RoPE.
+    # The sizes of the demo: (2, 10, 128), 16 query heads and 4 key/value heads of 8; split-half RoPE.
     torch.manual_seed(77)
     hidden_states = torch.randn(2, 10, 128)
-    q_proj, k_proj, v_proj, o_proj = (nn.Linear(128, width, bias=False) for width in (128, 32, 32, 128))
+    q_proj, k_proj, v_proj, o_proj = (nn.Linear(128, out_features, bias=False) for out_features in (128, 32, 32, 128))
     split = lambda states, heads: states.view(2, 10, heads, 8).transpose(1, 2)
     queries, keys = split(q_proj(hidden_states), 16), split(k_proj(hidden_states), 4)
     values = split(v_proj(hidden_states), 4)
@@ -211,21 +211,21 @@ def gqa():
             "llama4": (rms_normalize(rotate(queries), eps), rms_normalize(rotate(keys), eps)),
             "qwen3": (rotate(rms_normalize(queries, eps) * q_norm), rotate(rms_normalize(keys, eps) * k_norm)),
         }
-        for variant, (placed_queries, placed_keys) in variants.items():
-            weights, context = attend(placed_queries, placed_keys, values, causal)
+        for variant, (rotated_queries, rotated_keys) in variants.items():
+            weights, context = attention(rotated_queries, rotated_keys, values, causal)
             save(f"05_gqa/{name}{variant}_output", o_proj(context.transpose(1, 2).reshape(2, 10, 128)))
             if name == "" and variant == "llama4":
-                save("05_gqa/walk_queries", placed_queries)
-                save("05_gqa/walk_keys", placed_keys)
-                save("05_gqa/walk_weights", weights)
-                save("05_gqa/walk_context", context)
+                save("05_gqa/demo_queries", rotated_queries)
+                save("05_gqa/demo_keys", rotated_keys)
+                save("05_gqa/demo_weights", weights)
+                save("05_gqa/demo_context", context)
 
     layer("", torch.arange(10)[None].repeat(2, 1), 1e-5)
     layer("other_", torch.tensor([[0, 1, 2, 3, 4, 15, 16, 17, 18, 29], [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]]), 0.5)
 
 
 def swiglu():
-    """Chapter 06. Activations and slopes on a grid, the slopes by autograd; then F 28, and the walk's F 352."""
+    """Chapter 06. Activations on a grid with their derivatives by autograd; then MLPs with F 28 and the demo's F 352."""
     grid = torch.cat((torch.linspace(-8, 8, 65), torch.tensor([-200.0, -1.278, 1e-4, 200.0])))
     activations = {
         "sigmoid": torch.sigmoid, "relu": nn.functional.relu, "gelu": nn.functional.gelu,
@@ -258,7 +258,7 @@ def swiglu():
     product = nn.functional.silu(gate) * up
     for name, tensor in [("gate", gate), ("up", up), ("product", product), ("output", w2(product)),
                          ("plain_output", fc2(nn.functional.relu(fc1(hidden_states))))]:
-        save(f"06_swiglu/walk_{name}", tensor)
+        save(f"06_swiglu/demo_{name}", tensor)
     torch.manual_seed(6)
     biased = nn.Linear(C, 28), nn.Linear(28, C), nn.Linear(C, 28)  # gate, down, up, each with its bias
     hidden_states = torch.from_numpy(numpy.load(FOLDER / "06_swiglu/hidden_states.npy"))
@@ -266,21 +266,21 @@ def swiglu():
 
 
 def half_rms_norm(rows, weight, eps):
-    """Every step rounded to 16 bits, sums in reading order."""
+    """RMSNorm with each operation rounded to float16; sums are sequential."""
     half = numpy.float16
     result = numpy.empty_like(rows)
     with numpy.errstate(over="ignore"):
-        for row, numbers in enumerate(rows):
+        for row, values in enumerate(rows):
             total = half(0)
-            for number in numbers:
-                total = half(total + half(number * number))
-            root = half(numpy.sqrt(half(half(total / half(len(numbers))) + half(eps))))
-            result[row] = [half(half(number / root) * w) for number, w in zip(numbers, weight)]
+            for value in values:
+                total = half(total + half(value * value))
+            root = half(numpy.sqrt(half(half(total / half(len(values))) + half(eps))))
+            result[row] = [half(half(value / root) * w) for value, w in zip(values, weight)]
     return torch.from_numpy(result).float()
 
 
 def rmsnorm_vs_layernorm():
-    """Chapter 07. Inputs off centre, so that the mean matters; eps 0.5 too, so that its place does."""
+    """Chapter 07. Inputs with a mean of 3, so that subtracting it matters; a second eps of 0.5, so that its position does."""
     torch.manual_seed(777)
     rows, weight, bias = 3 + 2 * torch.randn(B, T, C), torch.rand(C) + 0.5, torch.randn(C)
     save("07_rmsnorm_vs_layernorm/hidden_states", rows)
@@ -297,8 +297,8 @@ def rmsnorm_vs_layernorm():
 
     torch.manual_seed(77)
     hidden_states = torch.randn(2, 10, 128)
-    save("07_rmsnorm_vs_layernorm/walk_layer_norm", nn.LayerNorm(128, eps=1e-5)(hidden_states))
-    save("07_rmsnorm_vs_layernorm/walk_rms_norm", rms_normalize(hidden_states, 1e-5))
+    save("07_rmsnorm_vs_layernorm/demo_layer_norm", nn.LayerNorm(128, eps=1e-5)(hidden_states))
+    save("07_rmsnorm_vs_layernorm/demo_rms_norm", rms_normalize(hidden_states, 1e-5))
 
     halves, half_weight = rows[0].half(), weight.half()
     halves[1] *= 40  # some squares are infinite
@@ -310,51 +310,52 @@ def rmsnorm_vs_layernorm():
     save("07_rmsnorm_vs_layernorm/cast_after_weight", (normalized * half_weight.float()).half().float())
     save("07_rmsnorm_vs_layernorm/in_half", half_rms_norm(halves.numpy(), half_weight.numpy(), 1e-3))
 
-    numbers = torch.cat((torch.randn(30), torch.tensor([0.0, 1.00390625, 1.01171875, -257.0, 1e38, 3.4e38, 1e-40])))
-    save("07_rmsnorm_vs_layernorm/numbers", numbers)
-    save("07_rmsnorm_vs_layernorm/bfloat16", numbers.bfloat16().float())
+    values = torch.cat((torch.randn(30), torch.tensor([0.0, 1.00390625, 1.01171875, -257.0, 1e38, 3.4e38, 1e-40])))
+    save("07_rmsnorm_vs_layernorm/values", values)
+    save("07_rmsnorm_vs_layernorm/bfloat16", values.bfloat16().float())
 
 
 class Sublayers:
-    """Attention (split-half RoPE, causal) and SwiGLU, drawn in the order of the lesson."""
+    """Causal attention with split-half RoPE, and SwiGLU. Weights are initialized in the lesson's order."""
 
-    def __init__(self, hidden_size, heads, kv_heads, head_dim, width, qk_norm_eps=None):
+    def __init__(self, hidden_size, heads, kv_heads, head_dim, intermediate_size, qk_norm_eps=None):
         linear = lambda i, o: nn.Linear(i, o, bias=False)
         self.heads, self.kv_heads, self.head_dim, self.qk_norm_eps = heads, kv_heads, head_dim, qk_norm_eps
         self.q, self.k = linear(hidden_size, heads * head_dim), linear(hidden_size, kv_heads * head_dim)
         self.v, self.o = linear(hidden_size, kv_heads * head_dim), linear(heads * head_dim, hidden_size)
-        self.gate, self.down, self.up = linear(hidden_size, width), linear(width, hidden_size), linear(hidden_size, width)
+        self.gate, self.down, self.up = (
+            linear(hidden_size, intermediate_size), linear(intermediate_size, hidden_size), linear(hidden_size, intermediate_size))
 
-    def attend(self, states):
-        batch, length, _ = states.shape
-        split = lambda x, heads: x.view(batch, length, heads, self.head_dim).transpose(1, 2)
+    def self_attn(self, states):
+        batch_size, seq_len, _ = states.shape
+        split = lambda x, heads: x.view(batch_size, seq_len, heads, self.head_dim).transpose(1, 2)
         queries, keys = split(self.q(states), self.heads), split(self.k(states), self.kv_heads)
-        angles = rotary_angles(self.head_dim, 10000.0, torch.arange(length)[None])[1]
+        angles = rotary_angles(self.head_dim, 10000.0, torch.arange(seq_len)[None])[1]
         angles = torch.cat((angles, angles), dim=-1)[:, None]
         queries, keys = (x * angles.cos() + rotate_half(x) * angles.sin() for x in (queries, keys))
         if self.qk_norm_eps:
             queries, keys = rms_normalize(queries, self.qk_norm_eps), rms_normalize(keys, self.qk_norm_eps)
-        causal = torch.triu(torch.full((length, length), -torch.inf), diagonal=1)
-        context = attend(queries, keys, split(self.v(states), self.kv_heads), causal)[1]
-        return self.o(context.transpose(1, 2).reshape(batch, length, -1))
+        causal = torch.triu(torch.full((seq_len, seq_len), -torch.inf), diagonal=1)
+        context = attention(queries, keys, split(self.v(states), self.kv_heads), causal)[1]
+        return self.o(context.transpose(1, 2).reshape(batch_size, seq_len, -1))
 
     def mlp(self, states):
         return self.down(nn.functional.silu(self.gate(states)) * self.up(states))
 
 
 def blocks(f, x, a, b, c, d):
-    """The arrangements with the norms a, b and, in the sandwich, c, d behind attention and MLP."""
-    h = x + f.attend(a(x))
-    post = a(x + f.attend(x))
-    res_post = x + a(f.attend(x))
-    sandwich = x + c(f.attend(a(x)))
+    """The output of each arrangement, with the norms a and b, and in the sandwich c and d after attention and MLP."""
+    h = x + f.self_attn(a(x))
+    post = a(x + f.self_attn(x))
+    res_post = x + a(f.self_attn(x))
+    sandwich = x + c(f.self_attn(a(x)))
     return {"pre_norm": h + f.mlp(b(h)), "post_norm": b(post + f.mlp(post)),
             "res_post_norm": res_post + b(f.mlp(res_post)),
-            "sandwich": sandwich + d(f.mlp(b(sandwich))), "parallel": x + f.attend(a(x)) + f.mlp(a(x))}
+            "sandwich": sandwich + d(f.mlp(b(sandwich))), "parallel": x + f.self_attn(a(x)) + f.mlp(a(x))}
 
 
 def pre_vs_post_norm():
-    """Chapter 08. Small sizes with norm weights of their own, then the walk with weights of one."""
+    """Chapter 08. Small sizes with random norm weights, then the sizes of the demo with norm weights of one."""
     torch.manual_seed(88)
     hidden_states = 2 * torch.randn(B, T, C)
     f = Sublayers(C, H, HKV, D, 28)
@@ -370,64 +371,64 @@ def pre_vs_post_norm():
     f = Sublayers(128, 16, 4, 8, 352, qk_norm_eps=1e-5)
     norm = lambda x: rms_normalize(x, 1e-5)
     for name, output in blocks(f, hidden_states, norm, norm, norm, norm).items():
-        save(f"08_pre_vs_post_norm/walk_{name}", output)
+        save(f"08_pre_vs_post_norm/demo_{name}", output)
 
 
 def decoder(config, weights, ids):
-    """A whole decoder from tensors under Hugging Face's names: the stream after each layer, and logits."""
-    heads, kv_heads, width = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    """A whole decoder from tensors with Hugging Face's names: the hidden states after each layer, and logits."""
+    heads, kv_heads, head_dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     norm = lambda x, name: rms_normalize(x, config["rms_norm_eps"]) * weights[f"{name}.weight"]
     linear = lambda x, name: x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0)
-    frequencies = rotary_angles(width, config["rope_theta"], torch.arange(1))[0]
+    frequencies = rotary_angles(head_dim, config["rope_theta"], torch.arange(1))[0]
     if "llama3" in config:
         frequencies = llama3_frequencies(frequencies, *config["llama3"])
-    length = ids.shape[1]
-    angles = torch.arange(length)[:, None].float() * frequencies
+    seq_len = ids.shape[1]
+    angles = torch.arange(seq_len)[:, None].float() * frequencies
 
     def rotate(x):
         if config.get("interleaved"):
-            pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], width // 2, 2))
+            pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], head_dim // 2, 2))
             return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
         repeated = torch.cat((angles, angles), dim=-1)
         return x * repeated.cos() + rotate_half(x) * repeated.sin()
 
-    causal = torch.triu(torch.full((length, length), -torch.inf), diagonal=1)
+    causal = torch.triu(torch.full((seq_len, seq_len), -torch.inf), diagonal=1)
     x = weights["model.embed_tokens.weight"][ids]
-    stream = [x]
+    hidden_states = [x]
     for n in range(config["num_hidden_layers"]):
         name = f"model.layers.{n}."
         h = norm(x, name + "input_layernorm")
-        split = lambda y, count: y.view(*ids.shape, count, width).transpose(1, 2)
+        split = lambda y, count: y.view(*ids.shape, count, head_dim).transpose(1, 2)
         queries, keys = split(linear(h, name + "self_attn.q_proj"), heads), split(linear(h, name + "self_attn.k_proj"), kv_heads)
         if name + "self_attn.q_norm.weight" in weights:
             queries, keys = norm(queries, name + "self_attn.q_norm"), norm(keys, name + "self_attn.k_norm")
         values = split(linear(h, name + "self_attn.v_proj"), kv_heads)
-        context = attend(rotate(queries), rotate(keys), values, causal)[1]
+        context = attention(rotate(queries), rotate(keys), values, causal)[1]
         x = x + linear(context.transpose(1, 2).reshape(*ids.shape, -1), name + "self_attn.o_proj")
         h = norm(x, name + "post_attention_layernorm")
         gated = nn.functional.silu(linear(h, name + "mlp.gate_proj")) * linear(h, name + "mlp.up_proj")
         x = x + linear(gated, name + "mlp.down_proj")
-        stream.append(x)
+        hidden_states.append(x)
     head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
-    return torch.stack(stream), norm(x, "model.norm") @ head.T
+    return torch.stack(hidden_states), norm(x, "model.norm") @ head.T
 
 
-def draw_decoder(config, draw):
-    """Tensors in the order of Mini-LLM: embedding; for each layer q, k, v, o, gate, down, up; the head."""
-    hidden, width, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+def init_decoder(config, init):
+    """Initializes the tensors in Mini-LLM's order: embedding; for each layer q, k, v, o, gate, down, up; the head."""
+    hidden, intermediate, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     queries = config["num_attention_heads"] * config["head_dim"]
     keys = config["num_key_value_heads"] * config["head_dim"]
-    weights = {"model.embed_tokens.weight": draw(vocab, hidden, embedding=True), "model.norm.weight": torch.ones(hidden)}
+    weights = {"model.embed_tokens.weight": init(vocab, hidden, embedding=True), "model.norm.weight": torch.ones(hidden)}
     for n in range(config["num_hidden_layers"]):
         name = f"model.layers.{n}."
         for projection, out, into in [("self_attn.q_proj", queries, hidden), ("self_attn.k_proj", keys, hidden),
                                       ("self_attn.v_proj", keys, hidden), ("self_attn.o_proj", hidden, queries),
-                                      ("mlp.gate_proj", width, hidden), ("mlp.down_proj", hidden, width),
-                                      ("mlp.up_proj", width, hidden)]:
-            weights[f"{name}{projection}.weight"] = draw(out, into)
+                                      ("mlp.gate_proj", intermediate, hidden), ("mlp.down_proj", hidden, intermediate),
+                                      ("mlp.up_proj", intermediate, hidden)]:
+            weights[f"{name}{projection}.weight"] = init(out, into)
         for norm in ("input_layernorm", "post_attention_layernorm"):
             weights[f"{name}{norm}.weight"] = torch.ones(hidden)
-    head = draw(vocab, hidden)
+    head = init(vocab, hidden)
     if not config["tie_word_embeddings"]:
         weights["lm_head.weight"] = head
     return weights
@@ -446,20 +447,20 @@ def write_safetensors(file, tensors, extra=None):
 
 
 def full_model():
-    """Chapter 09. Mini-LLM's first logits; then small checkpoints of every kind with theirs."""
+    """Chapter 09. Logits of an untrained Mini-LLM; then a small checkpoint of each kind with its logits."""
     mini = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 16, "num_attention_heads": 6,
             "num_key_value_heads": 6, "head_dim": 64, "vocab_size": 32000, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
             "tie_word_embeddings": True, "interleaved": True}
     ids = torch.tensor([[1, 334, 3855, 288]])
     torch.manual_seed(77)
     pytorch = lambda out, into, embedding=False: (nn.Embedding(out, into) if embedding else nn.Linear(into, out, bias=False)).weight.detach()
-    stream, logits = decoder(mini, draw_decoder(mini, pytorch), ids)
-    save("09_full_model/walk_stream", stream[:, 0, :, ::16])
-    save("09_full_model/walk_logits", logits[..., ::97])
+    hidden_states, logits = decoder(mini, init_decoder(mini, pytorch), ids)
+    save("09_full_model/demo_hidden_states", hidden_states[:, 0, :, ::16])
+    save("09_full_model/demo_logits", logits[..., ::97])
     small = lambda out, into, embedding=False: torch.empty(out, into).normal_(0, 0.02)
-    # Drawn for split halves, as all that is not loaded from Mini-LLM's own files.
+    # Split halves, as in all models that are not loaded from Mini-LLM's own files.
     split = {**mini, "interleaved": False}
-    save("09_full_model/walk_small_logits", decoder(split, draw_decoder(split, small), ids)[1][..., ::97])
+    save("09_full_model/demo_small_logits", decoder(split, init_decoder(split, small), ids)[1][..., ::97])
 
     folder = FOLDER / "09_full_model"
     ids = torch.tensor([[3, 16, 0, 5, 5], [9, 1, 2, 3, 4]])
@@ -467,10 +468,10 @@ def full_model():
             "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 17, "max_position_embeddings": 64,
             "rms_norm_eps": 1e-3, "rope_theta": 500.0, "tie_word_embeddings": False, "hidden_act": "silu"}
     torch.manual_seed(9)
-    draw = lambda out, into, embedding=False: torch.randn(out, into) * (1 if embedding else into ** -0.5)
+    init = lambda out, into, embedding=False: torch.randn(out, into) * (1 if embedding else into ** -0.5)
 
     def checkpoint(name, config, dtype=torch.float32, more={}):
-        weights = draw_decoder(config, draw)
+        weights = init_decoder(config, init)
         for tensor in weights:
             if "norm" in tensor:
                 weights[tensor] = torch.rand(weights[tensor].shape) + 0.5
@@ -487,7 +488,7 @@ def full_model():
 
     config = {**base, "tie_word_embeddings": True, "llama3": (8.0, 1.0, 4.0, 32)}
     weights = checkpoint("llama", config, torch.bfloat16)
-    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]  # redundant, as some tools write it
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]  # redundant: some tools write a tied head
     write_safetensors(folder / "llama/model.safetensors", weights)
     written = {key: value for key, value in config.items() if key != "llama3"}
     write_config("llama", {**written, "model_type": "llama", "rope_scaling": {
@@ -548,22 +549,22 @@ def full_model():
 
 
 def read_safetensors(file):
-    """All tensors of a file of F32 or BF16."""
+    """All tensors of a file in F32 or BF16."""
     data = file.read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")
     tensors = {}
     for name, entry in json.loads(data[8:end]).items():
         if name != "__metadata__":
             begin, stop = entry["data_offsets"]
-            numbers = data[end + begin:end + stop]
-            if entry["dtype"] == "BF16":  # the first half of a float
-                numbers = (numpy.frombuffer(numbers, dtype="<u2").astype("<u4") << 16).tobytes()
-            tensors[name] = torch.from_numpy(numpy.frombuffer(numbers, dtype="<f4").copy()).reshape(entry["shape"])
+            raw = data[end + begin:end + stop]
+            if entry["dtype"] == "BF16":  # the upper half of a float32
+                raw = (numpy.frombuffer(raw, dtype="<u2").astype("<u4") << 16).tobytes()
+            tensors[name] = torch.from_numpy(numpy.frombuffer(raw, dtype="<f4").copy()).reshape(entry["shape"])
     return tensors
 
 
 def generation():
-    """Chapter 10. What Hugging Face's logits processors leave; the likeliest continuation of a checkpoint."""
+    """Chapter 11. The results of Hugging Face's logits processors; a greedy continuation by a checkpoint."""
     torch.manual_seed(10)
     logits = torch.randn(40) * 1.5
     seen = torch.tensor([3, 7, 7, 21, 39])
@@ -589,22 +590,48 @@ def generation():
                             "min_p": min_p(logits, 0.1), "penalty": penalty(logits, 1.3)}.items():
         save(f"11_generation/{name}", processed)
     kept = top_k(temperature(penalty(logits, 1.3), 1.5), 12)
-    everything = min_p(top_p(kept, 0.9), 0.35)
-    assert (everything.isinf() != top_p(min_p(kept, 0.35), 0.9).isinf()).any()  # the order matters
-    save("11_generation/everything", everything.softmax(0))
+    combined = min_p(top_p(kept, 0.9), 0.35)
+    assert (combined.isinf() != top_p(min_p(kept, 0.35), 0.9).isinf()).any()  # the order matters
+    save("11_generation/combined", combined.softmax(0))
 
     folder = FOLDER / "09_full_model" / "qwen3"
     config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
     ids = torch.tensor([[3, 16, 0, 5]])
     for _ in range(40):
         best, second = decoder(config, weights, ids)[1][0, -1].topk(2)[0]
-        assert best - second > 1e-3  # else rounding would decide
+        assert best - second > 1e-3  # otherwise rounding would decide
         ids = torch.cat([ids, decoder(config, weights, ids)[1][:, -1:].argmax(-1)], 1)
     save("11_generation/greedy", ids)
 
 
+def gradients():
+    """Chapter 12. Autograd's gradients of a Qwen3 model with biases. The sizes of all its parts differ."""
+    config = {"hidden_size": 12, "intermediate_size": 5, "num_hidden_layers": 2, "num_attention_heads": 6,
+              "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 7, "rms_norm_eps": 1e-6, "rope_theta": 10000.0}
+    shapes = {"model.embed_tokens.weight": (7, 12)}
+    for n in range(config["num_hidden_layers"]):
+        name = f"model.layers.{n}."
+        shapes[name + "input_layernorm.weight"] = (12,)
+        for part, out, into in [("q", 24, 12), ("k", 8, 12), ("v", 8, 12), ("o", 12, 24)]:
+            shapes[f"{name}self_attn.{part}_proj.weight"], shapes[f"{name}self_attn.{part}_proj.bias"] = (out, into), (out,)
+        shapes |= {name + "self_attn.q_norm.weight": (4,), name + "self_attn.k_norm.weight": (4,),
+                   name + "post_attention_layernorm.weight": (12,), name + "mlp.gate_proj.weight": (5, 12),
+                   name + "mlp.up_proj.weight": (5, 12), name + "mlp.down_proj.weight": (12, 5)}
+    shapes |= {"model.norm.weight": (12,), "lm_head.weight": (7, 12)}
+    torch.manual_seed(12)
+    weights = {name: (0.5 * torch.randn(shape)).requires_grad_() for name, shape in shapes.items()}
+    ids = torch.randint(0, config["vocab_size"], (3, 6))
+    logits = decoder(config, weights, ids[:, :-1])[1]
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()
+    save("12_gradients/ids", ids)
+    save("12_gradients/loss", loss[None])
+    save("12_gradients/weights", torch.cat([tensor.detach().flatten() for tensor in weights.values()]))
+    save("12_gradients/gradients", torch.cat([tensor.grad.flatten() for tensor in weights.values()]))
+
+
 def training():
-    """Chapter 11. Ten steps of AdamW with clipping, warm-up and cosine, from a checkpoint of chapter 09."""
+    """Chapter 13. Ten steps of AdamW with gradient clipping, warmup and cosine decay, from a checkpoint of chapter 09."""
     folder = FOLDER / "09_full_model" / "mistral"
     config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
     config["rope_theta"] = config["rope_parameters"]["rope_theta"]
@@ -656,7 +683,7 @@ def training():
 
 
 def fast():
-    """Chapter 12. Weights in fewer bytes: rows of 64, 64 and 22 numbers, and what becomes of them."""
+    """Chapter 15. Weights in bfloat16 and int8: rows of groups of 64, 64 and 22 elements, quantized and dequantized."""
     torch.manual_seed(12)
     weights = torch.randn(6, 150) * torch.tensor([1.0, 0.02, 1e3, 1e-5, 1.0, 1.0])[:, None]
     weights[4, 64:128] = 0
@@ -666,10 +693,10 @@ def fast():
     groups = nn.functional.pad(weights, (0, 42)).view(6, 3, 64)
     scales = groups.abs().amax(-1) / 127
     quotients = (groups / scales[..., None]).nan_to_num(0.0)
-    numbers = quotients.sign() * (quotients.abs() + 0.5).floor()  # halves away from zero
+    quantized = quotients.sign() * (quotients.abs() + 0.5).floor()  # halves away from zero
     save("15_fast/scales", scales)
-    save("15_fast/numbers", numbers.view(6, 192)[:, :150])
-    save("15_fast/int8", (numbers * scales[..., None]).view(6, 192)[:, :150])
+    save("15_fast/quantized", quantized.view(6, 192)[:, :150])
+    save("15_fast/int8", (quantized * scales[..., None]).view(6, 192)[:, :150])
 
 
 if __name__ == "__main__":
@@ -684,5 +711,6 @@ if __name__ == "__main__":
     pre_vs_post_norm()
     full_model()
     generation()
+    gradients()
     training()
     fast()

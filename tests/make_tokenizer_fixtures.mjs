@@ -1,6 +1,6 @@
-// Writes tests/fixtures/11_generation/KIND/{tokenizer.json,encodings.json}: six small tokenizers of
-// the kinds that real models have, and what Hugging Face's own library makes of many texts. A tool
-// for maintainers: nobody needs node to build, run or test the project. To run it:
+// Writes tests/fixtures/10_tokenizer/KIND/{tokenizer.json,encodings.json}: six small tokenizers of
+// the kinds that real models have, and the ids of many texts from Hugging Face's own library. A tool
+// for maintainers: building, running and testing the project does not need node. To run it:
 //
 //   npm install --prefix FOLDER tokenizers@0.23.2 @huggingface/tokenizers@0.2.0
 //   node tests/make_tokenizer_fixtures.mjs FOLDER
@@ -16,7 +16,7 @@ import { resolve } from 'node:path'
 const require = createRequire(resolve(process.argv[2] ?? '.', 'script.js'))
 const { Tokenizer } = require('tokenizers')
 const Witness = require('@huggingface/tokenizers').Tokenizer
-const OUT = new URL('fixtures/11_generation/', import.meta.url)
+const OUT = new URL('fixtures/10_tokenizer/', import.meta.url)
 
 const CORPUS = `The model reads the text and the model writes the text again. It doesn't know what
 the words mean; it knows which token comes next. We'll ask it, and they'll see that it's right.
@@ -47,12 +47,12 @@ def find(values):
 
 const SPACES = 'a\u00a0b\u00a0 \u3000c\u3000\u2009d!\u0085e\u200bf!\ufeff' // not all of them count as spaces
 
-// Neighbours that some pre-tokenizers cut apart and others keep together. The byte-level kinds get a
+// Adjacent characters that some pre-tokenizers cut apart and others keep together. The byte-level kinds get a
 // last merge for each pair, over the edge of the two characters, so that a wrong cut changes the ids.
 const EDGES = [SPACES, '!\u00bd\u00bda\u00b2 \u0661\u0662\u2167', 'x2y', '3.1',
   "E'REA", "N'T", '!\n\n ', ' \n', ';\r\n', '?"\t\tc', 'e\u0301t\u0301 ', 'हिन्दी 中文', '\u{1f468}\u200d\u{1f469}']
 
-/** Plain BPE training: merge the most frequent pair again and again; of equals the smaller text. */
+/** Plain BPE training: merge the most frequent pair again and again; among equals the first in alphabetical order. */
 function train(words, merges) {
   const parts = words.map((word) => [...word])
   const result = []
@@ -85,7 +85,7 @@ function byteLetters() {
 }
 const LETTERS = byteLetters()
 
-/** The last byte of each character and the first byte of its neighbour, as letters. */
+/** The last byte of each character and the first byte of the next character, as letters. */
 function edges() {
   const bytes = (character) => [...Buffer.from(character)].map((byte) => LETTERS.get(byte))
   return EDGES.flatMap((text) => [...text].slice(1).map((next, i) => [bytes([...text][i]).at(-1), bytes(next)[0]]))

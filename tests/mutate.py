@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Do the tests notice when a lesson breaks? Changes one operator, constant, index, sign or function of a chapter's
-lesson at a time, builds that chapter's tests and runs them. Prints the changes that no test noticed.
-Usage: mutate.py SLUG [COUNT [SEED]]: a sample of so many changes, 100 unless given; 0 for all of them."""
+"""Mutation testing of a chapter: do its tests fail if a lesson file is wrong? Each mutant changes one operator, constant,
+index, sign or function of a lesson file; the chapter's tests are built and run. Prints the mutants that survive.
+Usage: mutate.py SLUG [COUNT [SEED]]: a random sample of COUNT mutants (default 100), or all of them for 0."""
 
 import os
 import random
@@ -14,15 +14,15 @@ from pathlib import Path
 from queue import Queue
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_LESSONS = re.compile(r"(main|exercise|solution|bench|.*_walk)\.cpp")
+NOT_LESSONS = re.compile(r"(main|exercise|solution|bench.*|(.*_)?demo|published_models)\.cpp")
 
-# What stands in the code, and what it becomes.
+# Patterns in the code, and their replacements.
 CHANGES = [
     (r" \+ ", [" - "]), (r" - ", [" + "]), (r" \* ", [" / "]), (r" / ", [" * "]), (r" % ", [" / "]),
     (r" < ", [" <= ", " > "]), (r" <= ", [" < "]), (r" > ", [" >= ", " < "]), (r" >= ", [" > "]),
     (r" == ", [" != "]), (r" != ", [" == "]), (r" && ", [" || "]), (r" \|\| ", [" && "]),
     (r" \+= ", [" -= ", " = "]), (r" -= ", [" += "]), (r" \*= ", [" /= "]), (r" /= ", [" *= "]),
-    (r"(?<=[(,=] )-(?=\w)|(?<=[(\[])-(?=\w)|(?<=return )-(?=\w)", [""]),  # a sign
+    (r"(?<=[(,=] )-(?=\w)|(?<=[(\[])-(?=\w)|(?<=return )-(?=\w)", [""]),  # remove a sign
     (r"(?<=[(! ])!(?=\w)", [""]),
     (r"(?<![\w.\"])\d+(?![\w.\"])", [lambda text: str(int(text) + 1), lambda text: str(max(int(text) - 1, 0))]),
     (r"(?<![\w.])\d+\.\d+f?(?![\w.])", [lambda text: text[:-1] + "9" if text[-1] != "f" else text[:-2] + "9f"]),
@@ -31,19 +31,19 @@ CHANGES = [
         ("max_element", "min_element"), ("first", "last"), ("lower_bound", "upper_bound")) for a, b in (pair, pair[::-1])),
     (r"\bstd::(sqrt|exp|log|abs|round)(?=\()", [""]),
     (r"\btrue\b", ["false"]), (r"\bfalse\b", ["true"]),
-    (r"(?<=\w\()(\w+), (\w+)(?=[,)])", [lambda text: ", ".join(reversed(text.split(", ")))]),  # an index, swapped
-    (r"^ +[\w.\[\](), ]+ [-+*/]?= [^{}]*;$", ["// gone"]),  # an assignment, left out
+    (r"(?<=\w\()(\w+), (\w+)(?=[,)])", [lambda text: ", ".join(reversed(text.split(", ")))]),  # swap two arguments
+    (r"^ +[\w.\[\](), ]+ [-+*/]?= [^{}]*;$", ["// removed"]),  # remove an assignment
 ]
 
 
 def without_text(line):
-    """The line with comments and quoted text blanked out, at the same places."""
+    """The line with comments and string literals blanked out; positions do not change."""
     line = re.sub(r'"(?:[^"\\]|\\.)*"', lambda match: '"' + "\0" * (len(match[0]) - 2) + '"', line)
     return re.sub(r"//.*", lambda match: "\0" * len(match[0]), line)
 
 
 def mutants(file):
-    """Every change of a file: its line number, and that line before and after."""
+    """All mutants of a file: the line number, and the line before and after the change."""
     for number, line in enumerate(file.read_text().split("\n")):
         if line.startswith("#") or line.startswith("template") or "static_assert" in line:
             continue
@@ -57,7 +57,7 @@ def mutants(file):
 
 
 def run(command, seconds):
-    """0 if it succeeds; it must not run longer than so many seconds."""
+    """The exit code of a command, or 1 after a timeout."""
     try:
         return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds).returncode
     except subprocess.TimeoutExpired:
@@ -65,7 +65,7 @@ def run(command, seconds):
 
 
 def copy_of_the_tree(folder):
-    """Every file that git knows or might, and a build of its own."""
+    """Copies all files that are tracked or not ignored, and configures a build folder."""
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     for name in names.stdout.split("\n"):
         target = folder / name
@@ -77,16 +77,15 @@ def copy_of_the_tree(folder):
         subprocess.run(["cmake", "--preset", "default"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
-class Workplace:
-    """A copy of the tree in which one change at a time is tried."""
+class Worker:
+    """A copy of the tree in which one mutant at a time is tested."""
 
     def __init__(self, folder, slug):
         copy_of_the_tree(folder)
-        self.folder, self.tests = folder, [f"test_{slug}"]
-        if slug == "13_training":
-            self.tests.insert(0, "test_12_gradients")
+        self.folder = folder
+        self.tests = [file.stem for file in sorted((ROOT / "tests").glob(f"test_{slug[:2]}_*.cpp"))]
         if not all(self.passes(test) for test in self.tests):
-            sys.exit(f"the tests of {slug} fail without any change")
+            sys.exit(f"the tests of {slug} fail without a mutant")
 
     def builds(self, test):
         return run(["ninja", "-C", self.folder / "build", "-j", "1", test], 600) == 0
@@ -95,15 +94,15 @@ class Workplace:
         return self.builds(test) and run([self.folder / "build" / test], 120) == 0
 
     def outcome(self, file, number, changed):
-        """'killed', 'survived', or 'no C++'."""
+        """'killed', 'survived', or 'does not compile'."""
         original = file.read_text()
         lines = original.split("\n")
         lines[number] = changed
         file.write_text("\n".join(lines))
         try:
-            for test in self.tests:
+            for test in sorted(self.tests, key=lambda name: not name.endswith(file.stem)):  # its own tests first
                 if not self.builds(test):
-                    return "no C++"
+                    return "does not compile"
                 if run([self.folder / "build" / test], 120) != 0:
                     return "killed"
             return "survived"
@@ -114,21 +113,22 @@ class Workplace:
 def main():
     slug, count, seed = sys.argv[1:] + ["100", "1"][len(sys.argv) - 2:]
     chapter = ROOT / "chapters" / slug
-    files = [file for file in sorted(chapter.glob("*.cpp")) if not NOT_LESSONS.fullmatch(file.name)]
-    candidates = [(file.name, *mutant) for file in files for mutant in mutants(file)]
+    headers = [file for file in chapter.rglob("*.hpp") if re.search(r"^ +(for|while|if) \(", file.read_text(), re.M)]
+    files = [file for file in sorted([*chapter.rglob("*.cpp"), *headers]) if not NOT_LESSONS.fullmatch(file.name)]
+    candidates = [(str(file.relative_to(chapter)), *mutant) for file in files for mutant in mutants(file)]
     random.Random(int(seed)).shuffle(candidates)
     sample = candidates[:int(count) or None]
-    print(f"{slug}: {len(sample)} of {len(candidates)} changes", flush=True)
+    print(f"{slug}: {len(sample)} of {len(candidates)} mutants", flush=True)
 
-    workplaces = Queue()
+    workers = Queue()
     for i in range(os.cpu_count()):
-        workplaces.put(Workplace(ROOT / "build/mutants" / str(i), slug))
+        workers.put(Worker(ROOT / "build/mutants" / str(i), slug))
 
     def attempt(candidate):
         name, number, line, changed = candidate
-        workplace = workplaces.get()
-        outcome = workplace.outcome(workplace.folder / "chapters" / slug / name, number, changed)
-        workplaces.put(workplace)
+        worker = workers.get()
+        outcome = worker.outcome(worker.folder / "chapters" / slug / name, number, changed)
+        workers.put(worker)
         if outcome == "survived":
             print(f"survived: {name}:{number + 1}\n  - {line.strip()}\n  + {changed.strip()}", flush=True)
         return outcome
@@ -136,8 +136,8 @@ def main():
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         outcomes = list(pool.map(attempt, sample))
     killed, survived = outcomes.count("killed"), outcomes.count("survived")
-    print(f"{slug}: {killed} killed, {survived} survived, {outcomes.count('no C++')} were no C++: "
-          f"{100 * killed / max(killed + survived, 1):.1f} % noticed")
+    print(f"{slug}: {killed} killed, {survived} survived, {outcomes.count('does not compile')} do not compile: "
+          f"{100 * killed / max(killed + survived, 1):.1f} % killed")
 
 
 if __name__ == "__main__":

@@ -12,21 +12,21 @@ Linear linear_fixture(const std::string& name) {
             fixture<1>("02_projections/" + name + "_proj_bias")};
 }
 
-// The walk's hidden states and, drawn after them, its four projections.
-struct Walk {
+// The sample input of the programs and the four projections, initialized in this order.
+struct Sample {
     Generator generator{77};
     Tensor3 hidden_states = randn({2, 10, 128}, generator);
-    Projections projections = make_projections(complete(Config{}, 10), generator);
+    Projections projections = make_projections(validate(Config{}, 10), generator);
 };
 
 }  // namespace
 
-TEST_CASE("linear: number o is the dot product of row o of the weight with the input") {
+TEST_CASE("linear: output feature o is the dot product of row o of the weight with the input") {
     const Linear linear{Matrix{{1, 2, 3}, {10, 20, 30}}, Vector{0.5, -0.5}};
     CHECK_CLOSE(linear(Matrix{{1, 0, 0}, {0, 1, 1}}), (Matrix{{1.5, 9.5}, {5.5, 49.5}}), 0);
 }
 
-TEST_CASE("linear: tokens do not mix, a batch gives what its rows give") {
+TEST_CASE("linear: tokens are independent, a batch gives the same outputs as its rows") {
     Generator generator(1);
     const Linear linear = make_linear(4, 7, true, generator);
     const Tensor3 inputs = randn({2, 3, 4}, generator);
@@ -45,7 +45,7 @@ TEST_CASE("linear with bias equals PyTorch's nn.Linear") {
                     fixture<3>("02_projections/" + name + "_states"), 1e-5);
 }
 
-TEST_CASE("linear states both shapes when they do not fit") {
+TEST_CASE("linear: the error states both shapes when they do not fit") {
     const Linear linear{Matrix(xt::ones<Real>({3, 5})), std::nullopt};
     CHECK_THROWS_WITH(linear(counting({2, 4})),
                       "linear: an input of (2, 4) does not fit a weight of (3, 5)");
@@ -55,9 +55,9 @@ TEST_CASE("linear states both shapes when they do not fit") {
                       "linear: a bias of (1,) does not fit a weight of (3, 5)");
 }
 
-TEST_CASE("make_linear draws PyTorch's weight, then its bias") {
+TEST_CASE("make_linear equals PyTorch's initialization: weight, then bias") {
     Generator generator(5);
-    randn({2, 5, 20}, generator);  // the fixtures' states are drawn first
+    randn({2, 5, 20}, generator);  // PyTorch generated the fixture's states first
     for (const auto& [name, in_features, out_features] :
          {std::tuple<std::string, std::size_t, std::size_t>{"q", 20, 24},
           {"k", 20, 12},
@@ -70,7 +70,7 @@ TEST_CASE("make_linear draws PyTorch's weight, then its bias") {
     }
 }
 
-TEST_CASE("make_linear: the bound depends on the inputs, not on the outputs") {
+TEST_CASE("make_linear: the bound depends on in_features, not on out_features") {
     Generator generator(2);
     const Linear linear = make_linear(400, 9, false, generator);
     const Real largest = xt::amax(xt::abs(linear.weight))();
@@ -79,21 +79,21 @@ TEST_CASE("make_linear: the bound depends on the inputs, not on the outputs") {
     CHECK(!linear.bias);
 }
 
-TEST_CASE("make_linear: one number to one number is a linear layer, too") {
+TEST_CASE("make_linear: one input feature and one output feature are enough") {
     Generator generator(77);
     const Linear linear = make_linear(1, 1, false, generator);
     CHECK(linear(Matrix{{3}})(0, 0) == 3 * linear.weight(0, 0));
     CHECK(std::abs(linear.weight(0, 0)) <= 1);
 }
 
-TEST_CASE("make_linear refuses a width of 0") {
+TEST_CASE("make_linear: 0 features are an error") {
     Generator generator(1);
     CHECK_THROWS_WITH(make_linear(0, 4, false, generator),
                       "linear: cannot map 0 features to 4");
     CHECK_THROWS_AS(make_linear(4, 0, false, generator), ShapeError);
 }
 
-TEST_CASE("num_parameters and describe know of the bias") {
+TEST_CASE("num_parameters and describe include the bias") {
     Generator generator(1);
     const Linear without = make_linear(128, 32, false, generator);
     CHECK(num_parameters(without) == 4096);
@@ -103,34 +103,34 @@ TEST_CASE("num_parameters and describe know of the bias") {
     CHECK(describe(with) == "Linear(in_features=3, out_features=2, bias=True)");
 }
 
-TEST_CASE("make_projections draws PyTorch's weights in the order q, k, v, o") {
-    const Walk walk;
+TEST_CASE("make_projections equals PyTorch's initialization in the order q, k, v, o") {
+    const Sample sample;
     const auto first_rows = [](const Linear& linear) -> Matrix {
         return xt::view(linear.weight, xt::range(0, 4), xt::all());
     };
-    CHECK_CLOSE(first_rows(walk.projections.q_proj),
-                fixture<2>("02_projections/walk_q_proj_weight"), 1e-7);
-    CHECK_CLOSE(first_rows(walk.projections.o_proj),
-                fixture<2>("02_projections/walk_o_proj_weight"), 1e-7);
+    CHECK_CLOSE(first_rows(sample.projections.q_proj),
+                fixture<2>("02_projections/demo_q_proj_weight"), 1e-7);
+    CHECK_CLOSE(first_rows(sample.projections.o_proj),
+                fixture<2>("02_projections/demo_o_proj_weight"), 1e-7);
 }
 
-TEST_CASE("queries, keys and values of the walk equal PyTorch's") {
-    const auto [generator, hidden_states, projections] = Walk{};
+TEST_CASE("queries, keys and values of the sample input equal PyTorch's") {
+    const auto [generator, hidden_states, projections] = Sample{};
     CHECK_CLOSE(projections.q_proj(hidden_states),
-                fixture<3>("02_projections/walk_query_states"), 1e-5);
-    CHECK_CLOSE(projections.k_proj(hidden_states), fixture<3>("02_projections/walk_key_states"),
+                fixture<3>("02_projections/demo_query_states"), 1e-5);
+    CHECK_CLOSE(projections.k_proj(hidden_states), fixture<3>("02_projections/demo_key_states"),
                 1e-5);
     CHECK_CLOSE(projections.v_proj(hidden_states),
-                fixture<3>("02_projections/walk_value_states"), 1e-5);
+                fixture<3>("02_projections/demo_value_states"), 1e-5);
 }
 
-TEST_CASE("make_projections: widths follow the heads, also where H times D is not C") {
+TEST_CASE("make_projections: widths are H times D and Hkv times D, not hidden_size") {
     Generator generator(1);
     const Config config{.hidden_size = 20,
                         .num_attention_heads = 6,
                         .num_key_value_heads = 3,
                         .head_dim = 4,
-                        .attention_bias = true};
+                        .attention_bias = AttentionBias::qkvo};
     const Projections projections = make_projections(config, generator);
     CHECK(dims(projections.q_proj.weight) == std::array<std::size_t, 2>{24, 20});
     CHECK(dims(projections.k_proj.weight) == std::array<std::size_t, 2>{12, 20});
@@ -141,4 +141,13 @@ TEST_CASE("make_projections: widths follow the heads, also where H times D is no
         REQUIRE(linear.bias.has_value());
         CHECK(linear.bias->size() == linear.weight.shape(0));
     }
+}
+
+TEST_CASE("make_projections: attention_bias qkv gives o_proj no bias") {
+    Generator generator(1);
+    const Projections projections =
+        make_projections(validate(Config{.attention_bias = AttentionBias::qkv}, 1), generator);
+    for (const Linear& linear : {projections.q_proj, projections.k_proj, projections.v_proj})
+        CHECK(linear.bias.has_value());
+    CHECK(!projections.o_proj.bias);
 }

@@ -1,7 +1,11 @@
 #include <bit>
 #include <cmath>
 
+#include "chapters/05_gqa/rms_normalize.hpp"
+#include "chapters/07_rmsnorm_vs_layernorm/half_precision.hpp"
 #include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
+#include "common/numbers/random.hpp"
+#include "common/tensors/dtype.hpp"
 #include "tests/check.hpp"
 
 using namespace llm;
@@ -29,13 +33,13 @@ HalfVector weights_of_one(std::size_t columns) {
 
 }  // namespace
 
-TEST_CASE("by hand: mean 4, deviation 3, root mean square 5") {
+TEST_CASE("layer_normalize and rms_normalize by hand: mean 4, standard deviation 3, RMS 5") {
     const Matrix x{{-1, 5, 5, 7}};
     CHECK_CLOSE(layer_normalize(x, 0), (Matrix{{-5, 1, 1, 3}}) / Real(3), 1e-6);
     CHECK_CLOSE(rms_normalize(x, 0), x / Real(5), 1e-6);
 }
 
-TEST_CASE("LayerNorm equals PyTorch's, eps inside the root") {
+TEST_CASE("LayerNorm equals PyTorch's, with eps inside the square root") {
     const Tensor3 x = pinned<3>("hidden_states");
     CHECK_CLOSE(pinned_layer_norm(Real(1e-5))(x), pinned<3>("layer_norm"), 1e-5);
     CHECK_CLOSE(pinned_layer_norm(Real(0.5))(x), pinned<3>("layer_norm_large_eps"), 1e-5);
@@ -44,7 +48,7 @@ TEST_CASE("LayerNorm equals PyTorch's, eps inside the root") {
     CHECK_CLOSE(norm(x), pinned<3>("layer_norm_no_bias"), 1e-5);
 }
 
-TEST_CASE("RMSNorm equals PyTorch's, eps inside the root") {
+TEST_CASE("RMSNorm equals PyTorch's, with eps inside the square root") {
     const Tensor3 x = pinned<3>("hidden_states");
     CHECK_CLOSE(pinned_rms_norm(Real(1e-5))(x), pinned<3>("rms_norm"), 1e-5);
     CHECK_CLOSE(pinned_rms_norm(Real(0.5))(x), pinned<3>("rms_norm_large_eps"), 1e-5);
@@ -53,30 +57,30 @@ TEST_CASE("RMSNorm equals PyTorch's, eps inside the root") {
     CHECK_CLOSE(norm(x), pinned<3>("rms_norm_bias_large_eps"), 1e-5);
 }
 
-TEST_CASE("the walk: both norms of the sample input equal PyTorch's") {
+TEST_CASE("the program's norms of the sample input equal PyTorch's") {
     Generator generator(77);
     const Tensor3 x = randn({2, 10, 128}, generator);
-    CHECK_CLOSE(make_layer_norm(128, Real(1e-5))(x), pinned<3>("walk_layer_norm"), 1e-5);
-    CHECK_CLOSE(make_rms_norm(128, Real(1e-5))(x), pinned<3>("walk_rms_norm"), 1e-5);
+    CHECK_CLOSE(make_layer_norm(128, Real(1e-5))(x), pinned<3>("demo_layer_norm"), 1e-5);
+    CHECK_CLOSE(make_rms_norm(128, Real(1e-5))(x), pinned<3>("demo_rms_norm"), 1e-5);
 }
 
-TEST_CASE("LayerNorm forgets shift and scale, RMSNorm only scale") {
+TEST_CASE("LayerNorm is invariant to shift and scale, RMSNorm to scale only") {
     Generator generator(1);
     const Matrix x = randn({3, 50}, generator);
     CHECK_CLOSE(layer_normalize(x * Real(4) + Real(10), 0), layer_normalize(x, 0), 1e-5);
     CHECK_CLOSE(layer_normalize(x + Real(1000), 0), layer_normalize(x, 0), 1e-3);
     CHECK_CLOSE(rms_normalize(x * Real(4), 0), rms_normalize(x, 0), 1e-6);
     CHECK_FALSE(difference(rms_normalize(x + Real(10), 0), rms_normalize(x, 0), 0.5).empty());
-    // Both keep the sign.
+    // Both change the sign with their input.
     CHECK_CLOSE(layer_normalize(x * Real(-1), 0), layer_normalize(x, 0) * Real(-1), 1e-6);
 }
 
-TEST_CASE("LayerNorm is RMSNorm of the centred input") {
-    const Matrix x{{-1, 5, 5, 7}, {2, 0, 0, -6}}, centred{{-5, 1, 1, 3}, {3, 1, 1, -5}};
-    CHECK_CLOSE(layer_normalize(x, Real(0.5)), rms_normalize(centred, Real(0.5)), 1e-6);
+TEST_CASE("LayerNorm equals RMSNorm of the centered input") {
+    const Matrix x{{-1, 5, 5, 7}, {2, 0, 0, -6}}, centered{{-5, 1, 1, 3}, {3, 1, 1, -5}};
+    CHECK_CLOSE(layer_normalize(x, Real(0.5)), rms_normalize(centered, Real(0.5)), 1e-6);
 }
 
-TEST_CASE("a norm knows one token only") {
+TEST_CASE("a norm treats each token separately") {
     Generator generator(2);
     Tensor3 x = randn({2, 5, 8}, generator);
     const Tensor3 layer_before = make_layer_norm(8, Real(1e-5))(x);
@@ -91,14 +95,14 @@ TEST_CASE("a norm knows one token only") {
     }
 }
 
-TEST_CASE("a row of zeros stays a row of zeros") {
+TEST_CASE("a row of zeros gives a row of zeros") {
     const Matrix zeros = xt::zeros<Real>({2, 3});
     CHECK_CLOSE(make_rms_norm(3, Real(1e-6))(zeros), zeros, 0);
     CHECK_CLOSE(make_layer_norm(3, Real(1e-6))(zeros), zeros, 0);
     CHECK_CLOSE(make_layer_norm(3, Real(1e-6))(zeros + Real(7)), zeros, 0);
 }
 
-TEST_CASE("norms start with weights of one, LayerNorm with a shift of zero") {
+TEST_CASE("norms are initialized with weights of one, LayerNorm with a bias of zero") {
     const LayerNorm layer_norm = make_layer_norm(5, Real(0.25));
     CHECK_CLOSE(layer_norm.weight, (Vector{1, 1, 1, 1, 1}), 0);
     REQUIRE(layer_norm.bias.has_value());
@@ -118,12 +122,13 @@ TEST_CASE("norms start with weights of one, LayerNorm with a shift of zero") {
     CHECK(RMSNorm{Vector{1}}.eps == Real(1e-6));        // Hugging Face's
 }
 
-TEST_CASE("norms name both shapes when weights or bias do not fit") {
+TEST_CASE("norms throw, with both shapes, if weight or bias do not fit") {
     const Matrix rows = counting({2, 3});
     CHECK_THROWS_WITH_AS((RMSNorm{Vector{1, 1}}(rows)),
                          "norm: weights of (2,) do not fit rows of (2, 3)", ShapeError);
-    CHECK_THROWS_WITH_AS((LayerNorm{Vector{1}, {}}(rows)),  // a single weight must not stretch
-                         "norm: weights of (1,) do not fit rows of (2, 3)", ShapeError);
+    CHECK_THROWS_WITH_AS(
+        (LayerNorm{Vector{1}, {}}(rows)),  // a single weight must not broadcast
+        "norm: weights of (1,) do not fit rows of (2, 3)", ShapeError);
     CHECK_THROWS_WITH_AS((LayerNorm{Vector{1, 1, 1}, Vector{0}}(rows)),
                          "norm: a bias of (1,) does not fit rows of (2, 3)", ShapeError);
     CHECK_THROWS_AS(rms_norm_in_half(ones_in_half(2, 3), weights_of_one(1), 0), ShapeError);
@@ -132,14 +137,14 @@ TEST_CASE("norms name both shapes when weights or bias do not fit") {
         ShapeError);
 }
 
-TEST_CASE("gemma_norm: stored zeros mean weights of one") {
+TEST_CASE("gemma_norm multiplies by 1 + w") {
     const Matrix x{{3, 4}};
     CHECK_CLOSE(gemma_norm(Vector{0, 0}, 0)(x), rms_normalize(x, 0), 0);
     CHECK_CLOSE(gemma_norm(Vector{1, -0.5}, Real(0.5))(x),
                 rms_normalize(x, Real(0.5)) * (Matrix{{2, 0.5}}), 1e-6);
 }
 
-TEST_CASE("partial_rms_normalize: the first 7 of 20 numbers stand for all") {
+TEST_CASE("partial_rms_normalize uses the RMS of the first 7 of 20 features") {
     const Tensor3 states = pinned<3>("hidden_states");
     const Matrix rows = xt::view(states, 0);
     CHECK_CLOSE(partial_rms_normalize(rows, 0.38, Real(1e-5)), pinned<2>("partial"), 1e-5);
@@ -148,19 +153,20 @@ TEST_CASE("partial_rms_normalize: the first 7 of 20 numbers stand for all") {
     CHECK_CLOSE(partial_rms_normalize(rows, 1, Real(0.5)), rms_normalize(rows, Real(0.5)), 0);
 }
 
-TEST_CASE("partial_rms_normalize names a share that leaves nothing or exceeds all") {
+TEST_CASE(
+    "partial_rms_normalize throws if the fraction leaves no feature or is not at most 1") {
     const Matrix rows = counting({2, 4});
     CHECK_THROWS_WITH_AS(partial_rms_normalize(rows, 0.1, 0),
-                         "partial_rms_normalize: the share of 4 numbers is less than one",
+                         "partial_rms_normalize: the fraction of 4 features is less than one",
                          ShapeError);
-    for (const double share : {0.0, -1.0, 1.25, std::nan("")})
-        CHECK_THROWS_WITH_AS(partial_rms_normalize(rows, share, 0),
-                             "partial_rms_normalize: the share must be above 0 and at most 1",
-                             ShapeError);
+    for (const double fraction : {0.0, -1.0, 1.25, std::nan("")})
+        CHECK_THROWS_WITH_AS(
+            partial_rms_normalize(rows, fraction, 0),
+            "partial_rms_normalize: the fraction must be above 0 and at most 1", ShapeError);
     CHECK_NOTHROW(partial_rms_normalize(rows, 0.25, 0));
 }
 
-TEST_CASE("16 bits with 32 inside equal PyTorch's, cast back before or after the weight") {
+TEST_CASE("rms_norm_upcast equals PyTorch's, cast back before or after the weight") {
     const HalfMatrix rows = halves_of(pinned<2>("halves"));
     const HalfVector weight = pinned<1>("half_weight");
     CHECK_CLOSE(Matrix(rms_norm_upcast(rows, weight, Real(1e-3), CastBack::before_weight)),
@@ -169,27 +175,28 @@ TEST_CASE("16 bits with 32 inside equal PyTorch's, cast back before or after the
                 pinned<2>("cast_after_weight"), 0);
 }
 
-TEST_CASE("16 bits throughout: every step rounded, as NumPy does it") {
+TEST_CASE("rms_norm_in_half rounds every step, as NumPy does") {
     CHECK_CLOSE(Matrix(rms_norm_in_half(halves_of(pinned<2>("halves")),
                                         pinned<1>("half_weight"), Real(1e-3))),
                 pinned<2>("in_half"), 0);
 }
 
-TEST_CASE("16 bits throughout: a square is rounded before it is added") {
-    // 1.4140625 squared is 1.99957, as a half 2. 4100 + 2 lies between the halves 4100 and 4104
-    // and goes to the even one, 4104. Then 4104 / 3 has the root 37.
+TEST_CASE("rms_norm_in_half rounds each square before it is added") {
+    // 1.4140625 squared is 1.99957, in float16 2. 4100 + 2 is halfway between the float16
+    // values 4100 and 4104 and is rounded to the even one, 4104. The root of 4104 / 3 is 37 in
+    // float16.
     const HalfMatrix row = halves_of(Matrix{{64, 2, Real(1.4140625)}});
     CHECK(Matrix(rms_norm_in_half(row, weights_of_one(3), 0))(0, 0) ==
           static_cast<Real>(Half(64.0f / 37)));
 }
 
-TEST_CASE("16 bits throughout: 256 squared is too much, and 2048 plus 1 is 2048") {
+TEST_CASE("in float16, 256 squared is infinite, and 2048 plus 1 is 2048") {
     const auto in_half = [](std::size_t count, float size) {
         return Matrix(rms_norm_in_half(ones_in_half(1, count, size), weights_of_one(count), 0))(
             0, 0);
     };
     CHECK(in_half(1, 255) == 1);
-    CHECK(in_half(1, 256) == 0);  // 65536 is infinite, and what infinity divides is 0
+    CHECK(in_half(1, 256) == 0);  // 65536 is infinite, and 256 / infinity is 0
     CHECK(in_half(4096, 1) == doctest::Approx(std::sqrt(2)).epsilon(1e-3));  // half the squares
     for (const float size : {1.0f, 256.0f, 60000.0f}) {
         const Matrix right = rms_norm_upcast(ones_in_half(1, 4096, size), weights_of_one(4096),
@@ -199,11 +206,26 @@ TEST_CASE("16 bits throughout: 256 squared is too much, and 2048 plus 1 is 2048"
 }
 
 TEST_CASE("to_bfloat16 equals PyTorch's, ties to even") {
-    Vector numbers = pinned<1>("numbers");
-    for (Real& number : numbers) number = to_bfloat16(number);
+    Vector values = pinned<1>("values");
+    for (Real& value : values) value = to_float(to_bfloat16(value));
     const Vector expected = pinned<1>("bfloat16");
-    for (std::size_t i = 0; i < numbers.size(); ++i) CHECK(numbers(i) == expected(i));
+    for (std::size_t i = 0; i < values.size(); ++i) CHECK(values(i) == expected(i));
+    CHECK(to_float(to_bfloat16(infinity)) == infinity);
+    CHECK(to_float(to_bfloat16(-infinity)) == -infinity);
+}
+
+TEST_CASE("to_bfloat16 keeps NaN a NaN, with its sign and the upper bits of its payload") {
+    const auto bfloat16_bits = [](std::uint32_t float_bits) {
+        return to_bfloat16(std::bit_cast<float>(float_bits)).bits;
+    };
     // Adding to the bits of this NaN would carry into the sign and make it -0.
-    CHECK(std::isnan(to_bfloat16(std::bit_cast<float>(0x7FFFFFFF))));
-    CHECK(to_bfloat16(infinity) == infinity);
+    CHECK(std::isnan(to_float(to_bfloat16(std::bit_cast<float>(0x7FFFFFFFu)))));
+    CHECK(bfloat16_bits(0x7FFFFFFF) == 0x7FFF);
+    CHECK(bfloat16_bits(0xFFFFFFFF) == 0xFFFF);
+    CHECK(bfloat16_bits(0x7FC00000) == 0x7FC0);  // the usual quiet NaN
+    CHECK(bfloat16_bits(0xFFC00000) == 0xFFC0);
+    CHECK(bfloat16_bits(0x7FD58000) == 0x7FD5);  // not rounded to 7FD6
+    // A payload in the lower half only must not become infinity.
+    CHECK(bfloat16_bits(0x7F800001) == 0x7FC0);
+    CHECK(bfloat16_bits(0xFF800001) == 0xFFC0);
 }

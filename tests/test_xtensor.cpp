@@ -1,6 +1,6 @@
-// The traps of docs/xtensor.md: each test first shows the right way, which must always hold,
-// then the wrong one as xtensor 0.24 behaves. Where a later xtensor mends a trap, only the
-// second half is skipped.
+// The traps of docs/xtensor.md. Each test first checks the correct code, which must hold with
+// every version of xtensor, then the wrong result that xtensor 0.24 gives. If a later version
+// fixes a trap, only the second half is skipped.
 #include <cmath>
 #include <type_traits>
 
@@ -17,7 +17,7 @@ using namespace llm;
 
 constexpr bool is_0_24 = XTENSOR_VERSION_MAJOR == 0 && XTENSOR_VERSION_MINOR <= 24;
 
-#ifdef XTENSOR_ENABLE_ASSERT  // the build with sanitizers, which stops at a wrong read
+#ifdef XTENSOR_ENABLE_ASSERT  // the build with sanitizers, which stops at an invalid read
 constexpr bool reads_are_checked = true;
 #else
 constexpr bool reads_are_checked = false;
@@ -25,8 +25,8 @@ constexpr bool reads_are_checked = false;
 
 TEST_CASE("trap 1: a lazy keep_dims reducer inside a larger expression") {
     const Matrix x{{1, 2}, {30, 40}};
-    const Matrix highest = xt::amax(x, {1}, xt::keep_dims);
-    const Matrix right = x - highest;
+    const Matrix maxima = xt::amax(x, {1}, xt::keep_dims);
+    const Matrix right = x - maxima;
     CHECK_CLOSE(right, (Matrix{{-1, 0}, {-10, 0}}), 0);
 
     if (!is_0_24 || reads_are_checked) return;
@@ -34,7 +34,7 @@ TEST_CASE("trap 1: a lazy keep_dims reducer inside a larger expression") {
     CHECK(!difference(wrong, right, 0).empty());
 }
 
-TEST_CASE("trap 2: dot on a three-dimensional view reads from the start of the tensor") {
+TEST_CASE("trap 2: dot on a three-dimensional view ignores the offset of the view") {
     const Tensor3 x = counting({2, 2, 2});
     const Matrix identity{{1, 0}, {0, 1}};
     const Tensor3 second = xt::view(x, xt::range(1, 2), xt::all(), xt::all());
@@ -58,23 +58,23 @@ TEST_CASE("trap 3: dot with a transposed view of the same matrix") {
     if (is_0_24) CHECK(dims(wrong) == std::array<std::size_t, 2>{5, 5});
 }
 
-TEST_CASE("trap 4: dot of rank 3 is NumPy's dot, not a batched product") {
+TEST_CASE("trap 4: dot of rank 3 is NumPy's dot, not a batched matrix product") {
     const Tensor3 a = counting({2, 3, 4});
     const Tensor3 b = counting({2, 4, 5});
     const auto product = xt::linalg::dot(a, b);
     CHECK(product.dimension() == 4);  // (2, 3, 2, 5): every matrix of a times every one of b
 }
 
-TEST_CASE("trap 5: the compiler does not check the number of axes") {
-    // A Matrix takes a Tensor3, and writes past its own shape when that happens.
+TEST_CASE("trap 5: the compiler does not check the rank") {
+    // A Tensor3 can be assigned to a Matrix; the copy writes out of bounds.
     static_assert(std::is_assignable_v<Matrix&, Tensor3>);
 
-    // A missing index stands for a leading 0.
+    // A missing index is taken as a leading 0.
     const Matrix matrix = counting({3, 4});
     CHECK(matrix(2) == matrix(0, 2));
 }
 
-TEST_CASE("trap 6: 0.5 and mean are double") {
+TEST_CASE("trap 6: 0.5 and mean compute in double") {
     const Matrix x{{1, 2}};
     static_assert(std::is_same_v<decltype(x * Real(0.5))::value_type, Real>);
     static_assert(std::is_same_v<decltype(x * 0.5)::value_type, double>);
@@ -82,17 +82,17 @@ TEST_CASE("trap 6: 0.5 and mean are double") {
     static_assert(std::is_same_v<std::decay_t<decltype(xt::mean(x)())>, double>);
 }
 
-TEST_CASE("trap 7: auto keeps the recipe, not the result") {
-    const Vector drawn = xt::random::randn<Real>({3});
-    const Real once = drawn(0);
-    CHECK(drawn(0) == once);
+TEST_CASE("trap 7: auto keeps a lazy expression, not its result") {
+    const Vector values = xt::random::randn<Real>({3});
+    const Real once = values(0);
+    CHECK(values(0) == once);
 
-    auto recipe = xt::random::randn<Real>({3});
-    const Real first = recipe(0);
-    CHECK(recipe(0) != first);
+    auto lazy = xt::random::randn<Real>({3});
+    const Real first = lazy(0);
+    CHECK(lazy(0) != first);
 }
 
-TEST_CASE("trap 8: allclose broadcasts, so it calls different shapes equal") {
+TEST_CASE("trap 8: allclose broadcasts, so tensors of different shapes can be close") {
     const Matrix ones = xt::ones<Real>({3, 4});
     const Vector four_ones = xt::ones<Real>({4});
     CHECK(difference(ones, four_ones, 1e-5) == "shape (3, 4), expected (4,)");
@@ -100,17 +100,17 @@ TEST_CASE("trap 8: allclose broadcasts, so it calls different shapes equal") {
     CHECK(xt::allclose(ones, four_ones));
 }
 
-TEST_CASE("trap 9: reshape_view does not check the size") {
+TEST_CASE("trap 9: reshape_view does not check the number of elements") {
     const Matrix matrix = counting({2, 3});
     CHECK_THROWS_AS(reshape(matrix, {4, 4}), ShapeError);
 
-    CHECK_NOTHROW(xt::reshape_view(matrix, {4, 4}));  // reading it would leave the memory
+    CHECK_NOTHROW(xt::reshape_view(matrix, {4, 4}));  // reading it is out of bounds
 }
 
-TEST_CASE("trap 10: amax never goes below the lowest finite number") {
-    const Matrix nothing_visible = xt::ones<Real>({1, 3}) * -infinity;
-    const Matrix highest = xt::amax(nothing_visible, {1}, xt::keep_dims);
-    CHECK(highest(0, 0) == std::numeric_limits<Real>::lowest());  // softmax counts on it
+TEST_CASE("trap 10: amax never returns less than the lowest finite value") {
+    const Matrix fully_masked = xt::ones<Real>({1, 3}) * -infinity;
+    const Matrix maxima = xt::amax(fully_masked, {1}, xt::keep_dims);
+    CHECK(maxima(0, 0) == std::numeric_limits<Real>::lowest());  // softmax relies on it
 }
 
 namespace {
@@ -125,8 +125,8 @@ TEST_CASE("trap 12: xtensor's operators do not check shapes") {
     if (!reads_are_checked) CHECK_NOTHROW(xt::operator+(a, b));
 }
 
-TEST_CASE("trap 11: a function named like one of xtensor's is passed over without a word") {
-    Matrix matrix{{1, 2}};  // not const, so xt::repeat fits better than the function above
+TEST_CASE("trap 11: argument-dependent lookup prefers xtensor's function of the same name") {
+    Matrix matrix{{1, 2}};  // not const, so xt::repeat is the better match
     const Matrix wrong = repeat(matrix, std::size_t{2}, std::size_t{1});
     CHECK_CLOSE(wrong, (Matrix{{1, 1, 2, 2}}), 0);
     CHECK_CLOSE(::repeat(matrix, 2, 1), matrix, 0);

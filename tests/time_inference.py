@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What PyTorch takes for the work of ./learn bench, which calls this: prefill of 512 tokens, and one token behind
-0, 256 and 1024 others. Takes weights and expected logits from a folder, prints times as JSON. Needs python3-torch."""
+"""Times PyTorch for ./learn bench, which calls this: a prefill of 512 tokens, and a decode step after 0, 256 and
+1024 tokens. Reads weights and expected logits from a folder, prints seconds as JSON. Needs python3-torch."""
 
 import json
 import os
@@ -17,7 +17,7 @@ REPETITIONS = 10
 
 
 class Decoder:
-    """A plain decoder with a cache, of PyTorch's basic operations, as Hugging Face's eager code."""
+    """A decoder with a KV cache, written with PyTorch's basic operations like Hugging Face's eager attention."""
 
     def __init__(self, folder):
         self.config = json.loads((folder / "config.json").read_text())
@@ -30,14 +30,14 @@ class Decoder:
         return F.linear(x, self.weights[f"{name}.weight"])
 
     def __call__(self, ids, cache):
-        """Logits of the new tokens, and the cache with them in it: keys and values of each layer."""
+        """Returns the logits of the new tokens and the updated cache: keys and values of each layer."""
         width, heads = self.config["head_dim"], self.config["num_attention_heads"]
         length, start = ids.shape[1], cache[0][0].shape[2] if cache else 0
         angles = rotary_angles(width, self.config["rope_theta"], torch.arange(start, start + length))[1]
         angles = torch.cat((angles, angles), -1)
         rotate = lambda x, cos=angles.cos(), sin=angles.sin(): x * cos + rotate_half(x) * sin
         mask = torch.triu(torch.full((length, start + length), -torch.inf), diagonal=1 + start)
-        x, kept = F.embedding(ids, self.weights["model.embed_tokens.weight"]), []
+        x, new_cache = F.embedding(ids, self.weights["model.embed_tokens.weight"]), []
         for n in range(self.config["num_hidden_layers"]):
             name = f"model.layers.{n}."
             h = self.norm(x, name + "input_layernorm")
@@ -45,21 +45,21 @@ class Decoder:
             q, k = rotate(q), rotate(k)
             if cache:
                 k, v = torch.cat((cache[n][0], k), 2), torch.cat((cache[n][1], v), 2)
-            kept.append((k, v))
+            new_cache.append((k, v))
             scores = q @ k.transpose(-1, -2) / width**0.5
             weights = torch.softmax(scores + mask if length > 1 else scores, -1)
             x = x + self.linear((weights @ v).transpose(1, 2).reshape(1, length, -1), name + "self_attn.o_proj")
             h = self.norm(x, name + "post_attention_layernorm")
             gated = F.silu(self.linear(h, name + "mlp.gate_proj")) * self.linear(h, name + "mlp.up_proj")
             x = x + self.linear(gated, name + "mlp.down_proj")
-        return F.linear(self.norm(x, "model.norm"), self.weights["model.embed_tokens.weight"]), kept
+        return F.linear(self.norm(x, "model.norm"), self.weights["model.embed_tokens.weight"]), new_cache
 
 
-def fastest(work):
+def fastest_seconds(function):
     times = []
     for _ in range(REPETITIONS):
         begin = time.perf_counter()
-        work()
+        function()
         times.append(time.perf_counter() - begin)
     return min(times)
 
@@ -71,10 +71,10 @@ def measure(folder):
     result = {"largest difference": (decoder(ids[:, :512], [])[0][0] - expected).abs().max().item()}
     for threads in sorted({1, os.cpu_count()}):
         torch.set_num_threads(threads)
-        times = {"prefill 512": fastest(lambda: decoder(ids[:, :512], []))}
+        times = {"prefill 512": fastest_seconds(lambda: decoder(ids[:, :512], []))}
         for position in (0, 256, 1024):
             cache = decoder(ids[:, :position], [])[1] if position else []
-            times[f"decode at {position}"] = fastest(lambda: decoder(ids[:, position:position + 1], cache))
+            times[f"decode at {position}"] = fastest_seconds(lambda: decoder(ids[:, position:position + 1], cache))
         for name, seconds in times.items():
             result[name] = min(seconds, result.get(name, seconds))
     return result

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tokens per second of a training step: PyTorch, and chapter 11's program on the same sizes, in one run. For
+"""Measures the training speed, in tokens per second, of PyTorch and of chapter 13's program with the same sizes. For
 maintainers; needs Debian's python3-torch. Usage: time_training.py TEXT_FILE"""
 
 import os
@@ -13,31 +13,31 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from make_fixtures import decoder, draw_decoder
+from make_fixtures import decoder, init_decoder
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = {"hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 6,
           "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 1024, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
           "tie_word_embeddings": True}
-BATCH, LENGTH, STEPS = 8, 256, 6
+BATCH_SIZE, SEQ_LEN, STEPS = 8, 256, 6
 
 
 def pytorch(threads):
-    """Mean over steps, the first left out, of a plain decoder of PyTorch's basic operations."""
+    """Trains a decoder of PyTorch's basic operations. The first step is not measured."""
     torch.set_num_threads(threads)
-    weights = draw_decoder(CONFIG, lambda out, into, embedding=False: torch.randn(out, into) * 0.02)
+    weights = init_decoder(CONFIG, lambda out, into, embedding=False: torch.randn(out, into) * 0.02)
     weights = {name: tensor.requires_grad_() for name, tensor in weights.items()}
     optimizer = torch.optim.AdamW(weights.values(), lr=1e-3)
     for step in range(STEPS + 1):
         if step == 1:
             begin = time.perf_counter()
-        ids = torch.randint(0, CONFIG["vocab_size"], (BATCH, LENGTH + 1))
+        ids = torch.randint(0, CONFIG["vocab_size"], (BATCH_SIZE, SEQ_LEN + 1))
         optimizer.zero_grad()
         logits = decoder(CONFIG, weights, ids[:, :-1])[1]
         nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
         nn.utils.clip_grad_norm_(weights.values(), 1.0)
         optimizer.step()
-    return STEPS * BATCH * LENGTH / (time.perf_counter() - begin)
+    return STEPS * BATCH_SIZE * SEQ_LEN / (time.perf_counter() - begin)
 
 
 def ours(text):
@@ -52,4 +52,4 @@ if __name__ == "__main__":
     own = ours(sys.argv[1])
     for threads, speed in theirs.items():
         print(f"PyTorch {torch.__version__}, threads: {threads}: {speed:.0f} tokens per second")
-    print(f"chapter 11: {own:.0f} tokens per second, {own / max(theirs.values()):.2f} times as many")
+    print(f"chapter 13: {own:.0f} tokens per second, {own / max(theirs.values()):.2f} times as fast")

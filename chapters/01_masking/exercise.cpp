@@ -12,7 +12,7 @@ Matrix mask_by_product(std::size_t seq_len) {
     return future * -infinity;
 }
 
-// Exercise 1.2 — find the bug. Look at row 0: what does the first token see?
+// Exercise 1.2 — find the bug. Look at row 0: which keys may the first token attend to?
 Matrix mask_by_loops(std::size_t seq_len) {
     Matrix mask = xt::zeros<Real>({seq_len, seq_len});
     for (std::size_t t = 0; t < seq_len; ++t)
@@ -20,22 +20,23 @@ Matrix mask_by_loops(std::size_t seq_len) {
     return mask;
 }
 
-// Exercise 1.3 — find the bug. With as many queries as keys it is right. With one query and
-// five keys it lets the newest token see the oldest one only.
+// Exercise 1.3 — find the bug. With as many queries as keys the mask is right. With one query
+// and five keys it lets the newest token attend to the oldest one only.
 Matrix mask_for_new_queries(std::size_t query_len, std::size_t kv_len) {
-    const Matrix all_hidden = xt::ones<Real>({query_len, kv_len}) * -infinity;
-    return xt::triu(all_hidden, 1);
+    const Matrix all_masked = xt::ones<Real>({query_len, kv_len}) * -infinity;
+    return xt::triu(all_masked, 1);
 }
 
-// Exercise 1.4 — write sliding_window_mask: causal, but a token sees itself and the window - 1
-// tokens before it, and nothing older. (The first Mistral 7B reads its past this way.)
+// Exercise 1.4 — write sliding_window_mask: a token attends to itself and to the window - 1
+// tokens before it only. (Mistral 7B v0.1 uses such a mask in every layer.)
 Matrix sliding_window_mask([[maybe_unused]] std::size_t seq_len,
                            [[maybe_unused]] std::size_t window) {
     TODO("sliding_window_mask");
 }
 
-// Exercise 1.5 — write prefix_mask: the first prefix_len tokens are a question that is known
-// in full, so all of them see each other; every later token is causal. (T5's prefix variant.)
+// Exercise 1.5 — write prefix_mask: the mask is 0 between any two of the first prefix_len
+// tokens (bidirectional attention); later tokens use causal attention. (A prefix LM, as in the
+// T5 paper.)
 Matrix prefix_mask([[maybe_unused]] std::size_t seq_len,
                    [[maybe_unused]] std::size_t prefix_len) {
     TODO("prefix_mask");

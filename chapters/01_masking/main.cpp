@@ -1,53 +1,54 @@
-// Chapter 01 — Which tokens may a token look at? The walk: from a configuration and a sample
-// input to the causal mask, and what that mask does to a softmax.
+// Chapter 01 — Which tokens may a token attend to? The program builds position ids and the
+// causal mask for a sample input, and shows what the mask does to a softmax.
+#include "chapters/01_masking/config.hpp"
 #include "chapters/01_masking/masking.hpp"
-#include "common/system/options.hpp"
-#include "common/output/plot.hpp"
 #include "common/numbers/random.hpp"
+#include "common/output/plot.hpp"
 #include "common/output/show.hpp"
+#include "common/system/options.hpp"
 
 using namespace llm;
 
-void show_config(const Config& config) {
+void show_head_sizes(const Config& config) {
     show("hidden_size", config.hidden_size);
     show("num_attention_heads", config.num_attention_heads);
     show("num_key_value_heads", config.num_key_value_heads);
     show("head_dim", config.head_dim);
 }
 
-void configuration(const Config& config) {
+void show_configuration(const Config& config) {
     step("Configuration");
-    show_config(config);
+    show_head_sizes(config);
     show("max_position_embeddings", config.max_position_embeddings);
     show("rope_theta", config.rope_theta);
     show("rms_norm_eps", config.rms_norm_eps);
-    show("attention_bias", config.attention_bias);
+    show("attention_bias", config.attention_bias != AttentionBias::none);
     show("attention_dropout", config.attention_dropout);
-    show("use_qk_norm", config.use_qk_norm);
+    show("use_qk_norm", config.qk_norm != QKNormType::none);
 }
 
-IdMatrix ids_in_three_steps(std::size_t batch_size, std::size_t seq_len) {
-    step("Position ids in three steps: count, add an axis, repeat per sequence");
-    const IdVector counted = xt::arange<Id>(static_cast<Id>(seq_len));
-    show("position_ids_counted", counted);  // (T)
-    show("position_ids_one_row", reshape(counted, {1, seq_len}));
+IdMatrix build_position_ids(std::size_t batch_size, std::size_t seq_len) {
+    step("Position ids in three steps: arange, unsqueeze (add a batch axis), repeat");
+    const IdVector arange = xt::arange<Id>(static_cast<Id>(seq_len));
+    show("position_ids_arange", arange);  // (T)
+    show("position_ids_unsqueezed", reshape(arange, {1, seq_len}));
     const IdMatrix ids = position_ids(batch_size, seq_len);
     show("position_ids", ids);  // (B, T)
     return ids;
 }
 
-Tensor4 mask_in_four_steps(std::size_t batch_size, std::size_t seq_len) {
-    step("Causal mask 1: hide everything");
+Tensor4 build_attention_mask(std::size_t batch_size, std::size_t seq_len) {
+    step("Causal mask 1: -inf everywhere");
     const Matrix ones = xt::ones<Real>({seq_len, seq_len});
-    const Matrix all_hidden = ones * -infinity;
-    show("attention_mask_all_hidden", all_hidden);
+    const Matrix all_masked = ones * -infinity;
+    show("attention_mask_all_masked", all_masked);
 
     step("Causal mask 2: keep -inf above the diagonal, 0 elsewhere");
     const Matrix square = causal_mask(seq_len, seq_len);
     show("attention_mask_square", square);  // (T, T)
 
-    step("Causal mask 3: two more axes, for the sequences and the heads");
-    show("attention_mask_one", reshape(square, {1, 1, seq_len, seq_len}));
+    step("Causal mask 3: add two axes, for the sequences and the heads");
+    show("attention_mask_unsqueezed", reshape(square, {1, 1, seq_len, seq_len}));
 
     step("Causal mask 4: one copy per sequence");
     const Tensor4 attention_mask = expand_mask(square, batch_size);
@@ -55,99 +56,100 @@ Tensor4 mask_in_four_steps(std::size_t batch_size, std::size_t seq_len) {
 
     plot("causal_mask",
          {Heatmap{"Causal mask, added to the scores", "key", "query", square},
-          Heatmap{"Softmax of equal scores under it", "key", "query", softmax(square)}});
+          Heatmap{"Softmax of equal scores with this mask", "key", "query", softmax(square)}});
     return attention_mask;
 }
 
-void the_shapes_so_far(const Config& config, const Tensor3& hidden_states, const IdMatrix& ids,
-                       const Tensor4& attention_mask) {
+void check_shapes(const Config& config, const Tensor3& hidden_states, const IdMatrix& ids,
+                  const Tensor4& attention_mask) {
     step("Check: the shapes so far");
     say("Configuration");
-    show_config(config);
+    show_head_sizes(config);
     say("Sample input shapes");
     show_shape("hidden_states", hidden_states);
     show_shape("position_ids", ids);
     show_shape("attention_mask", attention_mask);
 }
 
-const Matrix scores{{2, 1, 0.5, 3}};  // (1, S): a query and four keys
+const Matrix scores{{2, 1, 0.5, 3}};  // (1, S): one query, four keys
 
-void what_the_mask_does() {
-    step("What the mask does: token 1 of 4 may look at tokens 0 and 1");
+void mask_one_row_of_scores() {
+    step("One row of scores: query 1 of 4 may attend to keys 0 and 1");
     const Matrix mask_row{{0, 0, -infinity, -infinity}};
     const Matrix masked_scores = scores + mask_row;
     show("scores", scores);
     show("masked_scores", masked_scores);
     show("weights_unmasked", softmax(scores));
     show("weights", softmax(masked_scores));
-    say("exp(-inf) is exactly 0, so the two visible weights add up to 1.");
+    say("exp(-inf) is exactly 0, so the weights of the two unmasked keys sum to 1.");
 
-    step("Wrong: a mask that multiplies by 0");
-    const Matrix visible{{1, 1, 0, 0}};
-    const Matrix zeroed_scores = scores * visible;
+    step("Wrong: a mask that multiplies the scores by 0");
+    const Matrix zero_one_mask{{1, 1, 0, 0}};
+    const Matrix zeroed_scores = scores * zero_one_mask;
     show("weights_zeroed", softmax(zeroed_scores));
-    say("A score of 0 is a score like any other: exp(0) = 1. The future leaks in.");
+    say("A score of 0 is an ordinary score: exp(0) = 1. Future keys still get weight.");
 }
 
-void rows_that_see_nothing() {
-    step("Wrong: -1e9 instead of -inf, in a row where nothing is visible");
+void fully_masked_rows() {
+    step("Wrong: -1e9 instead of -inf, in a row where every key is masked");
     const Matrix large_negative = scores + Real(-1e9);
     show("scores_minus_1e9", large_negative);
     show("weights_minus_1e9", softmax(large_negative));
-    const Matrix nothing_visible = scores - infinity;
-    show("weights_nothing_visible", softmax(nothing_visible));
-    say("Next to 1e9 a float cannot hold the scores: all four become equal, and every hidden "
-        "token gets a quarter. Under -inf nothing is visible and nothing is taken.");
+    const Matrix fully_masked = scores - infinity;
+    show("weights_fully_masked", softmax(fully_masked));
+    say("At -1e9 neighboring floats are 64 apart, so all four scores round to the same value "
+        "and every masked key gets a weight of 0.25. With -inf all weights are 0.");
 
-    step("Wrong: a softmax that divides by the sum, whatever it is");
-    const Matrix powers = xt::exp(nothing_visible);           // exp(-inf) is 0,
-    const Matrix sums = xt::sum(powers, {1}, xt::keep_dims);  // and so is their sum
-    const Matrix quotients = powers / sums;
+    step("Wrong: a softmax that divides by the sum even if the sum is 0");
+    const Matrix exponentials = xt::exp(fully_masked);  // exp(-inf) is 0
+    const Matrix sums = xt::sum(exponentials, {1}, xt::keep_dims);
+    const Matrix quotients = exponentials / sums;
     show("weights_divided_by_zero", quotients);
-    say("0 / 0 is NaN, and NaN spreads through every later layer. PyTorch's softmax gives NaN "
-        "for such a row; ours gives zeros.");
+    say("0 / 0 is NaN, and NaN propagates through all later layers. PyTorch's softmax gives "
+        "NaN for a fully masked row; this one gives zeros.");
 
     step("Wrong: 0 * -inf");
     const Matrix future{{0, 1}, {0, 0}};
     const Matrix product = future * -infinity;
-    show("future_times_inf", product);
-    say("ones * -inf is fine, but 0 * -inf is NaN: choose between 0 and -inf, never multiply.");
+    show("mask_with_nan", product);
+    say("1 * -inf is -inf, but 0 * -inf is NaN. Build the mask by selecting 0 or -inf for each "
+        "element, not by multiplying.");
 }
 
-void queries_and_keys_differ() {
-    step("3 queries, 5 keys: the queries are the last 3 of 5 positions");
-    const Matrix aligned = causal_mask(3, 5);
-    show("mask_3_of_5", aligned);
+void more_keys_than_queries() {
+    step("3 queries, 5 keys: the queries have the last 3 of 5 positions");
+    const Matrix lower_right = causal_mask(3, 5);
+    show("mask_3_of_5", lower_right);
 
-    step("Wrong: the same mask aligned to the top left");
+    step("Wrong: the upper-left aligned mask, of the same shape");
     const Matrix ones = xt::ones<Real>({3, 5});
-    const Matrix all_hidden = ones * -infinity;
-    const Matrix top_left = xt::triu(all_hidden, 1);
-    show("mask_3_of_5_top_left", top_left);
-    say("Query 0 stands at position 2, yet this mask shows it position 0 alone.");
+    const Matrix all_masked = ones * -infinity;
+    const Matrix upper_left = xt::triu(all_masked, 1);
+    show("mask_3_of_5_upper_left", upper_left);
+    say("Query 0 has position 2, but this mask lets it attend to position 0 only.");
 
-    step("One new query, 5 keys, as when text is generated: it sees all");
+    step("One new query, 5 keys, as in generation with a KV cache: nothing is masked");
     show("mask_1_of_5", causal_mask(1, 5));
-    plot("alignment", {Heatmap{"Right: aligned to the bottom right", "key", "query", aligned},
-                       Heatmap{"Wrong: aligned to the top left", "key", "query", top_left}});
+    plot("alignment", {Heatmap{"Right: lower-right aligned", "key", "query", lower_right},
+                       Heatmap{"Wrong: upper-left aligned", "key", "query", upper_left}});
 }
 
-void padding() {
-    step("Sentences of 5 and 3 tokens: the shorter one is padded on the left");
-    const IdMatrix token_mask{{1, 1, 1, 1, 1}, {0, 0, 1, 1, 1}};
-    show("token_mask", token_mask);
-    show("position_ids_padded", position_ids(token_mask));
+void mask_padded_batch() {
+    step("Sequences of 5 and 3 tokens: the shorter one is padded on the left");
+    const IdMatrix padding_mask{{1, 1, 1, 1, 1}, {0, 0, 1, 1, 1}};
+    show("padding_mask", padding_mask);
+    show("position_ids_padded", position_ids(padding_mask));
 
-    step("Now each sequence needs its own mask: hence the batch axis");
-    const Tensor4 decoder_mask = hide_padding(expand_mask(causal_mask(5, 5), 2), token_mask);
+    step("Decoder: with padding, each sequence needs a mask of its own");
+    const Tensor4 decoder_mask = mask_padding(expand_mask(causal_mask(5, 5), 2), padding_mask);
     show("decoder_mask", decoder_mask);
 
-    step("Encoder: everybody sees everybody, padding is still hidden");
-    const Matrix nothing_hidden = xt::zeros<Real>({5, 5});
-    const Tensor4 encoder_mask = hide_padding(expand_mask(nothing_hidden, 2), token_mask);
+    step("Encoder: no causal mask, only padding is masked");
+    const Matrix no_mask = xt::zeros<Real>({5, 5});
+    const Tensor4 encoder_mask = mask_padding(expand_mask(no_mask, 2), padding_mask);
     show("encoder_mask", encoder_mask);
 
-    step("Padding itself sees nothing: a row of zeros, not of NaN");
+    step("The row of a padding query is fully masked: its weights are 0, not NaN");
     const Tensor4 weights = softmax(decoder_mask);
     show("decoder_weights", weights);
     const auto sequence = [](const Tensor4& mask, std::size_t b) -> Matrix {
@@ -162,23 +164,23 @@ void padding() {
 int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10;
-    Options options("01_masking", "Which tokens may a token look at?");
+    Options options("01_masking", "Which tokens may a token attend to?");
     options.sizes(batch_size, seq_len, config);
 
     return options.run(argc, argv, [&] {
-        const Config checked = complete(config, seq_len);
+        const Config checked = validate(config, seq_len);
         Generator generator(options.seed());
-        configuration(checked);
-        step("Sample input: a vector of hidden_size numbers for every token");
+        show_configuration(checked);
+        step("Sample input: a vector of hidden_size features for each token");
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, checked.hidden_size}, generator);
         show("hidden_states", hidden_states);  // (B, T, C)
-        const IdMatrix ids = ids_in_three_steps(batch_size, seq_len);
-        const Tensor4 attention_mask = mask_in_four_steps(batch_size, seq_len);
-        the_shapes_so_far(checked, hidden_states, ids, attention_mask);
-        what_the_mask_does();
-        rows_that_see_nothing();
-        queries_and_keys_differ();
-        padding();
+        const IdMatrix ids = build_position_ids(batch_size, seq_len);
+        const Tensor4 attention_mask = build_attention_mask(batch_size, seq_len);
+        check_shapes(checked, hidden_states, ids, attention_mask);
+        mask_one_row_of_scores();
+        fully_masked_rows();
+        more_keys_than_queries();
+        mask_padded_batch();
     });
 }

@@ -7,7 +7,7 @@ Tensor4 split_heads(const Tensor3& states, std::size_t num_heads) {
     require(num_heads > 0 && width % num_heads == 0,
             "split_heads: {} heads do not divide a width of {}", num_heads, width);
 
-    // Read each token's vector as H rows of D numbers. The order of the numbers stays.
+    // Read each token's vector as H rows of D features. Their order in memory stays.
     const Tensor4 by_token =  // (B, T, H, D)
         reshape(states, {batch_size, seq_len, num_heads, width / num_heads});
 
@@ -18,7 +18,7 @@ Tensor4 split_heads(const Tensor3& states, std::size_t num_heads) {
 Tensor3 merge_heads(const Tensor4& heads) {
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads);
 
-    // Undo the two steps in reverse order: first bring each token's heads together again.
+    // Undo the two steps in reverse order: swap the axes back, then concatenate the heads.
     const Tensor4 by_token = xt::transpose(heads, {0, 2, 1, 3});            // (B, T, H, D)
     return reshape(by_token, {batch_size, seq_len, num_heads * head_dim});  // (B, T, H*D)
 }

@@ -1,80 +1,116 @@
-// Chapter 05 — How does a token take from others?
+// Chapter 05 — How does a token attend to other tokens?
 #pragma once
 
+#include <variant>
+
+#include "chapters/02_projections/projections.hpp"
 #include "chapters/04_rope/rope.hpp"
+#include "chapters/05_gqa/kv_cache.hpp"
 
 namespace llm {
 
 // One head of one sequence, as a matrix of its own.
 Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h);  // (B, H, T, D) -> (T, D)
 
-// Attention of one head. Source: Vaswani et al., 2017, section 3.2.1. Throws ShapeError, with
-// both shapes, if queries, keys, values and mask do not fit.
+// Scaled dot-product attention of one head. Throws ShapeError, with both shapes, if the shapes
+// do not match. Source: Vaswani et al., 2017, section 3.2.1.
 Matrix attention_scores(const Matrix& queries,  // (T, D)
                         const Matrix& keys);    // (S, D) -> (T, S), q kᵀ / √D
-struct HeadAttention {
-    Matrix weights;  // (T, S): how much each query takes from each key; rows add up to 1
-    Matrix context;  // (T, D): what it took
+struct HeadAttentionOutput {
+    Matrix weights;  // (T, S): softmax over the keys; each row sums to 1
+    Matrix context;  // (T, D): the weighted sum of the values
 };
-HeadAttention attention(const Matrix& queries,  // (T, D)
-                        const Matrix& keys,     // (S, D)
-                        const Matrix& values,   // (S, D)
-                        const Matrix& mask);    // (T, S), 0 or -inf
+HeadAttentionOutput attention(const Matrix& queries,  // (T, D)
+                              const Matrix& keys,     // (S, D)
+                              const Matrix& values,   // (S, D)
+                              const Matrix& mask);    // (T, S), 0 or -inf
 
 // The same for all heads of all sequences.
-struct Attention {
+struct AttentionOutput {
     Tensor4 weights;  // (B, H, T, S)
     Tensor4 context;  // (B, H, T, D)
 };
-// Every query head has a key and a value head of its own. Throws ShapeError if H differs.
-Attention multi_head_attention(const Tensor4& queries,  // (B, H, T, D)
-                               const Tensor4& keys,     // (B, H, S, D)
-                               const Tensor4& values,   // (B, H, S, D)
-                               const Tensor4& mask);    // (B, 1, T, S)
-// G = H / Hkv neighbouring query heads share one: query head h reads key/value head h / G.
+// Each query head has a key and a value head of its own. Throws ShapeError if H differs.
+AttentionOutput multi_head_attention(const Tensor4& queries,  // (B, H, T, D)
+                                     const Tensor4& keys,     // (B, H, S, D)
+                                     const Tensor4& values,   // (B, H, S, D)
+                                     const Tensor4& mask);    // (B, 1, T, S)
+// Query head h uses key/value head h / G, where G = H / Hkv: G adjacent query heads share one.
 // Hkv = H is multi-head, Hkv = 1 multi-query attention. Throws ShapeError unless Hkv divides H.
 // Source: "GQA" (Ainslie et al., 2023).
-Attention grouped_query_attention(const Tensor4& queries,  // (B, H, T, D)
-                                  const Tensor4& keys,     // (B, Hkv, S, D)
-                                  const Tensor4& values,   // (B, Hkv, S, D)
-                                  const Tensor4& mask);    // (B, 1, T, S)
+AttentionOutput grouped_query_attention(const Tensor4& queries,  // (B, H, T, D)
+                                        const Tensor4& keys,     // (B, Hkv, S, D)
+                                        const Tensor4& values,   // (B, Hkv, S, D)
+                                        const Tensor4& mask);    // (B, 1, T, S)
 
-// Each key/value head G times in a row: 0 0 0 1 1 1. Then multi-head attention gives what
-// grouped-query attention gives. Source: Hugging Face, modeling_llama.py, repeat_kv.
+// Repeats each key/value head G times (torch.repeat_interleave on dim 1): heads 0 0 0 1 1 1.
+// Multi-head attention with repeated heads equals grouped-query attention. Source: Hugging
+// Face, modeling_llama.py, repeat_kv.
 Tensor4 repeat_kv(const Tensor4& states,              // (B, Hkv, S, D)
                   std::size_t num_key_value_groups);  // G -> (B, H, S, D)
 
-// x / sqrt(mean(x²) + eps) along the last axis, without weights. Source: "Root Mean Square
-// Layer Normalization" (Zhang and Sennrich, 2019); Llama 4 normalises queries and keys so.
-Matrix rms_normalize(const Matrix& rows, Real eps);      // (N, D) -> (N, D)
-Tensor4 rms_normalize(const Tensor4& states, Real eps);  // (B, H, T, D) -> (B, H, T, D)
+// QK norm: a normalization of queries and keys before their dot products.
+struct NoQKNorm {};            // Llama 2 and 3
+struct QKNormWithoutWeights {  // Llama 4: rms_normalize, after RoPE
+    Real eps = Real(1e-5);
+};
+struct QKNormWithWeights {      // Qwen3: RMSNorm over head_dim, before RoPE
+    Vector q_weight, k_weight;  // (D) each
+    Real eps = Real(1e-6);
+};
+using QKNorm = std::variant<NoQKNorm, QKNormWithoutWeights, QKNormWithWeights>;
 
-// Training only: sets each weight to 0 with the given probability and divides the others by
-// 1 - probability, so that the mean stays. Throws ShapeError unless 0 <= probability < 1.
-Tensor4 dropout(const Tensor4& weights, Real probability, Generator& generator);
-
-// A whole attention layer. With config.use_qk_norm, queries and keys are normalised: after the
-// rotation and without weights as in Llama 4, or, if norm weights are given, before it as in
-// Qwen3. Throws ShapeError if only one of the two norms is given, or without use_qk_norm.
-struct AttentionLayer {
-    Config config;
-    Projections projections;
-    std::optional<Vector> q_norm, k_norm;  // (D) each: Qwen3's weights
-
-    Tensor3 operator()(const Tensor3& hidden_states,  // (B, T, C)
-                       const RotaryTable& table,      // (P, D/2)
-                       const IdMatrix& positions,     // (B, T)
-                       const Tensor4& mask) const;    // (B, 1, T, T) -> (B, T, C)
-
-    // What happens to queries or keys between projection and scores.
-    Tensor4 placed(const Tensor4& heads, const std::optional<Vector>& norm,
-                   const RotaryTable& table, const IdMatrix& positions) const;
+// The queries, keys and values of T tokens, split into heads.
+struct QueriesKeysValues {
+    Tensor4 queries;  // (B, H, T, D)
+    Tensor4 keys;     // (B, Hkv, T, D)
+    Tensor4 values;   // (B, Hkv, T, D)
 };
 
-// Bytes that a cache keeps for every token: a key and a value of D numbers, for each key/value
-// head of each layer.
-std::size_t kv_cache_bytes_per_token(std::size_t num_hidden_layers,
-                                     std::size_t num_key_value_heads, std::size_t head_dim,
-                                     std::size_t bytes_per_number);
+// The inputs of attention other than the hidden states. position_ids and attention_mask are
+// Hugging Face's names; instead of the table, its layers get position_embeddings = (cos, sin).
+struct AttentionInputs {
+    RotaryTable rotary_table;  // (P, D/2)
+    IdMatrix position_ids;     // (B, T)
+    Tensor4 attention_mask;    // (B, 1, T, S), 0 or -inf
+};
+// For T tokens that follow past_len cached ones: position ids past_len to past_len + T - 1, and
+// a causal mask of S = past_len + T columns. Throws ShapeError if the table is too short.
+AttentionInputs causal_attention_inputs(const RotaryTable& rotary_table,  // (P, D/2)
+                                        std::size_t batch_size, std::size_t seq_len,
+                                        std::size_t past_len = 0);
+AttentionInputs causal_attention_inputs(const Config& config,  // with past_len 0 and P = T
+                                        std::size_t batch_size, std::size_t seq_len);
+
+// A self-attention layer, composed of the functions below. Source: Hugging Face,
+// modeling_llama.py, LlamaAttention.
+struct AttentionLayer {
+    std::size_t num_attention_heads = 1;  // H
+    std::size_t num_key_value_heads = 1;  // Hkv
+    Projections projections;
+    QKNorm qk_norm = NoQKNorm{};
+    Real attention_dropout = 0;  // probability, in training only (chapter 12)
+
+    struct Output {
+        Tensor3 hidden_states;  // (B, T, C)
+        Tensor4 attentions;     // (B, H, T, S): the weights
+    };
+    // With a cache, the T new tokens attend to the S - T cached ones, too. Throws ShapeError if
+    // the shapes do not match.
+    Output operator()(const Tensor3& hidden_states,   // (B, T, C)
+                      const AttentionInputs& inputs,  // T positions, S columns of the mask
+                      LayerCache* cache = nullptr) const;
+};
+AttentionLayer make_attention_layer(const Config& config, Generator& generator);
+
+// The parts of a layer, in this order. Chapters 11, 12 and 15 call them, too.
+QueriesKeysValues project_qkv(const AttentionLayer& layer,
+                              const Tensor3& hidden_states);  // (B, T, C)
+// Normalizes and rotates queries and keys, in the order that the QK norm requires. Values are
+// not changed. Throws ShapeError if the weights of the norm do not have D elements.
+QueriesKeysValues apply_qk_norm_and_rope(const QKNorm& qk_norm, const QueriesKeysValues& heads,
+                                         const AttentionInputs& inputs);
+Tensor3 project_output(const AttentionLayer& layer,
+                       const Tensor4& context);  // (B, H, T, D) -> (B, T, C)
 
 }  // namespace llm

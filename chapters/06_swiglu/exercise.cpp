@@ -4,7 +4,7 @@
 
 namespace exercise {
 
-// Exercise 6.1 — find the bug. Every shape fits, and the text that this model writes is
+// Exercise 6.1 — find the bug. All shapes fit, but the text that the model generates is
 // nonsense.
 GatedMlp from_meta(const Matrix& w1, const Matrix& w2, const Matrix& w3) {
     GatedMlp mlp;
@@ -14,48 +14,48 @@ GatedMlp from_meta(const Matrix& w1, const Matrix& w2, const Matrix& w3) {
     return mlp;
 }
 
-// Exercise 6.2 — find the bug. Somebody wrote SwiGLU from memory. A model that is trained this
-// way works well; weights that were trained elsewhere do not.
+// Exercise 6.2 — find the bug. A model that is trained with this SwiGLU works well. Weights
+// that were trained with another implementation give wrong outputs.
 Tensor3 gated_product(const Tensor3& gate, const Tensor3& up) {
-    return gate * activate(silu, up);
+    return gate * activate(SiLU, up);
 }
 
-// Exercise 6.3 — find the bug. 10922 becomes 11008, as it should for Llama-2-7B. But Mini-LLM's
-// 1536, with a multiple of 32, becomes 1568, and its weights do not fit.
+// Exercise 6.3 — find the bug. 10922 is rounded up to 11008, as it should be for Llama-2-7B.
+// But Mini-LLM's 1536, with a multiple of 32, becomes 1568, and its weights do not fit.
 std::size_t padded_width(std::size_t width, std::size_t multiple_of) {
     return (width / multiple_of + 1) * multiple_of;
 }
 
-// Exercise 6.4 — find the bug. Each layer after this one gets inputs that are smaller in
-// training than when the model is used.
+// Exercise 6.4 — find the bug. The inputs of the next layer are smaller in training than at
+// inference.
 Tensor3 dropped(const Tensor3& states, Real probability, Generator& generator) {
-    Tensor3 kept = states;
-    for (Real& number : kept)
-        if (generator.next_uniform() < probability) number = 0;
-    return kept;
+    Tensor3 result = states;
+    for (Real& element : result)
+        if (generator.next_uniform() < probability) element = 0;
+    return result;
 }
 
-// Exercise 6.5 — write geglu: as SwiGLU, with the exact gelu instead of silu. Which of the two
-// tensors does it bend?
+// Exercise 6.5 — write geglu: SwiGLU's product with the exact GELU instead of SiLU. Which of
+// the two tensors is activated?
 Tensor3 geglu([[maybe_unused]] const Tensor3& gate, [[maybe_unused]] const Tensor3& up) {
     TODO("geglu");
 }
 
-// Exercise 6.6 — write reglu, and count how much a relu lets pass at all.
+// Exercise 6.6 — write reglu: the product with ReLU, and the density of the activated gate.
 Reglu reglu([[maybe_unused]] const Tensor3& gate, [[maybe_unused]] const Tensor3& up) {
     TODO("reglu");
 }
 
-// Exercise 6.7 — write interleaved_product: gpt-oss fuses its matrices like this, gate and up
-// row by row in turn. One product, then take every second number.
+// Exercise 6.7 — write interleaved_product: the fused weight of gpt-oss, in which the rows of
+// gate and up alternate. Compute one matrix product, then take every second feature.
 Tensor3 interleaved_product([[maybe_unused]] const Linear& gate_up_proj,
                             [[maybe_unused]] const Tensor3& hidden_states) {
     TODO("interleaved_product");
 }
 
-// Exercise 6.8 — write clamped_swiglu, gpt-oss's variant: the gate is cut off above the limit,
-// up is cut off at both limits, and the result is swish(gate, 1.702) * (up + 1). (x
-// sigmoid(1.702 x) is an approximation of gelu; gpt-oss has a limit of 7.)
+// Exercise 6.8 — write clamped_swiglu, the variant of gpt-oss: gate is clamped from above at
+// the limit, up is clamped at -limit and limit, and the result is swish(gate, 1.702) * (up +
+// 1). (x sigmoid(1.702 x) approximates GELU; the limit of gpt-oss is 7.)
 Tensor3 clamped_swiglu([[maybe_unused]] const Tensor3& gate, [[maybe_unused]] const Tensor3& up,
                        [[maybe_unused]] Real limit) {
     TODO("clamped_swiglu");

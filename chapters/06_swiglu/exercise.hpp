@@ -7,25 +7,35 @@ namespace exercise {
 
 using namespace llm;
 
-// A SwiGLU from Meta's matrices w1 (F, C), w2 (C, F), w3 (F, C).
-GatedMlp from_meta(const Matrix& w1, const Matrix& w2, const Matrix& w3);
+// A SwiGLU MLP with the weights of Meta's checkpoints.
+GatedMlp from_meta(const Matrix& w1,   // (F, C)
+                   const Matrix& w2,   // (C, F)
+                   const Matrix& w3);  // (F, C)
 
-Tensor3 gated_product(const Tensor3& gate, const Tensor3& up);  // (B, T, F) each -> (B, T, F)
+Tensor3 gated_product(const Tensor3& gate,  // (B, T, F)
+                      const Tensor3& up);   // (B, T, F) -> (B, T, F)
+
 std::size_t padded_width(std::size_t width, std::size_t multiple_of);
-Tensor3 dropped(const Tensor3& states, Real probability, Generator& generator);  // (B, T, C)
-Tensor3 geglu(const Tensor3& gate, const Tensor3& up);  // (B, T, F) each -> (B, T, F)
+
+Tensor3 dropped(const Tensor3& states,  // (B, T, C) -> (B, T, C)
+                Real probability, Generator& generator);
+
+Tensor3 geglu(const Tensor3& gate,  // (B, T, F)
+              const Tensor3& up);   // (B, T, F) -> (B, T, F)
 
 struct Reglu {
     Tensor3 product;  // (B, T, F)
-    Real open;        // the share of its numbers that the gate let pass, 0 to 1
+    Real density;     // the fraction of the activated gate's elements that are not 0
 };
-Reglu reglu(const Tensor3& gate, const Tensor3& up);  // (B, T, F) each
+Reglu reglu(const Tensor3& gate,  // (B, T, F)
+            const Tensor3& up);   // (B, T, F)
 
-// silu(gate) * up from one fused weight, in which row 2f is gate f and row 2f + 1 is up f.
+// silu(gate) * up from one fused weight: row 2f belongs to gate f, row 2f + 1 to up f.
 Tensor3 interleaved_product(const Linear& gate_up_proj,     // (2F, C)
                             const Tensor3& hidden_states);  // (B, T, C) -> (B, T, F)
 
-// (B, T, F) each -> (B, T, F)
-Tensor3 clamped_swiglu(const Tensor3& gate, const Tensor3& up, Real limit);
+Tensor3 clamped_swiglu(const Tensor3& gate,  // (B, T, F)
+                       const Tensor3& up,    // (B, T, F)
+                       Real limit);          // -> (B, T, F)
 
 }  // namespace exercise

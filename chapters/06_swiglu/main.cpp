@@ -1,23 +1,27 @@
-// Chapter 06 — What does a token do with what it took? The walk: activations and their slopes,
-// the plain MLP, the gated one, its variants, and why three matrices need only two thirds.
-#include "chapters/06_swiglu/mlp.hpp"
-
+// Chapter 06 — What does the MLP compute for each token? The program plots activation functions
+// and their derivatives, runs the plain and the gated MLP step by step, compares the GLU
+// variants, and counts parameters.
+#include <algorithm>
 #include <cmath>
 
+#include "chapters/01_masking/config.hpp"
+#include "chapters/05_gqa/dropout.hpp"
+#include "chapters/06_swiglu/mlp.hpp"
 #include "common/numbers/statistics.hpp"
-#include "common/system/options.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
+#include "common/system/options.hpp"
 
 using namespace llm;
 
-Vector each(const Vector& numbers, auto activation) {
-    Vector result = numbers;
-    for (Real& number : result) number = activation(number);
+Vector elementwise(const Vector& values, auto function) {
+    Vector result = values;
+    for (Real& value : result) value = function(value);
     return result;
 }
 
-Line curve(const std::string& label, auto function) {
+// The graph of a function from -5 to 5.
+Line graph(const std::string& label, auto function) {
     Line line{label, {}, {}};
     for (int i = -250; i <= 250; ++i) {
         const Real x = static_cast<Real>(i) / 50;
@@ -27,46 +31,48 @@ Line curve(const std::string& label, auto function) {
     return line;
 }
 
-Real silu_derivative(Real x) { return swish_derivative(x, 1); }
-
-void activations() {
-    step("An activation bends each number for itself");
-    const Vector x{-3, -1, Real(-0.1), 0, Real(0.1), 1, 3};
-    show("x", x);
-    show("relu", each(x, relu));
-    show("gelu", each(x, gelu));
-    show("gelu_tanh", each(x, gelu_tanh));
-    show("silu", each(x, silu));
-    say("Far from 0 they agree: what is large and positive passes, what is large and negative "
-        "is gone. relu has a corner at 0, the others go round it.");
-
-    step("Their slopes: what training sees");
-    show("relu_derivative", each(x, relu_derivative));
-    show("gelu_derivative", each(x, gelu_derivative));
-    show("silu_derivative", each(x, silu_derivative));
-    say("Below 0 relu's slope is 0: such a number does not push the weights that made it. The "
-        "others still do.");
-
-    const auto beta = [](Real b) { return [b](Real number) { return swish(number, b); }; };
+void plot_activations() {
+    const auto beta = [](Real b) { return [b](Real x) { return swish(x, b); }; };
     plot("activations",
-         {LinePlot{"Activations",
+         {LinePlot{"Activation functions",
                    "x",
                    "",
-                   {curve("relu", relu), curve("gelu", gelu), curve("silu", silu)}},
-          LinePlot{"Their slopes",
+                   {graph("ReLU", relu), graph("GELU", gelu), graph("SiLU", silu)}},
+          LinePlot{"Derivatives",
                    "x",
                    "",
-                   {curve("relu", relu_derivative), curve("gelu", gelu_derivative),
-                    curve("silu", silu_derivative)}},
+                   {graph("ReLU", relu_derivative), graph("GELU", gelu_derivative),
+                    graph("SiLU", silu_derivative)}},
           LinePlot{"Swish",
                    "x",
                    "",
-                   {curve("beta 0.1", beta(Real(0.1))), curve("beta 1", beta(1)),
-                    curve("beta 10", beta(10))}}});
+                   {graph("beta 0.1", beta(Real(0.1))), graph("beta 1", beta(1)),
+                    graph("beta 10", beta(10))}}});
 }
 
-// Where a slope goes from below to above zero.
-Real lowest_point(auto derivative) {
+void show_activations() {
+    step("Activation functions are applied elementwise");
+    const Vector x{-3, -1, Real(-0.1), 0, Real(0.1), 1, 3};
+    show("x", x);
+    show("relu", elementwise(x, relu));
+    show("gelu", elementwise(x, gelu));
+    show("gelu_tanh", elementwise(x, gelu_tanh));
+    show("silu", elementwise(x, silu));
+    say("For large |x| they agree: about x for positive inputs, about 0 for negative ones. "
+        "ReLU "
+        "has a kink at 0; GELU and SiLU are smooth.");
+
+    step("Their derivatives, which the backward pass uses");
+    show("relu_derivative", elementwise(x, relu_derivative));
+    show("gelu_derivative", elementwise(x, gelu_derivative));
+    show("silu_derivative", elementwise(x, silu_derivative));
+    say("The derivative of ReLU is 0 for negative inputs, so no gradient flows through them. "
+        "Those of GELU and SiLU are small there, but not 0.");
+    plot_activations();
+}
+
+// The zero of a derivative that is negative before it and positive after it, by bisection.
+Real minimum(auto derivative) {
     Real low = -2, high = 0;
     while (high - low > Real(1e-6)) {
         const Real middle = (low + high) / 2;
@@ -75,47 +81,47 @@ Real lowest_point(auto derivative) {
     return low;
 }
 
-void the_dip() {
-    step("Below zero: the dip");
-    show("silu is lowest at", lowest_point(silu_derivative));
-    show("  and there it is", silu(lowest_point(silu_derivative)));
-    show("gelu is lowest at", lowest_point(gelu_derivative));
-    show("  and there it is", gelu(lowest_point(gelu_derivative)));
+void show_minima() {
+    step("SiLU and GELU are not monotonic: they have a minimum below 0");
+    show("SiLU has its minimum at", minimum(silu_derivative));
+    show("  with the value", silu(minimum(silu_derivative)));
+    show("GELU has its minimum at", minimum(gelu_derivative));
+    show("  with the value", gelu(minimum(gelu_derivative)));
     Real largest = 0;
     for (Real x = -5; x < 5; x += Real(0.01))
         largest = std::max(largest, std::abs(gelu(x) - gelu_tanh(x)));
-    show("gelu and gelu_tanh differ by at most", largest);
+    show("largest difference of gelu and gelu_tanh", largest);
 }
 
-double share_of_zeros(const Tensor3& states) {
+double fraction_of_zeros(const Tensor3& states) {
     const auto zeros = std::count(states.begin(), states.end(), Real(0));
     return static_cast<double>(zeros) / static_cast<double>(states.size());
 }
 
-void plain_mlp(const Mlp& mlp, const Tensor3& hidden_states) {
-    step("The plain MLP: widen, bend, narrow");
+void run_plain_mlp(const Mlp& mlp, const Tensor3& hidden_states) {
+    step("The plain MLP: up projection, activation, down projection");
     show("hidden_states", hidden_states);
     show("up_proj", describe(mlp.up_proj));
     show("down_proj", describe(mlp.down_proj));
-    const Tensor3 wide = mlp.up_proj(hidden_states);
-    show_shape("plain_up", wide);
-    const Tensor3 bent = activate(relu, wide);
-    show("plain_relu", bent);
-    show_shape("plain_output", mlp.down_proj(bent));
-    show("share of zeros after relu", share_of_zeros(bent));
-    show("share of zeros after silu", share_of_zeros(activate(silu, wide)));
+    const Tensor3 up = mlp.up_proj(hidden_states);
+    show_shape("plain_up", up);
+    const Tensor3 activated = activate(ReLU, up);
+    show("plain_relu", activated);
+    show_shape("plain_output", mlp.down_proj(activated));
+    show("fraction of zeros after ReLU", fraction_of_zeros(activated));
+    show("fraction of zeros after SiLU", fraction_of_zeros(activate(SiLU, up)));
 }
 
-// The first numbers of the tokens of sequence 0, to be drawn.
-Matrix corner(const Tensor3& states) {
-    const std::size_t rows = std::min<std::size_t>(states.shape(1), 10);
-    const std::size_t columns = std::min<std::size_t>(states.shape(2), 16);
-    return xt::view(states, 0, xt::range(std::size_t{0}, rows),
-                    xt::range(std::size_t{0}, columns));
+// The first 16 features of the first 10 tokens of sequence 0, for the heatmaps.
+Matrix first_features(const Tensor3& states) {
+    const std::size_t num_tokens = std::min<std::size_t>(states.shape(1), 10);
+    const std::size_t num_features = std::min<std::size_t>(states.shape(2), 16);
+    return xt::view(states, 0, xt::range(std::size_t{0}, num_tokens),
+                    xt::range(std::size_t{0}, num_features));
 }
 
-void gated_mlp(const GatedMlp& mlp, const Tensor3& hidden_states) {
-    step("The gated MLP: two ways up, one way down");
+void run_gated_mlp(const GatedMlp& mlp, const Tensor3& hidden_states) {
+    step("The gated MLP: gate projection and up projection of the same input");
     show("gate_proj", describe(mlp.gate_proj));
     show("up_proj", describe(mlp.up_proj));
     show("down_proj", describe(mlp.down_proj));
@@ -124,64 +130,52 @@ void gated_mlp(const GatedMlp& mlp, const Tensor3& hidden_states) {
     show("gate", gate);
     show("up", up);
 
-    step("The gate is bent, and lets each number of up pass or not");
-    const Tensor3 bent_gate = activate(silu, gate);
-    const Tensor3 product = bent_gate * up;
-    show("silu_gate", bent_gate);
+    step("The activated gate times up, elementwise; then the down projection");
+    const Tensor3 activated_gate = activate(SiLU, gate);
+    const Tensor3 product = activated_gate * up;
+    show("silu_gate", activated_gate);
     show("product", product);
     show("mlp_output", mlp.down_proj(product));
-    plot("gate", {Heatmap{"silu(gate)", "number", "token", corner(bent_gate)},
-                  Heatmap{"up", "number", "token", corner(up)},
-                  Heatmap{"product", "number", "token", corner(product)}});
+    plot("gate", {Heatmap{"silu(gate)", "feature", "token", first_features(activated_gate)},
+                  Heatmap{"up", "feature", "token", first_features(up)},
+                  Heatmap{"product", "feature", "token", first_features(product)}});
 }
 
-void variants(GatedMlp mlp, const Tensor3& hidden_states) {
+void compare_variants(GatedMlp mlp, const Tensor3& hidden_states) {
     const Tensor3 swiglu = mlp(hidden_states);
     std::vector<TableRow> rows;
     const auto row = [&](const std::string& name, const Tensor3& output) {
         rows.push_back({name});
-        for (std::size_t i = 0; i < 4; ++i)  // from the start of token 0
+        for (std::size_t i = 0; i < 4; ++i)  // the first features of token 0
             rows.back().push_back(fixed(output.data()[i % output.size()], 4));
         rows.back().push_back(fixed(largest_difference(output, swiglu), 4));
     };
 
-    step("The variants: another activation, the same three matrices");
-    for (const auto& [name, activation] :
-         std::initializer_list<std::pair<std::string, Activation>>{{"SwiGLU, silu", silu},
-                                                                   {"GeGLU, gelu", gelu},
-                                                                   {"ReGLU, relu", relu},
-                                                                   {"GLU, sigmoid", sigmoid}}) {
+    step("GLU variants: other activations, the same three matrices");
+    const std::vector<std::pair<std::string, Activation>> variants = {
+        {"SwiGLU, SiLU", SiLU},
+        {"GeGLU, GELU", GELU},
+        {"ReGLU, ReLU", ReLU},
+        {"GLU, sigmoid", Sigmoid}};
+    for (const auto& [name, activation] : variants) {
         mlp.activation = activation;
         row(name, mlp(hidden_states));
     }
-    mlp.activation = silu;
+    mlp.activation = SiLU;
     GatedMlp swapped = mlp;
     std::swap(swapped.gate_proj, swapped.up_proj);
     row("wrong: gate and up swapped", swapped(hidden_states));
     show_table({"token 0", "0", "1", "2", "3", "difference"}, rows);
-    say("The last one fits in shape and in size, throws nothing, and is another function.");
+    say("With gate_proj and up_proj swapped, all shapes fit and nothing throws, but the output "
+        "is different.");
 
-    step("Fused: both ways up as one product");
+    step("Fused: gate and up projection as one matrix product");
     const FusedGatedMlp fused = fuse(mlp);
     show("gate_up_proj", describe(fused.gate_up_proj));
     show("largest difference", largest_difference(fused(hidden_states), swiglu));
 }
 
-void why_two_thirds() {
-    step("Why 8/3? Three matrices that hold what two did");
-    std::vector<TableRow> rows;
-    const auto row = [&](const std::string& name, std::size_t width, std::size_t parameters) {
-        rows.push_back(
-            {name, with_commas(width), with_commas(parameters), with_commas(2 * parameters)});
-    };
-    const std::size_t hidden_size = 4096, third = llama_intermediate_size(hidden_size, 1);
-    row("plain, 4 C", 4 * hidden_size, mlp_parameters(hidden_size, 4 * hidden_size));
-    row("gated, 4 C", 4 * hidden_size, gated_mlp_parameters(hidden_size, 4 * hidden_size));
-    row("gated, 8/3 C", third, gated_mlp_parameters(hidden_size, third));
-    const std::size_t rounded = round_up(third, 256);
-    row("  a multiple of 256", rounded, gated_mlp_parameters(hidden_size, rounded));
-    show_table({"hidden size 4096", "width F", "parameters", "operations per token"}, rows);
-
+void plot_intermediate_sizes() {
     Line exact{"8/3 C", {}, {}}, by_256{"multiple of 256", {}, {}}, four{"4 C", {}, {}};
     for (std::size_t size = 40; size <= 1000; size += 4) {
         for (Line* line : {&exact, &by_256, &four})
@@ -190,13 +184,32 @@ void why_two_thirds() {
         by_256.y.push_back(static_cast<double>(llama_intermediate_size(size, 256)));
         four.y.push_back(static_cast<double>(4 * size));
     }
-    plot("width", {LinePlot{"Width of the MLP", "hidden size", "F", {four, by_256, exact}}});
+    plot("width",
+         {LinePlot{
+             "Intermediate size F of the MLP", "hidden size C", "F", {four, by_256, exact}}});
 }
 
-void real_models() {
+void compare_intermediate_sizes() {
+    step("Why 8/3 C? Three matrices with as many parameters as two of 4 C");
+    std::vector<TableRow> rows;
+    const auto row = [&](const std::string& name, std::size_t size, std::size_t parameters) {
+        rows.push_back(
+            {name, with_commas(size), with_commas(parameters), with_commas(2 * parameters)});
+    };
+    const std::size_t hidden_size = 4096, two_thirds = llama_intermediate_size(hidden_size, 1);
+    row("plain, 4 C", 4 * hidden_size, mlp_parameters(hidden_size, 4 * hidden_size));
+    row("gated, 4 C", 4 * hidden_size, gated_mlp_parameters(hidden_size, 4 * hidden_size));
+    row("gated, 8/3 C", two_thirds, gated_mlp_parameters(hidden_size, two_thirds));
+    const std::size_t rounded = round_up(two_thirds, 256);
+    row("  a multiple of 256", rounded, gated_mlp_parameters(hidden_size, rounded));
+    show_table({"hidden size 4096", "F", "parameters", "FLOPs per token"}, rows);
+    plot_intermediate_sizes();
+}
+
+void compare_published_models() {
     struct Model {
         std::string name, rule;
-        std::size_t hidden_size, layers, width;
+        std::size_t hidden_size, layers, intermediate_size;
     };
     const auto llama = llama_intermediate_size;
     const std::vector<Model> models = {
@@ -208,12 +221,12 @@ void real_models() {
         {"Mini-LLM", "4 C", 384, 16, 4 * 384},
         {"Qwen3-0.6B", "3 C", 1024, 28, 3 * 1024},
         {"Qwen3-8B", "3 C", 4096, 36, 3 * 4096}};
-    step("Real models: where F comes from");
+    step("Published models: intermediate size and MLP parameters");
     std::vector<TableRow> rows;
-    for (const auto& [name, rule, hidden_size, layers, width] : models) {
-        const std::size_t parameters = layers * gated_mlp_parameters(hidden_size, width);
-        const double ratio = static_cast<double>(width) / static_cast<double>(hidden_size);
-        rows.push_back({name, rule, std::to_string(hidden_size), std::to_string(width),
+    for (const auto& [name, rule, hidden_size, layers, size] : models) {
+        const std::size_t parameters = layers * gated_mlp_parameters(hidden_size, size);
+        const double ratio = static_cast<double>(size) / static_cast<double>(hidden_size);
+        rows.push_back({name, rule, std::to_string(hidden_size), std::to_string(size),
                         fixed(ratio, 2), with_commas(parameters)});
     }
     show_table({"model", "rule", "C", "F", "F / C", "MLP parameters"}, rows);
@@ -221,46 +234,47 @@ void real_models() {
     step("What biases would add: Llama-2-7B");
     const std::size_t weights = gated_mlp_parameters(4096, 11008), biases = 2 * 11008 + 4096;
     show("weights of one MLP", with_commas(weights));
-    show("biases it does not have", with_commas(biases));
+    show("parameters of its biases, if it had any", with_commas(biases));
     show("percent", 100.0 * static_cast<double>(biases) / static_cast<double>(weights));
 }
 
-void dropped_numbers(const Tensor3& output, Generator& generator) {
-    step("Dropout: in training some numbers are dropped, the others grow");
+void apply_dropout(const Tensor3& output, Generator& generator) {
+    step("Dropout, in training only: a quarter of the elements becomes 0, the rest is scaled");
     const Tensor3 dropped = dropout(output, Real(0.25), generator);
     show("dropped_output", dropped);
-    show("share of zeros", share_of_zeros(dropped));
+    show("fraction of zeros", fraction_of_zeros(dropped));
     Tensor3 sum = xt::zeros_like(output);
-    for (int draw = 0; draw < 1000; ++draw) sum = sum + dropout(output, Real(0.25), generator);
-    show("number 0 of token 0, without dropout", output(0, 0, 0));
-    show("the same, mean of 1000 draws", sum(0, 0, 0) / 1000);
-    say("On average nothing changes. A model that is used, not trained, leaves the call out.");
+    for (int sample = 0; sample < 1000; ++sample)
+        sum = sum + dropout(output, Real(0.25), generator);
+    show("feature 0 of token 0, without dropout", output(0, 0, 0));
+    show("the same, mean of 1000 samples", sum(0, 0, 0) / 1000);
+    say("Dropout does not change the expected value. At inference it is left out.");
 }
 
 int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10, intermediate_size = 0;
-    Options options("06_swiglu", "What does a token do with what it took?");
+    Options options("06_swiglu", "What does the MLP compute for each token?");
     options.sizes(batch_size, seq_len, config);
     options.size("--intermediate-size", intermediate_size);
 
     return options.run(argc, argv, [&] {
-        const std::size_t hidden_size = complete(config, seq_len).hidden_size;
-        const std::size_t width = intermediate_size > 0
-                                      ? intermediate_size
-                                      : llama_intermediate_size(hidden_size, 32);
+        const std::size_t hidden_size = validate(config, seq_len).hidden_size;
+        if (intermediate_size == 0)
+            intermediate_size = llama_intermediate_size(hidden_size, 32);
         Generator generator(options.seed());
         const Tensor3 hidden_states = randn({batch_size, seq_len, hidden_size}, generator);
-        const GatedMlp gated = make_gated_mlp(hidden_size, width, false, silu, generator);
-        const Mlp plain = make_mlp(hidden_size, 4 * hidden_size, true, relu, generator);
+        const GatedMlp gated =
+            make_gated_mlp(hidden_size, intermediate_size, false, SiLU, generator);
+        const Mlp plain = make_mlp(hidden_size, 4 * hidden_size, true, ReLU, generator);
 
-        activations();
-        the_dip();
-        plain_mlp(plain, hidden_states);
-        gated_mlp(gated, hidden_states);
-        variants(gated, hidden_states);
-        why_two_thirds();
-        real_models();
-        dropped_numbers(gated(hidden_states), generator);
+        show_activations();
+        show_minima();
+        run_plain_mlp(plain, hidden_states);
+        run_gated_mlp(gated, hidden_states);
+        compare_variants(gated, hidden_states);
+        compare_intermediate_sizes();
+        compare_published_models();
+        apply_dropout(gated(hidden_states), generator);
     });
 }

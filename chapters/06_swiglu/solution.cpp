@@ -1,8 +1,10 @@
 #include "chapters/06_swiglu/exercise.hpp"
 
+#include <algorithm>
+
 namespace exercise {
 
-// Exercise 6.1 — w1 is the gate, w3 goes up, w2 goes down.
+// Exercise 6.1 — w1 is gate_proj, w3 is up_proj, w2 is down_proj.
 GatedMlp from_meta(const Matrix& w1, const Matrix& w2, const Matrix& w3) {
     GatedMlp mlp;
     mlp.gate_proj = {w1, std::nullopt};
@@ -11,37 +13,36 @@ GatedMlp from_meta(const Matrix& w1, const Matrix& w2, const Matrix& w3) {
     return mlp;
 }
 
-// Exercise 6.2 — the gate is bent, up is left as it is.
+// Exercise 6.2 — the activation is applied to gate, not to up.
 Tensor3 gated_product(const Tensor3& gate, const Tensor3& up) {
-    return activate(silu, gate) * up;
+    return activate(SiLU, gate) * up;
 }
 
-// Exercise 6.3 — what is a multiple already must stay.
+// Exercise 6.3 — a width that is a multiple already must not change.
 std::size_t padded_width(std::size_t width, std::size_t multiple_of) {
     return (width + multiple_of - 1) / multiple_of * multiple_of;
 }
 
-// Exercise 6.4 — whoever stays carries the share of those who left.
+// Exercise 6.4 — the elements that are kept are divided by 1 - probability, so that the
+// expected value does not change.
 Tensor3 dropped(const Tensor3& states, Real probability, Generator& generator) {
-    Tensor3 kept = states;
-    for (Real& number : kept)
-        number = generator.next_uniform() < probability ? 0 : number / (1 - probability);
-    return kept;
+    Tensor3 result = states;
+    for (Real& element : result)
+        element = generator.next_uniform() < probability ? 0 : element / (1 - probability);
+    return result;
 }
 
 // Exercise 6.5 — the gate.
-Tensor3 geglu(const Tensor3& gate, const Tensor3& up) { return activate(gelu, gate) * up; }
+Tensor3 geglu(const Tensor3& gate, const Tensor3& up) { return activate(GELU, gate) * up; }
 
-// Exercise 6.6 — a gate of 0 or less is shut.
+// Exercise 6.6 — ReLU maps every gate of 0 or less to 0.
 Reglu reglu(const Tensor3& gate, const Tensor3& up) {
-    std::size_t open = 0;
-    for (const Real number : gate)
-        if (number > 0) ++open;
-    return {activate(relu, gate) * up,
-            static_cast<Real>(open) / static_cast<Real>(gate.size())};
+    const Tensor3 activated_gate = activate(ReLU, gate);  // (B, T, F)
+    const auto zeros = std::count(activated_gate.begin(), activated_gate.end(), Real(0));
+    return {activated_gate * up, 1 - static_cast<Real>(zeros) / static_cast<Real>(gate.size())};
 }
 
-// Exercise 6.7 — number 2f is gate f, number 2f + 1 is up f.
+// Exercise 6.7 — feature 2f is gate f, feature 2f + 1 is up f.
 Tensor3 interleaved_product(const Linear& gate_up_proj, const Tensor3& hidden_states) {
     const Tensor3 both = gate_up_proj(hidden_states);  // (B, T, 2F)
     const auto [batch_size, seq_len, width] = dims(both);
@@ -53,12 +54,12 @@ Tensor3 interleaved_product(const Linear& gate_up_proj, const Tensor3& hidden_st
     return product;
 }
 
-// Exercise 6.8 — no lower limit for the gate: below zero a swish shuts by itself.
+// Exercise 6.8 — gate needs no lower limit, because swish is close to 0 for large negative x.
 Tensor3 clamped_swiglu(const Tensor3& gate, const Tensor3& up, Real limit) {
-    Tensor3 bent = gate, bounded = up;  // (B, T, F)
-    for (Real& number : bent) number = swish(std::min(number, limit), Real(1.702));
-    for (Real& number : bounded) number = std::clamp(number, -limit, limit);
-    return bent * (bounded + 1);
+    Tensor3 activated_gate = gate, clamped_up = up;  // (B, T, F)
+    for (Real& element : activated_gate) element = swish(std::min(element, limit), Real(1.702));
+    for (Real& element : clamped_up) element = std::clamp(element, -limit, limit);
+    return activated_gate * (clamped_up + 1);
 }
 
 }  // namespace exercise

@@ -1,6 +1,8 @@
 // Chapter 07, exercises. Write your answers into exercise.cpp; ./learn exercise 7 checks them.
 #pragma once
 
+#include "chapters/02_projections/linear.hpp"
+#include "chapters/05_gqa/rms_normalize.hpp"
 #include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
 
 namespace exercise {
@@ -8,19 +10,22 @@ namespace exercise {
 using namespace llm;
 
 Tensor3 normalized_tokens(const Tensor3& hidden_states, Real eps);  // (B, T, C) -> (B, T, C)
-Matrix rms_with_eps(const Matrix& rows, Real eps);                  // (N, C) -> (N, C)
-Matrix rms_by_norm(const Matrix& rows, Real eps);                   // (N, C) -> (N, C)
-Matrix unit_variance(const Matrix& centred_rows, Real eps);         // (N, C) -> (N, C)
-Matrix centred(const Matrix& rows);                                 // (N, C) -> (N, C)
+Matrix rms_norm_of_rows(const Matrix& rows, Real eps);              // (N, C) -> (N, C)
+Matrix rms_norm_from_formula(const Matrix& rows, Real eps);         // (N, C) -> (N, C)
+Matrix unit_variance(const Matrix& centered_rows, Real eps);        // (N, C) -> (N, C)
+Matrix centered(const Matrix& rows);                                // (N, C) -> (N, C)
 
-// The RMSNorm of its inventors' published code.
-Matrix original_rms_norm(const Matrix& rows,                         // (N, C) -> (N, C)
-                         const Vector& scale, const Vector& offset,  // (C) each
+// RMSNorm as in the published code of its authors.
+Matrix original_rms_norm(const Matrix& rows,    // (N, C) -> (N, C)
+                         const Vector& scale,   // (C)
+                         const Vector& offset,  // (C)
                          double p, Real eps);
 
 Matrix layer_norm_from_rms(const Matrix& rows, const LayerNorm& norm);  // (N, C) -> (N, C)
 
-// A layer that needs a norm without weights before it, where the given one needs norm.
-Linear without_norm_weight(const RMSNorm& norm, const Linear& linear);  // (C) and (out, C)
+// A layer that gives the same outputs after a norm without weights as the given layer after the
+// given norm.
+Linear without_norm_weight(const RMSNorm& norm,    // weight (C)
+                           const Linear& linear);  // weight (out, C)
 
 }  // namespace exercise

@@ -1,76 +1,88 @@
-// Chapter 08 — Where does the norm stand?
+// Chapter 08 — Where do the norms go?
 #pragma once
 
-#include <functional>
+#include <variant>
 
+#include "chapters/05_gqa/attention.hpp"
+#include "chapters/06_swiglu/mlp.hpp"
 #include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
 
 namespace llm {
 
-// What attention needs beside the hidden states: where each token stands, and whom it may see.
-// causal_placement makes it for sequences that begin at position 0, with P = T.
-struct Placement {
-    RotaryTable table;   // (P, D/2)
-    IdMatrix positions;  // (B, T)
-    Tensor4 mask;        // (B, 1, T, T); with a cache (10) more columns
-};
-Placement causal_placement(const Config& config, std::size_t batch_size, std::size_t seq_len);
+// A transformer block maps the residual stream x, (B, T, C), to (B, T, C). The formula above
+// each struct shows where its norms are. The sublayer f is attention first, then the MLP.
 
-// The two functions of a block. All blocks below have them, and differ in where norms stand.
-struct Sublayers {
+// What a call of a block returns: the residual stream after it, and its attention weights.
+using BlockOutput = AttentionLayer::Output;
+
+// x + f(norm(x)). Source: GPT-2 (Radford et al., 2019), with LayerNorm and Mlp; Llama, Qwen.
+template <class Norm, class MlpLayer>
+struct PreNormBlockWith {
     AttentionLayer self_attn;
-    GatedMlp mlp;
+    MlpLayer mlp;
+    Norm attention_norm, ffn_norm;  // HF: input_layernorm, post_attention_layernorm
 
-    // (B, T, C) -> (B, T, C)
-    Tensor3 attend(const Tensor3& hidden_states, const Placement& placement) const;
+    BlockOutput operator()(const Tensor3& hidden_states,   // (B, T, C)
+                           const AttentionInputs& inputs,  // of T positions
+                           LayerCache* cache = nullptr) const;
 };
-
-// Draws q, k, v, o, then gate, down, up (SwiGLU without bias).
-Sublayers make_sublayers(const Config& config, std::size_t intermediate_size,
-                         Generator& generator);
-
-// A block maps (B, T, C) to (B, T, C). The comment shows what happens to the stream x.
-
-// x + f(norm(x)). Source: GPT-2; Llama, Qwen.
-struct PreNormBlock : Sublayers {
-    RMSNorm attention_norm, ffn_norm;
-    Tensor3 operator()(const Tensor3& hidden_states, const Placement& placement) const;
-};
+using PreNormBlock = PreNormBlockWith<RMSNorm, GatedMlp>;
 
 // norm(x + f(x)). Source: Vaswani et al., 2017, section 3.1 (with LayerNorm); BERT.
-struct PostNormBlock : Sublayers {
+struct PostNormBlock {
+    AttentionLayer self_attn;
+    GatedMlp mlp;
     RMSNorm attention_norm, ffn_norm;
-    Tensor3 operator()(const Tensor3& hidden_states, const Placement& placement) const;
+
+    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
+                           LayerCache* cache = nullptr) const;
 };
 
 // x + norm(f(x)). Source: "Swin Transformer V2" (Liu et al., 2021); OLMo 2.
-struct ResPostNormBlock : Sublayers {
+struct ResPostNormBlock {
+    AttentionLayer self_attn;
+    GatedMlp mlp;
     RMSNorm attention_norm, ffn_norm;
-    Tensor3 operator()(const Tensor3& hidden_states, const Placement& placement) const;
+
+    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
+                           LayerCache* cache = nullptr) const;
 };
 
 // x + norm(f(norm(x))). Source: "CogView" (Ding et al., 2021); Gemma 2.
-struct SandwichBlock : Sublayers {
+struct SandwichBlock {
+    AttentionLayer self_attn;
+    GatedMlp mlp;
     RMSNorm attention_norm, attention_output_norm, ffn_norm, ffn_output_norm;
-    Tensor3 operator()(const Tensor3& hidden_states, const Placement& placement) const;
+
+    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
+                           LayerCache* cache = nullptr) const;
 };
 
-// x + attention(norm(x)) + mlp(norm(x)): one norm, both functions read the same. Source: GPT-J
-// (Wang and Komatsuzaki, 2021); PaLM.
-struct ParallelBlock : Sublayers {
+// x + attention(norm(x)) + mlp(norm(x)): one norm; both sublayers read its output. Source:
+// GPT-J (Wang and Komatsuzaki, 2021); PaLM.
+struct ParallelBlock {
+    AttentionLayer self_attn;
+    GatedMlp mlp;
     RMSNorm norm;
-    Tensor3 operator()(const Tensor3& hidden_states, const Placement& placement) const;
+
+    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
+                           LayerCache* cache = nullptr) const;
 };
 
-// Any of them, with norms that have weights of one and the eps of the configuration. Throws
+// A block of any arrangement, built with norms whose weights are 1. Throws
 // std::invalid_argument if there is no such arrangement.
 enum class Arrangement { pre_norm, post_norm, res_post_norm, sandwich, parallel };
-using Block = std::function<Tensor3(const Tensor3&, const Placement&)>;
-Block arranged(Arrangement arrangement, const Sublayers& sublayers);
+using Block =
+    std::variant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock>;
+Block make_block(Arrangement arrangement, const AttentionLayer& self_attn, const GatedMlp& mlp,
+                 Real rms_norm_eps);
+Tensor3 apply(const Block& block, const Tensor3& hidden_states,  // (B, T, C) -> (B, T, C)
+              const AttentionInputs& inputs);
 
-// Makes what the sublayers add smaller by 1/√(2L), so that the 2L summands of L layers together
-// are as large as one. Throws ShapeError if L is 0. Source: GPT-2 (Radford et al., 2019),
-// section 2.3.
-Sublayers scaled_for_depth(Sublayers sublayers, std::size_t num_hidden_layers);
+// GPT-2's initialization of the layers that write to the residual stream, o_proj and down_proj:
+// multiplies weight and bias by 1/√(2L), so that the sum of the 2L sublayer outputs of L blocks
+// is about as large as one of them unscaled. Throws ShapeError if L is 0. Source: GPT-2
+// (Radford et al., 2019), section 2.3.
+Linear scale_for_depth(const Linear& output_projection, std::size_t num_hidden_layers);
 
 }  // namespace llm

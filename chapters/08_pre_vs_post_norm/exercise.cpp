@@ -4,66 +4,77 @@
 
 namespace exercise {
 
-// Exercise 8.1 — find the bug. The model trains, but badly, and worse the deeper it is. Its
-// stream has the same size everywhere, which a pre-norm model's has not.
-Tensor3 with_a_skip(const PreNormBlock& block, const Tensor3& hidden_states,
-                    const Placement& placement) {
-    const Tensor3 normalized = block.attention_norm(hidden_states);
-    const Tensor3 attended = normalized + block.attend(normalized, placement);
-    const Tensor3 normalized_again = block.ffn_norm(attended);
-    return normalized_again + block.mlp(normalized_again);
+// Exercise 8.1 — find the bug. A model of these blocks trains, but badly, and the more layers
+// it has, the worse it trains. The RMS of its residual stream does not grow over the layers;
+// that of a pre-norm model does.
+Tensor3 residual_block(const PreNormBlock& block, const Tensor3& hidden_states,
+                       const AttentionInputs& inputs) {
+    const Tensor3 attention_input = block.attention_norm(hidden_states);
+    const Tensor3 after_attention =
+        attention_input + block.self_attn(attention_input, inputs).hidden_states;
+    const Tensor3 mlp_input = block.ffn_norm(after_attention);
+    return mlp_input + block.mlp(mlp_input);
 }
 
-// Exercise 8.2 — find the bug. Freshly initialised it is right. With a checkpoint's weights it
-// is not.
-Tensor3 with_two_norms(const PreNormBlock& block, const Tensor3& hidden_states,
-                       const Placement& placement) {
+// Exercise 8.2 — find the bug. The output of a freshly initialized block is right. With the
+// weights of a checkpoint it is wrong.
+Tensor3 checkpoint_block(const PreNormBlock& block, const Tensor3& hidden_states,
+                         const AttentionInputs& inputs) {
     const RMSNorm& norm = block.attention_norm;
-    const Tensor3 attended = hidden_states + block.attend(norm(hidden_states), placement);
-    return attended + block.mlp(norm(attended));
+    const Tensor3 after_attention =
+        hidden_states + block.self_attn(norm(hidden_states), inputs).hidden_states;
+    return after_attention + block.mlp(norm(after_attention));
 }
 
-// Exercise 8.3 — find the bug. The formula was on a slide: y = x + MLP(LN(x +
-// Attention(LN(x)))).
-Tensor3 with_two_residuals(const PreNormBlock& block, const Tensor3& hidden_states,
-                           const Placement& placement) {
-    const Tensor3 attended =
-        hidden_states + block.attend(block.attention_norm(hidden_states), placement);
-    return hidden_states + block.mlp(block.ffn_norm(attended));
+// Exercise 8.3 — find the bug. The code follows a formula that many tutorials print:
+// y = x + MLP(LN(x + Attention(LN(x)))).
+Tensor3 serial_block(const PreNormBlock& block, const Tensor3& hidden_states,
+                     const AttentionInputs& inputs) {
+    const Tensor3 attention_input = block.attention_norm(hidden_states);
+    const Tensor3 after_attention =
+        hidden_states + block.self_attn(attention_input, inputs).hidden_states;
+    return hidden_states + block.mlp(block.ffn_norm(after_attention));
 }
 
-// Exercise 8.4 — find the bug. Every block is right. The output layer gets numbers that are
-// larger the deeper the model is, and its probabilities are all but certain.
-Tensor3 through_the_model(const Decoder& decoder, const Tensor3& hidden_states,
-                          const Placement& placement) {
-    Tensor3 stream = hidden_states;
-    for (const PreNormBlock& layer : decoder.layers) stream = layer(stream, placement);
-    return stream;
+// Exercise 8.4 — find the bug. Every block is right, but the logits that the output layer
+// computes from this result are larger the more layers the model has, and the probabilities are
+// close to 0 and 1.
+Tensor3 decoder_forward(const Decoder& decoder, const Tensor3& hidden_states,
+                        const AttentionInputs& inputs) {
+    Tensor3 states = hidden_states;
+    for (const PreNormBlock& layer : decoder.layers)
+        states = layer(states, inputs).hidden_states;
+    return states;
 }
 
-// Exercise 8.5 — write neox_block: parallel, as GPT-NeoX and Pythia have it. Both functions
-// read the stream, each through a norm of its own.
-Tensor3 neox_block([[maybe_unused]] const Sublayers& sublayers,
+// Exercise 8.5 — write neox_block, the parallel block of GPT-NeoX and Pythia: attention and MLP
+// both read the residual stream, each through a norm of its own.
+Tensor3 neox_block([[maybe_unused]] const AttentionLayer& self_attn,
+                   [[maybe_unused]] const GatedMlp& mlp,
                    [[maybe_unused]] const RMSNorm& attention_norm,
                    [[maybe_unused]] const RMSNorm& mlp_norm,
                    [[maybe_unused]] const Tensor3& hidden_states,
-                   [[maybe_unused]] const Placement& placement) {
+                   [[maybe_unused]] const AttentionInputs& inputs) {
     TODO("neox_block");
 }
 
-// Exercise 8.6 — write gemma_block: put the four norms of a Gemma 2 checkpoint into a sandwich.
-SandwichBlock gemma_block([[maybe_unused]] const Sublayers& sublayers,
+// Exercise 8.6 — write gemma_block: build a SandwichBlock from the four norm weights of a
+// Gemma 2 checkpoint.
+SandwichBlock gemma_block([[maybe_unused]] const AttentionLayer& self_attn,
+                          [[maybe_unused]] const GatedMlp& mlp,
                           [[maybe_unused]] const GemmaWeights& weights,
                           [[maybe_unused]] Real eps) {
     TODO("gemma_block");
 }
 
-// Exercise 8.7 — write deep_norm: post-norm with a wider road, x = norm(alpha x + f(x)), for
-// attention and then for the MLP. (DeepNet also starts some weights smaller. Here only alpha.)
-Tensor3 deep_norm([[maybe_unused]] const PostNormBlock& block, [[maybe_unused]] Real alpha,
-                  [[maybe_unused]] const Tensor3& hidden_states,
-                  [[maybe_unused]] const Placement& placement) {
-    TODO("deep_norm");
+// Exercise 8.7 — write deep_norm_block: post-norm with a scaled residual stream,
+// x = norm(alpha x + f(x)), first for attention, then for the MLP. (DeepNet also scales the
+// initialization of some weights; that is not part of this exercise.)
+Tensor3 deep_norm_block([[maybe_unused]] const PostNormBlock& block,
+                        [[maybe_unused]] Real alpha,
+                        [[maybe_unused]] const Tensor3& hidden_states,
+                        [[maybe_unused]] const AttentionInputs& inputs) {
+    TODO("deep_norm_block");
 }
 
 }  // namespace exercise

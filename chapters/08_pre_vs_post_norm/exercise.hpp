@@ -7,35 +7,36 @@ namespace exercise {
 
 using namespace llm;
 
-// All of them map hidden states of (B, T, C) to (B, T, C).
-Tensor3 with_a_skip(const PreNormBlock& block, const Tensor3& hidden_states,
-                    const Placement& placement);
-Tensor3 with_two_norms(const PreNormBlock& block, const Tensor3& hidden_states,
-                       const Placement& placement);
-Tensor3 with_two_residuals(const PreNormBlock& block, const Tensor3& hidden_states,
-                           const Placement& placement);
+// Each function maps the residual stream, (B, T, C), to (B, T, C).
+Tensor3 residual_block(const PreNormBlock& block, const Tensor3& hidden_states,
+                       const AttentionInputs& inputs);
+Tensor3 checkpoint_block(const PreNormBlock& block, const Tensor3& hidden_states,
+                         const AttentionInputs& inputs);
+Tensor3 serial_block(const PreNormBlock& block, const Tensor3& hidden_states,
+                     const AttentionInputs& inputs);
 
-// All layers of a pre-norm model, up to what the output layer reads.
+// The layers of a pre-norm model, and the norm between them and the output layer.
 struct Decoder {
     std::vector<PreNormBlock> layers;
     RMSNorm final_norm;
 };
-Tensor3 through_the_model(const Decoder& decoder, const Tensor3& hidden_states,
-                          const Placement& placement);
+Tensor3 decoder_forward(const Decoder& decoder, const Tensor3& hidden_states,
+                        const AttentionInputs& inputs);
 
-Tensor3 neox_block(const Sublayers& sublayers, const RMSNorm& attention_norm,
-                   const RMSNorm& mlp_norm, const Tensor3& hidden_states,
-                   const Placement& placement);
+Tensor3 neox_block(const AttentionLayer& self_attn, const GatedMlp& mlp,
+                   const RMSNorm& attention_norm, const RMSNorm& mlp_norm,
+                   const Tensor3& hidden_states, const AttentionInputs& inputs);
 
-// The weights of a layer of Gemma 2 under the names of its checkpoint, (C) each. They hold w of
-// a weight 1 + w.
+// The norm weights of a layer of Gemma 2 under the names of its checkpoint, (C) each. They are
+// stored as w, and the norm multiplies by 1 + w.
 struct GemmaWeights {
     Vector input_layernorm, post_attention_layernorm;
     Vector pre_feedforward_layernorm, post_feedforward_layernorm;
 };
-SandwichBlock gemma_block(const Sublayers& sublayers, const GemmaWeights& weights, Real eps);
+SandwichBlock gemma_block(const AttentionLayer& self_attn, const GatedMlp& mlp,
+                          const GemmaWeights& weights, Real eps);
 
-Tensor3 deep_norm(const PostNormBlock& block, Real alpha, const Tensor3& hidden_states,
-                  const Placement& placement);
+Tensor3 deep_norm_block(const PostNormBlock& block, Real alpha, const Tensor3& hidden_states,
+                        const AttentionInputs& inputs);
 
 }  // namespace exercise

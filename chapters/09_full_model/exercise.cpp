@@ -4,59 +4,61 @@
 
 namespace exercise {
 
-// Exercise 9.1 — find the bug. The shapes fit, for every vocabulary and every hidden size. The
-// model behaves as if each token's vector had been torn up and dealt out.
-Matrix tied_logits(const Matrix& rows, const Matrix& embed_tokens) {
+// Exercise 9.1 — find the bug. The shapes fit for every vocabulary and hidden size, but each
+// logit mixes features of several tokens of the vocabulary.
+Matrix tied_logits(const Matrix& hidden_states, const Matrix& embed_tokens) {
     const auto [vocab_size, hidden_size] = dims(embed_tokens);
-    const Matrix head = reshape(embed_tokens, {hidden_size, vocab_size});
-    return xt::linalg::dot(rows, head);
+    const Matrix head = reshape(embed_tokens, {hidden_size, vocab_size});  // (C, V)
+    return xt::linalg::dot(hidden_states, head);
 }
 
-// Exercise 9.2 — find the bug. The likeliest token is mostly the right one. The probabilities
-// are too certain, and the more so the deeper the model is.
+// Exercise 9.2 — find the bug. The most likely token is often the right one, but the
+// probabilities are too close to 0 and 1, the more so the deeper the model is.
 Tensor3 model_logits(const Model& model, const IdMatrix& input_ids) {
     const auto [batch_size, seq_len] = dims(input_ids);
-    const Placement placement = model.placement(batch_size, seq_len);
-    Tensor3 stream = model.embed(input_ids);
-    for (const PreNormBlock& layer : model.layers) stream = layer(stream, placement);
-    const Linear head{model.lm_head ? *model.lm_head : model.embed_tokens, std::nullopt};
-    return head(stream);
+    const AttentionInputs inputs =
+        causal_attention_inputs(model.rotary_table(seq_len), batch_size, seq_len);
+    const Tensor3 last_hidden_state =  // (B, T, C)
+        run_layers(model.layers, model.embed(input_ids), inputs).last_hidden_state;
+    const Linear head{model.head(), std::nullopt};
+    return head(last_hidden_state);
 }
 
-// Exercise 9.3 — find the bug. It loads Llama-2-7B, in which H = Hkv. Llama-2-70B, whose key
-// heads are shared, writes nonsense.
-Projections from_meta(const Projections& stored, const ModelConfig& config) {
+// Exercise 9.3 — find the bug. It loads Llama-2-7B correctly, where Hkv = H. Llama-2-70B, with
+// grouped-query attention, generates nonsense.
+Projections from_meta(const Projections& stored, const Config& config) {
     Projections loaded = stored;
     loaded.q_proj = interleaved_to_split_half(stored.q_proj, config.num_attention_heads);
     loaded.k_proj = interleaved_to_split_half(stored.k_proj, config.num_attention_heads);
     return loaded;
 }
 
-// Exercise 9.4 — find the bug. Llama 3 comes out right. Qwen3 is off wherever the stream is
-// small.
-RMSNorm norm_of([[maybe_unused]] const ModelConfig& config, const Vector& weight) {
+// Exercise 9.4 — find the bug. The norm of a loaded model: Llama 3 is correct, Qwen3 is wrong
+// wherever the hidden states are small.
+RMSNorm make_checkpoint_norm([[maybe_unused]] const Config& config, const Vector& weight) {
     const Real eps = Real(1e-5);
     return {weight, eps};
 }
 
-// Exercise 9.5 — write memory_bytes: every parameter, and a cache for so many tokens. Does
-// Llama-3-8B with its full context of 8192 fit into 16 GiB, at two bytes a number?
-std::size_t memory_bytes([[maybe_unused]] const ModelConfig& config,
-                         [[maybe_unused]] std::size_t bytes_per_number,
-                         [[maybe_unused]] std::size_t num_tokens) {
+// Exercise 9.5 — write memory_bytes: all parameters, and a KV cache of num_tokens tokens. Does
+// Llama-3-8B with its full context of 8192 tokens fit into 16 GiB, at two bytes per element?
+std::uint64_t memory_bytes([[maybe_unused]] const Config& config,
+                           [[maybe_unused]] std::size_t bytes_per_element,
+                           [[maybe_unused]] std::size_t num_tokens) {
     TODO("memory_bytes");
 }
 
-// Exercise 9.6 — write qwen2_projections: weights for q, k, v and o, biases for those that have
-// one.
+// Exercise 9.6 — write qwen2_projections: the weights of q, k, v and o, and the biases that
+// the checkpoint has.
 Projections qwen2_projections([[maybe_unused]] const StoredAttention& stored) {
     TODO("qwen2_projections");
 }
 
-// Exercise 9.7 — write last_logits. To go on with a text you need the last position only, and
-// with a vocabulary of 128256 the head is worth saving. Norm and multiply B rows, not B*T.
+// Exercise 9.7 — write last_logits. Generation needs the logits of the last position only, and
+// with a vocabulary of 128256 the head is a large part of the FLOPs. Apply norm and head to B
+// rows instead of B*T.
 Matrix last_logits([[maybe_unused]] const Model& model,
-                   [[maybe_unused]] const Tensor3& stream) {
+                   [[maybe_unused]] const Tensor3& hidden_states) {
     TODO("last_logits");
 }
 

@@ -5,31 +5,37 @@
 #include <string>
 
 #include "chapters/09_full_model/model.hpp"
+#include "chapters/09_full_model/parameters.hpp"
 
 namespace exercise {
 
 using namespace llm;
 
-Matrix tied_logits(const Matrix& rows, const Matrix& embed_tokens);  // (N, C), (V, C) -> (N, V)
-Tensor3 model_logits(const Model& model, const IdMatrix& input_ids);  // (B, T) -> (B, T, V)
+Matrix tied_logits(const Matrix& hidden_states,  // (N, C)
+                   const Matrix& embed_tokens);  // (V, C) -> (N, V)
 
-// The projections of a layer as Meta stores them (interleaved pairs), for split halves.
-Projections from_meta(const Projections& stored, const ModelConfig& config);
+Tensor3 model_logits(const Model& model,
+                     const IdMatrix& input_ids);  // (B, T) -> (B, T, V)
 
-RMSNorm norm_of(const ModelConfig& config, const Vector& weight);  // (C)
+// Projections as Meta stores them, for interleaved RoPE, converted to split halves.
+Projections from_meta(const Projections& stored, const Config& config);
 
-// What the weights and the cache of one sequence of so many tokens take.
-std::size_t memory_bytes(const ModelConfig& config, std::size_t bytes_per_number,
-                         std::size_t num_tokens);
+RMSNorm make_checkpoint_norm(const Config& config, const Vector& weight);  // (C)
 
-// What a checkpoint of Qwen2 holds of a layer's attention: "q_proj.weight", "q_proj.bias", ...
+// The bytes of a model's parameters and of the KV cache of one sequence of num_tokens tokens.
+std::uint64_t memory_bytes(const Config& config, std::size_t bytes_per_element,
+                           std::size_t num_tokens);
+
+// The attention tensors of one layer of a Qwen2 checkpoint, by name: "q_proj.weight",
+// "q_proj.bias", ...
 struct StoredAttention {
     std::map<std::string, Matrix> weights;
     std::map<std::string, Vector> biases;
 };
 Projections qwen2_projections(const StoredAttention& stored);
 
-// The logits of the last position alone. (B, T, C), before the final norm, -> (B, V)
-Matrix last_logits(const Model& model, const Tensor3& stream);
+// The logits of the last position of each sequence.
+Matrix last_logits(const Model& model,
+                   const Tensor3& hidden_states);  // (B, T, C), before the norm -> (B, V)
 
 }  // namespace exercise

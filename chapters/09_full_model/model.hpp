@@ -2,75 +2,79 @@
 #pragma once
 
 #include "chapters/08_pre_vs_post_norm/block.hpp"
+#include "chapters/09_full_model/decoder.hpp"
 
 namespace llm {
 
-// All sizes of a model, under the names of Hugging Face's config.json. The values are
-// Mini-LLM's.
-struct ModelConfig : Config {
-    std::size_t vocab_size = 32000;               // V
-    std::size_t intermediate_size = 1536;         // F
-    std::size_t num_hidden_layers = 16;           // L
-    bool tie_word_embeddings = true;              // does the embedding serve as head, too?
-    bool attention_output_bias = false;           // has o_proj a bias, where q, k, v have one?
-    bool interleaved_rope = false;                // do the weights come so (chapter 04)?
-    std::optional<Llama3Scaling> rope_scaling{};  // of Llama 3.1 and later (chapter 04)
+// The configuration of Mini-LLM, a small open model of the Llama architecture.
+Config mini_llm_config();
 
-    ModelConfig();
+// Checks all sizes of a model, and fills in head_dim. Throws ShapeError if one is 0, if they do
+// not fit together, or if head_dim is odd.
+Config validate_model(Config config);
+
+// Throws ShapeError if there are no ids, if an id lies outside the vocabulary, or if a sequence
+// is longer than max_position_embeddings.
+void check_input(const Config& config, const IdMatrix& input_ids);  // (B, T)
+
+// The KV cache of a model: one cache per layer, and the rotary table of its P positions.
+struct KVCache {
+    RotaryTable rotary_table;        // (P, D/2)
+    std::vector<LayerCache> layers;  // L
+    std::size_t seq_len = 0;         // S: the number of cached tokens
 };
 
-// Throws ShapeError if a size is 0 or if the sizes do not fit together; fills in head_dim.
-ModelConfig complete(ModelConfig config);
+// The optional inputs of a forward pass, and what it returns.
+struct ForwardOptions {
+    KVCache* cache = nullptr;       // the new tokens attend to it and are appended to it
+    bool last_logits_only = false;  // logits of the last position, for generation
+    bool output_hidden_states = false;
+    bool output_attentions = false;
+};
+// Source: Hugging Face, CausalLMOutputWithPast.
+struct ModelOutput {
+    Tensor3 logits;                      // (B, T, V), or (B, 1, V) of the last position
+    std::vector<Tensor3> hidden_states;  // L + 1 times (B, T, C), or empty
+    std::vector<Tensor4> attentions;     // L times (B, H, T, S), or empty
+};
 
-// Throws ShapeError if an id lies outside the vocabulary or a sequence is too long.
-void check_input(const ModelConfig& config, const IdMatrix& input_ids);  // (B, T)
-
-// How far each pair turns from one position to the next (chapter 04), scaled if the model
-// scales.
-Vector rotary_frequencies(const ModelConfig& config);  // (D/2)
-
-// A decoder: ids in, logits out.
+// A decoder-only transformer: from token ids to logits. Source: Llama 2 (Touvron et al., 2023).
 struct Model {
-    ModelConfig config;
-    Matrix embed_tokens;               // (V, C): a vector for every token
+    Config config;
+    Matrix embed_tokens;               // (V, C): one row per token of the vocabulary
     std::vector<PreNormBlock> layers;  // L
     RMSNorm norm;                      // (C)
-    std::optional<Matrix> lm_head;     // (V, C), or none: embed_tokens serves again
+    std::optional<Matrix> lm_head;     // (V, C); none if tied to embed_tokens
 
-    // Logits: how well each token of the vocabulary would go on, for every position. All calls
-    // throw ShapeError if an id lies outside the vocabulary or a sequence is too long.
+    const Matrix& head() const { return lm_head ? *lm_head : embed_tokens; }  // (V, C)
+
+    // The logits of the next token at each position. All functions that take ids throw
+    // ShapeError as check_input() does, or if a cache has too few positions, and then leave the
+    // cache unchanged.
     Tensor3 operator()(const IdMatrix& input_ids) const;  // (B, T) -> (B, T, V)
+    ModelOutput forward(const IdMatrix& input_ids,        // (B, T)
+                        const ForwardOptions& options) const;
 
-    // Its parts, in this order.
+    // The steps of forward(), in this order; run_layers is the step between the last two.
     Tensor3 embed(const IdMatrix& input_ids) const;             // (B, T) -> (B, T, C)
     RotaryTable rotary_table(std::size_t num_positions) const;  // P
-    Placement placement(std::size_t batch_size, std::size_t seq_len) const;  // B, T; P = T
-    Tensor3 logits(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, V)
+    Tensor3 logits(const Tensor3& hidden_states) const;         // (B, T, C) -> (B, T, V)
 };
 
-// PyTorch's default start, drawn in Mini-LLM's order: embedding (normal), for each layer q, k,
-// v, o, gate, down, up, then a head, which a tied model draws and drops. The numbers are those
-// of interleaved weights if the configuration says so; the model itself always has split
-// halves. Throws ShapeError as complete() does.
-Model make_model(const ModelConfig& config, Generator& generator);
+// An empty cache for P positions. Throws ShapeError if P exceeds max_position_embeddings.
+KVCache make_cache(const Model& model, std::size_t num_positions);
 
-// Draws every matrix again from a normal distribution, in the same order. Real models start so,
-// with a standard deviation of 0.02.
-void draw_normal(Model& model, Real standard_deviation, Generator& generator);
+// Initializes all weights with PyTorch's defaults, in Mini-LLM's order: embed_tokens, normal
+// with standard deviation 1; q, k, v, o, gate, down and up of each layer; lm_head, which a tied
+// model discards. The layout is that of the initialized q_proj and k_proj; interleaved ones are
+// converted, because a model always uses split halves. Throws ShapeError as validate_model()
+// does.
+Model make_model(const Config& config, Generator& generator,
+                 RopeLayout layout = RopeLayout::split_half);
 
-// Numbers that training sets. With a tied head the embedding counts once.
-struct ParameterCount {
-    std::size_t embedding = 0, attention = 0, mlp = 0, norms = 0, head = 0;
-
-    std::size_t total() const { return embedding + attention + mlp + norms + head; }
-};
-ParameterCount count_parameters(const ModelConfig& config);  // allocates nothing
-ParameterCount count_parameters(const Model& model);         // of the tensors as they are
-
-// Additions and multiplications for one token at a position, from 0: two for each number of
-// every matrix it meets, and four for each number of every query head and position it sees (a
-// score and a value, for every query head, shared keys or not). Source: Kaplan et al., 2020,
-// section 2.1.
-std::size_t operations_per_token(const ModelConfig& config, std::size_t position);
+// Initializes every matrix again, in the same order, from a normal distribution with mean 0.
+// Hugging Face's Llama uses a standard deviation of 0.02, initializer_range. Source:
+// torch.nn.init.normal_.
+void init_normal(Model& model, Real standard_deviation, Generator& generator);
 
 }  // namespace llm

@@ -1,20 +1,44 @@
-// Chapter 11, fifth part: tokens of a text of your own.
+// Chapter 10, sixth part: training a BPE tokenizer on a text.
 #pragma once
 
 #include <string>
+#include <unordered_map>
+#include <vector>
 
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/10_tokenizer/tokenizer.hpp"
 
 namespace llm {
 
-// Learns byte-pair encoding from a text: its characters are the first tokens, behind <unk>;
-// then, again and again, the two neighbours that stand together most often become one, until
-// there are vocab_size tokens. Pairs never cross the words that GPT-2's pattern cuts. With
-// vocab_size 0 every character stays a token. Throws TextError if the text is not UTF-8, is
-// empty, or has more characters than vocab_size. Source: Sennrich et al., 2016, algorithm 1.
-Tokenizer learn_tokenizer(const std::string& text, std::size_t vocab_size);
+// A distinct word of the training text: its tokens so far, and how often the text has it.
+struct WordCount {
+    std::vector<Id> ids;
+    std::size_t count;
+};
 
-// Writes it as a tokenizer.json of Hugging Face. Throws FileError.
-void save_tokenizer(const Tokenizer& tokenizer, const std::string& file);
+// How often each pair of adjacent tokens occurs in the words of a text.
+using PairCounts = std::unordered_map<TokenPair, std::size_t, PairHash>;
+PairCounts count_pairs(const std::vector<WordCount>& words);
+
+// The state of BPE training: the vocabulary and merges so far, and the words of the text,
+// divided into those tokens.
+struct BPETrainer {
+    Tokenizer tokenizer;
+    std::vector<WordCount> words;
+};
+
+// The initial state: the vocabulary is <unk> and every character of the text, sorted; the words
+// are those of GPT-2's pattern. Throws TextError if the text is not UTF-8, is empty, or has
+// more characters than vocab_size allows (0 allows any number).
+BPETrainer make_bpe_trainer(const std::string& text, std::size_t vocab_size);
+
+// One round of training: the most frequent pair (among equals the one with the lowest ids)
+// becomes a token, in the vocabulary and in all words. Returns false, and changes nothing, if
+// no pair occurs twice.
+bool merge_most_frequent_pair(BPETrainer& trainer);
+
+// Trains until the vocabulary has vocab_size tokens or no pair occurs twice. With vocab_size 0
+// the result is a character tokenizer without merges. Throws as make_bpe_trainer. Source:
+// Sennrich et al., 2016, algorithm 1.
+Tokenizer train_bpe(const std::string& text, std::size_t vocab_size);
 
 }  // namespace llm

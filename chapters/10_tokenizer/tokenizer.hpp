@@ -1,94 +1,84 @@
-// Chapter 10, third part: text to ids, and back.
+// Chapter 10, second part: byte-pair encoding. Text to token ids, and back.
 #pragma once
 
-#include <functional>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "chapters/10_tokenizer/pre_tokenizer.hpp"
 #include "common/tensors/tensor.hpp"
 
 namespace llm {
 
-// Which two neighbours are joined into which token. The lowest rank goes first.
+// Two adjacent tokens, and the token into which they are merged. Lower ranks are merged first.
+using TokenPair = std::pair<Id, Id>;
 struct Merge {
     double rank;
-    Id joined;
+    Id merged;
 };
 struct PairHash {
-    std::size_t operator()(const std::pair<Id, Id>& pair) const {
+    std::size_t operator()(const TokenPair& pair) const {
         return std::hash<Id>()((pair.first << 32) + pair.second);  // ids have 31 bits
     }
 };
-using Merges = std::unordered_map<std::pair<Id, Id>, Merge, PairHash>;
+using Merges = std::unordered_map<TokenPair, Merge, PairHash>;
 
-// Joins two neighbours, again and again: of all pairs the one with the lowest rank, of equals
-// the leftmost. Source: "Neural Machine Translation of Rare Words with Subword Units" (Sennrich
-// et al., 2016), section 3.2.
-std::vector<Id> join_pairs(std::vector<Id> ids, const Merges& merges);
+// Merges adjacent tokens until no pair of them has a merge: in each round the pair with the
+// lowest rank, among equals the leftmost. Source: "Neural Machine Translation of Rare Words
+// with Subword Units" (Sennrich et al., 2016), section 3.2.
+std::vector<Id> apply_merges(std::vector<Id> ids, const Merges& merges);
 
-// GPT-2's way to write each of the 256 bytes as a printable character: those that are one stand
-// for themselves, the others for U+0100 and on. A space is Ġ. Source: openai/gpt-2, encoder.py.
-std::string byte_alphabet(unsigned char byte);
-
-// SentencePiece's way to write a byte for which it has no character: <0x41>.
-std::string byte_name(unsigned char byte);
-
-// What happens to a text before pairs are joined: each step makes words of a word. It is told
-// whether the word is the beginning of the text.
-struct Step {
-    std::string name;  // as tokenizer.json calls it
-    std::function<std::vector<std::string>(const std::string& word, bool at_start)> apply;
-};
-
-// A part of a text: one of these tokens, or what lies between two of them. Of tokens that begin
-// at one place the longest is taken.
-struct Section {
-    std::string text;
-    Id added = -1;  // the token
-};
-std::vector<Section> cut_out(const std::vector<std::pair<std::string, Id>>& tokens,
-                             const std::string& text);
-
-// Byte-pair encoding, with everything that a tokenizer.json or a file of llama2.c says of it.
+// A BPE tokenizer, with all settings that a tokenizer.json or a llama2.c file has.
 struct Tokenizer {
-    std::vector<std::string> pieces;                // of each id the bytes it stands for
-    std::unordered_map<std::string, Id> ids;        // as the file spells them
-    std::vector<std::pair<std::string, Id>> added;  // found in a text as they are: <|im_end|>
-    std::vector<Step> steps;
-    std::unordered_map<std::string, Id> added_words;  // found as words, after some steps: ▁<s>
+    std::vector<std::string> token_bytes;       // the bytes of each id in a decoded text
+    std::unordered_map<std::string, Id> vocab;  // token to id, spelled as in the file
     Merges merges;
 
-    bool whole_words_first = false;  // a word that is a token is not taken apart (Llama 3)
-    bool byte_fallback = false;      // an unknown character becomes its bytes: <0xE2>
-    Id unknown = -1;                 // else it becomes this token, if there is one
-    bool fuse_unknown = false;       // and several in a row become one
+    std::vector<AddedToken> added_tokens;             // found in the text itself
+    std::vector<AddedToken> normalized_added_tokens;  // found in the normalized text
+    std::vector<Normalizer> normalizers;
+    std::vector<PreTokenizer> pre_tokenizers;
 
-    std::vector<Id> start;           // stands before every text: <s>
-    Id start_of_nothing = -1;        // begins an empty text if start is empty
-    std::vector<Id> ends;            // a text that is being written ends with one of them
-    std::set<Id> silent;             // decode leaves them out
-    bool drops_first_space = false;  // which encode has put there
+    bool ignore_merges = false;  // a word of the vocabulary is one token (Llama 3)
+    bool byte_fallback = false;  // an unknown character becomes its bytes: <0xE2>
+    Id unk_token_id = -1;        // else it becomes this token, if there is one
+    bool fuse_unk = false;       // adjacent unknown tokens become one
 
-    // Throws TextError if the text is not UTF-8 or has a character for which there is no token.
+    std::vector<Id> prefix_tokens;     // put in front of every text: <s>
+    Id bos_token_id = -1;              // encodes an empty text if prefix_tokens is empty
+    std::vector<Id> eos_token_ids;     // each of them ends a generated text
+    std::set<Id> all_special_ids;      // decode leaves them out
+    bool strip_leading_space = false;  // decode removes the space that encode has added
+
+    std::size_t vocab_size() const { return token_bytes.size(); }
+
+    // Throws TextError if the text is not UTF-8, or if a character has no token and there is no
+    // unknown token.
     std::vector<Id> encode(const std::string& text) const;
 
-    // Its parts. What each step makes of a text, the words of the last one; and the tokens of a
-    // word: its characters, joined.
-    std::vector<std::vector<std::string>> stages(const std::string& text, bool at_start) const;
+    // The steps of encode: normalizers, pre-tokenizers, and BPE on one word: its characters as
+    // tokens, then the merges.
+    std::string normalize(const std::string& text) const;
+    std::vector<std::string> pre_tokenize(const std::string& text, bool at_start) const;
     std::vector<Id> encode_word(const std::string& word) const;
-    std::vector<Id> ids_of_character(
-        const std::string& character) const;  // none: it is unknown
+    std::vector<Id> encode_character(const std::string& character) const;  // empty: unknown
 
-    // The bytes of all tokens, one behind the other. A character may be spread over several
-    // tokens, so a text may end in half of one, or hold bytes that are no UTF-8. An id without
-    // a piece is left out.
+    // Concatenates the bytes of the tokens; special tokens and ids without a token are skipped.
+    // A character may be spread over several tokens, so the result can end in the middle of a
+    // character, and need not be UTF-8.
     std::string decode(const std::vector<Id>& token_ids) const;
+
+    // A token in printable form: "▁" for a space, "\n" for a line feed, "<5>" if id 5 has no
+    // bytes.
+    std::string token_text(Id id) const;
 };
 
-// A token for every byte and nothing learned: <unk>, <s>, </s>, then the 256 bytes, V = 259.
-Tokenizer bytes_as_tokens();
+// Makes each token spelled <0x00> to <0xFF> decode to that byte.
+void decode_byte_fallback_tokens(Tokenizer& tokenizer);
+
+// A tokenizer without merges: <unk>, <s>, </s> and the 256 bytes, V = 259.
+Tokenizer byte_tokenizer();
 
 }  // namespace llm

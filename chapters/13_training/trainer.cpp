@@ -2,220 +2,125 @@
 
 #include <numeric>
 
+#include "chapters/12_gradients/model_backward.hpp"
 #include "common/system/parallel.hpp"
-#include "common/files/safetensors.hpp"
 
 namespace llm {
+
+Model init_model(const Config& config, Generator& generator) {
+    Model model = make_model(config, generator);
+    init_normal(model, Real(0.02), generator);
+    for (PreNormBlock& layer : model.layers) {
+        auto& [q_proj, k_proj, v_proj, o_proj] = layer.self_attn.projections;
+        for (Linear* linear : {&q_proj, &k_proj, &v_proj, &o_proj})
+            if (linear->bias) linear->bias->fill(0);
+        o_proj = scale_for_depth(o_proj, config.num_hidden_layers);
+        layer.mlp.down_proj = scale_for_depth(layer.mlp.down_proj, config.num_hidden_layers);
+    }
+    return model;
+}
+
+TrainerState init_trainer(const Model& model, const TrainingArguments& args) {
+    TrainerState state{model, {}, 0, {}};
+    state.optimizer.weight_decay = args.weight_decay;
+    state.optimizer.reset(named_parameters(state.model));
+    return state;
+}
+
 namespace {
 
-// A seed for everything that one step draws.
-Generator generator_of(const Plan& plan, std::size_t step) {
-    Generator mixer(plan.seed);
+// The generator of a step. The multiplier (Knuth's 2^32 / golden ratio) makes the seeds of
+// consecutive steps differ in many bits.
+Generator step_generator(std::uint32_t seed, std::size_t step) {
+    Generator mixer(seed);
     const auto number = static_cast<std::uint32_t>(step);
     return Generator(mixer.next_32_bits() ^ (number * 2654435761u));
 }
 
-void add_gradients(const std::vector<Parameter>& sum, const std::vector<Parameter>& others) {
-    for (std::size_t p = 0; p < sum.size(); ++p)
-        for (std::size_t i = 0; i < sum[p].gradients.size(); ++i)
-            sum[p].gradients[i] += others[p].gradients[i];
+// A batch of a step, and the seed of its dropout masks.
+struct StepBatch {
+    Batch batch;
+    std::uint32_t dropout_seed;
+};
+std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t step,
+                                      const std::vector<Id>& tokens) {
+    Generator generator = step_generator(args.seed, step);
+    std::vector<StepBatch> batches(args.gradient_accumulation_steps);
+    for (StepBatch& one : batches)
+        one.batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
+    for (StepBatch& one : batches) one.dropout_seed = generator.next_32_bits();
+    return batches;
 }
 
-// Numbers that differ (almost surely) if the plan, the text or the model does. A float holds 24
-// bits of each exactly.
-std::vector<Real> identity_of(const Model& model, const Plan& plan,
-                              const std::vector<Id>& tokens) {
-    const ModelConfig& config = model.config;
-    const std::size_t num_parameters = count_parameters(model).total();
-    std::uint32_t checksum = 2166136261u;  // FNV-1a
-    for (const Id id : tokens)
-        checksum = (checksum ^ static_cast<std::uint32_t>(id)) * 16777619u;
-    const auto low = [](std::size_t number) { return static_cast<Real>(number & 0xFFFF); };
-    const auto high = [](std::size_t number) { return static_cast<Real>(number >> 16); };
-    const Schedule& schedule = plan.schedule;
-    return {low(schedule.steps),
-            high(schedule.steps),
-            low(checksum),
-            high(checksum),
-            low(plan.seed),
-            high(plan.seed),
-            low(plan.batch_size),
-            low(plan.seq_len),
-            low(plan.accumulate),
-            low(schedule.warmup_steps),
-            schedule.highest,
-            schedule.lowest,
-            plan.weight_decay,
-            static_cast<Real>(plan.longest_gradient),
-            low(num_parameters),
-            high(num_parameters),
-            low(config.num_attention_heads),
-            low(config.head_dim),
-            config.rope_theta,
-            config.rms_norm_eps};
-}
-
-// Every tensor of a run, with its name; the number of losses is that of the steps.
-void for_each_tensor(Training& training,
-                     const std::function<void(const std::string&, std::span<Real>)>& visit) {
-    const std::vector<Parameter> parameters = parameters_of(training.model, training.model);
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-        visit(parameters[p].name, parameters[p].numbers);
-        visit(parameters[p].name + ".mean", training.optimizer.mean[p]);
-        visit(parameters[p].name + ".mean_square", training.optimizer.mean_square[p]);
-    }
-    visit("losses", training.losses);
+// Averages the gradients of all batches in those of the first one, each parameter on one core.
+// The order of the additions is fixed, so that a run can be repeated bit for bit.
+std::vector<Parameter> average_gradients(std::vector<Model>& gradients) {
+    std::vector<std::vector<Parameter>> lists;
+    for (Model& gradient : gradients) lists.push_back(named_parameters(gradient));
+    const Real scale = 1 / static_cast<Real>(gradients.size());
+    parallel_for(lists[0].size(), [&](std::size_t p) {
+        const std::span<Real> mean = lists[0][p].values;
+        for (std::size_t i = 1; i < lists.size(); ++i)
+            for (std::size_t k = 0; k < mean.size(); ++k) mean[k] += lists[i][p].values[k];
+        for (Real& g : mean) g *= scale;
+    });
+    return lists[0];
 }
 
 }  // namespace
 
-Corpus split_corpus(const std::vector<Id>& tokens, std::size_t seq_len) {
-    Corpus corpus;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const std::size_t piece = i * 100 / tokens.size();
-        (piece % 10 == 9 ? corpus.validation : corpus.training).push_back(tokens[i]);
+StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
+                       const std::vector<Id>& tokens, std::vector<Model>& gradients) {
+    const std::size_t num_batches = args.gradient_accumulation_steps;
+    require(num_batches > 0 && gradients.size() == num_batches,
+            "training: {} gradients for {} batches", gradients.size(), num_batches);
+
+    // Compute loss and gradients of each batch, one batch per core.
+    const std::vector<StepBatch> batches = sample_batches(args, state.global_step, tokens);
+    std::vector<double> losses(num_batches);
+    parallel_for(num_batches, [&](std::size_t i) {
+        const auto& [batch, dropout_seed] = batches[i];
+        Generator dropout_generator(dropout_seed);
+        zero_grad(gradients[i]);
+        losses[i] = forward_backward(state.model, batch.input_ids, batch.targets, gradients[i],
+                                     &dropout_generator);
+    });
+    const std::vector<Parameter> gradient = average_gradients(gradients);
+    const double loss =
+        std::accumulate(losses.begin(), losses.end(), 0.0) / double(num_batches);
+
+    // Update the parameters.
+    const double norm = clip_grad_norm(gradient, args.max_grad_norm);
+    const Real learning_rate = learning_rate_at(args.lr_schedule, state.global_step);
+    state.optimizer.step(named_parameters(state.model), gradient, learning_rate);
+    state.losses.push_back(static_cast<Real>(loss));
+    ++state.global_step;
+    return {loss, norm, learning_rate};
+}
+
+void train(TrainerState& state, const TrainingArguments& args, const std::vector<Id>& tokens,
+           const std::function<void(const StepMetrics&, TrainerControl&)>& on_step_end) {
+    std::vector<Model> gradients(args.gradient_accumulation_steps, zeros_like(state.model));
+    TrainerControl control;
+    while (state.global_step < args.lr_schedule.max_steps && !control.should_training_stop) {
+        const StepMetrics metrics = train_step(state, args, tokens, gradients);
+        if (on_step_end) on_step_end(metrics, control);
     }
-    require(corpus.validation.size() > seq_len,
-            "training: {} tokens are too few: a tenth of them must be more than {}",
-            tokens.size(), seq_len);
-    return corpus;
 }
 
-Model fresh_model(const ModelConfig& config, Generator& generator) {
-    Model model = make_model(config, generator);
-    draw_normal(model, Real(0.02), generator);
-    for (PreNormBlock& layer : model.layers)
-        static_cast<Sublayers&>(layer) = scaled_for_depth(layer, config.num_hidden_layers);
-    return model;
+double evaluate(const Model& model, const std::vector<Id>& tokens,
+                const TrainingArguments& args, std::size_t max_batches) {
+    return mean_loss(evaluation_batches(tokens, args.batch_size, args.seq_len, max_batches),
+                     [&](const Batch& batch) {
+                         return evaluate_loss(model, batch.input_ids, batch.targets);
+                     });
 }
 
-Batch random_batch(const std::vector<Id>& tokens, std::size_t batch_size, std::size_t seq_len,
-                   Generator& generator) {
-    require(tokens.size() > seq_len, "training: {} tokens are too few for pieces of {}",
-            tokens.size(), seq_len);
-    Batch batch{xt::zeros<Id>({batch_size, seq_len}), xt::zeros<Id>({batch_size, seq_len})};
-    for (std::size_t b = 0; b < batch_size; ++b) {
-        const std::size_t begin = generator.next_32_bits() % (tokens.size() - seq_len);
-        for (std::size_t t = 0; t < seq_len; ++t) {
-            batch.inputs(b, t) = tokens[begin + t];
-            batch.targets(b, t) = tokens[begin + t + 1];
-        }
-    }
-    return batch;
-}
-
-Training begin_training(const Model& model, const Plan& plan) {
-    Training training{model, {}, 0, {}};
-    training.optimizer.weight_decay = plan.weight_decay;
-    training.optimizer.begin(parameters_of(training.model, training.model));
-    return training;
-}
-
-StepReport take_step(Training& training, const Plan& plan, const std::vector<Id>& tokens,
-                     std::vector<Model>& gradients) {
-    require(plan.accumulate > 0 && gradients.size() == plan.accumulate,
-            "training: {} gradients for {} batches", gradients.size(), plan.accumulate);
-    Generator generator = generator_of(plan, training.step);
-    std::vector<Batch> batches;
-    for (std::size_t i = 0; i < plan.accumulate; ++i)
-        batches.push_back(random_batch(tokens, plan.batch_size, plan.seq_len, generator));
-
-    // Each batch has gradients of its own, so none waits for another.
-    std::vector<double> losses(plan.accumulate);
-    in_parallel(plan.accumulate, [&](std::size_t i) {
-        clear_gradients(parameters_of(training.model, gradients[i]));
-        losses[i] = loss_and_gradients(training.model, batches[i].inputs, batches[i].targets,
-                                       gradients[i]);
-    });
-
-    // Several small batches weigh as much as one large one: their mean, always added up in the
-    // same order, so that a run can be repeated bit for bit.
-    const std::vector<Parameter> parameters = parameters_of(training.model, gradients[0]);
-    const Real share = 1 / static_cast<Real>(plan.accumulate);
-    for (std::size_t i = 1; i < plan.accumulate; ++i)
-        add_gradients(parameters, parameters_of(training.model, gradients[i]));
-    for (const Parameter& parameter : parameters)
-        for (Real& g : parameter.gradients) g *= share;
-    const double loss = std::accumulate(losses.begin(), losses.end(), 0.0) * double(share);
-
-    const double norm = clip_gradients(parameters, plan.longest_gradient);
-    const Real rate = plan.schedule.at(training.step);
-    training.optimizer.step(parameters, rate);
-    training.losses.push_back(static_cast<Real>(loss));
-    ++training.step;
-    return {loss, norm, rate};
-}
-
-void run_training(Training& training, const Plan& plan, const std::vector<Id>& tokens,
-                  const std::function<GoOn(const StepReport&)>& after_step) {
-    std::vector<Model> gradients(plan.accumulate, zeros_like(training.model));
-    while (training.step < plan.schedule.steps)
-        if (after_step(take_step(training, plan, tokens, gradients)) == GoOn::stop) return;
-}
-
-double mean_over_pieces(const std::vector<Id>& tokens, const Plan& plan,
-                        std::size_t max_batches,
-                        const std::function<double(const Batch&)>& loss) {
-    const std::size_t T = plan.seq_len;
-    require(tokens.size() > T, "training: {} tokens are too few to validate with {}",
-            tokens.size(), T);
-    const std::size_t B = std::min(plan.batch_size, (tokens.size() - 1) / T);
-    const std::size_t all = (tokens.size() - 1) / (B * T);
-    std::vector<double> losses(std::min(max_batches, all));
-    in_parallel(losses.size(), [&](std::size_t i) {
-        Batch batch{xt::zeros<Id>({B, T}), xt::zeros<Id>({B, T})};
-        const std::size_t n = i * all / losses.size();  // from everywhere
-        for (std::size_t k = 0; k < B * T; ++k) {
-            batch.inputs.data()[k] = tokens[n * B * T + k];
-            batch.targets.data()[k] = tokens[n * B * T + k + 1];
-        }
-        losses[i] = loss(batch);
-    });
-    return std::accumulate(losses.begin(), losses.end(), 0.0) /
-           static_cast<double>(losses.size());
-}
-
-double validation_loss(const Model& model, const std::vector<Id>& tokens, const Plan& plan,
-                       std::size_t max_batches) {
-    return mean_over_pieces(tokens, plan, max_batches, [&](const Batch& batch) {
-        return loss_of(model, batch.inputs, batch.targets);
-    });
-}
-
-void save_training(Training& training, const Plan& plan, const std::vector<Id>& tokens,
-                   const std::string& file) {
-    std::vector<NamedTensor> tensors;
-    for_each_tensor(training, [&](const std::string& name, std::span<Real> numbers) {
-        tensors.push_back({name, {numbers.size()}, numbers});
-    });
-    const std::vector<Real> identity = identity_of(training.model, plan, tokens);
-    tensors.push_back({"identity", {identity.size()}, identity});
-    write_safetensors(file, tensors);
-}
-
-void load_training(Training& training, const Plan& plan, const std::vector<Id>& tokens,
-                   const std::string& file) {
-    const SafeTensors tensors(file);
-    const std::vector<Real> identity = identity_of(training.model, plan, tokens);
-    const Vector read = tensors.read("identity", {identity.size()});
-    if (!std::equal(identity.begin(), identity.end(), read.begin()))
-        throw FileError(file + ": this run had other options, or another text");
-    training.losses.resize(tensors.size_of("losses"));
-    for_each_tensor(training, [&](const std::string& name, std::span<Real> numbers) {
-        const Vector stored = tensors.read(name, {numbers.size()});
-        std::copy(stored.begin(), stored.end(), numbers.begin());
-    });
-    training.step = training.optimizer.steps = training.losses.size();
-}
-
-std::size_t planned_steps(const std::string& file) {
-    const SafeTensors tensors(file);
-    const Vector identity = tensors.read("identity", {tensors.size_of("identity")});
-    const auto is_half = [](Real number) { return number >= 0 && number < 65536; };
-    if (identity.size() < 2 || !is_half(identity(0)) || !is_half(identity(1)))
-        throw FileError(file + ": no run of this program");
-    return static_cast<std::size_t>(identity(0)) +
-           (static_cast<std::size_t>(identity(1)) << 16);
+double mean_loss(const std::vector<Batch>& batches,
+                 const std::function<double(const Batch&)>& loss) {
+    std::vector<double> losses(batches.size());
+    parallel_for(batches.size(), [&](std::size_t i) { losses[i] = loss(batches[i]); });
+    return std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size());
 }
 
 }  // namespace llm

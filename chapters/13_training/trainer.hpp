@@ -1,86 +1,66 @@
-// Chapter 11, fourth part: a run, from a text to a model.
+// Chapter 13 — How does a model learn?
 #pragma once
 
-#include <string>
+#include <functional>
 #include <vector>
 
+#include "chapters/09_full_model/model.hpp"
+#include "chapters/13_training/data.hpp"
+#include "chapters/13_training/lr_schedule.hpp"
 #include "chapters/13_training/optimizer.hpp"
-#include "chapters/12_gradients/training.hpp"
 
 namespace llm {
 
-// A text as tokens: what the model learns from, and what it never sees.
-struct Corpus {
-    std::vector<Id> training, validation;
-};
+// A model as training starts it: all matrices from a normal distribution with a standard
+// deviation of 0.02, those of o_proj and down_proj scaled by 1/√(2L) (scale_for_depth of
+// chapter 08), norm weights 1, biases 0. Source: GPT-2 (Radford et al., 2019), section 2.3, and
+// its code.
+Model init_model(const Config& config, Generator& generator);
 
-// Cuts them into 100 pieces and holds out every tenth of them, so that all of its regions
-// are in both parts. Throws ShapeError if a part has fewer than seq_len + 1 tokens.
-Corpus split_corpus(const std::vector<Id>& tokens, std::size_t seq_len);
-
-// A model as it begins: every matrix drawn with a standard deviation of 0.02, and those that
-// write into the stream, 2 in each of L layers, smaller by √(2L): their sum is then as large as
-// one of them. Source: GPT-2 (Radford et al., 2019), section 2.3; 0.02 from its code.
-Model fresh_model(const ModelConfig& config, Generator& generator);
-
-// Pieces of the text from anywhere, and the same one token later: what follows each. Throws
-// ShapeError if the text is too short.
-struct Batch {
-    IdMatrix inputs, targets;  // (B, T)
-};
-Batch random_batch(const std::vector<Id>& tokens, std::size_t batch_size, std::size_t seq_len,
-                   Generator& generator);
-
-// What a run shall be. One step learns from accumulate batches of B sequences of T tokens,
-// which are computed on as many cores as there are.
-struct Plan {
-    std::size_t batch_size = 16, seq_len = 64, accumulate = 1;
-    Schedule schedule;
+// The hyperparameters of a run, under the names of Hugging Face's TrainingArguments. One step
+// processes gradient_accumulation_steps batches of B sequences of T tokens.
+struct TrainingArguments {
+    std::size_t batch_size = 16;  // B; HF: per_device_train_batch_size
+    std::size_t seq_len = 64;     // T
+    std::size_t gradient_accumulation_steps = 1;
+    LRSchedule lr_schedule;
     Real weight_decay = Real(0.1);
-    double longest_gradient = 1;
+    double max_grad_norm = 1;
     std::uint32_t seed = 77;
 };
 
-// A run as far as it has come. It holds all that it needs to go on as if nothing had happened:
-// the batches of a step are drawn from the seed and the step's number.
-struct Training {
+// Everything that a run needs to continue. Batches and dropout masks of a step are sampled from
+// a generator that is seeded with the run's seed and the number of the step.
+struct TrainerState {
     Model model;
     AdamW optimizer;
-    std::size_t step = 0;
+    std::size_t global_step = 0;
     std::vector<Real> losses;  // of each step
 };
-Training begin_training(const Model& model, const Plan& plan);
+TrainerState init_trainer(const Model& model, const TrainingArguments& args);
 
-// What a step was like.
-struct StepReport {
-    double loss, gradient_norm;
+// One step: forward and backward passes of all batches, then one step of the optimizer. The
+// gradients are kept in gradient_accumulation_steps models (zeros_like), one for each batch.
+struct StepMetrics {
+    double loss, grad_norm;  // the norm before clipping
     Real learning_rate;
 };
-StepReport take_step(Training& training, const Plan& plan, const std::vector<Id>& tokens,
-                     std::vector<Model>& gradients);  // accumulate models, from zeros_like
+StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
+                       const std::vector<Id>& tokens, std::vector<Model>& gradients);
 
-// Takes the steps that are left and tells of each; ends early if told to stop.
-enum class GoOn { yes, stop };
-void run_training(Training& training, const Plan& plan, const std::vector<Id>& tokens,
-                  const std::function<GoOn(const StepReport&)>& after_step);
+// Runs the remaining steps, and calls on_step_end after each one. Source: Hugging Face,
+// TrainerCallback and TrainerControl.
+struct TrainerControl {
+    bool should_training_stop = false;
+};
+void train(TrainerState& state, const TrainingArguments& args, const std::vector<Id>& tokens,
+           const std::function<void(const StepMetrics&, TrainerControl&)>& on_step_end = {});
 
-// The mean loss over up to max_batches batches of B pieces of T tokens, from all over the text.
-// The second form takes any loss.
-double validation_loss(const Model& model, const std::vector<Id>& tokens, const Plan& plan,
-                       std::size_t max_batches);
-double mean_over_pieces(const std::vector<Id>& tokens, const Plan& plan,
-                        std::size_t max_batches,
-                        const std::function<double(const Batch&)>& loss);
-
-// Writes and reads a run as one file: weights, both means, losses, and what identifies plan and
-// text. The file is replaced as a whole, so whenever the program is killed, one whole run is
-// there. Throws FileError, also if the file belongs to another model, plan or text.
-void save_training(Training& training, const Plan& plan, const std::vector<Id>& tokens,
-                   const std::string& file);
-void load_training(Training& training, const Plan& plan, const std::vector<Id>& tokens,
-                   const std::string& file);
-
-// How many steps the plan of a saved run has. Throws FileError.
-std::size_t planned_steps(const std::string& file);
+// The mean loss over up to max_batches batches, evenly spaced over the tokens, without dropout.
+double evaluate(const Model& model, const std::vector<Id>& tokens,
+                const TrainingArguments& args, std::size_t max_batches);
+// The mean of any loss over batches; they are computed in parallel.
+double mean_loss(const std::vector<Batch>& batches,
+                 const std::function<double(const Batch&)>& loss);
 
 }  // namespace llm

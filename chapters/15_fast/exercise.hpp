@@ -1,4 +1,4 @@
-// Chapter 12, exercises. Write your answers into exercise.cpp; ./learn exercise 12 checks them.
+// Chapter 15, exercises. Write your answers into exercise.cpp; ./learn exercise 15 checks them.
 #pragma once
 
 #include "chapters/15_fast/flash_attention.hpp"
@@ -8,50 +8,49 @@ namespace exercise {
 
 using namespace llm;
 
-// What attention gives a single query: softmax(scores) · values. Scores and values are read in
-// pieces, each of them once.
-Vector context_in_pieces(const Vector& scores,     // (S)
-                         const Matrix& values,     // (S, D)
-                         std::size_t piece_size);  // -> (D)
+// Attention of a single query, softmax(scores) * values, with an online softmax: scores and
+// values are read in blocks, each of them once.
+Vector attention_in_blocks(const Vector& scores,     // (S)
+                           const Matrix& values,     // (S, D)
+                           std::size_t block_size);  // -> (D)
 
-// The dot product of two rows of one size, whatever it is.
-Real dot_side_by_side(std::span<const Real> a, std::span<const Real> b);
+// The dot product of two rows of the same size, which may be any.
+Real dot_with_four_sums(std::span<const Real> a, std::span<const Real> b);
 
-// The keys of a tile stand at begin, begin + 1, ..., begin + size - 1. How many of them may a
-// query see that stands at position?
-std::size_t visible_keys(std::size_t position, std::size_t begin, std::size_t size);
+// The keys of a tile are at positions begin, begin + 1, ..., begin + size - 1. How many of them
+// may a query at this position attend to?
+std::size_t num_visible_keys(std::size_t position, std::size_t begin, std::size_t size);
 
-// What an Int8Row of the lesson refers to: whole numbers, and a scale for each 64 of them.
+// An int8 row as in the lesson, which owns its values: one scale for each group of 64.
 struct QuantizedRow {
-    std::vector<std::int8_t> numbers;  // (n), -127 to 127
-    std::vector<Real> scales;
+    std::vector<std::int8_t> values;  // (n), -127 to 127
+    std::vector<Real> scales;         // ceil(n / 64)
 };
-QuantizedRow quantize(const Vector& row);  // (n)
+QuantizedRow quantize_int8(const Vector& row);  // (n)
 
-// The upper half of a float. Widened again, it is as near to the number as 16 bits allow. Of
-// two that are equally near, it is the even one.
-Bfloat16 narrowed(float number);
+// The nearest bfloat16; of two that are equally near, the even one.
+Bfloat16 round_to_bfloat16(float number);
 
-// What a query took from some of the keys, relative to their largest score: the sum of all
-// e^(score - maximum), and the sum of the values times these. It is divided at the very end.
-struct Partial {
-    Real maximum = -infinity;  // as here if there was no key
-    Real sum = 0;
-    Vector context;  // (D), zeros if there was no key
+// The attention of a query to some of the keys, before the division by the sum. All is relative
+// to the largest of their scores.
+struct PartialAttention {
+    Real maximum = -infinity;  // the largest score; -inf without keys
+    Real sum = 0;              // of exp(score - maximum)
+    Vector context;            // (D), the sum of exp(score - maximum) * value
 };
-Partial merge(const Partial& a, const Partial& b);
+PartialAttention merge(const PartialAttention& a, const PartialAttention& b);
 
-// The dot product of weights and inputs, both of them in 8 bits and in groups of 64.
-Real integer_dot(const Int8Row& weights, const Int8Row& inputs);
+// The dot product of weights and inputs that are both int8, in groups of 64.
+Real int8_dot(const Int8Row& weights, const Int8Row& inputs);
 
-// A row of weights in 4 bits: whole numbers from -7 to 7, each 32 of which share a scale. Two
-// numbers make a byte, each with 8 added to it: the first one fills the lower half.
+// A row of 4-bit weights: integers from -7 to 7, and a scale for each group of 32. Two values
+// share a byte, each stored with 8 added to it: the first one in the lower 4 bits.
 struct Int4Row {
     std::size_t size = 0;             // n
     std::vector<std::uint8_t> bytes;  // ceil(n / 2)
     std::vector<Real> scales;         // ceil(n / 32)
 };
-Int4Row pack_int4(const Vector& row);       // (n)
-Vector unpack_int4(const Int4Row& packed);  // (n)
+Int4Row quantize_int4(const Vector& row);       // (n)
+Vector dequantize_int4(const Int4Row& packed);  // (n)
 
 }  // namespace exercise

@@ -11,83 +11,88 @@ Real attention_scale(std::size_t head_dim) {
     return 1 / std::sqrt(static_cast<Real>(head_dim));
 }
 
-// Some queries, at most a tile of them, and what they took so far.
-void attend_tile(ConstRows queries, ConstRows keys, ConstRows values,
-                 std::size_t first_position, Rows context) {
-    const Real scale = attention_scale(keys.width);
+void scale_row(std::span<Real> row, Real factor) {
+    for (Real& element : row) element *= factor;
+}
+
+// The attention of at most tile_size queries.
+void flash_attention_of_tile(ConstMatrixView queries, ConstMatrixView keys,
+                             ConstMatrixView values, std::size_t first_position,
+                             MatrixView context) {
+    const Real scale = attention_scale(keys.num_columns);
     std::array<Real, tile_size * tile_size> memory;
     std::array<OnlineSoftmax, tile_size> softmax;
-    for (std::size_t t = 0; t < queries.count; ++t) std::ranges::fill(context[t], Real(0));
+    for (std::size_t t = 0; t < queries.num_rows; ++t) std::ranges::fill(context[t], Real(0));
 
-    // Behind the last query's own position nobody sees anything: there the loop ends.
-    const std::size_t seen = first_position + queries.count;
-    for (std::size_t begin = 0; begin < seen; begin += tile_size) {
-        const std::size_t size = std::min(tile_size, seen - begin);
-        const Rows scores{memory.data(), queries.count, size, size};  // (tile, tile)
-        multiply_rows(queries, keys.rows(begin, size), scores);
+    // Keys after the last query's position are masked for all queries: the loop ends there.
+    const std::size_t kv_len = first_position + queries.num_rows;
+    for (std::size_t begin = 0; begin < kv_len; begin += tile_size) {
+        const std::size_t size = std::min(tile_size, kv_len - begin);
+        const MatrixView scores{memory.data(), queries.num_rows, size, size};  // (T, size)
+        matmul_transposed(queries, keys.rows(begin, size), scores);
 
-        for (std::size_t t = 0; t < queries.count; ++t) {
-            // Of this tile, query t sees the keys up to its own position.
+        for (std::size_t t = 0; t < queries.num_rows; ++t) {
+            // Of this tile, query t attends to the keys up to its own position.
             const std::size_t position = first_position + t;
-            const std::size_t visible =
+            const std::size_t num_visible =
                 position < begin ? 0 : std::min(size, position - begin + 1);
-            const Real factor = softmax[t].add(scores[t].first(visible), scale);
-            std::ranges::fill(scores[t].subspan(visible), Real(0));
-            if (factor != 1)
-                for (Real& number : context[t]) number *= factor;
+            const Real factor = softmax[t].update(scores[t].first(num_visible), scale);
+            std::ranges::fill(scores[t].subspan(num_visible), Real(0));
+            if (factor != 1) scale_row(context[t], factor);
         }
-        multiply(scores, values.rows(begin, size), context, Old::keep);
+        matmul(scores, values.rows(begin, size), context, Update::accumulate);
     }
-    for (std::size_t t = 0; t < queries.count; ++t)
-        for (Real& number : context[t]) number /= softmax[t].sum;
+    for (std::size_t t = 0; t < queries.num_rows; ++t)
+        for (Real& element : context[t]) element /= softmax[t].sum;
 }
 
 }  // namespace
 
-Real OnlineSoftmax::add(std::span<Real> scores, Real scale) {
+Real OnlineSoftmax::update(std::span<Real> scores, Real scale) {
     if (scores.empty()) return 1;
-    const Real new_maximum = std::max(maximum, scale * largest(scores));
+    const Real new_maximum = std::max(maximum, scale * amax(scores));
 
-    // What was added up before was relative to the old maximum.
+    // Rescale what has been summed relative to the old maximum.
     const Real factor = std::exp(maximum - new_maximum);
-    sum = sum * factor + exponentials(scores, scale, new_maximum);
+    sum = sum * factor + exp_and_sum(scores, scale, new_maximum);
     maximum = new_maximum;
     return factor;
 }
 
-void attend_blockwise(ConstRows queries, ConstRows keys, ConstRows values,
-                      std::size_t first_position, Rows context) {
-    require(keys.count == values.count && first_position + queries.count <= keys.count,
-            "attention: {} queries at {} do not fit {} keys and {} values", queries.count,
-            first_position, keys.count, values.count);
-    require(queries.width == keys.width && context.count == queries.count &&
-                context.width == values.width,
+void flash_attention(ConstMatrixView queries, ConstMatrixView keys, ConstMatrixView values,
+                     std::size_t first_position, MatrixView context) {
+    require(
+        keys.num_rows == values.num_rows && first_position + queries.num_rows <= keys.num_rows,
+        "attention: {} queries at position {} do not fit {} keys and {} values",
+        queries.num_rows, first_position, keys.num_rows, values.num_rows);
+    require(queries.num_columns == keys.num_columns && context.num_rows == queries.num_rows &&
+                context.num_columns == values.num_columns,
             "attention: queries of ({}, {}), keys of ({}, {}) and values of ({}, {}) do not "
-            "make ({}, {})",
-            queries.count, queries.width, keys.count, keys.width, values.count, values.width,
-            context.count, context.width);
-    for (std::size_t begin = 0; begin < queries.count; begin += tile_size) {
-        const std::size_t size = std::min(tile_size, queries.count - begin);
-        attend_tile(queries.rows(begin, size), keys, values, first_position + begin,
-                    context.rows(begin, size));
+            "fit a context of ({}, {})",
+            queries.num_rows, queries.num_columns, keys.num_rows, keys.num_columns,
+            values.num_rows, values.num_columns, context.num_rows, context.num_columns);
+    for (std::size_t begin = 0; begin < queries.num_rows; begin += tile_size) {
+        const std::size_t size = std::min(tile_size, queries.num_rows - begin);
+        flash_attention_of_tile(queries.rows(begin, size), keys, values, first_position + begin,
+                                context.rows(begin, size));
     }
 }
 
-void attend_one(std::span<const Real> query, ConstRows keys, ConstRows values,
-                std::span<Real> weights, std::span<Real> context) {
-    require(keys.count == values.count && weights.size() == keys.count &&
-                query.size() == keys.width && context.size() == values.width,
-            "attention: a query of {}, {} weights and a context of {} do not fit keys of "
+void decode_attention(std::span<const Real> query, ConstMatrixView keys, ConstMatrixView values,
+                      std::span<Real> scores, std::span<Real> context) {
+    require(keys.num_rows == values.num_rows && scores.size() == keys.num_rows &&
+                query.size() == keys.num_columns && context.size() == values.num_columns,
+            "attention: a query of {}, {} scores and a context of {} do not fit keys of "
             "({}, {}) and values of ({}, {})",
-            query.size(), weights.size(), context.size(), keys.count, keys.width, values.count,
-            values.width);
-    for (std::size_t s = 0; s < keys.count; ++s) weights[s] = dot(query, keys[s]);
+            query.size(), scores.size(), context.size(), keys.num_rows, keys.num_columns,
+            values.num_rows, values.num_columns);
+    for (std::size_t s = 0; s < keys.num_rows; ++s) scores[s] = dot(query, keys[s]);
     OnlineSoftmax softmax;
-    softmax.add(weights, attention_scale(keys.width));
+    softmax.update(scores, attention_scale(keys.num_columns));
 
     std::ranges::fill(context, Real(0));
-    for (std::size_t s = 0; s < keys.count; ++s)
-        add_scaled(context, weights[s] / softmax.sum, values[s]);
+    for (std::size_t s = 0; s < keys.num_rows; ++s)
+        axpy(scores[s] / softmax.sum, values[s], context);
 }
 
 }  // namespace llm

@@ -1,42 +1,43 @@
-// Chapter 12, part 3 — Attention that never holds a (T, S) matrix.
+// Chapter 15: attention without its (T, S) matrix of weights.
 #pragma once
 
 #include "common/tensors/matmul.hpp"
 
 namespace llm {
 
-// Queries and keys meet in tiles of so many tokens: one tile of scores is 16 KB and fits into
-// the fastest memory of a core.
+// The side of a tile of attention scores: 64 x 64 floats are 16 KB, which fit into a core's L1
+// cache.
 inline constexpr std::size_t tile_size = 64;
 
-// A softmax that reads its scores in pieces: weights relative to the largest score so far, and
-// their sum. When a larger one comes, what was added up before shrinks by a factor. Source:
-// "Online normalizer calculation for softmax" (Milakov and Gimelshein, 2018).
+// A softmax over scores that are read in blocks, in one pass. It keeps the largest score so far
+// and the sum of exp(score - maximum). When a block has a larger maximum, what has been summed
+// is rescaled by exp(old maximum - new maximum). Source: "Online normalizer calculation for
+// softmax" (Milakov and Gimelshein, 2018).
 struct OnlineSoftmax {
     Real maximum = -infinity;
     Real sum = 0;
 
-    // Turns scores into e^(scale * score - maximum), and returns the factor for all sums from
-    // before. No scores change nothing.
-    Real add(std::span<Real> scores, Real scale);
+    // Replaces the scores of a block by exp(scale * score - maximum), and returns the factor by
+    // which the caller must rescale its own earlier sums. An empty block changes nothing.
+    Real update(std::span<Real> scores, Real scale);
 };
 
-// One head's attention, causal, as in chapter 05. The queries stand at first_position and
-// behind it; each sees the keys from 0 to its own position. Nothing that is hidden is computed,
-// but for the upper halves of tiles on the diagonal. Throws ShapeError if the sizes do not fit.
+// Causal attention of one head, as in chapter 05, tile by tile. The queries are at positions
+// first_position, first_position + 1, ...; each attends to the keys from position 0 to its own.
+// Tiles that are fully masked are not computed. Throws ShapeError if the shapes do not fit.
 // Source: "FlashAttention-2" (Dao, 2023), algorithm 1.
-void attend_blockwise(ConstRows queries,           // (T, D)
-                      ConstRows keys,              // (S, D)
-                      ConstRows values,            // (S, D)
-                      std::size_t first_position,  // S - T if the queries are the last ones
-                      Rows context);               // (T, D)
+void flash_attention(ConstMatrixView queries,     // (T, D)
+                     ConstMatrixView keys,        // (S, D)
+                     ConstMatrixView values,      // (S, D)
+                     std::size_t first_position,  // S - T for the last T positions
+                     MatrixView context);         // (T, D)
 
-// The same for a single query, which sees all keys. weights is memory for S numbers. Throws
-// ShapeError if the sizes do not fit.
-void attend_one(std::span<const Real> query,  // (D)
-                ConstRows keys,               // (S, D)
-                ConstRows values,             // (S, D)
-                std::span<Real> weights,      // (S)
-                std::span<Real> context);     // (D)
+// The same for a single query that attends to all keys, as in a decode step. Throws ShapeError
+// if the shapes do not fit.
+void decode_attention(std::span<const Real> query,  // (D)
+                      ConstMatrixView keys,         // (S, D)
+                      ConstMatrixView values,       // (S, D)
+                      std::span<Real> scores,       // (S), a workspace
+                      std::span<Real> context);     // (D)
 
 }  // namespace llm

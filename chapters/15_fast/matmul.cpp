@@ -1,161 +1,124 @@
 #include "chapters/15_fast/matmul.hpp"
 
+#include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/15_fast/simd.hpp"
-#include "common/system/parallel.hpp"
 #include "common/tensors/matmul.hpp"
-#include "common/system/timer.hpp"
 
 namespace llm {
 namespace {
 
-void check_fit(const Matrix& inputs, const Matrix& weight) {
+void check_shapes(const Matrix& inputs, const Matrix& weight) {
     require(inputs.shape(1) == weight.shape(1),
-            "product: inputs of {} do not fit a weight of {}", inputs.shape(), weight.shape());
+            "matmul: inputs of {} do not fit a weight of {}", inputs.shape(), weight.shape());
 }
 
-// A linear layer of chapter 02, by the given product.
-Tensor3 apply(const Linear& linear, const Tensor3& inputs, Product product) {
+// A linear layer of chapter 02, computed by the variant.
+Tensor3 linear(const Linear& layer, const Tensor3& inputs, Matmul matmul) {
     const auto [batch_size, seq_len, width] = dims(inputs);
-    Matrix outputs = product(reshape(inputs, {batch_size * seq_len, width}), linear.weight);
-    if (linear.bias) outputs = outputs + reshape(*linear.bias, {1, linear.bias->size()});
+    Matrix outputs = matmul(reshape(inputs, {batch_size * seq_len, width}), layer.weight);
+    if (layer.bias) outputs = outputs + reshape(*layer.bias, {1, layer.bias->size()});
     return reshape(outputs, {batch_size, seq_len, outputs.shape(1)});
 }
 
+// A block of chapter 08 whose linear layers are computed by the variant.
+struct BlockWithMatmul {
+    const PreNormBlock* block;
+    Matmul matmul;
+
+    Tensor3 attention(const Tensor3& normalized, const AttentionInputs& inputs) const {
+        const AttentionLayer& layer = block->self_attn;
+        const auto& [q_proj, k_proj, v_proj, o_proj] = layer.projections;
+        const auto project = [&](const Linear& projection, std::size_t num_heads) {
+            return split_heads(linear(projection, normalized, matmul), num_heads);
+        };
+        const QueriesKeysValues projected{project(q_proj, layer.num_attention_heads),
+                                          project(k_proj, layer.num_key_value_heads),
+                                          project(v_proj, layer.num_key_value_heads)};
+        const auto [queries, keys, values] =
+            apply_qk_norm_and_rope(layer.qk_norm, projected, inputs);
+        const AttentionOutput result =
+            grouped_query_attention(queries, keys, values, inputs.attention_mask);
+        return linear(o_proj, merge_heads(result.context), matmul);
+    }
+    Tensor3 mlp(const Tensor3& normalized) const {
+        const auto& [gate_proj, up_proj, down_proj, activation] = block->mlp;
+        const Tensor3 gate = activate(activation, linear(gate_proj, normalized, matmul));
+        return linear(down_proj, gate * linear(up_proj, normalized, matmul), matmul);
+    }
+    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
+                           LayerCache*) const {
+        const Tensor3 after_attention =
+            hidden_states + attention(block->attention_norm(hidden_states), inputs);
+        return {after_attention + mlp(block->ffn_norm(after_attention)), {}};
+    }
+};
+
 }  // namespace
 
-Matrix product_down_the_columns(const Matrix& inputs, const Matrix& weight) {
-    check_fit(inputs, weight);
+// In the innermost loop, j advances from row to row of the weight.
+Matrix matmul_ikj(const Matrix& inputs, const Matrix& weight) {
+    check_shapes(inputs, weight);
     Matrix outputs = xt::zeros<Real>({inputs.shape(0), weight.shape(0)});
-    for (std::size_t n = 0; n < inputs.shape(0); ++n)
-        for (std::size_t i = 0; i < inputs.shape(1); ++i)
-            for (std::size_t o = 0; o < weight.shape(0); ++o)
-                outputs(n, o) += inputs(n, i) * weight(o, i);  // jumps from row to row
+    for (std::size_t i = 0; i < inputs.shape(0); ++i)
+        for (std::size_t k = 0; k < inputs.shape(1); ++k)
+            for (std::size_t j = 0; j < weight.shape(0); ++j)
+                outputs(i, j) += inputs(i, k) * weight(j, k);
     return outputs;
 }
 
-Matrix product_along_the_rows(const Matrix& inputs, const Matrix& weight) {
-    check_fit(inputs, weight);
+// In the innermost loop, k advances along a row of the weight, which is contiguous in memory.
+Matrix matmul_ijk(const Matrix& inputs, const Matrix& weight) {
+    check_shapes(inputs, weight);
     Matrix outputs = xt::zeros<Real>({inputs.shape(0), weight.shape(0)});
-    for (std::size_t n = 0; n < inputs.shape(0); ++n)
-        for (std::size_t o = 0; o < weight.shape(0); ++o) {
+    for (std::size_t i = 0; i < inputs.shape(0); ++i)
+        for (std::size_t j = 0; j < weight.shape(0); ++j) {
             Real sum = 0;
-            for (std::size_t i = 0; i < inputs.shape(1); ++i)
-                sum += inputs(n, i) * weight(o, i);
-            outputs(n, o) = sum;
+            for (std::size_t k = 0; k < inputs.shape(1); ++k)
+                sum += inputs(i, k) * weight(j, k);
+            outputs(i, j) = sum;
         }
     return outputs;
 }
 
-Matrix product_by_expression(const Matrix& inputs, const Matrix& weight) {
-    check_fit(inputs, weight);
+Matrix matmul_expression(const Matrix& inputs, const Matrix& weight) {
+    check_shapes(inputs, weight);
     Matrix outputs = xt::zeros<Real>({inputs.shape(0), weight.shape(0)});
-    for (std::size_t n = 0; n < inputs.shape(0); ++n) {
-        // xtensor's own *, which repeats the input for every row. (Ours refuses other shapes.)
-        const Vector input = xt::view(inputs, n);                      // (in)
+    for (std::size_t i = 0; i < inputs.shape(0); ++i) {
+        // xtensor's own operator* broadcasts the input over the rows. (Ours checks the shapes.)
+        const Vector input = xt::view(inputs, i);                      // (in)
         const Vector sums = xt::sum(xt::operator*(weight, input), 1);  // (out)
-        xt::view(outputs, n) = sums;
+        xt::view(outputs, i) = sums;
     }
     return outputs;
 }
 
-Matrix product_in_lanes(const Matrix& inputs, const Matrix& weight) {
-    check_fit(inputs, weight);
+Matrix matmul_simd(const Matrix& inputs, const Matrix& weight) {
+    check_shapes(inputs, weight);
     Matrix outputs = xt::zeros<Real>({inputs.shape(0), weight.shape(0)});
-    for (std::size_t n = 0; n < inputs.shape(0); ++n)
-        for (std::size_t o = 0; o < weight.shape(0); ++o)
-            outputs(n, o) = dot(rows_of(inputs)[n], rows_of(weight)[o]);
+    for (std::size_t i = 0; i < inputs.shape(0); ++i)
+        for (std::size_t j = 0; j < weight.shape(0); ++j)
+            outputs(i, j) = dot(view_of(inputs)[i], view_of(weight)[j]);
     return outputs;
 }
 
-Matrix product_by_blas(const Matrix& inputs, const Matrix& weight) {
-    check_fit(inputs, weight);
+Matrix matmul_blas(const Matrix& inputs, const Matrix& weight) {
+    check_shapes(inputs, weight);
     return xt::linalg::dot(inputs, xt::transpose(weight));
 }
 
-Tensor3 forward_with(Product product, const Model& model, const IdMatrix& input_ids) {
+Tensor3 forward_with(Matmul matmul, const Model& model, const IdMatrix& input_ids) {
     const auto [batch_size, seq_len] = dims(input_ids);
-    const auto& [table, positions, mask] = model.placement(batch_size, seq_len);
-    Tensor3 stream = model.embed(input_ids);  // (B, T, C)
+    const Tensor3 embeddings = model.embed(input_ids);  // (B, T, C)
+    const AttentionInputs inputs =
+        causal_attention_inputs(model.rotary_table(seq_len), batch_size, seq_len);
 
-    for (const PreNormBlock& block : model.layers) {
-        const auto& [config, projections, q_norm, k_norm] = block.self_attn;
-        const Tensor3 hidden_states = block.attention_norm(stream);
-        const auto heads_of = [&](const Linear& projection, std::size_t num_heads) {
-            return split_heads(apply(projection, hidden_states, product), num_heads);
-        };
-        const Tensor4 queries = heads_of(projections.q_proj, config.num_attention_heads);
-        const Tensor4 keys = heads_of(projections.k_proj, config.num_key_value_heads);
-        const Tensor4 values = heads_of(projections.v_proj, config.num_key_value_heads);
-        const Attention attention = grouped_query_attention(
-            block.self_attn.placed(queries, q_norm, table, positions),
-            block.self_attn.placed(keys, k_norm, table, positions), values, mask);
-        stream = stream + apply(projections.o_proj, merge_heads(attention.context), product);
+    // Chapter 09's loop over the layers, with layers that multiply in another way.
+    std::vector<BlockWithMatmul> layers;
+    for (const PreNormBlock& block : model.layers) layers.push_back({&block, matmul});
+    const Tensor3 last = run_layers(layers, embeddings, inputs).last_hidden_state;
 
-        const Tensor3 normalized = block.ffn_norm(stream);
-        const Tensor3 gate =
-            activate(block.mlp.activation, apply(block.mlp.gate_proj, normalized, product));
-        const Tensor3 up = apply(block.mlp.up_proj, normalized, product);
-        stream = stream + apply(block.mlp.down_proj, gate * up, product);
-    }
     const Linear head{model.lm_head ? *model.lm_head : model.embed_tokens, {}};
-    return apply(head, model.norm(stream), product);  // (B, T, V)
-}
-
-double operations_of_prefill(const ModelConfig& config, std::size_t seq_len) {
-    double operations = 0;
-    for (std::size_t t = 0; t < seq_len; ++t)
-        operations += static_cast<double>(operations_per_token(config, t));
-    return operations;
-}
-
-std::size_t cache_bytes(const ModelConfig& given, std::size_t num_tokens) {
-    const ModelConfig config = complete(given);
-    return num_tokens * kv_cache_bytes_per_token(config.num_hidden_layers,
-                                                 config.num_key_value_heads, config.head_dim,
-                                                 sizeof(Real));
-}
-
-LimitWork::LimitWork()
-    : factor_(xt::ones<Real>({size, size})),
-      result_(xt::zeros<Real>({size, size})),
-      memory_(num_pieces * piece_size, 1),
-      found_(num_pieces) {}
-
-void LimitWork::multiply(std::size_t first_row, std::size_t count) {
-    multiply_rows(rows_of(factor_).rows(first_row, count), rows_of(factor_),
-                  rows_of(result_).rows(first_row, count));
-}
-
-void LimitWork::multiply_on_one_core() {
-    in_parallel(2, [&](std::size_t i) {  // of two, so that the product keeps to one core
-        if (i == 0) multiply(0, size);
-    });
-}
-
-void LimitWork::multiply_on_all_cores() {
-    in_parallel(num_cores(), [&](std::size_t core) {
-        const std::size_t begin = core * size / num_cores();
-        multiply(begin, (core + 1) * size / num_cores() - begin);
-    });
-}
-
-void LimitWork::multiply_together() { multiply(0, size); }
-
-// Much more memory than caches hold, in pieces that the cores take in turns.
-void LimitWork::read() {
-    in_parallel(num_pieces, [&](std::size_t piece) {
-        found_[piece] = largest({&memory_[piece * piece_size], piece_size});
-    });
-}
-
-Limits measure_limits() {
-    LimitWork work;
-    const double one_core = fastest_seconds(4, [&] { work.multiply_on_one_core(); });
-    const double all_cores = std::min(fastest_seconds(6, [&] { work.multiply_on_all_cores(); }),
-                                      fastest_seconds(6, [&] { work.multiply_together(); }));
-    const double reading = fastest_seconds(6, [&] { work.read(); });
-    return {LimitWork::operations / one_core / 1e9, LimitWork::operations / all_cores / 1e9,
-            LimitWork::bytes / reading / 1e9};
+    return linear(head, model.norm(last), matmul);  // (B, T, V)
 }
 
 }  // namespace llm

@@ -1,143 +1,140 @@
 #include "chapters/15_fast/quantized_matrix.hpp"
 
-#include <bit>
 #include <cmath>
+#include <stdexcept>
 
-#include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {
 namespace {
 
-std::size_t divided_up(std::size_t number, std::size_t by) { return (number + by - 1) / by; }
+std::size_t ceil_div(std::size_t number, std::size_t divisor) {
+    return (number + divisor - 1) / divisor;
+}
 
-// Appends a row of whole numbers from -127 to 127 and a scale for each 64 of them.
-void pack_int8(std::span<const Real> row, PackedMatrix& packed) {
+// Appends a row of integers from -127 to 127, and a scale for each group of 64.
+void append_int8(std::span<const Real> row, QuantizedMatrix& quantized) {
     for (std::size_t begin = 0; begin < row.size(); begin += group_size) {
         const auto group = row.subspan(begin, std::min(group_size, row.size() - begin));
 
-        // The largest becomes ±127. A group of zeros has a scale of 0, too.
-        Real size = 0;
-        for (const Real weight : group) size = std::max(size, std::abs(weight));
-        const Real scale = size / 127;
-        packed.scales.push_back(scale);
+        // Map the largest magnitude to ±127. A group of zeros has a scale of 0.
+        Real absmax = 0;
+        for (const Real weight : group) absmax = std::max(absmax, std::abs(weight));
+        const Real scale = absmax / 127;
+        quantized.scales.push_back(scale);
         for (const Real weight : group) {
-            const Real number = scale == 0 ? 0 : std::round(weight / scale);
-            packed.bytes.push_back(
-                static_cast<std::int8_t>(std::clamp(number, Real(-127), Real(127))));
+            const Real value = scale == 0 ? 0 : std::round(weight / scale);
+            quantized.int8_values.push_back(
+                static_cast<std::int8_t>(std::clamp(value, Real(-127), Real(127))));
         }
     }
+}
+
+void check_dtype(DType dtype) {
+    if (std::ranges::find(weight_dtypes, dtype) == weight_dtypes.end())
+        throw std::invalid_argument("quantize: no weights of " + std::string(to_text(dtype)));
 }
 
 }  // namespace
 
-std::string name_of(Weights kind) {
-    return kind == Weights::float32    ? "float32"
-           : kind == Weights::bfloat16 ? "bfloat16"
-                                       : "int8";
+Int8Row QuantizedMatrix::int8_row(std::size_t row) const {
+    const std::size_t num_groups = ceil_div(in_features, group_size);
+    return {{int8_values.data() + row * in_features, in_features},
+            {scales.data() + row * num_groups, num_groups}};
 }
 
-Int8Row PackedMatrix::int8_row(std::size_t row) const {
-    const std::size_t groups = divided_up(in_features, group_size);
-    return {{bytes.data() + row * in_features, in_features},
-            {scales.data() + row * groups, groups}};
-}
-
-Real PackedMatrix::dot_row(std::size_t row, std::span<const Real> inputs) const {
+Real QuantizedMatrix::dot_row(std::size_t row, std::span<const Real> inputs) const {
     const std::size_t first = row * in_features;
-    switch (kind) {
-        case Weights::float32:
-            return dot(std::span(floats.data() + first, in_features), inputs);
-        case Weights::bfloat16:
-            return dot(std::span(bfloats.data() + first, in_features), inputs);
-        case Weights::int8:
-            break;
-    }
+    if (dtype == DType::float32)
+        return dot(std::span(float32_values.data() + first, in_features), inputs);
+    if (dtype == DType::bfloat16)
+        return dot(std::span(bfloat16_values.data() + first, in_features), inputs);
     return dot(int8_row(row), inputs);
 }
 
-void PackedMatrix::unpack_row(std::size_t row, std::span<Real> weights) const {
+void QuantizedMatrix::dequantize_row(std::size_t row, std::span<Real> weights) const {
     const std::size_t first = row * in_features;
-    switch (kind) {
-        case Weights::float32:
-            std::copy_n(floats.data() + first, in_features, weights.data());
-            break;
-        case Weights::bfloat16:
-            unpack(std::span(bfloats.data() + first, in_features), weights);
-            break;
-        case Weights::int8:
-            unpack(int8_row(row), weights);
-            break;
-    }
+    if (dtype == DType::float32)
+        std::copy_n(float32_values.data() + first, in_features, weights.data());
+    else if (dtype == DType::bfloat16)
+        dequantize(std::span(bfloat16_values.data() + first, in_features), weights);
+    else
+        dequantize(int8_row(row), weights);
 }
 
-std::size_t PackedMatrix::memory() const {
-    return floats.size() * sizeof(Real) + bfloats.size() * sizeof(Bfloat16) + bytes.size() +
-           scales.size() * sizeof(Real);
+std::uint64_t QuantizedMatrix::nbytes() const {
+    return std::uint64_t{float32_values.size()} * sizeof(Real) +
+           std::uint64_t{bfloat16_values.size()} * sizeof(Bfloat16) + int8_values.size() +
+           std::uint64_t{scales.size()} * sizeof(Real);
 }
 
-PackedMatrix pack(const Matrix& weights, Weights kind) {
-    PackedMatrix packed{kind, weights.shape(0), weights.shape(1), {}, {}, {}, {}};
+QuantizedMatrix quantize(const Matrix& weights, DType dtype) {
+    check_dtype(dtype);
     for (const Real weight : weights)
-        require(std::isfinite(kind == Weights::bfloat16 ? to_bfloat16(weight) : weight),
-                "pack: a matrix of {} holds inf or NaN", weights.shape());
-    if (kind == Weights::float32) packed.floats.assign(weights.begin(), weights.end());
-    if (kind == Weights::bfloat16) {
-        packed.bfloats.reserve(weights.size());
-        for (const Real weight : weights) {
-            const auto bits = std::bit_cast<std::uint32_t>(to_bfloat16(weight));
-            packed.bfloats.push_back({static_cast<std::uint16_t>(bits >> 16)});
-        }
+        require(
+            std::isfinite(dtype == DType::bfloat16 ? to_float(to_bfloat16(weight)) : weight),
+            "quantize: a matrix of {} holds inf or NaN", weights.shape());
+
+    QuantizedMatrix quantized{dtype, weights.shape(0), weights.shape(1), {}, {}, {}, {}};
+    if (dtype == DType::float32)
+        quantized.float32_values.assign(weights.begin(), weights.end());
+    if (dtype == DType::bfloat16) {
+        quantized.bfloat16_values.reserve(weights.size());
+        for (const Real weight : weights)
+            quantized.bfloat16_values.push_back(to_bfloat16(weight));
     }
-    if (kind == Weights::int8)
-        for (std::size_t row = 0; row < packed.out_features; ++row)
-            pack_int8(rows_of(weights)[row], packed);
-    return packed;
+    if (dtype == DType::int8)
+        for (std::size_t row = 0; row < quantized.out_features; ++row)
+            append_int8(view_of(weights)[row], quantized);
+    return quantized;
 }
 
-Matrix unpack(const PackedMatrix& weights) {
+Matrix dequantize(const QuantizedMatrix& weights) {
     Matrix result = xt::zeros<Real>({weights.out_features, weights.in_features});
     for (std::size_t row = 0; row < weights.out_features; ++row)
-        weights.unpack_row(row, rows_of(result)[row]);
+        weights.dequantize_row(row, view_of(result)[row]);
     return result;
 }
 
-void project_token(const PackedMatrix& weights, std::span<const Real> inputs,
-                   std::span<Real> outputs, Old old) {
+void matvec(const QuantizedMatrix& weights, std::span<const Real> inputs,
+            std::span<Real> outputs, Update update) {
     require(inputs.size() == weights.in_features && outputs.size() == weights.out_features,
-            "project: weights of ({}, {}) do not map {} numbers to {}", weights.out_features,
-            weights.in_features, inputs.size(), outputs.size());
-    const std::size_t num_parts = 4 * num_cores();  // a core that is disturbed takes fewer
-    const std::size_t part_size = divided_up(outputs.size(), num_parts);
-    in_parallel(num_parts, [&](std::size_t part) {
-        const std::size_t end = std::min((part + 1) * part_size, outputs.size());
-        for (std::size_t row = part * part_size; row < end; ++row) {
+            "matvec: weights of ({}, {}) do not map {} inputs to {} outputs",
+            weights.out_features, weights.in_features, inputs.size(), outputs.size());
+
+    // More chunks than threads: a thread that is interrupted takes fewer of them.
+    const std::size_t num_chunks = 4 * num_threads();
+    const std::size_t chunk_size = ceil_div(outputs.size(), num_chunks);
+    parallel_for(num_chunks, [&](std::size_t chunk) {
+        const std::size_t end = std::min((chunk + 1) * chunk_size, outputs.size());
+        for (std::size_t row = chunk * chunk_size; row < end; ++row) {
             const Real product = weights.dot_row(row, inputs);
-            outputs[row] = old == Old::keep ? outputs[row] + product : product;
+            outputs[row] = update == Update::accumulate ? outputs[row] + product : product;
         }
     });
 }
 
-void project_tokens(const PackedMatrix& weights, ConstRows inputs, Rows outputs,
-                    std::vector<Real>& scratch, Old old) {
-    const std::size_t width = weights.in_features;
-    require(inputs.width == width && outputs.width == weights.out_features &&
-                outputs.count == inputs.count,
-            "project: weights of ({}, {}) do not map ({}, {}) to ({}, {})",
-            weights.out_features, width, inputs.count, inputs.width, outputs.count,
-            outputs.width);
-    if (weights.kind == Weights::float32) {
-        multiply_rows(inputs, {weights.floats.data(), weights.out_features, width, width},
-                      outputs, old);
+void matmul_transposed(ConstMatrixView inputs, const QuantizedMatrix& weights,
+                       MatrixView outputs, std::vector<Real>& dequantized, Update update) {
+    const std::size_t in = weights.in_features, out = weights.out_features;
+    require(inputs.num_columns == in && outputs.num_columns == out &&
+                outputs.num_rows == inputs.num_rows,
+            "matmul: weights of ({}, {}) do not map ({}, {}) to ({}, {})", out, in,
+            inputs.num_rows, inputs.num_columns, outputs.num_rows, outputs.num_columns);
+    if (weights.dtype == DType::float32) {
+        matmul_transposed(inputs, {weights.float32_values.data(), out, in, in}, outputs,
+                          update);
         return;
     }
+
+    // Convert 64 rows to float and multiply by them while they are in the cache.
     constexpr std::size_t rows_at_once = 64;
-    scratch.resize(rows_at_once * width);
-    for (std::size_t begin = 0; begin < weights.out_features; begin += rows_at_once) {
-        const std::size_t count = std::min(rows_at_once, weights.out_features - begin);
-        const Rows unpacked{scratch.data(), count, width, width};
-        for (std::size_t i = 0; i < count; ++i) weights.unpack_row(begin + i, unpacked[i]);
-        multiply_rows(inputs, unpacked, outputs.columns(begin, count), old);
+    dequantized.resize(rows_at_once * in);
+    for (std::size_t begin = 0; begin < out; begin += rows_at_once) {
+        const std::size_t count = std::min(rows_at_once, out - begin);
+        const MatrixView rows{dequantized.data(), count, in, in};
+        for (std::size_t i = 0; i < count; ++i) weights.dequantize_row(begin + i, rows[i]);
+        matmul_transposed(inputs, rows, outputs.columns(begin, count), update);
     }
 }
 

@@ -1,55 +1,58 @@
-// Chapter 12, part 4 — Weights in fewer bytes.
+// Chapter 15: weights in fewer bytes.
 #pragma once
 
 #include <array>
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "chapters/15_fast/simd.hpp"
+#include "common/tensors/dtype.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {
 
-// How weights are kept. Whatever it is, sums are made of floats.
-enum class Weights {
-    float32,   // 4 bytes
-    bfloat16,  // 2: a float's upper half, rounded
-    int8       // 1, and a float for each 64: a whole number times a scale
-};
-inline constexpr std::array all_weights = {Weights::float32, Weights::bfloat16, Weights::int8};
-std::string name_of(Weights kind);
+// The formats that weights can be quantized to: 4 bytes a weight, 2, or 1 and a float scale for
+// each group of 64. Sums are accumulated in float32 in all of them.
+inline constexpr std::array weight_dtypes = {DType::float32, DType::bfloat16, DType::int8};
 
-// A matrix of weights.
-struct PackedMatrix {
-    Weights kind = Weights::float32;
+// A weight matrix in one of these formats, row after row.
+struct QuantizedMatrix {
+    DType dtype = DType::float32;
     std::size_t out_features = 0, in_features = 0;
-    // Row after row, in one of these.
-    std::vector<Real> floats;
-    std::vector<Bfloat16> bfloats;
-    std::vector<std::int8_t> bytes;
-    std::vector<Real> scales;  // of bytes: ceil(in / 64) for every row
+    // (out * in) values, in the one that belongs to the dtype.
+    std::vector<Real> float32_values;
+    std::vector<Bfloat16> bfloat16_values;
+    std::vector<std::int8_t> int8_values;
+    std::vector<Real> scales;  // of int8: ceil(in / 64) for each row
 
-    // The dot product of one row with an input, and the row itself as floats.
-    Real dot_row(std::size_t row, std::span<const Real> inputs) const;  // (in)
-    void unpack_row(std::size_t row, std::span<Real> weights) const;    // (in)
-
+    // The dot product of a row with the inputs, and the row converted to float.
+    Real dot_row(std::size_t row, std::span<const Real> inputs) const;    // (in)
+    void dequantize_row(std::size_t row, std::span<Real> weights) const;  // (in)
     Int8Row int8_row(std::size_t row) const;
-    std::size_t memory() const;  // bytes
+
+    std::uint64_t nbytes() const;  // of values and scales
 };
 
-// Rounds to the nearest. Throws ShapeError if a weight is not finite.
-PackedMatrix pack(const Matrix& weights, Weights kind);  // (out, in)
-Matrix unpack(const PackedMatrix& weights);              // (out, in)
+// Rounds each weight to the nearest value of the format. Throws ShapeError if a weight is not
+// finite, and std::invalid_argument if the dtype is not one of weight_dtypes.
+QuantizedMatrix quantize(const Matrix& weights,  // (out, in)
+                         DType dtype);
+Matrix dequantize(const QuantizedMatrix& weights);  // (out, in)
 
-// Outputs of one token, on all cores: outputs = weights · inputs, or outputs + it. The weights
-// are what has to be read, so every core takes some of their rows.
-void project_token(const PackedMatrix& weights, std::span<const Real> inputs,  // (in)
-                   std::span<Real> outputs, Old old = Old::replace);           // (out)
+// The matrix-vector product of a decode step: outputs = weights * inputs, on all threads. Each
+// takes some of the rows, since the weights are what has to be read from memory.
+void matvec(const QuantizedMatrix& weights,      // (out, in)
+            std::span<const Real> inputs,        // (in)
+            std::span<Real> outputs,             // (out)
+            Update update = Update::overwrite);  // accumulate: outputs += weights * inputs
 
-// Outputs of many tokens, on one core: inputs · weightsᵀ. Rows in fewer bytes are unpacked just
-// before they are needed, some at a time, into scratch.
-void project_tokens(const PackedMatrix& weights, ConstRows inputs,  // (N, in)
-                    Rows outputs,                                   // (N, out)
-                    std::vector<Real>& scratch, Old old = Old::replace);
+// The matrix product of a prefill: outputs = inputs * weightsᵀ, on the calling thread. Rows in
+// fewer bytes are converted to float just before they are used, some at a time, in a buffer
+// that grows as needed.
+void matmul_transposed(ConstMatrixView inputs,              // (N, in)
+                       const QuantizedMatrix& weights,      // (out, in)
+                       MatrixView outputs,                  // (N, out)
+                       std::vector<Real>& dequantized,      // the buffer
+                       Update update = Update::overwrite);  // accumulate: outputs += ...
 
 }  // namespace llm

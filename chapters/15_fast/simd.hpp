@@ -1,56 +1,59 @@
-// Chapter 12, part 2 — Several numbers at a time.
+// Chapter 15: kernels that use SIMD instructions.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "common/tensors/dtype.hpp"
 #include "common/tensors/real.hpp"
 
 namespace llm {
 
-// A processor's vector registers hold 4, 8 or 16 floats, its lanes, and one instruction works
-// on all of them. These functions are compiled for the machine they are built on.
+// SIMD (single instruction, multiple data): a vector register holds 4, 8 or 16 floats, and one
+// instruction works on all of them. The functions of this file are compiled for the machine
+// they are built on. All spans of a call must have the same size; it is not checked.
 
-// Sums of products a·b, added up in lanes: another order than one by one, so the last digits
-// differ. All spans of a call have one size; nobody checks it here.
+// The dot product. The sum is computed in another order than one by one, so its last digits may
+// differ.
 Real dot(std::span<const Real> a, std::span<const Real> b);
 
-// The same for a row of weights in fewer bits, which are widened in registers.
-// A bfloat16 is the upper half of a float.
-struct Bfloat16 {
-    std::uint16_t bits = 0;
-};
+// The dot product of a quantized row of weights with inputs: weights are converted to float in
+// registers, and the sum is a float.
 Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs);
 
-// Small whole numbers; each 64 of a row share a scale: weight = number * scale.
+// A row of int8 weights. Each group of 64 adjacent values shares a scale: weight = value *
+// scale.
 inline constexpr std::size_t group_size = 64;
 struct Int8Row {
-    std::span<const std::int8_t> numbers;  // -127 to 127
-    std::span<const Real> scales;          // one for each group, the last may be smaller
+    std::span<const std::int8_t> values;  // (in), -127 to 127
+    std::span<const Real> scales;         // ceil(in / 64)
 };
 Real dot(const Int8Row& row, std::span<const Real> inputs);
 
-// The weights of a row as floats.
-void unpack(std::span<const Bfloat16> row, std::span<Real> weights);
-void unpack(const Int8Row& row, std::span<Real> weights);
+// Converts a row of weights to float.
+void dequantize(std::span<const Bfloat16> row, std::span<Real> weights);
+void dequantize(const Int8Row& row, std::span<Real> weights);
 
-// sums += factor * numbers.
-void add_scaled(std::span<Real> sums, Real factor, std::span<const Real> numbers);
+// y += alpha x, as in BLAS.
+void axpy(Real alpha, std::span<const Real> x, std::span<Real> y);
 
-// The largest number; -inf if there is none.
-Real largest(std::span<const Real> numbers);
+// The largest value; -inf if there is none.
+Real amax(std::span<const Real> values);
 
-// Each number x becomes e^(scale * x - shift). Returns their sum.
-Real exponentials(std::span<Real> numbers, Real scale, Real shift);
+// Replaces each x by exp(scale * x - shift) and returns the sum of the results.
+Real exp_and_sum(std::span<Real> values, Real scale, Real shift);
 
-// The norm of chapter 07 for one row, of which normalized may be the same memory, and the
-// rotation of chapter 04 for one head, with the cosines and sines of its position (half a head
-// each).
-void normalize(std::span<const Real> row, std::span<const Real> weight, Real eps,
-               std::span<Real> normalized);
-void rotate_head(std::span<Real> head, std::span<const Real> cos, std::span<const Real> sin);
+// RMSNorm (chapter 07) of one row; the output may be the same memory as the row.
+void rms_norm(std::span<const Real> row, std::span<const Real> weight, Real eps,
+              std::span<Real> output);
 
-// The gate of chapter 06: gate = silu(gate) * up.
-void apply_gate(std::span<Real> gate, std::span<const Real> up);
+// RoPE (chapter 04) of one head, in place, with the cosines and sines of its position. Pairs
+// are split halves.
+void apply_rotary_embedding(std::span<Real> head,        // (D)
+                            std::span<const Real> cos,   // (D/2)
+                            std::span<const Real> sin);  // (D/2)
+
+// SwiGLU's activation (chapter 06), in place: gate = silu(gate) * up.
+void silu_and_mul(std::span<Real> gate, std::span<const Real> up);
 
 }  // namespace llm

@@ -16,9 +16,9 @@ std::string pointer_to(const std::string& key) {
     return pointer;
 }
 
-// The text of a value, short enough for a line.
+// A value in an error message: one line.
 std::string shortened(const nlohmann::json& value) {
-    if (value.is_array()) return "a list";  // dump would follow its nesting to any depth
+    if (value.is_array()) return "a list";  // dump() would recurse to any depth
     if (value.is_object()) return "an object";
     return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
@@ -177,8 +177,7 @@ std::vector<std::vector<std::string>> JsonFile::text_lists(const std::string& ke
     return lists;
 }
 
-void write_json(const std::filesystem::path& file,
-                const std::vector<std::pair<std::string, JsonValue>>& members) {
+void write_json(const std::filesystem::path& file, const JsonMembers& members) {
     nlohmann::ordered_json json = nlohmann::ordered_json::object();
     for (const auto& [key, value] : members)
         json[nlohmann::ordered_json::json_pointer(pointer_to(key))] = std::visit(

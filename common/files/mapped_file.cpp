@@ -70,7 +70,7 @@ bool is_file(const std::filesystem::path& path) {
 void make_folder(const std::filesystem::path& folder) {
     std::error_code ignored;
     std::filesystem::create_directories(folder, ignored);
-    if (!is_folder(folder)) throw FileError(fmt::format("cannot make {}", folder.string()));
+    if (!is_folder(folder)) throw FileError(fmt::format("cannot create {}", folder.string()));
 }
 
 std::string asset(const std::string& name) { return LLM_ASSETS_FOLDER "/" + name; }

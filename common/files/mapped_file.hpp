@@ -1,4 +1,4 @@
-// A file's bytes, mapped into memory: nothing is read before it is needed.
+// Memory-mapped files, which the system reads page by page on first access, and file helpers.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace llm {
 
-// A file that is missing, unreadable, or not what it should be. One line, which names the file;
-// what the file itself says may stand in it, so control characters become ? and long texts end
-// in dots.
+// Thrown if a file is missing, unreadable or invalid. The message is one line that names the
+// file. It may quote the file's content, so control characters are replaced by ? and long texts
+// are truncated.
 struct FileError : std::runtime_error {
     explicit FileError(const std::string& message);
 };
@@ -28,7 +28,7 @@ class MappedFile {
     const std::filesystem::path& path() const { return path_; }
     std::span<const std::byte> bytes() const { return {data_, size_}; }
 
-    // Lets the system take back the memory behind these bytes. They can be read again.
+    // Releases the physical memory of these bytes (madvise). They can be read again.
     void forget(std::span<const std::byte> part) const;
 
  private:
@@ -37,18 +37,17 @@ class MappedFile {
     std::size_t size_ = 0;
 };
 
-// A file or folder of assets/, in the tree that this program was built from.
+// The path of a file or folder in assets/, in the source tree that the program was built from.
 std::string asset(const std::string& name);
 
-// Where a trained model goes unless told otherwise: build/models/NAME.
+// The default folder of a trained model: build/models/NAME.
 std::string model_folder(const std::string& name);
 
 bool is_folder(const std::filesystem::path& path);
 bool is_file(const std::filesystem::path& path);
 void make_folder(const std::filesystem::path& folder);  // throws FileError
 
-// Writes under another name first and renames, so that nobody ever finds half a file. Throws
-// FileError.
+// Writes to a temporary name first and renames the file when it is complete. Throws FileError.
 void write_file(const std::filesystem::path& file,
                 const std::function<void(std::ostream&)>& write);
 

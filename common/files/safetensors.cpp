@@ -10,16 +10,17 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/tensors/half.hpp"
 #include "common/files/json_file.hpp"
+#include "common/tensors/half.hpp"
 
 namespace llm {
 namespace {
 
-static_assert(sizeof(Real) == 4, "write_safetensors writes Reals as they are");
-static_assert(std::endian::native == std::endian::little, "safetensors are little endian");
+static_assert(sizeof(Real) == 4, "write_safetensors copies the bytes of Reals");
+static_assert(std::endian::native == std::endian::little,
+              "safetensors files are little endian");
 
-const std::map<std::string, std::size_t> bytes_per_number = {
+const std::map<std::string, std::size_t> bytes_per_element = {
     {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},     {"I32", 4},
     {"I16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
@@ -30,7 +31,7 @@ T read_as(const std::byte* bytes) {
     return value;
 }
 
-// The numbers of a shape. Nothing if that is more than fits into 64 bits.
+// The number of elements of a shape, or nullopt if it exceeds 64 bits.
 std::optional<std::size_t> checked_count(const std::vector<std::size_t>& shape) {
     std::size_t count = 1;
     for (const std::size_t size : shape)
@@ -47,7 +48,7 @@ bool are_sizes(const nlohmann::json& value) {
     return value.is_array() && std::all_of(value.begin(), value.end(), is_size);
 }
 
-// Whether the header says all about a tensor: its type, its shape, and where its bytes are.
+// Whether a header entry has all fields of a tensor: its type, its shape and its byte range.
 bool is_complete(const nlohmann::json& entry) {
     return entry.is_object() && entry.contains("dtype") && entry["dtype"].is_string() &&
            entry.contains("shape") && are_sizes(entry["shape"]) &&
@@ -55,7 +56,7 @@ bool is_complete(const nlohmann::json& entry) {
            entry["data_offsets"].size() == 2;
 }
 
-// Eight bytes say how long the JSON is that follows them.
+// Splits a file into its JSON header, whose size is in the first eight bytes, and the data.
 std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
     const std::filesystem::path& path, std::span<const std::byte> all) {
     const auto refuse = [&](const std::string& reason) {
@@ -122,9 +123,9 @@ void SafeTensors::add_file(const std::filesystem::path& path) {
             refuse(
                 fmt::format("{} claims bytes {} to {} of {}", name, begin, end, data.size()));
 
-        const auto size = bytes_per_number.find(type);
+        const auto size = bytes_per_element.find(type);
         const std::optional<std::size_t> count = checked_count(shape);
-        if (size != bytes_per_number.end() &&
+        if (size != bytes_per_element.end() &&
             (!count || *count > data.size() || *count * size->second != end - begin))
             refuse(fmt::format("{} of shape {} and type {} does not fill its {} bytes", name,
                                to_text(shape), type, end - begin));
@@ -146,7 +147,7 @@ void SafeTensors::add_file(const std::filesystem::path& path) {
 std::size_t SafeTensors::size_of(const std::string& name) const {
     const auto found = tensors_.find(name);
     if (found == tensors_.end() || found->second.shape.size() != 1)
-        throw FileError(fmt::format("{}: tensor {} of one axis is missing",
+        throw FileError(fmt::format("{}: tensor {} with one dimension is missing",
                                     files_[0].path().string(), name));
     return found->second.shape[0];
 }
@@ -167,70 +168,67 @@ void SafeTensors::check(const std::string& name, std::span<const std::size_t> sh
                         name, entry.type));
 }
 
-void SafeTensors::convert(const std::string& name, std::span<Real> numbers) const {
+void SafeTensors::convert(const std::string& name, std::span<Real> elements) const {
     const Entry& entry = tensors_.at(name);
     const std::byte* bytes = entry.bytes.data();
-    const auto each = [&](auto number_at) {
-        for (std::size_t i = 0; i < numbers.size(); ++i) {
-            numbers[i] = number_at(i);
-            if (!std::isfinite(numbers[i]))
-                throw FileError(fmt::format("{}: tensor {} holds a number that is not finite",
+    const auto convert_each = [&](auto element_at) {
+        for (std::size_t i = 0; i < elements.size(); ++i) {
+            elements[i] = element_at(i);
+            if (!std::isfinite(elements[i]))
+                throw FileError(fmt::format("{}: tensor {} has an element that is not finite",
                                             files_[entry.file].path().string(), name));
         }
     };
-    if (entry.type == "F32") each([&](std::size_t i) { return read_as<float>(bytes + 4 * i); });
+    if (entry.type == "F32")
+        convert_each([&](std::size_t i) { return read_as<float>(bytes + 4 * i); });
     if (entry.type == "F16")
-        each([&](std::size_t i) { return static_cast<float>(read_as<Half>(bytes + 2 * i)); });
-    if (entry.type == "BF16")  // the first half of a float
-        each([&](std::size_t i) {
-            const std::uint32_t bits = read_as<std::uint16_t>(bytes + 2 * i);
-            return std::bit_cast<float>(bits << 16);
-        });
+        convert_each(
+            [&](std::size_t i) { return static_cast<float>(read_as<Half>(bytes + 2 * i)); });
+    if (entry.type == "BF16")
+        convert_each([&](std::size_t i) { return to_float(read_as<Bfloat16>(bytes + 2 * i)); });
     files_[entry.file].forget(entry.bytes);
 }
 
 namespace {
 
-// The nearest number whose last 16 bits are 0, of two equally near the even one, without them.
-std::uint16_t nearest_bf16(float number) {
-    const auto bits = std::bit_cast<std::uint32_t>(number);
-    return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
-void write_numbers(std::ostream& stream, std::span<const Real> numbers, NumberType type) {
+void write_elements(std::ostream& stream, std::span<const Real> elements, DType dtype) {
     const auto write = [&](const auto& values) {
         stream.write(reinterpret_cast<const char*>(values.data()),
                      static_cast<std::streamsize>(std::span(values).size_bytes()));
     };
-    if (type == NumberType::f32) return write(numbers);
-    std::vector<std::uint16_t> halves(numbers.size());
-    std::transform(numbers.begin(), numbers.end(), halves.begin(), nearest_bf16);
-    write(halves);
+    if (dtype == DType::float32) return write(elements);
+    std::vector<Bfloat16> rounded(elements.size());
+    std::transform(elements.begin(), elements.end(), rounded.begin(), to_bfloat16);
+    write(rounded);
 }
 
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& file,
-                       const std::vector<NamedTensor>& tensors, NumberType type) {
+                       const std::vector<NamedTensor>& tensors, DType dtype) {
+    if (dtype != DType::float32 && dtype != DType::bfloat16)
+        throw FileError(fmt::format("{}: tensors are written in float32 or bfloat16, not {}",
+                                    file.string(), to_text(dtype)));
     nlohmann::ordered_json header;
     header["__metadata__"]["format"] = "pt";
-    const std::string type_name = type == NumberType::f32 ? "F32" : "BF16";
+    const std::string type_name = dtype == DType::float32 ? "F32" : "BF16";
     std::size_t offset = 0;
-    for (const auto& [name, shape, numbers] : tensors) {
-        const std::size_t size = bytes_per_number.at(type_name) * numbers.size();
+    for (const auto& [name, shape, elements] : tensors) {
+        const std::size_t size = bytes_per_element.at(type_name) * elements.size();
         header[name]["dtype"] = type_name;
         header[name]["shape"] = shape;
         header[name]["data_offsets"] = {offset, offset + size};
         offset += size;
     }
     std::string text = header.dump();
-    text.append((8 - text.size() % 8) % 8, ' ');  // the numbers begin at a multiple of 8
-    const std::uint64_t length = text.size();
+    text.append((8 - text.size() % 8) % 8, ' ');  // the data begins at a multiple of 8
+    const std::uint64_t header_size = text.size();
 
     write_file(file, [&](std::ostream& stream) {
-        stream.write(reinterpret_cast<const char*>(&length), 8);
+        stream.write(reinterpret_cast<const char*>(&header_size), 8);
         stream << text;
-        for (const NamedTensor& tensor : tensors) write_numbers(stream, tensor.numbers, type);
+        for (const NamedTensor& tensor : tensors)
+            write_elements(stream, tensor.elements, dtype);
     });
 }
 

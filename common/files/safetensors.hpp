@@ -1,5 +1,5 @@
-// Tensors by name, in files of the safetensors format: eight bytes with the length of a JSON
-// header, the header, and the numbers.
+// Reads and writes the safetensors format: eight bytes with the size of a JSON header, the
+// header, and the tensor data.
 #pragma once
 
 #include <map>
@@ -7,22 +7,25 @@
 #include <vector>
 
 #include "common/files/mapped_file.hpp"
+#include "common/tensors/dtype.hpp"
 #include "common/tensors/tensor.hpp"
 
 namespace llm {
 
-// A model's tensors, in one file or in several. Only headers are read at first; a tensor is
-// converted to Real when it is asked for. All calls throw FileError with file and tensor.
+// The tensors of a model by name, in one file or several. The constructor reads only the
+// headers; read() converts a tensor to Real. All functions throw FileError, which names file
+// and tensor.
 class SafeTensors {
  public:
-    // A file; or FOLDER/model.safetensors, or where there is none, all files that
-    // FOLDER/model.safetensors.index.json names.
+    // Opens a file, or of a folder model.safetensors, or, if that does not exist, all files
+    // that model.safetensors.index.json lists.
     explicit SafeTensors(const std::filesystem::path& path);
 
     bool has(const std::string& name) const { return tensors_.contains(name); }
-    std::size_t size_of(const std::string& name) const;  // of a tensor with one axis
+    std::size_t size_of(const std::string& name) const;  // of a tensor with one dimension
 
-    // The tensor, of type F32, F16 or BF16, if it has this shape and its numbers are finite.
+    // Reads a tensor of type F32, F16 or BF16. It must have this shape and only finite
+    // elements.
     template <std::size_t N>
     xt::xtensor<Real, N> read(const std::string& name, const std::size_t (&shape)[N]) const {
         check(name, shape);
@@ -43,14 +46,14 @@ class SafeTensors {
 
     void add_file(const std::filesystem::path& file);
     void check(const std::string& name, std::span<const std::size_t> shape) const;
-    void convert(const std::string& name, std::span<Real> numbers) const;
+    void convert(const std::string& name, std::span<Real> elements) const;
 };
 
-// A tensor to be written; the numbers must live until write_safetensors returns.
+// A tensor to write; the elements are not copied and must live until write_safetensors returns.
 struct NamedTensor {
     std::string name;
     std::vector<std::size_t> shape;
-    std::span<const Real> numbers;
+    std::span<const Real> elements;
 };
 template <std::size_t N>
 NamedTensor named(const std::string& name, const xt::xtensor<Real, N>& tensor) {
@@ -58,11 +61,8 @@ NamedTensor named(const std::string& name, const xt::xtensor<Real, N>& tensor) {
         name, {tensor.shape().begin(), tensor.shape().end()}, {tensor.data(), tensor.size()}};
 }
 
-// Writes one file, in 32 bits or rounded to the nearest BF16: the first 16 of them. Throws
-// FileError.
-enum class NumberType { f32, bf16 };
+// Writes the tensors to one file, in float32 or rounded to bfloat16. Throws FileError.
 void write_safetensors(const std::filesystem::path& file,
-                       const std::vector<NamedTensor>& tensors,
-                       NumberType type = NumberType::f32);
+                       const std::vector<NamedTensor>& tensors, DType dtype = DType::float32);
 
 }  // namespace llm

@@ -15,7 +15,7 @@ namespace llm {
 namespace {
 
 struct Character {
-    std::size_t length;  // in bytes; 0 if they are no character
+    std::size_t length;  // in bytes; 0 for bytes that are not UTF-8
     std::int32_t code_point;
 };
 
@@ -27,16 +27,17 @@ Character character_at(const std::string& text, std::size_t at) {
     return {length > 0 ? static_cast<std::size_t>(length) : 0, code_point};
 }
 
-// Control characters, and those that turn the direction of a line or end it.
+// Control characters, line and paragraph separators, and those that change the text direction.
 bool is_control(const Character& character) {
-    const auto lies = [&](std::int32_t first, std::int32_t last) {
+    const auto in_range = [&](std::int32_t first, std::int32_t last) {
         return character.code_point >= first && character.code_point <= last;
     };
-    return lies(0, 0x1f) || lies(0x7f, 0x9f) || lies(0x2028, 0x202e) || lies(0x2066, 0x2069);
+    return in_range(0, 0x1f) || in_range(0x7f, 0x9f) || in_range(0x2028, 0x202e) ||
+           in_range(0x2066, 0x2069);
 }
 
-// Could more bytes behind this text make a character of it?
-bool is_half_a_character(const std::string& text) {
+// Is the text the beginning of a character, to which bytes are missing?
+bool is_incomplete_character(const std::string& text) {
     const auto lead = static_cast<unsigned char>(text[0]);
     const std::size_t length = lead >= 0xf5   ? 0
                                : lead >= 0xf0 ? 4
@@ -100,7 +101,7 @@ std::vector<std::string> characters(const std::string& text) {
 }
 
 std::string composed(const std::string& text) {
-    characters(text);  // says where it is not UTF-8
+    characters(text);  // throws with the position if the text is not UTF-8
     utf8proc_uint8_t* made = nullptr;
     const utf8proc_ssize_t length =
         utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
@@ -154,7 +155,7 @@ std::string take_printable(std::string& text, bool at_end) {
         const Character next = character_at(text, at);
         const std::string bytes = text.substr(at, std::max<std::size_t>(next.length, 1));
         if (next.length == 0) {
-            if (!at_end && is_half_a_character(text.substr(at, 4))) break;
+            if (!at_end && is_incomplete_character(text.substr(at, 4))) break;
             result += character(0xfffd);
         } else {
             result += is_control(next) && bytes != "\n" && bytes != "\t" ? "?" : bytes;
@@ -197,7 +198,8 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::matches(
             throw TextError(
                 fmt::format("the pattern '{}' fails: {}", expression_, error_text(status)));
         const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-        if (ends[0] < at || ends[1] <= ends[0])  // \K and its kin can move the ends
+        if (ends[0] < at ||
+            ends[1] <= ends[0])  // \K in a lookaround moves the begin of a match
             throw TextError(fmt::format("the pattern '{}' moves its own ends", expression_));
         found.emplace_back(ends[0], ends[1]);
         at = ends[1];

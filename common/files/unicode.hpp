@@ -1,4 +1,4 @@
-// What tokenizers need of Unicode: characters, composition, regular expressions.
+// Unicode for tokenizers and terminals: UTF-8 characters, normalization, regular expressions.
 #pragma once
 
 #include <filesystem>
@@ -10,48 +10,49 @@
 
 namespace llm {
 
-// A text that cannot be read or a pattern that cannot be used. One line.
+// A text that is not UTF-8, or an invalid regular expression. The message is one line.
 struct TextError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// A whole text file. Throws FileError if it cannot be read, is empty, has more than 64 MB or is
-// no text: UTF-8 without zero bytes.
+// The content of a text file. Throws FileError if it cannot be read, is empty, has more than
+// 64 MB, or is not text (UTF-8 without zero bytes).
 std::string read_text(const std::filesystem::path& file);
 
-// The lines of a text, without their ends.
+// The lines of a text, without line terminators.
 std::vector<std::string> lines_of(const std::string& text);
 
 // The UTF-8 characters of a text, one string each. Throws TextError if it is not UTF-8.
 std::vector<std::string> characters(const std::string& text);
 
-// Normal form C: "e" and a combining accent become "é". Throws TextError if it is not UTF-8.
+// Unicode's normalization form C (NFC): "e" and a combining accent become "é". Throws TextError
+// if the text is not UTF-8.
 std::string composed(const std::string& text);
 
 // The UTF-8 bytes of a code point.
 std::string character(char32_t code_point);
 
-// The text with each occurrence of a non-empty part replaced.
+// Replaces each occurrence of a non-empty part, from left to right.
 std::string replaced(const std::string& text, const std::string& part,
                      const std::string& replacement);
 
-// On one line: line ends, tabs and other control characters (and those that turn the direction
-// of a line) as \n, \t, \x1b, and bytes that
-// are no UTF-8 as \x80.
+// Escapes a text for one line of output: line feeds, tabs, other control characters and those
+// that change the text direction as \n, \t, \x1b; bytes that are not UTF-8 as \x80.
 std::string escaped(const std::string& text);
 
-// Takes from the front of a text that is still growing what a terminal can print: whole
-// characters, with "?" for control characters other than line ends and tabs, and U+FFFD for
-// bytes that are no UTF-8. Half a character stays behind, except at the end of the text.
+// Removes the printable beginning of a text to which bytes are still appended, and returns it:
+// complete characters, with "?" for control characters other than line feeds and tabs, and
+// U+FFFD for bytes that are not UTF-8. The bytes of an incomplete character at the end stay in
+// the text, unless at_end says that nothing follows.
 std::string take_printable(std::string& text, bool at_end);
 
-// A regular expression of PCRE2, in which \p{L}, \s and the like know Unicode.
+// A regular expression in PCRE2's syntax with Unicode properties: \p{L}, \s, \p{N}.
 class Pattern {
  public:
     explicit Pattern(const std::string& expression);  // throws TextError
 
-    // Where it matches: begin and end, in bytes, from left to right. Empty matches are left
-    // out. Throws TextError if the text is not UTF-8, or if the search takes too many steps.
+    // The begin and end of each match, in bytes, from left to right. Empty matches are skipped.
+    // Throws TextError if the text is not UTF-8, or if the search exceeds its step limit.
     std::vector<std::pair<std::size_t, std::size_t>> matches(const std::string& text) const;
 
  private:

@@ -8,8 +8,8 @@
 namespace llm {
 namespace {
 
-// Turns 16 uniform numbers into 16 normal ones, in place (Box-Muller; the j-th and the
-// (j + 8)-th number make a pair).
+// Transforms 16 uniform values into 16 normal ones, in place (Box-Muller). As in PyTorch,
+// values j and j + 8 form a pair.
 void box_muller(std::span<float> block) {
     for (std::size_t j = 0; j < 8; ++j) {
         const float u1 = 1 - block[j];  // in (0, 1]: its logarithm is finite
@@ -33,7 +33,7 @@ float Generator::next_normal() {
         spare_normal_.reset();
         return static_cast<float>(spare);
     }
-    // A double takes 53 bits of two draws; the first draw is the high half.
+    // A double takes 53 bits of two 32-bit values; the first value is the high half.
     const auto next_double = [this] {
         const std::uint64_t high = next_32_bits();
         const std::uint64_t bits = (high << 32 | next_32_bits()) & ((1ULL << 53) - 1);
@@ -45,30 +45,30 @@ float Generator::next_normal() {
     return static_cast<float>(radius * std::cos(angle));
 }
 
-void Generator::fill_normal(std::span<Real> numbers) {
-    const std::size_t count = numbers.size();
+void Generator::fill_normal(std::span<Real> values) {
+    const std::size_t count = values.size();
     if (count < 16) {
-        for (Real& number : numbers) number = next_normal();
+        for (Real& value : values) value = next_normal();
         return;
     }
 
-    // Draw all uniform numbers first, one after the other. Then transform them 16 at a time, in
-    // chunks that the cores share.
-    std::vector<float> draws(count);
-    for (float& draw : draws) draw = next_uniform();
+    // Generate all uniform values first, sequentially. Then transform them 16 at a time, in
+    // chunks that run in parallel.
+    std::vector<float> samples(count);
+    for (float& sample : samples) sample = next_uniform();
     constexpr std::size_t chunk = 16 * 4096;
-    in_parallel((count + chunk - 1) / chunk, [&](std::size_t n) {
+    parallel_for((count + chunk - 1) / chunk, [&](std::size_t n) {
         for (std::size_t i = n * chunk; i + 16 <= std::min(count, (n + 1) * chunk); i += 16)
-            box_muller({draws.data() + i, 16});
+            box_muller({samples.data() + i, 16});
     });
 
-    // A rest of less than 16 is drawn again, together with its neighbours to the left.
+    // Regenerate the last 16 values if the count is not a multiple of 16, as PyTorch does.
     if (count % 16 != 0) {
-        const std::span<float> last(draws.data() + count - 16, 16);
-        for (float& draw : last) draw = next_uniform();
+        const std::span<float> last(samples.data() + count - 16, 16);
+        for (float& sample : last) sample = next_uniform();
         box_muller(last);
     }
-    std::copy(draws.begin(), draws.end(), numbers.begin());
+    std::copy(samples.begin(), samples.end(), values.begin());
 }
 
 }  // namespace llm

@@ -1,4 +1,4 @@
-// PyTorch's random numbers: after the same seed, the same calls give the same tensors as
+// PyTorch's random numbers: with the same seed, the same calls give the same tensors as
 // torch.manual_seed, torch.randn, torch.rand and torch.randint on a CPU.
 #pragma once
 
@@ -16,33 +16,34 @@ class Generator {
 
     std::uint32_t next_32_bits() { return engine_(); }
     float next_uniform();  // in [0, 1)
-    float next_normal();   // mean 0, standard deviation 1: torch's way for under 16 numbers
-    void fill_normal(std::span<Real> numbers);
+    float next_normal();   // N(0, 1), by PyTorch's algorithm for tensors under 16 elements
+    void fill_normal(std::span<Real> values);  // N(0, 1), as torch.randn
 
  private:
-    // std::mt19937, whose numbers may be kept in 64 bits, with 32: the same, but faster.
+    // std::mt19937 with a 32-bit word type, which is faster; the sequence is the same.
     std::mersenne_twister_engine<std::uint32_t, 32, 624, 397, 31, 0x9908b0df, 11, 0xffffffff, 7,
                                  0x9d2c5680, 15, 0xefc60000, 18, 1812433253>
         engine_;
-    std::optional<double> spare_normal_;  // next_normal makes two at a time and keeps one
+    std::optional<double>
+        spare_normal_;  // next_normal computes two values at a time and keeps one
 };
 
-// torch.rand, scaled as nn.init.uniform_ does: every number in [low, high).
+// nn.init.uniform_: every element is uniform in [low, high).
 template <std::size_t N>
 xt::xtensor<Real, N> uniform(const std::size_t (&shape)[N], Real low, Real high,
                              Generator& generator) {
     xt::xtensor<Real, N> result(std::to_array(shape));
-    for (Real& number : result) number = generator.next_uniform() * (high - low) + low;
+    for (Real& element : result) element = generator.next_uniform() * (high - low) + low;
     return result;
 }
 
-// torch.rand: every number in [0, 1).
+// torch.rand: every element is uniform in [0, 1).
 template <std::size_t N>
 xt::xtensor<Real, N> rand(const std::size_t (&shape)[N], Generator& generator) {
     return uniform(shape, 0, 1, generator);
 }
 
-// torch.randn: mean 0, standard deviation 1. This is also how nn.Embedding starts.
+// torch.randn: mean 0, standard deviation 1. nn.Embedding is initialized like this.
 template <std::size_t N>
 xt::xtensor<Real, N> randn(const std::size_t (&shape)[N], Generator& generator) {
     xt::xtensor<Real, N> result(std::to_array(shape));
@@ -50,17 +51,17 @@ xt::xtensor<Real, N> randn(const std::size_t (&shape)[N], Generator& generator) 
     return result;
 }
 
-// torch.randint: whole numbers in [low, high). Throws ShapeError unless low < high and the
-// range has less than 2^32 numbers.
+// torch.randint: integers in [low, high). Throws ShapeError unless low < high and the range has
+// fewer than 2^32 values.
 template <std::size_t N>
 xt::xtensor<Id, N> randint(Id low, Id high, const std::size_t (&shape)[N],
                            Generator& generator) {
-    require(low < high, "randint: no numbers in [{}, {})", low, high);
+    require(low < high, "randint: the range [{}, {}) is empty", low, high);
     const std::uint64_t count =
         static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-    require(count >> 32 == 0, "randint: more than 32 bits of numbers in [{}, {})", low, high);
+    require(count >> 32 == 0, "randint: [{}, {}) has more than 2^32 values", low, high);
     xt::xtensor<Id, N> result(std::to_array(shape));
-    for (Id& number : result) number = low + static_cast<Id>(generator.next_32_bits() % count);
+    for (Id& id : result) id = low + static_cast<Id>(generator.next_32_bits() % count);
     return result;
 }
 

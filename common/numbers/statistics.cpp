@@ -4,10 +4,10 @@
 
 namespace llm {
 
-double root_mean_square(std::span<const Real> numbers) {
-    double squares = 0;
-    for (const Real number : numbers) squares += double(number) * double(number);
-    return std::sqrt(squares / static_cast<double>(numbers.size()));
+double root_mean_square(std::span<const Real> values) {
+    double sum_of_squares = 0;
+    for (const Real value : values) sum_of_squares += double(value) * double(value);
+    return std::sqrt(sum_of_squares / static_cast<double>(values.size()));
 }
 
 double largest_difference(std::span<const Real> a, std::span<const Real> b) {

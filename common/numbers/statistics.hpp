@@ -1,19 +1,21 @@
-// One number that says something of a whole tensor, for the walks to show.
+// Summary statistics of whole tensors, which the programs show.
 #pragma once
 
 #include "common/tensors/tensor.hpp"
 
 namespace llm {
 
-double root_mean_square(std::span<const Real> numbers);
-double largest_difference(std::span<const Real> a, std::span<const Real> b);  // same size
+// sqrt(mean(x²)).
+double root_mean_square(std::span<const Real> values);
+// max |a - b|, for a and b of the same size.
+double largest_difference(std::span<const Real> a, std::span<const Real> b);
 
 template <std::size_t N>
 double root_mean_square(const xt::xtensor<Real, N>& tensor) {
     return root_mean_square({tensor.data(), tensor.size()});
 }
 
-// The largest |a - b|. Throws ShapeError unless the shapes are equal.
+// max |a - b|. Throws ShapeError unless the shapes are equal.
 template <std::size_t N>
 double largest_difference(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
     require(a.shape() == b.shape(), "largest_difference: {} is not {}", a.shape(), b.shape());

@@ -24,7 +24,7 @@ std::vector<Figure> figures;
 constexpr std::size_t panel_width = 440;
 constexpr std::size_t panel_height = 400;
 
-// One look for every figure: viridis, grey for what is masked, thin grey axes.
+// The theme of all figures: viridis, gray for masked cells, thin gray axes.
 constexpr std::string_view theme = R"(
 set encoding utf8
 set palette defined (0 '#440154', 1 '#482878', 2 '#3e4989', 3 '#31688e', 4 '#26828e', \
@@ -40,7 +40,7 @@ set tics nomirror tc rgb '#333333'
 set format cb '%.2g'
 )";
 
-// gnuplot's quotes, inside which nothing is special.
+// In gnuplot's single quotes, inside which no character is special.
 std::string quoted(const std::string& text) {
     std::string result = "'";
     for (const char c : text) result += c == '\'' ? std::string("''") : std::string(1, c);
@@ -55,12 +55,12 @@ std::string axis_settings(const std::string& title, const std::string& x_label,
         quoted(title), quoted(x_label), quoted(y_label));
 }
 
-// What the key says of a line; nothing if it has no label.
+// The legend entry of a line; none if it has no label.
 std::string key_entry(const std::string& label) {
     return label.empty() ? "notitle" : "title " + quoted(label) + " noenhanced";
 }
 
-// Names instead of numbers along an axis, "x" or "y"; nothing if there are none.
+// Names instead of numbers along an axis, "x" or "y"; an empty string if there are none.
 std::string named_tics(const std::string& axis, const std::vector<std::string>& names) {
     if (names.empty()) return "";
     std::string tics;
@@ -70,7 +70,7 @@ std::string named_tics(const std::string& axis, const std::vector<std::string>& 
                        axis == "x" ? "rotate by 60 right" : "");
 }
 
-// A cell's number in at most four characters, with as many digits as its neighbours.
+// A cell's value in at most four characters, with as many digits as in the other cells.
 std::string cell_text(double value, bool one_digit) {
     if (std::isnan(value)) return "NaN";
     if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
@@ -79,14 +79,14 @@ std::string cell_text(double value, bool one_digit) {
     return fmt::format("{:.1f}", std::round(value * 10) / 10 + 0.0);  // 0.0, not -0.0
 }
 
-// Cells of a heatmap, apart by whether they have a colour: lines of column, row, value, text.
+// The cells of a heatmap as lines of column, row, value, text; masked cells are kept separate.
 struct Cells {
-    std::string coloured, masked;
+    std::string colored, masked;
     double low = infinity, high = -infinity;
 };
 
-// A large matrix is thinned out, so that no axis has more than 128 cells: every how many rows
-// and columns is one drawn?
+// The stride with which rows and columns of a large matrix are shown, so that no axis has more
+// than 128 cells.
 std::size_t stride_of(const Matrix& values) {
     const auto [rows, columns] = dims(values);
     return (std::max(rows, columns) + 127) / 128;
@@ -102,13 +102,13 @@ Cells cells_of(const Matrix& values) {
     for (std::size_t row = 0; row < rows; row += stride)
         for (std::size_t column = 0; column < columns; column += stride) {
             const double value = values(row, column);
-            const std::string where = fmt::format("{} {}", column, row);
+            const std::string position = fmt::format("{} {}", column, row);
             if (!std::isfinite(value)) {
-                cells.masked += fmt::format("{} 0 {}\n", where, cell_text(value, one_digit));
+                cells.masked += fmt::format("{} 0 {}\n", position, cell_text(value, one_digit));
                 continue;
             }
-            cells.coloured +=
-                fmt::format("{} {} {}\n", where, value, cell_text(value, one_digit));
+            cells.colored +=
+                fmt::format("{} {} {}\n", position, value, cell_text(value, one_digit));
             cells.low = std::min(cells.low, value);
             cells.high = std::max(cells.high, value);
         }
@@ -145,8 +145,8 @@ std::string panel_script(const Heatmap& heatmap) {
     const Cells cells = cells_of(heatmap.values);
     std::string script = heatmap_settings(heatmap, cells, with_numbers);
 
-    // Cells first, then their numbers: white on dark cells, black on light ones.
-    // Many small cells overlap a little, so that no seams show.
+    // Draw the cells first, then their values: white on dark cells, black on light ones. Small
+    // cells overlap slightly, so that no gaps are visible.
     const double half_cell =
         (longest <= 40 ? 0.5 : 0.6) * static_cast<double>(stride_of(heatmap.values));
     const int font_size = longest <= 6 ? 14 : longest <= 10 ? 10 : 8;
@@ -166,8 +166,8 @@ std::string panel_script(const Heatmap& heatmap) {
         boxes("$masked", "", "rgb '#d5d5d5'");
         if (with_numbers) labels("$masked", "stringcolumn(4)", "#777777");
     }
-    if (!cells.coloured.empty()) {
-        script += "$cells << END\n" + cells.coloured + "END\n";
+    if (!cells.colored.empty()) {
+        script += "$cells << END\n" + cells.colored + "END\n";
         boxes("$cells", ":3", "palette");
         const double light = cells.low + 0.6 * (cells.high - cells.low);
         if (with_numbers) {
@@ -178,7 +178,8 @@ std::string panel_script(const Heatmap& heatmap) {
     return script + fmt::format("plot {}\n", fmt::join(layers, ", \\\n    "));
 }
 
-// Lines of text below the axis: its numbers, its name and the key, in as many columns as fit.
+// The height below the x axis in lines of text: tick labels, axis label, and the legend in as
+// many columns as fit.
 double bottom_margin(const LinePlot& line_plot) {
     std::size_t entries = 0, longest = 0;
     for (const Line& line : line_plot.lines) {
@@ -190,8 +191,9 @@ double bottom_margin(const LinePlot& line_plot) {
     return (line_plot.x_label.empty() ? 2.2 : 4) + 1.2 * static_cast<double>(rows);
 }
 
-// Whether the axis counts up to ten things: between two of them nothing is to be named.
-bool counts_a_few(const LinePlot& line_plot) {
+// Whether all x values are integers from 0 to 10; then the axis needs no ticks between
+// integers.
+bool has_few_integer_x(const LinePlot& line_plot) {
     double highest = 0;
     for (const Line& line : line_plot.lines)
         for (const double x : line.x) {
@@ -213,7 +215,7 @@ std::string panel_script(const LinePlot& line_plot) {
         plots += fmt::format("{}$line{} with lines lt {} {}", i == 0 ? "" : ", ", i, i + 1,
                              key_entry(line.label));
     }
-    script += counts_a_few(line_plot) ? "set xtics 1\n" : "set xtics autofreq\n";
+    script += has_few_integer_x(line_plot) ? "set xtics 1\n" : "set xtics autofreq\n";
     if (line_plot.log_x) script += "set logscale x 2\n";
     if (line_plot.log_y) script += "set logscale y\nset format y '10^{%L}'\n";
     return script + fmt::format(
@@ -222,21 +224,22 @@ std::string panel_script(const LinePlot& line_plot) {
                         bottom_margin(line_plot), plots);
 }
 
-// The outline of a histogram: up at the left edge of each bin, along its top, down at last.
+// The outline of a histogram as a step function over the bins.
 Line outline_of(const Series& series, double low, double high) {
     constexpr std::size_t bin_count = 24;
-    std::vector<double> shares(bin_count, 0.0);
+    std::vector<double> fractions(bin_count, 0.0);
     for (const double value : series.values) {
         if (!std::isfinite(value)) continue;
         const auto bin = static_cast<std::size_t>((value - low) / (high - low) * bin_count);
-        shares[std::min(bin, bin_count - 1)] += 1.0 / static_cast<double>(series.values.size());
+        fractions[std::min(bin, bin_count - 1)] +=
+            1.0 / static_cast<double>(series.values.size());
     }
     Line outline{series.label, {low}, {0}};
     for (std::size_t bin = 0; bin < bin_count; ++bin)
         for (const std::size_t edge : {bin, bin + 1}) {
-            const double share = static_cast<double>(edge) / bin_count;
-            outline.x.push_back(low + (high - low) * share);
-            outline.y.push_back(shares[bin]);
+            const double position = static_cast<double>(edge) / bin_count;
+            outline.x.push_back(low + (high - low) * position);
+            outline.y.push_back(fractions[bin]);
         }
     outline.x.push_back(high);
     outline.y.push_back(0);
@@ -252,7 +255,7 @@ std::string panel_script(const Histogram& histogram) {
             high = std::max(high, value);
         }
     if (!(low < high)) low -= 0.5, high = low + 1;
-    LinePlot outlines{histogram.title, histogram.x_label, "share of the numbers", {}};
+    LinePlot outlines{histogram.title, histogram.x_label, "fraction of elements", {}};
     for (const Series& series : histogram.series)
         outlines.lines.push_back(outline_of(series, low, high));
     return panel_script(outlines);
@@ -320,21 +323,23 @@ void collect_plots(const std::string& chapter_slug, const std::filesystem::path&
 
 namespace {
 
-// Writes the script into gnuplot. A gnuplot that ends early must not end us, too.
+// Pipes the script into gnuplot. SIGPIPE is ignored, so that a gnuplot that ends early does not
+// terminate the program.
 bool run_gnuplot(const std::string& script) {
     std::cout << std::flush;
-    const auto before = std::signal(SIGPIPE, SIG_IGN);
+    const auto old_handler = std::signal(SIGPIPE, SIG_IGN);
     std::FILE* gnuplot = popen("gnuplot >/dev/null 2>&1", "w");
     bool drawn = gnuplot != nullptr;
     if (drawn) {
         drawn = std::fwrite(script.data(), 1, script.size(), gnuplot) == script.size();
         drawn = pclose(gnuplot) == 0 && drawn;
     }
-    std::signal(SIGPIPE, before);
+    std::signal(SIGPIPE, old_handler);
     return drawn;
 }
 
-// As SVG and as PNG. Half a figure keeps its other name and is removed.
+// Draws each figure as SVG and as PNG, into temporary files that are renamed when all are
+// complete and removed otherwise.
 bool draw(const std::vector<Figure>& wanted) {
     std::string script;
     std::vector<std::filesystem::path> files;

@@ -1,5 +1,5 @@
-// Figures as data. plot() collects them; draw_plots() hands them to gnuplot, which writes
-// each as SLUG_NAME.svg and SLUG_NAME.png.
+// Figures, described as data. plot() collects them; draw_plots() renders them with gnuplot as
+// SLUG_NAME.svg and SLUG_NAME.png.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,8 @@
 
 namespace llm {
 
-// A matrix as coloured cells, row 0 on top. Cells of -inf and NaN are grey. Small matrices
-// get their numbers written into the cells. Rows and columns may have
-// names.
+// A matrix as colored cells, with row 0 at the top. Cells of -inf and NaN are gray. In small
+// matrices, each cell shows its value. Rows and columns may have names.
 struct Heatmap {
     std::string title, x_label, y_label;
     Matrix values;
@@ -28,29 +27,32 @@ struct Line {
 struct LinePlot {
     std::string title, x_label, y_label;
     std::vector<Line> lines;
-    bool log_y = false, log_x = false;  // powers of 10 upwards, of 2 to the right
+    bool log_y = false, log_x = false;  // logarithmic axes: base 10 for y, base 2 for x
 };
 
-// How often which value occurs, as one outline per series; all series share their bins.
+// Values with a label: one outline of a histogram, or one set of bars.
 struct Series {
     std::string label;
     std::vector<double> values;
 };
 
+// The distribution of the values of each series, as one outline per series. All series have the
+// same bins.
 struct Histogram {
     std::string title, x_label;
     std::vector<Series> series;
 };
 
-// Bars, one group for each name, in which every series has one.
+// Grouped bars: one group per name, with one bar per series.
 struct BarChart {
     std::string title, y_label;
     std::vector<std::string> names;
     std::vector<Series> series;
-    double highest = 0;  // end of the axis; 0: what the bars need
+    double highest = 0;  // upper end of the y axis; 0: automatic
 };
 
-// Any of the four. (Its members are defined in plot.cpp, so that programs compile quickly.)
+// One plot of any of these four kinds. (The constructors are defined in plot.cpp, so that
+// programs compile quickly.)
 struct Panel {
     std::variant<Heatmap, LinePlot, Histogram, BarChart> content;
 
@@ -62,21 +64,21 @@ struct Panel {
     ~Panel();
 };
 
-// Takes a figure of one or more panels, side by side, in rows of at most three.
+// Adds a figure of one or more panels, side by side, in rows of at most three.
 void plot(const std::string& name, const std::vector<Panel>& panels);
 
-// Draws a figure at once, to be looked at while the program runs. If gnuplot is missing or
-// fails, nothing happens: plot() will say so.
+// Draws a figure immediately, so that it can be viewed while the program runs. Does nothing if
+// gnuplot is missing or fails: draw_plots() reports it.
 void plot_now(const std::string& name, const std::vector<Panel>& panels);
 
-// All numbers of a tensor, for lines and histograms.
+// The elements of a tensor in row-major order, for lines and histograms.
 template <std::size_t N>
 std::vector<double> numbers_of(const xt::xtensor<Real, N>& tensor) {
     return {tensor.begin(), tensor.end()};
 }
 
-// Settings that the option --plots makes, and the drawing itself at the end of a run. Prints
-// one line: where the figures are, or why there are none.
+// Called by Options: collect_plots() for --plots, draw_plots() when the program ends. It prints
+// one line that says where the figures are, or why there are none.
 void collect_plots(const std::string& slug, const std::filesystem::path& folder);
 void draw_plots();
 

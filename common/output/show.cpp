@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "common/files/mapped_file.hpp"
-#include "common/tensors/tensor_io.hpp"
-#include "common/output/terminal.hpp"
 #include "common/files/unicode.hpp"
+#include "common/output/terminal.hpp"
+#include "common/tensors/tensor_io.hpp"
 
 namespace llm {
 namespace {
@@ -19,16 +19,16 @@ namespace {
 std::filesystem::path save_folder;  // empty: nothing is saved
 std::set<std::string, std::less<>> shown_names;
 bool pausing = false;
-std::string half_written;  // what write_text has not printed yet
+std::string unprinted_text;  // the incomplete character at the end of write_text's input
 
-constexpr std::size_t summary_threshold = 250;  // elements; larger tensors are summarised
+constexpr std::size_t summary_threshold = 250;  // elements; larger tensors are summarized
 
 bool is_number_character(char c) {
     return c != ' ' && c != '\n' && c != ',' && c != '{' && c != '}';
 }
 
-// Calls visit(begin, end, padding) for every number in the printed tensor; the padding is
-// the number of spaces to its left that are not the one after a comma.
+// Calls visit(begin, end, padding) for each number in the printed tensor. The padding is the
+// count of spaces to its left, without the one after a comma.
 void for_each_number(const std::string& text, auto&& visit) {
     std::size_t end = 0;
     for (std::size_t begin = 0; begin < text.size(); begin = std::max(end, begin + 1)) {
@@ -42,8 +42,8 @@ void for_each_number(const std::string& text, auto&& visit) {
     }
 }
 
-// xtensor forgets infinities and NaN when it pads its columns. Pads "0." to the width of
-// "-inf", and drops the sign that x86 gives to NaN.
+// xtensor ignores infinities and NaN when it computes the width of columns. Pads "0." to the
+// width of "-inf", and removes the sign that x86 gives to NaN.
 std::string align_columns(std::string text) {
     for (std::size_t at = 0; (at = text.find("-nan", at)) != text.npos;) text.erase(at, 1);
 
@@ -61,7 +61,7 @@ std::string align_columns(std::string text) {
     return aligned + text.substr(copied);
 }
 
-// xtensor's print with so many digits behind the point, line by line.
+// The lines of xtensor's print with this many digits after the decimal point.
 template <class T, std::size_t N>
 std::vector<std::string> lines_with_precision(const xt::xtensor<T, N>& tensor, int precision) {
     xt::print_options::set_precision(precision);
@@ -82,10 +82,10 @@ std::vector<std::string> lines_with_precision(const xt::xtensor<T, N>& tensor, i
     return lines;
 }
 
-// Four digits, or fewer if that keeps every row on a line of its own.
+// Prints four digits, or fewer if each row then fits on one line.
 template <class T, std::size_t N>
 std::vector<std::string> printed_lines(const xt::xtensor<T, N>& tensor) {
-    if (tensor.size() == 0) return {"{}"};  // xtensor's print would never end
+    if (tensor.size() == 0) return {"{}"};  // xtensor's print does not terminate
     xt::print_options::set_threshold(summary_threshold);
     const std::size_t width = std::clamp<std::size_t>(terminal_width(), 40, 96);
     xt::print_options::set_line_width(static_cast<int>(width - N - 3));  // room for braces
@@ -98,33 +98,34 @@ std::vector<std::string> printed_lines(const xt::xtensor<T, N>& tensor) {
     return lines_with_precision(tensor, 4);
 }
 
-// One cell as coloured space: grey for -inf, red for NaN and +inf, else dark blue (low) to
-// yellow (high), the nearest that 256-colour terminals have to the figures' palette.
-std::string coloured_cell(double value, double low, double high, std::size_t cell_width) {
+// One cell as a colored space: gray for -inf, red for NaN and +inf, otherwise from dark purple
+// (low) to yellow (high), the closest that 256-color terminals have to the figures' palette.
+std::string colored_cell(double value, double low, double high, std::size_t cell_width) {
     static constexpr std::array palette = {53, 54, 60, 30, 36, 72, 77, 148, 220};
-    int colour = 238;
+    int color = 238;
     if (std::isnan(value) || value == infinity) {
-        colour = 160;
+        color = 160;
     } else if (value > -infinity) {
-        const double share = high > low ? (value - low) / (high - low) : 0.5;
-        colour = palette[static_cast<std::size_t>(std::lround(share * (palette.size() - 1)))];
+        const double scaled = high > low ? (value - low) / (high - low) : 0.5;
+        color = palette[static_cast<std::size_t>(std::lround(scaled * (palette.size() - 1)))];
     }
-    return fmt::format("\x1b[48;5;{}m{}\x1b[0m", colour, std::string(cell_width, ' '));
+    return fmt::format("\x1b[48;5;{}m{}\x1b[0m", color, std::string(cell_width, ' '));
 }
 
-// Puts each row's cells to the right of its printed line, if every row is one line and the
-// terminal is wide enough.
+// Appends a heatmap: the cells of each row to the right of its printed line, if each row is one
+// line and the terminal is wide enough.
 template <class T, std::size_t N>
 void append_heatmap(const xt::xtensor<T, N>& tensor, std::vector<std::string>& lines) {
-    if (N < 2 || tensor.size() < 2 || !colours_wanted()) return;
+    if (N < 2 || tensor.size() < 2 || !colors_wanted()) return;
     const std::size_t columns = tensor.shape()[N - 1];
     if (columns == 0 || lines.size() * columns != tensor.size()) return;
 
     std::size_t text_width = 0;
     for (const std::string& line : lines) text_width = std::max(text_width, line.size());
-    const std::size_t room = terminal_width() - std::min(terminal_width(), text_width + 2);
-    const std::size_t cell_width = 2 * columns <= room ? 2 : 1;
-    if (columns * cell_width > room) return;
+    const std::size_t free_width =
+        terminal_width() - std::min(terminal_width(), text_width + 2);
+    const std::size_t cell_width = 2 * columns <= free_width ? 2 : 1;
+    if (columns * cell_width > free_width) return;
 
     double low = infinity, high = -infinity;
     for (const T number : tensor) {
@@ -137,7 +138,7 @@ void append_heatmap(const xt::xtensor<T, N>& tensor, std::vector<std::string>& l
     for (std::string& line : lines) {
         line.append(text_width + 2 - line.size(), ' ');
         for (std::size_t column = 0; column < columns; ++column, ++number)
-            line += coloured_cell(static_cast<double>(*number), low, high, cell_width);
+            line += colored_cell(static_cast<double>(*number), low, high, cell_width);
     }
 }
 
@@ -157,11 +158,11 @@ void print(const xt::xtensor<T, N>& tensor) {
 template <class T, std::size_t N>
 void show_tensor(std::string_view name, const xt::xtensor<T, N>& tensor) {
     if (!shown_names.emplace(name).second)
-        throw std::logic_error(fmt::format("show: the name {} is taken", name));
+        throw std::logic_error(fmt::format("show: {} was shown before", name));
     std::cout << name << ": " << to_text(tensor.shape());
     const bool too_long = N == 4 && tensor.size() > summary_threshold;
     std::cout << (too_long ? ", of which (0, 0):\n" : "\n");
-    if constexpr (N == 4) {  // one matrix stands for all, where all would fill many screens
+    if constexpr (N == 4) {  // print only the first matrix of a large tensor
         if (too_long) print(Matrix(xt::view(tensor, 0, 0)));
     }
     if (!too_long) print(tensor);
@@ -179,8 +180,8 @@ void step(std::string_view title) {
     }
     first = false;
     std::cout << '\n'
-              << (colours_wanted() ? fmt::format("\x1b[1;36m── {} ──\x1b[0m", title)
-                                   : fmt::format("── {} ──", title))
+              << (colors_wanted() ? fmt::format("\x1b[1;36m── {} ──\x1b[0m", title)
+                                  : fmt::format("── {} ──", title))
               << std::endl;
 }
 
@@ -213,7 +214,7 @@ void show(std::string_view name, double value) {
 }
 
 void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
-    const auto width_of = [](const std::string& cell) {  // in characters, not bytes
+    const auto width_of = [](const std::string& cell) {  // in code points, not bytes
         return static_cast<std::size_t>(std::count_if(
             cell.begin(), cell.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
     };
@@ -242,30 +243,30 @@ void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
 }
 
 void write_text(std::string_view piece) {
-    half_written += piece;
-    std::cout << take_printable(half_written, false) << std::flush;
+    unprinted_text += piece;
+    std::cout << take_printable(unprinted_text, false) << std::flush;
 }
 
-void end_text() { std::cout << take_printable(half_written, true) << std::endl; }
+void end_text() { std::cout << take_printable(unprinted_text, true) << std::endl; }
 
 void show_progress(std::string_view line) {
     if (!isatty(STDOUT_FILENO)) return;
-    std::string fitting;  // a line that wraps could not be replaced
+    std::string fitting;  // a line that wraps could not be overwritten
     std::size_t count = 0;
     for (const std::string& one : characters(std::string(line)))
         if (++count < terminal_width()) fitting += one;
     std::cout << "\r\x1b[2K" << fitting << std::flush;
 }
 
-std::string sparkline(std::span<const Real> numbers, std::size_t width) {
+std::string sparkline(std::span<const Real> values, std::size_t width) {
     static constexpr std::array bars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    const std::size_t count = std::min(width, numbers.size());
+    const std::size_t count = std::min(width, values.size());
     std::vector<double> means(count);
     for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t begin = i * numbers.size() / count;
-        const std::size_t end = (i + 1) * numbers.size() / count;
+        const std::size_t begin = i * values.size() / count;
+        const std::size_t end = (i + 1) * values.size() / count;
         for (std::size_t n = begin; n < end; ++n)
-            means[i] += static_cast<double>(numbers[n]) / static_cast<double>(end - begin);
+            means[i] += static_cast<double>(values[n]) / static_cast<double>(end - begin);
     }
     double low = infinity, high = -infinity;
     for (const double mean : means) {
@@ -275,9 +276,9 @@ std::string sparkline(std::span<const Real> numbers, std::size_t width) {
     }
     std::string line;
     for (const double mean : means) {
-        const double share = high > low ? (mean - low) / (high - low) : 0;
+        const double scaled = high > low ? (mean - low) / (high - low) : 0;
         line += std::isfinite(mean)
-                    ? bars[static_cast<std::size_t>(std::lround(share * (bars.size() - 1)))]
+                    ? bars[static_cast<std::size_t>(std::lround(scaled * (bars.size() - 1)))]
                     : " ";
     }
     return line;

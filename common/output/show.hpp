@@ -1,5 +1,5 @@
-// What a notebook's print does: headings, names with shapes, tensors in xtensor's own print,
-// and small colour heatmaps beside the rows when the output is a terminal.
+// Output of the programs: step headings, names with shapes, tensors in xtensor's print format,
+// tables, and, in a terminal, a small color heatmap to the right of each row.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +11,14 @@
 
 namespace llm {
 
-// Starts a step of the walk: a heading, and with --step a pause before it.
+// Starts a step of the program: prints a heading. With --step it waits for Enter first.
 void step(std::string_view title);
 
-// Prints narration, broken into lines of at most 80 characters.
+// Prints a paragraph of explanation, wrapped at 80 characters.
 void say(std::string_view text);
 
-// Prints "name: (shape)" and the tensor. With --save it also writes NAME.npy; a name may
-// therefore be shown only once in a program (throws std::logic_error).
+// Prints "name: (shape)" and the tensor. With --save it also writes NAME.npy. Each name can be
+// shown only once in a program: throws std::logic_error if it was shown before.
 void show(std::string_view name, const Vector& tensor);
 void show(std::string_view name, const Matrix& tensor);
 void show(std::string_view name, const Tensor3& tensor);
@@ -39,36 +39,37 @@ void show(std::string_view name, std::integral auto value) {
     show(name, std::string_view(to_text(value)));
 }
 
-// Prints "name: (shape)" alone.
+// Prints "name: (shape)" without the elements.
 template <class T, std::size_t N>
 void show_shape(std::string_view name, const xt::xtensor<T, N>& tensor) {
     show(name, std::string_view(to_text(tensor.shape())));
 }
 
-// Prints rows under their headings; columns of numbers are aligned on the right. Throws
-// std::logic_error unless every row has as many cells as there are headings.
+// Prints a table. Numeric columns are right-aligned. Throws std::logic_error unless each row
+// has as many cells as there are headings.
 using TableRow = std::vector<std::string>;
 void show_table(const TableRow& headings, const std::vector<TableRow>& rows);
 
-// Prints a text as it comes, piece by piece, at once. A character whose bytes come in several
-// pieces is printed when it is whole; what could move a terminal's cursor becomes "?".
+// Prints a part of a streamed text immediately. A UTF-8 character that is split across parts is
+// printed when it is complete; control characters that could move the cursor become "?".
 void write_text(std::string_view piece);
-void end_text();  // and its line
+void end_text();  // prints the incomplete rest and ends the line
 
-// Shows how far a long computation is, on one line that the next call replaces; an empty one
-// removes it. Only in a terminal; elsewhere it prints nothing.
+// Shows the progress of a long computation on one line, which the next call overwrites; an
+// empty text clears it. Prints nothing if the output is not a terminal.
 void show_progress(std::string_view line);
 
-// A small curve: "▇▅▄▃▃▂▂▁", at most so many characters, each the mean of its share of the
-// numbers; a space if that is not finite.
-std::string sparkline(std::span<const Real> numbers, std::size_t width);
+// A curve of at most `width` characters, such as "▇▅▄▃▃▂▂▁". Each character is the mean of an
+// equal part of the values, or a space if that mean is not finite.
+std::string sparkline(std::span<const Real> values, std::size_t width);
 
-// For cells: 12345678 as "12,345,678", 2 / 3 with 2 decimals as "0.67", 3e38 as "3e+38".
+// Formats numbers for table cells: 12345678 as "12,345,678", 2 / 3 with 2 decimals as "0.67",
+// 3e38 as "3e+38".
 std::string with_commas(std::size_t number);
 std::string fixed(double number, int decimals);
-std::string brief(double number);  // at most six digits
+std::string brief(double number);  // at most six significant digits
 
-// Settings that the options --save and --step make.
+// Called by Options for --save and --step.
 void save_shown_tensors(const std::filesystem::path& folder);
 void pause_between_steps();
 

@@ -7,7 +7,7 @@
 
 namespace llm {
 
-bool colours_wanted() {
+bool colors_wanted() {
     const char* no_color = std::getenv("NO_COLOR");
     const bool refused = no_color != nullptr && *no_color != '\0';
     return isatty(STDOUT_FILENO) && !refused;

@@ -1,11 +1,11 @@
-// What the program may assume about its standard output.
+// Properties of the standard output.
 #pragma once
 
 #include <cstddef>
 
 namespace llm {
 
-bool colours_wanted();         // a terminal, and NO_COLOR is not set
+bool colors_wanted();          // a terminal, and NO_COLOR is not set
 std::size_t terminal_width();  // in characters; 120 when the output is not a terminal
 
 }  // namespace llm

@@ -1,4 +1,4 @@
-// What an exercise that nobody has solved yet does.
+// The behavior of an exercise that is not solved yet.
 #pragma once
 
 #include <stdexcept>
@@ -10,7 +10,7 @@ struct NotImplemented : std::logic_error {
     using std::logic_error::logic_error;
 };
 
-// Stands where your code goes. Throws NotImplemented.
+// A placeholder for your code. Throws NotImplemented.
 [[noreturn]] inline void TODO(const std::string& function) {
     throw NotImplemented(function + " is not written yet");
 }

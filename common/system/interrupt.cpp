@@ -5,20 +5,26 @@
 namespace llm {
 namespace {
 
-volatile std::sig_atomic_t seen = 0;
+volatile std::sig_atomic_t signal_seen = 0;
 
-void remember(int signal) {
-    seen = 1;
+void set_flag(int signal) {
+    signal_seen = 1;
     std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
 
-void catch_interrupts() {
-    std::signal(SIGINT, remember);
-    std::signal(SIGTERM, remember);
+InterruptHandler::InterruptHandler() {
+    signal_seen = 0;
+    std::signal(SIGINT, set_flag);
+    std::signal(SIGTERM, set_flag);
 }
 
-bool interrupted() { return seen != 0; }
+InterruptHandler::~InterruptHandler() {
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
+}
+
+bool InterruptHandler::interrupted() { return signal_seen != 0; }
 
 }  // namespace llm

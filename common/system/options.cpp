@@ -14,9 +14,9 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include "common/files/unicode.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
-#include "common/files/unicode.hpp"
 
 namespace llm {
 namespace {
@@ -26,21 +26,22 @@ struct Field {
     std::int64_t low, high;
 };
 
-// The limits keep the tensors of a walk under 600 MB, except attention weights of (B, H, T, T).
+// The limits keep the tensors of a demo under 600 MB, except attention weights of (B, H, T, T).
 const std::map<std::string, Field> known_fields = {
-    {"--batch-size", {"sequences that are computed together", 1, 16}},
+    {"--batch-size", {"sequences in a batch", 1, 16}},
     {"--seq-len", {"tokens in each sequence", 1, 1024}},
-    {"--hidden-size", {"numbers per token", 1, 4096}},
+    {"--hidden-size", {"features per token", 1, 4096}},
     {"--num-attention-heads", {"query heads", 1, 64}},
-    {"--num-key-value-heads", {"key and value heads; must divide the query heads", 1, 64}},
-    {"--head-dim", {"numbers per head (if not given: hidden size / query heads)", 1, 128}},
-    {"--num-hidden-layers", {"blocks, one behind the other", 1, 128}},
+    {"--num-key-value-heads",
+     {"key and value heads; must divide the number of query heads", 1, 64}},
+    {"--head-dim", {"features per head (if not given: hidden size / query heads)", 1, 128}},
+    {"--num-hidden-layers", {"decoder blocks", 1, 128}},
     {"--intermediate-size",
-     {"width of the MLP (if not given: 8/3 hidden size, rounded up)", 1, 16384}},
-    {"--max-position-embeddings", {"the longest sequence the model takes", 1, 1 << 20}},
+     {"hidden features of the MLP (if not given: 8/3 hidden size, rounded up)", 1, 16384}},
+    {"--max-position-embeddings", {"maximum sequence length", 1, 1 << 20}},
 };
 
-// What a learner typed is wrong; the message is the whole line.
+// Thrown for an invalid command line. The message is the complete line that is printed.
 struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -51,8 +52,8 @@ std::int64_t parse_number(const std::string& name, const std::string& text, std:
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, number);
     if (error != std::errc() || stop != end || number < low || number > high)
-        throw UsageError(fmt::format("{} takes a whole number from {} to {}, not '{}'", name,
-                                     low, high, text));
+        throw UsageError(
+            fmt::format("{} takes an integer from {} to {}, not '{}'", name, low, high, text));
     return number;
 }
 
@@ -77,34 +78,35 @@ std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& 
     return ids;
 }
 
-// Makes the folders that the options name, and takes them back if the run is refused.
+// Creates the folders that the options name, and removes them if the run ends with an error.
 class Folders {
  public:
     // Throws UsageError unless files can be written there.
     void prepare(const std::string& option, const std::filesystem::path& folder) {
-        std::vector<std::filesystem::path> missing;  // from the innermost out
+        std::vector<std::filesystem::path> missing;  // the innermost first
         for (auto path = folder; !path.empty() && !exists(path); path = path.parent_path())
             missing.push_back(path);
         std::error_code ignored;
         std::filesystem::create_directories(folder, ignored);
-        made_.insert(made_.end(), missing.begin(), missing.end());
+        created_.insert(created_.end(), missing.begin(), missing.end());
         if (!is_directory(folder, ignored) || access(folder.c_str(), W_OK) != 0)
             throw UsageError(fmt::format("{} needs a folder it can write to, not '{}'", option,
                                          folder.string()));
     }
 
-    // Removes what prepare() made, as far as it is empty.
-    void take_back() const {
+    // Removes the folders that prepare() created, if they are empty.
+    void remove_created() const {
         std::error_code ignored;
-        for (const auto& folder : made_) std::filesystem::remove(folder, ignored);
+        for (const auto& folder : created_) std::filesystem::remove(folder, ignored);
     }
 
  private:
-    std::vector<std::filesystem::path> made_;
+    std::vector<std::filesystem::path> created_;
 };
 
-// Lets an allocation that exceeds the machine's memory fail at once, with bad_alloc, instead of
-// being killed later without a word. (Sanitizers need their address space.)
+// Makes an allocation that exceeds the machine's memory fail immediately with bad_alloc;
+// otherwise the system would kill the program later without a message. (Not with sanitizers,
+// which need a large address space.)
 void limit_memory() {
 #if !defined(LLM_SANITIZE) && defined(_SC_PHYS_PAGES)
     const auto memory = static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) *
@@ -116,7 +118,7 @@ void limit_memory() {
 #endif
 }
 
-// On one line, whatever was typed.
+// Replaces control characters by ?, so that the message is one line.
 std::string one_line(std::string text) {
     for (char& c : text)
         if (c >= 0 && c < ' ') c = '?';
@@ -126,10 +128,10 @@ std::string one_line(std::string text) {
 }  // namespace
 
 struct Options::Parser {
-    // An option whose text is understood after all have been read.
+    // An option whose text is parsed after the whole command line has been read.
     struct Pending {
         std::string text;
-        std::function<void(const std::string&)> understand;
+        std::function<void(const std::string&)> parse;
         CLI::Option* option = nullptr;
     };
 
@@ -143,14 +145,14 @@ struct Options::Parser {
     bool stepwise = false;
     Folders folders;
 
-    // Everything that can be wrong is found here, before anything is printed or written.
+    // Reports all errors of the command line before anything is printed or written.
     void parse(int argc, char** argv) {
         app.parse(argc, argv);
         if (const auto rest = app.remaining(); !rest.empty())
             throw UsageError(
-                fmt::format("does not know '{}'; --help lists the options", rest[0]));
+                fmt::format("unknown argument '{}'; --help lists the options", rest[0]));
         for (const auto& given : pending)
-            if (given->option->count() > 0) given->understand(given->text);
+            if (given->option->count() > 0) given->parse(given->text);
         for (const auto& [name, other] : needed)
             if (app.count(name) > 0 && app.count(other) == 0)
                 throw UsageError(fmt::format("{} needs {}", name, other));
@@ -166,13 +168,13 @@ struct Options::Parser {
     }
 
     CLI::Option& add(const std::string& name, const std::string& help,
-                     std::function<void(const std::string&)> understand) {
-        pending.push_back(std::make_unique<Pending>(Pending{"", std::move(understand)}));
+                     std::function<void(const std::string&)> parse) {
+        pending.push_back(std::make_unique<Pending>(Pending{"", std::move(parse)}));
         pending.back()->option = app.add_option(name, pending.back()->text, help);
         return *pending.back()->option;
     }
 
-    // A build folder that cannot be written to is no reason to stop: nobody asked for figures.
+    // Draws no figures if the default folder is not writable.
     void prepare_default_plots() try {
         folders.prepare("--plots", plots);
     } catch (const UsageError&) {
@@ -189,15 +191,17 @@ Options::Options(std::string slug, std::string question) : parser_(std::make_uni
     parser_->slug = std::move(slug);
     parser_->plots = fmt::format("{}/{}", LLM_PLOTS_FOLDER, parser_->slug);
 
-    app.add_option("--seed", parser_->seed_text, "seed of the random numbers, 0 to 4294967295")
+    app.add_option("--seed", parser_->seed_text,
+                   "seed of the random number generator, 0 to 4294967295")
         ->type_name("N")
         ->capture_default_str();
-    app.add_option("--plots", parser_->plots, "folder for the figures; none: draw nothing")
+    app.add_option("--plots", parser_->plots, "folder for the figures; none: no figures")
         ->type_name("DIR")
         ->default_str("build/plots/" + parser_->slug);
-    app.add_option("--save", parser_->save, "folder for every shown tensor, as NAME.npy")
+    app.add_option("--save", parser_->save,
+                   "folder in which each shown tensor is saved as NAME.npy")
         ->type_name("DIR");
-    app.add_flag("--step", parser_->stepwise, "wait for Enter between the steps");
+    app.add_flag("--step", parser_->stepwise, "wait for Enter between steps");
 }
 
 Options::~Options() = default;
@@ -274,11 +278,11 @@ void Options::needs(const std::string& name, const std::string& other) {
 
 std::uint32_t Options::seed() const { return parser_->seed; }
 
-int Options::run(int argc, char** argv, const std::function<void()>& walk) {
-    const auto refuse = [&](const std::string& message) {
+int Options::run(int argc, char** argv, const std::function<void()>& program) {
+    const auto fail = [&](const std::string& message) {
         std::cout << std::flush;
         std::cerr << parser_->slug << ": " << one_line(message) << '\n';
-        parser_->folders.take_back();
+        parser_->folders.remove_created();
         return 2;
     };
     try {
@@ -287,18 +291,18 @@ int Options::run(int argc, char** argv, const std::function<void()>& walk) {
         if (parser_->stepwise) pause_between_steps();
         if (parser_->plots != "none") collect_plots(parser_->slug, parser_->plots);
         limit_memory();
-        walk();
+        program();
         draw_plots();
         return 0;
     } catch (const CLI::CallForHelp&) {
         std::cout << parser_->app.help();
         return 0;
     } catch (const CLI::ParseError& error) {
-        return refuse(error.what());
+        return fail(error.what());
     } catch (const std::bad_alloc&) {
-        return refuse("not enough memory for these sizes");
+        return fail("not enough memory for these sizes");
     } catch (const std::exception& error) {
-        return refuse(error.what());
+        return fail(error.what());
     }
 }
 

@@ -10,18 +10,18 @@
 
 namespace llm {
 
-// Every program takes --help, --seed, --plots, --save and --step, and the fields it asks for.
+// Every program has the options --help, --seed, --plots, --save and --step, and those it adds.
 class Options {
  public:
-    // The chapter's slug, as in "01_masking", and the question it answers.
+    // The chapter's slug, such as "01_masking", and the question that it answers.
     Options(std::string slug, std::string question);
     ~Options();
 
-    // Takes a size under its name in Hugging Face's config.json, with dashes:
-    // "--hidden-size". Its help text and its limits stand in options.cpp.
+    // Adds a size with its name in Hugging Face's config.json, with dashes: "--hidden-size".
+    // Its help text and its limits are defined in options.cpp.
     void size(const std::string& name, std::size_t& value);
 
-    // Takes the sizes of the walk: of the input, and of a configuration with these fields.
+    // Adds the sizes of a demo: those of the input, and those of a config with these fields.
     template <class Config>
     void sizes(std::size_t& batch_size, std::size_t& seq_len, Config& config) {
         size("--batch-size", batch_size);
@@ -33,29 +33,30 @@ class Options {
         size("--max-position-embeddings", config.max_position_embeddings);
     }
 
-    // Takes a path, a list of ids such as "1,334" (0 to 2^31 - 1, at most 4096 of them), or a
-    // folder that can be written to, which is made.
+    // Adds a path, a list of ids such as "1,334" (0 to 2^31 - 1, at most 4096 of them), or a
+    // writable folder, which is created if it does not exist.
     void path(const std::string& name, std::string& value, const std::string& help);
     void ids(const std::string& name, std::vector<std::int64_t>& value,
              const std::string& help);
     void folder(const std::string& name, std::string& value, const std::string& help);
 
-    // Takes a text (UTF-8, at most 16384 bytes), a whole number or any number in these limits.
+    // Adds a text (UTF-8, at most 16384 bytes), an integer or a real number within limits.
     void text(const std::string& name, std::string& value, const std::string& help);
     void count(const std::string& name, std::size_t& value, std::int64_t low, std::int64_t high,
                const std::string& help);
     void number(const std::string& name, float& value, double low, double high,
                 const std::string& help);
 
-    // Takes a switch: given means true.
+    // Adds a flag, which is true if it is given.
     void flag(const std::string& name, bool& value, const std::string& help);
 
-    // The first option means something only beside the second: given alone, it is refused.
+    // Declares that the first option requires the second; without it the run ends with an
+    // error.
     void needs(const std::string& name, const std::string& other);
 
-    // Parses the command line, runs the walk and draws the figures. Returns the exit code: 0,
-    // or 2 after one line on standard error that says what was wrong.
-    int run(int argc, char** argv, const std::function<void()>& walk);
+    // Parses the command line, runs the program and draws the figures. Returns the exit code:
+    // 0, or 2 after printing one line on standard error that says what is wrong.
+    int run(int argc, char** argv, const std::function<void()>& program);
 
     std::uint32_t seed() const;  // --seed, 77 unless given
 

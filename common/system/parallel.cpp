@@ -9,148 +9,160 @@
 #include <thread>
 #include <vector>
 
-// OpenBLAS has them; other BLAS libraries do not.
+// Defined by OpenBLAS, not by other BLAS libraries.
 extern "C" void openblas_set_num_threads(int count) __attribute__((weak));
 extern "C" int openblas_get_num_threads() __attribute__((weak));
 
 namespace llm {
 namespace {
 
-// One thread for matrix products while it lives.
-struct SingleThreadedProducts {
-    int before = openblas_get_num_threads ? openblas_get_num_threads() : 0;
+// Limits BLAS to one thread while it lives. Otherwise its threads would compete with ours.
+struct SingleThreadedBlas {
+    int previous = openblas_get_num_threads ? openblas_get_num_threads() : 0;
 
-    SingleThreadedProducts() {
-        if (before > 1) openblas_set_num_threads(1);
+    SingleThreadedBlas() {
+        if (previous > 1) openblas_set_num_threads(1);
     }
-    ~SingleThreadedProducts() {
-        if (before > 1) openblas_set_num_threads(before);
+    ~SingleThreadedBlas() {
+        if (previous > 1) openblas_set_num_threads(previous);
     }
 };
 
-// Looks a while, then sleeps: the next work often comes within microseconds, and waking a
-// thread takes longer than that.
+// Waits until the variable has another value: polls for some microseconds, in which the next
+// loop often starts, then lets the thread sleep. Waking it up takes longer than that.
 template <class T>
-void wait_while(const std::atomic<T>& number, T value) {
-    for (int looks = 0; looks < 20000; ++looks)
-        if (number.load(std::memory_order_acquire) != value) return;
-    number.wait(value, std::memory_order_acquire);
+void wait_while_equal(const std::atomic<T>& variable, T value) {
+    for (int polls = 0; polls < 20000; ++polls)
+        if (variable.load(std::memory_order_acquire) != value) return;
+    variable.wait(value, std::memory_order_acquire);
 }
 
-// What is to be done once, by all threads together.
-class Job {
+// One call of parallel_for.
+class Loop {
  public:
-    Job(std::size_t count, Work work, const std::function<void(std::size_t)>& after_each)
-        : count_(count), work_(work), after_each_(after_each) {}
+    Loop(std::size_t count, LoopBody body, const std::function<void(std::size_t)>& after_each)
+        : count_(count), body_(body), after_each_(after_each) {}
 
-    // Takes one number after the other until none is left.
-    void help(std::size_t core) {
+    // Executes iterations until none is left. All threads of the loop call it.
+    void execute(std::size_t thread) {
         for (std::size_t i; (i = next_++) < count_;) try {
-                work_(i, core);
+                body_(i, thread);
                 if (!after_each_) continue;
                 const std::lock_guard lock(mutex_);
-                after_each_(++done_);
+                after_each_(++num_completed_);
             } catch (...) {
                 const std::lock_guard lock(mutex_);
-                if (!failure_) failure_ = std::current_exception();
+                if (!exception_) exception_ = std::current_exception();
             }
     }
     void rethrow() const {
-        if (failure_) std::rethrow_exception(failure_);
+        if (exception_) std::rethrow_exception(exception_);
     }
 
  private:
     const std::size_t count_;
-    const Work work_;
+    const LoopBody body_;
     const std::function<void(std::size_t)>& after_each_;
     std::atomic<std::size_t> next_ = 0;
-    std::size_t done_ = 0;
+    std::size_t num_completed_ = 0;
     std::mutex mutex_;
-    std::exception_ptr failure_;
+    std::exception_ptr exception_;
 };
 
-thread_local std::size_t this_core = 0;
+thread_local std::size_t this_thread_index = 0;
 
-// A thread for every core but the caller's, kept until the program ends. A thread that comes
-// late, because its core has other things to do, finds the door closed: nobody waits for it.
-class Team {
+// A worker thread for each core but the caller's, started once and kept until the program ends.
+//
+// The threads agree by a single atomic variable, state_, in which three values are stored:
+//     bits 0 to 15   num_joined: workers that are executing the current loop
+//     bit 16         open: may workers still join it?
+//     bits 17 to 63  the number of the loop, counted from 1
+// 1. The caller stores a pointer to its loop, then advances the number and sets "open".
+// 2. A worker that sees a new number and "open" joins: it adds 1 to num_joined, by a
+//    compare-exchange, which fails if the loop has been closed in the meantime.
+// 3. Caller and workers execute iterations until none is left. A worker then subtracts 1.
+// 4. The caller clears "open" and waits until num_joined is 0. It never waits for a worker that
+//    has not joined, because its core is busy with another program: a barrier, such as the one
+//    at the end of an OpenMP loop, would.
+class ThreadPool {
  public:
-    Team() {
-        for (std::size_t core = 1; core < num_cores(); ++core) try {
-                threads_.emplace_back([this, core] { serve(core); });
-            } catch (const std::system_error&) {  // fewer will do
+    ThreadPool() {
+        for (std::size_t thread = 1; thread < num_threads(); ++thread) try {
+                workers_.emplace_back([this, thread] { serve(thread); });
+            } catch (const std::system_error&) {  // the system allows no more threads
                 break;
             }
     }
-    ~Team() {
-        open_for(nullptr);
-        for (std::thread& thread : threads_) thread.join();
+    ~ThreadPool() {
+        open(nullptr);  // no loop: workers return
+        for (std::thread& worker : workers_) worker.join();
     }
 
-    void run(Job& job) {
-        if (taken_.test_and_set()) {  // by the work that calls us, or by another thread: alone
-            job.help(this_core);
+    void run(Loop& loop) {
+        if (in_use_.test_and_set()) {  // a nested loop, or one of another thread
+            loop.execute(this_thread_index);
             return;
         }
-        open_for(&job);
-        job.help(0);
-        door_ &= ~open;
-        for (std::uint64_t door; (door = door_) & inside;) wait_while(door_, door);
-        taken_.clear();
+        open(&loop);
+        loop.execute(0);
+        state_ &= ~open_bit;
+        for (std::uint64_t state; (state = state_) & num_joined;)
+            wait_while_equal(state_, state);
+        in_use_.clear();
     }
 
  private:
-    // The door: how many threads are inside, is it open, and the number of the job.
-    static constexpr std::uint64_t inside = 0xFFFF, open = 0x10000, one_job = 0x20000;
+    static constexpr std::uint64_t num_joined = 0xFFFF, open_bit = 0x10000, one_loop = 0x20000;
 
-    void open_for(Job* job) {
-        job_ = job;
-        door_ = (door_ + one_job) | open;
-        door_.notify_all();
+    void open(Loop* loop) {
+        loop_ = loop;
+        state_ = (state_ + one_loop) | open_bit;
+        state_.notify_all();
     }
 
-    void serve(std::size_t core) {
-        this_core = core;
-        for (std::uint64_t helped = 0;;) {
-            std::uint64_t door = door_;
-            const std::uint64_t number = door / one_job;
-            if (!(door & open) || number == helped) {
-                wait_while(door_, door);
+    // What a worker does until the program ends.
+    void serve(std::size_t thread) {
+        this_thread_index = thread;
+        for (std::uint64_t last_loop = 0;;) {
+            std::uint64_t state = state_;
+            const std::uint64_t number = state / one_loop;
+            if (!(state & open_bit) || number == last_loop) {
+                wait_while_equal(state_, state);
                 continue;
             }
-            if (!door_.compare_exchange_strong(door, door + 1)) continue;
-            if (!job_) return;
-            job_->help(core);
-            helped = number;
-            --door_;
-            door_.notify_all();
+            if (!state_.compare_exchange_strong(state, state + 1)) continue;
+            if (!loop_) return;
+            loop_->execute(thread);
+            last_loop = number;
+            --state_;
+            state_.notify_all();
         }
     }
 
-    std::atomic_flag taken_;
-    Job* job_ = nullptr;
-    std::atomic<std::uint64_t> door_ = 0;
-    std::vector<std::thread> threads_;
+    std::atomic_flag in_use_;
+    Loop* loop_ = nullptr;
+    std::atomic<std::uint64_t> state_ = 0;
+    std::vector<std::thread> workers_;
 };
 
 }  // namespace
 
-std::size_t num_cores() {
+std::size_t num_threads() {
     static const std::size_t count = std::max(1u, std::thread::hardware_concurrency());
     return count;
 }
 
-void in_parallel(std::size_t count, Work work,
-                 const std::function<void(std::size_t)>& after_each) {
-    Job job(count, work, after_each);
+void parallel_for(std::size_t count, LoopBody body,
+                  const std::function<void(std::size_t)>& after_each) {
+    Loop loop(count, body, after_each);
     if (count <= 1) {
-        job.help(this_core);
+        loop.execute(this_thread_index);
     } else {
-        static Team team;
-        const SingleThreadedProducts products;
-        team.run(job);
+        static ThreadPool pool;
+        const SingleThreadedBlas single_threaded;
+        pool.run(loop);
     }
-    job.rethrow();
+    loop.rethrow();
 }
 
 }  // namespace llm

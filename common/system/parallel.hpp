@@ -1,4 +1,4 @@
-// Work on all cores.
+// A parallel loop over a pool of threads, as tbb::parallel_for or OpenMP's "parallel for".
 #pragma once
 
 #include <concepts>
@@ -7,38 +7,45 @@
 
 namespace llm {
 
-std::size_t num_cores();  // threads that the machine runs at a time
+// The threads of the pool, the caller's included: one per core, as
+// std::thread::hardware_concurrency reports them.
+std::size_t num_threads();
 
-// Refers to a function of a number, or of a number and a core, for the time of one call. (A
-// std::function would ask for memory, every time.)
-class Work {
+// The body of a loop: refers to a callable of (i) or of (i, thread) without owning it. (A
+// std::function may allocate memory when it is made; this is C++26's std::function_ref.)
+class LoopBody {
  public:
     template <class Function>
-    requires(!std::same_as<Function, Work>) Work(const Function& function)
+    requires(!std::same_as<Function, LoopBody>) LoopBody(const Function& function)
         : function_(&function), call_(call<Function>) {}
 
-    void operator()(std::size_t i, std::size_t core) const { call_(function_, i, core); }
+    void operator()(std::size_t i, std::size_t thread) const { call_(function_, i, thread); }
 
  private:
     template <class Function>
-    static void call(const void* function, std::size_t i, std::size_t core) {
-        const auto& work = *static_cast<const Function*>(function);
+    static void call(const void* pointer, std::size_t i, std::size_t thread) {
+        const auto& function = *static_cast<const Function*>(pointer);
         if constexpr (std::invocable<Function, std::size_t, std::size_t>)
-            work(i, core);
+            function(i, thread);
         else
-            work(i);
+            function(i);
     }
 
     const void* function_;
     void (*call_)(const void*, std::size_t, std::size_t);
 };
 
-// Calls work(0) to work(count - 1), several at a time, and returns when all are done; what one
-// of them throws is thrown here. Work that asks for it is told which core it runs on, from 0 to
-// num_cores() - 1. Meanwhile matrix products take one core each, unless count is 1. Called from
-// within work it does one thing after the other. after_each is told how many are done, by one
-// thread at a time.
-void in_parallel(std::size_t count, Work work,
-                 const std::function<void(std::size_t done)>& after_each = {});
+// Calls body(i) for i = 0 to count - 1 on all threads, in any order, and returns when all calls
+// have returned. A body of two parameters gets the index of its thread, too, 0 to
+// num_threads() - 1: use it to give each thread a workspace of its own.
+//
+// Iterations are handed out one at a time, so that a thread which is interrupted does fewer. If
+// a call throws, the others still run; then the first exception is thrown again here. A loop
+// inside a body, and one that starts while another thread's loop runs, is executed by its
+// caller alone. While the threads run, BLAS uses one thread for each product (unless count
+// is 1). after_each, if given, is called after each iteration with the number of completed
+// ones, by one thread at a time.
+void parallel_for(std::size_t count, LoopBody body,
+                  const std::function<void(std::size_t num_completed)>& after_each = {});
 
 }  // namespace llm

@@ -1,15 +1,18 @@
-// How long something takes on this machine, now.
+// Run times and memory.
 #pragma once
 
 #include <functional>
 
 namespace llm {
 
-// Seconds of the fastest of so many runs: the one that was disturbed least.
-double fastest_seconds(int runs, const std::function<void()>& work);
+// Runs the function several times and returns the seconds of the fastest run, which is least
+// disturbed by other programs.
+double fastest_seconds(int runs, const std::function<void()>& function);
 
-// Seconds since the first call, and the most memory it has used so far, in MB.
+// Seconds since the first call.
 double seconds_so_far();
+
+// The most memory that the program has used so far (resident set size), in megabytes.
 double peak_megabytes();
 
 }  // namespace llm

@@ -1,4 +1,4 @@
-// IEEE half precision: 16 bits, 11 of them for the digits, largest number 65504.
+// IEEE half precision (float16): 16 bits, 11 significant bits, largest finite value 65504.
 #pragma once
 
 #include <xtl/xhalf_float.hpp>

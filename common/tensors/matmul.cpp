@@ -3,27 +3,29 @@
 namespace llm {
 namespace {
 
-void product(ConstRows a, ConstRows b, bool transpose_b, Rows result, Old old) {
-    const auto [inner, columns] =
-        transpose_b ? std::pair(b.width, b.count) : std::pair(b.count, b.width);
-    require(a.width == inner && result.count == a.count && result.width == columns,
-            "product: ({}, {}) and ({}, {}) do not make ({}, {})", a.count, a.width, inner,
-            columns, result.count, result.width);
-    const auto number = [](std::size_t size) { return static_cast<xt::blas_index_t>(size); };
+void gemm(ConstMatrixView a, ConstMatrixView b, bool transpose_b, MatrixView result,
+          Update update) {
+    const auto [inner, columns] = transpose_b ? std::pair(b.num_columns, b.num_rows)
+                                              : std::pair(b.num_rows, b.num_columns);
+    require(a.num_columns == inner && result.num_rows == a.num_rows &&
+                result.num_columns == columns,
+            "matmul: the product of ({}, {}) and ({}, {}) is not ({}, {})", a.num_rows,
+            a.num_columns, inner, columns, result.num_rows, result.num_columns);
+    const auto index = [](std::size_t size) { return static_cast<xt::blas_index_t>(size); };
+    const Real alpha = 1, beta = update == Update::accumulate ? Real(1) : Real(0);
     cxxblas::gemm<xt::blas_index_t>(
         cxxblas::RowMajor, cxxblas::NoTrans, transpose_b ? cxxblas::Trans : cxxblas::NoTrans,
-        number(a.count), number(columns), number(inner), Real(1), a.data, number(a.stride),
-        b.data, number(b.stride), old == Old::keep ? Real(1) : Real(0), result.data,
-        number(result.stride));
+        index(a.num_rows), index(columns), index(inner), alpha, a.data, index(a.stride), b.data,
+        index(b.stride), beta, result.data, index(result.stride));
 }
 
 }  // namespace
 
-void multiply_rows(ConstRows a, ConstRows b, Rows result, Old old) {
-    product(a, b, true, result, old);
+void matmul(ConstMatrixView a, ConstMatrixView b, MatrixView result, Update update) {
+    gemm(a, b, false, result, update);
 }
-void multiply(ConstRows a, ConstRows b, Rows result, Old old) {
-    product(a, b, false, result, old);
+void matmul_transposed(ConstMatrixView a, ConstMatrixView b, MatrixView result, Update update) {
+    gemm(a, b, true, result, update);
 }
 
 }  // namespace llm

@@ -1,46 +1,59 @@
-// Matrix products into memory that is there already, for chapter 12. (xtensor's linalg::dot
-// asks for new memory every time; to be handed zeroed pages can take longer than the product.)
+// Matrix products of views: BLAS's gemm, without allocating memory. (xtensor's linalg::dot
+// allocates its result; getting fresh pages from the system can take longer than the product.)
 #pragma once
+
+#include <cstddef>
+#include <span>
 
 #include "common/tensors/tensor.hpp"
 
 namespace llm {
 
-// Rows of numbers that lie somewhere in memory, each so many numbers behind the one before.
-template <class Number>
-struct RowsOf {
-    Number* data = nullptr;
-    std::size_t count = 0, width = 0, stride = 0;
+// A row-major matrix, or a block of one, in memory that it does not own. Adjacent rows begin
+// "stride" elements apart (BLAS: leading dimension).
+template <class Element>
+struct BasicMatrixView {
+    Element* data = nullptr;
+    std::size_t num_rows = 0, num_columns = 0, stride = 0;
 
-    std::span<Number> operator[](std::size_t row) const { return {data + row * stride, width}; }
-    // So many of the rows, from a first one; or so many columns of all rows. Neither is
-    // checked.
-    RowsOf rows(std::size_t first, std::size_t number) const {
-        return {data + first * stride, number, width, stride};
+    std::span<Element> operator[](std::size_t row) const {
+        return {data + row * stride, num_columns};
     }
-    RowsOf columns(std::size_t first, std::size_t number) const {
-        return {data + first, count, number, stride};
+    // A block of adjacent rows, or of adjacent columns. Bounds are not checked.
+    BasicMatrixView rows(std::size_t first, std::size_t count) const {
+        return {data + first * stride, count, num_columns, stride};
     }
-    operator RowsOf<const Number>() const { return {data, count, width, stride}; }
+    BasicMatrixView columns(std::size_t first, std::size_t count) const {
+        return {data + first, num_rows, count, stride};
+    }
+    operator BasicMatrixView<const Element>() const {
+        return {data, num_rows, num_columns, stride};
+    }
 };
-using Rows = RowsOf<Real>;
-using ConstRows = RowsOf<const Real>;
+using MatrixView = BasicMatrixView<Real>;
+using ConstMatrixView = BasicMatrixView<const Real>;
 
-inline Rows rows_of(Matrix& matrix) {
+inline MatrixView view_of(Matrix& matrix) {
     return {matrix.data(), matrix.shape(0), matrix.shape(1), matrix.shape(1)};
 }
-inline ConstRows rows_of(const Matrix& matrix) {
+inline ConstMatrixView view_of(const Matrix& matrix) {
     return {matrix.data(), matrix.shape(0), matrix.shape(1), matrix.shape(1)};
 }
 
-// What becomes of the numbers that the result held before.
-enum class Old { replace, keep };
+// Overwrite the result, or add to it? BLAS: beta = 0 or 1.
+enum class Update { overwrite, accumulate };
 
-// result = a · bᵀ, or result + a · bᵀ: each number is the dot product of a row of a and a row
-// of b. Throws ShapeError unless (N, K) and (M, K) meet an (N, M).
-void multiply_rows(ConstRows a, ConstRows b, Rows result, Old old = Old::replace);
+// result = a b. Throws ShapeError unless the shapes fit.
+void matmul(ConstMatrixView a,                   // (N, K)
+            ConstMatrixView b,                   // (K, M)
+            MatrixView result,                   // (N, M)
+            Update update = Update::overwrite);  // accumulate: result += a b
 
-// result = a · b, or result + a · b. Throws ShapeError unless (N, K) and (K, M) meet an (N, M).
-void multiply(ConstRows a, ConstRows b, Rows result, Old old = Old::replace);
+// result = a bᵀ, as in a linear layer: element (n, m) is the dot product of row n of a and row
+// m of b. Throws ShapeError unless the shapes fit.
+void matmul_transposed(ConstMatrixView a,                   // (N, K)
+                       ConstMatrixView b,                   // (M, K)
+                       MatrixView result,                   // (N, M)
+                       Update update = Update::overwrite);  // accumulate: result += a bᵀ
 
 }  // namespace llm

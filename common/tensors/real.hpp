@@ -1,4 +1,5 @@
-// The one place that names the precision. (Tests of gradients compile the lessons with double.)
+// The floating-point type of all tensors. (The finite-difference tests of gradients compile the
+// lessons with double.)
 #pragma once
 
 namespace llm {

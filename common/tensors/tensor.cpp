@@ -4,11 +4,12 @@ namespace llm::arithmetic {
 namespace {
 
 template <std::size_t N>
-void check_fit(const char* sign, const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
+void check_broadcastable(const char* symbol, const xt::xtensor<Real, N>& a,
+                         const xt::xtensor<Real, N>& b) {
     for (std::size_t axis = 0; axis < N; ++axis) {
         const std::size_t i = a.shape(axis), j = b.shape(axis);
-        require(i == j || i == 1 || j == 1, "{} {} {}: the shapes do not fit", a.shape(), sign,
-                b.shape());
+        require(i == j || i == 1 || j == 1, "{} {} {}: the shapes do not fit", a.shape(),
+                symbol, b.shape());
     }
 }
 
@@ -16,35 +17,35 @@ void check_fit(const char* sign, const xt::xtensor<Real, N>& a, const xt::xtenso
 
 template <std::size_t N>
 xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
-    check_fit("+", a, b);
+    check_broadcastable("+", a, b);
     return xt::operator+(a, b);
 }
 template <std::size_t N>
 xt::xtensor<Real, N> subtract(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
-    check_fit("-", a, b);
+    check_broadcastable("-", a, b);
     return xt::operator-(a, b);
 }
 template <std::size_t N>
 xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
-    check_fit("*", a, b);
+    check_broadcastable("*", a, b);
     return xt::operator*(a, b);
 }
 template <std::size_t N>
 xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
-    check_fit("/", a, b);
+    check_broadcastable("/", a, b);
     return xt::operator/(a, b);
 }
 template <std::size_t N>
-xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real number) {
-    return xt::operator+(a, number);
+xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real scalar) {
+    return xt::operator+(a, scalar);
 }
 template <std::size_t N>
-xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real number) {
-    return xt::operator*(a, number);
+xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real scalar) {
+    return xt::operator*(a, scalar);
 }
 template <std::size_t N>
-xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real number) {
-    return xt::operator/(a, number);
+xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real scalar) {
+    return xt::operator/(a, scalar);
 }
 
 #define LLM_INSTANTIATE(T)                   \

@@ -1,5 +1,5 @@
-// The tensors of this project: xtensor's containers under short names, a checked reshape, and
-// operators that check shapes. Chapters take xtensor from here and nowhere else.
+// The tensor types of this project: short names for xtensor's containers, a reshape that checks
+// sizes, and operators that check shapes. Chapters include xtensor only through this header.
 #pragma once
 
 #if __has_include(<xtensor/containers/xtensor.hpp>)  // xtensor 0.26 moved its headers
@@ -33,21 +33,22 @@ using Matrix = xt::xtensor<Real, 2>;
 using Tensor3 = xt::xtensor<Real, 3>;
 using Tensor4 = xt::xtensor<Real, 4>;
 
-// Token ids, position ids and lengths are whole numbers (PyTorch's int64).
+// Token ids, position ids and sequence lengths are 64-bit integers (PyTorch's int64).
 using Id = std::int64_t;
 using IdVector = xt::xtensor<Id, 1>;
 using IdMatrix = xt::xtensor<Id, 2>;
 
 inline constexpr Real infinity = std::numeric_limits<Real>::infinity();
 
-// The sizes of a tensor, to be unpacked: const auto [batch_size, seq_len] = dims(ids);
+// The sizes of a tensor, for structured bindings: const auto [batch_size, seq_len] = dims(ids);
 template <class T, std::size_t N>
 std::array<std::size_t, N> dims(const xt::xtensor<T, N>& tensor) {
     return tensor.shape();
 }
 
-// The same numbers in the same order under another shape. Unlike xtensor's own reshape_view
-// it checks the number of elements; throws ShapeError with both shapes.
+// Returns the same elements in the same row-major order with another shape, like PyTorch's
+// view. Unlike xtensor's reshape_view, it checks the number of elements: throws ShapeError with
+// both shapes if it differs.
 template <class T, std::size_t M, std::size_t N>
 xt::xtensor<T, N> reshape(const xt::xtensor<T, M>& tensor, const std::size_t (&shape)[N]) {
     const std::array<std::size_t, N> sizes = std::to_array(shape);
@@ -58,10 +59,23 @@ xt::xtensor<T, N> reshape(const xt::xtensor<T, M>& tensor, const std::size_t (&s
     return result;
 }
 
-// Arithmetic on whole tensors, and of a tensor with a number. xtensor's own operators return a
-// recipe, do not check shapes, and are compiled anew in every file. These compute at once,
-// throw ShapeError unless the shapes fit (axes of size 1 stretch), and are compiled in
-// tensor.cpp.
+// The overload for a temporary tensor: the memory is moved, not copied.
+template <class T, std::size_t M, std::size_t N>
+xt::xtensor<T, N> reshape(xt::xtensor<T, M>&& tensor, const std::size_t (&shape)[N]) {
+    using Result = xt::xtensor<T, N>;
+    const std::array<std::size_t, N> sizes = std::to_array(shape);
+    require(element_count(sizes) == tensor.size(), "reshape: {} does not fit into {}",
+            tensor.shape(), sizes);
+    typename Result::inner_strides_type strides{};
+    xt::compute_strides(sizes, xt::layout_type::row_major, strides);
+    typename Result::inner_shape_type inner_shape = sizes;
+    return Result(std::move(tensor.storage()), std::move(inner_shape), std::move(strides));
+}
+
+// Elementwise arithmetic on two tensors, or on a tensor and a scalar. xtensor's own operators
+// return a lazy expression, do not check shapes, and are instantiated in every file that uses
+// them. These evaluate immediately, broadcast axes of size 1, throw ShapeError if the shapes
+// cannot be broadcast, and are instantiated once, in tensor.cpp.
 namespace arithmetic {
 
 template <std::size_t N>
@@ -73,22 +87,20 @@ xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, const xt::xtensor<R
 template <std::size_t N>
 xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
-xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real number);
+xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real scalar);
 template <std::size_t N>
-xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real number);
+xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real scalar);
 template <std::size_t N>
-xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real number);
+xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real scalar);
 
 template <class T>
-inline constexpr std::size_t axes = 0;
+inline constexpr std::size_t rank = 0;
 template <std::size_t N>
-inline constexpr std::size_t axes<xt::xtensor<Real, N>> = N;
+inline constexpr std::size_t rank<xt::xtensor<Real, N>> = N;
 template <class T>
-concept Tensor = axes<std::remove_cvref_t<T>>
-!= 0;
+concept Tensor = (rank<std::remove_cvref_t<T>> != 0);
 template <class A, class B>
-concept SameRank = Tensor<A> && axes<std::remove_cvref_t<A>>
-== axes<std::remove_cvref_t<B>>;
+concept SameRank = Tensor<A> &&(rank<std::remove_cvref_t<A>> == rank<std::remove_cvref_t<B>>);
 
 }  // namespace arithmetic
 
@@ -105,20 +117,20 @@ template <class A, class B>
 requires arithmetic::SameRank<A, B>
 auto operator/(A&& a, B&& b) { return arithmetic::divide(a, b); }
 template <arithmetic::Tensor A>
-auto operator+(A&& a, Real number) {
-    return arithmetic::add(a, number);
+auto operator+(A&& a, Real scalar) {
+    return arithmetic::add(a, scalar);
 }
 template <arithmetic::Tensor A>
-auto operator-(A&& a, Real number) {
-    return arithmetic::add(a, -number);
+auto operator-(A&& a, Real scalar) {
+    return arithmetic::add(a, -scalar);
 }
 template <arithmetic::Tensor A>
-auto operator*(A&& a, Real number) {
-    return arithmetic::multiply(a, number);
+auto operator*(A&& a, Real scalar) {
+    return arithmetic::multiply(a, scalar);
 }
 template <arithmetic::Tensor A>
-auto operator/(A&& a, Real number) {
-    return arithmetic::divide(a, number);
+auto operator/(A&& a, Real scalar) {
+    return arithmetic::divide(a, scalar);
 }
 
 }  // namespace llm

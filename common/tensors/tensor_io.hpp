@@ -1,5 +1,5 @@
-// xtensor's print and its .npy files. They take long to compile, so only .cpp files include
-// this.
+// xtensor's printing and .npy reading and writing. These headers compile slowly, so only .cpp
+// files include this one.
 #pragma once
 
 #if __has_include(<xtensor/io/xnpy.hpp>)  // xtensor 0.26 moved its headers

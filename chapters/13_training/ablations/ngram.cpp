@@ -1,55 +1,56 @@
 #include "chapters/13_training/ablations/ngram.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
 namespace llm {
 namespace {
 
-// So many tokens before a place as one number: as digits behind a 1.
-std::uint64_t as_number(const std::vector<Id>& tokens, std::size_t end, std::size_t length,
+// The tokens from end - length to end - 1 as one integer: digits to the base vocab_size, after
+// a leading 1 that tells contexts of different lengths apart.
+std::uint64_t ngram_key(const std::vector<Id>& tokens, std::size_t end, std::size_t length,
                         std::size_t vocab_size) {
-    std::uint64_t number = 1;
+    std::uint64_t key = 1;
     for (std::size_t i = end - length; i < end; ++i)
-        number = number * vocab_size + static_cast<std::uint64_t>(tokens[i]);
-    return number;
+        key = key * vocab_size + static_cast<std::uint64_t>(tokens[i]);
+    return key;
 }
 
-// How often a text has a context with a token behind it, and both together.
+// How often each context is followed by any token, and by each token.
 using Counts = std::unordered_map<std::uint64_t, double>;
-struct ContextCounts {
-    Counts followed, continued;
+struct NgramCounts {
+    Counts contexts, ngrams;
 };
 
-ContextCounts counts_of(const std::vector<Id>& tokens, std::size_t vocab_size,
-                        std::size_t order) {
-    ContextCounts counts;
+NgramCounts count_ngrams(const std::vector<Id>& tokens, std::size_t vocab_size,
+                         std::size_t order) {
+    NgramCounts counts;
     for (std::size_t length = 0; length < order; ++length)
         for (std::size_t t = length; t < tokens.size(); ++t) {
-            ++counts.followed[as_number(tokens, t, length, vocab_size)];
-            ++counts.continued[as_number(tokens, t + 1, length + 1, vocab_size)];
+            ++counts.contexts[ngram_key(tokens, t, length, vocab_size)];
+            ++counts.ngrams[ngram_key(tokens, t + 1, length + 1, vocab_size)];
         }
     return counts;
 }
 
-double count_in(const Counts& counts, std::uint64_t number) {
-    const auto found = counts.find(number);
+double count_of(const Counts& counts, std::uint64_t key) {
+    const auto found = counts.find(key);
     return found == counts.end() ? 0 : found->second;
 }
 
-// The mean of -ln p, for each number of tokens before.
-std::vector<double> losses_with(const ContextCounts& counts, const std::vector<Id>& tokens,
-                                std::size_t vocab_size, std::size_t order, double weight) {
+// The mean of -ln p, for each order from 0 on.
+std::vector<double> losses_with(const NgramCounts& counts, const std::vector<Id>& tokens,
+                                std::size_t vocab_size, std::size_t order,
+                                double pseudo_count) {
     std::vector<double> losses(order + 1);
     for (std::size_t t = 0; t < tokens.size(); ++t) {
         double p = 1 / static_cast<double>(vocab_size);
         for (std::size_t length = 0; length < order; ++length) {
             if (length <= t) {
-                const std::uint64_t context = as_number(tokens, t, length, vocab_size);
-                const std::uint64_t longer = as_number(tokens, t + 1, length + 1, vocab_size);
-                p = (count_in(counts.continued, longer) + weight * p) /
-                    (count_in(counts.followed, context) + weight);
+                const std::uint64_t context = ngram_key(tokens, t, length, vocab_size);
+                const std::uint64_t ngram = ngram_key(tokens, t + 1, length + 1, vocab_size);
+                p = (count_of(counts.ngrams, ngram) + pseudo_count * p) /
+                    (count_of(counts.contexts, context) + pseudo_count);
             }
             losses[length + 1] -= std::log(p) / static_cast<double>(tokens.size());
         }
@@ -59,15 +60,15 @@ std::vector<double> losses_with(const ContextCounts& counts, const std::vector<I
 
 }  // namespace
 
-std::vector<double> ngram_losses(const Corpus& corpus, std::size_t vocab_size,
-                                 std::size_t order, const std::vector<double>& weights) {
+std::vector<double> ngram_losses(const Dataset& dataset, std::size_t vocab_size,
+                                 std::size_t order, const std::vector<double>& pseudo_counts) {
     require(double(order) * std::log2(double(vocab_size)) < 63,
             "ngram_losses: {} tokens of {} do not fit into 64 bits", order, vocab_size);
-    const ContextCounts counts = counts_of(corpus.training, vocab_size, order);
+    const NgramCounts counts = count_ngrams(dataset.train, vocab_size, order);
     std::vector<double> best(order + 1, std::log(double(vocab_size)));
-    for (std::size_t i = 0; i < weights.size(); ++i) {
+    for (std::size_t i = 0; i < pseudo_counts.size(); ++i) {
         const std::vector<double> losses =
-            losses_with(counts, corpus.validation, vocab_size, order, weights[i]);
+            losses_with(counts, dataset.validation, vocab_size, order, pseudo_counts[i]);
         for (std::size_t n = 1; n <= order; ++n)
             best[n] = i == 0 ? losses[n] : std::min(best[n], losses[n]);
     }

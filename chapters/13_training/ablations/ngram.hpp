@@ -1,16 +1,18 @@
-// Chapter 11, beside the fourth part: what a model has to beat.
+// Chapter 13: the n-gram baseline that a model is compared with.
 #pragma once
 
-#include "chapters/13_training/trainer.hpp"
+#include "chapters/13_training/data.hpp"
 
 namespace llm {
 
-// What counting alone can do: the mean of -ln p on the held-out part, where p comes from how
-// often the n tokens before (2 for a trigram) were followed by which token. What a long context
-// has seldom seen, the next shorter one says, with the weight of so many occurrences; of
-// several weights the best is taken. Of no counting at all, and of n = 0 to order - 1. Throws
-// ShapeError unless vocab_size^order is below 2^63. Source: MacKay and Peto, 1995.
-std::vector<double> ngram_losses(const Corpus& corpus, std::size_t vocab_size,
-                                 std::size_t order, const std::vector<double>& weights);
+// The mean of -ln p over the validation part, where p comes from the n-gram counts of the
+// training part: how often the n - 1 tokens before (2 for a trigram) were followed by each
+// token. Returns order + 1 losses: of a uniform distribution, unigrams, bigrams and so on.
+//
+// Counts are smoothed with the distribution of the next shorter context, which is added as
+// pseudo_count occurrences; of several pseudo-counts the one with the lowest loss is used.
+// Throws ShapeError unless vocab_size^order is below 2^63. Source: MacKay and Peto, 1995.
+std::vector<double> ngram_losses(const Dataset& dataset, std::size_t vocab_size,
+                                 std::size_t order, const std::vector<double>& pseudo_counts);
 
 }  // namespace llm

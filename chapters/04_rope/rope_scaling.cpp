@@ -1,0 +1,46 @@
+#include "chapters/04_rope/rope_scaling.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "chapters/04_rope/rope.hpp"
+
+namespace llm {
+
+Vector interpolate_positions(const Vector& inverse_frequencies, Real factor) {
+    return inverse_frequencies / factor;
+}
+
+Real ntk_theta(Real rope_theta, Real factor, std::size_t head_dim) {
+    require(head_dim > 2, "rope: NTK scaling needs more than one pair, not a head_dim of {}",
+            head_dim);
+    const Real dim = static_cast<Real>(head_dim);
+    return rope_theta * std::pow(factor, dim / (dim - 2));
+}
+
+Vector scale_like_llama3(const Vector& inverse_frequencies, const Llama3Scaling& scaling) {
+    require(scaling.low_freq_factor < scaling.high_freq_factor,
+            "rope: low_freq_factor must be less than high_freq_factor");
+    Vector scaled = inverse_frequencies;  // (D/2)
+    for (Real& frequency : scaled) {
+        // How many rotations does this pair make within the original context?
+        const Real wavelength = 2 * std::numbers::pi_v<Real> / frequency;
+        const Real rotations = scaling.original_max_position_embeddings / wavelength;
+
+        // Interpolate: 0 for at most low_freq_factor rotations, 1 for high_freq_factor or more.
+        const Real smooth_factor = (rotations - scaling.low_freq_factor) /
+                                   (scaling.high_freq_factor - scaling.low_freq_factor);
+        const Real smooth = std::clamp(smooth_factor, Real(0), Real(1));
+        frequency = (1 - smooth) * frequency / scaling.factor + smooth * frequency;
+    }
+    return scaled;
+}
+
+Vector rope_frequencies(const Config& config) {
+    const Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);
+    if (!config.rope_scaling) return frequencies;
+    return scale_like_llama3(frequencies, *config.rope_scaling);
+}
+
+}  // namespace llm

@@ -1,0 +1,26 @@
+// Chapter 07: RMSNorm of float16 tensors.
+#pragma once
+
+#include "common/tensors/half.hpp"
+#include "common/tensors/tensor.hpp"
+
+namespace llm {
+
+using HalfVector = xt::xtensor<Half, 1>;
+using HalfMatrix = xt::xtensor<Half, 2>;
+HalfMatrix to_half(const Matrix& rows);   // (N, C) -> (N, C), rounded
+Matrix to_float(const HalfMatrix& rows);  // (N, C) -> (N, C), exact
+
+// RMSNorm in float16 throughout, which is wrong for large values and for wide rows; and with an
+// upcast to float32 inside, which is right. Llama and Qwen cast back to float16 before they
+// multiply by the weight, Gemma after it. Both throw ShapeError unless the weight has C
+// elements.
+enum class CastBack { before_weight, after_weight };
+HalfMatrix rms_norm_in_half(const HalfMatrix& rows,        // (N, C)
+                            const HalfVector& weight,      // (C)
+                            Real eps);                     // -> (N, C)
+HalfMatrix rms_norm_upcast(const HalfMatrix& rows,         // (N, C)
+                           const HalfVector& weight,       // (C)
+                           Real eps, CastBack cast_back);  // -> (N, C)
+
+}  // namespace llm

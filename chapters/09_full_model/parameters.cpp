@@ -1,0 +1,153 @@
+#include "chapters/09_full_model/parameters.hpp"
+
+namespace llm {
+namespace {
+
+template <std::size_t N>
+void add_tensor(ParameterList& list, const std::string& name, xt::xtensor<Real, N>& tensor) {
+    list.push_back(
+        {name, {tensor.shape().begin(), tensor.shape().end()}, {tensor.data(), tensor.size()}});
+}
+
+}  // namespace
+
+void add_parameters(ParameterList& list, const std::string& name, Matrix& matrix) {
+    add_tensor(list, name, matrix);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, Linear& linear) {
+    add_tensor(list, name + ".weight", linear.weight);
+    if (linear.bias) add_tensor(list, name + ".bias", *linear.bias);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, RMSNorm& norm) {
+    add_tensor(list, name + ".weight", norm.weight);
+    if (norm.bias) add_tensor(list, name + ".bias", *norm.bias);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, LayerNorm& norm) {
+    add_tensor(list, name + ".weight", norm.weight);
+    if (norm.bias) add_tensor(list, name + ".bias", *norm.bias);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, AttentionLayer& layer) {
+    auto& [q_proj, k_proj, v_proj, o_proj] = layer.projections;
+    add_parameters(list, name + ".q_proj", q_proj);
+    add_parameters(list, name + ".k_proj", k_proj);
+    add_parameters(list, name + ".v_proj", v_proj);
+    add_parameters(list, name + ".o_proj", o_proj);
+    if (auto* norm = std::get_if<QKNormWithWeights>(&layer.qk_norm)) {
+        add_tensor(list, name + ".q_norm.weight", norm->q_weight);
+        add_tensor(list, name + ".k_norm.weight", norm->k_weight);
+    }
+}
+
+void add_parameters(ParameterList& list, const std::string& name, GatedMlp& mlp) {
+    add_parameters(list, name + ".gate_proj", mlp.gate_proj);
+    add_parameters(list, name + ".up_proj", mlp.up_proj);
+    add_parameters(list, name + ".down_proj", mlp.down_proj);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, Mlp& mlp) {
+    add_parameters(list, name + ".up_proj", mlp.up_proj);
+    add_parameters(list, name + ".down_proj", mlp.down_proj);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, PostNormBlock& block) {
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".post_attention_layernorm", block.attention_norm);
+    add_parameters(list, name + ".mlp", block.mlp);
+    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, ResPostNormBlock& block) {
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".post_attention_layernorm", block.attention_norm);
+    add_parameters(list, name + ".mlp", block.mlp);
+    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, SandwichBlock& block) {
+    add_parameters(list, name + ".input_layernorm", block.attention_norm);
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".post_attention_layernorm", block.attention_output_norm);
+    add_parameters(list, name + ".pre_feedforward_layernorm", block.ffn_norm);
+    add_parameters(list, name + ".mlp", block.mlp);
+    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_output_norm);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, ParallelBlock& block) {
+    add_parameters(list, name + ".input_layernorm", block.norm);
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".mlp", block.mlp);
+}
+
+std::vector<Parameter> named_parameters(Model& model) {
+    ParameterList list;
+    add_tensor(list, "model.embed_tokens.weight", model.embed_tokens);
+    for (std::size_t n = 0; n < model.layers.size(); ++n)
+        add_parameters(list, "model.layers." + std::to_string(n), model.layers[n]);
+    add_parameters(list, "model.norm", model.norm);
+    if (model.lm_head) add_tensor(list, "lm_head.weight", *model.lm_head);
+    return list;
+}
+
+std::vector<ConstParameter> named_parameters(const Model& model) {
+    std::vector<ConstParameter> list;
+    for (const auto& [name, shape, values] : named_parameters(const_cast<Model&>(model)))
+        list.push_back({name, shape, values});  // read-only from here on
+    return list;
+}
+
+ParameterCount count_parameters(const Config& given) {
+    const Config config = validate_model(given);
+    const std::uint64_t C = config.hidden_size, L = config.num_hidden_layers;
+    const std::uint64_t query_width = config.num_attention_heads * config.head_dim;  // H*D
+    const std::uint64_t kv_width = config.num_key_value_heads * config.head_dim;     // Hkv*D
+
+    ParameterCount count;
+    count.embedding = config.vocab_size * C;
+    count.attention = L * (2 * query_width * C + 2 * kv_width * C);  // q and o, k and v
+    if (config.attention_bias != AttentionBias::none)
+        count.attention += L * (query_width + 2 * kv_width);
+    if (config.attention_bias == AttentionBias::qkvo) count.attention += L * C;
+    count.mlp = L * gated_mlp_parameters(C, config.intermediate_size);
+    count.norms = L * 2 * C + C;
+    if (config.qk_norm == QKNormType::with_weights) count.norms += L * 2 * config.head_dim;
+    if (!config.tie_word_embeddings) count.head = config.vocab_size * C;
+    return count;
+}
+
+ParameterCount count_parameters(const Model& model) {
+    ParameterCount count;
+    count.embedding = model.embed_tokens.size();
+    for (const PreNormBlock& layer : model.layers) {
+        const auto& [q_proj, k_proj, v_proj, o_proj] = layer.self_attn.projections;
+        for (const Linear* linear : {&q_proj, &k_proj, &v_proj, &o_proj})
+            count.attention += num_parameters(*linear);
+        for (const Linear* linear :
+             {&layer.mlp.gate_proj, &layer.mlp.up_proj, &layer.mlp.down_proj})
+            count.mlp += num_parameters(*linear);
+        count.norms += num_parameters(layer.attention_norm) + num_parameters(layer.ffn_norm);
+        if (const auto* norm = std::get_if<QKNormWithWeights>(&layer.self_attn.qk_norm))
+            count.norms += norm->q_weight.size() + norm->k_weight.size();
+    }
+    count.norms += num_parameters(model.norm);
+    if (model.lm_head) count.head = model.lm_head->size();
+    return count;
+}
+
+std::uint64_t flops_per_token(const Config& given, std::size_t position) {
+    Config config = validate_model(given);
+    config.attention_bias = AttentionBias::none;  // adding a bias is not counted
+    const ParameterCount count = count_parameters(config);
+
+    // A tied head is a matrix product, too. Selecting a row of the embedding takes no FLOPs.
+    const std::uint64_t head = std::uint64_t{config.vocab_size} * config.hidden_size;
+    const std::uint64_t matrices = count.attention + count.mlp + head;
+    const std::uint64_t attended = std::uint64_t{position + 1} * config.num_hidden_layers *
+                                   config.num_attention_heads * config.head_dim;
+    return 2 * matrices + 4 * attended;  // 2 for the score, 2 for the weighted sum
+}
+
+}  // namespace llm

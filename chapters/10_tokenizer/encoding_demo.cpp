@@ -1,0 +1,148 @@
+#include "chapters/10_tokenizer/demo.hpp"
+#include "common/files/unicode.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+
+std::string joined(const std::vector<std::string>& parts, const std::string& separator) {
+    if (parts.empty()) return "none";
+    std::string line = parts[0];
+    for (std::size_t i = 1; i < parts.size(); ++i) line += separator + parts[i];
+    return line;
+}
+
+std::string tokens_of(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
+    std::vector<std::string> tokens;
+    for (const Id id : ids) tokens.push_back(tokenizer.token_text(id));
+    return joined(tokens, " ");
+}
+
+std::string visible(std::vector<std::string> words) {
+    for (std::string& word : words) word = replaced(escaped(word), " ", "▁");
+    return joined(words, "|");
+}
+
+namespace {
+
+// The types of normalizers or pre-tokenizers.
+template <class Components>
+std::string types_of(const Components& components) {
+    std::vector<std::string> types;
+    for (const auto& component : components) types.push_back(component.type);
+    return joined(types, ", ");
+}
+
+void describe(const Tokenizer& tokenizer) {
+    show("vocabulary size", tokenizer.vocab_size());
+    show("merges", tokenizer.merges.size());
+    show("normalizers", types_of(tokenizer.normalizers));
+    show("pre-tokenizers", types_of(tokenizer.pre_tokenizers));
+    const bool bytes = types_of(tokenizer.pre_tokenizers).ends_with("ByteLevel");
+    show("unknown characters", bytes || tokenizer.byte_fallback ? "become bytes"
+                               : tokenizer.unk_token_id >= 0
+                                   ? tokenizer.token_text(tokenizer.unk_token_id)
+                                   : "are an error");
+    show("put in front of a text", tokens_of(tokenizer, tokenizer.prefix_tokens));
+    std::vector<std::string> added;
+    for (const AddedToken& token : tokenizer.added_tokens) added.push_back(token.content);
+    added.resize(std::min<std::size_t>(added.size(), 6));
+    show("special and other added tokens", escaped(joined(added, " ")));
+}
+
+// Applies one step to every part of the text that is not an added token. Returns all parts.
+template <class Split>
+std::vector<std::string> apply_step(std::vector<Segment>& segments, const Split& split) {
+    std::vector<Segment> parts;
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+        const auto& [text, id] = segments[i];
+        for (const std::string& word : id >= 0 ? std::vector{text} : split(text, i == 0)) {
+            parts.push_back({word, id});
+            words.push_back(word);
+        }
+    }
+    segments = parts;
+    return words;
+}
+
+void encode_step_by_step(const Tokenizer& tokenizer, const std::string& text) {
+    step("Encode a text, step by step");
+    show("text", escaped(text));
+    std::vector<Segment> segments = split_at_added_tokens(tokenizer.added_tokens, text);
+    const auto unchanged = [](const std::string& part, bool) { return std::vector{part}; };
+    if (!tokenizer.added_tokens.empty())
+        show("added tokens", escaped(joined(apply_step(segments, unchanged), "|")));
+    for (const Normalizer& normalizer : tokenizer.normalizers) {
+        const auto normalize = [&](const std::string& part, bool) {
+            return std::vector{normalizer.normalize(part)};
+        };
+        show(normalizer.type, escaped(joined(apply_step(segments, normalize), "|")));
+    }
+    for (const PreTokenizer& pre_tokenizer : tokenizer.pre_tokenizers)
+        show(pre_tokenizer.type, visible(apply_step(segments, pre_tokenizer.split)));
+
+    const std::vector<Id> ids = tokenizer.encode(text);
+    std::vector<std::string> tokens;
+    for (const Id id : ids) tokens.push_back(to_text(id) + ":" + tokenizer.token_text(id));
+    say("ids and tokens: " + joined(tokens, " "));
+    IdMatrix input_ids({1, ids.size()});  // (B, T)
+    std::copy(ids.begin(), ids.end(), input_ids.begin());
+    show("input_ids", input_ids);
+    show("decoded equals the text", tokenizer.decode(ids) == text);
+}
+
+}  // namespace
+
+void inspect(const std::string& title, const Tokenizer& tokenizer, const std::string& text) {
+    step(title);
+    describe(tokenizer);
+    encode_step_by_step(tokenizer, text);
+}
+
+void without_ranks(const Tokenizer& tokenizer, const std::string& text) {
+    step("Wrong: merge from left to right, without ranks");
+    Tokenizer left_to_right = tokenizer;
+    for (auto& [pair, merge] : left_to_right.merges) merge.rank = 0;
+    const std::vector<Id> ids = left_to_right.encode(text);
+    say(tokens_of(tokenizer, ids));
+    show("decoded equals the text", tokenizer.decode(ids) == text);
+    say("Nothing is lost, but a model that was trained on the right tokens has rarely or never "
+        "seen these.");
+}
+
+void special_tokens(Tokenizer tokenizer) {
+    step("Special tokens are found in the text before anything else");
+    const std::string text = "go in peace<|im_end|>";
+    show("as ordinary text", tokens_of(tokenizer, tokenizer.encode(text)));
+    const Id id = static_cast<Id>(tokenizer.vocab_size());
+    tokenizer.token_bytes.push_back("<|im_end|>");
+    tokenizer.added_tokens.push_back({"<|im_end|>", id});
+    tokenizer.all_special_ids.insert(id);
+    show("as an added token", tokens_of(tokenizer, tokenizer.encode(text)));
+    show("decoded without special tokens", tokenizer.decode(tokenizer.encode(text)));
+}
+
+void fertility(const Tokenizer& tokenizer) {
+    step("Fertility: tokens per word, for texts of several kinds");
+    const std::vector<std::pair<std::string, std::string>> texts = {
+        {"King James", "And the LORD spake unto Moses, saying, Speak unto the children"},
+        {"English today", "The program loads its weights and prints every tensor it computes"},
+        {"German", "Das Programm liest die Gewichte und zeigt jeden Tensor"},
+        {"C++", "for (int i = 0; i < n; ++i) sum += weight[i] * input[i];"}};
+    std::vector<TableRow> rows;
+    BarChart chart{"Fertility of the tokenizer king_james", "tokens per word", {}, {{"", {}}}};
+    for (const auto& [kind, text] : texts) {
+        const std::vector<Id> ids = tokenizer.encode(text);
+        const auto words = double(1 + std::count(text.begin(), text.end(), ' '));
+        const auto unknown = std::count(ids.begin(), ids.end(), tokenizer.unk_token_id);
+        rows.push_back({kind, brief(words), to_text(ids.size()),
+                        fixed(double(ids.size()) / words, 2), to_text(unknown)});
+        chart.names.push_back(kind);
+        chart.series[0].values.push_back(double(ids.size()) / words);
+    }
+    show_table({"text", "words", "tokens", "tokens per word", "of them <unk>"}, rows);
+    plot("fertility", {chart});
+}
+
+}  // namespace llm

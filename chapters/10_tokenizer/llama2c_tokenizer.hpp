@@ -1,0 +1,18 @@
+// Chapter 10, fourth part: the tokenizer files of llama2.c (tokenizer.bin, tok512.bin).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "chapters/10_tokenizer/tokenizer.hpp"
+
+namespace llm {
+
+// Reads vocab_size tokens, or all of the file. A llama2.c file has no list of merges: any two
+// tokens may be merged if their concatenation is a token, and the token with the highest score
+// is made first. Throws FileError for a damaged file or one with another number of tokens.
+// Source: karpathy/llama2.c, run.c, build_tokenizer and encode.
+Tokenizer load_llama2c_tokenizer(const std::string& path,
+                                 std::optional<std::size_t> vocab_size = std::nullopt);
+
+}  // namespace llm

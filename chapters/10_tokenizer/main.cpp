@@ -1,0 +1,186 @@
+// Chapter 10 — How does text become tokens, and back? This program trains byte-pair encoding on
+// four words, applies the merges to an unseen word, shows what happens to a text before the
+// merges, and encodes it step by step with the tokenizer of the shipped model or another one.
+#include "chapters/10_tokenizer/bpe_training.hpp"
+#include "chapters/10_tokenizer/demo.hpp"
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
+#include "common/numbers/random.hpp"
+#include "common/output/plot.hpp"
+#include "common/output/show.hpp"
+#include "common/system/options.hpp"
+
+using namespace llm;
+
+std::string pair_text(const Tokenizer& tokenizer, const TokenPair& pair) {
+    return tokenizer.token_text(pair.first) + " + " + tokenizer.token_text(pair.second);
+}
+
+// All pairs, the most frequent first; among equals the one with the lowest ids.
+std::vector<std::pair<TokenPair, std::size_t>> sorted_pairs(const BPETrainer& trainer) {
+    const PairCounts counts = count_pairs(trainer.words);
+    std::vector<std::pair<TokenPair, std::size_t>> pairs(counts.begin(), counts.end());
+    std::sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
+        return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
+    return pairs;
+}
+
+BPETrainer words_and_pairs() {
+    step("A training text: low 5 times, lower 2, newest 6, widest 3 times");
+    std::string text;
+    for (const auto& [word, count] : std::vector<std::pair<std::string, int>>{
+             {"low", 5}, {"lower", 2}, {"newest", 6}, {"widest", 3}})
+        for (int i = 0; i < count; ++i) text += word + "\n";
+    BPETrainer trainer = make_bpe_trainer(text, 0);
+    std::vector<TableRow> rows;
+    for (const auto& [ids, count] : trainer.words)
+        rows.push_back({tokens_of(trainer.tokenizer, ids), to_text(count)});
+    show_table({"tokens of a word", "count"}, rows);
+    show("vocabulary size", trainer.tokenizer.vocab_size());
+
+    step("Count every pair of adjacent tokens");
+    rows.clear();
+    for (const auto& [pair, count] : sorted_pairs(trainer))
+        if (count > 5) rows.push_back({pair_text(trainer.tokenizer, pair), to_text(count)});
+    show_table({"pair", "count"}, rows);
+    return trainer;
+}
+
+Tokenizer merge_all(BPETrainer trainer) {
+    step("Merge the most frequent pair, count again, until no pair occurs twice");
+    const Tokenizer& tokenizer = trainer.tokenizer;
+    std::vector<TableRow> rows;
+    const auto add_row = [&](TableRow row) {
+        for (const std::string word : {"lower", "newest", "widest", "lowest"})
+            row.push_back(tokens_of(tokenizer, tokenizer.encode(word)));
+        rows.push_back(row);
+    };
+    add_row({"", "", ""});
+    for (std::size_t rank = 0; true; ++rank) {
+        const auto pairs = sorted_pairs(trainer);
+        if (!merge_most_frequent_pair(trainer)) break;
+        add_row(
+            {to_text(rank), pair_text(tokenizer, pairs[0].first), to_text(pairs[0].second)});
+    }
+    show_table({"rank", "merge", "count", "lower", "newest", "widest", "lowest"}, rows);
+    say("lowest is not in the training text. The merges are applied to it all the same, and it "
+        "becomes low and est.");
+    return tokenizer;
+}
+
+void unknown_characters(const Tokenizer& tokenizer) {
+    step("A character that is not in the vocabulary");
+    const std::vector<Id> ids = tokenizer.encode("löwest");
+    show("löwest", tokens_of(tokenizer, ids));
+    show("decoded", tokenizer.decode(ids));
+
+    step("Bytes: 256 tokens for any text");
+    const std::string text = "naïve café\n";
+    std::string byte_level, fallback;
+    for (const char byte : text) {
+        byte_level += byte_to_unicode(static_cast<unsigned char>(byte));
+        if (byte < 0) fallback += byte_fallback_token(static_cast<unsigned char>(byte));
+    }
+    show("text", escaped(text));
+    show("byte-level, GPT-2's characters", byte_level);
+    show("byte fallback for ï and é", fallback);
+    const Tokenizer bytes = byte_tokenizer();
+    std::vector<TableRow> rows;
+    for (const std::string example : {"naive", "naïve", "中文", "\U0001F600"})
+        rows.push_back({example, to_text(characters(example).size()),
+                        to_text(bytes.encode(example).size() - 1),
+                        bytes.decode(bytes.encode(example)) == example ? "yes" : "no"});
+    show_table({"text", "characters", "bytes", "decodes to itself"}, rows);
+}
+
+void pre_tokenization() {
+    step("Pre-tokenization: merges never cross the border of a word");
+    const std::string text = "It's  12 naïve cats!";
+    const PreTokenizer gpt2 = gpt2_pre_tokenizer();
+    const PreTokenizer byte_level = byte_level_pre_tokenizer(false, true);
+    const PreTokenizer digits = regex_pre_tokenizer("Digits", R"(\p{N})");
+    const PreTokenizer metaspace = metaspace_pre_tokenizer("▁", PrependScheme::first, true);
+    const std::string llama2 =
+        replace_normalizer(" ", "▁").normalize(prepend_normalizer("▁").normalize(text));
+    const auto digits_first = split_words(gpt2, split_words(digits, {text}, true), true);
+    show_table({"pre-tokenizer", "words of \"" + text + "\""},
+               {{"Split, GPT-2's pattern", visible(gpt2.split(text, true))},
+                {"ByteLevel (GPT-2)", visible(byte_level.split(text, true))},
+                {"Digits, then Split", visible(digits_first)},
+                {"Metaspace with split", visible(metaspace.split(text, true))},
+                {"none (Llama 2)", visible({llama2})}});
+}
+
+// Names, of which a tenth is held out.
+void vocabulary_size(Generator generator) {
+    step("A larger vocabulary makes shorter sequences");
+    std::string training, held_out;
+    for (const std::string& name : lines_of(read_text(asset("data/names.txt"))))
+        (generator.next_uniform() < 0.1f ? held_out : training) += name + "\n";
+    BPETrainer trainer = make_bpe_trainer(training, 0);
+    const Tokenizer& tokenizer = trainer.tokenizer;
+    Line known{"training text", {}, {}}, unknown{"held-out text", {}, {}};
+    std::vector<TableRow> rows;
+    for (std::size_t size = 32; size <= 1024; size *= 2) {
+        while (tokenizer.vocab_size() < size) merge_most_frequent_pair(trainer);
+        TableRow row = {to_text(size), tokenizer.token_text(static_cast<Id>(size - 1))};
+        for (Line* line : {&known, &unknown}) {
+            const std::string& text = line == &known ? training : held_out;
+            line->x.push_back(double(size));
+            line->y.push_back(double(text.size()) / double(tokenizer.encode(text).size()));
+            row.push_back(fixed(line->y.back(), 2));
+        }
+        row.push_back(tokens_of(tokenizer, tokenizer.encode("christopher")));
+        rows.push_back(row);
+    }
+    show_table({"vocabulary", "last merge", "training", "held out", "christopher"}, rows);
+    say("Characters per token. On held-out names the gain is smaller: some merges fit the "
+        "training names only.");
+    LinePlot figure{"Characters per token", "vocabulary size", "characters per token", {known}};
+    figure.lines.push_back(unknown);
+    figure.log_x = true;
+    plot("vocabulary", {figure});
+}
+
+void demo(const std::string& text, Generator generator) {
+    const Tokenizer trained = merge_all(words_and_pairs());
+    unknown_characters(trained);
+    pre_tokenization();
+    vocabulary_size(generator);
+    const Tokenizer king_james = load_tokenizer(asset("king_james/tokenizer.json"));
+    inspect("The tokenizer of the shipped model", king_james, text);
+    without_ranks(king_james, text);
+    special_tokens(king_james);
+    fertility(king_james);
+}
+
+int main(int argc, char** argv) {
+    std::string path, training_file, folder, text = "And the LORD said unto Moses";
+    std::size_t vocab_size = 1024;
+    Options options("10_tokenizer", "How does text become tokens, and back?");
+    options.text("--encode", text, "the text to encode");
+    options.path("--tokenizer", path, "a folder with tokenizer.json, or a tokenizer file");
+    options.path("--train", training_file, "train a tokenizer on this UTF-8 text");
+    options.count("--vocab-size", vocab_size, 0, 1 << 16, "its tokens, 0: characters only");
+    options.folder("--export", folder, "write it there as tokenizer.json");
+    options.needs("--vocab-size", "--train");
+    options.needs("--export", "--train");
+
+    return options.run(argc, argv, [&] {
+        require(path.empty() || training_file.empty(),
+                "--tokenizer reads a tokenizer and --train makes one; give one of them");
+        if (!training_file.empty()) {
+            const Tokenizer tokenizer = train_bpe(read_text(training_file), vocab_size);
+            if (!folder.empty()) save_tokenizer(tokenizer, folder + "/tokenizer.json");
+            inspect("The trained tokenizer", tokenizer, text);
+        } else if (!path.empty()) {
+            if (is_folder(path)) path += "/tokenizer.json";
+            inspect("The tokenizer of " + path, load_tokenizer(path), text);
+        } else {
+            demo(text, Generator(options.seed()));
+        }
+    });
+}

@@ -1,0 +1,134 @@
+#include "chapters/10_tokenizer/pre_tokenizer.hpp"
+
+#include "common/files/unicode.hpp"
+
+namespace llm {
+
+std::vector<Segment> split_at_added_tokens(const std::vector<AddedToken>& added_tokens,
+                                           const std::string& text) {
+    const auto longest_match = [&](std::size_t at) {
+        Segment longest;
+        for (const auto& [content, id] : added_tokens)
+            if (content.size() > longest.text.size() &&
+                text.compare(at, content.size(), content) == 0)
+                longest = {content, id};
+        return longest;
+    };
+    std::vector<Segment> segments;
+    std::string between;
+    const auto flush = [&] {
+        if (!between.empty()) segments.push_back({std::exchange(between, "")});
+    };
+    for (std::size_t at = 0; at < text.size();) {
+        const Segment match = longest_match(at);
+        if (match.id < 0) {
+            between += text[at++];
+            continue;
+        }
+        flush();
+        segments.push_back(match);
+        at += match.text.size();
+    }
+    flush();
+    return segments;
+}
+
+Normalizer nfc_normalizer() { return {"NFC", composed}; }
+
+Normalizer prepend_normalizer(const std::string& prefix) {
+    return {"Prepend",
+            [prefix](const std::string& text) { return text.empty() ? text : prefix + text; }};
+}
+
+Normalizer replace_normalizer(const std::string& pattern, const std::string& content) {
+    return {"Replace", [pattern, content](const std::string& text) {
+                return replaced(text, pattern, content);
+            }};
+}
+
+std::vector<std::string> split_words(const PreTokenizer& pre_tokenizer,
+                                     const std::vector<std::string>& words, bool at_start) {
+    std::vector<std::string> result;
+    for (std::size_t i = 0; i < words.size(); ++i)
+        for (const std::string& part : pre_tokenizer.split(words[i], at_start && i == 0))
+            result.push_back(part);
+    return result;
+}
+
+const std::string gpt2_split_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+PreTokenizer regex_pre_tokenizer(const std::string& type, const std::string& expression,
+                                 bool keep_gaps) {
+    return {type, [pattern = Pattern(expression), keep_gaps](const std::string& word, bool) {
+                std::vector<std::string> parts;
+                std::size_t at = 0;
+                for (const auto& [begin, end] : pattern.matches(word)) {
+                    if (keep_gaps && begin > at) parts.push_back(word.substr(at, begin - at));
+                    parts.push_back(word.substr(begin, end - begin));
+                    at = end;
+                }
+                if (keep_gaps && at < word.size()) parts.push_back(word.substr(at));
+                return parts;
+            }};
+}
+
+PreTokenizer gpt2_pre_tokenizer() { return regex_pre_tokenizer("Split", gpt2_split_pattern); }
+
+PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex) {
+    return {"ByteLevel", [add_prefix_space, use_regex, gpt2 = gpt2_pre_tokenizer()](
+                             const std::string& word, bool at_start) {
+                const bool prefixed = add_prefix_space && !word.starts_with(' ');
+                const std::string text = prefixed ? " " + word : word;
+                std::vector<std::string> parts = {text};
+                if (use_regex) parts = gpt2.split(text, at_start);
+
+                // Write each byte as its printable character.
+                for (std::string& part : parts) {
+                    std::string characters_of_bytes;
+                    for (const char byte : part)
+                        characters_of_bytes +=
+                            byte_to_unicode(static_cast<unsigned char>(byte));
+                    part = characters_of_bytes;
+                }
+                return parts;
+            }};
+}
+
+PreTokenizer metaspace_pre_tokenizer(const std::string& replacement, PrependScheme scheme,
+                                     bool split) {
+    return {"Metaspace", [replacement, scheme, split](const std::string& word, bool at_start) {
+                std::string text = replaced(word, " ", replacement);
+                const bool prepend = scheme == PrependScheme::always ||
+                                     (scheme == PrependScheme::first && at_start);
+                if (prepend && !text.starts_with(replacement)) text = replacement + text;
+                if (!split) return std::vector<std::string>{text};
+
+                // Begin a word at each replacement.
+                std::vector<std::string> parts;
+                for (std::size_t at = 0; at < text.size();) {
+                    const std::size_t next =
+                        std::min(text.find(replacement, at + 1), text.size());
+                    parts.push_back(text.substr(at, next - at));
+                    at = next;
+                }
+                return parts;
+            }};
+}
+
+std::string byte_to_unicode(unsigned char byte) {
+    const auto is_printable = [](unsigned b) {
+        return (b > ' ' && b < 0x7f) || (b > 0xa0 && b != 0xad);  // 0xad: a soft hyphen
+    };
+    if (is_printable(byte)) return character(byte);
+    char32_t next = 0x100;
+    for (unsigned b = 0; b < byte; ++b) next += is_printable(b) ? 0 : 1;
+    return character(next);
+}
+
+std::string byte_fallback_token(unsigned char byte) {
+    const std::string digits = "0123456789ABCDEF";
+    return std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">";
+}
+
+}  // namespace llm

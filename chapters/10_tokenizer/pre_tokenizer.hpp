@@ -1,0 +1,85 @@
+// Chapter 10, first part: what happens to a text before BPE: added tokens, normalizers and
+// pre-tokenizers.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/tensors/tensor.hpp"
+
+namespace llm {
+
+// A token that is not made by merges. It is found in the text as it is spelled: <|im_end|>.
+struct AddedToken {
+    std::string content;
+    Id id;
+};
+
+// A part of a text: an added token, or the text between two of them (id -1).
+struct Segment {
+    std::string text;
+    Id id = -1;
+};
+
+// Splits a text at its added tokens. Of several added tokens that match at the same position
+// the longest wins.
+std::vector<Segment> split_at_added_tokens(const std::vector<AddedToken>& added_tokens,
+                                           const std::string& text);
+
+// Changes the text before it is split into words. The type is its name in tokenizer.json.
+struct Normalizer {
+    std::string type;
+    std::function<std::string(const std::string& text)> normalize;
+};
+
+// Unicode's normalization form C: "e" followed by a combining accent becomes "é".
+Normalizer nfc_normalizer();
+
+// Puts a prefix in front of a text, unless the text is empty.
+Normalizer prepend_normalizer(const std::string& prefix);
+
+// Replaces each occurrence of a non-empty string.
+Normalizer replace_normalizer(const std::string& pattern, const std::string& content);
+
+// Splits a text into words; BPE never merges across them. Given a word of the previous
+// pre-tokenizer, returns its parts. It is told whether the word begins the text.
+struct PreTokenizer {
+    std::string type;
+    std::function<std::vector<std::string>(const std::string& word, bool at_start)> split;
+};
+
+// Applies a pre-tokenizer to each word; only the first word can begin the text.
+std::vector<std::string> split_words(const PreTokenizer& pre_tokenizer,
+                                     const std::vector<std::string>& words, bool at_start);
+
+// The regular expression that splits a text into words in GPT-2: English contractions,
+// letters, digits and punctuation, each with the space before it. Of several spaces the last
+// one belongs to the next word; the others match \s+(?!\S). Source: openai/gpt-2, encoder.py.
+extern const std::string gpt2_split_pattern;
+
+// Returns the matches of a regular expression as words and, with keep_gaps, the text between
+// two matches, too ("behavior": "Isolated"). Throws TextError for an invalid expression.
+PreTokenizer regex_pre_tokenizer(const std::string& type, const std::string& expression,
+                                 bool keep_gaps = true);
+PreTokenizer gpt2_pre_tokenizer();
+
+// GPT-2's byte-level pre-tokenizer: optionally puts a space in front, optionally splits with
+// gpt2_split_pattern, then writes each byte as the character byte_to_unicode(byte).
+PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex);
+
+// SentencePiece's convention: each space becomes the replacement, usually ▁, and the text (or
+// every word) gets one in front. With split, each replacement begins a word.
+enum class PrependScheme { always, first, never };
+PreTokenizer metaspace_pre_tokenizer(const std::string& replacement, PrependScheme scheme,
+                                     bool split);
+
+// GPT-2's printable character for each of the 256 bytes. Printable bytes are their own
+// characters, the others are U+0100 and following: a space is Ġ. Source: openai/gpt-2,
+// encoder.py, bytes_to_unicode.
+std::string byte_to_unicode(unsigned char byte);
+
+// SentencePiece's token for a byte of a character that is not in the vocabulary: <0x41>.
+std::string byte_fallback_token(unsigned char byte);
+
+}  // namespace llm

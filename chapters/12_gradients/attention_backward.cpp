@@ -1,0 +1,197 @@
+#include "chapters/12_gradients/attention_backward.hpp"
+
+#include <cmath>
+
+#include "chapters/03_head_splitting/head_splitting.hpp"
+#include "chapters/05_gqa/dropout.hpp"
+#include "chapters/12_gradients/linear_backward.hpp"
+#include "chapters/12_gradients/norms_backward.hpp"
+
+namespace llm {
+namespace {
+
+// (B, H, T, D) -> (B*H*T, D)
+Matrix rows_of_heads(const Tensor4& heads) {
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads);
+    return reshape(heads, {batch_size * num_heads * seq_len, head_dim});
+}
+Tensor4 heads_from_rows(Matrix rows, const Tensor4& like) {
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(like);
+    return reshape(std::move(rows), {batch_size, num_heads, seq_len, head_dim});
+}
+
+// RMSNorm over head_dim with the weights of a QK norm.
+Tensor4 rms_norm_heads_backward(const Vector& weight, Real eps, const Tensor4& heads,
+                                const Tensor4& output_gradient, Vector& weight_gradient) {
+    RMSNorm gradient{std::move(weight_gradient), eps};
+    Matrix rows = norm_backward(RMSNorm{weight, eps}, rows_of_heads(heads),
+                                rows_of_heads(output_gradient), gradient);
+    weight_gradient = std::move(gradient.weight);
+    return heads_from_rows(std::move(rows), heads);
+}
+
+void accumulate_head(Tensor4& sum, std::size_t b, std::size_t h, const Matrix& head) {
+    const auto [seq_len, head_dim] = dims(head);
+    for (std::size_t t = 0; t < seq_len; ++t)
+        for (std::size_t d = 0; d < head_dim; ++d) sum(b, h, t, d) += head(t, d);
+}
+
+// The weighted sum of the values, with the weights after dropout: (B, H, T, D).
+Tensor4 context_of(const Tensor4& weights, const Tensor4& values) {
+    const auto [batch_size, num_heads, seq_len, kv_len] = dims(weights);
+    Tensor4 context = xt::zeros<Real>({batch_size, num_heads, seq_len, values.shape(3)});
+    const std::size_t num_key_value_groups = num_heads / values.shape(1);
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t h = 0; h < num_heads; ++h) {
+            const Matrix head_context = xt::linalg::dot(
+                head_of(weights, b, h), head_of(values, b, h / num_key_value_groups));
+            accumulate_head(context, b, h, head_context);
+        }
+    return context;
+}
+
+}  // namespace
+
+Tensor4 rope_backward(const Tensor4& output_gradient, const RotaryTable& table,
+                      const IdMatrix& position_ids) {
+    // The transpose of a rotation by an angle is the rotation by its negative: cos stays, sin
+    // changes its sign.
+    return apply_rotary_embedding(output_gradient, {table.cos, table.sin * Real(-1)},
+                                  position_ids);
+}
+
+Matrix softmax_backward(const Matrix& weights, const Matrix& output_gradient) {
+    const auto [num_rows, width] = dims(weights);
+    Matrix score_gradient = weights;  // (T, S)
+    for (std::size_t t = 0; t < num_rows; ++t) {
+        // dx_s = w_s (dw_s - Σ w dw): the weights of a row add up to 1.
+        Real dot = 0;
+        for (std::size_t s = 0; s < width; ++s) dot += weights(t, s) * output_gradient(t, s);
+        for (std::size_t s = 0; s < width; ++s)
+            score_gradient(t, s) = weights(t, s) * (output_gradient(t, s) - dot);
+    }
+    return score_gradient;
+}
+
+QueriesKeysValues qk_norm_and_rope_backward(const QKNorm& qk_norm,
+                                            const QueriesKeysValues& projected,
+                                            const AttentionInputs& inputs,
+                                            const QueriesKeysValues& output_gradient,
+                                            QKNorm& gradient) {
+    const auto& [queries, keys, values] = output_gradient;
+    const auto rope_backward_of = [&](const Tensor4& states) {
+        return rope_backward(states, inputs.rotary_table, inputs.position_ids);
+    };
+
+    // Qwen3: the norm came before the rotation, so its backward pass comes after.
+    if (const auto* norm = std::get_if<QKNormWithWeights>(&qk_norm)) {
+        auto& norm_gradient = std::get<QKNormWithWeights>(gradient);
+        return {rms_norm_heads_backward(norm->q_weight, norm->eps, projected.queries,
+                                        rope_backward_of(queries), norm_gradient.q_weight),
+                rms_norm_heads_backward(norm->k_weight, norm->eps, projected.keys,
+                                        rope_backward_of(keys), norm_gradient.k_weight),
+                values};
+    }
+
+    // Llama 4: the norm came after the rotation.
+    if (const auto* norm = std::get_if<QKNormWithoutWeights>(&qk_norm)) {
+        const auto norm_backward_of = [&](const Tensor4& states,
+                                          const Tensor4& state_gradient) {
+            const Tensor4 rotated =
+                apply_rotary_embedding(states, inputs.rotary_table, inputs.position_ids);
+            return heads_from_rows(
+                rms_normalize_backward(rows_of_heads(rotated), rows_of_heads(state_gradient),
+                                       norm->eps),
+                states);
+        };
+        return {rope_backward_of(norm_backward_of(projected.queries, queries)),
+                rope_backward_of(norm_backward_of(projected.keys, keys)), values};
+    }
+
+    return {rope_backward_of(queries), rope_backward_of(keys), values};
+}
+
+QueriesKeysValues grouped_query_attention_backward(const QueriesKeysValues& heads,
+                                                   const Tensor4& attentions,
+                                                   const Tensor4& dropout_mask,
+                                                   const Tensor4& context_gradient) {
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads.queries);
+    const std::size_t num_key_value_groups = num_heads / heads.keys.shape(1);
+    const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
+    QueriesKeysValues gradient{xt::zeros<Real>(heads.queries.shape()),
+                               xt::zeros<Real>(heads.keys.shape()),
+                               xt::zeros<Real>(heads.values.shape())};
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t h = 0; h < num_heads; ++h) {
+            const std::size_t kv_head = h / num_key_value_groups;
+            const Matrix query = head_of(heads.queries, b, h);               // (T, D)
+            const Matrix key = head_of(heads.keys, b, kv_head);              // (T, D)
+            const Matrix value = head_of(heads.values, b, kv_head);          // (T, D)
+            const Matrix weights = head_of(attentions, b, h);                // (T, T)
+            const Matrix output_gradient = head_of(context_gradient, b, h);  // (T, D)
+
+            // Context = dropout(weights) · values.
+            Matrix weights_after_dropout = weights;
+            Matrix weight_gradient = xt::linalg::dot(output_gradient, xt::transpose(value));
+            if (dropout_mask.size() > 0) {
+                const Matrix mask = head_of(dropout_mask, b, h);
+                weights_after_dropout = weights * mask;
+                weight_gradient = weight_gradient * mask;
+            }
+            const Matrix value_gradient =
+                xt::linalg::dot(xt::transpose(weights_after_dropout), output_gradient);
+
+            // Weights = softmax(scale · queries · keysᵀ + mask); the mask is a constant.
+            const Matrix score_gradient = softmax_backward(weights, weight_gradient) * scale;
+            const Matrix query_gradient = xt::linalg::dot(score_gradient, key);
+            const Matrix key_gradient = xt::linalg::dot(xt::transpose(score_gradient), query);
+
+            // G query heads share a key/value head: their gradients add up.
+            accumulate_head(gradient.queries, b, h, query_gradient);
+            accumulate_head(gradient.keys, b, kv_head, key_gradient);
+            accumulate_head(gradient.values, b, kv_head, value_gradient);
+        }
+    return gradient;
+}
+
+Tensor3 attention_forward(const AttentionLayer& layer, const Tensor3& input,
+                          const AttentionInputs& inputs, AttentionActivations& saved,
+                          Generator* dropout_generator) {
+    saved.input = input;
+    saved.projected = project_qkv(layer, input);
+    saved.rotated = apply_qk_norm_and_rope(layer.qk_norm, saved.projected, inputs);
+    AttentionOutput attention = grouped_query_attention(
+        saved.rotated.queries, saved.rotated.keys, saved.rotated.values, inputs.attention_mask);
+    saved.attentions = std::move(attention.weights);
+    saved.context = std::move(attention.context);
+    saved.dropout_mask = Tensor4{};
+    if (dropout_generator && layer.attention_dropout > 0) {
+        const Tensor4 ones = xt::ones<Real>(saved.attentions.shape());
+        saved.dropout_mask = dropout(ones, layer.attention_dropout, *dropout_generator);
+        saved.context = context_of(saved.attentions * saved.dropout_mask, saved.rotated.values);
+    }
+    return project_output(layer, saved.context);
+}
+
+Tensor3 attention_backward(const AttentionLayer& layer, const AttentionInputs& inputs,
+                           const AttentionActivations& saved, const Tensor3& output_gradient,
+                           AttentionLayer& gradient) {
+    const auto& [q_proj, k_proj, v_proj, o_proj] = layer.projections;
+    auto& [q_gradient, k_gradient, v_gradient, o_gradient] = gradient.projections;
+
+    // The forward pass in reverse: output projection, attention, RoPE and QK norm.
+    const Tensor3 merged_gradient =
+        linear_backward(o_proj, merge_heads(saved.context), output_gradient, o_gradient);
+    const Tensor4 context_gradient = split_heads(merged_gradient, layer.num_attention_heads);
+    const QueriesKeysValues rotated_gradient = grouped_query_attention_backward(
+        saved.rotated, saved.attentions, saved.dropout_mask, context_gradient);
+    const auto [queries, keys, values] = qk_norm_and_rope_backward(
+        layer.qk_norm, saved.projected, inputs, rotated_gradient, gradient.qk_norm);
+
+    // Queries, keys and values are projections of the same input: their gradients add up.
+    return linear_backward(q_proj, saved.input, merge_heads(queries), q_gradient) +
+           linear_backward(k_proj, saved.input, merge_heads(keys), k_gradient) +
+           linear_backward(v_proj, saved.input, merge_heads(values), v_gradient);
+}
+
+}  // namespace llm

@@ -1,0 +1,57 @@
+// Chapter 12: forward and backward passes of the attention layer of chapter 05.
+#pragma once
+
+#include "chapters/05_gqa/attention.hpp"
+
+namespace llm {
+
+// Backward pass of apply_rotary_embedding of chapter 04: the rotation by the negative angle.
+Tensor4 rope_backward(const Tensor4& output_gradient,  // (B, H, T, D)
+                      const RotaryTable& table,        // (P, D/2)
+                      const IdMatrix& position_ids);   // (B, T) -> (B, H, T, D)
+
+// Backward pass of the softmax of chapter 01. Takes the output of the softmax, and returns the
+// gradient with respect to the scores.
+Matrix softmax_backward(const Matrix& weights,           // (T, S)
+                        const Matrix& output_gradient);  // (T, S) -> (T, S)
+
+// Backward pass of apply_qk_norm_and_rope of chapter 05. Returns the gradients with respect to
+// the queries and keys before QK norm and RoPE; the gradient of the norm's weights is
+// accumulated.
+QueriesKeysValues qk_norm_and_rope_backward(const QKNorm& qk_norm,
+                                            const QueriesKeysValues& projected,
+                                            const AttentionInputs& inputs,
+                                            const QueriesKeysValues& output_gradient,
+                                            QKNorm& gradient);
+
+// Backward pass of grouped_query_attention of chapter 05. Returns the gradients with respect to
+// queries, keys and values.
+QueriesKeysValues grouped_query_attention_backward(
+    const QueriesKeysValues& heads,    // after QK norm and RoPE
+    const Tensor4& attentions,         // (B, H, T, T): the weights, before dropout
+    const Tensor4& dropout_mask,       // (B, H, T, T), or empty: no dropout
+    const Tensor4& context_gradient);  // (B, H, T, D)
+
+// What the backward pass of an attention layer needs from its forward pass.
+struct AttentionActivations {
+    Tensor3 input;                // (B, T, C)
+    QueriesKeysValues projected;  // split into heads
+    QueriesKeysValues rotated;    // after QK norm and RoPE
+    Tensor4 attentions;           // (B, H, T, T): the weights, before dropout
+    Tensor4 dropout_mask;         // (B, H, T, T): 0 or 1/(1 - p); empty without dropout
+    Tensor4 context;              // (B, H, T, D)
+};
+
+// The same output as layer(input, inputs), (B, T, C); the activations are saved. With a
+// generator, weights are dropped with the probability layer.attention_dropout (training mode).
+Tensor3 attention_forward(const AttentionLayer& layer,
+                          const Tensor3& input,           // (B, T, C)
+                          const AttentionInputs& inputs,  // T positions
+                          AttentionActivations& saved, Generator* dropout_generator = nullptr);
+// Returns the gradient with respect to the input, (B, T, C).
+Tensor3 attention_backward(const AttentionLayer& layer, const AttentionInputs& inputs,
+                           const AttentionActivations& saved,
+                           const Tensor3& output_gradient,  // (B, T, C)
+                           AttentionLayer& gradient);
+
+}  // namespace llm

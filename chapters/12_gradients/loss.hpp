@@ -1,0 +1,24 @@
+// Chapter 12: the cross-entropy loss.
+#pragma once
+
+#include "common/tensors/tensor.hpp"
+
+namespace llm {
+
+// The cross-entropy loss: the mean of -ln p over all positions, where p is the probability that
+// the softmax of the logits gives to the target. Uniform logits give ln V. Throws ShapeError if
+// the sizes do not fit or a target is not in the vocabulary. Source: torch.nn.functional.
+double cross_entropy(const Matrix& logits,      // (N, V)
+                     const IdVector& targets);  // (N)
+
+// The gradient of the loss with respect to the logits: (softmax - one_hot(target)) / N.
+Matrix cross_entropy_backward(const Matrix& logits,      // (N, V)
+                              const IdVector& targets);  // (N) -> (N, V)
+
+// The same for a batch: N is B*T.
+double cross_entropy(const Tensor3& logits,               // (B, T, V)
+                     const IdMatrix& targets);            // (B, T)
+Tensor3 cross_entropy_backward(const Tensor3& logits,     // (B, T, V)
+                               const IdMatrix& targets);  // (B, T) -> (B, T, V)
+
+}  // namespace llm

@@ -1,0 +1,60 @@
+// Chapter 13, ablations: decoders that differ from a Llama in one choice.
+#pragma once
+
+#include <variant>
+
+#include "chapters/09_full_model/parameters.hpp"
+#include "chapters/12_gradients/model_backward.hpp"
+
+namespace llm {
+
+// The choices of chapters 04, 06, 07 and 08. (Sizes and the number of key/value heads are in
+// Config.) Only pre-norm blocks are built with LayerNorm or Mlp.
+struct AblationConfig {
+    Arrangement arrangement = Arrangement::pre_norm;
+    bool layer_norm = false;  // LayerNorm instead of RMSNorm
+    bool relu_mlp = false;    // Mlp with ReLU, 3/2 F wide: as many parameters as SwiGLU of F
+    bool use_rope = true;     // without RoPE, all position ids are 0
+};
+
+// Forward and backward passes of chapter 12, for a block of any of these types.
+using AblationBlock =
+    std::variant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock,
+                 PreNormBlockWith<LayerNorm, GatedMlp>, PreNormBlockWith<RMSNorm, Mlp>,
+                 PreNormBlockWith<LayerNorm, Mlp>>;
+Tensor3 block_forward(const AblationBlock& block, const Tensor3& hidden_states,
+                      const AttentionInputs& inputs, BlockActivations& saved,
+                      Generator* dropout_generator = nullptr);
+Tensor3 block_backward(const AblationBlock& block, const AttentionInputs& inputs,
+                       const BlockActivations& saved, const Tensor3& output_gradient,
+                       AblationBlock& gradient);
+
+// A decoder with a tied head. Post-norm blocks end with a norm, so that the model has none of
+// its own.
+using FinalNorm = std::variant<std::monostate, RMSNorm, LayerNorm>;
+struct AblationModel {
+    Config config;
+    AblationConfig ablation;
+    Matrix embed_tokens;  // (V, C)
+    std::vector<AblationBlock> layers;
+    FinalNorm norm;
+};
+
+// The standard deviation of every matrix: 0.02, or Xavier's √(2 / (in + out)). Source:
+// torch.nn.init.normal_, xavier_normal_ (Glorot and Bengio, 2010).
+enum class WeightInit { normal, xavier_normal };
+
+// Throws ShapeError if LayerNorm or Mlp is asked for in another arrangement than pre-norm.
+AblationModel make_ablation_model(const Config& config, const AblationConfig& ablation,
+                                  WeightInit init, Generator& generator);
+
+// As for Model, in chapters 09 and 12.
+std::vector<Parameter> named_parameters(AblationModel& model);
+AblationModel zeros_like(const AblationModel& model);
+double forward_backward(const AblationModel& model, const IdMatrix& input_ids,  // (B, T)
+                        const IdMatrix& targets,                                // (B, T)
+                        AblationModel& gradient);
+double evaluate_loss(const AblationModel& model, const IdMatrix& input_ids,  // (B, T)
+                     const IdMatrix& targets);                               // (B, T)
+
+}  // namespace llm

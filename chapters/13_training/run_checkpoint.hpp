@@ -1,0 +1,23 @@
+// Chapter 13: checkpoints of runs.
+#pragma once
+
+#include <string>
+
+#include "chapters/13_training/trainer.hpp"
+
+namespace llm {
+
+// Writes and reads the state of a run as one safetensors file: parameters, exp_avg and
+// exp_avg_sq of each, the losses, and a fingerprint of arguments, training tokens and
+// configuration. The file is replaced as a whole, so that there is a complete one even if the
+// program is killed while it writes. Throws FileError, also if the fingerprint differs: a run
+// continues only with the arguments, data and model that it was started with.
+void save_checkpoint(TrainerState& state, const TrainingArguments& args,
+                     const std::vector<Id>& tokens, const std::string& file);
+void load_checkpoint(TrainerState& state, const TrainingArguments& args,
+                     const std::vector<Id>& tokens, const std::string& file);
+
+// The max_steps of the run that a checkpoint belongs to. Throws FileError.
+std::size_t checkpoint_max_steps(const std::string& file);
+
+}  // namespace llm

@@ -1,0 +1,39 @@
+#include "chapters/15_fast/inference.hpp"
+
+namespace llm {
+namespace {
+
+// Checks everything before anything is changed.
+void check_call(const FastModel& model, std::span<const Id> new_ids, const RunState& state) {
+    require(!new_ids.empty(), "fast model: no tokens are given");
+    require(state.keys.shape(0) == model.layers.size() &&
+                state.keys.shape(1) == model.config.num_key_value_heads &&
+                state.keys.shape(3) == model.config.head_dim,
+            "fast model: a cache of {} belongs to another model", state.keys.shape());
+    const std::size_t num_positions = state.keys.shape(2);
+    require(state.seq_len + new_ids.size() <= num_positions,
+            "cache: {} tokens after {} others exceed {} positions", new_ids.size(),
+            state.seq_len, num_positions);
+    for (const Id id : new_ids)
+        require(id >= 0 && static_cast<std::size_t>(id) < model.config.vocab_size,
+                "model: there is no token {} in a vocabulary of {}", id,
+                model.config.vocab_size);
+}
+
+}  // namespace
+
+ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_ids,
+                               RunState& state, LogitsToKeep keep) {
+    check_call(model, new_ids, state);
+    const std::size_t num_logits = keep == LogitsToKeep::all ? new_ids.size() : 1;
+    const MatrixView logits =
+        ensure_capacity(state.logits, num_logits, model.config.vocab_size);
+    if (new_ids.size() == 1)
+        decode(model, new_ids[0], state);
+    else
+        prefill(model, new_ids, state, keep);
+    state.seq_len += new_ids.size();
+    return logits;
+}
+
+}  // namespace llm

@@ -1,0 +1,28 @@
+// Chapter 15: prefill and decode of the fast model.
+#pragma once
+
+#include <span>
+
+#include "chapters/15_fast/run_state.hpp"
+
+namespace llm {
+
+// Which logits a call computes: those at all new tokens, or at the last one, as generation
+// needs them. (Hugging Face: logits_to_keep.)
+enum class LogitsToKeep { all, last };
+
+// Adds T new tokens to the sequence of the state and returns logits, (T, V) or (1, V): a view
+// of state.logits, valid until the next call. Several tokens are a prefill, one is a decode
+// step. Throws ShapeError, and leaves the cache as it was, if an id lies outside the vocabulary
+// or if the tokens exceed the positions of the state.
+ConstMatrixView compute_logits(const FastModel& model,
+                               std::span<const Id> new_ids,  // (T)
+                               RunState& state, LogitsToKeep keep = LogitsToKeep::last);
+
+// Its two parts, without checks. Prefill: each thread takes some of the tokens through all
+// weights. Decode: each thread takes the token through some of the weights.
+void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& state,
+             LogitsToKeep keep);
+void decode(const FastModel& model, Id new_id, RunState& state);
+
+}  // namespace llm

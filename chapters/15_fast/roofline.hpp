@@ -1,0 +1,51 @@
+// Chapter 15: FLOPs, bytes, and how many of them the machine can process per second.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "chapters/09_full_model/model.hpp"
+
+namespace llm {
+
+// FLOPs of a prefill of T tokens with the logits of all of them.
+std::uint64_t prefill_flops(const Config& config, std::size_t seq_len);  // T
+
+// Bytes of the cached keys and values, which a decode step after so many tokens has to read.
+std::uint64_t kv_cache_bytes(const Config& config, std::size_t num_tokens);
+
+// The roofline of this machine: its peak in GFLOP/s (10^9 floating-point operations per second)
+// and its memory bandwidth in GB/s. Source: "Roofline" (Williams et al., 2009).
+struct Roofline {
+    double peak_one_core = 0;  // a BLAS product of two 1024 x 1024 matrices
+    double peak = 0;           // the same on all cores
+    double bandwidth = 0;      // reading 134 MB on all cores
+};
+Roofline measure_roofline();  // takes about a second
+
+// The functions that are timed for it.
+class RooflineBenchmark {
+ public:
+    RooflineBenchmark();
+    void multiply_on_one_core();
+    void multiply_on_all_cores();  // a block of rows per thread, with our threads
+    void multiply_with_blas_threads();
+    void read_memory();
+
+    // The results, by which tests see that the work was done.
+    const Matrix& product() const { return result_; }            // of matrices of ones
+    const std::vector<Real>& maxima() const { return maxima_; }  // of each chunk of memory: 1
+
+    static constexpr std::size_t size = 1024;  // of the matrices
+    static constexpr double flops = 2.0 * size * size * size;
+    static constexpr std::size_t num_chunks = 256, chunk_size = 1 << 17;  // of the memory
+    static constexpr double bytes = 1.0 * num_chunks * chunk_size * sizeof(Real);
+
+ private:
+    void multiply(std::size_t first_row, std::size_t count);
+
+    Matrix factor_, result_;
+    std::vector<Real> memory_, maxima_;
+};
+
+}  // namespace llm

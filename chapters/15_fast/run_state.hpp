@@ -1,0 +1,46 @@
+// Chapter 15: the memory of a run: the KV cache and a workspace for activations.
+#pragma once
+
+#include "chapters/15_fast/fast_model.hpp"
+
+namespace llm {
+
+// All memory that inference on one sequence needs, allocated once and reused by every call. The
+// KV cache has room for P positions from the start. The workspace grows with the largest call:
+// a decode step allocates nothing after the first two, a prefill nothing after each thread has
+// had a block of its size. Source: llama2.c, run.c, RunState.
+struct RunState {
+    RotaryTable rotary_table;  // (P, D/2)
+
+    // The KV cache.
+    Tensor4 keys, values;     // (L, Hkv, P, D)
+    std::size_t seq_len = 0;  // S: the tokens in the cache; 0 starts a new sequence
+
+    // Activations of the N tokens of a call.
+    Matrix hidden_states;  // (N, C): the residual stream
+    Matrix qkv;            // (N, (H + 2*Hkv)*D)
+    Matrix context;        // (N, H*D)
+    Matrix logits;         // (N, V), or (1, V) of the last token
+
+    // Activations of the tokens that one thread computes.
+    struct ThreadWorkspace {
+        Matrix normalized;              // (N, C)
+        Matrix gate_up;                 // (N, 2F)
+        std::vector<Real> dequantized;  // some rows of weights
+        std::vector<Real> scores;       // (P), of one query
+    };
+    std::vector<ThreadWorkspace> workspaces;  // one per thread
+
+    MatrixView cached_keys(std::size_t layer, std::size_t kv_head);    // (P, D)
+    MatrixView cached_values(std::size_t layer, std::size_t kv_head);  // (P, D)
+    std::uint64_t nbytes() const;
+};
+
+// Throws ShapeError if P is 0 or exceeds max_position_embeddings.
+RunState make_run_state(const FastModel& model, std::size_t num_positions);  // P
+
+// Views the first rows of a workspace. Allocates a larger one if it has fewer; it never
+// shrinks.
+MatrixView ensure_capacity(Matrix& workspace, std::size_t num_rows, std::size_t num_columns);
+
+}  // namespace llm

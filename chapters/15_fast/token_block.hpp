@@ -1,0 +1,39 @@
+// Chapter 15: what prefill and decode have in common.
+#pragma once
+
+#include <span>
+
+#include "chapters/15_fast/run_state.hpp"
+
+namespace llm {
+
+// The activations of adjacent tokens, as views of the run state.
+struct TokenBlock {
+    MatrixView hidden_states;    // (N, C): the residual stream
+    MatrixView qkv;              // (N, (H + 2*Hkv)*D)
+    MatrixView context;          // (N, H*D)
+    std::size_t first_position;  // of its first token
+
+    TokenBlock subblock(std::size_t begin, std::size_t count) const {
+        return {hidden_states.rows(begin, count), qkv.rows(begin, count),
+                context.rows(begin, count), first_position + begin};
+    }
+};
+
+TokenBlock make_token_block(RunState& state, const Config& config, std::size_t count);  // N
+
+void add_bias(std::span<Real> outputs, std::span<const Real> bias);  // none if it is empty
+void apply_norm(const RMSNorm& norm, std::span<const Real> row,      // (C)
+                std::span<Real> normalized);                         // (C)
+
+// Normalizes and rotates the queries and keys of one token in layer n, and stores its keys and
+// values in the cache.
+void update_kv_cache(const FastModel& model, std::size_t n,
+                     std::span<Real> qkv,  // ((H + 2*Hkv)*D)
+                     std::size_t position, RunState& state);
+
+// Final norm and head of one token, on all threads, into the first row of the logits.
+void compute_last_logits(const FastModel& model, std::span<Real> hidden_state,  // (C)
+                         RunState& state);
+
+}  // namespace llm

@@ -1,0 +1,37 @@
+#include "common/tensors/dtype.hpp"
+
+#include <bit>
+#include <cmath>
+
+namespace llm {
+
+std::string_view to_text(DType dtype) {
+    switch (dtype) {
+        case DType::float32:
+            return "float32";
+        case DType::float16:
+            return "float16";
+        case DType::bfloat16:
+            return "bfloat16";
+        case DType::int8:
+            return "int8";
+    }
+    return "unknown dtype";
+}
+
+Bfloat16 to_bfloat16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+
+    // A NaN must not be rounded to infinity: keep its upper half and set the quiet bit.
+    if (std::isnan(value)) return {static_cast<std::uint16_t>(bits >> 16 | 0x40)};
+
+    // Add just under half of the last bit that is kept, or half if that bit is odd; truncate.
+    const std::uint32_t last_kept_bit = bits >> 16 & 1;
+    return {static_cast<std::uint16_t>((bits + 0x7FFF + last_kept_bit) >> 16)};
+}
+
+float to_float(Bfloat16 value) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+}  // namespace llm

@@ -1,0 +1,35 @@
+// A model small enough for tests, and the checkpoints of tests/fixtures/09_full_model.
+#pragma once
+
+#include <string>
+
+#include "chapters/09_full_model/model.hpp"
+#include "tests/check.hpp"
+
+namespace llm {
+
+// The sizes of those checkpoints. B, T, H, Hkv, D and V differ, so that no swapped axes can go
+// unnoticed.
+inline Config small_config() {
+    Config config = mini_llm_config();
+    config.hidden_size = 16;
+    config.intermediate_size = 20;
+    config.num_hidden_layers = 2;
+    config.num_attention_heads = 4;
+    config.num_key_value_heads = 2;
+    config.vocab_size = 17;
+    config.max_position_embeddings = 64;
+    return config;
+}
+
+// The input of their expected logits.
+const inline IdMatrix small_ids{{3, 16, 0, 5, 5}, {9, 1, 2, 3, 4}};  // (B, T)
+
+inline std::string checkpoint(const std::string& name) {
+    return fixture_path("09_full_model/" + name);
+}
+inline Tensor3 expected_logits(const std::string& name) {
+    return fixture<3>("09_full_model/" + name + "_logits");
+}
+
+}  // namespace llm

@@ -1,0 +1,429 @@
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/09_full_model/config_json.hpp"
+#include "chapters/09_full_model/llama2c.hpp"
+#include "chapters/09_full_model/parameters.hpp"
+#include "tests/check.hpp"
+#include "tests/files.hpp"
+#include "tests/small_model.hpp"
+
+using namespace llm;
+
+namespace {
+
+// The error message of a checkpoint that cannot be loaded: one line that names the path.
+std::string refusal(const std::string& path) try {
+    load_model(path);
+    return "it was loaded";
+} catch (const FileError& error) {
+    const std::string line = error.what();
+    CHECK(line.find(path) != line.npos);
+    CHECK(line.find('\n') == line.npos);
+    CHECK(line.size() < 500);
+    return line;
+}
+
+void check_same(const Config& a, const Config& b) {
+    CHECK(a.hidden_size == b.hidden_size);
+    CHECK(a.intermediate_size == b.intermediate_size);
+    CHECK(a.num_hidden_layers == b.num_hidden_layers);
+    CHECK(a.num_attention_heads == b.num_attention_heads);
+    CHECK(a.num_key_value_heads == b.num_key_value_heads);
+    CHECK(a.head_dim == b.head_dim);
+    CHECK(a.vocab_size == b.vocab_size);
+    CHECK(a.max_position_embeddings == b.max_position_embeddings);
+    CHECK(a.rms_norm_eps == b.rms_norm_eps);
+    CHECK(a.rope_theta == b.rope_theta);
+    CHECK(a.tie_word_embeddings == b.tie_word_embeddings);
+    CHECK(a.qk_norm == b.qk_norm);
+    CHECK(a.attention_bias == b.attention_bias);
+    REQUIRE(a.rope_scaling.has_value() == b.rope_scaling.has_value());
+    if (!a.rope_scaling) return;
+    CHECK(a.rope_scaling->factor == b.rope_scaling->factor);
+    CHECK(a.rope_scaling->low_freq_factor == b.rope_scaling->low_freq_factor);
+    CHECK(a.rope_scaling->high_freq_factor == b.rope_scaling->high_freq_factor);
+    CHECK(a.rope_scaling->original_max_position_embeddings ==
+          b.rope_scaling->original_max_position_embeddings);
+}
+
+// A safetensors file with this header and so many bytes of data.
+std::string safetensors(const std::string& header, std::size_t bytes) {
+    const std::uint64_t length = header.size();
+    std::string text(8, '\0');
+    std::memcpy(text.data(), &length, 8);
+    return text + header + std::string(bytes, '\0');
+}
+
+}  // namespace
+
+TEST_CASE("load_model: checkpoints of every supported type give PyTorch's logits") {
+    for (const std::string name : {"llama", "qwen2", "qwen3", "mistral", "mini_llm"}) {
+        INFO(name);
+        const Model model = load_model(checkpoint(name));
+        CHECK_CLOSE(model(small_ids), expected_logits(name), 1e-5);
+    }
+    for (const std::string name : {"llama2c", "llama2c_tied"}) {
+        const Model model = load_model(checkpoint(name + ".bin"));
+        CHECK_CLOSE(model(small_ids), expected_logits(name), 1e-5);
+        CHECK(model.lm_head.has_value() == (name == "llama2c"));
+    }
+}
+
+TEST_CASE("export_model: the exported model loads with the same configuration and logits") {
+    const Scratch scratch;
+    for (const std::string name :
+         {"llama", "qwen2", "qwen3", "mistral", "mini_llm", "llama2c.bin"}) {
+        INFO(name);
+        const Model model = load_model(checkpoint(name));
+        const std::string folder = (scratch.folder / name).string();
+        export_model(model, folder);
+        const Model again = load_model(folder);
+        CHECK_CLOSE(again(small_ids), model(small_ids), 0);
+        CHECK(count_parameters(again).total() == count_parameters(model).total());
+        check_same(again.config, model.config);
+    }
+    CHECK(mentions(content(scratch.folder / "qwen3/config.json"), "\"Qwen3ForCausalLM\""));
+    CHECK(mentions(content(scratch.folder / "qwen2/config.json"), "\"model_type\": \"qwen2\""));
+}
+
+TEST_CASE("export_model: biases of all four projections are exported as a llama model") {
+    const Scratch scratch;
+    Config config = small_config();
+    config.attention_bias = AttentionBias::qkvo;
+    Generator generator(5);
+    const Model model = make_model(config, generator);
+    const std::string folder = scratch.folder.string();
+    export_model(model, folder);
+    const Model again = load_model(folder);
+    CHECK_CLOSE(again(small_ids), model(small_ids), 0);
+    check_same(again.config, model.config);
+    CHECK(mentions(content(folder + "/config.json"), "\"hidden_act\": \"silu\""));
+    CHECK(mentions(content(folder + "/config.json"), "\"model_type\": \"llama\""));
+}
+
+TEST_CASE("export_model: biases of q, k and v alone are exported as a qwen2 model") {
+    const Scratch scratch;
+    Config config = small_config();
+    config.attention_bias = AttentionBias::qkv;
+    Generator generator(5);
+    Model model = make_model(config, generator);
+    const std::string folder = scratch.folder.string();
+    export_model(model, folder);
+    const Model again = load_model(folder);
+    check_same(again.config, model.config);
+    CHECK_CLOSE(again(small_ids), model(small_ids), 0);
+    for (const PreNormBlock& layer : again.layers) {
+        const auto& [q_proj, k_proj, v_proj, o_proj] = layer.self_attn.projections;
+        CHECK((q_proj.bias && k_proj.bias && v_proj.bias && !o_proj.bias));
+    }
+    CHECK(mentions(content(folder + "/config.json"), "\"model_type\": \"qwen2\""));
+    CHECK(mentions(content(folder + "/config.json"), "\"attention_bias\": false"));
+
+    // The biases are part of the logits: without those of one layer, the logits differ.
+    const Tensor3 with_biases = model(small_ids);
+    model.layers[1].self_attn.projections.v_proj.bias.reset();
+    CHECK_FALSE(difference(model(small_ids), with_biases, 1e-3).empty());
+}
+
+TEST_CASE("export_model refuses biases and norms that no config.json describes, by name") {
+    const Scratch scratch;
+    const std::string folder = (scratch.folder / "refused").string();
+    Generator generator(5);
+    const auto refused = [&](const Model& model, const std::string& message) {
+        CHECK_THROWS_WITH_AS(export_model(model, folder), message.c_str(), ShapeError);
+        CHECK_FALSE(is_folder(folder));  // nothing was written
+    };
+    Config config = small_config();
+    config.qk_norm = QKNormType::without_weights;
+    refused(make_model(config, generator),
+            "export: no supported model_type has a QK norm without weights (Llama 4 has)");
+    config.qk_norm = QKNormType::with_weights;
+    config.attention_bias = AttentionBias::qkv;
+    refused(make_model(config, generator),
+            "export: no supported model_type has biases of q, k and v and a QK norm");
+
+    // Layers that are not those of the configuration.
+    Model model = make_model(small_config(), generator);
+    model.layers[1].self_attn.qk_norm = QKNormWithoutWeights{};
+    refused(model, "export: the QK norm of layer 1 is not that of the configuration");
+    model = make_model(small_config(), generator);
+    model.layers[1].attention_norm.bias = Vector(xt::zeros<Real>({16}));
+    refused(model, "export: config.json cannot describe model.layers.1.input_layernorm.bias");
+    model = make_model(small_config(), generator);
+    model.norm.bias = Vector(xt::zeros<Real>({16}));
+    refused(model, "export: config.json cannot describe model.norm.bias");
+    model = make_model(small_config(), generator);
+    model.layers[0].mlp.up_proj.bias = Vector(xt::zeros<Real>({20}));
+    refused(model, "export: config.json cannot describe model.layers.0.mlp.up_proj.bias");
+
+    config = small_config();
+    config.attention_bias = AttentionBias::qkv;
+    model = make_model(config, generator);
+    model.layers[0].self_attn.projections.o_proj.bias = Vector(xt::zeros<Real>({16}));
+    refused(model, "export: config.json cannot describe model.layers.0.self_attn.o_proj.bias");
+    model.layers[0].self_attn.projections.o_proj.bias.reset();
+    model.layers[0].mlp.up_proj.bias = Vector(xt::zeros<Real>({20}));
+    refused(model, "export: config.json cannot describe model.layers.0.mlp.up_proj.bias");
+    model.layers[0].mlp.up_proj.bias.reset();
+    model.config.attention_bias = AttentionBias::none;
+    refused(model, "export: config.json cannot describe model.layers.0.self_attn.q_proj.bias");
+}
+
+TEST_CASE("export_model replaces the weight files that load_model reads from the folder") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/qwen2");
+    const Model model = load_model(checkpoint("mistral"));
+    export_model(model, folder);
+    CHECK_CLOSE(load_model(folder)(small_ids), model(small_ids), 0);
+}
+
+TEST_CASE("read_config reads every field and fills in those that may be missing") {
+    const Scratch scratch;
+    const auto read = [&](const std::string& json) {
+        overwrite(scratch.folder / "config.json", json);
+        return read_config(JsonFile(scratch.folder / "config.json"));
+    };
+    const std::string sizes =
+        R"("hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 3,
+           "num_attention_heads": 4, "vocab_size": 17, "max_position_embeddings": 64,
+           "rms_norm_eps": 0.25)";
+    const Config llama = read(R"({"model_type": "llama", )" + sizes + "}");
+    CHECK(llama.hidden_size == 16);
+    CHECK(llama.intermediate_size == 20);
+    CHECK(llama.num_hidden_layers == 3);
+    CHECK(llama.num_attention_heads == 4);
+    CHECK(llama.num_key_value_heads == 4);  // defaults to the query heads
+    CHECK(llama.head_dim == 4);
+    CHECK(llama.vocab_size == 17);
+    CHECK(llama.max_position_embeddings == 64);
+    CHECK(llama.rms_norm_eps == Real(0.25));
+    CHECK(llama.rope_theta == 10000);
+    CHECK_FALSE(llama.tie_word_embeddings);
+    CHECK(llama.qk_norm == QKNormType::none);
+    CHECK(llama.attention_bias == AttentionBias::none);
+
+    // model_type takes precedence over Mini-LLM's field names; without both it is an error.
+    CHECK(read(R"({"model_type": "llama", "dim": 8, )" + sizes + "}").hidden_size == 16);
+    CHECK_THROWS_AS(read("{" + sizes + "}"), FileError);
+    CHECK(read(R"({"dim": 16, "n_layers": 1, "n_heads": 4, "vocab_size": 17,
+                   "multiple_of": 24, "max_seq_len": 32})")
+              .hidden_size == 16);
+
+    const Config biased =
+        read(R"({"model_type": "llama", "attention_bias": true, )" + sizes + "}");
+    CHECK(biased.attention_bias == AttentionBias::qkvo);
+    const Config qwen2 = read(R"({"model_type": "qwen2", )" + sizes + "}");
+    CHECK(qwen2.attention_bias == AttentionBias::qkv);
+    const Config qwen3 = read(R"({"model_type": "qwen3", )" + sizes + "}");
+    CHECK(qwen3.head_dim == 128);
+    CHECK(qwen3.qk_norm == QKNormType::with_weights);
+
+    const Config mini = read(
+        R"({"model_type": "mini-llm", "dim": 16, "n_layers": 3, "n_heads": 4, "vocab_size": 17,
+            "multiple_of": 24, "max_seq_len": 32})");
+    CHECK(mini.num_key_value_heads == 4);
+    CHECK(mini.intermediate_size == 72);
+    CHECK(mini.max_position_embeddings == 32);
+    CHECK(mini.rms_norm_eps == Real(1e-6));
+    CHECK(mini.tie_word_embeddings);
+    CHECK(mini.qk_norm == QKNormType::none);
+
+    // Windows: Mistral's default is 4096; Qwen has none unless use_sliding_window is true.
+    const std::string longer = std::string(sizes).replace(sizes.find(": 64"), 4, ": 8192");
+    const auto refused = [&](const std::string& start) {
+        CHECK_THROWS_AS(read("{" + start + ", " + longer + "}"), FileError);
+    };
+    const auto with_context = [&](const std::string& length) {
+        return R"({"model_type": "mistral", )" +
+               std::string(sizes).replace(sizes.find(": 64"), 4, length) + "}";
+    };
+    CHECK_NOTHROW(read(with_context(": 4096")));
+    CHECK_THROWS_AS(read(with_context(": 4097")), FileError);
+    refused(R"("model_type": "mistral")");
+    refused(R"("model_type": "qwen2", "use_sliding_window": true)");
+    refused(R"("model_type": "mistral", "sliding_window": 8, "use_sliding_window": false)");
+    CHECK_NOTHROW(read(R"({"model_type": "mistral", "sliding_window": null, )" + longer + "}"));
+    CHECK_NOTHROW(read(R"({"model_type": "qwen3", "sliding_window": 8, )" + longer + "}"));
+}
+
+TEST_CASE("an unsupported or invalid field of config.json is refused by name") {
+    const std::vector<std::array<std::string, 3>> cases = {
+        {"\"model_type\": \"mistral\"", "\"model_type\": \"gpt2\"", "model_type gpt2"},
+        {"\"silu\"", "\"gelu\"", "hidden_act gelu"},
+        {"\"sliding_window\": null", "\"sliding_window\": 8", "sliding_window"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", "yarn"},
+        {"\"sliding_window\": null", "\"mlp_bias\": true", "mlp_bias"},
+        {"\"sliding_window\": null", "\"quantization_config\": {}", "quantization_config"},
+        {"\"hidden_size\": 16", "\"hidden_size\": 0", "hidden_size must be a whole number"},
+        {"\"hidden_size\": 16", "\"hidden_size\": 1e3", "hidden_size must be a whole number"},
+        {"\"hidden_size\": 16", "\"hidden_size\": \"16\"", "not \"16\""},
+        {"\"hidden_size\": 16", "\"hidden_size\": 99999999999", "not 99999999999"},
+        {"\"hidden_size\": 16", "\"other\": 16", "hidden_size is missing"},
+        {"\"num_attention_heads\": 4", "\"num_attention_heads\": 3", "3 query heads"},
+        {"\"rms_norm_eps\": 0.001", "\"rms_norm_eps\": true", "rms_norm_eps must be a number"},
+        {"\"rms_norm_eps\": 0.001", "\"rms_norm_eps\": 0", "rms_norm_eps must be above 0"},
+        {"\"rope_theta\": 500.0", "\"rope_theta\": -1", "rope_theta must be above 0"},
+        {"\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0",
+         "must be true or false"},
+        {"\"hidden_act\"", "hidden_act", "not a JSON object"},
+        {"\"rope_type\": \"default\"", "\"type\": \"linear\"", "linear"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"", "factor is missing"},
+        {"\"rope_theta\": 500.0", "\"other\": 1", "rope_parameters.rope_theta is missing"},
+        {"\"sliding_window\": null", "\"rope_scaling\": {}", "contradict"},
+        {"\"head_dim\": 4", "\"head_dim\": 5", "head_dim must be even"},
+        {"\"hidden_size\": 16", "\"hidden_size\": " + std::string(200000, '['), "not a JSON"},
+        {"\"hidden_size\": 16",
+         "\"hidden_size\": " + std::string(200000, '[') + std::string(200000, ']'),
+         "not a list"},
+        {"\"silu\"", "\"" + std::string(100000, 'x') + "\"", "hidden_act xxx"},
+    };
+    for (const auto& [old_text, new_text, message] : cases) {
+        const Scratch scratch;
+        const std::string folder = scratch.copy_of("09_full_model/mistral");
+        edit(folder + "/config.json", old_text, new_text);
+        CHECK(mentions(refusal(folder), message));
+    }
+    for (const auto& [old_text, new_text] : std::vector<std::array<std::string, 2>>{
+             {"\"factor\": 8.0", "\"factor\": 0"},
+             {"\"low_freq_factor\": 1.0", "\"low_freq_factor\": 4.0"},
+             {"\"low_freq_factor\": 1.0", "\"low_freq_factor\": 0"},
+             {"\"original_max_position_embeddings\": 32",
+              "\"original_max_position_embeddings\": 0"}}) {
+        const Scratch damaged;
+        const std::string folder = damaged.copy_of("09_full_model/llama");
+        edit(folder + "/config.json", old_text, new_text);
+        CHECK(mentions(refusal(folder), "rope_scaling needs"));
+    }
+    const Scratch unscaled;  // a factor of 1 is valid
+    const std::string llama = unscaled.copy_of("09_full_model/llama");
+    edit(llama + "/config.json", "\"factor\": 8.0", "\"factor\": 1.0");
+    CHECK_NOTHROW(load_model(llama));
+
+    const Scratch scratch;  // a window as wide as the model's context masks nothing
+    const std::string folder = scratch.copy_of("09_full_model/mistral");
+    edit(folder + "/config.json", "\"sliding_window\": null", "\"sliding_window\": 64");
+    CHECK_NOTHROW(load_model(folder));
+}
+
+TEST_CASE("a damaged safetensors file is refused in one line that names the tensor") {
+    const auto after = [](const std::string& file_content) {
+        const Scratch scratch;
+        const std::string folder = scratch.copy_of("09_full_model/mistral");
+        overwrite(folder + "/model.safetensors", file_content);
+        return refusal(folder);
+    };
+    const std::string good = content(checkpoint("mistral") + "/model.safetensors");
+    CHECK(mentions(after(""), "is empty"));
+    CHECK(mentions(after("abc"), "too short"));
+    CHECK(mentions(after(std::string(100, '\xff')), "does not fit into a file of 100"));
+    CHECK(mentions(after(good.substr(0, good.size() - 1)), "claims bytes"));
+    CHECK(mentions(after(safetensors("[]", 0)), "not a JSON object"));
+    CHECK(mentions(after(safetensors("{\"a\": 1}", 0)), "a lacks a dtype"));
+    CHECK(mentions(after(safetensors("{}", 0)),
+                   "model.embed_tokens.weight of shape (17, 16) is "
+                   "missing"));
+    const auto one = [](const std::string& type, const std::string& shape,
+                        const std::string& offsets) {
+        return "{\"a\": {\"dtype\": \"" + type + "\", \"shape\": " + shape +
+               ", \"data_offsets\": " + offsets + "}}";
+    };
+    CHECK(mentions(after(safetensors(one("F32", "[2]", "[0, 4]"), 8)), "does not fill its 4"));
+    CHECK(mentions(after(safetensors(one("F32", "[2]", "[8, 0]"), 8)), "claims bytes 8 to 0"));
+    CHECK(mentions(after(safetensors(one("F32", "[-1]", "[0, 4]"), 8)), "lacks a dtype"));
+    CHECK(mentions(after(safetensors(one("F32", "[4294967296, 4294967297]", "[0, 4]"), 8)),
+                   "does not fill"));
+    CHECK(mentions(after(safetensors(one("F32", "[2]", "[0, 18446744073709551615]"), 8)),
+                   "claims bytes"));
+    CHECK(
+        mentions(after(safetensors(
+                     "{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}, "
+                     "\"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [4, 12]}}",
+                     12)),
+                 "overlaps"));
+}
+
+TEST_CASE("a tensor of the wrong shape or type, or with NaN, is refused by name") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/mistral");
+    edit(folder + "/config.json", "\"intermediate_size\": 20", "\"intermediate_size\": 24");
+    CHECK(mentions(refusal(folder),
+                   "model.layers.0.mlp.gate_proj.weight should have the shape "
+                   "(24, 16), it has (20, 16)"));
+
+    const std::string other_type = scratch.copy_of("09_full_model/qwen3");
+    edit(other_type + "/model.safetensors", "\"F32\"", "\"I32\"");
+    CHECK(mentions(refusal(other_type), "is of type I32"));
+
+    const std::string with_nan = scratch.copy_of("09_full_model/llama");
+    std::string bytes = content(with_nan + "/model.safetensors");
+    bytes.replace(bytes.size() - 2, 2, "\xc0\x7f");  // NaN in bfloat16, in the unused head
+    overwrite(with_nan + "/model.safetensors", bytes);
+    CHECK_NOTHROW(load_model(with_nan));
+    edit(with_nan + "/config.json", "\"tie_word_embeddings\": true",
+         "\"tie_word_embeddings\": false");
+    CHECK(mentions(refusal(with_nan), "not finite"));
+}
+
+TEST_CASE("several weight files: a missing file or an invalid index is refused") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/qwen2");
+    fs::remove(folder + "/model-00002-of-00002.safetensors");
+    CHECK(mentions(refusal(folder), "model-00002-of-00002.safetensors"));
+    overwrite(folder + "/model.safetensors.index.json",
+              "{\"weight_map\": {\"a\": \"../elsewhere\"}}");
+    CHECK(mentions(refusal(folder), "same folder"));
+    overwrite(folder + "/model.safetensors.index.json", "{\"weight_map\": {}}");
+    CHECK(mentions(refusal(folder), "names no file"));
+    overwrite(folder + "/model.safetensors.index.json", "{\"weight_map\": {\"a\": 1}}");
+    CHECK(mentions(refusal(folder), "must be a text"));
+    overwrite(folder + "/model.safetensors.index.json",
+              "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\"}}");
+    CHECK(mentions(refusal(folder), "a is not in model-00001"));
+}
+
+TEST_CASE("a damaged llama2.c file, a missing file and a folder without a model are refused") {
+    const Scratch scratch;
+    const std::string good = content(checkpoint("llama2c.bin"));
+    const std::string file = (scratch.folder / "model.bin").string();
+    const auto after = [&](const std::string& bytes) {
+        overwrite(file, bytes);
+        return refusal(file);
+    };
+    CHECK(mentions(after(good.substr(0, 20)), "too short"));
+    const std::string required = "its header requires " + std::to_string(good.size());
+    CHECK(mentions(after(good.substr(0, 5000)), required));
+    CHECK(mentions(after(good + "1234"), required));
+    const auto with_layers = [&](const std::string& layers) {
+        return good.substr(0, 8) + layers + good.substr(12);
+    };
+    CHECK(mentions(after(with_layers(std::string("\0\0\0\1", 4))), "its header requires"));
+    CHECK(mentions(after(std::string(4, '\0') + good.substr(4)), "field 0"));
+    CHECK(mentions(after(std::string(28, '\x7f')), "field 0"));
+    CHECK(mentions(after(std::string("\1\0\0\1", 4) + good.substr(4)), "field 0"));
+    CHECK(mentions(after(good.substr(0, 12) + std::string("\3\0\0\0", 4) + good.substr(16)),
+                   "query heads"));
+    CHECK(mentions(after(good.substr(0, 28) + "\x01\x01\xc0\x7f" + good.substr(32)),
+                   "not finite"));
+    CHECK(mentions(refusal((scratch.folder / "nothing").string()), "cannot read"));
+    CHECK(mentions(refusal(scratch.folder.string()), "config.json"));
+    CHECK(mentions(refusal("/dev/null"), "is not a file"));
+}
+
+TEST_CASE("load_model: the trained model stories260K gives the logits of llama2.c") {
+    const std::string file = stories260k();
+    if (file.empty()) {
+        MESSAGE("skipped: STORIES260K does not name a file, and ./stories260K.bin is missing");
+        return;
+    }
+    const Model model = load_model(file);
+    CHECK(count_parameters(model).total() == 260032);
+    const Tensor3 logits = model(IdMatrix{{1}});
+    const Vector first = xt::view(logits, 0, 0, xt::range(0, 6));
+    CHECK_CLOSE(first, (Vector{-6.2229, 8.4043, -6.2237, -6.2225, -6.2220, -6.2229}), 1e-5);
+    const Vector all = xt::view(logits, 0, 0);
+    CHECK(std::max_element(all.begin(), all.end()) - all.begin() == 403);
+}

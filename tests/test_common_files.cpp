@@ -1,0 +1,214 @@
+#include <bit>
+
+#include "common/files/json_file.hpp"
+#include "common/files/safetensors.hpp"
+#include "common/files/unicode.hpp"
+#include "tests/files.hpp"
+
+using namespace llm;
+
+TEST_CASE(
+    "characters splits a text into code points and reports the first byte that is not UTF-8") {
+    CHECK(characters("aü中\U0001F600") ==
+          std::vector<std::string>{"a", "ü", "中", "\U0001F600"});
+    CHECK(characters("").empty());
+    CHECK(characters(std::string("\0a", 2)).size() == 2);
+    for (const std::string bad : {"ab\xff", "ab\xc3", "ab\xed\xa0\x80", "ab\xc0\x80"})
+        CHECK_THROWS_WITH_AS(characters(bad), "the text is not UTF-8 at byte 2", TextError);
+    CHECK(character(0x120) == "Ġ");
+    CHECK(character('x') == "x");
+}
+
+TEST_CASE("composed merges a letter and its combining accent") {
+    CHECK(composed("e\u0301 u\u0308") == "é ü");
+    CHECK(composed("plain é") == "plain é");
+    CHECK(composed("").empty());
+    CHECK(composed(std::string("a\0e\u0301", 5)) == std::string("a\0é", 4));
+    CHECK_THROWS_AS(composed("\xff"), TextError);
+}
+
+TEST_CASE("replaced replaces each occurrence, from left to right") {
+    CHECK(replaced("a b c", " ", "▁") == "a▁b▁c");
+    CHECK(replaced("aaa", "aa", "b") == "ba");
+    CHECK(replaced("abc", "x", "y") == "abc");
+}
+
+TEST_CASE("escaped makes control characters and invalid bytes visible") {
+    CHECK(escaped("a\n\t\x1b[2J\xff ü\x7f\u0085") == "a\\n\\t\\x1b[2J\\xff ü\\x7f\\xc2\\x85");
+}
+
+TEST_CASE("a pattern supports Unicode, reports where it matches, and limits its search") {
+    using Ends = std::vector<std::pair<std::size_t, std::size_t>>;
+    CHECK(Pattern(R"(\p{L}+|\s)").matches("aü 中!") == Ends{{0, 3}, {3, 4}, {4, 7}});
+    CHECK(Pattern("x*").matches("axxb") == Ends{{1, 3}});
+    CHECK(Pattern("a").matches("").empty());
+    CHECK_THROWS_AS(Pattern("(a"), TextError);
+    CHECK_THROWS_AS(Pattern(R"(\C)"), TextError);
+    CHECK_THROWS_AS(Pattern("a").matches("\xff"), TextError);
+    CHECK_THROWS_AS(Pattern("(a+)+$").matches(std::string(50, 'a') + "b"), TextError);
+    CHECK_THROWS_AS(Pattern(R"(a\Kb)").matches("abab\xff"), TextError);
+}
+
+TEST_CASE("JsonFile reads nested objects, ids and lists of strings") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "a.json";
+    overwrite(file, R"({"one": {"two": [{"id": 3}, {"id": [4, 5]}], "names": {"b.c": 7, "a": 8},
+                       "pairs": ["x y", ["z", "w"]], "bad": [1], "huge": 4294967296}})");
+    const JsonFile one = JsonFile(file).object("one");
+    CHECK(one.objects("two")[0].ids("id") == std::vector<Id>{3});
+    CHECK(one.objects("two")[1].ids("id") == std::vector<Id>{4, 5});
+    CHECK(one.ids_by_name("names") ==
+          std::vector<std::pair<std::string, Id>>{{"a", 8}, {"b.c", 7}});
+    CHECK(one.text_lists("pairs") ==
+          std::vector<std::vector<std::string>>{{"x y"}, {"z", "w"}});
+    const auto refused = [&](const auto& call, const std::string& message) {
+        CHECK_THROWS_WITH_AS(call(), (file.string() + ": " + message).c_str(), FileError);
+    };
+    refused([&] { one.objects("two")[1].text("id"); },
+            "one.two.1.id must be a text, not a list");
+    refused([&] { one.object("three"); }, "one.three is missing");
+    refused([&] { one.objects("names"); }, "one.names must be a list");
+    refused([&] { one.objects("bad"); }, "one.bad.0 must be an object");
+    refused([&] { one.text_lists("bad"); }, "one.bad must hold texts, not 1");
+    refused([&] { one.ids("huge"); },
+            "one.huge must hold whole numbers from 0 to 2147483647, not 4294967296");
+}
+
+namespace {
+
+// Writes a float32 to a bfloat16 file and returns the upper 16 bits of the value that is read.
+std::uint32_t to_bf16_bits(std::uint32_t bits) {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "one.safetensors";
+    const Vector value{std::bit_cast<float>(bits)};
+    write_safetensors(file, {named("value", value)}, DType::bfloat16);
+    const auto read = std::bit_cast<std::uint32_t>(SafeTensors(file).read("value", {1})(0));
+    CHECK((read & 0xFFFF) == 0);
+    return read >> 16;
+}
+
+}  // namespace
+
+TEST_CASE("bfloat16 rounds to the nearest value, ties to even") {
+    CHECK(to_bf16_bits(0x3F800000) == 0x3F80);  // 1 is exact
+    CHECK(to_bf16_bits(0x3F807FFF) == 0x3F80);  // less than half: down
+    CHECK(to_bf16_bits(0x3F808000) == 0x3F80);  // a tie: down, to even
+    CHECK(to_bf16_bits(0x3F808001) == 0x3F81);  // more than half: up
+    CHECK(to_bf16_bits(0x3F817FFF) == 0x3F81);
+    CHECK(to_bf16_bits(0x3F818000) == 0x3F82);  // a tie: up, to even
+    CHECK(to_bf16_bits(0xBF818000) == 0xBF82);  // negative values, too
+    CHECK(to_bf16_bits(0x3FFFFFFF) == 0x4000);  // almost 2 becomes 2: a carry into the exponent
+    CHECK(to_bf16_bits(0x00000000) == 0x0000);
+    CHECK(to_bf16_bits(0x80000000) == 0x8000);  // negative zero
+    CHECK(to_bf16_bits(0x00018000) == 0x0002);  // subnormal values
+    CHECK(to_bf16_bits(0x7F7F7FFF) == 0x7F7F);  // the largest value that stays finite
+}
+
+TEST_CASE(
+    "write_safetensors: a bfloat16 file has half the size and keeps names, shapes and order") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "a.safetensors";
+    const Matrix matrix{{1, 2, 3}, {4, 5, -0.5}};
+    const Vector vector{7, 1.00390625};  // 1 + 2^-8: halfway between two bfloat16 values
+    const std::vector<NamedTensor> tensors = {named("b", matrix), named("a", vector)};
+    write_safetensors(file, tensors, DType::bfloat16);
+    CHECK(
+        mentions(content(file), R"("b":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]})"));
+    CHECK(
+        mentions(content(file), R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[12,16]})"));
+    const SafeTensors read(file);
+    CHECK_CLOSE(read.read("b", {2, 3}), matrix, 0);
+    CHECK_CLOSE(read.read("a", {2}), (Vector{7, 1}), 0);
+    CHECK_THROWS_AS(read.read("b", {3, 2}), FileError);
+
+    const auto header_size = [&] {
+        std::uint64_t size = 0;
+        content(file).copy(reinterpret_cast<char*>(&size), 8);
+        return size;
+    };
+    CHECK(fs::file_size(file) == 8 + header_size() + 16);
+
+    write_safetensors(file, tensors);
+    CHECK(
+        mentions(content(file), R"("b":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})"));
+    CHECK(fs::file_size(file) == 8 + header_size() + 32);
+    CHECK_CLOSE(SafeTensors(file).read("a", {2}), vector, 0);
+    CHECK(!fs::exists(file.string() + ".part"));
+}
+
+TEST_CASE("SafeTensors opens a file by its path and returns the size of a vector") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "run.safetensors";
+    const Matrix matrix{{1, 2, 3}, {4, 5, 6}};
+    const Vector vector{7, 8, 9, 10};
+    write_safetensors(file, {named("matrix", matrix), named("vector", vector)});
+    const SafeTensors tensors(file);
+    CHECK(tensors.has("matrix"));
+    CHECK(!tensors.has("model"));
+    CHECK(tensors.size_of("vector") == 4);
+    CHECK_THROWS_WITH_AS(
+        tensors.size_of("matrix"),
+        (file.string() + ": tensor matrix with one dimension is missing").c_str(), FileError);
+    CHECK_THROWS_WITH_AS(
+        tensors.size_of("other"),
+        (file.string() + ": tensor other with one dimension is missing").c_str(), FileError);
+    CHECK_THROWS_AS(SafeTensors(scratch.folder / "none.safetensors"), FileError);
+}
+
+TEST_CASE("read_text returns the whole file or reports in one line why it is not text") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "a.txt";
+    const auto refused = [&](const std::string& bytes, const std::string& message) {
+        overwrite(file, bytes);
+        CHECK_THROWS_WITH_AS(read_text(file), (file.string() + message).c_str(), FileError);
+    };
+    for (const std::string good : {"x", "one\r\ntwo\n\n", "\tcafé 中\U0001F600\n\ufeff"}) {
+        overwrite(file, good);
+        CHECK(read_text(file) == good);
+    }
+    refused("", " is empty");
+    refused(std::string("ab\0c", 4), ": no text: byte 2 is 0");
+    refused("é\xff", ": no text: byte 2 is no UTF-8");
+    refused("abc\xc3", ": no text: byte 3 is no UTF-8");
+    CHECK_THROWS_WITH_AS(read_text(scratch.folder),
+                         (scratch.folder.string() + " is not a file").c_str(), FileError);
+    const fs::path none = scratch.folder / "none";
+    CHECK_THROWS_WITH_AS(read_text(none), ("cannot read " + none.string()).c_str(), FileError);
+}
+
+TEST_CASE("read_text accepts 64 million bytes and refuses one more") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "zeros";
+    overwrite(file, "");
+    const auto refusal = [&](std::size_t size) {
+        fs::resize_file(file, size);  // a sparse file: uses no disk space
+        try {
+            read_text(file);
+        } catch (const FileError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    CHECK(refusal(64'000'000) == file.string() + ": no text: byte 0 is 0");
+    CHECK(refusal(64'000'001) ==
+          file.string() + ": 64000001 bytes are too many; a text may have 64000000");
+}
+
+TEST_CASE("lines_of splits at line terminators, which the last line may lack") {
+    using Lines = std::vector<std::string>;
+    CHECK(lines_of("a\nb\n") == Lines{"a", "b"});
+    CHECK(lines_of("a\nb") == Lines{"a", "b"});
+    CHECK(lines_of("\na\n\n\nb") == Lines{"", "a", "", "", "b"});
+    CHECK(lines_of("\n") == Lines{""});
+    CHECK(lines_of("").empty());
+}
+
+TEST_CASE("asset returns a path of the source tree, model_folder a path of the build folder") {
+    CHECK(fs::path(asset("data/names.txt")).is_absolute());
+    CHECK(is_file(asset("data/names.txt")));
+    CHECK(is_folder(asset("data")));
+    CHECK(!is_file(asset("data/names")));
+    CHECK(lines_of(read_text(asset("data/names.txt"))).size() > 5000);
+    CHECK(model_folder("a") == model_folder("") + "a");
+    CHECK(fs::path(model_folder("a")).parent_path().filename() == "models");
+}

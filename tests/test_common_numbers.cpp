@@ -1,0 +1,33 @@
+#include "common/numbers/random.hpp"
+#include "common/numbers/statistics.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+
+TEST_CASE("random numbers equal PyTorch's for any sequence of calls") {
+    Generator generator(1234);
+    CHECK_CLOSE(randn({3}, generator), fixture<1>("random/randn_3"), 1e-6);
+    CHECK_CLOSE(randn({2}, generator), fixture<1>("random/randn_2_after_3"), 1e-6);
+    CHECK_CLOSE(randn({16}, generator), fixture<1>("random/randn_16"), 1e-6);
+    CHECK_CLOSE(randn({5, 7}, generator), fixture<2>("random/randn_5_by_7"), 1e-6);
+    CHECK_CLOSE(rand({3, 4}, generator), fixture<2>("random/rand_3_by_4"), 0);
+    CHECK_CLOSE(uniform({6}, -2.5f, 0.5f, generator), fixture<1>("random/uniform_6"), 1e-6);
+    CHECK(randint(-3, 100, {9}, generator) == id_fixture<1>("random/randint_9"));
+    CHECK_CLOSE(randn({3, 6}, generator), fixture<2>("random/embedding_3_by_6"), 1e-6);
+}
+
+TEST_CASE("the largest seed gives PyTorch's random numbers") {
+    Generator generator(4294967295);
+    CHECK_CLOSE(randn({4, 4}, generator), fixture<2>("random/randn_last_seed"), 1e-6);
+}
+
+TEST_CASE("randint refuses an empty range") {
+    Generator generator(1);
+    CHECK_THROWS_WITH(randint(5, 5, {2}, generator), "randint: the range [5, 5) is empty");
+}
+
+TEST_CASE("root_mean_square and largest_difference are computed over all elements") {
+    CHECK(root_mean_square(Matrix{{-1, 5}, {5, 7}}) == doctest::Approx(5));
+    CHECK(largest_difference(Vector{1, 2, 3}, Vector{1, 4, 2}) == 2);
+    CHECK_THROWS_AS(largest_difference(Vector{1}, Vector{1, 2}), ShapeError);
+}

@@ -1,0 +1,148 @@
+#include <cmath>
+
+#include "common/numbers/random.hpp"
+#include "common/tensors/matmul.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+
+TEST_CASE("require formats sizes and shapes into its message") {
+    CHECK_NOTHROW(require(true, "not thrown"));
+    CHECK_THROWS_WITH(require(false, "f: {} does not fit {}", std::array<std::size_t, 2>{2, 3},
+                              std::array<std::size_t, 1>{7}),
+                      "f: (2, 3) does not fit (7,)");
+    CHECK_THROWS_AS(require(false, "f"), ShapeError);
+}
+
+TEST_CASE("reshape keeps the row-major order and checks the number of elements") {
+    const Matrix matrix{{0, 1, 2}, {3, 4, 5}};
+    CHECK_CLOSE(reshape(matrix, {3, 2}), (Matrix{{0, 1}, {2, 3}, {4, 5}}), 0);
+    CHECK_CLOSE(reshape(matrix, {1, 2, 3}), counting({1, 2, 3}), 0);
+    CHECK_THROWS_WITH(reshape(matrix, {4, 4}), "reshape: (2, 3) does not fit into (4, 4)");
+}
+
+TEST_CASE("operators return tensors, not lazy expressions, and broadcast axes of size 1") {
+    const Matrix a{{1, 2}, {3, 4}};
+    const Matrix column{{10}, {20}};
+    static_assert(std::is_same_v<decltype(a + column), Matrix>);
+    CHECK_CLOSE(a + column, (Matrix{{11, 12}, {23, 24}}), 0);
+    CHECK_CLOSE(a - column, (Matrix{{-9, -8}, {-17, -16}}), 0);
+    CHECK_CLOSE(a * column, (Matrix{{10, 20}, {60, 80}}), 0);
+    CHECK_CLOSE(a / column, (Matrix{{0.1f, 0.2f}, {0.15f, 0.2f}}), 1e-7);
+    CHECK_CLOSE(a + Real(1), (Matrix{{2, 3}, {4, 5}}), 0);
+    CHECK_CLOSE(a - Real(1), (Matrix{{0, 1}, {2, 3}}), 0);
+    CHECK_CLOSE(a * Real(2), (Matrix{{2, 4}, {6, 8}}), 0);
+    CHECK_CLOSE(a / Real(2), (Matrix{{0.5, 1}, {1.5, 2}}), 0);
+    Matrix changing = a;
+    static_assert(std::is_same_v<decltype(changing + Matrix{{1}}), Matrix>);
+    CHECK_THROWS_WITH(changing + Matrix(xt::ones<Real>({2, 3})),
+                      "(2, 2) + (2, 3): the shapes do not fit");
+    CHECK_THROWS_AS(a / counting({3, 2}), ShapeError);
+}
+
+TEST_CASE("difference reports the worst element and its index") {
+    const Matrix expected{{1, 2}, {3, 200}};
+    CHECK(difference(expected, expected, 0).empty());
+    CHECK(
+        difference(Matrix{{1, 2}, {3, 201}}, expected, 1e-5) ==
+        "worst element (1, 1) of (2, 2): got 201, expected 200 (largest difference 1, allowed "
+        "0.002)");
+    CHECK(difference(Matrix{{1, 2}}, expected, 1) == "shape (1, 2), expected (2, 2)");
+    CHECK(!difference(Matrix{{1, 2}, {3, NAN}}, expected, 1).empty());
+    CHECK(!difference(Matrix{{NAN}}, Matrix{{NAN}}, 1).empty());
+    CHECK(difference(Matrix{{-infinity}}, Matrix{{-infinity}}, 0).empty());
+    CHECK(!difference(Matrix{{infinity}}, Matrix{{-infinity}}, 1).empty());
+    CHECK(!difference(Matrix{{0}}, Matrix{{-infinity}}, 1).empty());
+}
+
+TEST_CASE("a matrix view selects rows and columns of a matrix") {
+    Matrix matrix = counting({5, 7});
+    const MatrixView all = view_of(matrix), some = all.rows(2, 3), part = some.columns(4, 2);
+    CHECK((all.num_rows == 5 && all.num_columns == 7 && all.stride == 7));
+    CHECK((some.num_rows == 3 && some.num_columns == 7));
+    CHECK((part.num_rows == 3 && part.num_columns == 2));
+    for (const auto [n, i] : every_index(3, 2)) CHECK(part[n][i] == matrix(2 + n, 4 + i));
+    CHECK(all[4].size() == 7);
+    CHECK(part[0].size() == 2);
+    const MatrixView same = all.columns(4, 2).rows(2, 3);
+    CHECK((same.data == part.data && same.num_rows == 3 && same.num_columns == 2 &&
+           same.stride == 7));
+    part[1][1] = -1;
+    CHECK(matrix(3, 5) == -1);
+    const ConstMatrixView seen = part;
+    CHECK(&seen[2][0] == &matrix(4, 4));
+    CHECK((seen.num_rows == 3 && seen.num_columns == 2 && seen.stride == 7));
+    const ConstMatrixView whole = view_of(std::as_const(matrix));
+    CHECK(&whole[4][6] == &matrix(4, 6));
+    CHECK((whole.num_rows == 5 && whole.num_columns == 7));
+}
+
+TEST_CASE("matmul and matmul_transposed are sums of products and overwrite or accumulate") {
+    Generator generator(12);
+    for (const auto& sizes : std::vector<std::array<std::size_t, 3>>{
+             {1, 1, 1}, {3, 5, 7}, {1, 70, 65}, {70, 65, 130}, {64, 64, 64}, {2, 1, 3}}) {
+        const std::size_t N = sizes[0], K = sizes[1], M = sizes[2];
+        // Blocks of wider matrices: the stride is larger than the number of columns.
+        const Matrix a = randn({N + 1, K + 2}, generator), b = randn({M + 2, K + 3}, generator),
+                     c = randn({K + 1, M + 4}, generator);
+        const ConstMatrixView left = view_of(a).columns(2, K).rows(1, N);
+        const ConstMatrixView rows = view_of(b).rows(2, M).columns(1, K);
+        const ConstMatrixView columns = view_of(c).rows(1, K).columns(3, M);
+        Matrix by_rows = xt::zeros<Real>({N, M}), by_columns = by_rows;
+        for (const auto& [n, m] : every_index(N, M)) {
+            double row_sum = 0, column_sum = 0;
+            for (std::size_t k = 0; k < K; ++k) {
+                row_sum += double(a(1 + n, 2 + k)) * double(b(2 + m, 1 + k));
+                column_sum += double(a(1 + n, 2 + k)) * double(c(1 + k, 3 + m));
+            }
+            by_rows(n, m) = Real(row_sum);
+            by_columns(n, m) = Real(column_sum);
+        }
+
+        Matrix memory = xt::ones<Real>({N + 2, M + 5}) * Real(77);
+        const MatrixView result = view_of(memory).rows(1, N).columns(2, M);
+        const auto check = [&](const Matrix& expected) {
+            for (const auto& [n, m] : every_index(N + 2, M + 5)) {
+                const bool inside = n >= 1 && n <= N && m >= 2 && m < M + 2;
+                const Real wanted = inside ? expected(n - 1, m - 2) : 77;
+                CHECK(std::abs(memory(n, m) - wanted) <= 1e-4);
+            }
+        };
+        for (std::size_t n = 0; n < N; ++n) std::ranges::fill(result[n], std::nanf(""));
+        matmul_transposed(left, rows, result);
+        check(by_rows);
+        matmul_transposed(left, rows, result, Update::accumulate);
+        check(by_rows * Real(2));
+        matmul_transposed(left, rows, result, Update::overwrite);
+        check(by_rows);
+        for (std::size_t n = 0; n < N; ++n) std::ranges::fill(result[n], std::nanf(""));
+        matmul(left, columns, result);
+        check(by_columns);
+        matmul(left, columns, result, Update::accumulate);
+        check(by_columns * Real(2));
+        matmul(left, columns, result, Update::overwrite);
+        check(by_columns);
+    }
+}
+
+TEST_CASE("matmul and matmul_transposed report the shapes that do not fit") {
+    const Matrix a = counting({2, 3}), b = counting({4, 3}), c = counting({3, 4});
+    Matrix right = counting({2, 4}), narrow = counting({2, 3}), tall = counting({3, 4});
+    const auto refused = [](auto function, const Matrix& x, const Matrix& y, Matrix& result,
+                            const std::string& message) {
+        CHECK_THROWS_WITH_AS(
+            function(view_of(x), view_of(y), view_of(result), Update::overwrite),
+            message.c_str(), ShapeError);
+    };
+    CHECK_NOTHROW(matmul_transposed(view_of(a), view_of(b), view_of(right)));
+    CHECK_NOTHROW(matmul(view_of(a), view_of(c), view_of(right)));
+    refused(matmul_transposed, a, c, right,
+            "matmul: the product of (2, 3) and (4, 3) is not (2, 4)");
+    refused(matmul_transposed, a, b, narrow,
+            "matmul: the product of (2, 3) and (3, 4) is not (2, 3)");
+    refused(matmul_transposed, a, b, tall,
+            "matmul: the product of (2, 3) and (3, 4) is not (3, 4)");
+    refused(matmul, a, b, right, "matmul: the product of (2, 3) and (4, 3) is not (2, 4)");
+    refused(matmul, a, c, narrow, "matmul: the product of (2, 3) and (3, 4) is not (2, 3)");
+    refused(matmul, a, c, tall, "matmul: the product of (2, 3) and (3, 4) is not (3, 4)");
+}
