@@ -13,7 +13,7 @@ struct Example {
 
 }  // namespace
 
-TEST_CASE("6.1 find the bug: weights that fit") {
+TEST_CASE("6.1 find the bug: weights of matching shapes") {
     Generator generator(1);
     const GatedMlp right = make_gated_mlp(4, 6, false, SiLU, generator);
     const Tensor3 hidden_states = randn({2, 3, 4}, generator);
@@ -30,7 +30,7 @@ TEST_CASE("6.2 find the bug: a SwiGLU written from memory") {
                 activate(SiLU, example.gate) * example.up, 1e-6);
 }
 
-TEST_CASE("6.3 find the bug: a width that grows too much") {
+TEST_CASE("6.3 find the bug: a width that is rounded up too far") {
     INFO("the next multiple, or the width itself if it is one");
     CHECK(padded_width(10922, 256) == 11008);
     CHECK(padded_width(1536, 32) == 1536);

@@ -42,7 +42,7 @@ TEST_CASE("7.4 find the bug: a small error") {
                 layer_normalize(centered_rows, Real(1e-5)), 1e-6);
 }
 
-TEST_CASE("7.5 find the bug: a mean that moves") {
+TEST_CASE("7.5 find the bug: rows whose mean is not 0") {
     INFO("the mean of 1 2 6 is 3");
     CHECK_CLOSE(centered(Matrix{{1, 2, 6}, {0, 4, 2}}), (Matrix{{-2, -1, 3}, {-2, 2, 0}}),
                 1e-6);

@@ -44,7 +44,7 @@ TEST_CASE("8.2 find the bug: right until a checkpoint is loaded") {
     CHECK_CLOSE(checkpoint_block(s.pre_norm_block(), s.x, s.inputs), s.pre_norm_output(), 1e-5);
 }
 
-TEST_CASE("8.3 find the bug: the formula of many tutorials") {
+TEST_CASE("8.3 find the bug: the formula of the PaLM paper") {
     const Small s;
     INFO("the output of the block contains the attention output");
     CHECK_CLOSE(serial_block(s.pre_norm_block(), s.x, s.inputs), s.pre_norm_output(), 1e-5);

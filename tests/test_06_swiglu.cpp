@@ -215,12 +215,12 @@ TEST_CASE("fuse: one matrix product instead of two, the same result") {
           fixture<2>("06_swiglu/gate_proj")(F - 1, 3));
 }
 
-TEST_CASE("fuse throws, with both shapes, if gate and up do not fit or have a bias") {
+TEST_CASE("fuse throws, with both shapes, if gate and up differ in shape or have a bias") {
     Generator generator(1);
     GatedMlp mlp = make_gated_mlp(4, 6, false, SiLU, generator);
     mlp.up_proj = make_linear(4, 5, false, generator);
     CHECK_THROWS_WITH_AS(fuse(mlp),
-                         "fuse: gate (6, 4) and up (5, 4) must have one shape and no bias",
+                         "fuse: gate (6, 4) and up (5, 4) must have the same shape and no bias",
                          ShapeError);
     mlp.up_proj = make_linear(4, 6, true, generator);
     CHECK_THROWS_AS(fuse(mlp), ShapeError);
@@ -228,7 +228,7 @@ TEST_CASE("fuse throws, with both shapes, if gate and up do not fit or have a bi
     CHECK_THROWS_AS(fuse(mlp), ShapeError);
 }
 
-TEST_CASE("GatedMlp throws, with both shapes, if gate and up do not fit") {
+TEST_CASE("GatedMlp throws, with both shapes, if gate and up differ in shape") {
     Generator generator(1);
     GatedMlp mlp = make_gated_mlp(4, 6, false, SiLU, generator);
     mlp.up_proj = make_linear(4, 5, false, generator);
@@ -269,7 +269,8 @@ TEST_CASE("round_up gives the next multiple and does not change a multiple") {
     CHECK(round_up(1535, 32) == 1536);
     CHECK(round_up(1, 256) == 256);
     CHECK(round_up(7, 1) == 7);
-    CHECK_THROWS_WITH_AS(round_up(7, 0), "round_up: 7 has no multiple of 0", ShapeError);
+    CHECK_THROWS_WITH_AS(round_up(7, 0), "round_up: cannot round 7 up to a multiple of 0",
+                         ShapeError);
 }
 
 TEST_CASE("dropout of hidden states: zeros and scaled elements with the same mean") {

@@ -33,7 +33,8 @@ HalfVector weights_of_one(std::size_t columns) {
 
 }  // namespace
 
-TEST_CASE("layer_normalize and rms_normalize by hand: mean 4, standard deviation 3, RMS 5") {
+TEST_CASE(
+    "layer_normalize and rms_normalize of a row with mean 4, standard deviation 3, RMS 5") {
     const Matrix x{{-1, 5, 5, 7}};
     CHECK_CLOSE(layer_normalize(x, 0), (Matrix{{-5, 1, 1, 3}}) / Real(3), 1e-6);
     CHECK_CLOSE(rms_normalize(x, 0), x / Real(5), 1e-6);
@@ -122,7 +123,7 @@ TEST_CASE("norms are initialized with weights of one, LayerNorm with a bias of z
     CHECK(RMSNorm{Vector{1}}.eps == Real(1e-6));        // Hugging Face's
 }
 
-TEST_CASE("norms throw, with both shapes, if weight or bias do not fit") {
+TEST_CASE("norms throw, with both shapes, if the size of weight or bias does not match") {
     const Matrix rows = counting({2, 3});
     CHECK_THROWS_WITH_AS((RMSNorm{Vector{1, 1}}(rows)),
                          "norm: weights of (2,) do not fit rows of (2, 3)", ShapeError);

@@ -1,5 +1,5 @@
-// The backward passes against PyTorch's autograd, in float. test_12_finite_differences.cpp
-// checks each of them by finite differences in double.
+// The backward passes against PyTorch's autograd, in float. The files
+// test_12_finite_differences_of_*.cpp check each of them by finite differences in double.
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"

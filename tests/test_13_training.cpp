@@ -115,6 +115,17 @@ TEST_CASE("train_step needs one gradient for each of its batches") {
     CHECK(state.losses.empty());
 }
 
+TEST_CASE("train_step refuses ids outside the vocabulary, and too long sequences") {
+    const Model model = fixture_model();  // V = 17, 64 positions
+    TrainingArguments args = small_arguments(5);
+    TrainerState state = init_trainer(model, args);
+    std::vector<Model> gradients(1, zeros_like(model));
+    CHECK_THROWS_AS(train_step(state, args, {1, 2, 3, 17, 4, 5}, gradients), ShapeError);
+    args.seq_len = 65;
+    CHECK_THROWS_AS(train_step(state, args, square_tokens(100), gradients), ShapeError);
+    CHECK(state.global_step == 0);
+}
+
 TEST_CASE("train_step: gradients of the batches, clipped, and AdamW at the scheduled rate") {
     const Model model = fixture_model();
     const std::vector<Id> tokens = square_tokens(6);  // so all batches are equal

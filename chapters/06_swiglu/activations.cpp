@@ -6,7 +6,7 @@
 namespace llm {
 namespace {
 
-// Φ(x), the probability that a standard normal variable is less than x.
+// Φ(x), the cumulative distribution function of the standard normal distribution.
 Real normal_cdf(Real x) { return std::erfc(-x / std::numbers::sqrt2_v<Real>) / 2; }
 
 // The constants of gelu_tanh.

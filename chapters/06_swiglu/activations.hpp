@@ -14,7 +14,7 @@ Real gelu_tanh(Real x);  // the tanh approximation in the same paper; GPT-2 and 
 Real silu(Real x);       // x sigmoid(x)
 Real swish(Real x, Real beta);  // x sigmoid(βx) (Ramachandran et al., 2017); silu has β = 1
 
-// Their derivatives, for training.
+// Their derivatives, for the backward pass.
 Real sigmoid_derivative(Real x);
 Real relu_derivative(Real x);  // 1 above 0, else 0 (also at 0, as in PyTorch)
 Real gelu_derivative(Real x);
@@ -22,7 +22,8 @@ Real gelu_tanh_derivative(Real x);
 Real silu_derivative(Real x);
 Real swish_derivative(Real x, Real beta);
 
-// An activation function under Hugging Face's name of hidden_act, with its derivative.
+// An activation function and its derivative. The name is the value of hidden_act in a Hugging
+// Face configuration.
 struct Activation {
     std::string_view name;
     Real (*function)(Real x);
@@ -34,7 +35,7 @@ inline constexpr Activation GELU{"gelu", gelu, gelu_derivative};
 inline constexpr Activation GELUTanh{"gelu_pytorch_tanh", gelu_tanh, gelu_tanh_derivative};
 inline constexpr Activation SiLU{"silu", silu, silu_derivative};
 
-// The activation function, elementwise.
+// Applies the activation function elementwise.
 Tensor3 activate(const Activation& activation, const Tensor3& states);  // (B, T, F)
 
 }  // namespace llm

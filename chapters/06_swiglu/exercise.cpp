@@ -4,8 +4,8 @@
 
 namespace exercise {
 
-// Exercise 6.1 — find the bug. All shapes fit, but the text that the model generates is
-// nonsense.
+// Exercise 6.1 — find the bug. All shapes match, but the text that the model generates
+// is nonsense.
 GatedMlp from_meta(const Matrix& w1, const Matrix& w2, const Matrix& w3) {
     GatedMlp mlp;
     mlp.up_proj = {w1, std::nullopt};
@@ -21,7 +21,8 @@ Tensor3 gated_product(const Tensor3& gate, const Tensor3& up) {
 }
 
 // Exercise 6.3 — find the bug. 10922 is rounded up to 11008, as it should be for Llama-2-7B.
-// But Mini-LLM's 1536, with a multiple of 32, becomes 1568, and its weights do not fit.
+// But Mini-LLM's 1536, with a multiple of 32, becomes 1568, and the shapes of its weights do
+// not match.
 std::size_t padded_width(std::size_t width, std::size_t multiple_of) {
     return (width / multiple_of + 1) * multiple_of;
 }
@@ -36,7 +37,7 @@ Tensor3 dropped(const Tensor3& states, Real probability, Generator& generator) {
 }
 
 // Exercise 6.5 — write geglu: SwiGLU's product with the exact GELU instead of SiLU. Which of
-// the two tensors is activated?
+// the two tensors is passed to the activation function?
 Tensor3 geglu([[maybe_unused]] const Tensor3& gate, [[maybe_unused]] const Tensor3& up) {
     TODO("geglu");
 }
@@ -47,7 +48,8 @@ Reglu reglu([[maybe_unused]] const Tensor3& gate, [[maybe_unused]] const Tensor3
 }
 
 // Exercise 6.7 — write interleaved_product: the fused weight of gpt-oss, in which the rows of
-// gate and up alternate. Compute one matrix product, then take every second feature.
+// gate and up alternate. Compute one matrix product, then separate even and odd
+// features.
 Tensor3 interleaved_product([[maybe_unused]] const Linear& gate_up_proj,
                             [[maybe_unused]] const Tensor3& hidden_states) {
     TODO("interleaved_product");

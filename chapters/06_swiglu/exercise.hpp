@@ -25,12 +25,13 @@ Tensor3 geglu(const Tensor3& gate,  // (B, T, F)
 
 struct Reglu {
     Tensor3 product;  // (B, T, F)
-    Real density;     // the fraction of the activated gate's elements that are not 0
+    Real density;     // the fraction of elements of the activated gate that are not 0
 };
 Reglu reglu(const Tensor3& gate,  // (B, T, F)
             const Tensor3& up);   // (B, T, F)
 
-// silu(gate) * up from one fused weight: row 2f belongs to gate f, row 2f + 1 to up f.
+// silu(gate) * up from one fused weight: row 2f computes feature f of gate, row 2f + 1 feature
+// f of up.
 Tensor3 interleaved_product(const Linear& gate_up_proj,     // (2F, C)
                             const Tensor3& hidden_states);  // (B, T, C) -> (B, T, F)
 

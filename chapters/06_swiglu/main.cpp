@@ -20,7 +20,7 @@ Vector elementwise(const Vector& values, auto function) {
     return result;
 }
 
-// The graph of a function from -5 to 5.
+// The graph of a function for x from -5 to 5.
 Line graph(const std::string& label, auto function) {
     Line line{label, {}, {}};
     for (int i = -250; i <= 250; ++i) {
@@ -58,9 +58,8 @@ void show_activations() {
     show("gelu", elementwise(x, gelu));
     show("gelu_tanh", elementwise(x, gelu_tanh));
     show("silu", elementwise(x, silu));
-    say("For large |x| they agree: about x for positive inputs, about 0 for negative ones. "
-        "ReLU "
-        "has a kink at 0; GELU and SiLU are smooth.");
+    say("For large |x| they are almost equal: close to x for positive inputs, close to 0 for "
+        "negative ones. ReLU has a kink at 0; GELU and SiLU are smooth.");
 
     step("Their derivatives, which the backward pass uses");
     show("relu_derivative", elementwise(x, relu_derivative));
@@ -71,7 +70,8 @@ void show_activations() {
     plot_activations();
 }
 
-// The zero of a derivative that is negative before it and positive after it, by bisection.
+// The minimum of a function: the x at which its derivative changes from negative to positive,
+// by bisection.
 Real minimum(auto derivative) {
     Real low = -2, high = 0;
     while (high - low > Real(1e-6)) {
@@ -166,8 +166,8 @@ void compare_variants(GatedMlp mlp, const Tensor3& hidden_states) {
     std::swap(swapped.gate_proj, swapped.up_proj);
     row("wrong: gate and up swapped", swapped(hidden_states));
     show_table({"token 0", "0", "1", "2", "3", "difference"}, rows);
-    say("With gate_proj and up_proj swapped, all shapes fit and nothing throws, but the output "
-        "is different.");
+    say("With gate_proj and up_proj swapped, all shapes match and no error is raised, but the "
+        "output is different.");
 
     step("Fused: gate and up projection as one matrix product");
     const FusedGatedMlp fused = fuse(mlp);
@@ -239,7 +239,7 @@ void compare_published_models() {
 }
 
 void apply_dropout(const Tensor3& output, Generator& generator) {
-    step("Dropout, in training only: a quarter of the elements becomes 0, the rest is scaled");
+    step("Dropout (training only): a quarter of the elements become 0, the others are scaled");
     const Tensor3 dropped = dropout(output, Real(0.25), generator);
     show("dropped_output", dropped);
     show("fraction of zeros", fraction_of_zeros(dropped));

@@ -9,30 +9,31 @@ Tensor3 Mlp::operator()(const Tensor3& hidden_states) const {
 }
 
 Tensor3 GatedMlp::operator()(const Tensor3& hidden_states) const {
-    // Two projections of the same input: one passes through the activation, one does not.
+    // Project the same input twice. Only the gate projection passes through the activation.
     const Tensor3 gate = gate_proj(hidden_states);  // (B, T, F)
     const Tensor3 up = up_proj(hidden_states);      // (B, T, F)
 
-    // The activated gate scales the other projection, elementwise.
+    // Multiply the activated gate and the up projection elementwise.
     const Tensor3 product = activate(activation, gate) * up;  // (B, T, F)
     return down_proj(product);                                // (B, T, C)
 }
 
 Tensor3 FusedGatedMlp::operator()(const Tensor3& hidden_states) const {
     const std::size_t width = gate_up_proj.weight.shape(0) / 2;  // F
-    const Tensor3 both = gate_up_proj(hidden_states);            // (B, T, 2F)
-    const Tensor3 gate = xt::view(both, xt::all(), xt::all(), xt::range(std::size_t{0}, width));
-    const Tensor3 up = xt::view(both, xt::all(), xt::all(), xt::range(width, 2 * width));
+    const Tensor3 gate_up = gate_up_proj(hidden_states);         // (B, T, 2F)
+    const Tensor3 gate =
+        xt::view(gate_up, xt::all(), xt::all(), xt::range(std::size_t{0}, width));
+    const Tensor3 up = xt::view(gate_up, xt::all(), xt::all(), xt::range(width, 2 * width));
     return down_proj(activate(activation, gate) * up);  // (B, T, C)
 }
 
 FusedGatedMlp fuse(const GatedMlp& mlp) {
     const Linear &gate = mlp.gate_proj, &up = mlp.up_proj;
     require(gate.weight.shape() == up.weight.shape() && !gate.bias && !up.bias,
-            "fuse: gate {} and up {} must have one shape and no bias", gate.weight.shape(),
+            "fuse: gate {} and up {} must have the same shape and no bias", gate.weight.shape(),
             up.weight.shape());
 
-    // Stack the rows: each row computes one output feature, independently of the others.
+    // Concatenate the rows: each row of a weight computes one output feature.
     Linear gate_up_proj;
     gate_up_proj.weight = xt::concatenate(xt::xtuple(gate.weight, up.weight), 0);  // (2F, C)
     return {gate_up_proj, mlp.down_proj, mlp.activation};
@@ -66,7 +67,7 @@ std::uint64_t gated_mlp_parameters(std::size_t hidden_size, std::size_t intermed
 }
 
 std::size_t round_up(std::size_t size, std::size_t multiple_of) {
-    require(multiple_of > 0, "round_up: {} has no multiple of 0", size);
+    require(multiple_of > 0, "round_up: cannot round {} up to a multiple of 0", size);
     return (size + multiple_of - 1) / multiple_of * multiple_of;
 }
 

@@ -6,7 +6,7 @@
 
 namespace llm {
 
-// The MLP (feed-forward network) of the first transformer: up projection, activation, down
+// The MLP (feed-forward network) of the original Transformer: up projection, activation, down
 // projection. Source: Vaswani et al., 2017, section 3.3, with ReLU; GPT-2 with GELUTanh.
 struct Mlp {
     Linear up_proj;    // (F, C)
@@ -16,10 +16,10 @@ struct Mlp {
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 
-// The gated MLP: down_proj(activation(gate_proj(x)) * up_proj(x)). The activation names the
-// variant: Sigmoid GLU, ReLU ReGLU, GELU GeGLU, SiLU SwiGLU. A call throws ShapeError if gate
-// and up differ. Source: "GLU Variants Improve Transformer" (Shazeer, 2020); Llama and Qwen use
-// SwiGLU.
+// The gated MLP: down_proj(activation(gate_proj(x)) * up_proj(x)). The activation determines
+// the variant: GLU (Sigmoid), ReGLU (ReLU), GeGLU (GELU) or SwiGLU (SiLU). A call throws
+// ShapeError if the shapes of gate and up differ. Source: "GLU Variants Improve Transformer"
+// (Shazeer, 2020); Llama and Qwen use SwiGLU.
 struct GatedMlp {
     Linear gate_proj;  // (F, C), Meta's w1
     Linear up_proj;    // (F, C), Meta's w3
@@ -37,27 +37,29 @@ struct FusedGatedMlp {
 
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
-// The same function. Throws ShapeError unless gate and up have one shape and no bias.
+// Concatenates the weights of gate_proj and up_proj; the result computes the same function.
+// Throws ShapeError unless both have the same shape and no bias.
 FusedGatedMlp fuse(const GatedMlp& mlp);
 
-// PyTorch's default initialization, in this order: up, down; and gate, down, up (w1, w2, w3 in
-// Meta's code).
+// PyTorch's default initialization. The weights are initialized in the order up, down (Mlp) and
+// gate, down, up (GatedMlp; w1, w2, w3 in Meta's code).
 Mlp make_mlp(std::size_t hidden_size, std::size_t intermediate_size, bool with_bias,
              const Activation& activation, Generator& generator);
 GatedMlp make_gated_mlp(std::size_t hidden_size, std::size_t intermediate_size, bool with_bias,
                         const Activation& activation, Generator& generator);
 
-// The parameters in the matrices of the two, without biases. Each costs two FLOPs per token: a
-// multiplication and an addition.
+// The number of weights of Mlp and of GatedMlp, without biases. Each weight costs two FLOPs per
+// token: a multiplication and an addition.
 std::uint64_t mlp_parameters(std::size_t hidden_size, std::size_t intermediate_size);
 std::uint64_t gated_mlp_parameters(std::size_t hidden_size, std::size_t intermediate_size);
 
-// The next multiple; the size itself if it is one. Throws ShapeError if multiple_of is 0.
+// The smallest multiple of multiple_of that is at least size. Throws ShapeError if multiple_of
+// is 0.
 std::size_t round_up(std::size_t size, std::size_t multiple_of);
 
 // F of the Llama models: two thirds of 4 C, so that three matrices have as many parameters as
-// two of 4 C, times a multiplier, rounded up. Throws ShapeError if multiple_of is 0. Source:
-// Meta's llama/model.py, FeedForward.
+// two with F = 4 C, times a multiplier, rounded up to a multiple. Throws ShapeError if
+// multiple_of is 0. Source: Meta's llama/model.py, FeedForward.
 std::size_t llama_intermediate_size(std::size_t hidden_size, std::size_t multiple_of,
                                     double multiplier = 1);
 

@@ -18,7 +18,7 @@ Tensor3 gated_product(const Tensor3& gate, const Tensor3& up) {
     return activate(SiLU, gate) * up;
 }
 
-// Exercise 6.3 — a width that is a multiple already must not change.
+// Exercise 6.3 — a width that is already a multiple must not change.
 std::size_t padded_width(std::size_t width, std::size_t multiple_of) {
     return (width + multiple_of - 1) / multiple_of * multiple_of;
 }
@@ -32,7 +32,7 @@ Tensor3 dropped(const Tensor3& states, Real probability, Generator& generator) {
     return result;
 }
 
-// Exercise 6.5 — the gate.
+// Exercise 6.5 — the activation is applied to gate.
 Tensor3 geglu(const Tensor3& gate, const Tensor3& up) { return activate(GELU, gate) * up; }
 
 // Exercise 6.6 — ReLU maps every gate of 0 or less to 0.
@@ -42,15 +42,15 @@ Reglu reglu(const Tensor3& gate, const Tensor3& up) {
     return {activated_gate * up, 1 - static_cast<Real>(zeros) / static_cast<Real>(gate.size())};
 }
 
-// Exercise 6.7 — feature 2f is gate f, feature 2f + 1 is up f.
+// Exercise 6.7 — feature 2f is feature f of gate, feature 2f + 1 is feature f of up.
 Tensor3 interleaved_product(const Linear& gate_up_proj, const Tensor3& hidden_states) {
-    const Tensor3 both = gate_up_proj(hidden_states);  // (B, T, 2F)
-    const auto [batch_size, seq_len, width] = dims(both);
+    const Tensor3 gate_up = gate_up_proj(hidden_states);  // (B, T, 2F)
+    const auto [batch_size, seq_len, width] = dims(gate_up);
     Tensor3 product = xt::zeros<Real>({batch_size, seq_len, width / 2});
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t t = 0; t < seq_len; ++t)
             for (std::size_t f = 0; f < width / 2; ++f)
-                product(b, t, f) = silu(both(b, t, 2 * f)) * both(b, t, 2 * f + 1);
+                product(b, t, f) = silu(gate_up(b, t, 2 * f)) * gate_up(b, t, 2 * f + 1);
     return product;
 }
 

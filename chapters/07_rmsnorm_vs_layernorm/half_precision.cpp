@@ -16,7 +16,7 @@ HalfMatrix rms_norm_in_half(const HalfMatrix& rows, const HalfVector& weight, Re
             rows.shape());
     HalfMatrix result = rows;  // (N, C)
     for (std::size_t row = 0; row < num_rows; ++row) {
-        // Each named result is rounded to float16. A square above 65504 becomes infinite.
+        // Round each intermediate result to float16. The square of 256 is infinite.
         Half sum_of_squares(0);
         for (std::size_t c = 0; c < width; ++c) {
             const Half square = rows(row, c) * rows(row, c);
@@ -42,7 +42,7 @@ HalfMatrix rms_norm_upcast(const HalfMatrix& rows, const HalfVector& weight, Rea
     HalfMatrix result = rows;                                      // (N, C)
     for (std::size_t row = 0; row < num_rows; ++row)
         for (std::size_t c = 0; c < width; ++c) {
-            // Round before the weight and after it, or only once, after it.
+            // Round before and after the multiplication by the weight, or only after it.
             const Real exact = normalized(row, c);
             const Half rounded(exact);
             result(row, c) = cast_back == CastBack::before_weight

@@ -11,10 +11,10 @@ using HalfMatrix = xt::xtensor<Half, 2>;
 HalfMatrix to_half(const Matrix& rows);   // (N, C) -> (N, C), rounded
 Matrix to_float(const HalfMatrix& rows);  // (N, C) -> (N, C), exact
 
-// RMSNorm in float16 throughout, which is wrong for large values and for wide rows; and with an
-// upcast to float32 inside, which is right. Llama and Qwen cast back to float16 before they
-// multiply by the weight, Gemma after it. Both throw ShapeError unless the weight has C
-// elements.
+// RMSNorm in float16 throughout, which overflows for large values and loses precision in long
+// sums; and RMSNorm with an upcast to float32, which does not. Hugging Face's Llama and Qwen
+// cast back to float16 before the multiplication by the weight, Gemma after it. Both functions
+// throw ShapeError unless the weight has C elements.
 enum class CastBack { before_weight, after_weight };
 HalfMatrix rms_norm_in_half(const HalfMatrix& rows,        // (N, C)
                             const HalfVector& weight,      // (C)

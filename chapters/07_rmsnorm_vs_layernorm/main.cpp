@@ -17,7 +17,7 @@
 
 using namespace llm;
 
-void normalize_by_hand() {
+void normalize_example() {
     step("One token of four features: mean 4, root mean square (RMS) 5");
     const Matrix x{{-1, 5, 5, 7}};
     show("x", x);
@@ -28,10 +28,10 @@ void normalize_by_hand() {
     say("mean² + variance = mean square: 16 + 9 = 25.");
 
     step("LayerNorm subtracts the mean and divides by 3. RMSNorm divides by 5");
-    show("layer_norm_by_hand", layer_normalize(x, 0));
-    show("rms_norm_by_hand", rms_normalize(x, 0));
+    show("layer_norm_example", layer_normalize(x, 0));
+    show("rms_norm_example", rms_normalize(x, 0));
 
-    step("Then each feature is multiplied by its weight; a bias is added where there is one");
+    step("Then each feature is multiplied by its weight, and the bias, if any, is added");
     const Vector weight{1, 2, Real(0.5), 1}, bias{0, 0, 0, 10};
     show("weight", weight);
     show("bias", bias);
@@ -148,8 +148,8 @@ void compare_wrong_means(const Tensor3& hidden_states, Real eps) {
     show("wrong, after a change of the last token", over_tokens(changed)(0, 0));
     show("right: feature 0 of token 0", norm(hidden_states)(0, 0, 0));
     show("right, after a change of the last token", norm(changed)(0, 0, 0));
-    say("With a mean over the tokens, the output of a token depends on later tokens, in spite "
-        "of the causal mask.");
+    say("With a mean over the tokens, the output of a token depends on later tokens, despite "
+        "the causal mask.");
 }
 
 void compare_partial_rms(const Tensor3& hidden_states, Real eps) {
@@ -179,11 +179,11 @@ void apply_gemma_norm() {
     show("stored_weight", stored);
     show("gemma_output", gemma_norm(stored, 0)(x));
     show("gemma_wrong", RMSNorm{stored, 0}(x));
-    say("Used as an ordinary weight, a stored 0 sets its feature to 0.");
+    say("If w is used as the weight itself, a stored 0 sets its feature to 0.");
 }
 
-// The RMS of RMSNorm's output, without weights, for 64 normal float16 values of this standard
-// deviation. The right result is 1.
+// The RMS of RMSNorm's output, without weights, for 64 normally distributed float16
+// values with this standard deviation. The right result is 1.
 double output_rms_in_half(Real deviation, bool upcast) {
     Generator generator(7);
     const HalfMatrix rows = to_half(randn({1, 64}, generator) * deviation);
@@ -202,11 +202,11 @@ void run_in_half_precision() {
     for (const Real deviation : {Real(0.0001), Real(0.01), Real(1), Real(60), Real(600)})
         rows.push_back({fixed(deviation, 4), fixed(output_rms_in_half(deviation, false), 4),
                         fixed(output_rms_in_half(deviation, true), 4)});
-    show_table({"RMS of x", "float16 throughout", "float32 inside"}, rows);
-    say("From an RMS of about 30 on, a square or the sum of squares overflows, and the output "
-        "is 0. Below 0.01, eps makes the output smaller, in float32 as well.");
+    show_table({"RMS of x", "float16 throughout", "upcast to float32"}, rows);
+    say("If the RMS is above about 30, a square or the sum of squares overflows, and the "
+        "output is 0. If it is below 0.01, eps makes the output smaller, in float32 as well.");
 
-    Line in_half{"float16 throughout", {}, {}}, upcast{"float32 inside", {}, {}};
+    Line in_half{"float16 throughout", {}, {}}, upcast{"upcast to float32", {}, {}};
     for (double exponent = -16; exponent <= 13; exponent += 0.5) {
         const Real deviation = static_cast<Real>(std::pow(2, exponent));
         for (Line* line : {&in_half, &upcast}) line->x.push_back(exponent);
@@ -285,7 +285,7 @@ int main(int argc, char** argv) {
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, config.hidden_size}, generator);
 
-        normalize_by_hand();
+        normalize_example();
         compare_invariances();
         normalize_sample_input(hidden_states, config.rms_norm_eps);
         compare_eps();

@@ -24,7 +24,7 @@ Matrix scale_and_shift(const Matrix& rows, const Vector& weight,
     return result;
 }
 
-// A norm treats tokens independently: all B*T tokens are rows of one matrix.
+// Normalizes each token independently: all B*T tokens are rows of one matrix.
 Tensor3 normalize_tokens(const auto& norm, const Tensor3& hidden_states) {
     const auto [batch_size, seq_len, width] = dims(hidden_states);
     const Matrix rows = reshape(hidden_states, {batch_size * seq_len, width});
@@ -42,7 +42,7 @@ Matrix layer_normalize(const Matrix& rows, Real eps) {
         for (std::size_t c = 0; c < width; ++c) sum += rows(row, c);
         const Real mean = sum / n;
 
-        // The variance is the mean squared distance from the mean.
+        // The biased variance: the mean of the squared deviations from the mean.
         Real sum_of_squares = 0;
         for (std::size_t c = 0; c < width; ++c)
             sum_of_squares += (rows(row, c) - mean) * (rows(row, c) - mean);

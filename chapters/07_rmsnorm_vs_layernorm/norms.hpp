@@ -8,13 +8,13 @@
 
 namespace llm {
 
-// (x - mean(x)) / sqrt(var(x) + eps) along the last axis, without weights. The variance is the
-// mean squared distance from the mean, with 1/n. Source: "Layer Normalization" (Ba et al.,
+// (x - mean(x)) / sqrt(var(x) + eps) along the last axis, without weights. The variance is
+// biased (1/n), as in PyTorch. Source: "Layer Normalization" (Ba et al.,
 // 2016).
 Matrix layer_normalize(const Matrix& rows, Real eps);  // (N, C) -> (N, C)
 
-// PyTorch's nn.LayerNorm: center, divide by the standard deviation, scale, shift. The calls
-// throw ShapeError, with both shapes, unless weight and bias have C elements.
+// PyTorch's nn.LayerNorm: layer_normalize, then weight and bias. The calls throw ShapeError,
+// with both shapes, unless weight and bias have C elements.
 struct LayerNorm {
     Vector weight;               // (C)
     std::optional<Vector> bias;  // (C), or none
@@ -24,7 +24,8 @@ struct LayerNorm {
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 
-// Divide by the root mean square, scale. The bias is optional; no Llama or Qwen has one.
+// Divides by the root mean square and multiplies by the weight. The bias is optional; Llama and
+// Qwen models have none.
 // Source: "Root Mean Square Layer Normalization" (Zhang and Sennrich, 2019).
 struct RMSNorm {
     Vector weight;  // (C)
@@ -44,9 +45,9 @@ std::uint64_t num_parameters(const RMSNorm& norm);
 // Gemma's checkpoints store w and multiply by 1 + w. Source: Hugging Face, modeling_gemma.py.
 RMSNorm gemma_norm(const Vector& stored, Real eps);  // (C)
 
-// Partial RMSNorm: the RMS of the first fraction·n features, rounded down, divides all n.
-// Throws ShapeError unless they are at least 1 and at most n. Source: Zhang and Sennrich
-// (pRMSNorm).
+// Partial RMSNorm (pRMSNorm): divides all C features by the RMS of the first fraction·C of
+// them, rounded down. Throws ShapeError unless these are at least 1 and at most C. Source:
+// Zhang and Sennrich.
 Matrix partial_rms_normalize(const Matrix& rows, double fraction, Real eps);  // (N, C)
 
 }  // namespace llm

@@ -39,13 +39,13 @@ Matrix rms_norm_from_formula(const Matrix& rows, Real eps) {
 }
 
 // Exercise 7.4 — LayerNorm uses the biased variance: divide by width, not by width - 1. For
-// centered rows, that is the function of 7.2 again.
+// centered rows, this is the function of 7.2.
 Matrix unit_variance(const Matrix& centered_rows, Real eps) {
     return rms_norm_of_rows(centered_rows, eps);
 }
 
-// Exercise 7.5 — auto holds a lazy expression: each means(n) was computed again, from elements
-// that had been changed already. A declared container type computes the means once.
+// Exercise 7.5 — auto holds a lazy expression: each access to means(n) computes the mean again,
+// from elements that have already changed. A container type, here Vector, stores the means.
 Matrix centered(const Matrix& rows) {
     Matrix result = rows;
     const Vector means = xt::mean<Real>(result, {1});

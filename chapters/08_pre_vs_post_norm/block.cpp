@@ -71,7 +71,7 @@ Block make_block(Arrangement arrangement, const AttentionLayer& self_attn, const
         case Arrangement::parallel:
             return ParallelBlock{self_attn, mlp, norm};
     }
-    throw std::invalid_argument("make_block: there is no such arrangement");
+    throw std::invalid_argument("make_block: unknown arrangement");
 }
 
 Tensor3 apply(const Block& block, const Tensor3& hidden_states, const AttentionInputs& inputs) {

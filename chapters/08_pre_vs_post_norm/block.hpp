@@ -10,9 +10,9 @@
 namespace llm {
 
 // A transformer block maps the residual stream x, (B, T, C), to (B, T, C). The formula above
-// each struct shows where its norms are. The sublayer f is attention first, then the MLP.
+// each struct is applied twice: with attention as f, then with the MLP as f.
 
-// What a call of a block returns: the residual stream after it, and its attention weights.
+// The output of a block: the residual stream after it, and the attention weights.
 using BlockOutput = AttentionLayer::Output;
 
 // x + f(norm(x)). Source: GPT-2 (Radford et al., 2019), with LayerNorm and Mlp; Llama, Qwen.
@@ -58,8 +58,8 @@ struct SandwichBlock {
                            LayerCache* cache = nullptr) const;
 };
 
-// x + attention(norm(x)) + mlp(norm(x)): one norm; both sublayers read its output. Source:
-// GPT-J (Wang and Komatsuzaki, 2021); PaLM.
+// x + attention(norm(x)) + mlp(norm(x)), once: both sublayers read the same norm's output.
+// Source: GPT-J (Wang and Komatsuzaki, 2021); PaLM.
 struct ParallelBlock {
     AttentionLayer self_attn;
     GatedMlp mlp;
@@ -70,7 +70,7 @@ struct ParallelBlock {
 };
 
 // A block of any arrangement, built with norms whose weights are 1. Throws
-// std::invalid_argument if there is no such arrangement.
+// std::invalid_argument for an invalid enum value.
 enum class Arrangement { pre_norm, post_norm, res_post_norm, sandwich, parallel };
 using Block =
     std::variant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock>;
@@ -80,9 +80,9 @@ Tensor3 apply(const Block& block, const Tensor3& hidden_states,  // (B, T, C) ->
               const AttentionInputs& inputs);
 
 // GPT-2's initialization of the layers that write to the residual stream, o_proj and down_proj:
-// multiplies weight and bias by 1/√(2L), so that the sum of the 2L sublayer outputs of L blocks
-// is about as large as one of them unscaled. Throws ShapeError if L is 0. Source: GPT-2
-// (Radford et al., 2019), section 2.3.
+// multiplies weight and bias by 1/√(2L), so that the RMS of the sum of the 2L sublayer outputs
+// of L blocks is about that of a single unscaled one. Throws ShapeError if L is 0. Source:
+// GPT-2 (Radford et al., 2019), section 2.3.
 Linear scale_for_depth(const Linear& output_projection, std::size_t num_hidden_layers);
 
 }  // namespace llm

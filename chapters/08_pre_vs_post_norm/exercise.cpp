@@ -4,9 +4,8 @@
 
 namespace exercise {
 
-// Exercise 8.1 — find the bug. A model of these blocks trains, but badly, and the more layers
-// it has, the worse it trains. The RMS of its residual stream does not grow over the layers;
-// that of a pre-norm model does.
+// Exercise 8.1 — find the bug. The RMS of the residual stream is about the same after every
+// layer. In a pre-norm model it grows over the layers.
 Tensor3 residual_block(const PreNormBlock& block, const Tensor3& hidden_states,
                        const AttentionInputs& inputs) {
     const Tensor3 attention_input = block.attention_norm(hidden_states);
@@ -26,8 +25,8 @@ Tensor3 checkpoint_block(const PreNormBlock& block, const Tensor3& hidden_states
     return after_attention + block.mlp(norm(after_attention));
 }
 
-// Exercise 8.3 — find the bug. The code follows a formula that many tutorials print:
-// y = x + MLP(LN(x + Attention(LN(x)))).
+// Exercise 8.3 — find the bug. The code implements a formula of the PaLM paper (section 2):
+// y = x + MLP(LayerNorm(x + Attention(LayerNorm(x)))).
 Tensor3 serial_block(const PreNormBlock& block, const Tensor3& hidden_states,
                      const AttentionInputs& inputs) {
     const Tensor3 attention_input = block.attention_norm(hidden_states);
@@ -48,7 +47,7 @@ Tensor3 decoder_forward(const Decoder& decoder, const Tensor3& hidden_states,
 }
 
 // Exercise 8.5 — write neox_block, the parallel block of GPT-NeoX and Pythia: attention and MLP
-// both read the residual stream, each through a norm of its own.
+// both read the input of the block, each with a norm of its own.
 Tensor3 neox_block([[maybe_unused]] const AttentionLayer& self_attn,
                    [[maybe_unused]] const GatedMlp& mlp,
                    [[maybe_unused]] const RMSNorm& attention_norm,

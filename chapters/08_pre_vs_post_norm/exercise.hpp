@@ -15,7 +15,7 @@ Tensor3 checkpoint_block(const PreNormBlock& block, const Tensor3& hidden_states
 Tensor3 serial_block(const PreNormBlock& block, const Tensor3& hidden_states,
                      const AttentionInputs& inputs);
 
-// The layers of a pre-norm model, and the norm between them and the output layer.
+// The layers of a pre-norm model, and the norm between the last layer and the output layer.
 struct Decoder {
     std::vector<PreNormBlock> layers;
     RMSNorm final_norm;

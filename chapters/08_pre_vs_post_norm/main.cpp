@@ -12,15 +12,16 @@
 
 using namespace llm;
 
-struct Named {
+struct NamedArrangement {
     std::string name;
     Arrangement arrangement;
 };
-const std::vector<Named> arrangements = {{"pre-norm", Arrangement::pre_norm},
-                                         {"post-norm", Arrangement::post_norm},
-                                         {"res-post-norm", Arrangement::res_post_norm},
-                                         {"sandwich", Arrangement::sandwich},
-                                         {"parallel", Arrangement::parallel}};
+const std::vector<NamedArrangement> arrangements = {
+    {"pre-norm", Arrangement::pre_norm},
+    {"post-norm", Arrangement::post_norm},
+    {"res-post-norm", Arrangement::res_post_norm},
+    {"sandwich", Arrangement::sandwich},
+    {"parallel", Arrangement::parallel}};
 
 // The Euclidean norm of all elements.
 double l2_norm(const Tensor3& states) {
@@ -115,13 +116,13 @@ void compare_wrong_residuals(const Weights& weights, const RMSNorm& norm,
                            hidden_states + mlp(norm(after_attention))),
                 output_row("wrong: residual taken after the norm",
                            norm(normalized_residual) + mlp(norm(normalized_residual)))});
-    say("In the first wrong block, the attention output is not added to the residual stream: "
-        "later blocks see it only through the MLP. In the second, the residual stream is "
-        "normalized before each sublayer, so there is no identity path through the block.");
+    say("In the first wrong block, the attention output is not added to the residual stream. "
+        "In the second, the residual stream is normalized before each sublayer, so there is no "
+        "identity path through the block.");
 }
 
-// Multiplies the weights of a block by a gain. With √3 times PyTorch's initialization, a matrix
-// product keeps the RMS of its input.
+// Multiplies the weights of a block by a gain. With √3 times PyTorch's initialization, a linear
+// layer approximately preserves the RMS of its input.
 Weights with_gain(Weights weights, Real gain) {
     auto& [q_proj, k_proj, v_proj, o_proj] = weights.self_attn.projections;
     auto& [gate_proj, up_proj, down_proj, activation] = weights.mlp;
@@ -132,7 +133,7 @@ Weights with_gain(Weights weights, Real gain) {
 }
 
 // An input and a perturbed copy of it, run through 48 layers in every arrangement. The sizes
-// are always the default ones, whatever the options say.
+// are always the default ones.
 struct Experiment {
     std::vector<Weights> layers;
     AttentionInputs inputs = causal_attention_inputs(validate(Config{}, 10), 1, 10);

@@ -40,8 +40,8 @@ Tensor3 decoder_forward(const Decoder& decoder, const Tensor3& hidden_states,
     return decoder.final_norm(states);
 }
 
-// Exercise 8.5 — both norms read the input of the block, so the MLP does not see the attention
-// output.
+// Exercise 8.5 — both norms read the input of the block, so the MLP does not depend on the
+// attention output.
 Tensor3 neox_block(const AttentionLayer& self_attn, const GatedMlp& mlp,
                    const RMSNorm& attention_norm, const RMSNorm& mlp_norm,
                    const Tensor3& hidden_states, const AttentionInputs& inputs) {
@@ -50,7 +50,7 @@ Tensor3 neox_block(const AttentionLayer& self_attn, const GatedMlp& mlp,
 }
 
 // Exercise 8.6 — in Gemma 2, post_attention_layernorm is applied to the attention output. In a
-// Llama checkpoint the same name means the norm before the MLP.
+// Llama checkpoint, the norm before the MLP has this name.
 SandwichBlock gemma_block(const AttentionLayer& self_attn, const GatedMlp& mlp,
                           const GemmaWeights& weights, Real eps) {
     return {self_attn,

@@ -143,6 +143,28 @@ void forty_names(const Model& model, const TrainingTask& task,
     say("In the training part: " + or_none(in_training));
 }
 
+void examples_before_training(const std::vector<std::string>& names, const TrainingTask& task,
+                              Generator& generator) {
+    inputs_and_targets(names, task, generator);
+    loss_before_training(task, generator);
+    gradient_norms_at_initialization(task, generator);
+    first_steps_of_adamw();
+    learning_rates(task.args.lr_schedule);
+}
+
+// Samples four names at each evaluation, always with the same random numbers.
+EvaluationLog names_log(const TrainingTask& task) {
+    EvaluationLog log;
+    log.sample = [&task](const Model& model) {
+        Generator generator(task.args.seed);
+        std::string line;
+        for (const std::string& name : sample_names(model, task, 4, generator))
+            line += (line.size() + name.size() < 44 ? escaped(name) : "...") + " ";
+        return line;
+    };
+    return log;
+}
+
 }  // namespace
 
 std::vector<std::string> load_names(TrainingTask& task, Generator& generator) {
@@ -163,25 +185,15 @@ void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
     // The examples before the run have 16 tokens, whatever --seq-len says.
     std::size_t& max_positions = task.config.max_position_embeddings;
     max_positions = std::max<std::size_t>(max_positions, 16);
-    Generator init_generator(task.args.seed);
+
     // Load a checkpoint first: one that does not fit is refused before anything is printed.
-    TrainerState state = start_or_resume(task, init_model(task.config, init_generator), output);
+    Generator init_generator(task.args.seed);
+    const Model model = init_model(task.config, init_generator);
+    TrainerState state = start_or_resume(task, model, output);
 
-    inputs_and_targets(names, task, generator);
-    loss_before_training(task, generator);
-    gradient_norms_at_initialization(task, generator);
-    first_steps_of_adamw();
-    learning_rates(task.args.lr_schedule);
-
+    examples_before_training(names, task, generator);
     step("Training");
-    EvaluationLog log;
-    log.sample = [&](const Model& model) {
-        Generator same(task.args.seed);
-        std::string line;
-        for (const std::string& name : sample_names(model, task, 4, same))
-            line += (line.size() + name.size() < 44 ? escaped(name) : "...") + " ";
-        return line;
-    };
+    EvaluationLog log = names_log(task);
     if (train_and_evaluate(state, task, output, log).interrupted) return;
 
     step("Comparison with n-gram models");

@@ -1,4 +1,7 @@
-// A parallel loop over a pool of threads, as tbb::parallel_for or OpenMP's "parallel for".
+// A parallel loop over a pool of threads, as tbb::parallel_for or OpenMP's "parallel for". On
+// an idle machine those are as fast. While another program uses one of two cores, a decode step
+// of chapter 15 takes 4 to 6 times as long with OpenMP, and up to 1.3 times as long with
+// oneTBB.
 #pragma once
 
 #include <concepts>
