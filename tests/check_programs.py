@@ -147,7 +147,7 @@ GENERATION_REFUSED = [  # of chapter 11; {model} and {tokenizer} have the same v
     ("--model {model} --tokenizer {tokenizer}", "this model needs a --prompt to begin with"),
     ("--model {model} --tokenizer {tokenizer} --prompt " + "x" * 65, "a sequence of 65 tokens exceeds"),
     ("--model tests/fixtures/09_full_model/qwen3", "cannot read tests/fixtures/09_full_model/qwen3/tokenizer.json"),
-    ("--model tests/fixtures/09_full_model/qwen3 --tokenizer {tokenizer}", "the model knows 17 tokens"),
+    ("--model tests/fixtures/09_full_model/qwen3 --tokenizer {tokenizer}", "but the vocabulary size is 17"),
     ("--seed -1", "from 0 to 4294967295, not '-1'"),
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),

@@ -399,7 +399,7 @@ TEST_CASE("tokenizer.json: a component that is not supported is refused by its n
 TEST_CASE("a damaged tokenizer file, one for another model, and a missing one are refused") {
     const Scratch scratch;
     const std::string json = scratch.copy_of("10_tokenizer/gpt2") + "/tokenizer.json";
-    CHECK(mentions(error_of(json, 402), "the model knows 402 tokens"));
+    CHECK(mentions(error_of(json, 402), "but the vocabulary size is 402"));
     CHECK(mentions(error_of(json, 403), "accepted"));
     const std::string good = content(json);
     overwrite(json, good.substr(0, good.size() / 2));

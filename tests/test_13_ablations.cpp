@@ -68,8 +68,9 @@ TEST_CASE("without RoPE all position ids are 0, with RoPE they count from 0") {
 }
 
 TEST_CASE("LayerNorm and the ReLU MLP are refused in arrangements other than pre-norm") {
-    for (const auto& [name, arrangement] : named_arrangements()) {
-        INFO(name);
+    for (const auto& named : named_arrangements()) {
+        const Arrangement arrangement = named.second;
+        INFO(named.first);
         const bool is_pre_norm = arrangement == Arrangement::pre_norm;
         for (const bool layer_norm : {true, false}) {
             const AblationConfig config{arrangement, layer_norm, !layer_norm, true};
@@ -123,8 +124,9 @@ double down_proj_norm(const AblationBlock& block) {
 TEST_CASE("initial_gradient_norms: down_proj's gradient in each layer, mean over seeds") {
     Generator generator(3);
     const Batch batch = random_batch(periodic_tokens(100), 2, 6, generator);
-    for (const auto& [name, arrangement] : named_arrangements()) {
-        INFO(name);
+    for (const auto& named : named_arrangements()) {
+        const Arrangement arrangement = named.second;
+        INFO(named.first);
         const auto norms = [&, kind = arrangement](std::size_t num_seeds) {
             return initial_gradient_norms(tiny_config(3), kind, batch, num_seeds);
         };

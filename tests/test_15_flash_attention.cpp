@@ -133,8 +133,9 @@ TEST_CASE("flash_attention: masked keys and values do not change a single bit") 
     }
 }
 
-TEST_CASE("flash_attention: very large scores select the best key and do not overflow") {
-    // The best key is the first, the last, or in the middle; all scores are within ±1000.
+TEST_CASE("flash_attention: very large scores select one key and do not overflow") {
+    // The highest-scoring key is the first, the last, or in the middle; scores are within
+    // ±1000.
     const std::size_t T = 140, D = 4;
     for (const std::size_t best : {0u, 70u, 139u}) {
         Matrix queries = xt::ones<Real>({T, D}), keys = xt::ones<Real>({T, D}) * Real(-500);

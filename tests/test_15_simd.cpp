@@ -164,7 +164,7 @@ TEST_CASE("silu_and_mul is 0 far below zero and gate times up far above") {
     }
 }
 
-TEST_CASE("rms_norm is chapter 07's RMSNorm of one row, for all sizes, also in index") {
+TEST_CASE("rms_norm is chapter 07's RMSNorm of one row, for all sizes, also in place") {
     Generator generator(20);
     for (std::size_t size = 1; size <= 200; ++size) {
         Guarded row(random_values(size, generator), not_a_number),

@@ -14,7 +14,7 @@ namespace llm {
 Model load_model(const std::string& path);
 
 // Writes config.json and model.safetensors in Hugging Face's format, in float32 or bfloat16.
-// Throws FileError, or ShapeError if no supported model_type has such biases and norms.
+// Throws FileError, or ShapeError if no supported model_type has its biases and norms.
 void export_model(const Model& model, const std::string& folder, DType dtype = DType::float32);
 
 }  // namespace llm

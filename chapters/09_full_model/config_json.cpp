@@ -18,7 +18,7 @@ Config read_mini_llm(const JsonFile& json) {
     return config;
 }
 
-// Refuses settings that change the result and are not implemented here.
+// Refuses unsupported settings that would change the result.
 void refuse_unsupported(const JsonFile& json, const std::string& type, const Config& config) {
     if (json.has("hidden_act") && json.text("hidden_act") != "silu")
         json.refuse("hidden_act " + json.text("hidden_act") + " is not supported, silu is");
@@ -94,8 +94,8 @@ Config read_hugging_face(const JsonFile& json, const std::string& type) {
         json.has("tie_word_embeddings") && json.boolean("tie_word_embeddings");
     config.qk_norm = type == "qwen3" ? QKNormType::with_weights : QKNormType::none;
 
-    // Qwen2 has biases in q_proj, k_proj and v_proj, and its config.json does not say so. In
-    // the other types, attention_bias means all four projections.
+    // Qwen2 has biases in q_proj, k_proj and v_proj, and its config.json does not mention them.
+    // In the other types, attention_bias means all four projections.
     const bool attention_bias = json.has("attention_bias") && json.boolean("attention_bias");
     config.attention_bias = type == "qwen2"  ? AttentionBias::qkv
                             : attention_bias ? AttentionBias::qkvo

@@ -8,16 +8,16 @@
 namespace llm {
 
 // Reads Hugging Face's config.json of model_type llama, mistral, qwen2 or qwen3, or Mini-LLM's.
-// Throws FileError, which names the field, if one is missing, contradicts another, or asks for
-// a feature that is not implemented.
+// Throws FileError, which names the field, if one is missing, contradicts another, or requires
+// an unsupported feature.
 Config read_config(const JsonFile& json);
 
 // Whether this is Mini-LLM's config.json, which has Meta's field names and no model_type. The
-// q_proj and k_proj of such a checkpoint are for interleaved RoPE.
+// q_proj and k_proj of such a checkpoint use interleaved RoPE.
 bool is_mini_llm_config(const JsonFile& json);
 
-// The members of the config.json of a configuration. Throws ShapeError if no supported
-// model_type has such biases and norms.
+// The members of config.json for a configuration. Throws ShapeError if no supported model_type
+// has its biases and norms.
 JsonMembers config_json(const Config& config, DType dtype);
 
 }  // namespace llm

@@ -19,13 +19,13 @@ struct DecoderOutput {
     std::vector<Tensor4> attentions;     // L times (B, H, T, S)
 };
 
-// Runs the residual stream through the layers. A layer is anything that can be called as
+// Applies the layers in order. A layer is any type that can be called as
 //
 //     layer(hidden_states, inputs, cache)  // (B, T, C), the inputs given here, Cache*
 //
 // and returns a struct with the members hidden_states, (B, T, C), and attentions. The types of
 // the inputs and of the cache, the window, the position encoding, the score function and the
-// MLP belong to the layer: another architecture needs another layer, but no other loop. With
+// MLP are those of the layer: another architecture needs another layer, but no other loop. With
 // caches, one per layer, each layer appends the keys and values of the new tokens to its own.
 // Throws ShapeError unless there are as many caches as layers. Source: Hugging Face,
 // modeling_llama.py, LlamaModel.forward, whose last hidden states are those after the final

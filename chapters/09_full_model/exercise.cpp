@@ -4,8 +4,8 @@
 
 namespace exercise {
 
-// Exercise 9.1 — find the bug. The shapes fit for every vocabulary and hidden size, but each
-// logit mixes features of several tokens of the vocabulary.
+// Exercise 9.1 — find the bug. The shapes match for every vocabulary and hidden size, but each
+// logit mixes features of the embeddings of several tokens.
 Matrix tied_logits(const Matrix& hidden_states, const Matrix& embed_tokens) {
     const auto [vocab_size, hidden_size] = dims(embed_tokens);
     const Matrix head = reshape(embed_tokens, {hidden_size, vocab_size});  // (C, V)
@@ -34,7 +34,7 @@ Projections from_meta(const Projections& stored, const Config& config) {
 }
 
 // Exercise 9.4 — find the bug. The norm of a loaded model: Llama 3 is correct, Qwen3 is wrong
-// wherever the hidden states are small.
+// for tokens whose hidden states have a small RMS.
 RMSNorm make_checkpoint_norm([[maybe_unused]] const Config& config, const Vector& weight) {
     const Real eps = Real(1e-5);
     return {weight, eps};

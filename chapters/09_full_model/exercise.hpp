@@ -17,12 +17,13 @@ Matrix tied_logits(const Matrix& hidden_states,  // (N, C)
 Tensor3 model_logits(const Model& model,
                      const IdMatrix& input_ids);  // (B, T) -> (B, T, V)
 
-// Projections as Meta stores them, for interleaved RoPE, converted to split halves.
+// Converts projections in Meta's format, for interleaved RoPE, to split halves.
 Projections from_meta(const Projections& stored, const Config& config);
 
 RMSNorm make_checkpoint_norm(const Config& config, const Vector& weight);  // (C)
 
-// The bytes of a model's parameters and of the KV cache of one sequence of num_tokens tokens.
+// The memory of a model's parameters and of the KV cache of one sequence of num_tokens tokens,
+// in bytes.
 std::uint64_t memory_bytes(const Config& config, std::size_t bytes_per_element,
                            std::size_t num_tokens);
 

@@ -8,8 +8,8 @@
 namespace llm {
 namespace {
 
-// Reads the tensors of a file one after the other: a header of seven 32-bit integers, then
-// float32 tensors in the order of llama2.c's legacy_export.
+// Reads a file sequentially: a header of seven 32-bit integers, then float32 tensors in the
+// order of llama2.c's legacy_export.
 class Llama2cReader {
  public:
     explicit Llama2cReader(const std::string& path) : file_(path) {
@@ -37,7 +37,7 @@ class Llama2cReader {
         return validate_model(config);
     }
 
-    // Refuses a file whose size does not fit its header, before anything is allocated. In
+    // Refuses a file whose size does not match its header, before any tensor is allocated. In
     // double, because the product of the header's sizes can overflow 64 bits.
     void expect_size_of(const Config& config) const {
         const double C = double(config.hidden_size), F = double(config.intermediate_size);

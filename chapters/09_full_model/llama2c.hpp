@@ -7,8 +7,8 @@
 
 namespace llm {
 
-// Loads a model.bin of llama2.c, version 0. Its q_proj and k_proj are for interleaved RoPE and
-// are converted to split halves. Throws FileError. Source: karpathy/llama2.c, run.c,
+// Loads a model.bin of llama2.c, version 0. Its q_proj and k_proj use interleaved RoPE and are
+// converted to split halves. Throws FileError. Source: karpathy/llama2.c, run.c,
 // memory_map_weights.
 Model load_llama2c(const std::string& path);
 

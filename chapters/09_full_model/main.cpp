@@ -106,8 +106,8 @@ void show_predictions(const Tensor3& logits, const IdMatrix& input_ids) {
     show_table({"position", "id", "most likely", "p", "second", "p", "third", "p"}, rows);
 }
 
-// Cross-entropy: the mean of -ln p of the actual next tokens. In double, because p can be 0 in
-// a float.
+// Cross-entropy: the mean of -ln p of the actual next tokens. In double, because p can
+// underflow to 0 in float.
 double loss(const Tensor3& logits, const IdMatrix& input_ids) {
     double sum = 0;
     for (std::size_t t = 0; t + 1 < logits.shape(1); ++t) {
@@ -121,7 +121,7 @@ double loss(const Tensor3& logits, const IdMatrix& input_ids) {
     return sum / static_cast<double>(logits.shape(1) - 1);
 }
 
-// Shows the forward pass, and returns the logits and all hidden states.
+// Shows the forward pass; returns the logits and all hidden states.
 ModelOutput show_forward_pass(const Model& model, const IdMatrix& input_ids) {
     const ModelOutput output = model.forward(input_ids, {.output_hidden_states = true});
     const std::vector<Tensor3>& hidden_states = output.hidden_states;
@@ -152,8 +152,8 @@ void show_initial_loss(const Model& model, const Tensor3& logits, const IdMatrix
     show("loss of a uniform prediction, ln V",
          std::log(static_cast<double>(model.config.vocab_size)));
     say("Every position predicts its own input token. The residual stream still consists "
-        "mostly of the embedding of that token, and the head is the same matrix: the logit of "
-        "the input token is about C times the variance of 1, the other logits are much "
+        "mostly of the embedding of that token, and the tied head is the same matrix: the dot "
+        "product of an embedding with itself is about C, with other embeddings it is much "
         "smaller.");
 }
 
@@ -185,7 +185,7 @@ void show_smaller_weights(Model& model, const IdMatrix& input_ids,
     show("dropped_hidden_states", dropout(model.embed(input_ids), Real(0.1), generator));
 }
 
-// Checks the ids before 50 million weights are initialized.
+// Checks the ids before the weights are initialized, which takes longer.
 Model make_mini_llm(const IdMatrix& input_ids, Generator& generator) {
     check_input(mini_llm_config(), input_ids);
     step("Mini-LLM: initializing its weights");

@@ -92,7 +92,7 @@ ModelOutput Model::forward(const IdMatrix& input_ids, const ForwardOptions& opti
             ? causal_attention_inputs(cache->rotary_table, batch_size, seq_len, cache->seq_len)
             : causal_attention_inputs(rotary_table(seq_len), batch_size, seq_len);
 
-    // Run the residual stream through all layers.
+    // Apply all layers to the embeddings.
     DecoderOutput decoder =
         run_layers(layers, embeddings, inputs, cache ? &cache->layers : nullptr,
                    {options.output_hidden_states, options.output_attentions});

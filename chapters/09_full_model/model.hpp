@@ -9,8 +9,8 @@ namespace llm {
 // The configuration of Mini-LLM, a small open model of the Llama architecture.
 Config mini_llm_config();
 
-// Checks all sizes of a model, and fills in head_dim. Throws ShapeError if one is 0, if they do
-// not fit together, or if head_dim is odd.
+// Checks all sizes of a model, and sets head_dim if it is 0. Throws ShapeError if another size
+// is 0, if sizes are inconsistent, or if head_dim is odd.
 Config validate_model(Config config);
 
 // Throws ShapeError if there are no ids, if an id lies outside the vocabulary, or if a sequence
@@ -72,7 +72,7 @@ KVCache make_cache(const Model& model, std::size_t num_positions);
 Model make_model(const Config& config, Generator& generator,
                  RopeLayout layout = RopeLayout::split_half);
 
-// Initializes every matrix again, in the same order, from a normal distribution with mean 0.
+// Reinitializes every matrix, in the same order, from a normal distribution with mean 0.
 // Hugging Face's Llama uses a standard deviation of 0.02, initializer_range. Source:
 // torch.nn.init.normal_.
 void init_normal(Model& model, Real standard_deviation, Generator& generator);

@@ -74,7 +74,7 @@ void show_published_parameters() {
 }
 
 void show_costs() {
-    step("What they cost: share of the head, FLOPs per token, KV cache per token");
+    step("Share of the head, FLOPs per token, KV cache per token");
     std::vector<TableRow> rows;
     std::vector<Line> lines;
     for (const auto& [name, config, published] : published_models()) {

@@ -3,8 +3,8 @@
 
 namespace llm {
 
-// The steps of the program that need no weights: parameter counts, cost per token, and ratios
-// of sizes.
+// The steps of the program that need no weights: parameter counts, FLOPs and cache per token,
+// and ratios of sizes.
 void show_published_parameters();
 void show_costs();
 void show_design_choices();

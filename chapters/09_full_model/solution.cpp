@@ -28,7 +28,8 @@ Projections from_meta(const Projections& stored, const Config& config) {
     return loaded;
 }
 
-// Exercise 9.4 — the configuration has the epsilon that the model was trained with.
+// Exercise 9.4 — rms_norm_eps of the configuration is the epsilon that the model was trained
+// with.
 RMSNorm make_checkpoint_norm(const Config& config, const Vector& weight) {
     return {weight, config.rms_norm_eps};
 }
@@ -43,7 +44,7 @@ std::uint64_t memory_bytes(const Config& config, std::size_t bytes_per_element,
                                                  bytes_per_element);
 }
 
-// Exercise 9.6 — o_proj has no bias, and neither does the map.
+// Exercise 9.6 — biases has no entry for o_proj.
 Projections qwen2_projections(const StoredAttention& stored) {
     const auto linear = [&](const std::string& name) {
         Linear result{stored.weights.at(name + ".weight"), std::nullopt};

@@ -8,8 +8,8 @@
 namespace llm {
 namespace {
 
-// The distinct characters of the words, sorted. Together with <unk> they must fit into the
-// vocabulary.
+// The distinct characters of the words, sorted. Throws TextError if they and <unk> exceed
+// vocab_size.
 std::set<std::string> alphabet_of(const std::map<std::string, std::size_t>& word_counts,
                                   std::size_t vocab_size) {
     std::set<std::string> alphabet;
@@ -45,11 +45,11 @@ BPETrainer make_bpe_trainer(const std::string& text, std::size_t vocab_size) {
     tokenizer.unk_token_id = add_token(tokenizer, "<unk>");
     tokenizer.pre_tokenizers = {gpt2_pre_tokenizer()};
 
-    // Count each distinct word once, however often the text repeats it.
+    // Count how often each distinct word occurs.
     std::map<std::string, std::size_t> word_counts;
     for (const std::string& word : tokenizer.pre_tokenize(text, true)) ++word_counts[word];
 
-    // Start from characters: they are the first tokens, and the words consist of them.
+    // Add all characters to the vocabulary, and encode each word as characters.
     for (const std::string& character : alphabet_of(word_counts, vocab_size))
         add_token(tokenizer, character);
     for (const auto& [word, count] : word_counts)
@@ -58,14 +58,14 @@ BPETrainer make_bpe_trainer(const std::string& text, std::size_t vocab_size) {
 }
 
 bool merge_most_frequent_pair(BPETrainer& trainer) {
-    // Find the most frequent pair. A pair that occurs once is not worth a token.
+    // Find the most frequent pair. Pairs that occur only once are not merged.
     std::pair<TokenPair, std::size_t> best{{0, 0}, 0};
     for (const auto& [pair, count] : count_pairs(trainer.words))
         if (count > best.second || (count == best.second && pair < best.first))
             best = {pair, count};
     if (best.second < 2) return false;
 
-    // Make a token of it. Its rank is its place in the list of merges.
+    // Add a token for it. Its rank is the number of merges before it.
     Tokenizer& tokenizer = trainer.tokenizer;
     const auto [left, right] = best.first;
     const std::string token = tokenizer.token_bytes[static_cast<std::size_t>(left)] +
@@ -73,7 +73,7 @@ bool merge_most_frequent_pair(BPETrainer& trainer) {
     const Merge merge{double(tokenizer.merges.size()), add_token(tokenizer, token)};
     tokenizer.merges[best.first] = merge;
 
-    // Merge it in all words, so that the next round counts pairs with the new token.
+    // Merge it in all words, so that the next iteration counts pairs with the new token.
     for (WordCount& word : trainer.words)
         word.ids = apply_merges(std::move(word.ids), {{best.first, merge}});
     return true;

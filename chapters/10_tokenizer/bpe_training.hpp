@@ -9,7 +9,7 @@
 
 namespace llm {
 
-// A distinct word of the training text: its tokens so far, and how often the text has it.
+// A distinct word of the training text: its current tokens, and its frequency in the text.
 struct WordCount {
     std::vector<Id> ids;
     std::size_t count;
@@ -19,25 +19,25 @@ struct WordCount {
 using PairCounts = std::unordered_map<TokenPair, std::size_t, PairHash>;
 PairCounts count_pairs(const std::vector<WordCount>& words);
 
-// The state of BPE training: the vocabulary and merges so far, and the words of the text,
-// divided into those tokens.
+// The state of BPE training: the current vocabulary and merges, and the words of the text as
+// sequences of these tokens.
 struct BPETrainer {
     Tokenizer tokenizer;
     std::vector<WordCount> words;
 };
 
-// The initial state: the vocabulary is <unk> and every character of the text, sorted; the words
-// are those of GPT-2's pattern. Throws TextError if the text is not UTF-8, is empty, or has
-// more characters than vocab_size allows (0 allows any number).
+// The initial state: the vocabulary is <unk> and all characters of the text, sorted; the text
+// is split into words by GPT-2's pattern. Throws TextError if the text is not UTF-8, is empty,
+// or has more characters than vocab_size allows (0 allows any number).
 BPETrainer make_bpe_trainer(const std::string& text, std::size_t vocab_size);
 
-// One round of training: the most frequent pair (among equals the one with the lowest ids)
-// becomes a token, in the vocabulary and in all words. Returns false, and changes nothing, if
-// no pair occurs twice.
+// One iteration of training: merges the most frequent pair (ties: the lowest ids) into a new
+// token, in the vocabulary and in all words. Returns false, and changes nothing, if no pair
+// occurs twice.
 bool merge_most_frequent_pair(BPETrainer& trainer);
 
 // Trains until the vocabulary has vocab_size tokens or no pair occurs twice. With vocab_size 0
-// the result is a character tokenizer without merges. Throws as make_bpe_trainer. Source:
+// the result is a character tokenizer without merges. Throws as make_bpe_trainer(). Source:
 // Sennrich et al., 2016, algorithm 1.
 Tokenizer train_bpe(const std::string& text, std::size_t vocab_size);
 

@@ -1,4 +1,5 @@
-// The second part of the program, and what both parts use: tokens and words in printable form.
+// Chapter 10, program, second part: encoding with a given tokenizer. Also printable forms of
+// tokens and words, for both parts.
 #pragma once
 
 #include <string>
@@ -8,15 +9,16 @@
 
 namespace llm {
 
-// The parts with a separator in between; "none" if there are none.
+// Concatenates strings with a separator; "none" if there are none.
 std::string joined(const std::vector<std::string>& parts, const std::string& separator);
 
+// The tokens of ids in printable form, separated by spaces.
 std::string tokens_of(const Tokenizer& tokenizer, const std::vector<Id>& ids);
 
 // Words in printable form, separated by "|".
 std::string visible(std::vector<std::string> words);
 
-// Shows the settings of a tokenizer, and how it encodes a text.
+// Shows the components of a tokenizer and each step of encoding a text.
 void inspect(const std::string& title, const Tokenizer& tokenizer, const std::string& text);
 
 void without_ranks(const Tokenizer& tokenizer, const std::string& text);

@@ -39,18 +39,18 @@ void describe(const Tokenizer& tokenizer) {
     show("normalizers", types_of(tokenizer.normalizers));
     show("pre-tokenizers", types_of(tokenizer.pre_tokenizers));
     const bool bytes = types_of(tokenizer.pre_tokenizers).ends_with("ByteLevel");
-    show("unknown characters", bytes || tokenizer.byte_fallback ? "become bytes"
+    show("unknown characters", bytes || tokenizer.byte_fallback ? "encoded as bytes"
                                : tokenizer.unk_token_id >= 0
                                    ? tokenizer.token_text(tokenizer.unk_token_id)
-                                   : "are an error");
-    show("put in front of a text", tokens_of(tokenizer, tokenizer.prefix_tokens));
+                                   : "raise an error");
+    show("prefix tokens", tokens_of(tokenizer, tokenizer.prefix_tokens));
     std::vector<std::string> added;
     for (const AddedToken& token : tokenizer.added_tokens) added.push_back(token.content);
     added.resize(std::min<std::size_t>(added.size(), 6));
     show("special and other added tokens", escaped(joined(added, " ")));
 }
 
-// Applies one step to every part of the text that is not an added token. Returns all parts.
+// Applies one step to each part of the text that is not an added token. Returns all parts.
 template <class Split>
 std::vector<std::string> apply_step(std::vector<Segment>& segments, const Split& split) {
     std::vector<Segment> parts;
@@ -107,12 +107,13 @@ void without_ranks(const Tokenizer& tokenizer, const std::string& text) {
     const std::vector<Id> ids = left_to_right.encode(text);
     say(tokens_of(tokenizer, ids));
     show("decoded equals the text", tokenizer.decode(ids) == text);
-    say("Nothing is lost, but a model that was trained on the right tokens has rarely or never "
-        "seen these.");
+    say("The ids decode to the text, but these token sequences are rare in the training data "
+        "of "
+        "the model.");
 }
 
 void special_tokens(Tokenizer tokenizer) {
-    step("Special tokens are found in the text before anything else");
+    step("Special tokens are matched before all other steps");
     const std::string text = "go in peace<|im_end|>";
     show("as ordinary text", tokens_of(tokenizer, tokenizer.encode(text)));
     const Id id = static_cast<Id>(tokenizer.vocab_size());
@@ -124,10 +125,10 @@ void special_tokens(Tokenizer tokenizer) {
 }
 
 void fertility(const Tokenizer& tokenizer) {
-    step("Fertility: tokens per word, for texts of several kinds");
+    step("Fertility: tokens per word of four texts");
     const std::vector<std::pair<std::string, std::string>> texts = {
         {"King James", "And the LORD spake unto Moses, saying, Speak unto the children"},
-        {"English today", "The program loads its weights and prints every tensor it computes"},
+        {"Modern English", "The program loads its weights and prints every tensor it computes"},
         {"German", "Das Programm liest die Gewichte und zeigt jeden Tensor"},
         {"C++", "for (int i = 0; i < n; ++i) sum += weight[i] * input[i];"}};
     std::vector<TableRow> rows;
@@ -141,7 +142,7 @@ void fertility(const Tokenizer& tokenizer) {
         chart.names.push_back(kind);
         chart.series[0].values.push_back(double(ids.size()) / words);
     }
-    show_table({"text", "words", "tokens", "tokens per word", "of them <unk>"}, rows);
+    show_table({"text", "words", "tokens", "tokens per word", "<unk> tokens"}, rows);
     plot("fertility", {chart});
 }
 

@@ -4,8 +4,8 @@
 
 namespace exercise {
 
-// Exercise 10.1 — find the bug. Each token is in the vocabulary, and the text can be decoded.
-// But some words have other tokens than in training.
+// Exercise 10.1 — find the bug. Each token is in the vocabulary, and the ids decode to the
+// text. But some words have other tokens than in training.
 std::vector<Id> merge_word(std::vector<Id> ids, const Merges& merges) {
     for (std::size_t i = 0; i + 1 < ids.size();) {
         const auto merge = merges.find({ids[i], ids[i + 1]});
@@ -33,8 +33,8 @@ std::map<std::string, std::size_t> pair_frequencies(
     return frequencies;
 }
 
-// Exercise 10.3 — find the bug. With one turn the ids are right. With more, the model answers
-// as if the conversation had just begun.
+// Exercise 10.3 — find the bug. The ids of one turn are correct. With several turns, the model
+// ignores all but the last.
 std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
                                     const std::vector<std::string>& turns) {
     std::vector<Id> ids;
@@ -44,30 +44,30 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
 }
 
 // Exercise 10.4 — write encode_ordinary. A user who types <|im_end|> must not be able to end
-// the message: the program encodes what the user typed as ordinary text.
+// the turn: user input is encoded as ordinary text.
 std::vector<Id> encode_ordinary([[maybe_unused]] const Tokenizer& tokenizer,
                                 [[maybe_unused]] const std::string& text) {
     TODO("encode_ordinary");
 }
 
-// Exercise 10.5 — write decode_stream. A program prints a text while it is generated. A
-// character such as 中 can consist of three tokens: none of its bytes may be printed early.
+// Exercise 10.5 — write decode_stream, for printing a text while it is generated. A character
+// such as 中 can consist of three tokens: print it only when it is complete.
 std::vector<std::string> decode_stream([[maybe_unused]] const Tokenizer& tokenizer,
                                        [[maybe_unused]] const std::vector<Id>& ids) {
     TODO("decode_stream");
 }
 
-// Exercise 10.6 — write wordpiece. BERT's tokenizer has no merges. It takes the longest token
-// that begins the word, then the longest one that begins the rest, and so on. If nothing fits,
-// the whole word is [UNK].
+// Exercise 10.6 — write wordpiece. BERT's tokenizer has no merges. The first token is
+// the longest prefix of the word that is in the vocabulary, the next one the longest prefix of
+// the rest, and so on. If no prefix is in the vocabulary, the whole word is [UNK].
 std::vector<std::string> wordpiece([[maybe_unused]] const std::string& word,
                                    [[maybe_unused]] const std::set<std::string>& vocabulary) {
     TODO("wordpiece");
 }
 
-// Exercise 10.7 — write train_byte_bpe and encode_bytes: a tokenizer from an empty file,
-// without words and without characters. Of equally frequent pairs the one with the lowest ids
-// is merged. Training stops early if no pair occurs twice.
+// Exercise 10.7 — write train_byte_bpe and encode_bytes: byte-level BPE from scratch, without
+// pre-tokenization. Of equally frequent pairs, the one with the lowest ids is merged. Training
+// stops early if no pair occurs twice.
 std::vector<TokenPair> train_byte_bpe([[maybe_unused]] const std::string& text,
                                       [[maybe_unused]] std::size_t num_merges) {
     TODO("train_byte_bpe");

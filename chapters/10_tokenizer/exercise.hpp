@@ -11,26 +11,26 @@ namespace exercise {
 
 using namespace llm;
 
-// The tokens of a word after all merges, as apply_merges of the lesson.
+// The tokens of a word after all merges, as apply_merges() returns them.
 std::vector<Id> merge_word(std::vector<Id> ids, const Merges& merges);
 
-// How often each pair of adjacent characters occurs in a text with these words. The map has the
-// count of each distinct word.
+// The frequency of each pair of adjacent characters in a text, given the frequency of each
+// distinct word.
 std::map<std::string, std::size_t> pair_frequencies(
     const std::map<std::string, std::size_t>& word_counts);
 
-// The ids of a conversation whose turns follow each other without anything in between.
+// The ids of the concatenated turns of a conversation.
 std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
                                     const std::vector<std::string>& turns);
 
-// As tokenizer.encode, but an added token that is spelled in the text is ordinary text.
+// As tokenizer.encode, but added tokens in the text are encoded as ordinary text.
 std::vector<Id> encode_ordinary(const Tokenizer& tokenizer, const std::string& text);
 
-// The text that can be printed after each of the ids: one string for each id, which holds the
-// characters that are complete with this id and were not before.
+// The text to print after each id: one string per id, with the characters that this id
+// completes.
 std::vector<std::string> decode_stream(const Tokenizer& tokenizer, const std::vector<Id>& ids);
 
-// BERT's tokens of a word. Every token but the first begins with "##" in the vocabulary.
+// BERT's tokens of a word. All tokens except the first begin with "##" in the vocabulary.
 std::vector<std::string> wordpiece(const std::string& word,
                                    const std::set<std::string>& vocabulary);
 

@@ -9,8 +9,9 @@
 namespace llm {
 
 // Reads vocab_size tokens, or all of the file. A llama2.c file has no list of merges: any two
-// tokens may be merged if their concatenation is a token, and the token with the highest score
-// is made first. Throws FileError for a damaged file or one with another number of tokens.
+// tokens may be merged if their concatenation is a token, and the pair whose token has the
+// highest score is merged first. Throws FileError if the file is damaged or does not have
+// vocab_size tokens.
 // Source: karpathy/llama2.c, run.c, build_tokenizer and encode.
 Tokenizer load_llama2c_tokenizer(const std::string& path,
                                  std::optional<std::size_t> vocab_size = std::nullopt);

@@ -8,7 +8,7 @@
 namespace llm {
 namespace {
 
-// Reads the ids that the configuration files in the same folder name.
+// Reads bos_token_id and eos_token_id from the configuration files in a folder.
 void read_bos_and_eos(const std::string& folder, Tokenizer& tokenizer) {
     for (const std::string name : {"/config.json", "/generation_config.json"}) {
         if (!is_file(folder + name)) continue;

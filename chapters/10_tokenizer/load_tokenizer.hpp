@@ -1,4 +1,4 @@
-// Chapter 10, fifth part: a tokenizer from any supported file.
+// Chapter 10, fifth part: loading a tokenizer from any supported file.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@ namespace llm {
 
 // Reads a tokenizer.json of Hugging Face, with bos_token_id and eos_token_id from config.json
 // and generation_config.json in its folder, or, if the name does not end in .json, a tokenizer
-// file of llama2.c. vocab_size is that of the model, if there is one. Throws FileError, with
-// the file and what is missing, damaged or not supported.
+// file of llama2.c. vocab_size is that of the model, if there is one. Throws FileError, which
+// names the file and what is missing, damaged or unsupported.
 Tokenizer load_tokenizer(const std::string& path,
                          std::optional<std::size_t> vocab_size = std::nullopt);
 

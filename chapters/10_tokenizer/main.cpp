@@ -1,6 +1,6 @@
 // Chapter 10 — How does text become tokens, and back? This program trains byte-pair encoding on
-// four words, applies the merges to an unseen word, shows what happens to a text before the
-// merges, and encodes it step by step with the tokenizer of the shipped model or another one.
+// four words, encodes an unseen word, compares pre-tokenizers, and encodes a text step by step
+// with the tokenizer of the shipped model or another one.
 #include "chapters/10_tokenizer/bpe_training.hpp"
 #include "chapters/10_tokenizer/demo.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
@@ -18,7 +18,7 @@ std::string pair_text(const Tokenizer& tokenizer, const TokenPair& pair) {
     return tokenizer.token_text(pair.first) + " + " + tokenizer.token_text(pair.second);
 }
 
-// All pairs, the most frequent first; among equals the one with the lowest ids.
+// All pairs, sorted by descending count, then by ascending ids.
 std::vector<std::pair<TokenPair, std::size_t>> sorted_pairs(const BPETrainer& trainer) {
     const PairCounts counts = count_pairs(trainer.words);
     std::vector<std::pair<TokenPair, std::size_t>> pairs(counts.begin(), counts.end());
@@ -28,7 +28,7 @@ std::vector<std::pair<TokenPair, std::size_t>> sorted_pairs(const BPETrainer& tr
     return pairs;
 }
 
-BPETrainer words_and_pairs() {
+BPETrainer show_pair_counts() {
     step("A training text: low 5 times, lower 2, newest 6, widest 3 times");
     std::string text;
     for (const auto& [word, count] : std::vector<std::pair<std::string, int>>{
@@ -49,7 +49,7 @@ BPETrainer words_and_pairs() {
     return trainer;
 }
 
-Tokenizer merge_all(BPETrainer trainer) {
+Tokenizer show_merges(BPETrainer trainer) {
     step("Merge the most frequent pair, count again, until no pair occurs twice");
     const Tokenizer& tokenizer = trainer.tokenizer;
     std::vector<TableRow> rows;
@@ -66,8 +66,9 @@ Tokenizer merge_all(BPETrainer trainer) {
             {to_text(rank), pair_text(tokenizer, pairs[0].first), to_text(pairs[0].second)});
     }
     show_table({"rank", "merge", "count", "lower", "newest", "widest", "lowest"}, rows);
-    say("lowest is not in the training text. The merges are applied to it all the same, and it "
-        "becomes low and est.");
+    say("lowest is not in the training text. Encoding it with these merges gives the tokens "
+        "low "
+        "and est.");
     return tokenizer;
 }
 
@@ -97,7 +98,7 @@ void unknown_characters(const Tokenizer& tokenizer) {
 }
 
 void pre_tokenization() {
-    step("Pre-tokenization: merges never cross the border of a word");
+    step("Pre-tokenization: merges never cross word boundaries");
     const std::string text = "It's  12 naïve cats!";
     const PreTokenizer gpt2 = gpt2_pre_tokenizer();
     const PreTokenizer byte_level = byte_level_pre_tokenizer(false, true);
@@ -114,7 +115,7 @@ void pre_tokenization() {
                 {"none (Llama 2)", visible({llama2})}});
 }
 
-// Names, of which a tenth is held out.
+// Trains on nine tenths of the names; the others are held out.
 void vocabulary_size(Generator generator) {
     step("A larger vocabulary makes shorter sequences");
     std::string training, held_out;
@@ -137,8 +138,8 @@ void vocabulary_size(Generator generator) {
         rows.push_back(row);
     }
     show_table({"vocabulary", "last merge", "training", "held out", "christopher"}, rows);
-    say("Characters per token. On held-out names the gain is smaller: some merges fit the "
-        "training names only.");
+    say("Characters per token. The gain on held-out names is smaller, because some merges "
+        "are frequent in the training names only.");
     LinePlot figure{"Characters per token", "vocabulary size", "characters per token", {known}};
     figure.lines.push_back(unknown);
     figure.log_x = true;
@@ -146,7 +147,7 @@ void vocabulary_size(Generator generator) {
 }
 
 void demo(const std::string& text, Generator generator) {
-    const Tokenizer trained = merge_all(words_and_pairs());
+    const Tokenizer trained = show_merges(show_pair_counts());
     unknown_characters(trained);
     pre_tokenization();
     vocabulary_size(generator);
@@ -164,14 +165,15 @@ int main(int argc, char** argv) {
     options.text("--encode", text, "the text to encode");
     options.path("--tokenizer", path, "a folder with tokenizer.json, or a tokenizer file");
     options.path("--train", training_file, "train a tokenizer on this UTF-8 text");
-    options.count("--vocab-size", vocab_size, 0, 1 << 16, "its tokens, 0: characters only");
-    options.folder("--export", folder, "write it there as tokenizer.json");
+    options.count("--vocab-size", vocab_size, 0, 1 << 16,
+                  "its size; 0: characters only, no merges");
+    options.folder("--export", folder, "folder to write tokenizer.json to");
     options.needs("--vocab-size", "--train");
     options.needs("--export", "--train");
 
     return options.run(argc, argv, [&] {
         require(path.empty() || training_file.empty(),
-                "--tokenizer reads a tokenizer and --train makes one; give one of them");
+                "--tokenizer loads a tokenizer and --train trains one; give only one of them");
         if (!training_file.empty()) {
             const Tokenizer tokenizer = train_bpe(read_text(training_file), vocab_size);
             if (!folder.empty()) save_tokenizer(tokenizer, folder + "/tokenizer.json");

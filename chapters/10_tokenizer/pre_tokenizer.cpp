@@ -83,7 +83,7 @@ PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex) {
                 std::vector<std::string> parts = {text};
                 if (use_regex) parts = gpt2.split(text, at_start);
 
-                // Write each byte as its printable character.
+                // Replace each byte with its printable character.
                 for (std::string& part : parts) {
                     std::string characters_of_bytes;
                     for (const char byte : part)

@@ -1,5 +1,4 @@
-// Chapter 10, first part: what happens to a text before BPE: added tokens, normalizers and
-// pre-tokenizers.
+// Chapter 10, first part: the steps before BPE: added tokens, normalizers and pre-tokenizers.
 #pragma once
 
 #include <functional>
@@ -10,7 +9,7 @@
 
 namespace llm {
 
-// A token that is not made by merges. It is found in the text as it is spelled: <|im_end|>.
+// A token that does not result from merges. It is matched literally in the text: <|im_end|>.
 struct AddedToken {
     std::string content;
     Id id;
@@ -22,8 +21,8 @@ struct Segment {
     Id id = -1;
 };
 
-// Splits a text at its added tokens. Of several added tokens that match at the same position
-// the longest wins.
+// Splits a text at its added tokens. If several added tokens match at the same position, the
+// longest is used.
 std::vector<Segment> split_at_added_tokens(const std::vector<AddedToken>& added_tokens,
                                            const std::string& text);
 
@@ -36,46 +35,46 @@ struct Normalizer {
 // Unicode's normalization form C: "e" followed by a combining accent becomes "é".
 Normalizer nfc_normalizer();
 
-// Puts a prefix in front of a text, unless the text is empty.
+// Prepends a prefix to a text that is not empty.
 Normalizer prepend_normalizer(const std::string& prefix);
 
 // Replaces each occurrence of a non-empty string.
 Normalizer replace_normalizer(const std::string& pattern, const std::string& content);
 
-// Splits a text into words; BPE never merges across them. Given a word of the previous
-// pre-tokenizer, returns its parts. It is told whether the word begins the text.
+// Splits a text into words; BPE never merges across word boundaries. split() returns the parts
+// of a word of the previous pre-tokenizer; at_start is true for the first word of a text.
 struct PreTokenizer {
     std::string type;
     std::function<std::vector<std::string>(const std::string& word, bool at_start)> split;
 };
 
-// Applies a pre-tokenizer to each word; only the first word can begin the text.
+// Applies a pre-tokenizer to each word; at_start is passed on for the first word only.
 std::vector<std::string> split_words(const PreTokenizer& pre_tokenizer,
                                      const std::vector<std::string>& words, bool at_start);
 
 // The regular expression that splits a text into words in GPT-2: English contractions,
-// letters, digits and punctuation, each with the space before it. Of several spaces the last
-// one belongs to the next word; the others match \s+(?!\S). Source: openai/gpt-2, encoder.py.
+// letters, digits and punctuation, each with the space before it. The last of several spaces
+// is part of the next word; the others match \s+(?!\S). Source: openai/gpt-2, encoder.py.
 extern const std::string gpt2_split_pattern;
 
-// Returns the matches of a regular expression as words and, with keep_gaps, the text between
-// two matches, too ("behavior": "Isolated"). Throws TextError for an invalid expression.
+// Returns the matches of a regular expression as words and, with keep_gaps, also the text
+// between matches ("behavior": "Isolated"). Throws TextError for an invalid expression.
 PreTokenizer regex_pre_tokenizer(const std::string& type, const std::string& expression,
                                  bool keep_gaps = true);
 PreTokenizer gpt2_pre_tokenizer();
 
-// GPT-2's byte-level pre-tokenizer: optionally puts a space in front, optionally splits with
+// GPT-2's byte-level pre-tokenizer: optionally prepends a space, optionally splits with
 // gpt2_split_pattern, then writes each byte as the character byte_to_unicode(byte).
 PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex);
 
-// SentencePiece's convention: each space becomes the replacement, usually ▁, and the text (or
-// every word) gets one in front. With split, each replacement begins a word.
+// SentencePiece's convention: each space becomes the replacement, usually ▁, and one is
+// prepended to the text (or to every word). With split, each replacement begins a word.
 enum class PrependScheme { always, first, never };
 PreTokenizer metaspace_pre_tokenizer(const std::string& replacement, PrependScheme scheme,
                                      bool split);
 
-// GPT-2's printable character for each of the 256 bytes. Printable bytes are their own
-// characters, the others are U+0100 and following: a space is Ġ. Source: openai/gpt-2,
+// GPT-2's printable character for each of the 256 bytes. Printable bytes map to themselves,
+// the others to U+0100 and following: a space to Ġ. Source: openai/gpt-2,
 // encoder.py, bytes_to_unicode.
 std::string byte_to_unicode(unsigned char byte);
 

@@ -2,8 +2,8 @@
 
 namespace exercise {
 
-// Exercise 10.1 — find the bug. The leftmost pair was merged. The order of training is the
-// order of the ranks: in each round search the whole word for the lowest one.
+// Exercise 10.1 — find the bug. The leftmost pair was merged instead of the pair with the
+// lowest rank: each iteration must search the whole word for it.
 std::vector<Id> merge_word(std::vector<Id> ids, const Merges& merges) {
     while (true) {
         auto best = merges.end();
@@ -21,8 +21,8 @@ std::vector<Id> merge_word(std::vector<Id> ids, const Merges& merges) {
     }
 }
 
-// Exercise 10.2 — find the bug. Each distinct word was counted once. A pair occurs as often as
-// the words that contain it.
+// Exercise 10.2 — find the bug. Each distinct word was counted once. A pair has the
+// frequency of the words that contain it.
 std::map<std::string, std::size_t> pair_frequencies(
     const std::map<std::string, std::size_t>& word_counts) {
     std::map<std::string, std::size_t> frequencies;
@@ -34,8 +34,8 @@ std::map<std::string, std::size_t> pair_frequencies(
     return frequencies;
 }
 
-// Exercise 10.3 — find the bug. encode puts the prefix tokens in front of every text that it is
-// given. Only the first turn begins the conversation.
+// Exercise 10.3 — find the bug. encode prepends the prefix tokens to every text that it is
+// given. Only the first turn may have them.
 std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
                                     const std::vector<std::string>& turns) {
     Tokenizer without_prefix = tokenizer;
@@ -46,7 +46,7 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
     return ids;
 }
 
-// Exercise 10.4 — write encode_ordinary. Without added tokens nothing is special.
+// Exercise 10.4 — write encode_ordinary. Without added tokens, all of the text is ordinary.
 std::vector<Id> encode_ordinary(const Tokenizer& tokenizer, const std::string& text) {
     Tokenizer ordinary = tokenizer;
     ordinary.added_tokens.clear();
@@ -54,8 +54,8 @@ std::vector<Id> encode_ordinary(const Tokenizer& tokenizer, const std::string& t
     return ordinary.encode(text);
 }
 
-// Exercise 10.5 — write decode_stream. The bytes of an incomplete character wait for the rest.
-// All ids so far are decoded, because decode treats the first token differently.
+// Exercise 10.5 — write decode_stream. Keeps the bytes of an incomplete character until it is
+// complete. Decodes all ids so far, because decode treats the first token differently.
 std::vector<std::string> decode_stream(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
     std::vector<std::string> printed;
     std::string decoded, waiting;
@@ -69,8 +69,7 @@ std::vector<std::string> decode_stream(const Tokenizer& tokenizer, const std::ve
     return printed;
 }
 
-// Exercise 10.6 — write wordpiece. From the longest candidate to the shortest, character by
-// character.
+// Exercise 10.6 — write wordpiece. Tries the candidates from the longest to the shortest.
 std::vector<std::string> wordpiece(const std::string& word,
                                    const std::set<std::string>& vocabulary) {
     const std::vector<std::string> letters = characters(word);
@@ -111,13 +110,13 @@ std::vector<Id> merged(const std::vector<Id>& ids, const TokenPair& pair, Id id)
 
 }  // namespace
 
-// Exercise 10.7 — write train_byte_bpe and encode_bytes. Encoding repeats the merges of
-// training in their order.
+// Exercise 10.7 — write train_byte_bpe and encode_bytes. Encoding applies the merges
+// in the order of training.
 std::vector<TokenPair> train_byte_bpe(const std::string& text, std::size_t num_merges) {
     std::vector<Id> ids = bytes_of(text);
     std::vector<TokenPair> merges;
     while (merges.size() < num_merges) {
-        std::map<TokenPair, std::size_t> counts;  // sorted: the first of equals has the lowest
+        std::map<TokenPair, std::size_t> counts;  // sorted: the first of equals is the lowest
         for (std::size_t i = 0; i + 1 < ids.size(); ++i) ++counts[{ids[i], ids[i + 1]}];
         const auto best =
             std::max_element(counts.begin(), counts.end(),

@@ -55,7 +55,7 @@ std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
     if (const auto token = vocab.find(word); ignore_merges && token != vocab.end())
         return {token->second};
 
-    // Start from the characters. An unknown one becomes its bytes or the unknown token.
+    // Start with the characters. Unknown ones are encoded as bytes or as the unknown token.
     std::vector<Id> ids;
     bool after_unknown = false;
     for (const std::string& character : characters(word)) {

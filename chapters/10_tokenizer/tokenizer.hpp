@@ -12,7 +12,7 @@
 
 namespace llm {
 
-// Two adjacent tokens, and the token into which they are merged. Lower ranks are merged first.
+// A pair of adjacent tokens, and the token that replaces it. Lower ranks are merged first.
 using TokenPair = std::pair<Id, Id>;
 struct Merge {
     double rank;
@@ -25,32 +25,32 @@ struct PairHash {
 };
 using Merges = std::unordered_map<TokenPair, Merge, PairHash>;
 
-// Merges adjacent tokens until no pair of them has a merge: in each round the pair with the
-// lowest rank, among equals the leftmost. Source: "Neural Machine Translation of Rare Words
+// Merges pairs of adjacent tokens until none has a merge: in each iteration the pair with the
+// lowest rank (ties: the leftmost). Source: "Neural Machine Translation of Rare Words
 // with Subword Units" (Sennrich et al., 2016), section 3.2.
 std::vector<Id> apply_merges(std::vector<Id> ids, const Merges& merges);
 
-// A BPE tokenizer, with all settings that a tokenizer.json or a llama2.c file has.
+// A BPE tokenizer, with the settings of a tokenizer.json or of a llama2.c file.
 struct Tokenizer {
     std::vector<std::string> token_bytes;       // the bytes of each id in a decoded text
     std::unordered_map<std::string, Id> vocab;  // token to id, spelled as in the file
     Merges merges;
 
-    std::vector<AddedToken> added_tokens;             // found in the text itself
-    std::vector<AddedToken> normalized_added_tokens;  // found in the normalized text
+    std::vector<AddedToken> added_tokens;             // matched in the original text
+    std::vector<AddedToken> normalized_added_tokens;  // matched in the normalized text
     std::vector<Normalizer> normalizers;
     std::vector<PreTokenizer> pre_tokenizers;
 
     bool ignore_merges = false;  // a word of the vocabulary is one token (Llama 3)
-    bool byte_fallback = false;  // an unknown character becomes its bytes: <0xE2>
-    Id unk_token_id = -1;        // else it becomes this token, if there is one
-    bool fuse_unk = false;       // adjacent unknown tokens become one
+    bool byte_fallback = false;  // an unknown character is encoded as bytes: <0xE2>
+    Id unk_token_id = -1;        // otherwise as this token, if there is one
+    bool fuse_unk = false;       // adjacent unknown tokens are fused into one
 
-    std::vector<Id> prefix_tokens;     // put in front of every text: <s>
+    std::vector<Id> prefix_tokens;     // prepended to the ids of every text: <s>
     Id bos_token_id = -1;              // encodes an empty text if prefix_tokens is empty
-    std::vector<Id> eos_token_ids;     // each of them ends a generated text
-    std::set<Id> all_special_ids;      // decode leaves them out
-    bool strip_leading_space = false;  // decode removes the space that encode has added
+    std::vector<Id> eos_token_ids;     // generation stops at any of them
+    std::set<Id> all_special_ids;      // decode skips them
+    bool strip_leading_space = false;  // decode removes the space that encode prepends
 
     std::size_t vocab_size() const { return token_bytes.size(); }
 
@@ -65,9 +65,9 @@ struct Tokenizer {
     std::vector<Id> encode_word(const std::string& word) const;
     std::vector<Id> encode_character(const std::string& character) const;  // empty: unknown
 
-    // Concatenates the bytes of the tokens; special tokens and ids without a token are skipped.
-    // A character may be spread over several tokens, so the result can end in the middle of a
-    // character, and need not be UTF-8.
+    // Concatenates the bytes of the tokens; skips special tokens and ids without a token. A
+    // character may consist of several tokens, so the result can end in the middle of a
+    // character and is then not valid UTF-8.
     std::string decode(const std::vector<Id>& token_ids) const;
 
     // A token in printable form: "▁" for a space, "\n" for a line feed, "<5>" if id 5 has no

@@ -65,7 +65,7 @@ class TokenizerJson {
         const std::size_t limit = vocab_size_.value_or(1 << 24);
         if (index >= limit)
             json_.refuse("token " + token + " has the id " + to_text(id) +
-                         ", the model knows " + to_text(limit) + " tokens");
+                         ", but the vocabulary size is " + to_text(limit));
         if (index >= tokenizer_.vocab_size()) tokenizer_.token_bytes.resize(index + 1);
         tokenizer_.vocab[token] = id;
         tokenizer_.token_bytes[index] = token;
@@ -128,9 +128,9 @@ class TokenizerJson {
         }
     }
 
-    // Added tokens with "normalized": true are normalized, too, before they are searched in the
-    // normalized text. With Llama 2's Prepend, <s> becomes ▁<s>, which is found at the
-    // beginning of a text and not in "a<s>".
+    // Added tokens with "normalized": true are normalized, too, and matched in the normalized
+    // text. With Llama 2's Prepend, <s> becomes ▁<s>, which matches at the beginning of a text
+    // and not in "a<s>".
     void assign_normalized_tokens() {
         for (const auto& [content, id] : normalized_) {
             const std::string normalized = tokenizer_.normalize(content);
@@ -199,7 +199,7 @@ class TokenizerJson {
                                     flag(json, "split", true)));
     }
 
-    // Special tokens in front of the text, as in Llama's "<s> A". Others are not supported.
+    // Special tokens before the text, as in Llama's "<s> A". Others are not supported.
     void read_post_processor(const JsonFile& json, const std::string& type) {
         if (type == "ByteLevel") return;
         if (type != "TemplateProcessing") refuse(json, "type " + type);
@@ -215,7 +215,7 @@ class TokenizerJson {
         }
     }
 
-    // Each decoder is applied to every token once, here, instead of to every decoded text.
+    // Applies each decoder to all tokens once, instead of to every decoded text.
     void read_decoder(const JsonFile& json, const std::string& type) {
         if (type == "ByteLevel") {
             std::unordered_map<std::string, char> bytes;
@@ -241,7 +241,8 @@ class TokenizerJson {
         }
     }
 
-    // Inverts byte_to_unicode. A token with any other character is an added one: unchanged.
+    // The inverse of byte_to_unicode. A token with any other character is an added token and is
+    // returned unchanged.
     static std::string from_bytes(const std::string& token,
                                   const std::unordered_map<std::string, char>& bytes) {
         std::string result;

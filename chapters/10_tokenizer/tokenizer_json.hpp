@@ -8,9 +8,9 @@
 
 namespace llm {
 
-// Reads a tokenizer.json. Without vocab_size the vocabulary ends with the highest id of the
-// file. Throws FileError, with the file and the name of the key, for a file that is damaged,
-// has ids of vocab_size or more, or needs a component that is not supported.
+// Reads a tokenizer.json. Without vocab_size, the vocabulary size is the highest id of the file
+// plus 1. Throws FileError, which names the file and the key, if the file is damaged, has an id
+// of vocab_size or more, or needs an unsupported component.
 Tokenizer load_tokenizer_json(const std::string& path,
                               std::optional<std::size_t> vocab_size = std::nullopt);
 

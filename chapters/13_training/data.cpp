@@ -5,8 +5,8 @@ namespace llm {
 Dataset train_validation_split(const std::vector<Id>& tokens, std::size_t seq_len) {
     Dataset dataset;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const std::size_t piece = i * 100 / tokens.size();
-        (piece % 10 == 9 ? dataset.validation : dataset.train).push_back(tokens[i]);
+        const std::size_t chunk = i * 100 / tokens.size();
+        (chunk % 10 == 9 ? dataset.validation : dataset.train).push_back(tokens[i]);
     }
     require(dataset.validation.size() > seq_len,
             "training: {} tokens are too few: a tenth of them must be more than {}",
@@ -44,16 +44,16 @@ std::vector<Batch> evaluation_batches(const std::vector<Id>& tokens, std::size_t
                                       std::size_t seq_len, std::size_t max_batches) {
     require(tokens.size() > seq_len, "training: {} tokens are too few to evaluate with {}",
             tokens.size(), seq_len);
-    // The text holds this many sequences, and this many full batches.
+    // Count the sequences and the full batches of the text.
     const std::size_t num_sequences = (tokens.size() - 1) / seq_len;
     const std::size_t B = std::min(batch_size, num_sequences);
     const std::size_t num_batches = num_sequences / B;
 
     std::vector<Batch> batches(std::min(max_batches, num_batches));
     for (std::size_t i = 0; i < batches.size(); ++i) {
-        const std::size_t number = i * num_batches / batches.size();  // evenly spaced
+        const std::size_t index = i * num_batches / batches.size();  // evenly spaced
         std::vector<std::size_t> starts(B);
-        for (std::size_t b = 0; b < B; ++b) starts[b] = (number * B + b) * seq_len;
+        for (std::size_t b = 0; b < B; ++b) starts[b] = (index * B + b) * seq_len;
         batches[i] = batch_at(tokens, starts, seq_len);
     }
     return batches;

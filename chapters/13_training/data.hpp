@@ -1,4 +1,4 @@
-// Chapter 13: the training data, and batches of it.
+// Chapter 13: training data and batches.
 #pragma once
 
 #include <vector>
@@ -12,27 +12,29 @@ struct Dataset {
     std::vector<Id> train, validation;
 };
 
-// Cuts the tokens into 100 pieces of equal size and holds out every tenth piece, so that both
-// parts contain all regions of the text. Throws ShapeError unless the validation part has more
-// than seq_len tokens.
+// Splits the tokens into 100 contiguous chunks of equal size and holds out every tenth chunk,
+// so that both parts contain tokens from the whole text. Throws ShapeError unless the
+// validation part has more than seq_len tokens.
 Dataset train_validation_split(const std::vector<Id>& tokens, std::size_t seq_len);
 
-// B sequences. The target of each position is the token that follows it in the text.
+// B sequences of T tokens. The target of each token is the token after it in the text.
 struct Batch {
     IdMatrix input_ids, targets;  // (B, T)
 };
 
-// The sequences that start at these positions. Throws ShapeError unless each of them, and one
-// token more, lies in the text.
+// Returns the sequences that start at the given positions. Throws ShapeError if a sequence, or
+// the target of its last token, extends beyond the last token of the text.
 Batch batch_at(const std::vector<Id>& tokens, const std::vector<std::size_t>& starts,  // B
                std::size_t seq_len);                                                   // T
 
-// Sequences that start at random positions. Throws ShapeError if the text is too short.
+// Returns sequences that start at random positions. Throws ShapeError unless the text has more
+// than seq_len tokens. Source: nanoGPT, get_batch.
 Batch random_batch(const std::vector<Id>& tokens, std::size_t batch_size, std::size_t seq_len,
                    Generator& generator);
 
-// Up to max_batches batches, evenly spaced over the text, for evaluation. A short text gives a
-// batch of fewer sequences. Throws ShapeError if it is too short for one.
+// Returns up to max_batches batches for evaluation, evenly spaced over the text. If the text
+// has fewer than batch_size sequences, there is one smaller batch. Throws ShapeError unless the
+// text has more than seq_len tokens.
 std::vector<Batch> evaluation_batches(const std::vector<Id>& tokens, std::size_t batch_size,
                                       std::size_t seq_len, std::size_t max_batches);
 

@@ -48,7 +48,7 @@ void save(TrainerState& state, const TrainingTask& task, const OutputFolder& out
     export_model(state.model, output.path, output.dtype);
 }
 
-// On the whole validation part.
+// Bits per character on the whole validation part.
 double bits_per_character(const Model& model, const TrainingTask& task) {
     const std::vector<Id>& tokens = task.dataset.validation;
     const double loss = evaluate(model, tokens, task.args, tokens.size());
@@ -120,7 +120,7 @@ RunOutcome train_and_evaluate(TrainerState& state, const TrainingTask& task,
               start = seconds_so_far();
           });
 
-    // A resumed run without remaining steps is evaluated, too: the figure needs a point.
+    // Evaluate after the last step, also if a resumed run had no steps left.
     const bool interrupted = InterruptHandler::interrupted();
     if (log.validation.x.empty() || (state.global_step % interval != 0 && !interrupted))
         evaluate_and_save();

@@ -1,4 +1,4 @@
-// Chapter 13: what its program shows of a run, of a text and of ablations.
+// Chapter 13: the functions of its program.
 #pragma once
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
@@ -8,7 +8,7 @@
 
 namespace llm {
 
-// What is trained, on which data, and how.
+// Tokenizer, data, configuration and hyperparameters of a run.
 struct TrainingTask {
     Tokenizer tokenizer;
     Dataset dataset;
@@ -16,7 +16,7 @@ struct TrainingTask {
     TrainingArguments args;
 };
 
-// Where the checkpoint and the model are written: a folder that load_model and --resume read.
+// The folder of the checkpoint, which --resume reads, and of the model, which load_model reads.
 struct OutputFolder {
     std::string path;
     bool resume = false;
@@ -25,26 +25,26 @@ struct OutputFolder {
     std::string checkpoint_file() const { return path + "/run.safetensors"; }
 };
 
-// Trains a tokenizer on the text, and splits the text into the parts of a dataset.
+// Trains a tokenizer on the text, and splits the tokens into training and validation parts.
 void tokenize_dataset(TrainingTask& task, const std::string& text, std::size_t vocab_size);
 
-// The validation losses so far, for the loss curve; and what to sample at each evaluation.
+// The validation losses, for the loss curve, and a function that samples text from the model.
 struct EvaluationLog {
     Line validation{"validation", {}, {}};
     std::function<std::string(const Model&)> sample;
 };
 
-// The mean of 20 steps each, at most 400 points.
+// The moving average over 20 steps, at no more than 400 points.
 Line smooth(const std::string& label, const std::vector<Real>& losses);
 
-// Throws FileError if there is no checkpoint to resume from, or one that must not be replaced.
+// Throws FileError if there is no checkpoint to resume from, or if a file would be overwritten.
 void check_output_folder(const OutputFolder& output);
 
-// The state of a new run, or of the one that is resumed.
+// The state of a new run, or that of the checkpoint to resume from.
 TrainerState start_or_resume(const TrainingTask& task, const Model& model,
                              const OutputFolder& output);
 
-// Trains, evaluates six times, and saves a checkpoint after each evaluation; after Ctrl-C, too.
+// Trains, evaluates six times, and saves a checkpoint at each evaluation and after Ctrl-C.
 struct RunOutcome {
     double seconds_per_step;
     bool interrupted;
@@ -52,10 +52,10 @@ struct RunOutcome {
 RunOutcome train_and_evaluate(TrainerState& state, const TrainingTask& task,
                               const OutputFolder& output, EvaluationLog& log);
 
-// Bits per character on the validation part, of n-gram models and of this model.
+// Shows the bits per character of n-gram models and of this model on the validation part.
 void compare_with_ngrams(const TrainingTask& task, const Model& model);
 
-// Sets max_steps, and warm-up to a tenth of it, at most 100 steps.
+// Sets max_steps, and warmup_steps to a tenth of it, but at most 100.
 void set_max_steps(LRSchedule& schedule, std::size_t max_steps);
 
 std::string minutes_and_seconds(double seconds);  // 75.3 as "1:15"
@@ -66,11 +66,11 @@ std::string tokens_per_second(const TrainingArguments& args, double seconds_per_
 void names_demo(TrainingTask task, OutputFolder output, Generator& generator);
 std::vector<std::string> load_names(TrainingTask& task, Generator& generator);
 
-// Trains a model on a text for so many minutes, or if that is 0 for max_steps.
+// Trains a model on a text for the given minutes, or for max_steps steps if minutes is 0.
 void text_demo(TrainingTask task, OutputFolder output, const std::string& file,
                std::size_t vocab_size, double minutes, Generator& generator);
 
-// Trains small models that differ in one choice.
+// Trains small models, each with one change, and compares their losses.
 void ablations_demo(const TrainingTask& task);
 
 }  // namespace llm

@@ -6,8 +6,8 @@
 
 namespace exercise {
 
-// Exercise 13.1 — find the bug. After some hundred steps each step is as large as Adam's. The
-// first steps are not.
+// Exercise 13.1 — find the bug. The first updates have the wrong size. After some hundred steps
+// the updates equal Adam's.
 void adam_step(Adam& adam, Vector& parameter, const Vector& gradient, Real learning_rate) {
     ++adam.step_count;
     for (std::size_t i = 0; i < parameter.size(); ++i) {
@@ -20,8 +20,8 @@ void adam_step(Adam& adam, Vector& parameter, const Vector& gradient, Real learn
     }
 }
 
-// Exercise 13.2 — find the bug. The loss falls to almost 0 within minutes, and the model
-// generates one letter again and again.
+// Exercise 13.2 — find the bug. The loss decreases to almost 0 within minutes, and the model
+// repeats the last letter of the prompt.
 Batch batch_at(const std::vector<Id>& tokens, const std::vector<std::size_t>& starts,
                std::size_t seq_len) {
     Batch batch{xt::zeros<Id>({starts.size(), seq_len}),
@@ -34,22 +34,21 @@ Batch batch_at(const std::vector<Id>& tokens, const std::vector<std::size_t>& st
     return batch;
 }
 
-// Exercise 13.3 — find the bug. Some weights shrink at every step, although their gradient is 0
-// and a good value for them is about 1.
+// Exercise 13.3 — find the bug. Norm weights decay toward 0, although their gradient is 0.
 bool has_weight_decay(const std::string& name, [[maybe_unused]] std::size_t num_axes) {
     return name.ends_with(".weight");
 }
 
-// Exercise 13.4 — write accumulate_gradients: from several batches, the mean loss over all
-// their tokens, its gradient, and the number of tokens. The batches differ in their numbers of
-// tokens.
+// Exercise 13.4 — write accumulate_gradients: it returns the mean loss over the tokens of all
+// batches, the gradient of that loss, and the total number of tokens. The batches have
+// different numbers of tokens.
 BatchGradient accumulate_gradients([[maybe_unused]] const std::vector<BatchGradient>& batches) {
     TODO("accumulate_gradients");
 }
 
 // Exercise 13.5 — write wsd_learning_rate: a linear warm-up as in the lesson, a constant
-// learning rate, and in the last decay_steps a straight line from there towards 0, which it
-// would reach at max_steps. (MiniCPM, Hu et al., 2024: WSD, "warmup, stable, decay".)
+// learning rate, and in the last decay_steps steps a linear decay, which reaches 0 at
+// max_steps. Source: MiniCPM (Hu et al., 2024), the WSD (warmup-stable-decay) schedule.
 Real wsd_learning_rate([[maybe_unused]] const WSDSchedule& schedule,
                        [[maybe_unused]] std::size_t step) {
     TODO("wsd_learning_rate");

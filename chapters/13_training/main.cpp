@@ -8,7 +8,7 @@
 
 using namespace llm;
 
-// The options that change the configuration or the training arguments; 0: the default.
+// Options that override the configuration or the training arguments; 0 means the default.
 struct Overrides {
     std::size_t hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0,
                 num_attention_heads = 0, num_key_value_heads = 0, batch_size = 0, seq_len = 0,
@@ -117,15 +117,15 @@ int main(int argc, char** argv) {
     float minutes = 5;
     bool ablations = false;
     Options options("13_training", "How does a model learn?");
-    options.path("--text", file, "a text to train on, UTF-8; without it: names");
-    options.number("--minutes", minutes, 0.1, 10000, "how long to train on a text");
+    options.path("--text", file, "UTF-8 text file to train on; default: first names");
+    options.number("--minutes", minutes, 0.1, 10000, "training time for --text");
     options.needs("--minutes", "--text");
     options.count("--vocab-size", vocab_size, 0, 1 << 16,
-                  "vocabulary of a text's tokenizer, 0: its characters");
+                  "vocabulary size for --text, 0: characters");
     options.needs("--vocab-size", "--text");
     options.folder("--folder", output.path, "folder of the checkpoint and the model");
     options.flag("--resume", output.resume, "continue the run of that checkpoint");
-    options.text("--dtype", dtype, "of the model's file: float32 (the default) or bfloat16");
+    options.text("--dtype", dtype, "data type of the saved model: float32 or bfloat16");
     add_options(options, given);
     options.flag("--ablations", ablations, "compare small models (10 minutes)");
 

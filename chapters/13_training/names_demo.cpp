@@ -13,7 +13,7 @@
 namespace llm {
 namespace {
 
-// The list is sorted. Without shuffling, whole initials would be held out.
+// Shuffles the list, which is sorted, so that the validation part contains all initials.
 std::vector<std::string> shuffled_names(Generator& generator) {
     std::vector<std::string> names = lines_of(read_text(asset("data/names.txt")));
     for (std::size_t i = names.size(); i > 1; --i)
@@ -62,8 +62,8 @@ void gradient_norms_at_initialization(const TrainingTask& task, Generator& gener
     config.intermediate_size = llama_intermediate_size(32, 4);
     const Batch batch = random_batch(task.dataset.train, 8, 16, generator);
     std::vector<TableRow> rows;
-    LinePlot last{"Gradient norm of the last layer's MLP", "layers", "norm", {}};
-    LinePlot all{"Gradient norm of each layer's MLP, 24 layers", "layer", "norm", {}, true};
+    LinePlot last{"Gradient norm of down_proj in the last layer", "layers", "norm", {}};
+    LinePlot all{"Gradient norm of down_proj in each of 24 layers", "layer", "norm", {}, true};
     for (const auto& [name, arrangement] : named_arrangements()) {
         TableRow row = {name};
         last.lines.push_back({name, {}, {}});
@@ -152,7 +152,7 @@ void examples_before_training(const std::vector<std::string>& names, const Train
     learning_rates(task.args.lr_schedule);
 }
 
-// Samples four names at each evaluation, always with the same random numbers.
+// Samples four names at each evaluation, always with the same seed.
 EvaluationLog names_log(const TrainingTask& task) {
     EvaluationLog log;
     log.sample = [&task](const Model& model) {
@@ -179,14 +179,14 @@ void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
     const std::vector<std::string> names = load_names(task, generator);
     if (output.path.empty()) {
         output.path = model_folder("names");
-        output.overwrite = true;  // training takes a minute, and the seed repeats it
+        output.overwrite = true;  // the run is short and reproducible
     }
     check_output_folder(output);
-    // The examples before the run have 16 tokens, whatever --seq-len says.
+    // The examples before the run use sequences of 16 tokens, for any --seq-len.
     std::size_t& max_positions = task.config.max_position_embeddings;
     max_positions = std::max<std::size_t>(max_positions, 16);
 
-    // Load a checkpoint first: one that does not fit is refused before anything is printed.
+    // Load the checkpoint first, so that an error is reported before the examples run.
     Generator init_generator(task.args.seed);
     const Model model = init_model(task.config, init_generator);
     TrainerState state = start_or_resume(task, model, output);

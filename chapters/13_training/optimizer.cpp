@@ -57,14 +57,14 @@ void AdamW::step(const std::vector<Parameter>& parameters,
     check_parameters(*this, parameters, gradients);
     ++step_count;
 
-    // Bias correction: both means started at 0, and are too small by these factors.
+    // Bias correction: both moving averages start at 0, so they are too small by a factor.
     const double n = static_cast<double>(step_count);
     const Real bias_correction1 = static_cast<Real>(1 - std::pow(double(beta1), n));
     const Real bias_correction2_sqrt =
         static_cast<Real>(std::sqrt(1 - std::pow(double(beta2), n)));
 
     for (std::size_t p = 0; p < parameters.size(); ++p) {
-        // Weight decay is decoupled: it does not pass through the means of the gradient.
+        // Decoupled weight decay: it is not added to the gradient.
         const Real decay =
             has_weight_decay(parameters[p]) ? 1 - learning_rate * weight_decay : 1;
         for (std::size_t i = 0; i < parameters[p].values.size(); ++i) {

@@ -5,7 +5,7 @@
 namespace llm {
 namespace {
 
-// A float holds 16 bits of an integer exactly: two of them hold 32 bits.
+// A float represents integers below 2^24 exactly, so 32 bits are stored in two floats.
 Real low_bits(std::size_t number) { return static_cast<Real>(number & 0xFFFF); }
 Real high_bits(std::size_t number) { return static_cast<Real>(number >> 16); }
 
@@ -16,7 +16,7 @@ std::uint32_t checksum(const std::vector<Id>& tokens) {
     return hash;
 }
 
-// Values that differ (almost surely) if the arguments, the text or the model do.
+// Values that differ (up to hash collisions) if the arguments, the text or the model differ.
 std::vector<Real> fingerprint(const Model& model, const TrainingArguments& args,
                               const std::vector<Id>& tokens) {
     const Config& config = model.config;
@@ -59,36 +59,35 @@ void save_checkpoint(TrainerState& state, const TrainingArguments& args,
     for_each_tensor(state, [&](const std::string& name, std::span<Real> values) {
         tensors.push_back({name, {values.size()}, values});
     });
-    const std::vector<Real> identity = fingerprint(state.model, args, tokens);
-    tensors.push_back({"fingerprint", {identity.size()}, identity});
+    const std::vector<Real> expected = fingerprint(state.model, args, tokens);
+    tensors.push_back({"fingerprint", {expected.size()}, expected});
     write_safetensors(file, tensors);
 }
 
 void load_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file) {
     const SafeTensors tensors(file);
-    const std::vector<Real> identity = fingerprint(state.model, args, tokens);
-    const Vector stored_identity = tensors.read("fingerprint", {identity.size()});
-    if (!std::equal(identity.begin(), identity.end(), stored_identity.begin()))
+    const std::vector<Real> expected = fingerprint(state.model, args, tokens);
+    const Vector stored = tensors.read("fingerprint", {expected.size()});
+    if (!std::equal(expected.begin(), expected.end(), stored.begin()))
         throw FileError(file + ": this run has other options or another text");
 
     // The number of losses is the number of steps.
     state.losses.resize(tensors.size_of("losses"));
     for_each_tensor(state, [&](const std::string& name, std::span<Real> values) {
-        const Vector stored = tensors.read(name, {values.size()});
-        std::copy(stored.begin(), stored.end(), values.begin());
+        const Vector tensor = tensors.read(name, {values.size()});
+        std::copy(tensor.begin(), tensor.end(), values.begin());
     });
     state.global_step = state.optimizer.step_count = state.losses.size();
 }
 
 std::size_t checkpoint_max_steps(const std::string& file) {
     const SafeTensors tensors(file);
-    const Vector identity = tensors.read("fingerprint", {tensors.size_of("fingerprint")});
+    const Vector stored = tensors.read("fingerprint", {tensors.size_of("fingerprint")});
     const auto is_16_bits = [](Real value) { return value >= 0 && value < 65536; };
-    if (identity.size() < 2 || !is_16_bits(identity(0)) || !is_16_bits(identity(1)))
+    if (stored.size() < 2 || !is_16_bits(stored(0)) || !is_16_bits(stored(1)))
         throw FileError(file + ": not a checkpoint of this program");
-    return static_cast<std::size_t>(identity(0)) +
-           (static_cast<std::size_t>(identity(1)) << 16);
+    return static_cast<std::size_t>(stored(0)) + (static_cast<std::size_t>(stored(1)) << 16);
 }
 
 }  // namespace llm

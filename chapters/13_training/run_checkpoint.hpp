@@ -1,4 +1,4 @@
-// Chapter 13: checkpoints of runs.
+// Chapter 13: checkpoints of training runs.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace llm {
 
 // Writes and reads the state of a run as one safetensors file: parameters, exp_avg and
 // exp_avg_sq of each, the losses, and a fingerprint of arguments, training tokens and
-// configuration. The file is replaced as a whole, so that there is a complete one even if the
-// program is killed while it writes. Throws FileError, also if the fingerprint differs: a run
-// continues only with the arguments, data and model that it was started with.
+// configuration. The file is replaced atomically, so that it is complete even if the program is
+// killed while it writes. Throws FileError, also if the fingerprint differs: a run can only be
+// continued with the same arguments, data and model.
 void save_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file);
 void load_checkpoint(TrainerState& state, const TrainingArguments& args,

@@ -4,8 +4,8 @@
 
 namespace exercise {
 
-// Exercise 13.1 — both means start at 0. After n steps, the weights of all gradients in a mean
-// add up to 1 - βⁿ only, so it is divided by that.
+// Exercise 13.1 — bias correction. Both moving averages start at 0. After n steps the weights
+// of the gradients in a moving average add up to 1 - βⁿ, so it is divided by that sum.
 void adam_step(Adam& adam, Vector& parameter, const Vector& gradient, Real learning_rate) {
     const Real n = static_cast<Real>(++adam.step_count);
     const Real bias_correction1 = 1 - std::pow(adam.beta1, n);
@@ -21,8 +21,8 @@ void adam_step(Adam& adam, Vector& parameter, const Vector& gradient, Real learn
     }
 }
 
-// Exercise 13.2 — the target of a token is the token after it. A target that is the input
-// itself is learned by copying.
+// Exercise 13.2 — the target of a token is the token after it. If the targets equal the inputs,
+// the model learns to copy its input.
 Batch batch_at(const std::vector<Id>& tokens, const std::vector<std::size_t>& starts,
                std::size_t seq_len) {
     Batch batch{xt::zeros<Id>({starts.size(), seq_len}),
@@ -35,14 +35,15 @@ Batch batch_at(const std::vector<Id>& tokens, const std::vector<std::size_t>& st
     return batch;
 }
 
-// Exercise 13.3 — the tensor of a norm is called weight, too. Matrices, the embedding among
-// them, have two axes; norm weights and biases have one.
+// Exercise 13.3 — the names of norm weights end with ".weight", too. Matrices, including the
+// embedding, have two axes; norm weights and biases have one.
 bool has_weight_decay([[maybe_unused]] const std::string& name, std::size_t num_axes) {
     return num_axes > 1;
 }
 
-// Exercise 13.4 — a mean of means is the mean only if all batches have the same number of
-// tokens. Each token has the weight 1 / total, in whichever batch it is.
+// Exercise 13.4 — the mean of the batches' means is the mean over all tokens only if all
+// batches have the same number of tokens. Each mean is weighted by its batch's number of
+// tokens.
 BatchGradient accumulate_gradients(const std::vector<BatchGradient>& batches) {
     BatchGradient sum{0, xt::zeros<Real>(batches.at(0).gradient.shape()), 0};
     for (const BatchGradient& batch : batches) sum.num_tokens += batch.num_tokens;
@@ -54,8 +55,8 @@ BatchGradient accumulate_gradients(const std::vector<BatchGradient>& batches) {
     return sum;
 }
 
-// Exercise 13.5 — the decay is a function of the steps that are left: all decay_steps of them
-// give the full learning rate.
+// Exercise 13.5 — in the decay phase, the learning rate is proportional to the number of steps
+// that are left.
 Real wsd_learning_rate(const WSDSchedule& schedule, std::size_t step) {
     const auto& [learning_rate, warmup_steps, decay_steps, max_steps] = schedule;
     if (step < warmup_steps)

@@ -11,9 +11,10 @@
 namespace llm {
 namespace {
 
-// How many steps, with seven evaluations, fit into the time. Steps of a copy are measured for a
-// twentieth of it, at most three seconds; the first step is left out, because it is slower.
-std::size_t steps_in(double minutes, const TrainingTask& task, const Model& model) {
+// Estimates how many steps, with seven evaluations, fit into the time. Measures steps of a copy
+// of the model for a twentieth of the time, at most three seconds. The first step is not
+// measured, because it is slower.
+std::size_t estimate_num_steps(double minutes, const TrainingTask& task, const Model& model) {
     TrainingArguments args = task.args;
     set_max_steps(args.lr_schedule, 1 << 24);
     TrainerState state = init_trainer(model, args);
@@ -51,10 +52,11 @@ void show_sizes(const TrainingTask& task, const Model& model, const std::string&
     show("tokens per step", with_commas(tokens_per_step(args)) + " (" +
                                 to_text(args.gradient_accumulation_steps) + " batches of " +
                                 to_text(args.batch_size) + " x " + to_text(args.seq_len) + ")");
-    show("steps per epoch", fixed(double(num_tokens) / double(tokens_per_step(args)), 0));
+    show("steps per epoch",
+         fixed(double(task.dataset.train.size()) / double(tokens_per_step(args)), 0));
 }
 
-// A sample that starts with the first token of the validation part.
+// Text sampled from the model, with the first token of the validation part as the prompt.
 std::string sample_text(const Model& model, const TrainingTask& task,
                         std::size_t max_new_tokens) {
     Generator generator(task.args.seed);
@@ -77,14 +79,14 @@ void text_demo(TrainingTask task, OutputFolder output, const std::string& file,
     if (minutes > 0)
         set_max_steps(task.args.lr_schedule,
                       output.resume ? checkpoint_max_steps(output.checkpoint_file())
-                                    : steps_in(minutes, task, model));
+                                    : estimate_num_steps(minutes, task, model));
     TrainerState state = start_or_resume(task, model, output);
 
     step("Text, tokens and model");
     show_sizes(task, model, text);
     if (minutes > 0)
         show("steps in this time",
-             to_text(task.args.lr_schedule.max_steps) + " (--steps repeats this run)");
+             to_text(task.args.lr_schedule.max_steps) + " (use --steps to repeat this run)");
 
     step("Training");
     EvaluationLog log;

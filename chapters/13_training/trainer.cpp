@@ -37,7 +37,7 @@ Generator step_generator(std::uint32_t seed, std::size_t step) {
     return Generator(mixer.next_32_bits() ^ (number * 2654435761u));
 }
 
-// A batch of a step, and the seed of its dropout masks.
+// One batch of a step, and the seed of its dropout masks.
 struct StepBatch {
     Batch batch;
     std::uint32_t dropout_seed;
@@ -52,8 +52,9 @@ std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t
     return batches;
 }
 
-// Averages the gradients of all batches in those of the first one, each parameter on one core.
-// The order of the additions is fixed, so that a run can be repeated bit for bit.
+// Averages the gradients over the batches and stores the result in the first one. Parameters
+// are processed in parallel. The order of the additions is fixed, so that runs are reproducible
+// bit for bit.
 std::vector<Parameter> average_gradients(std::vector<Model>& gradients) {
     std::vector<std::vector<Parameter>> lists;
     for (Model& gradient : gradients) lists.push_back(named_parameters(gradient));

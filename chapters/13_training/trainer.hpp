@@ -11,13 +11,13 @@
 
 namespace llm {
 
-// A model as training starts it: all matrices from a normal distribution with a standard
-// deviation of 0.02, those of o_proj and down_proj scaled by 1/√(2L) (scale_for_depth of
-// chapter 08), norm weights 1, biases 0. Source: GPT-2 (Radford et al., 2019), section 2.3, and
-// its code.
+// Makes a model with the initial weights of a training run. Matrices are sampled from a normal
+// distribution with standard deviation 0.02; those of o_proj and down_proj are then multiplied
+// by 1/√(2L) (scale_for_depth of chapter 08). Norm weights are 1, biases 0. Source: GPT-2
+// (Radford et al., 2019), section 2.3, and its code.
 Model init_model(const Config& config, Generator& generator);
 
-// The hyperparameters of a run, under the names of Hugging Face's TrainingArguments. One step
+// The hyperparameters of a run, named as in Hugging Face's TrainingArguments. One step
 // processes gradient_accumulation_steps batches of B sequences of T tokens.
 struct TrainingArguments {
     std::size_t batch_size = 16;  // B; HF: per_device_train_batch_size
@@ -29,8 +29,8 @@ struct TrainingArguments {
     std::uint32_t seed = 77;
 };
 
-// Everything that a run needs to continue. Batches and dropout masks of a step are sampled from
-// a generator that is seeded with the run's seed and the number of the step.
+// The state of a run, from which it can be continued. Batches and dropout masks of a step are
+// sampled from a generator that is seeded with the run's seed and the number of the step.
 struct TrainerState {
     Model model;
     AdamW optimizer;
@@ -39,8 +39,8 @@ struct TrainerState {
 };
 TrainerState init_trainer(const Model& model, const TrainingArguments& args);
 
-// One step: forward and backward passes of all batches, then one step of the optimizer. The
-// gradients are kept in gradient_accumulation_steps models (zeros_like), one for each batch.
+// One step: forward and backward passes of all batches, then one step of the optimizer.
+// `gradients` has one Model (zeros_like) for each of the gradient_accumulation_steps batches.
 struct StepMetrics {
     double loss, grad_norm;  // the norm before clipping
     Real learning_rate;
@@ -48,8 +48,8 @@ struct StepMetrics {
 StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
                        const std::vector<Id>& tokens, std::vector<Model>& gradients);
 
-// Runs the remaining steps, and calls on_step_end after each one. Source: Hugging Face,
-// TrainerCallback and TrainerControl.
+// Runs the remaining steps and calls on_step_end after each one, which can set
+// should_training_stop. Source: Hugging Face, TrainerCallback and TrainerControl.
 struct TrainerControl {
     bool should_training_stop = false;
 };
@@ -59,7 +59,7 @@ void train(TrainerState& state, const TrainingArguments& args, const std::vector
 // The mean loss over up to max_batches batches, evenly spaced over the tokens, without dropout.
 double evaluate(const Model& model, const std::vector<Id>& tokens,
                 const TrainingArguments& args, std::size_t max_batches);
-// The mean of any loss over batches; they are computed in parallel.
+// The mean of loss(batch) over the batches, which are processed in parallel.
 double mean_loss(const std::vector<Batch>& batches,
                  const std::function<double(const Batch&)>& loss);
 

@@ -14,7 +14,7 @@
 
 using namespace llm;
 
-// Different token ids.
+// Distinct token ids.
 std::vector<Id> make_ids(std::size_t count) {
     std::vector<Id> ids;
     for (std::size_t i = 0; i < count; ++i) ids.push_back(static_cast<Id>(i * 7919 % 32000));
@@ -31,8 +31,8 @@ bool run_pytorch(const std::string& environment, const std::string& folder,
     return false;
 }
 
-// Seconds of Debian's PyTorch for the same model, with its best number of threads. Empty if
-// there is none.
+// Seconds of Debian's PyTorch for the same model, with the fastest number of threads. Empty if
+// PyTorch is not installed.
 std::map<std::string, double> times_of_pytorch(const Model& model,
                                                const Matrix& logits) {  // (T, V)
     if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0) {
@@ -60,7 +60,7 @@ std::map<std::string, double> times_of_pytorch(const Model& model,
     return times;
 }
 
-// The least-squares fit of y = a x + b x². Relative errors count, not absolute ones.
+// The least-squares fit of y = a x + b x², weighted by 1 / y²: it minimizes relative errors.
 std::array<double, 2> fit(const std::vector<double>& x, const std::vector<double>& y) {
     double xx = 0, xxx = 0, xxxx = 0, xy = 0, xxy = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -126,7 +126,7 @@ void plot_growth(Growth growth, const std::vector<double>& fitted) {
                              "MB",
                              {{"KV cache and workspace", lengths, megabytes}}},
                     LinePlot{"Decode",
-                             "position in thousands",
+                             "position (thousands)",
                              "ms per token",
                              {{"measured", positions, milliseconds}}}});
 }

@@ -13,7 +13,7 @@ class FastestReporter : public benchmark::BenchmarkReporter {
     bool ReportContext(const Context&) override { return true; }
     void ReportRuns(const std::vector<Run>& runs) override {
         for (const Run& run : runs) {
-            if (run.run_type != Run::RT_Iteration) continue;  // a mean or the like
+            if (run.run_type != Run::RT_Iteration) continue;  // an aggregate, such as the mean
             const double time = run.real_accumulated_time / double(run.iterations);
             const std::string name = run.run_name.function_name;
             const auto [found, is_new] = seconds.emplace(name, time);

@@ -1,4 +1,4 @@
-// ./learn bench: timing, and its comparison with the roofline.
+// ./learn bench: timing of functions and comparison with the roofline.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace llm {
 
-// A function to be timed, and the least work that it has to do: FLOPs if it is compute-bound,
+// A function to be timed, and the minimum work that it requires: FLOPs if it is compute-bound,
 // bytes if it is memory-bound.
 struct Benchmark {
     std::string name;
@@ -23,8 +23,8 @@ struct BenchmarkResults {
     Roofline roofline;
 };
 
-// The repetitions of all benchmarks are interleaved at random, so that a disturbance by another
-// program affects all of them.
+// The repetitions of all benchmarks are interleaved at random, so that the load of other
+// programs affects all of them.
 BenchmarkResults run_benchmarks(std::vector<Benchmark> benchmarks, int repetitions);
 
 // A row of a table: milliseconds, speed, and percent of the peak or of the bandwidth.

@@ -12,7 +12,7 @@ void apply_linear(const QuantizedLinear& linear, std::span<const Real> inputs,
     add_bias(outputs, linear.bias);
 }
 
-// The attention of one token: each thread takes some of the heads.
+// The attention of one token; the heads are divided among the threads.
 void compute_context_of_token(const FastModel& model, std::size_t n, const TokenBlock& token,
                               RunState& state) {
     const std::size_t head_dim = model.config.head_dim, kv_len = token.first_position + 1;

@@ -6,8 +6,8 @@
 
 namespace llm {
 
-// Run times, and what they are compared with. With --no-timing all times are shown as "-",
-// since they differ from run to run.
+// Whether run times are measured, and the roofline that they are compared with. With
+// --no-timing all times are shown as "-", since they differ from run to run.
 struct Timing {
     bool enabled = true;
     Roofline roofline{};

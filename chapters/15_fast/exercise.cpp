@@ -7,8 +7,8 @@
 
 namespace exercise {
 
-// Exercise 15.1 — find the bug. A sequence that fits into one block is right. In a longer one,
-// the first blocks may get far too much weight.
+// Exercise 15.1 — find the bug. The result is correct for a sequence that fits into one block.
+// In a longer one, the first blocks may get far too much weight.
 Vector attention_in_blocks(const Vector& scores, const Matrix& values, std::size_t block_size) {
     Vector context = xt::zeros<Real>({values.shape(1)});
     Real maximum = -infinity, sum = 0;
@@ -27,8 +27,8 @@ Vector attention_in_blocks(const Vector& scores, const Matrix& values, std::size
     return context / sum;
 }
 
-// Exercise 15.2 — find the bug. Four independent sums are fast, and a hidden size of 64 or 128
-// is right. A model with a hidden size of 66 is slightly wrong everywhere.
+// Exercise 15.2 — find the bug. The dot product is correct for a hidden size of 64 or 128, and
+// slightly wrong for a hidden size of 66.
 Real dot_with_four_sums(std::span<const Real> a, std::span<const Real> b) {
     std::array<Real, 4> sums = {0, 0, 0, 0};
     for (std::size_t i = 0; i + 4 <= a.size(); i += 4)
@@ -36,16 +36,16 @@ Real dot_with_four_sums(std::span<const Real> a, std::span<const Real> b) {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// Exercise 15.3 — find the bug. Append a token to a sequence, and the logits at the tokens
-// before it change.
+// Exercise 15.3 — find the bug. When a token is appended to a sequence, the logits of earlier
+// tokens change.
 std::size_t num_visible_keys(std::size_t position, std::size_t begin, std::size_t size) {
     const std::size_t end = position + 1;  // one past the last visible key
     if (end < begin) return 0;
     return std::min(size, end - begin + 1);
 }
 
-// Exercise 15.4 — find the bug. Most rows survive quantization almost unchanged. In a row with
-// one large weight, most other weights become 0.
+// Exercise 15.4 — find the bug. Most rows have small quantization errors. In a row with one
+// large weight, most other weights become 0.
 QuantizedRow quantize_int8(const Vector& row) {
     QuantizedRow quantized;
     Real absmax = 0;
@@ -77,7 +77,7 @@ PartialAttention merge([[maybe_unused]] const PartialAttention& a,
 }
 
 // Exercise 15.7 — write int8_dot. The lesson converts every weight to float. Here both rows are
-// integers, and so is the sum of a group: the scales are applied once per group.
+// integers, and so is the sum of a group; the scales are applied once per group.
 Real int8_dot([[maybe_unused]] const Int8Row& weights, [[maybe_unused]] const Int8Row& inputs) {
     TODO("int8_dot");
 }

@@ -17,22 +17,23 @@ Vector attention_in_blocks(const Vector& scores,     // (S)
 // The dot product of two rows of the same size, which may be any.
 Real dot_with_four_sums(std::span<const Real> a, std::span<const Real> b);
 
-// The keys of a tile are at positions begin, begin + 1, ..., begin + size - 1. How many of them
-// may a query at this position attend to?
+// The keys of a tile are at positions begin, begin + 1, ..., begin + size - 1. Returns how many
+// of them a query at this position attends to.
 std::size_t num_visible_keys(std::size_t position, std::size_t begin, std::size_t size);
 
-// An int8 row as in the lesson, which owns its values: one scale for each group of 64.
+// A row of int8 weights as in the lesson, but owning its values: one scale for each group
+// of 64.
 struct QuantizedRow {
     std::vector<std::int8_t> values;  // (n), -127 to 127
     std::vector<Real> scales;         // ceil(n / 64)
 };
 QuantizedRow quantize_int8(const Vector& row);  // (n)
 
-// The nearest bfloat16; of two that are equally near, the even one.
+// Rounds to the nearest bfloat16, ties to even.
 Bfloat16 round_to_bfloat16(float number);
 
-// The attention of a query to some of the keys, before the division by the sum. All is relative
-// to the largest of their scores.
+// The attention of a query to some of the keys, before the division by the sum. Sum and context
+// are relative to the largest score of these keys.
 struct PartialAttention {
     Real maximum = -infinity;  // the largest score; -inf without keys
     Real sum = 0;              // of exp(score - maximum)
@@ -44,7 +45,7 @@ PartialAttention merge(const PartialAttention& a, const PartialAttention& b);
 Real int8_dot(const Int8Row& weights, const Int8Row& inputs);
 
 // A row of 4-bit weights: integers from -7 to 7, and a scale for each group of 32. Two values
-// share a byte, each stored with 8 added to it: the first one in the lower 4 bits.
+// share a byte, each with an offset of 8: the first one is in the lower 4 bits.
 struct Int4Row {
     std::size_t size = 0;             // n
     std::vector<std::uint8_t> bytes;  // ceil(n / 2)

@@ -30,7 +30,7 @@ QuantizedLinear fuse(std::initializer_list<const Linear*> linears, DType dtype) 
     return {quantize(stacked, dtype), bias};
 }
 
-// The kernels support RMSNorm without bias and SwiGLU, and check no shapes.
+// The kernels support only RMSNorm without bias and SwiGLU, and do not check shapes.
 void check_supported(const Model& model) {
     bool supported = !model.norm.bias;
     for (const PreNormBlock& block : model.layers) {

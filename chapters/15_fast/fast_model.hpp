@@ -32,13 +32,14 @@ struct FastModel {
 
     const QuantizedMatrix& head() const { return lm_head ? *lm_head : embed_tokens; }
 
-    // Bytes of the matrices that a decode step reads: all of them, the head included.
+    // Bytes of the matrices that a decode step reads: those of all layers and the head. (Of an
+    // untied embedding a decode step reads one row, which is not included.)
     std::uint64_t weight_bytes() const;
 };
 
 // Quantizes and fuses the weights. Throws std::invalid_argument if the model has norms with a
-// bias or an MLP other than SwiGLU, and ShapeError if weights do not fit together or are not
-// finite.
+// bias or an MLP other than SwiGLU, and ShapeError if shapes of weights do not match or
+// weights are not finite.
 FastModel make_fast_model(const Model& model, DType dtype);
 
 }  // namespace llm

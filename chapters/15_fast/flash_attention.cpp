@@ -15,7 +15,7 @@ void scale_row(std::span<Real> row, Real factor) {
     for (Real& element : row) element *= factor;
 }
 
-// The attention of at most tile_size queries.
+// Causal attention of one tile of at most tile_size queries.
 void flash_attention_of_tile(ConstMatrixView queries, ConstMatrixView keys,
                              ConstMatrixView values, std::size_t first_position,
                              MatrixView context) {
@@ -32,7 +32,7 @@ void flash_attention_of_tile(ConstMatrixView queries, ConstMatrixView keys,
         matmul_transposed(queries, keys.rows(begin, size), scores);
 
         for (std::size_t t = 0; t < queries.num_rows; ++t) {
-            // Of this tile, query t attends to the keys up to its own position.
+            // Query t attends to the keys of this tile up to its own position.
             const std::size_t position = first_position + t;
             const std::size_t num_visible =
                 position < begin ? 0 : std::min(size, position - begin + 1);
@@ -52,7 +52,7 @@ Real OnlineSoftmax::update(std::span<Real> scores, Real scale) {
     if (scores.empty()) return 1;
     const Real new_maximum = std::max(maximum, scale * amax(scores));
 
-    // Rescale what has been summed relative to the old maximum.
+    // Rescale the sum so far, which is relative to the old maximum.
     const Real factor = std::exp(maximum - new_maximum);
     sum = sum * factor + exp_and_sum(scores, scale, new_maximum);
     maximum = new_maximum;

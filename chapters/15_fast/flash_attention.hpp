@@ -1,4 +1,4 @@
-// Chapter 15: attention without its (T, S) matrix of weights.
+// Chapter 15: attention that does not store the (T, S) matrix of attention weights.
 #pragma once
 
 #include "common/tensors/matmul.hpp"
@@ -10,8 +10,8 @@ namespace llm {
 inline constexpr std::size_t tile_size = 64;
 
 // A softmax over scores that are read in blocks, in one pass. It keeps the largest score so far
-// and the sum of exp(score - maximum). When a block has a larger maximum, what has been summed
-// is rescaled by exp(old maximum - new maximum). Source: "Online normalizer calculation for
+// and the sum of exp(score - maximum). When a block has a larger maximum, the sum so far is
+// rescaled by exp(old maximum - new maximum). Source: "Online normalizer calculation for
 // softmax" (Milakov and Gimelshein, 2018).
 struct OnlineSoftmax {
     Real maximum = -infinity;
@@ -24,7 +24,7 @@ struct OnlineSoftmax {
 
 // Causal attention of one head, as in chapter 05, tile by tile. The queries are at positions
 // first_position, first_position + 1, ...; each attends to the keys from position 0 to its own.
-// Tiles that are fully masked are not computed. Throws ShapeError if the shapes do not fit.
+// Tiles that are fully masked are not computed. Throws ShapeError if the shapes do not match.
 // Source: "FlashAttention-2" (Dao, 2023), algorithm 1.
 void flash_attention(ConstMatrixView queries,     // (T, D)
                      ConstMatrixView keys,        // (S, D)
@@ -33,7 +33,7 @@ void flash_attention(ConstMatrixView queries,     // (T, D)
                      MatrixView context);         // (T, D)
 
 // The same for a single query that attends to all keys, as in a decode step. Throws ShapeError
-// if the shapes do not fit.
+// if the shapes do not match.
 void decode_attention(std::span<const Real> query,  // (D)
                       ConstMatrixView keys,         // (S, D)
                       ConstMatrixView values,       // (S, D)

@@ -7,8 +7,8 @@
 
 namespace llm {
 
-// Which logits a call computes: those at all new tokens, or at the last one, as generation
-// needs them. (Hugging Face: logits_to_keep.)
+// Which logits a call computes: those of all new tokens, or those of the last one, which are
+// all that generation needs. (Hugging Face: logits_to_keep.)
 enum class LogitsToKeep { all, last };
 
 // Adds T new tokens to the sequence of the state and returns logits, (T, V) or (1, V): a view
@@ -19,8 +19,8 @@ ConstMatrixView compute_logits(const FastModel& model,
                                std::span<const Id> new_ids,  // (T)
                                RunState& state, LogitsToKeep keep = LogitsToKeep::last);
 
-// Its two parts, without checks. Prefill: each thread takes some of the tokens through all
-// weights. Decode: each thread takes the token through some of the weights.
+// The two cases of compute_logits, without checks. A prefill divides the tokens among the
+// threads; a decode step divides the rows of each weight matrix.
 void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& state,
              LogitsToKeep keep);
 void decode(const FastModel& model, Id new_id, RunState& state);

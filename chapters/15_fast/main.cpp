@@ -42,15 +42,15 @@ std::vector<Id> generate_fast(const FastModel& model, std::vector<Id> ids,
     return ids;
 }
 
-// The same with chapter 11.
-std::vector<Id> generate_slowly(const Model& model, const std::vector<Id>& prompt_ids,
-                                std::size_t max_new_tokens,
-                                const std::vector<Id>& eos_token_ids) {
+// Greedy generation with chapter 11's generate: the prompt and the new tokens.
+std::vector<Id> generate_reference(const Model& model, const std::vector<Id>& prompt_ids,
+                                   std::size_t max_new_tokens,
+                                   const std::vector<Id>& eos_token_ids) {
     GenerationConfig config;
     config.sampling.temperature = 0;
     config.max_new_tokens = max_new_tokens;
     config.eos_token_ids = eos_token_ids;
-    Generator unused(1);
+    Generator unused(1);  // temperature 0 samples nothing
     std::vector<Id> ids = prompt_ids;
     const std::vector<Id> new_ids = generate(model, prompt_ids, config, unused);
     ids.insert(ids.end(), new_ids.begin(), new_ids.end());
@@ -75,7 +75,7 @@ void greedy_generation(const Timing& timing, const Model& model, const Tokenizer
                         to_text(std::size_t(different - ids.begin()) - prompt_ids.size())});
     };
     row("chapter 11", 1,
-        [&] { return generate_slowly(model, prompt_ids, max_new_tokens, eos_token_ids); });
+        [&] { return generate_reference(model, prompt_ids, max_new_tokens, eos_token_ids); });
     for (const DType dtype : weight_dtypes) {
         const FastModel fast = make_fast_model(model, dtype);
         row("fast model, " + std::string(to_text(dtype)), 2,

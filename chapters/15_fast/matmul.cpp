@@ -12,7 +12,7 @@ void check_shapes(const Matrix& inputs, const Matrix& weight) {
             "matmul: inputs of {} do not fit a weight of {}", inputs.shape(), weight.shape());
 }
 
-// A linear layer of chapter 02, computed by the variant.
+// A linear layer of chapter 02, computed with this matmul.
 Tensor3 linear(const Linear& layer, const Tensor3& inputs, Matmul matmul) {
     const auto [batch_size, seq_len, width] = dims(inputs);
     Matrix outputs = matmul(reshape(inputs, {batch_size * seq_len, width}), layer.weight);
@@ -20,7 +20,7 @@ Tensor3 linear(const Linear& layer, const Tensor3& inputs, Matmul matmul) {
     return reshape(outputs, {batch_size, seq_len, outputs.shape(1)});
 }
 
-// A block of chapter 08 whose linear layers are computed by the variant.
+// A block of chapter 08 whose linear layers are computed with this matmul.
 struct BlockWithMatmul {
     const PreNormBlock* block;
     Matmul matmul;
@@ -55,7 +55,7 @@ struct BlockWithMatmul {
 
 }  // namespace
 
-// In the innermost loop, j advances from row to row of the weight.
+// In the innermost loop, j advances from row to row of the weight: a stride of in elements.
 Matrix matmul_ikj(const Matrix& inputs, const Matrix& weight) {
     check_shapes(inputs, weight);
     Matrix outputs = xt::zeros<Real>({inputs.shape(0), weight.shape(0)});
@@ -112,7 +112,7 @@ Tensor3 forward_with(Matmul matmul, const Model& model, const IdMatrix& input_id
     const AttentionInputs inputs =
         causal_attention_inputs(model.rotary_table(seq_len), batch_size, seq_len);
 
-    // Chapter 09's loop over the layers, with layers that multiply in another way.
+    // Run chapter 09's loop over the layers with these layers.
     std::vector<BlockWithMatmul> layers;
     for (const PreNormBlock& block : model.layers) layers.push_back({&block, matmul});
     const Tensor3 last = run_layers(layers, embeddings, inputs).last_hidden_state;

@@ -1,4 +1,4 @@
-// Chapter 15 — What makes it fast? First: one matrix product, computed in five ways.
+// Chapter 15 — What makes it fast? First, a matrix product in five variants.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"
@@ -6,7 +6,8 @@
 namespace llm {
 
 // inputs * weightᵀ, element (i, j) = Σ over k of inputs(i, k) weight(j, k), in five variants
-// that differ only in speed. All throw ShapeError, with both shapes, unless "in" is the same.
+// that differ only in speed. All throw ShapeError, which states both shapes, if the sizes of
+// the in axis differ.
 using Matmul = Matrix (*)(const Matrix& inputs,                        // (N, in)
                           const Matrix& weight);                       // (out, in) -> (N, out)
 Matrix matmul_ikj(const Matrix& inputs, const Matrix& weight);         // loops over i, k, j
@@ -15,7 +16,7 @@ Matrix matmul_expression(const Matrix& inputs, const Matrix& weight);  // an xte
 Matrix matmul_simd(const Matrix& inputs, const Matrix& weight);        // vector registers
 Matrix matmul_blas(const Matrix& inputs, const Matrix& weight);        // the library
 
-// Chapter 09's forward pass, with all linear layers and the head computed by the variant.
+// Chapter 09's forward pass; all linear layers and the head are computed with this matmul.
 Tensor3 forward_with(Matmul matmul, const Model& model,
                      const IdMatrix& input_ids);  // (B, T) -> (B, T, V)
 

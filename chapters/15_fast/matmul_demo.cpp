@@ -1,4 +1,4 @@
-// The demos of chapter 15 that compute the same in several variants and time them.
+// The demos of chapter 15 that measure the roofline and time variants of one computation.
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/15_fast/demo.hpp"
 #include "chapters/15_fast/inference.hpp"

@@ -6,7 +6,7 @@
 namespace llm {
 namespace {
 
-// The most tokens that a thread takes through the matrices of a layer together.
+// The largest number of tokens that a thread multiplies by a weight matrix at once.
 constexpr std::size_t max_block_size = 256;
 
 void apply_linear(const QuantizedLinear& linear, ConstMatrixView inputs, MatrixView outputs,
@@ -15,7 +15,7 @@ void apply_linear(const QuantizedLinear& linear, ConstMatrixView inputs, MatrixV
     for (std::size_t t = 0; t < outputs.num_rows; ++t) add_bias(outputs[t], linear.bias);
 }
 
-// A block of tokens, on one thread: norm, fused projection, cache.
+// For a block of tokens, on one thread: norm, fused projection and update of the KV cache.
 void compute_qkv(const FastModel& model, std::size_t n, const TokenBlock& tokens,
                  RunState& state, RunState::ThreadWorkspace& workspace) {
     const FastLayer& layer = model.layers[n];
@@ -30,7 +30,7 @@ void compute_qkv(const FastModel& model, std::size_t n, const TokenBlock& tokens
         update_kv_cache(model, n, qkv[t], first_position + t, state);
 }
 
-// One head and one tile of queries, on one thread.
+// Attention of one head and one tile of queries, on one thread.
 void compute_context(const FastModel& model, std::size_t n, std::size_t head, std::size_t tile,
                      const TokenBlock& all, RunState& state) {
     const Config& config = model.config;
@@ -45,8 +45,8 @@ void compute_context(const FastModel& model, std::size_t n, std::size_t head, st
                     tokens.first_position, tokens.context.columns(head * head_dim, head_dim));
 }
 
-// A block of tokens, on one thread: output projection, norm and MLP. The output of one matrix
-// is still in a cache of the processor when the next one reads it.
+// For a block of tokens, on one thread: output projection, norm and MLP. The output of one
+// matrix is still in a cache of the processor when the next one reads it.
 void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBlock& tokens,
                             RunState::ThreadWorkspace& workspace) {
     const FastLayer& layer = model.layers[n];
@@ -67,7 +67,7 @@ void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBl
                  workspace.dequantized, Update::accumulate);
 }
 
-// A block of tokens, on one thread: final norm and head.
+// For a block of tokens, on one thread: final norm and head.
 void compute_all_logits(const FastModel& model, const TokenBlock& tokens, RunState& state,
                         RunState::ThreadWorkspace& workspace) {
     const MatrixView hidden_states = tokens.hidden_states;
@@ -79,7 +79,7 @@ void compute_all_logits(const FastModel& model, const TokenBlock& tokens, RunSta
                       workspace.dequantized);
 }
 
-// One block per thread; several if a block would exceed the largest size.
+// One block per thread, or several if a block would exceed max_block_size.
 std::vector<TokenBlock> split_into_blocks(const TokenBlock& all) {
     const std::size_t count = all.hidden_states.num_rows;
     const std::size_t in_one_round = num_threads() * max_block_size;
@@ -110,7 +110,7 @@ void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& stat
         parallel_for(blocks.size(), [&](std::size_t i, std::size_t thread) {
             compute_qkv(model, n, blocks[i], state, state.workspaces[thread]);
         });
-        // The last tiles attend to the most keys and take longest, so they come first.
+        // The last tiles of queries have the most keys and take longest: start with them.
         parallel_for(num_tiles * num_heads, [&](std::size_t i) {
             compute_context(model, n, i % num_heads, num_tiles - 1 - i / num_heads, all, state);
         });

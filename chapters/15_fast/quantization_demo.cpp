@@ -1,4 +1,4 @@
-// The demos of chapter 15 about weights in fewer bytes.
+// The demos of chapter 15 about quantized weights.
 #include "chapters/15_fast/demo.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "common/numbers/statistics.hpp"
@@ -24,7 +24,7 @@ void plot_errors(Generator& generator) {
         lines.push_back(line);
     }
     plot("errors",
-         {LinePlot{"Quantization error", "weight", "largest error, thousandths", lines}});
+         {LinePlot{"Quantization error", "weight", "maximum absolute error × 1000", lines}});
 }
 
 // The cross-entropy of the next tokens, in nats per token (chapter 12).
@@ -86,7 +86,7 @@ void quantized_model(const Model& model, const std::vector<Id>& ids) {
 }
 
 void decode_matvec(const Timing& timing, const Matrix& weight, Generator& generator) {
-    step("One token times a large matrix");
+    step("Matrix-vector product with a large weight matrix");
     const Vector input = uniform({384}, -1, 1, generator);  // (in)
     Vector output = xt::zeros<Real>({32000});               // (out)
     RooflineBenchmark benchmark;
@@ -114,12 +114,13 @@ void decode_matvec(const Timing& timing, const Matrix& weight, Generator& genera
 
 void batched_matmul(const Timing& timing, const Matrix& weight, Generator& generator) {
     if (!timing.enabled) return;
-    step("N tokens times the same matrix");
+    step("Matrix product of N tokens with the same weight matrix");
     const QuantizedMatrix quantized = quantize(weight, DType::float32);
     const double peak = timing.roofline.peak;
     const double one_token = timing.roofline.bandwidth / 2;  // half a FLOP per byte
     const Line roof{"roofline", {1, peak / one_token, 128}, {one_token, peak, peak}};
-    Line separate{"token by token (matvec)", {}, {}}, together{"all at once (BLAS)", {}, {}};
+    Line separate{"token by token (matvec)", {}, {}},
+        together{"all tokens at once (BLAS)", {}, {}};
     std::vector<TableRow> rows;
     for (std::size_t count = 1; count <= 128; count *= 2) {
         Matrix inputs = uniform({count, 384}, -1, 1, generator);        // (N, in)
@@ -141,8 +142,8 @@ void batched_matmul(const Timing& timing, const Matrix& weight, Generator& gener
                         fixed(together.y.back(), 1), fixed(std::min(peak, memory_bound), 1),
                         memory_bound < peak ? "memory" : "compute"});
     }
-    show_table({"tokens", "matvec", "BLAS", "GFLOP/s at most", "bound"}, rows);
-    plot("roofline", {LinePlot{"N tokens times a matrix of (32000, 384)",
+    show_table({"tokens", "matvec", "BLAS", "roofline limit", "bound"}, rows);
+    plot("roofline", {LinePlot{"N tokens times a weight of shape (32000, 384)",
                                "tokens",
                                "GFLOP/s",
                                {roof, together, separate},

@@ -102,7 +102,8 @@ void matvec(const QuantizedMatrix& weights, std::span<const Real> inputs,
             "matvec: weights of ({}, {}) do not map {} inputs to {} outputs",
             weights.out_features, weights.in_features, inputs.size(), outputs.size());
 
-    // More chunks than threads: a thread that is interrupted takes fewer of them.
+    // Use more chunks than threads, so that a thread that is interrupted computes fewer of
+    // them.
     const std::size_t num_chunks = 4 * num_threads();
     const std::size_t chunk_size = ceil_div(outputs.size(), num_chunks);
     parallel_for(num_chunks, [&](std::size_t chunk) {
@@ -127,7 +128,7 @@ void matmul_transposed(ConstMatrixView inputs, const QuantizedMatrix& weights,
         return;
     }
 
-    // Convert 64 rows to float and multiply by them while they are in the cache.
+    // Dequantize 64 rows and multiply by them while they are in the processor's cache.
     constexpr std::size_t rows_at_once = 64;
     dequantized.resize(rows_at_once * in);
     for (std::size_t begin = 0; begin < out; begin += rows_at_once) {

@@ -11,15 +11,15 @@
 
 namespace llm {
 
-// The formats that weights can be quantized to: 4 bytes a weight, 2, or 1 and a float scale for
-// each group of 64. Sums are accumulated in float32 in all of them.
+// The dtypes that weights can be stored in: 4, 2 or 1 bytes per weight; int8 has, in addition,
+// a float scale for each group of 64. Products are accumulated in float32 for all of them.
 inline constexpr std::array weight_dtypes = {DType::float32, DType::bfloat16, DType::int8};
 
-// A weight matrix in one of these formats, row after row.
+// A weight matrix in one of these dtypes, in row-major order.
 struct QuantizedMatrix {
     DType dtype = DType::float32;
     std::size_t out_features = 0, in_features = 0;
-    // (out * in) values, in the one that belongs to the dtype.
+    // (out * in) values in the vector that corresponds to the dtype; the others are empty.
     std::vector<Real> float32_values;
     std::vector<Bfloat16> bfloat16_values;
     std::vector<std::int8_t> int8_values;
@@ -33,22 +33,21 @@ struct QuantizedMatrix {
     std::uint64_t nbytes() const;  // of values and scales
 };
 
-// Rounds each weight to the nearest value of the format. Throws ShapeError if a weight is not
-// finite, and std::invalid_argument if the dtype is not one of weight_dtypes.
+// Rounds each weight to the nearest value that the dtype represents. Throws ShapeError if a
+// weight is not finite, and std::invalid_argument if the dtype is not one of weight_dtypes.
 QuantizedMatrix quantize(const Matrix& weights,  // (out, in)
                          DType dtype);
 Matrix dequantize(const QuantizedMatrix& weights);  // (out, in)
 
 // The matrix-vector product of a decode step: outputs = weights * inputs, on all threads. Each
-// takes some of the rows, since the weights are what has to be read from memory.
+// thread computes some of the outputs, so it reads only the corresponding rows of the weights.
 void matvec(const QuantizedMatrix& weights,      // (out, in)
             std::span<const Real> inputs,        // (in)
             std::span<Real> outputs,             // (out)
             Update update = Update::overwrite);  // accumulate: outputs += weights * inputs
 
-// The matrix product of a prefill: outputs = inputs * weightsᵀ, on the calling thread. Rows in
-// fewer bytes are converted to float just before they are used, some at a time, in a buffer
-// that grows as needed.
+// The matrix product of a prefill: outputs = inputs * weightsᵀ, on the calling thread. bfloat16
+// and int8 weights are dequantized, 64 rows at a time, into a buffer that grows as needed.
 void matmul_transposed(ConstMatrixView inputs,              // (N, in)
                        const QuantizedMatrix& weights,      // (out, in)
                        MatrixView outputs,                  // (N, out)

@@ -1,4 +1,5 @@
-// Chapter 15: FLOPs, bytes, and how many of them the machine can process per second.
+// Chapter 15: FLOPs and bytes of a forward pass, and the peak and the memory bandwidth of the
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,10 @@
 
 namespace llm {
 
-// FLOPs of a prefill of T tokens with the logits of all of them.
+// FLOPs of a prefill of T tokens that computes the logits of all of them.
 std::uint64_t prefill_flops(const Config& config, std::size_t seq_len);  // T
 
-// Bytes of the cached keys and values, which a decode step after so many tokens has to read.
+// Bytes of the keys and values of num_tokens tokens, which a decode step reads from the cache.
 std::uint64_t kv_cache_bytes(const Config& config, std::size_t num_tokens);
 
 // The roofline of this machine: its peak in GFLOP/s (10^9 floating-point operations per second)
@@ -23,7 +24,7 @@ struct Roofline {
 };
 Roofline measure_roofline();  // takes about a second
 
-// The functions that are timed for it.
+// The kernels that measure_roofline times.
 class RooflineBenchmark {
  public:
     RooflineBenchmark();
@@ -32,7 +33,7 @@ class RooflineBenchmark {
     void multiply_with_blas_threads();
     void read_memory();
 
-    // The results, by which tests see that the work was done.
+    // The results, so that tests can check that the work was done.
     const Matrix& product() const { return result_; }            // of matrices of ones
     const std::vector<Real>& maxima() const { return maxima_; }  // of each chunk of memory: 1
 

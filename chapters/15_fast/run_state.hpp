@@ -6,9 +6,9 @@
 namespace llm {
 
 // All memory that inference on one sequence needs, allocated once and reused by every call. The
-// KV cache has room for P positions from the start. The workspace grows with the largest call:
-// a decode step allocates nothing after the first two, a prefill nothing after each thread has
-// had a block of its size. Source: llama2.c, run.c, RunState.
+// KV cache is allocated for P positions. The workspace grows with the largest call: a decode
+// step allocates no memory after the first two, a prefill none after each thread has computed a
+// block of that size. Source: llama2.c, run.c, RunState.
 struct RunState {
     RotaryTable rotary_table;  // (P, D/2)
 
@@ -39,8 +39,8 @@ struct RunState {
 // Throws ShapeError if P is 0 or exceeds max_position_embeddings.
 RunState make_run_state(const FastModel& model, std::size_t num_positions);  // P
 
-// Views the first rows of a workspace. Allocates a larger one if it has fewer; it never
-// shrinks.
+// Returns a view of the first num_rows rows of a workspace. Reallocates the workspace if it has
+// fewer rows or another number of columns.
 MatrixView ensure_capacity(Matrix& workspace, std::size_t num_rows, std::size_t num_columns);
 
 }  // namespace llm

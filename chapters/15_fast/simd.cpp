@@ -24,9 +24,9 @@ Real horizontal_sum(Batch batch) {
     return sum;
 }
 
-// A fused multiply-add (fma) has a latency of about four clock cycles, but one can start in
-// each cycle. With a single accumulator, each fma would wait for the one before; with four
-// independent accumulators the processor stays busy.
+// A fused multiply-add (fma) has a latency of about four clock cycles, but at least one can
+// start in each cycle. With a single accumulator, each fma would wait for the previous one;
+// four independent accumulators allow four to be in flight.
 struct Accumulators {
     std::array<Batch, 4> sums = {Batch(0), Batch(0), Batch(0), Batch(0)};
 
@@ -54,7 +54,7 @@ Real dot(std::span<const Real> a, std::span<const Real> b) {
     std::size_t i = 0;
     for (; i + 64 <= a.size(); i += 64) accumulators.add_products(&a[i], &b[i]);
     Real sum = horizontal_sum(accumulators.total());
-    for (; i < a.size(); ++i) sum += a[i] * b[i];  // fewer than 64 are left
+    for (; i < a.size(); ++i) sum += a[i] * b[i];  // the remainder: fewer than 64 elements
     return sum;
 }
 

@@ -11,14 +11,14 @@ namespace llm {
 
 // SIMD (single instruction, multiple data): a vector register holds 4, 8 or 16 floats, and one
 // instruction works on all of them. The functions of this file are compiled for the machine
-// they are built on. All spans of a call must have the same size; it is not checked.
+// they are built on. All spans of a call must have the same size; this is not checked.
 
-// The dot product. The sum is computed in another order than one by one, so its last digits may
-// differ.
+// The dot product. The products are not summed in sequential order, so the last digits may
+// differ from those of a plain loop.
 Real dot(std::span<const Real> a, std::span<const Real> b);
 
-// The dot product of a quantized row of weights with inputs: weights are converted to float in
-// registers, and the sum is a float.
+// The dot product of a row of bfloat16 weights with inputs. The weights are converted to float
+// in registers and accumulated in float.
 Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs);
 
 // A row of int8 weights. Each group of 64 adjacent values shares a scale: weight = value *
@@ -37,7 +37,7 @@ void dequantize(const Int8Row& row, std::span<Real> weights);
 // y += alpha x, as in BLAS.
 void axpy(Real alpha, std::span<const Real> x, std::span<Real> y);
 
-// The largest value; -inf if there is none.
+// The largest value; -inf for an empty span.
 Real amax(std::span<const Real> values);
 
 // Replaces each x by exp(scale * x - shift) and returns the sum of the results.
@@ -47,8 +47,8 @@ Real exp_and_sum(std::span<Real> values, Real scale, Real shift);
 void rms_norm(std::span<const Real> row, std::span<const Real> weight, Real eps,
               std::span<Real> output);
 
-// RoPE (chapter 04) of one head, in place, with the cosines and sines of its position. Pairs
-// are split halves.
+// RoPE (chapter 04) of one head, in place, with the cosines and sines of its position. Feature
+// i is paired with feature i + D/2 (split halves: rotate_half in Hugging Face).
 void apply_rotary_embedding(std::span<Real> head,        // (D)
                             std::span<const Real> cos,   // (D/2)
                             std::span<const Real> sin);  // (D/2)

@@ -38,7 +38,7 @@ Real dot_with_four_sums(std::span<const Real> a, std::span<const Real> b) {
     return sum;
 }
 
-// Exercise 15.3 — begin to end - 1 are end - begin keys, not one more.
+// Exercise 15.3 — the positions from begin to end - 1 are end - begin keys.
 std::size_t num_visible_keys(std::size_t position, std::size_t begin, std::size_t size) {
     const std::size_t end = position + 1;  // one past the last visible key
     if (end < begin) return 0;
@@ -62,8 +62,8 @@ QuantizedRow quantize_int8(const Vector& row) {
 }
 
 // Exercise 15.5 — round before truncating: 0x8000 is half of the last bit that is kept. Add
-// just under half, or half if the last kept bit is odd. A carry into the exponent is correct,
-// too.
+// just under half, or half if the last kept bit is odd. A carry into the exponent gives
+// the correct result.
 Bfloat16 round_to_bfloat16(float number) {
     const auto bits = std::bit_cast<std::uint32_t>(number);
     const std::uint32_t last_kept_bit = (bits >> 16) & 1;
@@ -82,7 +82,7 @@ PartialAttention merge(const PartialAttention& a, const PartialAttention& b) {
 }
 
 // Exercise 15.7 — the sum of 64 products of at most 127 * 127 is about a million: too large for
-// 16 bits, small for 32. The two scales are common factors of the sum.
+// 16 bits, but not for 32. The two scales are common factors of the sum.
 Real int8_dot(const Int8Row& weights, const Int8Row& inputs) {
     Real total = 0;
     for (std::size_t begin = 0; begin < weights.values.size(); begin += group_size) {

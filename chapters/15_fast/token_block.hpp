@@ -1,4 +1,4 @@
-// Chapter 15: what prefill and decode have in common.
+// Chapter 15: functions that prefill and decode share.
 #pragma once
 
 #include <span>
@@ -22,9 +22,10 @@ struct TokenBlock {
 
 TokenBlock make_token_block(RunState& state, const Config& config, std::size_t count);  // N
 
-void add_bias(std::span<Real> outputs, std::span<const Real> bias);  // none if it is empty
-void apply_norm(const RMSNorm& norm, std::span<const Real> row,      // (C)
-                std::span<Real> normalized);                         // (C)
+void add_bias(std::span<Real> outputs,
+              std::span<const Real> bias);                       // (out); no effect if empty
+void apply_norm(const RMSNorm& norm, std::span<const Real> row,  // (C)
+                std::span<Real> normalized);                     // (C)
 
 // Normalizes and rotates the queries and keys of one token in layer n, and stores its keys and
 // values in the cache.

@@ -16,7 +16,8 @@ extern "C" int openblas_get_num_threads() __attribute__((weak));
 namespace llm {
 namespace {
 
-// Limits BLAS to one thread while it lives. Otherwise its threads would compete with ours.
+// Limits BLAS to one thread during its lifetime. Otherwise the threads of BLAS would compete
+// with those of the pool.
 struct SingleThreadedBlas {
     int previous = openblas_get_num_threads ? openblas_get_num_threads() : 0;
 
@@ -28,8 +29,8 @@ struct SingleThreadedBlas {
     }
 };
 
-// Waits until the variable has another value: polls for some microseconds, in which the next
-// loop often starts, then lets the thread sleep. Waking it up takes longer than that.
+// Waits until the variable has another value. It polls for some microseconds, since the next
+// loop often starts within that time, and then blocks; waking a blocked thread takes longer.
 template <class T>
 void wait_while_equal(const std::atomic<T>& variable, T value) {
     for (int polls = 0; polls < 20000; ++polls)
@@ -71,14 +72,15 @@ class Loop {
 
 thread_local std::size_t this_thread_index = 0;
 
-// A worker thread for each core but the caller's, started once and kept until the program ends.
+// One worker thread per core except the caller's; they are started once and run until the
+// program ends.
 //
-// The threads agree by a single atomic variable, state_, in which three values are stored:
+// The threads synchronize through one atomic variable, state_, which holds three values:
 //     bits 0 to 15   num_joined: workers that are executing the current loop
-//     bit 16         open: may workers still join it?
-//     bits 17 to 63  the number of the loop, counted from 1
-// 1. The caller stores a pointer to its loop, then advances the number and sets "open".
-// 2. A worker that sees a new number and "open" joins: it adds 1 to num_joined, by a
+//     bit 16         open: set while workers may join the loop
+//     bits 17 to 63  the index of the loop, starting at 1
+// 1. The caller stores a pointer to its loop, then increments the index and sets "open".
+// 2. A worker that reads a new index and "open" joins: it adds 1 to num_joined, by a
 //    compare-exchange, which fails if the loop has been closed in the meantime.
 // 3. Caller and workers execute iterations until none is left. A worker then subtracts 1.
 // 4. The caller clears "open" and waits until num_joined is 0. It never waits for a worker that
@@ -120,7 +122,7 @@ class ThreadPool {
         state_.notify_all();
     }
 
-    // What a worker does until the program ends.
+    // The main loop of a worker thread.
     void serve(std::size_t thread) {
         this_thread_index = thread;
         for (std::uint64_t last_loop = 0;;) {

@@ -1,7 +1,6 @@
-// A parallel loop over a pool of threads, as tbb::parallel_for or OpenMP's "parallel for". On
-// an idle machine those are as fast. While another program uses one of two cores, a decode step
-// of chapter 15 takes 4 to 6 times as long with OpenMP, and up to 1.3 times as long with
-// oneTBB.
+// A parallel loop on a thread pool, like tbb::parallel_for or OpenMP's "parallel for". On an
+// idle machine those are as fast. While another program uses one of two cores, a decode step of
+// chapter 15 takes 4 to 6 times as long with OpenMP, and up to 1.3 times as long with oneTBB.
 #pragma once
 
 #include <concepts>
@@ -39,15 +38,15 @@ class LoopBody {
 };
 
 // Calls body(i) for i = 0 to count - 1 on all threads, in any order, and returns when all calls
-// have returned. A body of two parameters gets the index of its thread, too, 0 to
-// num_threads() - 1: use it to give each thread a workspace of its own.
+// have returned. A body of two parameters also receives the index of the executing thread, 0 to
+// num_threads() - 1, for example to select the thread's workspace.
 //
-// Iterations are handed out one at a time, so that a thread which is interrupted does fewer. If
-// a call throws, the others still run; then the first exception is thrown again here. A loop
-// inside a body, and one that starts while another thread's loop runs, is executed by its
-// caller alone. While the threads run, BLAS uses one thread for each product (unless count
-// is 1). after_each, if given, is called after each iteration with the number of completed
-// ones, by one thread at a time.
+// Iterations are scheduled dynamically, one at a time, so that a thread that is interrupted
+// executes fewer. If a call throws, the others still run; then the first exception is rethrown.
+// A loop inside a body, and one that starts while another thread's loop runs, is executed by
+// its calling thread alone. While the threads run, BLAS uses one thread for each product
+// (unless count is 1). after_each, if given, is called after each iteration with the number of
+// completed ones, by one thread at a time.
 void parallel_for(std::size_t count, LoopBody body,
                   const std::function<void(std::size_t num_completed)>& after_each = {});
 

@@ -12,8 +12,8 @@ Tensor3 block_forward(const AblationBlock& block, const Tensor3& hidden_states,
                       const AttentionInputs& inputs, BlockActivations& saved,
                       Generator* dropout_generator) {
     return std::visit(
-        [&](const auto& one) {
-            return block_forward(one, hidden_states, inputs, saved, dropout_generator);
+        [&](const auto& typed_block) {
+            return block_forward(typed_block, hidden_states, inputs, saved, dropout_generator);
         },
         block);
 }
@@ -22,9 +22,9 @@ Tensor3 block_backward(const AblationBlock& block, const AttentionInputs& inputs
                        const BlockActivations& saved, const Tensor3& output_gradient,
                        AblationBlock& gradient) {
     return std::visit(
-        [&]<class Kind>(const Kind& one) {
-            return block_backward(one, inputs, saved, output_gradient,
-                                  std::get<Kind>(gradient));
+        [&]<class BlockType>(const BlockType& typed_block) {
+            return block_backward(typed_block, inputs, saved, output_gradient,
+                                  std::get<BlockType>(gradient));
         },
         block);
 }
@@ -37,8 +37,8 @@ AblationBlock pre_norm_block(const AttentionLayer& self_attn, const MlpLayer& ml
     return PreNormBlockWith<Norm, MlpLayer>{self_attn, mlp, norm, norm};
 }
 
-// One layer. Attention, gated MLP and Mlp are made in this order, needed or not, so that layers
-// of equal shape get the same weights in all variants.
+// Makes one block. Variants whose matrices have the same shapes make the same calls of the
+// generator, so that they start with the same weights.
 AblationBlock make_ablation_block(const Config& config, const AblationConfig& ablation,
                                   Generator& generator) {
     const std::size_t C = config.hidden_size, F = config.intermediate_size;
@@ -57,7 +57,7 @@ AblationBlock make_ablation_block(const Config& config, const AblationConfig& ab
     return pre_norm_block(self_attn, mlp, rms_norm);
 }
 
-// Fills every matrix with normally distributed values; norm weights stay 1.
+// Samples all matrices from a normal distribution. Norm weights stay 1.
 void init_weights(AblationModel& model, WeightInit init, Generator& generator) {
     for (const auto& [name, shape, values] : named_parameters(model)) {
         if (shape.size() != 2) continue;
@@ -131,7 +131,8 @@ Tensor3 embed(const Matrix& embed_tokens, const IdMatrix& input_ids) {
 
 Tensor3 apply_norm(const FinalNorm& norm, const Tensor3& hidden_states) {
     if (const auto* rms_norm = std::get_if<RMSNorm>(&norm)) return (*rms_norm)(hidden_states);
-    if (const auto* one = std::get_if<LayerNorm>(&norm)) return (*one)(hidden_states);
+    if (const auto* layer_norm = std::get_if<LayerNorm>(&norm))
+        return (*layer_norm)(hidden_states);
     return hidden_states;
 }
 
@@ -139,12 +140,13 @@ Tensor3 final_norm_backward(const FinalNorm& norm, const Tensor3& input,
                             const Tensor3& output_gradient, FinalNorm& gradient) {
     if (const auto* rms_norm = std::get_if<RMSNorm>(&norm))
         return norm_backward(*rms_norm, input, output_gradient, std::get<RMSNorm>(gradient));
-    if (const auto* one = std::get_if<LayerNorm>(&norm))
-        return norm_backward(*one, input, output_gradient, std::get<LayerNorm>(gradient));
+    if (const auto* layer_norm = std::get_if<LayerNorm>(&norm))
+        return norm_backward(*layer_norm, input, output_gradient,
+                             std::get<LayerNorm>(gradient));
     return output_gradient;
 }
 
-// The logits, (B, T, V). The layers are run by the loop of chapter 09, as those of Model are.
+// Returns the logits, (B, T, V). run_layers is the loop over the layers from chapter 09.
 Tensor3 forward(const AblationModel& model, const IdMatrix& input_ids,
                 ModelActivations& saved) {
     check_input(model.config, input_ids);

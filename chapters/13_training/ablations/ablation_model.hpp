@@ -1,4 +1,4 @@
-// Chapter 13, ablations: decoders that differ from a Llama in one choice.
+// Chapter 13, ablations: variants of a Llama-style decoder.
 #pragma once
 
 #include <variant>
@@ -8,13 +8,13 @@
 
 namespace llm {
 
-// The choices of chapters 04, 06, 07 and 08. (Sizes and the number of key/value heads are in
-// Config.) Only pre-norm blocks are built with LayerNorm or Mlp.
+// The design choices of chapters 04, 06, 07 and 08. (Sizes and the number of key/value heads
+// are in Config.) LayerNorm and Mlp are supported in pre-norm blocks only.
 struct AblationConfig {
     Arrangement arrangement = Arrangement::pre_norm;
     bool layer_norm = false;  // LayerNorm instead of RMSNorm
-    bool relu_mlp = false;    // Mlp with ReLU, 3/2 F wide: as many parameters as SwiGLU of F
-    bool use_rope = true;     // without RoPE, all position ids are 0
+    bool relu_mlp = false;    // Mlp with ReLU and 3/2 F: the parameter count of SwiGLU with F
+    bool use_rope = true;     // if false, all position ids are 0
 };
 
 // Forward and backward passes of chapter 12, for a block of any of these types.
@@ -29,8 +29,8 @@ Tensor3 block_backward(const AblationBlock& block, const AttentionInputs& inputs
                        const BlockActivations& saved, const Tensor3& output_gradient,
                        AblationBlock& gradient);
 
-// A decoder with a tied head. Post-norm blocks end with a norm, so that the model has none of
-// its own.
+// A decoder with tied weights. Post-norm blocks end with a norm, so post-norm models have no
+// final norm (std::monostate).
 using FinalNorm = std::variant<std::monostate, RMSNorm, LayerNorm>;
 struct AblationModel {
     Config config;
@@ -40,15 +40,15 @@ struct AblationModel {
     FinalNorm norm;
 };
 
-// The standard deviation of every matrix: 0.02, or Xavier's √(2 / (in + out)). Source:
-// torch.nn.init.normal_, xavier_normal_ (Glorot and Bengio, 2010).
+// The standard deviation of the initial weights: 0.02, or √(2 / (fan_in + fan_out)). Source:
+// torch.nn.init.normal_ and xavier_normal_ (Glorot and Bengio, 2010).
 enum class WeightInit { normal, xavier_normal };
 
-// Throws ShapeError if LayerNorm or Mlp is asked for in another arrangement than pre-norm.
+// Throws ShapeError for LayerNorm or Mlp in arrangements other than pre-norm.
 AblationModel make_ablation_model(const Config& config, const AblationConfig& ablation,
                                   WeightInit init, Generator& generator);
 
-// As for Model, in chapters 09 and 12.
+// The same functions as for Model in chapters 09 and 12.
 std::vector<Parameter> named_parameters(AblationModel& model);
 AblationModel zeros_like(const AblationModel& model);
 double forward_backward(const AblationModel& model, const IdMatrix& input_ids,  // (B, T)

@@ -81,7 +81,7 @@ void compare_arrangements(const TrainingTask& task, std::size_t num_layers) {
     plot_arrangements(num_layers, summaries);
 }
 
-// One choice at a time; the number of parameters is kept equal where that is possible.
+// The baseline, and copies of it with one change each (two in the last).
 NamedAblations single_changes(const TrainingTask& task) {
     const Ablation baseline = small_ablation(task, 4, Real(0.004));
     NamedAblations named = {{"baseline: SwiGLU, RMSNorm, RoPE, GQA", baseline}};

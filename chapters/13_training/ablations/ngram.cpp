@@ -6,8 +6,8 @@
 namespace llm {
 namespace {
 
-// The tokens from end - length to end - 1 as one integer: digits to the base vocab_size, after
-// a leading 1 that tells contexts of different lengths apart.
+// Encodes the tokens from end - length to end - 1 as one integer, with the digits in base
+// vocab_size. A leading digit 1 makes the keys of n-grams of different lengths different.
 std::uint64_t ngram_key(const std::vector<Id>& tokens, std::size_t end, std::size_t length,
                         std::size_t vocab_size) {
     std::uint64_t key = 1;
@@ -16,7 +16,7 @@ std::uint64_t ngram_key(const std::vector<Id>& tokens, std::size_t end, std::siz
     return key;
 }
 
-// How often each context is followed by any token, and by each token.
+// Counts of the contexts (each followed by some token), and of the n-grams.
 using Counts = std::unordered_map<std::uint64_t, double>;
 struct NgramCounts {
     Counts contexts, ngrams;
@@ -39,9 +39,9 @@ double count_of(const Counts& counts, std::uint64_t key) {
 }
 
 // The mean of -ln p, for each order from 0 on.
-std::vector<double> losses_with(const NgramCounts& counts, const std::vector<Id>& tokens,
-                                std::size_t vocab_size, std::size_t order,
-                                double pseudo_count) {
+std::vector<double> smoothed_losses(const NgramCounts& counts, const std::vector<Id>& tokens,
+                                    std::size_t vocab_size, std::size_t order,
+                                    double pseudo_count) {
     std::vector<double> losses(order + 1);
     for (std::size_t t = 0; t < tokens.size(); ++t) {
         double p = 1 / static_cast<double>(vocab_size);
@@ -68,7 +68,7 @@ std::vector<double> ngram_losses(const Dataset& dataset, std::size_t vocab_size,
     std::vector<double> best(order + 1, std::log(double(vocab_size)));
     for (std::size_t i = 0; i < pseudo_counts.size(); ++i) {
         const std::vector<double> losses =
-            losses_with(counts, dataset.validation, vocab_size, order, pseudo_counts[i]);
+            smoothed_losses(counts, dataset.validation, vocab_size, order, pseudo_counts[i]);
         for (std::size_t n = 1; n <= order; ++n)
             best[n] = i == 0 ? losses[n] : std::min(best[n], losses[n]);
     }
