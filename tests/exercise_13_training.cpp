@@ -53,7 +53,7 @@ TEST_CASE("13.1 find the bug: first steps of the wrong size") {
     }
 }
 
-TEST_CASE("13.2 find the bug: one letter again and again") {
+TEST_CASE("13.2 find the bug: the model repeats one letter") {
     const Batch batch = exercise::batch_at({3, 1, 4, 1, 5, 9, 2, 6, 5, 8}, {0, 3, 5}, 4);
     {
         INFO("the inputs are the sequences that start at token 0, 3 and 5");
@@ -63,7 +63,7 @@ TEST_CASE("13.2 find the bug: one letter again and again") {
     CHECK_CLOSE(batch.targets, (IdMatrix{{1, 4, 1, 5}, {5, 9, 2, 6}, {2, 6, 5, 8}}), 0);
 }
 
-TEST_CASE("13.3 find the bug: weights that shrink without a reason") {
+TEST_CASE("13.3 find the bug: norm weights decay") {
     {
         INFO("a norm's weight of 1 after 100 steps of 0.1 % decay each");
         Real weight = 1;

@@ -70,7 +70,7 @@ double absmax_of_group(const Vector& row, std::size_t i, std::size_t group) {
 
 }  // namespace
 
-TEST_CASE("15.1 find the bug: right for one block, wrong for two") {
+TEST_CASE("15.1 find the bug: correct for one block, wrong for two") {
     const Real log_3 = std::log(Real(3));
     const Vector rising{0, log_3}, falling{log_3, 0};
     const Matrix two_values{{4}, {8}};
@@ -134,7 +134,7 @@ TEST_CASE("15.3 find the bug: a query attends to the next token") {
             }
 }
 
-TEST_CASE("15.4 find the bug: one large weight, and the others become zero") {
+TEST_CASE("15.4 find the bug: one large weight sets the others to zero") {
     Generator generator(4);
     Vector row = randn({150}, generator) * Real(0.05);
     for (const Real large : {40.0f, -2.0f, 0.01f}) {
@@ -158,7 +158,7 @@ TEST_CASE("15.4 find the bug: one large weight, and the others become zero") {
         REQUIRE(quantized.scales.at(1) * quantized.values.at(i) == 0);
 }
 
-TEST_CASE("15.5 find the bug: always slightly too small") {
+TEST_CASE("15.5 find the bug: every weight is slightly too small") {
     for (const float exact : {1.0f, -0.15625f, 0.0f, -402653184.0f, infinity}) {
         INFO(exact, " fits into 16 bits");
         REQUIRE(to_float(round_to_bfloat16(exact)) == exact);

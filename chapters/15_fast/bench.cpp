@@ -75,7 +75,7 @@ std::array<double, 2> fit(const std::vector<double>& x, const std::vector<double
     return {(xy * xxxx - xxy * xxx) / determinant, (xx * xxy - xxx * xy) / determinant};
 }
 
-// How time and memory grow with the sequence.
+// Time and memory as functions of the sequence length.
 struct Growth {
     std::vector<double> lengths, seconds, megabytes;  // of a prefill of so many tokens
     std::vector<double> positions, milliseconds;      // of a decode step at a position
@@ -132,7 +132,7 @@ void plot_growth(Growth growth, const std::vector<double>& fitted) {
 }
 
 void benchmark_growth(const FastModel& model, int repetitions) {
-    step("Growth with the sequence: the whole model, float32");
+    step("Scaling with the sequence length: the whole model, float32");
     const Growth growth = measure_growth(model, repetitions);
     const auto [linear, quadratic] = fit(growth.lengths, growth.seconds);
     std::vector<double> fitted;
