@@ -41,7 +41,7 @@ TEST_CASE("12.1 find the bug: a loss that stops falling") {
     }
 }
 
-TEST_CASE("12.2 find the bug: keys and values learn slowly") {
+TEST_CASE("12.2 find the bug: gradients of shared keys and values") {
     const Tensor4 upstream = reshape(Matrix{{1, 2}, {10, 20}, {100, 200}, {1000, 2000}},
                                      {1, 4, 1, 2});  // four query heads of one token
     {
@@ -68,7 +68,7 @@ TEST_CASE("12.2 find the bug: keys and values learn slowly") {
     CHECK_CLOSE(repeat_kv_backward(repeated.values, 3), shared.values, 1e-5);
 }
 
-TEST_CASE("12.3 find the bug: frequent tokens learn too little") {
+TEST_CASE("12.3 find the bug: embeddings of frequent tokens") {
     {
         INFO("token 2 at two positions gets the sum of their gradients");
         CHECK_CLOSE(embedding_gradient({2, 0, 2}, {{1, 10}, {2, 20}, {4, 40}}, 3),

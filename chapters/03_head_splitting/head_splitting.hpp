@@ -14,8 +14,9 @@ Tensor4 split_heads(const Tensor3& states,   // (B, T, H*D)
 // The inverse of split_heads: concatenates the heads of each token.
 Tensor3 merge_heads(const Tensor4& heads);  // (B, H, T, D) -> (B, T, H*D)
 
-// G = H / Hkv: how many query heads share one key/value head. Source: "GQA" (Ainslie et al.,
-// 2023). Throws ShapeError unless Hkv divides H.
+// G = H / Hkv: how many query heads share one key/value head. Hugging Face's name; in the GQA
+// paper (Ainslie et al., 2023), G is the number of groups, here Hkv. Throws ShapeError unless
+// Hkv divides H.
 std::size_t num_key_value_groups(const Config& config);
 
 }  // namespace llm

@@ -4,8 +4,8 @@
 
 namespace llm {
 
-// A sum passes its gradient to both summands unchanged. So the gradient of the residual stream
-// is never scaled in pre-norm: each backward pass below adds to it.
+// A sum passes its gradient to both summands unchanged. In pre-norm, the backward pass of each
+// sublayer adds to the gradient of the residual stream.
 
 template <class Norm, class MlpLayer>
 Tensor3 block_forward(const PreNormBlockWith<Norm, MlpLayer>& block,

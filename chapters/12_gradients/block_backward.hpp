@@ -7,7 +7,8 @@
 
 namespace llm {
 
-// What the backward pass of a block needs from its forward pass, in every arrangement.
+// What the backward pass of a block needs from its forward pass, for every norm
+// placement of chapter 08.
 struct BlockActivations {
     Tensor3 input;                   // (B, T, C): the residual stream before the block
     AttentionActivations self_attn;  // with its input

@@ -28,7 +28,7 @@ Matrix rms_norm_backward(const RMSNorm& norm, const Matrix& input,
 }
 
 // Exercise 12.2 — find the bug. With H = Hkv everything is right. Where heads are shared,
-// gradient descent learns keys and values too slowly, the more so the more heads share one.
+// the gradients of keys and values are too small, the more so the more heads share one.
 Tensor4 repeat_kv_backward(const Tensor4& output_gradient, std::size_t num_key_value_groups) {
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(output_gradient);
     const std::size_t num_kv_heads = num_heads / num_key_value_groups;
@@ -39,8 +39,8 @@ Tensor4 repeat_kv_backward(const Tensor4& output_gradient, std::size_t num_key_v
     return reshape(shared, {batch_size, num_kv_heads, seq_len, head_dim});
 }
 
-// Exercise 12.3 — find the bug. Rare tokens are learned as they should be, frequent ones are
-// not.
+// Exercise 12.3 — find the bug. The embeddings of rare tokens get the right updates, those
+// of frequent tokens get updates that are too small.
 Matrix embedding_gradient(const IdVector& input_ids, const Matrix& output_gradient,
                           std::size_t vocab_size) {
     Matrix gradient = xt::zeros<Real>({vocab_size, output_gradient.shape(1)});

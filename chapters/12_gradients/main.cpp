@@ -273,7 +273,7 @@ void gradient_flow(Generator& generator) {
         }
         rows.push_back({name, brief(lines.back().y[12]), brief(lines.back().y[24])});
     }
-    show_table({"RMS of the gradient; 1 after block 24", "after block 12", "before block 1"},
+    show_table({"RMS of the gradient (after block 24: 1)", "after block 12", "before block 1"},
                rows);
     plot("gradient_flow",
          {LinePlot{"Gradient of the residual stream", "block", "RMS", lines, true}});

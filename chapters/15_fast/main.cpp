@@ -1,4 +1,4 @@
-// Chapter 15 — What makes it fast? This program measures the roofline of the machine, computes
+// Chapter 15 — What makes inference fast? This program measures the roofline of the machine, computes
 // a matrix product and a whole forward pass in several variants, shows online softmax, flash
 // attention and quantization, and generates text with the fast model.
 #include "chapters/09_full_model/checkpoint.hpp"
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
     bool no_timing = false;
     std::string model_path, tokenizer_path, prompt = "And the LORD said unto Moses";
     std::size_t max_new_tokens = 100;
-    Options options("15_fast", "What makes it fast?");
+    Options options("15_fast", "What makes inference fast?");
     options.flag("--no-timing", no_timing, "leave out run times, which differ from run to run");
     options.path("--model", model_path,
                  "generate with this model: a folder or a llama2.c file");

@@ -1,4 +1,4 @@
-// Chapter 15 — What makes it fast? First, a matrix product in five variants.
+// Chapter 15, first part: a matrix product in five variants.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"
