@@ -135,8 +135,9 @@ def check_names_of_tests():
         if what == "find" and not re.search(rf"\b{re.escape(exercise)}\b", mistakes.read_text()):
             complain(mistakes, 1, f"the bug of exercise {exercise} is missing")
     shown = set(filter(None, tests_shown_to_fail()))
-    titles = [title.replace("\\\"", "\"") for file in sorted((ROOT / "tests").glob("test_*.cpp"))
-              for title in re.findall(r'TEST_CASE\(\s*"(.*)"\)', file.read_text())]
+    titles = ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)).replace("\\\"", "\"")
+              for file in sorted((ROOT / "tests").glob("test_*.cpp"))
+              for literals in re.findall(r'TEST_CASE\(((?:\s*"(?:[^"\\]|\\.)*")+)\)', file.read_text())]
     for name in ("mistakes", "questions"):
         page = ROOT / "docs" / f"{name}.md"
         for number, line in enumerate(page.read_text().split("\n"), 1):
