@@ -1,6 +1,6 @@
-// Chapter 15 — What makes inference fast? This program measures the roofline of the machine, computes
-// a matrix product and a whole forward pass in several variants, shows online softmax, flash
-// attention and quantization, and generates text with the fast model.
+// Chapter 15 — What makes inference fast? This program measures the roofline of the machine,
+// computes a matrix product and a whole forward pass in several variants, shows online softmax,
+// flash attention and quantization, and generates text with the fast model.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/generation.hpp"
