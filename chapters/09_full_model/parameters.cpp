@@ -9,6 +9,16 @@ void add_tensor(ParameterList& list, const std::string& name, xt::xtensor<Real, 
         {name, {tensor.shape().begin(), tensor.shape().end()}, {tensor.data(), tensor.size()}});
 }
 
+// Blocks with one norm after each sublayer, under OLMo 2's names.
+template <class NormAfterBlock>
+void add_norms_after_sublayers(ParameterList& list, const std::string& name,
+                               NormAfterBlock& block) {
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".post_attention_layernorm", block.attention_norm);
+    add_parameters(list, name + ".mlp", block.mlp);
+    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
+}
+
 }  // namespace
 
 void add_parameters(ParameterList& list, const std::string& name, Matrix& matrix) {
@@ -54,17 +64,11 @@ void add_parameters(ParameterList& list, const std::string& name, Mlp& mlp) {
 }
 
 void add_parameters(ParameterList& list, const std::string& name, PostNormBlock& block) {
-    add_parameters(list, name + ".self_attn", block.self_attn);
-    add_parameters(list, name + ".post_attention_layernorm", block.attention_norm);
-    add_parameters(list, name + ".mlp", block.mlp);
-    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
+    add_norms_after_sublayers(list, name, block);
 }
 
 void add_parameters(ParameterList& list, const std::string& name, ResPostNormBlock& block) {
-    add_parameters(list, name + ".self_attn", block.self_attn);
-    add_parameters(list, name + ".post_attention_layernorm", block.attention_norm);
-    add_parameters(list, name + ".mlp", block.mlp);
-    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
+    add_norms_after_sublayers(list, name, block);
 }
 
 void add_parameters(ParameterList& list, const std::string& name, SandwichBlock& block) {
