@@ -186,7 +186,7 @@ double bottom_margin(const LinePlot& line_plot) {
         entries += line.label.empty() ? 0 : 1;
         longest = std::max(longest, line.label.size());
     }
-    const std::size_t columns = std::max<std::size_t>(1, 52 / (longest + 8));
+    const std::size_t columns = std::max<std::size_t>(1, 51 / (longest + 8));
     const std::size_t rows = (entries + columns - 1) / columns;
     return (line_plot.x_label.empty() ? 2.2 : 4) + 1.2 * static_cast<double>(rows);
 }
