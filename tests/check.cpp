@@ -59,6 +59,17 @@ std::string difference(std::span<const std::size_t> actual_shape, const Real* ac
         value_text(expected[worst]), largest, tolerance * scale);
 }
 
+void check_difference(const std::string& difference, const char* expression,
+                      const CheckLocation& location) {
+    const auto [file, line, type] = location;
+    if (difference.empty())
+        CHECK(difference.empty());  // counts as an assertion
+    else if (type == doctest::assertType::is_check)
+        ADD_FAIL_CHECK_AT(file, line, expression, ": ", difference);
+    else
+        ADD_FAIL_AT(file, line, expression, ": ", difference);
+}
+
 std::string fixture_path(const std::string& name) {
     return fmt::format("{}/{}", LLM_FIXTURES_FOLDER, name);
 }

@@ -33,6 +33,15 @@ std::string difference(const xt::xtensor<Id, N>& actual, const xt::xtensor<Id, N
     return difference(xt::xtensor<Real, N>(actual), xt::xtensor<Real, N>(expected), tolerance);
 }
 
+// Fails the test case, at that line, if there is a difference.
+struct CheckLocation {
+    const char* file;
+    int line;
+    doctest::assertType::Enum type;
+};
+void check_difference(const std::string& difference, const char* expression,
+                      const CheckLocation& location);
+
 // Reads a .npy file. Throws an error that names the file if its type or rank differs.
 template <std::size_t N>
 xt::xtensor<Real, N> load_tensor(const std::string& file);
@@ -90,11 +99,9 @@ struct StringMaker<std::vector<llm::Id>> {
 
 // After a failure, CHECK_CLOSE continues the test case and REQUIRE_CLOSE ends it.
 #define CHECK_CLOSE(actual, expected, tolerance) \
-    LLM_CLOSE(CHECK_MESSAGE, actual, expected, tolerance)
+    LLM_CLOSE(actual, expected, tolerance, doctest::assertType::is_check)
 #define REQUIRE_CLOSE(actual, expected, tolerance) \
-    LLM_CLOSE(REQUIRE_MESSAGE, actual, expected, tolerance)
-#define LLM_CLOSE(check, actual, expected, tolerance)                             \
-    do {                                                                          \
-        const std::string llm_gap = llm::difference(actual, expected, tolerance); \
-        check(llm_gap.empty(), #actual ": ", llm_gap);                            \
-    } while (false)
+    LLM_CLOSE(actual, expected, tolerance, doctest::assertType::is_require)
+#define LLM_CLOSE(actual, expected, tolerance, type)                             \
+    llm::check_difference(llm::difference(actual, expected, tolerance), #actual, \
+                          {__FILE__, __LINE__, type})

@@ -37,14 +37,7 @@ class ExerciseReporter : public doctest::IReporter {
     void log_assert(const doctest::AssertData& assertion) override {
         if (!assertion.m_failed || failed_) return;
         failed_ = true;
-        for (int i = 0; i < get_num_active_contexts(); ++i) {
-            std::ostringstream stream;
-            get_active_contexts()[i]->stringify(&stream);
-            std::string text = stream.str();
-            if (const auto at = text.find(": worst element"); at != text.npos)
-                text.replace(at, 2, "\n    ");
-            messages_.push_back(text);
-        }
+        add_context();
         const std::string values = assertion.m_decomp.c_str();
         if (assertion.m_threw) {
             add_exception(assertion.m_exception.c_str());
@@ -52,6 +45,14 @@ class ExerciseReporter : public doctest::IReporter {
             messages_.push_back(std::string("expected: ") + assertion.m_expr);
             messages_.push_back("got:      " + values);
         }
+    }
+
+    // A failed CHECK_CLOSE.
+    void log_message(const doctest::MessageData& message) override {
+        if (message.m_severity == doctest::assertType::is_warn || failed_) return;
+        failed_ = true;
+        add_context();
+        add_message(message.m_string.c_str());
     }
 
     void test_case_exception(const doctest::TestCaseException& exception) override {
@@ -65,10 +66,23 @@ class ExerciseReporter : public doctest::IReporter {
     void test_case_reenter(const doctest::TestCaseData&) override {}
     void subcase_start(const doctest::SubcaseSignature&) override {}
     void subcase_end() override {}
-    void log_message(const doctest::MessageData&) override {}
     void test_case_skipped(const doctest::TestCaseData&) override {}
 
  private:
+    void add_context() {
+        for (int i = 0; i < get_num_active_contexts(); ++i) {
+            std::ostringstream stream;
+            get_active_contexts()[i]->stringify(&stream);
+            add_message(stream.str());
+        }
+    }
+
+    void add_message(std::string text) {
+        if (const auto at = text.find(": worst element"); at != text.npos)
+            text.replace(at, 2, "\n    ");
+        messages_.push_back(text);
+    }
+
     void add_exception(const std::string& exception) {
         started_ = exception.find("is not written yet") == exception.npos;
         if (started_) messages_.push_back("it threw: " + exception);
