@@ -65,9 +65,9 @@ void check_difference(const std::string& difference, const char* expression,
     if (difference.empty())
         CHECK(difference.empty());  // counts as an assertion
     else if (type == doctest::assertType::is_check)
-        ADD_FAIL_CHECK_AT(file, line, expression, ": ", difference);
+        ADD_FAIL_CHECK_AT(file, line, expression, "\n", difference);
     else
-        ADD_FAIL_AT(file, line, expression, ": ", difference);
+        ADD_FAIL_AT(file, line, expression, "\n", difference);
 }
 
 std::string fixture_path(const std::string& name) {

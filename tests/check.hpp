@@ -85,13 +85,28 @@ std::vector<std::array<std::size_t, sizeof...(Sizes)>> every_index(Sizes... size
 
 namespace doctest {
 
-// {1, 2, 3}
+// INFO(condition ? "a" : "b") shows the text, not a pointer.
 template <>
-struct StringMaker<std::vector<llm::Id>> {
-    static String convert(const std::vector<llm::Id>& ids) {
-        std::string text;
-        for (const llm::Id id : ids) text += (text.empty() ? "" : ", ") + std::to_string(id);
-        return ("{" + text + "}").c_str();
+struct StringMaker<const char*> {
+    static String convert(const char* text) { return text; }
+};
+
+// A shape: (2, 3)
+template <std::size_t N>
+struct StringMaker<std::array<std::size_t, N>> {
+    static String convert(const std::array<std::size_t, N>& shape) {
+        return llm::to_text(shape).c_str();
+    }
+};
+
+// {1, 2, 3}
+template <class T>
+struct StringMaker<std::vector<T>> {
+    static String convert(const std::vector<T>& elements) {
+        String text;
+        for (const T& element : elements)
+            text += (text.size() == 0 ? String() : String(", ")) + toString(element);
+        return "{" + text + "}";
     }
 };
 

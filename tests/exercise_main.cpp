@@ -1,104 +1,158 @@
-// Runs the exercises of a chapter and reports which are solved, which are not, and what was
-// expected. Each line is printed immediately, so that an exercise that crashes or does not end
-// is the last one in the report. The exit code is 0 if all are solved.
-#define DOCTEST_CONFIG_IMPLEMENT
-#include <doctest/doctest.h>
+// Runs the exercises of a chapter and reports which are solved and, if not, what was expected
+// and what came. Each runs in a process of its own, so that a crash or an endless loop ends
+// only that exercise. The exit code is 0 if all are solved. With doctest's options, for example
+// --test-case="4.6*", the exercises run in this process, as a debugger needs it.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <iostream>
-#include <sstream>
-#include <string>
-#include <vector>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#define DOCTEST_CONFIG_IMPLEMENT
+#define DOCTEST_CONFIG_NO_POSIX_SIGNALS  // a crash ends the process
+#include "tests/reporter.hpp"
 
 namespace {
 
-class ExerciseReporter : public doctest::IReporter {
- public:
-    explicit ExerciseReporter(const doctest::ContextOptions&) {}
+constexpr unsigned time_limit = 10;  // seconds for an exercise
 
-    void test_case_start(const doctest::TestCaseData& test) override {
-        std::cout << test.m_name << ": " << std::flush;
-        started_ = true;
-        failed_ = false;
-        messages_.clear();
-        ++total_;
-    }
+// "not yet", and the lines that say why.
+struct Result {
+    std::string state;
+    llm::Lines messages;
+};
+
+std::vector<std::string> titles;  // of all exercises, if asked for
+std::vector<Result> results;      // of the exercises that ran in this process
+
+class ExerciseReporter : public llm::FailureReporter {
+ public:
+    using FailureReporter::FailureReporter;
 
     void test_case_end(const doctest::CurrentTestCaseStats&) override {
-        std::cout << (!failed_ ? "solved" : started_ ? "not yet" : "to write") << '\n';
-        for (const std::string& message : messages_) std::cout << "    " << message << '\n';
-        if (!failed_) ++solved_;
+        titles.push_back(title_);
+        const bool written =
+            failure_.empty() || failure_.back().find("is not written yet") == std::string::npos;
+        if (num_failures_ == 0)
+            results.push_back({"solved", {}});
+        else if (!written)
+            results.push_back({is_prediction() ? "to predict" : "to write", {}});
+        else
+            results.push_back({"not yet", is_prediction() ? without_answer() : failure_});
     }
 
-    void test_run_end(const doctest::TestRunStats&) override {
-        std::cout << '\n' << solved_ << " of " << total_ << " exercises solved\n" << std::flush;
+    void report_query(const doctest::QueryData& query) override {
+        for (unsigned i = 0; i < query.num_data; ++i) titles.push_back(query.data[i]->m_name);
     }
-
-    // Reports only the first failure of an exercise, with the INFO messages around it.
-    void log_assert(const doctest::AssertData& assertion) override {
-        if (!assertion.m_failed || failed_) return;
-        failed_ = true;
-        add_context();
-        const std::string values = assertion.m_decomp.c_str();
-        if (assertion.m_threw) {
-            add_exception(assertion.m_exception.c_str());
-        } else if (!values.empty() && values != "false") {
-            messages_.push_back(std::string("expected: ") + assertion.m_expr);
-            messages_.push_back("got:      " + values);
-        }
-    }
-
-    // A failed CHECK_CLOSE.
-    void log_message(const doctest::MessageData& message) override {
-        if (message.m_severity == doctest::assertType::is_warn || failed_) return;
-        failed_ = true;
-        add_context();
-        add_message(message.m_string.c_str());
-    }
-
-    void test_case_exception(const doctest::TestCaseException& exception) override {
-        if (failed_) return;
-        failed_ = true;
-        add_exception(exception.error_string.c_str());
-    }
-
-    void report_query(const doctest::QueryData&) override {}
-    void test_run_start() override {}
-    void test_case_reenter(const doctest::TestCaseData&) override {}
-    void subcase_start(const doctest::SubcaseSignature&) override {}
-    void subcase_end() override {}
-    void test_case_skipped(const doctest::TestCaseData&) override {}
 
  private:
-    void add_context() {
-        for (int i = 0; i < get_num_active_contexts(); ++i) {
-            std::ostringstream stream;
-            get_active_contexts()[i]->stringify(&stream);
-            add_message(stream.str());
-        }
+    // The report of a wrong prediction does not contain the right one.
+    bool is_prediction() const { return title_.find(" predict") != std::string::npos; }
+    llm::Lines without_answer() const {
+        llm::Lines lines;
+        for (const std::string& line : failure_)
+            if (!line.starts_with("expected "))
+                lines.push_back(line.substr(0, line.find(", expected ")));
+        return lines;
     }
-
-    void add_message(std::string text) {
-        if (const auto at = text.find(": worst element"); at != text.npos)
-            text.replace(at, 2, "\n    ");
-        messages_.push_back(text);
-    }
-
-    void add_exception(const std::string& exception) {
-        started_ = exception.find("is not written yet") == exception.npos;
-        if (started_) messages_.push_back("it threw: " + exception);
-    }
-
-    int total_ = 0, solved_ = 0;
-    bool started_ = true, failed_ = false;
-    std::vector<std::string> messages_;
 };
 
 REGISTER_REPORTER("exercises", 0, ExerciseReporter);
 
+int run(std::vector<const char*> arguments) {
+    doctest::Context context(static_cast<int>(arguments.size()), arguments.data());
+    context.setOption("reporters", "exercises");
+    return context.run();
+}
+
+void print(const std::string& title, const Result& result) {
+    std::cout << title << ": " << result.state << '\n';
+    llm::print_indented(result.messages);
+    std::cout << std::flush;
+}
+
+// The exercise's output is not lost in a crash, and an endless loop does not take all memory.
+void limit_this_process() {
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    alarm(time_limit);
+#ifndef LLM_SANITIZE
+    const rlim_t bytes = rlim_t{4} << 30;
+    const rlimit limit{bytes, bytes};
+    setrlimit(RLIMIT_DATA, &limit);
+#endif
+}
+
+// Runs one exercise and writes its result into the pipe.
+[[noreturn]] void run_as_child(std::size_t number, int pipe) {
+    limit_this_process();
+    const std::string at = std::to_string(number), first = "--first=" + at,
+                      last = "--last=" + at;
+    run({"", first.c_str(), last.c_str()});
+    std::string text = results.at(0).state + "\n";
+    for (const std::string& message : results[0].messages) text += message + "\n";
+    const bool complete = write(pipe, text.data(), text.size()) == ssize_t(text.size());
+    std::exit(complete ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+std::string what_ended(int status) {
+    if (WIFEXITED(status))
+        return "the program ended with exit code " + std::to_string(WEXITSTATUS(status));
+    const int signal = WTERMSIG(status);
+    if (signal == SIGALRM)
+        return "ran for more than " + std::to_string(time_limit) + " seconds";
+    std::string name = signal == SIGFPE ? "division by zero" : strsignal(signal);
+    if (!name.empty() && name[0] >= 'A' && name[0] <= 'Z') name[0] += 'a' - 'A';
+    return "crashed (" + name + ")";
+}
+
+std::string read_all(int pipe) {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t count; (count = read(pipe, buffer, sizeof buffer)) > 0;)
+        text.append(buffer, static_cast<std::size_t>(count));
+    return text;
+}
+
+Result run_in_child(std::size_t number) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("no pipe for the exercise");
+    const pid_t child = fork();
+    if (child < 0) throw std::runtime_error("no process for the exercise");
+    if (child == 0) {
+        close(ends[0]);
+        run_as_child(number, ends[1]);
+    }
+    close(ends[1]);
+    llm::Lines lines = llm::split_lines(read_all(ends[0]));
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS && !lines.empty())
+        return {lines[0], {lines.begin() + 1, lines.end()}};
+    Result result{"did not finish: " + what_ended(status), {}};
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)
+        result.messages = {
+            "common causes: an index out of range, a null pointer, endless recursion"};
+    return result;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    doctest::Context context(argc, argv);
-    context.setOption("reporters", "exercises");
-    return context.run();
+    if (argc > 1) {
+        const int status = run({argv, argv + argc});
+        for (std::size_t i = 0; i < results.size(); ++i) print(titles[i], results[i]);
+        return status;
+    }
+    run({"", "--list-test-cases"});
+    std::size_t num_solved = 0;
+    for (std::size_t i = 0; i < titles.size(); ++i) {
+        const Result result = run_in_child(i + 1);
+        print(titles[i], result);
+        num_solved += result.state == "solved" ? 1 : 0;
+    }
+    std::cout << '\n' << num_solved << " of " << titles.size() << " exercises solved\n";
+    return num_solved == titles.size() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
