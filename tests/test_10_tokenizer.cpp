@@ -219,14 +219,14 @@ TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
     CHECK(words("a b") == Words{"a", "▁b"});
 }
 
-TEST_CASE(
-    "decode: a part of a character gives a part of its bytes, an id without a token nothing") {
+TEST_CASE("decode: a part of a character gives U+FFFD, or with decode_bytes its bytes") {
     const Tokenizer tokenizer =
         load_tokenizer(fixture_path("10_tokenizer/gpt2/tokenizer.json"), 1000);
     const std::vector<Id> ids = tokenizer.encode("\u4e2d");  // 中, three bytes, no merges
     REQUIRE(ids.size() == 3);
-    CHECK(tokenizer.decode({ids[0]}) == "\xe4");
-    CHECK(tokenizer.decode({ids[0], 999, 5000, -1}) == "\xe4");
+    CHECK(tokenizer.decode({ids[0]}) == "\ufffd");
+    CHECK(tokenizer.decode_bytes({ids[0]}) == "\xe4");
+    CHECK(tokenizer.decode_bytes({ids[0], 999, 5000, -1}) == "\xe4");  // ids without a token
     CHECK_THROWS_WITH_AS(tokenizer.encode("abc\xff"), "the text is not UTF-8 at byte 3",
                          TextError);
 }
@@ -371,7 +371,7 @@ TEST_CASE("tokenizer.json: a component that is not supported is refused by its n
         {"smol", "\"Digits\"", "\"Punctuation\"", "type Punctuation is not supported"},
         {"llama2", "\"Prepend\"", "\"Strip\"", "normalizer.normalizers.0.type Strip"},
         {"llama2", "\"unk_token\": \"<unk>\"", "\"unk_token\": \"<none>\"",
-         "model.there is no token <none>"},
+         "model: there is no token <none>"},
         {"metaspace", "\"first\"", "\"last\"", "prepend_scheme last is not supported"},
         {"llama3", "\"TemplateProcessing\"", "\"RobertaProcessing\"",
          "post_processor.processors.1.type RobertaProcessing is not supported"},

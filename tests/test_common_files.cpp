@@ -27,6 +27,37 @@ TEST_CASE("composed merges a letter and its combining accent") {
     CHECK_THROWS_AS(composed("\xff"), TextError);
 }
 
+TEST_CASE("replace_invalid_utf8: one U+FFFD for each maximal subpart of a character") {
+    // Tables 3-8 to 3-11 of the Unicode standard.
+    const std::string r = "\ufffd";
+    CHECK(replace_invalid_utf8("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41") ==
+          r + r + r + r + r + r + r + r + "A");
+    CHECK(replace_invalid_utf8("\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41") ==
+          r + r + r + r + r + r + r + r + "A");
+    CHECK(replace_invalid_utf8("\xf4\x91\x92\x93\xff\x41\x80\xbf\x42") ==
+          r + r + r + r + r + "A" + r + r + "B");
+    CHECK(replace_invalid_utf8("\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41") == r + r + r + r + "A");
+    CHECK(replace_invalid_utf8("\xf1\x80\x80") == r);
+    CHECK(replace_invalid_utf8("\xf1\x80\x80\xf1\x80\x80\x80é") == r + "\xf1\x80\x80\x80é");
+    CHECK(replace_invalid_utf8("aü中\U0001F600") == "aü中\U0001F600");
+    CHECK(replace_invalid_utf8("").empty());
+}
+
+TEST_CASE("take_printable keeps the beginning of a character until it is complete or wrong") {
+    const auto taken = [](std::string bytes, bool at_end) {
+        const std::string printable = take_printable(bytes, at_end);
+        return std::pair{printable, bytes};
+    };
+    using Result = std::pair<std::string, std::string>;
+    CHECK(taken("a\xe4\xb8", false) == Result{"a", "\xe4\xb8"});
+    CHECK(taken("a\xe4\xb8", true) == Result{"a\ufffd", ""});
+    CHECK(taken("\xe4\xb8x", false) == Result{"\ufffdx", ""});
+    CHECK(taken("\xb8", false) == Result{"\ufffd", ""});
+    CHECK(taken("\xe0\x80", false) == Result{"\ufffd\ufffd", ""});  // an overlong form
+    CHECK(taken("\xf0\x9f\x98", false) == Result{"", "\xf0\x9f\x98"});
+    CHECK(taken("\x1b\t\n", false) == Result{"?\t\n", ""});
+}
+
 TEST_CASE("replaced replaces each occurrence, from left to right") {
     CHECK(replaced("a b c", " ", "▁") == "a▁b▁c");
     CHECK(replaced("aaa", "aa", "b") == "ba");
@@ -40,7 +71,9 @@ TEST_CASE("escaped makes control characters and invalid bytes visible") {
 TEST_CASE("a pattern supports Unicode, reports where it matches, and limits its search") {
     using Ends = std::vector<std::pair<std::size_t, std::size_t>>;
     CHECK(Pattern(R"(\p{L}+|\s)").matches("aü 中!") == Ends{{0, 3}, {3, 4}, {4, 7}});
-    CHECK(Pattern("x*").matches("axxb") == Ends{{1, 3}});
+    CHECK(Pattern("x*").matches("axxb") == Ends{{0, 0}, {1, 3}, {4, 4}});
+    CHECK(Pattern("x*").matches("üb") == Ends{{0, 0}, {2, 2}, {3, 3}});
+    CHECK(Pattern("x*").matches("").empty());
     CHECK(Pattern("a").matches("").empty());
     CHECK_THROWS_AS(Pattern("(a"), TextError);
     CHECK_THROWS_AS(Pattern(R"(\C)"), TextError);
@@ -72,6 +105,11 @@ TEST_CASE("JsonFile reads nested objects, ids and lists of strings") {
     refused([&] { one.text_lists("bad"); }, "one.bad must hold texts, not 1");
     refused([&] { one.ids("huge"); },
             "one.huge must hold whole numbers from 0 to 2147483647, not 4294967296");
+    refused([&] { one.refuse("there is no token x"); }, "one: there is no token x");
+    refused([&] { one.objects("two")[1].refuse("a reason"); }, "one.two.1: a reason");
+    refused([&] { one.refuse("bad", "is wrong"); }, "one.bad is wrong");
+    refused([&] { JsonFile(file).refuse("a reason"); }, "a reason");
+    refused([&] { JsonFile(file).refuse("one", "is wrong"); }, "one is wrong");
 }
 
 namespace {

@@ -15,7 +15,7 @@ std::string joined(const std::vector<std::string>& parts, const std::string& sep
 // The tokens of ids in printable form, separated by spaces.
 std::string tokens_of(const Tokenizer& tokenizer, const std::vector<Id>& ids);
 
-// Words in printable form, separated by "|".
+// Words in printable form, separated by " | ".
 std::string visible(std::vector<std::string> words);
 
 // Shows the components of a tokenizer and each step of encoding a text.

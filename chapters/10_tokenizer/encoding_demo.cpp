@@ -1,6 +1,6 @@
 #include "chapters/10_tokenizer/demo.hpp"
+#include "chapters/10_tokenizer/encoding_steps.hpp"
 #include "common/files/unicode.hpp"
-#include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
@@ -20,7 +20,7 @@ std::string tokens_of(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
 
 std::string visible(std::vector<std::string> words) {
     for (std::string& word : words) word = replaced(escaped(word), " ", "▁");
-    return joined(words, "|");
+    return joined(words, " | ");
 }
 
 namespace {
@@ -50,37 +50,20 @@ void describe(const Tokenizer& tokenizer) {
     show("special and other added tokens", escaped(joined(added, " ")));
 }
 
-// Applies one step to each part of the text that is not an added token. Returns all parts.
-template <class Split>
-std::vector<std::string> apply_step(std::vector<Segment>& segments, const Split& split) {
-    std::vector<Segment> parts;
-    std::vector<std::string> words;
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-        const auto& [text, id] = segments[i];
-        for (const std::string& word : id >= 0 ? std::vector{text} : split(text, i == 0)) {
-            parts.push_back({word, id});
-            words.push_back(word);
-        }
-    }
-    segments = parts;
-    return words;
+// The segments of a step, separated by " | ", which no special token contains. Words show
+// spaces as ▁.
+std::string segments_text(const EncodingStep& step, bool are_words) {
+    std::vector<std::string> parts;
+    for (const Segment& segment : step.segments) parts.push_back(segment.text);
+    return are_words ? visible(parts) : escaped(joined(parts, " | "));
 }
 
 void encode_step_by_step(const Tokenizer& tokenizer, const std::string& text) {
     step("Encode a text, step by step");
-    show("text", escaped(text));
-    std::vector<Segment> segments = split_at_added_tokens(tokenizer.added_tokens, text);
-    const auto unchanged = [](const std::string& part, bool) { return std::vector{part}; };
-    if (!tokenizer.added_tokens.empty())
-        show("added tokens", escaped(joined(apply_step(segments, unchanged), "|")));
-    for (const Normalizer& normalizer : tokenizer.normalizers) {
-        const auto normalize = [&](const std::string& part, bool) {
-            return std::vector{normalizer.normalize(part)};
-        };
-        show(normalizer.type, escaped(joined(apply_step(segments, normalize), "|")));
-    }
-    for (const PreTokenizer& pre_tokenizer : tokenizer.pre_tokenizers)
-        show(pre_tokenizer.type, visible(apply_step(segments, pre_tokenizer.split)));
+    const std::vector<EncodingStep> steps = encoding_steps(tokenizer, text);
+    const std::size_t first_words = steps.size() - tokenizer.pre_tokenizers.size();
+    for (std::size_t i = 0; i < steps.size(); ++i)
+        show(steps[i].name, segments_text(steps[i], i >= first_words));
 
     const std::vector<Id> ids = tokenizer.encode(text);
     std::vector<std::string> tokens;
@@ -89,7 +72,9 @@ void encode_step_by_step(const Tokenizer& tokenizer, const std::string& text) {
     IdMatrix input_ids({1, ids.size()});  // (B, T)
     std::copy(ids.begin(), ids.end(), input_ids.begin());
     show("input_ids", input_ids);
-    show("decoded equals the text", tokenizer.decode(ids) == text);
+    const std::string decoded = tokenizer.decode(ids);
+    show("decoded equals the text", decoded == text);
+    if (decoded != text) show("decoded", escaped(decoded));
 }
 
 }  // namespace
@@ -108,8 +93,7 @@ void without_ranks(const Tokenizer& tokenizer, const std::string& text) {
     say(tokens_of(tokenizer, ids));
     show("decoded equals the text", tokenizer.decode(ids) == text);
     say("The ids decode to the text, but these token sequences are rare in the training data "
-        "of "
-        "the model.");
+        "of the model.");
 }
 
 void special_tokens(Tokenizer tokenizer) {
@@ -132,18 +116,14 @@ void fertility(const Tokenizer& tokenizer) {
         {"German", "Das Programm liest die Gewichte und zeigt jeden Tensor"},
         {"C++", "for (int i = 0; i < n; ++i) sum += weight[i] * input[i];"}};
     std::vector<TableRow> rows;
-    BarChart chart{"Fertility of the tokenizer king_james", "tokens per word", {}, {{"", {}}}};
     for (const auto& [kind, text] : texts) {
         const std::vector<Id> ids = tokenizer.encode(text);
         const auto words = double(1 + std::count(text.begin(), text.end(), ' '));
         const auto unknown = std::count(ids.begin(), ids.end(), tokenizer.unk_token_id);
         rows.push_back({kind, brief(words), to_text(ids.size()),
                         fixed(double(ids.size()) / words, 2), to_text(unknown)});
-        chart.names.push_back(kind);
-        chart.series[0].values.push_back(double(ids.size()) / words);
     }
     show_table({"text", "words", "tokens", "tokens per word", "<unk> tokens"}, rows);
-    plot("fertility", {chart});
 }
 
 }  // namespace llm

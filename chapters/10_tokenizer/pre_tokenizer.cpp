@@ -65,7 +65,7 @@ PreTokenizer regex_pre_tokenizer(const std::string& type, const std::string& exp
                 std::size_t at = 0;
                 for (const auto& [begin, end] : pattern.matches(word)) {
                     if (keep_gaps && begin > at) parts.push_back(word.substr(at, begin - at));
-                    parts.push_back(word.substr(begin, end - begin));
+                    if (end > begin) parts.push_back(word.substr(begin, end - begin));
                     at = end;
                 }
                 if (keep_gaps && at < word.size()) parts.push_back(word.substr(at));

@@ -51,6 +51,9 @@ std::vector<Id> Tokenizer::encode_character(const std::string& character) const 
     return ids;
 }
 
+// A word of more characters than this is merged with a priority queue.
+constexpr std::size_t max_tokens_without_queue = 64;
+
 std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
     if (const auto token = vocab.find(word); ignore_merges && token != vocab.end())
         return {token->second};
@@ -67,7 +70,8 @@ std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
         after_unknown = known.empty();
         ids.insert(ids.end(), known.begin(), known.end());
     }
-    return apply_merges(std::move(ids), merges);
+    return ids.size() > max_tokens_without_queue ? apply_merges_with_queue(ids, merges)
+                                                 : apply_merges(std::move(ids), merges);
 }
 
 std::vector<Id> Tokenizer::encode(const std::string& text) const {
@@ -93,14 +97,45 @@ std::vector<Id> Tokenizer::encode(const std::string& text) const {
     return ids;
 }
 
-std::string Tokenizer::decode(const std::vector<Id>& token_ids) const {
-    std::string text;
+namespace {
+
+// Is the id that of a token that decode does not skip?
+bool has_text(const Tokenizer& tokenizer, Id id) {
+    return id >= 0 && static_cast<std::size_t>(id) < tokenizer.vocab_size() &&
+           !tokenizer.token_bytes[static_cast<std::size_t>(id)].empty() &&
+           !tokenizer.all_special_ids.contains(id);
+}
+
+}  // namespace
+
+std::string Tokenizer::decode_bytes(const std::vector<Id>& token_ids) const {
+    std::string bytes;
     for (const Id id : token_ids)
-        if (!all_special_ids.contains(id) && id >= 0 &&
-            static_cast<std::size_t>(id) < vocab_size())
-            text += token_bytes[static_cast<std::size_t>(id)];
-    if (strip_leading_space && text.starts_with(' ')) text.erase(0, 1);
-    return text;
+        if (has_text(*this, id)) bytes += token_bytes[static_cast<std::size_t>(id)];
+    if (strip_leading_space && bytes.starts_with(' ')) bytes.erase(0, 1);
+    return bytes;
+}
+
+std::string Tokenizer::decode(const std::vector<Id>& token_ids) const {
+    std::string bytes, run;
+    const auto end_run = [&] {
+        const bool is_utf8 = replace_invalid_utf8(run) == run;
+        for (const char byte : run) bytes += is_utf8 ? std::string(1, byte) : character(0xfffd);
+        run.clear();
+    };
+    for (const Id id : token_ids) {
+        if (!has_text(*this, id)) continue;
+        const std::string& token = token_bytes[static_cast<std::size_t>(id)];
+        if (byte_token_ids.contains(id)) {
+            run += token;
+        } else {
+            end_run();
+            bytes += token;
+        }
+    }
+    end_run();
+    const std::string text = replace_invalid_utf8(bytes);
+    return strip_leading_space && text.starts_with(' ') ? text.substr(1) : text;
 }
 
 std::string Tokenizer::token_text(Id id) const {
@@ -114,9 +149,10 @@ void decode_byte_fallback_tokens(Tokenizer& tokenizer) {
     for (int byte = 0; byte < 256; ++byte) {
         const auto token =
             tokenizer.vocab.find(byte_fallback_token(static_cast<unsigned char>(byte)));
-        if (token != tokenizer.vocab.end())
-            tokenizer.token_bytes[static_cast<std::size_t>(token->second)] =
-                static_cast<char>(byte);
+        if (token == tokenizer.vocab.end()) continue;
+        tokenizer.token_bytes[static_cast<std::size_t>(token->second)] =
+            static_cast<char>(byte);
+        tokenizer.byte_token_ids.insert(token->second);
     }
 }
 

@@ -30,6 +30,10 @@ using Merges = std::unordered_map<TokenPair, Merge, PairHash>;
 // with Subword Units" (Sennrich et al., 2016), section 3.2.
 std::vector<Id> apply_merges(std::vector<Id> ids, const Merges& merges);
 
+// Returns the same ids in O(n log n) instead of O(n^2) time for n ids: a priority queue holds
+// the pairs that have a merge, a doubly linked list the tokens.
+std::vector<Id> apply_merges_with_queue(const std::vector<Id>& ids, const Merges& merges);
+
 // A BPE tokenizer, with the settings of a tokenizer.json or of a llama2.c file.
 struct Tokenizer {
     std::vector<std::string> token_bytes;       // the bytes of each id in a decoded text
@@ -51,6 +55,7 @@ struct Tokenizer {
     std::vector<Id> eos_token_ids;     // generation stops at any of them
     std::set<Id> all_special_ids;      // decode skips them
     bool strip_leading_space = false;  // decode removes the space that encode prepends
+    std::set<Id> byte_token_ids;       // byte fallback: tokens that decode to one byte
 
     std::size_t vocab_size() const { return token_bytes.size(); }
 
@@ -65,10 +70,14 @@ struct Tokenizer {
     std::vector<Id> encode_word(const std::string& word) const;
     std::vector<Id> encode_character(const std::string& character) const;  // empty: unknown
 
-    // Concatenates the bytes of the tokens; skips special tokens and ids without a token. A
-    // character may consist of several tokens, so the result can end in the middle of a
-    // character and is then not valid UTF-8.
+    // The text of the tokens, without special tokens and ids that have no token. Bytes that are
+    // not UTF-8 become U+FFFD: one for each byte token of a run that is not UTF-8 as a whole,
+    // and otherwise as in replace_invalid_utf8.
     std::string decode(const std::vector<Id>& token_ids) const;
+
+    // The bytes of the tokens, without replacements. A character may consist of several tokens,
+    // so the result can end in the middle of a character.
+    std::string decode_bytes(const std::vector<Id>& token_ids) const;
 
     // A token in printable form: "▁" for a space, "\n" for a line feed, "<5>" if id 5 has no
     // bytes.

@@ -1,6 +1,7 @@
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
@@ -75,16 +76,18 @@ class TokenizerJson {
     static std::string pattern(const JsonFile& json, const std::string& kind) {
         if (!json.has("pattern." + kind)) refuse(json, "a pattern that is no " + kind);
         const std::string text = json.text("pattern." + kind);
-        if (text.empty()) json.refuse("pattern." + kind + " must not be empty");
+        if (text.empty()) json.refuse("pattern." + kind, "must not be empty");
         return text;
     }
 
     void read_model(const JsonFile& model) {
         const std::string type = model.has("type") ? model.text("type") : "BPE";
-        if (type != "BPE") refuse(model, "type " + type);
-        if (model.has("dropout") && model.number("dropout") > 0) refuse(model, "dropout");
+        if (type != "BPE") model.refuse("type", type + " is not supported");
+        if (model.has("dropout") && model.number("dropout") > 0)
+            model.refuse("dropout", "is not supported");
         for (const std::string key : {"continuing_subword_prefix", "end_of_word_suffix"})
-            if (model.has(key) && !model.text(key).empty()) refuse(model, key);
+            if (model.has(key) && !model.text(key).empty())
+                model.refuse(key, "is not supported");
 
         for (const auto& [token, id] : model.ids_by_name("vocab")) add(token, id);
         read_merges(model);
@@ -120,7 +123,7 @@ class TokenizerJson {
             const auto ids = token.ids("id");
             if (content.empty() || ids.size() != 1) token.refuse("needs a content and an id");
             for (const std::string key : {"lstrip", "rstrip", "single_word"})
-                if (flag(token, key, false)) refuse(token, key);
+                if (flag(token, key, false)) token.refuse(key, "is not supported");
             add(content, ids[0]);
             const bool normalized = flag(token, "normalized", false);
             (normalized ? normalized_ : tokenizer_.added_tokens).push_back({content, ids[0]});
@@ -154,55 +157,59 @@ class TokenizerJson {
             tokenizer_.normalizers.push_back(
                 replace_normalizer(old_text, json.text("content")));
         } else {
-            refuse(json, "type " + type);
+            json.refuse("type", type + " is not supported");
         }
     }
 
     void read_pre_tokenizer(const JsonFile& json, const std::string& type) {
-        const auto add_regex = [&](const std::string& expression, bool keep_gaps) {
-            tokenizer_.pre_tokenizers.push_back(
-                regex_pre_tokenizer(type, expression, keep_gaps));
-        };
         if (type == "ByteLevel") {
             tokenizer_.pre_tokenizers.push_back(byte_level_pre_tokenizer(
                 flag(json, "add_prefix_space", true), flag(json, "use_regex", true)));
         } else if (type == "Digits") {
             const bool individual = flag(json, "individual_digits", false);
-            add_regex(individual ? R"(\p{N})" : R"(\p{N}+)", true);
+            tokenizer_.pre_tokenizers.push_back(
+                regex_pre_tokenizer(type, individual ? R"(\p{N})" : R"(\p{N}+)"));
         } else if (type == "Split") {
-            const std::string behavior = json.text("behavior");
-            const bool invert = flag(json, "invert", false);
-            const bool only_matches = behavior == "Removed" && invert;
-            if (behavior != "Isolated" && !only_matches)
-                refuse(json, "behavior " + behavior + (invert ? ", inverted," : ""));
-            add_regex(pattern(json, "Regex"), !only_matches);
+            read_split(json);
         } else if (type == "Metaspace") {
             read_metaspace(json);
         } else {
-            refuse(json, "type " + type);
+            json.refuse("type", type + " is not supported");
         }
+    }
+
+    void read_split(const JsonFile& json) try {
+        const std::string behavior = json.text("behavior");
+        const bool invert = flag(json, "invert", false);
+        const bool only_matches = behavior == "Removed" && invert;
+        if (behavior != "Isolated" && !only_matches)
+            json.refuse("behavior",
+                        (invert ? "inverted " : "") + behavior + " is not supported");
+        tokenizer_.pre_tokenizers.push_back(
+            regex_pre_tokenizer("Split", pattern(json, "Regex"), !only_matches));
+    } catch (const TextError& error) {
+        json.refuse(std::string("pattern.Regex: ") + error.what());
     }
 
     void read_metaspace(const JsonFile& json) {
         const std::string replacement = json.text("replacement");
-        if (replacement.empty()) json.refuse("replacement must not be empty");
+        if (replacement.empty()) json.refuse("replacement", "must not be empty");
         const std::string scheme = json.has("prepend_scheme") ? json.text("prepend_scheme")
                                    : flag(json, "add_prefix_space", true) ? "always"
                                                                           : "never";
-        if (scheme != "always" && scheme != "first" && scheme != "never")
-            refuse(json, "prepend_scheme " + scheme);
-        tokenizer_.pre_tokenizers.push_back(
-            metaspace_pre_tokenizer(replacement,
-                                    scheme == "always"  ? PrependScheme::always
-                                    : scheme == "first" ? PrependScheme::first
-                                                        : PrependScheme::never,
-                                    flag(json, "split", true)));
+        const std::map<std::string, PrependScheme> schemes = {{"always", PrependScheme::always},
+                                                              {"first", PrependScheme::first},
+                                                              {"never", PrependScheme::never}};
+        if (!schemes.contains(scheme))
+            json.refuse("prepend_scheme", scheme + " is not supported");
+        tokenizer_.pre_tokenizers.push_back(metaspace_pre_tokenizer(
+            replacement, schemes.at(scheme), flag(json, "split", true)));
     }
 
     // Special tokens before the text, as in Llama's "<s> A". Others are not supported.
     void read_post_processor(const JsonFile& json, const std::string& type) {
         if (type == "ByteLevel") return;
-        if (type != "TemplateProcessing") refuse(json, "type " + type);
+        if (type != "TemplateProcessing") json.refuse("type", type + " is not supported");
         bool after_text = false;
         for (const JsonFile& part : json.objects("single")) {
             if (!part.has("SpecialToken")) {
@@ -237,7 +244,7 @@ class TokenizerJson {
                 refuse(json, "this Strip");
             tokenizer_.strip_leading_space = true;
         } else {
-            refuse(json, "type " + type);
+            json.refuse("type", type + " is not supported");
         }
     }
 

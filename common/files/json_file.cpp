@@ -27,8 +27,8 @@ std::int64_t id_in(const nlohmann::json& value, const std::string& key, const Js
     const bool whole = value.is_number_integer();
     const std::int64_t number = whole ? value.get<std::int64_t>() : -1;
     if (number < 0 || number > 0x7FFFFFFF)
-        from.refuse(fmt::format("{} must hold whole numbers from 0 to 2147483647, not {}", key,
-                                shortened(value)));
+        from.refuse(key,
+                    "must hold whole numbers from 0 to 2147483647, not " + shortened(value));
     return number;
 }
 
@@ -45,12 +45,12 @@ struct JsonFile::Content {
     }
     const nlohmann::json* find_or_refuse(const std::string& key, const JsonFile& from) const {
         const nlohmann::json* value = find(key);
-        if (!value) from.refuse(key + " is missing");
+        if (!value) from.refuse(key, "is missing");
         return value;
     }
     const nlohmann::json& list(const std::string& key, const JsonFile& from) const {
         const nlohmann::json* value = find_or_refuse(key, from);
-        if (!value->is_array()) from.refuse(key + " must be a list");
+        if (!value->is_array()) from.refuse(key, "must be a list");
         return *value;
     }
 };
@@ -66,7 +66,16 @@ JsonFile::JsonFile(const std::filesystem::path& file) : path_(file) {
 }
 
 void JsonFile::refuse(const std::string& reason) const {
-    throw FileError(fmt::format("{}: {}{}", path_.string(), inside_, reason));
+    const std::string object = inside_.empty() ? "" : inside_ + ": ";
+    throw FileError(fmt::format("{}: {}{}", path_.string(), object, reason));
+}
+
+void JsonFile::refuse(const std::string& key, const std::string& problem) const {
+    throw FileError(fmt::format("{}: {} {}", path_.string(), full_key(key), problem));
+}
+
+std::string JsonFile::full_key(const std::string& key) const {
+    return inside_.empty() ? key : inside_ + "." + key;
 }
 
 bool JsonFile::has(const std::string& key) const { return content_->find(key) != nullptr; }
@@ -85,35 +94,32 @@ std::size_t JsonFile::size(const std::string& key) const {
     const bool whole = value->is_number_integer();
     const std::int64_t number = whole ? value->get<std::int64_t>() : 0;
     if (!whole || number < 1 || number > 1 << 24)
-        refuse(fmt::format("{} must be a whole number from 1 to 16777216, not {}", key,
-                           shortened(*value)));
+        refuse(key, "must be a whole number from 1 to 16777216, not " + shortened(*value));
     return static_cast<std::size_t>(number);
 }
 
 double JsonFile::number(const std::string& key) const {
     const nlohmann::json* value = content_->find_or_refuse(key, *this);
     if (!value->is_number() || !std::isfinite(value->get<double>()))
-        refuse(fmt::format("{} must be a number, not {}", key, shortened(*value)));
+        refuse(key, "must be a number, not " + shortened(*value));
     return value->get<double>();
 }
 
 bool JsonFile::boolean(const std::string& key) const {
     const nlohmann::json* value = content_->find_or_refuse(key, *this);
-    if (!value->is_boolean())
-        refuse(fmt::format("{} must be true or false, not {}", key, shortened(*value)));
+    if (!value->is_boolean()) refuse(key, "must be true or false, not " + shortened(*value));
     return value->get<bool>();
 }
 
 std::string JsonFile::text(const std::string& key) const {
     const nlohmann::json* value = content_->find_or_refuse(key, *this);
-    if (!value->is_string())
-        refuse(fmt::format("{} must be a text, not {}", key, shortened(*value)));
+    if (!value->is_string()) refuse(key, "must be a text, not " + shortened(*value));
     return value->get<std::string>();
 }
 
 std::map<std::string, std::string> JsonFile::texts(const std::string& key) const {
     const nlohmann::json* value = content_->find(key);
-    if (!value || !value->is_object()) refuse(key + " must be an object");
+    if (!value || !value->is_object()) refuse(key, "must be an object");
     std::map<std::string, std::string> members;
     for (const auto& [name, member] : value->items()) {
         if (!member.is_string()) refuse(fmt::format("{} of {} must be a text", name, key));
@@ -124,14 +130,14 @@ std::map<std::string, std::string> JsonFile::texts(const std::string& key) const
 
 JsonFile JsonFile::inner(const std::string& key, const Content& content) const {
     JsonFile part = *this;
-    part.inside_ = inside_ + key + ".";
+    part.inside_ = full_key(key);
     part.content_ = std::make_shared<Content>(content);
     return part;
 }
 
 JsonFile JsonFile::object(const std::string& key) const {
     const nlohmann::json* value = content_->find_or_refuse(key, *this);
-    if (!value->is_object()) refuse(key + " must be an object");
+    if (!value->is_object()) refuse(key, "must be an object");
     return inner(key, {content_->file, value});
 }
 
@@ -139,7 +145,7 @@ std::vector<JsonFile> JsonFile::objects(const std::string& key) const {
     std::vector<JsonFile> parts;
     for (const nlohmann::json& element : content_->list(key, *this)) {
         const std::string name = fmt::format("{}.{}", key, parts.size());
-        if (!element.is_object()) refuse(name + " must be an object");
+        if (!element.is_object()) refuse(name, "must be an object");
         parts.push_back(inner(name, {content_->file, &element}));
     }
     return parts;
@@ -148,7 +154,7 @@ std::vector<JsonFile> JsonFile::objects(const std::string& key) const {
 std::vector<std::pair<std::string, std::int64_t>> JsonFile::ids_by_name(
     const std::string& key) const {
     const nlohmann::json* value = content_->find_or_refuse(key, *this);
-    if (!value->is_object()) refuse(key + " must be an object");
+    if (!value->is_object()) refuse(key, "must be an object");
     std::vector<std::pair<std::string, std::int64_t>> members;
     for (const auto& [name, member] : value->items())
         members.emplace_back(name, id_in(member, key, *this));
@@ -170,7 +176,7 @@ std::vector<std::vector<std::string>> JsonFile::text_lists(const std::string& ke
         lists.emplace_back();
         for (const nlohmann::json& text :
              is_list ? element : nlohmann::json::array({element})) {
-            if (!text.is_string()) refuse(key + " must hold texts, not " + shortened(text));
+            if (!text.is_string()) refuse(key, "must hold texts, not " + shortened(text));
             lists.back().push_back(text.get<std::string>());
         }
     }

@@ -39,14 +39,18 @@ class JsonFile {
     std::vector<std::int64_t> ids(const std::string& key) const;
     std::vector<std::vector<std::string>> text_lists(const std::string& key) const;
 
-    [[noreturn]] void refuse(const std::string& reason) const;  // FileError: "FILE: reason"
+    // Throws FileError: "FILE: OBJECT: reason" (without OBJECT for the root), or, for a problem
+    // of one member, "FILE: OBJECT.KEY problem".
+    [[noreturn]] void refuse(const std::string& reason) const;
+    [[noreturn]] void refuse(const std::string& key, const std::string& problem) const;
 
  private:
     struct Content;
     std::filesystem::path path_;
-    std::string inside_;  // the path of this object in the file, followed by a dot
+    std::string inside_;  // the key of this object in the file; empty for the root
     std::shared_ptr<const Content> content_;
 
+    std::string full_key(const std::string& key) const;
     JsonFile inner(const std::string& key, const Content& content) const;
 };
 

@@ -10,6 +10,7 @@
 #include <utf8proc.h>
 
 #include "common/files/mapped_file.hpp"
+#include "common/files/regex_syntax.hpp"
 
 namespace llm {
 namespace {
@@ -36,16 +37,19 @@ bool is_control(const Character& character) {
            in_range(0x2066, 0x2069);
 }
 
-// Is the text the beginning of a character, to which bytes are missing?
-bool is_incomplete_character(const std::string& text) {
-    const auto lead = static_cast<unsigned char>(text[0]);
-    const std::size_t length = lead >= 0xf5   ? 0
-                               : lead >= 0xf0 ? 4
-                               : lead >= 0xe0 ? 3
-                               : lead >= 0xc2 ? 2
-                                              : 0;
-    const auto is_continuation = [](char byte) { return (byte & 0xc0) == 0x80; };
-    return text.size() < length && std::all_of(text.begin() + 1, text.end(), is_continuation);
+// The number of bytes, starting at a place that has no complete character, which could begin
+// one if other bytes followed; 0 if even the first could not.
+std::size_t incomplete_length(const std::string& text, std::size_t at) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
+    const unsigned char lead = byte(0);
+    if (lead < 0xc2 || lead > 0xf4) return 0;
+
+    // The second byte excludes overlong forms, surrogates and code points above U+10FFFF.
+    const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (at + 1 == text.size() || byte(1) < low || byte(1) > high) return 1;
+    const bool third = at + 2 < text.size() && (byte(2) & 0xc0) == 0x80;
+    return lead >= 0xf0 && third ? 3 : 2;
 }
 
 [[noreturn]] void throw_not_utf8(std::size_t at) {
@@ -119,6 +123,16 @@ std::string character(char32_t code_point) {
     return {reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(length)};
 }
 
+std::string replace_invalid_utf8(const std::string& bytes) {
+    std::string text;
+    for (std::size_t at = 0; at < bytes.size();) {
+        const std::size_t length = character_at(bytes, at).length;
+        text += length > 0 ? bytes.substr(at, length) : character(0xfffd);
+        at += length > 0 ? length : std::max<std::size_t>(incomplete_length(bytes, at), 1);
+    }
+    return text;
+}
+
 std::string replaced(const std::string& text, const std::string& part,
                      const std::string& replacement) {
     std::string result;
@@ -153,28 +167,35 @@ std::string take_printable(std::string& text, bool at_end) {
     std::size_t at = 0;
     while (at < text.size()) {
         const Character next = character_at(text, at);
-        const std::string bytes = text.substr(at, std::max<std::size_t>(next.length, 1));
-        if (next.length == 0) {
-            if (!at_end && is_incomplete_character(text.substr(at, 4))) break;
+        std::size_t length = next.length;
+        if (length == 0) {
+            length = incomplete_length(text, at);
+            if (!at_end && length > 0 && at + length == text.size()) break;
+            length = std::max<std::size_t>(length, 1);
             result += character(0xfffd);
         } else {
+            const std::string bytes = text.substr(at, length);
             result += is_control(next) && bytes != "\n" && bytes != "\t" ? "?" : bytes;
         }
-        at += bytes.size();
+        at += length;
     }
     text.erase(0, at);
     return result;
 }
 
 Pattern::Pattern(const std::string& expression) : expression_(expression) {
+    const std::string translated = pcre2_from_oniguruma(expression);
+    const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)>
+        newlines(pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
+    pcre2_set_newline(newlines.get(), PCRE2_NEWLINE_LF);
     int error = 0;
     PCRE2_SIZE at = 0;
     pcre2_code* code =
-        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &at, newlines.get());
     if (code == nullptr)
-        throw TextError(fmt::format("the pattern '{}' fails at byte {}: {}", expression, at,
-                                    error_text(error)));
+        throw TextError(fmt::format("the pattern '{}' is invalid or not supported: {}",
+                                    expression, error_text(error)));
     code_ = std::shared_ptr<void>(
         code, [](void* compiled) { pcre2_code_free(static_cast<pcre2_code*>(compiled)); });
 }
@@ -189,20 +210,22 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::matches(
     pcre2_set_match_limit(limits.get(), 1'000'000);
 
     std::vector<std::pair<std::size_t, std::size_t>> found;
-    for (std::size_t at = 0; at < text.size();) {
-        const int status = pcre2_match(
-            code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
-            PCRE2_NOTEMPTY | (at > 0 ? PCRE2_NO_UTF_CHECK : 0), data.get(), limits.get());
+    for (std::size_t at = 0; at <= text.size() && !text.empty();) {
+        const int status =
+            pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                        at > 0 ? PCRE2_NO_UTF_CHECK : 0, data.get(), limits.get());
         if (status == PCRE2_ERROR_NOMATCH) break;
         if (status < 0)
             throw TextError(
                 fmt::format("the pattern '{}' fails: {}", expression_, error_text(status)));
         const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-        if (ends[0] < at ||
-            ends[1] <= ends[0])  // \K in a lookaround moves the begin of a match
-            throw TextError(fmt::format("the pattern '{}' moves its own ends", expression_));
-        found.emplace_back(ends[0], ends[1]);
-        at = ends[1];
+        const bool is_empty = ends[0] == ends[1];
+        if (is_empty && !found.empty() && ends[1] == found.back().second) {
+            at = ends[1] + std::max<std::size_t>(character_at(text, ends[1]).length, 1);
+        } else {
+            found.emplace_back(ends[0], ends[1]);
+            at = ends[1];
+        }
     }
     return found;
 }

@@ -32,6 +32,10 @@ std::string composed(const std::string& text);
 // The UTF-8 bytes of a code point.
 std::string character(char32_t code_point);
 
+// Replaces bytes that are not UTF-8 with U+FFFD, as Rust's String::from_utf8_lossy: one for the
+// beginning of a character that is not complete ("maximal subpart"), one for any other byte.
+std::string replace_invalid_utf8(const std::string& bytes);
+
 // Replaces each occurrence of a non-empty part, from left to right.
 std::string replaced(const std::string& text, const std::string& part,
                      const std::string& replacement);
@@ -42,17 +46,18 @@ std::string escaped(const std::string& text);
 
 // Removes the printable beginning of a text to which bytes are still appended, and returns it:
 // complete characters, with "?" for control characters other than line feeds and tabs, and
-// U+FFFD for bytes that are not UTF-8. The bytes of an incomplete character at the end stay in
+// U+FFFD as in replace_invalid_utf8. The bytes of an incomplete character at the end stay in
 // the text, unless at_end says that nothing follows.
 std::string take_printable(std::string& text, bool at_end);
 
-// A regular expression in PCRE2's syntax with Unicode properties: \p{L}, \s, \p{N}.
+// A regular expression of a tokenizer, in the syntax of regex_syntax.hpp.
 class Pattern {
  public:
     explicit Pattern(const std::string& expression);  // throws TextError
 
-    // The begin and end of each match, in bytes, from left to right. Empty matches are skipped.
-    // Throws TextError if the text is not UTF-8, or if the search exceeds its step limit.
+    // The begin and end of each match, in bytes, from left to right, with the empty matches
+    // that Hugging Face's library finds: none at the end of another match, none in an empty
+    // text. Throws TextError if the text is not UTF-8, or if the search exceeds its step limit.
     std::vector<std::pair<std::size_t, std::size_t>> matches(const std::string& text) const;
 
  private:

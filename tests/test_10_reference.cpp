@@ -1,0 +1,307 @@
+// Details in which the tokenizers must equal Hugging Face's library. Expected words and texts
+// come from the npm package tokenizers 0.23.2.
+#include <ctime>
+#include <random>
+
+#include "chapters/10_tokenizer/encoding_steps.hpp"
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
+#include "tests/check.hpp"
+#include "tests/files.hpp"
+
+using namespace llm;
+using Ids = std::vector<Id>;
+
+namespace {
+
+Tokenizer fixture_tokenizer(const std::string& kind) {
+    return load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
+}
+
+// The words of a text, separated by a middle dot.
+std::string words(const std::string& pattern, const std::string& text) {
+    std::string line;
+    for (const std::string& word : regex_pre_tokenizer("Split", pattern).split(text, true))
+        line += (line.empty() ? "" : "·") + word;
+    return line;
+}
+
+// A text of random characters.
+std::string random_text(std::mt19937& random, std::size_t length) {
+    const std::vector<std::string> alphabet = characters("aaaeeehhtttnnorsx   \n12é中");
+    std::string text;
+    for (std::size_t i = 0; i < length; ++i) text += alphabet[random() % alphabet.size()];
+    return text;
+}
+
+std::string refusal(const std::string& pattern) try {
+    Pattern compiled(pattern);
+    return "it was accepted";
+} catch (const TextError& error) {
+    return error.what();
+}
+
+const std::string contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+const std::string others = R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+}  // namespace
+
+TEST_CASE("apply_merges_with_queue returns the ids of apply_merges, for random merges") {
+    std::mt19937 random(77);
+    for (int round = 0; round < 300; ++round) {
+        // Ids 0 to 2 are characters. Each merge makes a token of earlier ones; ranks repeat.
+        Merges merges;
+        Id next = 3;
+        for (int i = 0; i < 12; ++i) {
+            const TokenPair pair{Id(random() % std::size_t(next)),
+                                 Id(random() % std::size_t(next))};
+            if (merges.emplace(pair, Merge{double(random() % 6), next}).second) ++next;
+        }
+        Ids ids;
+        for (std::size_t i = 0; i < random() % 120; ++i) ids.push_back(Id(random() % 3));
+        CHECK(apply_merges_with_queue(ids, merges) == apply_merges(ids, merges));
+    }
+    CHECK(apply_merges_with_queue({}, {}).empty());
+    CHECK(apply_merges_with_queue({9, 9, 9}, {{{9, 9}, {0, 10}}}) == Ids{10, 9});
+}
+
+TEST_CASE("apply_merges_with_queue returns the ids of apply_merges, for words of random text") {
+    std::mt19937 random(5);
+    for (const std::string kind : {"llama2", "gpt2", "metaspace"}) {
+        const Tokenizer tokenizer = fixture_tokenizer(kind);
+        for (std::size_t length = 0; length < 150; ++length) {
+            Ids ids;
+            for (const std::string& c : characters(random_text(random, length)))
+                for (const Id id : tokenizer.encode_character(c)) ids.push_back(id);
+            CHECK(apply_merges_with_queue(ids, tokenizer.merges) ==
+                  apply_merges(ids, tokenizer.merges));
+        }
+    }
+}
+
+TEST_CASE("a text of 100 KB without a pre-tokenizer is encoded within a second") {
+    const Tokenizer tokenizer = fixture_tokenizer("llama2");
+    std::mt19937 random(1);
+    const std::string text = random_text(random, 90'000);
+    CHECK(text.size() > 100'000);
+    const std::clock_t begin = std::clock();  // processor time
+    const Ids ids = tokenizer.encode(text);
+    CHECK(double(std::clock() - begin) / CLOCKS_PER_SEC < 1);
+    CHECK(tokenizer.decode(ids) == text);
+}
+
+TEST_CASE("byte fallback: a run that is not UTF-8 becomes one U+FFFD for each byte token") {
+    const Tokenizer tokenizer = fixture_tokenizer("llama2");
+    const auto id = [&](const std::string& token) { return tokenizer.vocab.at(token); };
+    const Id c3 = id("<0xC3>"), a9 = id("<0xA9>"), ff = id("<0xFF>"), a = id("a");
+    CHECK(tokenizer.decode({c3, a9}) == "é");
+    CHECK(tokenizer.decode({a, c3, a9, a}) == "aéa");
+    CHECK(tokenizer.decode({c3}) == "\ufffd");
+    CHECK(tokenizer.decode({c3, a9, ff}) == "\ufffd\ufffd\ufffd");  // é is not kept
+    CHECK(tokenizer.decode({c3, id("<0x0A>")}) == "\ufffd\ufffd");  // nor the line feed
+    CHECK(tokenizer.decode({c3, a, a9}) == "\ufffda\ufffd");
+    CHECK(tokenizer.decode({ff, a, c3, a9}) == "\ufffdaé");
+    CHECK(tokenizer.decode({c3, 1, a9}) == "é");  // a special token does not end a run
+    CHECK(tokenizer.decode({c3, 5000, a9}) == "é");
+    CHECK(tokenizer.decode_bytes({c3, a9, ff}) == "é\xff");
+    CHECK(tokenizer.decode({id("▁"), c3}) == "\ufffd");
+    CHECK(tokenizer.decode_bytes({id("▁"), c3}) == "\xc3");
+}
+
+TEST_CASE("byte level: bytes that are not UTF-8 become U+FFFD, complete characters stay") {
+    const Tokenizer tokenizer = fixture_tokenizer("gpt2");
+    const auto decoded = [&](const std::string& bytes) {
+        Ids ids;
+        for (const char byte : bytes)
+            ids.push_back(
+                tokenizer.vocab.at(byte_to_unicode(static_cast<unsigned char>(byte))));
+        CHECK(tokenizer.decode_bytes(ids) == bytes);
+        return tokenizer.decode(ids);
+    };
+    CHECK(decoded("\xc3\xa9\xff") == "é\ufffd");
+    CHECK(decoded("\xe4\xb8") == "\ufffd");
+    CHECK(decoded("\xe4\xb8x\xb8") == "\ufffdx\ufffd");
+    CHECK(decoded("\xf0\x9f\x98\xe4\xb8\xad") == "\ufffd中");
+}
+
+TEST_CASE("the patterns of published tokenizers split as Hugging Face's library does") {
+    const std::string text =
+        "We'LL see 12345\u180e½ nai\u0308ve 中文，の!!\n\n  x = ['a']; \u2003ß";
+    const std::string end = "· · x· =· ['·a·'];· ·\u2003ß";
+    CHECK(words(contractions + R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)" + others, text) ==
+          "We·'LL· see· ·123·45·\u180e·½· nai·\u0308ve· 中文·，の·!!\n\n" + end);
+    CHECK(
+        words(R"((?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++)"
+              R"([\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
+              text) ==  // cl100k
+        "We·'LL· see· ·123·45·\u180e·½· nai·\u0308ve· 中文·，の·!!\n\n" + end);
+    const std::string upper = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])";
+    const std::string lower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
+    CHECK(words(upper + "*" + lower + "+" + contractions + "?|" + upper + "+" + lower + "*" +
+                    contractions + R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|)" +
+                    R"(\s+(?!\S)|\s+)",
+                text) ==  // o200k
+          "We'LL· see· ·123·45·\u180e·½· nai\u0308ve· 中文·，の·!!\n\n" + end);
+    CHECK(words(R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?)"
+                R"([\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                text) ==  // DeepSeek-V3
+          "We·'LL· see· ·12345\u180e½· nai\u0308ve· 中文·，·の·!!\n\n" + end);
+    CHECK(words("[一-龥\u3040-ゟ゠-ヿ]+", "a 中文，の") == "a ·中文·，·の");
+    CHECK(words(R"( ?[^(\s|[.,!?…。，、।۔،])]+)", text) ==  // BLOOM: a class in a class
+          "We'LL· see· 12345\u180e½· nai\u0308ve· 中文·，·の·!!\n\n · x· =· ['a'];· \u2003·ß");
+    CHECK(words(R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)" +
+                    contractions + R"(?|\p{N}{1,3}|)" + others,
+                text) ==  // Kimi K2: an intersection
+          "W·e'LL· see· ·123·45·\u180e·½· nai\u0308ve· ·中文·，の·!!\n\n" + end);
+}
+
+TEST_CASE("each supported construct splits as Hugging Face's library does") {
+    const std::vector<std::array<std::string, 3>> cases = {
+        {R"(\s+)", "a\u180eb c", "a\u180eb· ·c"},  // U+180E is no white space
+        {R"(\S+)", "a\u180eb c", "a\u180eb· ·c"},
+        {R"([\S]+)", "a\u180eb c", "a\u180eb· ·c"},
+        {R"([^\s]+)", "a\u180eb\u00a0c", "a\u180eb·\u00a0·c"},
+        {R"([\s_]+)", "a\u0085_\u3000b\u200b", "a·\u0085_\u3000·b\u200b"},
+        {R"([a-z&&[^b]]+)", "abcb", "a·b·c·b"},
+        {R"([a-z&&b-y&&[^d]]+)", "abcde", "a·bc·d·e"},
+        {R"([[^a-c]&&a-f]+)", "abcde", "abc·de"},
+        {R"([a-c[x-z]_]+)", "axm_n", "ax·m·_·n"},
+        {R"([+\-[0]-]+)", "1-0+", "1·-0+"},
+        {R"(\h+)", "xyz0aF", "xyz·0aF"},  // hexadecimal digits
+        {R"([\h_]+)", "xyz0aF_", "xyz·0aF_"},
+        {R"(\H+)", "ab xy", "ab· xy"},
+        {"^.", "ab\ncd\n", "a·b\n·c·d\n"},  // lines, not the whole text
+        {".$", "ab\ncd\n", "a·b·\nc·d·\n"},
+        {R"(\A.)", "ab\nab", "a·b\nab"},
+        {R"(.\Z)", "ab\ncd\n", "ab\nc·d·\n"},
+        {R"(.\z)", "ab\ncd", "ab\nc·d"},
+        {"(?i)ab|c", "xABC", "x·AB·C"},
+        {"(?i:k)", "k\u212a", "k·\u212a"},  // the Kelvin sign
+        {"(?i:a(?-i:b))", "ABAb", "AB·Ab"},
+        {"a{,2}", "aaab", "aa·a·b"},
+        {"a{2,}?", "aaaa", "aa·aa"},
+        {"a++", "aab", "aa·b"},
+        {"a{", "a{b", "a{·b"},
+        {R"(\p{Han}+)", "a漢「字", "a·漢·「·字"},  // the script, without its extensions
+        {R"(\p{^L}+)", "ab12", "ab·12"},
+        {R"(\v)", "a\u000bb\n", "a·\u000b·b\n"},
+        {R"(\u0041|\x{e9}|\x42)", "zAéB", "z·A·é·B"},
+        {"x*", "aab", "a·a·b"},  // empty matches separate words, too
+        {"(?<=a)", "abab", "a·ba·b"},
+        {"", "ab", "a·b"},
+        {"(?>a+)b|(a)", "aab", "aab"}};
+    for (const auto& [pattern, text, expected] : cases) {
+        INFO(pattern);
+        CHECK(words(pattern, text) == expected);
+    }
+}
+
+TEST_CASE("a construct that PCRE2 matches differently is refused by its name and position") {
+    const std::vector<std::array<std::string, 3>> cases = {
+        {"a[[:alpha:]]", "[:alpha:]", "3"},
+        {"[a--b]", "-- in a class", "3"},
+        {"[^a-z&&[aeiou]]", "&& in a negated class", "1"},
+        {"[a[b&&c]]", "&& in a class in a class", "3"},
+        {"[a[b[c]]]", "a class in a class in a class", "5"},
+        {"[a[^b]]", "a negated class in a class", "1"},
+        {R"([a-\s])", "a range that ends with a set", "3"},
+        {"[]", "an empty class", "1"},
+        {"[a", "a [ without ]", "1"},
+        {R"(é\G)", R"(\G)", "2"},
+        {R"(\w+)", R"(\w)", "1"},
+        {R"([\W])", R"(\W)", "2"},
+        {R"(\bcat)", R"(\b)", "1"},
+        {R"(a\Kb)", R"(\K)", "2"},
+        {R"((a)\1)", R"(\1)", "4"},
+        {R"(\R)", R"(\R)", "1"},
+        {R"(\xe9)", R"(\xe9)", "1"},
+        {R"(\pL)", R"(\p without braces)", "1"},
+        {R"(\p{L)", R"(\p{ without })", "1"},
+        {"a(?m)b", "the group (?m)", "2"},
+        {"a(?i)b", "the group (?i)", "2"},
+        {"(?x: a )", "the group (?x:", "1"},
+        {"(?<name>a)", "the group (?<n", "1"},
+        {"(*FAIL)", "the group (*FA", "1"},
+        {"a)", "a ) without (", "2"},
+        {"(?i:mass)", "ss in a case-insensitive group", "7"},
+        {"(?i:é)", "é in a case-insensitive group", "5"},
+        {R"((?i:\p{Lu}))", R"(\p{Lu} in a case-insensitive group)", "5"},
+        {"a{2}+", "{2}+", "2"},
+        {"a{2}?", "{2}?", "2"},
+        {"a{1,3}+", "{1,3}+", "2"},
+        {"a**", "* with nothing to repeat", "3"},
+        {"(?=a)*", "* with nothing to repeat", "6"}};
+    for (const auto& [pattern, construct, position] : cases)
+        CHECK(refusal(pattern) == construct + " is not supported (character " + position +
+                                      " of the pattern '" + pattern + "')");
+    CHECK(mentions(refusal("(a"), "the pattern '(a' is invalid or not supported: "));
+    CHECK(mentions(refusal(R"(\p{Alpha})"), "unknown property"));
+}
+
+TEST_CASE("tokenizer.json: messages name the file, the key and, apart from it, the reason") {
+    const Scratch scratch;
+    const auto error_of = [&](const std::string& kind, const std::string& old_text,
+                              const std::string& new_text) -> std::string {
+        const std::string folder = scratch.copy_of("10_tokenizer/" + kind);
+        edit(folder + "/tokenizer.json", old_text, new_text);
+        std::string message = "it was accepted";
+        try {
+            load_tokenizer(folder + "/tokenizer.json");
+        } catch (const FileError& error) {
+            message = replaced(error.what(), folder, "FOLDER");
+        }
+        fs::remove_all(folder);
+        return message;
+    };
+    CHECK(error_of("llama2", R"("unk_token": "<unk>")", R"("unk_token": "<none>")") ==
+          "FOLDER/tokenizer.json: model: there is no token <none>");
+    CHECK(error_of("gpt2", R"("type": "BPE")", R"("type": "WordPiece")") ==
+          "FOLDER/tokenizer.json: model.type WordPiece is not supported");
+    CHECK(error_of("gpt2", R"("content": "<|endoftext|>")", R"("content": "")") ==
+          "FOLDER/tokenizer.json: added_tokens.0: needs a content and an id");
+    CHECK(error_of("llama2", R"("start": 1)", R"("start": 2)") ==
+          "FOLDER/tokenizer.json: decoder.decoders.3: this Strip is not supported");
+    CHECK(
+        mentions(error_of("qwen", R"("Regex": ")", R"("Regex": "\\b|)"),
+                 "FOLDER/tokenizer.json: pre_tokenizer.pretokenizers.0: pattern.Regex: \\b is "
+                 "not supported (character 1 of the pattern '\\b|"));
+}
+
+TEST_CASE("encoding_steps: added tokens stay whole, and BPE on the last step gives the ids") {
+    for (const std::string kind : {"gpt2", "llama3", "qwen", "smol", "llama2", "metaspace"}) {
+        const Tokenizer tokenizer = fixture_tokenizer(kind);
+        const std::string token = tokenizer.added_tokens.back().content;
+        for (const std::string& text :
+             {token + "user\nHi " + token + " 12 é" + token, std::string(" a  b"),
+              std::string("the cat"), std::string()}) {
+            const std::vector<EncodingStep> steps = encoding_steps(tokenizer, text);
+            Ids ids = tokenizer.prefix_tokens;
+            for (const auto& [part, id] : steps.back().segments)
+                for (const Id next : id >= 0 ? Ids{id} : tokenizer.encode_word(part))
+                    ids.push_back(next);
+            INFO(kind, ": ", text);
+            CHECK(ids == tokenizer.encode(text));
+        }
+    }
+    const auto steps =
+        encoding_steps(fixture_tokenizer("qwen"), "<|im_start|>user\nHi<|im_end|>");
+    CHECK(steps.front().name == "text");
+    CHECK(steps.back().name == "ByteLevel");
+    std::vector<std::string> parts;
+    for (const Segment& segment : steps.back().segments) parts.push_back(segment.text);
+    CHECK(parts == std::vector<std::string>{"<|im_start|>", "user", "Ċ", "Hi", "<|im_end|>"});
+}
+
+TEST_CASE("encoding_steps: added tokens of the normalized text are whole after their step") {
+    const Scratch scratch;
+    const std::string file = scratch.copy_of("10_tokenizer/llama2") + "/tokenizer.json";
+    overwrite(file, replaced(content(file), "\"normalized\": false", "\"normalized\": true"));
+    const Tokenizer tokenizer = load_tokenizer(file);
+    const std::vector<EncodingStep> steps = encoding_steps(tokenizer, "x <s>y");
+    CHECK(steps.back().name == "normalized added tokens");
+    REQUIRE(steps.back().segments.size() == 3);
+    CHECK(steps.back().segments[0].text == "▁x");
+    CHECK(steps.back().segments[1].id == 1);
+    CHECK(steps.back().segments[2].text == "y");
+}
