@@ -3,16 +3,23 @@
 exit code 2; valid input gives the expected output and files. Usage: check_programs.py BUILD_FOLDER [SLUG...]"""
 
 import array
+import fcntl
+import json
+import os
+import pty
 import random
 import re
+import select
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parent.parent
 SLUGS = re.findall(r"^chapter\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
@@ -60,6 +67,10 @@ BASIC_REFUSED = [  # of programs with only the common options
     ("--seed 4294967296", "from 0 to 4294967295, not '4294967296'"),
     ("--seed abc", "not 'abc'"),
     ("--step=perhaps", "--step"),
+    ("--only two", "from 0 to 999, not 'two'"),
+    ("--only -1", "from 0 to 999, not '-1'"),
+    ("--only", "--only"),
+    ("--quiet=perhaps", "--quiet"),
     ("--save {file}", "--save needs a folder it can write to"),
     ("--save {folder} --plots /proc/nowhere", "--plots needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
@@ -115,6 +126,9 @@ TOKENIZER_REFUSED = [  # of chapter 10; {text} is a text
 ]
 GENERATION_REFUSED = [  # of chapter 11; {model} and {tokenizer} have the same vocabulary size
     ("--bogus", "unknown argument '--bogus'"),
+    ("--words {file}", "--words needs a folder it can write to"),
+    ("--words /proc/nowhere", "--words needs a folder it can write to"),
+    ("--words {folder} --model {model} --tokenizer {tokenizer}", "does not have the sizes of assets/king_james"),
     ("stray", "unknown argument 'stray'"),
     ("--temperature -1", "from 0 to 100, not '-1'"),
     ("--temperature 101", "from 0 to 100, not '101'"),
@@ -145,6 +159,7 @@ GENERATION_REFUSED = [  # of chapter 11; {model} and {tokenizer} have the same v
     ("--model {model} --tokenizer {folder}/nothing", "cannot read"),
     ("--model {model} --tokenizer /", "is not a file"),
     ("--model {model} --tokenizer {tokenizer}", "this model needs a --prompt to begin with"),
+    ("--prompt -", "this model needs a --prompt to begin with: it has no BOS token"),  # from an empty standard input
     ("--model {model} --tokenizer {tokenizer} --prompt " + "x" * 65, "a sequence of 65 tokens exceeds"),
     ("--model tests/fixtures/09_full_model/qwen3", "cannot read tests/fixtures/09_full_model/qwen3/tokenizer.json"),
     ("--model tests/fixtures/09_full_model/qwen3 --tokenizer {tokenizer}", "but the vocabulary size is 17"),
@@ -253,6 +268,9 @@ LEARN_REFUSED = [
     ("exercise 1 --solution 99", "no exercise '1.99'"),
     ("exercise 1 --bogus", "not '--bogus'"),
     ("watch", "which chapter?"),
+    ("read", "which chapter?"),
+    ("read 99", "there is no chapter '99'"),
+    ("read 1 2", "unexpected argument '2'"),
     ("test 99", "there is no chapter '99'"),
 ]
 REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
@@ -331,7 +349,7 @@ def check_good(program, scratch):
     first = run([*command, "--save", tensors, "--plots", plots])
     if first.returncode != 0 or first.stderr or "\x1b" in first.stdout:
         problems.append(f"{program.name}: exit {first.returncode}, or colors in a pipe, or: {first.stderr}")
-    shown = set(re.findall(r"^([\w.]+): \((?:\d+, ?)*\d*\)(?:, of which .*)?\n *\{", first.stdout, re.M))
+    shown = set(re.findall(r"^([\w.]+): \((?:\d+, ?)*\d*\)(?:, of which .*)?\n(?: *\{|  +\w)", first.stdout, re.M))
     saved = {file.stem for file in tensors.iterdir()}
     if saved != shown or any(file.suffix != ".npy" for file in tensors.iterdir()):
         problems.append(f"{program.name}: shown but not saved {shown - saved}, saved but not shown {saved - shown}")
@@ -355,10 +373,75 @@ def check_good(program, scratch):
         problems.append(f"{program.name}: the seed changes nothing")
     if "--seed" not in run([program, "--help"]).stdout:
         problems.append(f"{program.name}: --help does not list --seed")
+    check_selection(program, command, first.stdout)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
              "12_gradients": None, "13_training": check_training, "15_fast": check_timing}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
+
+
+def check_selection(program, command, whole):
+    """--only prints one step of the run, and lists the steps if there is none with this number; --quiet prints text only."""
+    titles = re.findall(r"^── (.*) ──$", whole, re.M)
+    steps = ["\n── " + text for text in whole.split("\nFigures:")[0].split("\n── ")[1:]]
+    beyond = run([*command, "--only", "999"])
+    listed = [f"{number:3} {title}" for number, title in enumerate(titles, 1)]
+    if beyond.returncode != 2 or beyond.stdout.split("\n")[:-1] != listed or \
+            beyond.stderr != f"{program.name}: --only takes a step from 1 to {len(titles)}, not 999\n":
+        problems.append(f"{program.name} --only 999: exit {beyond.returncode}: {beyond.stdout}{beyond.stderr}")
+    for number in (1, (len(titles) + 1) // 2):
+        only = run([*command, "--only", str(number)])
+        if only.returncode != 0 or only.stderr or only.stdout.rstrip() != steps[number - 1].rstrip():
+            problems.append(f"{program.name} --only {number}: exit {only.returncode}: {only.stdout}{only.stderr}")
+    quiet = run([*command, "--quiet"])
+    generated = re.search(r"── (?:The generated text|Greedy generation) ──\n(.*?)(?:tokens generated|model  +tokens per)", whole, re.S)
+    if quiet.returncode != 0 or quiet.stderr or quiet.stdout != (generated[1] if generated else ""):
+        problems.append(f"{program.name} --quiet: exit {quiet.returncode}: {quiet.stdout}{quiet.stderr}")
+
+
+def run_in_terminal(command, act=lambda output: None, **variables):
+    """Runs the command in a terminal of 24 lines and 80 columns, and presses Enter at each prompt. act is called with the
+    output so far. Returns the exit code and the output."""
+    main_side, program_side = pty.openpty()
+    fcntl.ioctl(program_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | variables
+    process = subprocess.Popen(command, stdin=program_side, stdout=program_side, stderr=program_side, env=environment,
+                               start_new_session=True)
+    os.close(program_side)
+    output, answered, end = b"", 0, time.time() + 60
+    while time.time() < end:
+        if select.select([main_side], [], [], 0.1)[0]:
+            try:
+                output += os.read(main_side, 65536)
+            except OSError:  # the program has closed the terminal
+                break
+        if output.endswith(b"[Enter] ") and len(output) > answered:
+            answered = len(output)
+            os.write(main_side, b"\n")
+        if signal_number := act(output.decode(errors="replace")):
+            os.killpg(process.pid, signal_number)
+            act = lambda output: None
+    os.close(main_side)
+    process.kill() if time.time() >= end else None
+    return process.wait(), output.decode().replace("\r\n", "\n")
+
+
+def check_terminal(program):
+    """With --step no line leaves the screen before Enter was pressed; lines with colors are not wider than without them."""
+    plain = run([program, "--plots", "none"]).stdout.split("\n")
+    code, output = run_in_terminal([program, "--plots", "none", "--step"])
+    text = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    for page in text.split("[Enter] "):
+        page = page.removeprefix("\n\x1b[A\n\x1b[2K").removeprefix("\n\x1b[A\r\x1b[2K").lstrip("\n")
+        height = sum(max(1, -(-len(line) // 80)) for line in page.split("\n")[:-1])
+        if height > 23:
+            problems.append(f"{program.name} --step: a page of {height} lines, which begins with {page[:60]!r}")
+    if code != 0 or "[Enter] " not in text or "colors: " not in text or "── 1. " not in text:
+        problems.append(f"{program.name} in a terminal: exit {code}, or no prompt, legend or number of a step")
+    if any(len(line) > 80 for line in text.split("\n") if "colors: " in line):
+        problems.append(f"{program.name} in a terminal: a legend that does not fit")
+    if "\x1b[" in run_in_terminal([program, "--plots", "none"], NO_COLOR="1")[1] or "\x1b" in "".join(plain):
+        problems.append(f"{program.name}: colors despite NO_COLOR, or in a pipe")
 
 
 def check_sizes(program, scratch):
@@ -422,6 +505,23 @@ def check_generation(program, scratch):
             texts.append(without_speed(result.stdout))
         if texts[0] != texts[1]:
             problems.append(f"{program.name} {kind}: the text differs without a cache")
+    sampling = {"do_sample": False, "temperature": 0.01, "top_k": 1, "top_p": 0.01}
+    (exported / "generation_config.json").write_text(json.dumps(sampling))
+    if without_speed(run(command).stdout) != texts[0]:
+        problems.append(f"{program.name} reads the sampling parameters of generation_config.json")
+    (exported / "tokenizer.json").rename(scratch / "tokenizer.json")
+    (exported / "generation_config.json").write_text(json.dumps({"eos_token_id": list(range(420))}))
+    if "tokens generated: 0 (stopped by an EOS token)" not in run([*command, "--tokenizer", scratch / "tokenizer.json"]).stdout:
+        problems.append(f"{program.name} does not stop at the EOS tokens of the model's folder if the tokenizer lies elsewhere")
+    written = run([program, "--words", scratch / "words"])
+    if written.returncode != 0 or written.stdout or not all(
+            (scratch / "words" / file.name).stat().st_size == file.stat().st_size for file in (ROOT / "assets/words").iterdir()):
+        problems.append(f"{program.name} --words does not write the files of assets/words: {written.stderr}")
+    expect_refusal([program, "--prompt", ""], "this model needs a --prompt to begin with: it has no BOS token")
+    given = run([program, "--prompt", "And God said", "--plots", "none"])
+    piped = subprocess.run([program, "--prompt", "-", "--plots", "none"], input="And God said\n", capture_output=True, text=True, timeout=120)
+    if given.returncode != 0 or (piped.returncode, piped.stdout) != (0, given.stdout):
+        problems.append(f"{program.name} --prompt - differs from the same --prompt: exit {piped.returncode}: {piped.stderr}")
 
 
 def check_training(program, scratch):
@@ -457,6 +557,78 @@ def check_training(program, scratch):
         problems.append(f"{program.name} --resume of a finished run: {finished.stdout}{finished.stderr}")
     if contents(scratch / "whole") != contents(scratch / "SIGINT"):
         problems.append(f"{program.name} --resume of a finished run changes its files")
+    check_minutes(program, scratch)
+    check_interrupts(program, scratch)
+    check_default_folder(program)
+
+
+def check_minutes(program, scratch):
+    """--minutes is the time of the whole program, within 15 %; with --resume, a finished run is continued for that time."""
+    learn = [program, "--text", write_pages(scratch), "--folder", scratch / "minutes", "--plots", "none"]
+    steps = 0
+    for options in (["--minutes", "0.5"], ["--minutes", "0.5", "--resume"]):
+        start = time.time()
+        result = run([*learn, *options])
+        seconds = time.time() - start
+        last = re.findall(r"^step (\d+):", result.stdout, re.M)
+        if result.returncode != 0 or result.stderr or not last or int(last[-1]) <= steps or not 25.5 <= seconds <= 34.5:
+            problems.append(f"{program.name} {options}: {seconds:.1f} s, steps {last} after {steps}: {result.stderr}")
+        steps = int(last[-1]) if last else 0
+
+
+def check_interrupts(program, scratch):
+    """Ctrl-C ends the program within a second (1.5 s on a busy machine), whatever it is doing; what was trained is saved."""
+    pages = write_pages(scratch)
+    saved = 0
+    for options, delays in ((["--text", pages, "--minutes", "0.3"], (0.3, 2, 5, 7, 9, 11, 13)), (["--ablations"], (1, 3)),
+                            (["--steps", "900"], (0.5, 4, 10))):
+        for delay in delays:
+            folder = scratch / "interrupted"
+            shutil.rmtree(folder, ignore_errors=True)
+            with subprocess.Popen([program, *options, "--folder", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True) as process:
+                time.sleep(delay)
+                start = time.time()
+                process.send_signal(signal.SIGINT)
+                output = process.communicate(timeout=120)[0]
+            seconds = time.time() - start
+            if seconds > 1.5 or process.returncode not in (0, -signal.SIGINT):
+                problems.append(f"{program.name} {options}: {seconds:.1f} s after Ctrl-C at {delay} s: {output[-300:]}")
+            if "Stopped and saved" in output:
+                saved += (folder / "run.safetensors").exists()
+    if saved < 2:
+        problems.append(f"{program.name}: {saved} of the interrupted runs were saved")
+
+
+def default_runs(program):
+    return set((program.parent / "models").glob("names*"))
+
+
+def check_default_folder(program):
+    """Without --folder, a finished run is kept, and an interrupted one is refused until it is resumed."""
+    before = default_runs(program)
+    run([program, "--steps", "5", "--plots", "none"])
+    first = default_runs(program) - before
+    if len(first) != 1:
+        problems.append(f"{program.name} without --folder writes to {first}; is the run of an earlier test interrupted?")
+        return
+    kept = contents(min(first))
+    new_model = SimpleNamespace(exists=lambda: any((folder / "config.json").exists() for folder in default_runs(program) - before - first))
+    code, output = run_until([program, "--steps", "400", "--plots", "none"], new_model, signal.SIGINT)
+    second = default_runs(program) - before - first
+    expect_refusal([program, "--steps", "400", "--plots", "none"], "holds a checkpoint: --resume continues its run (")
+    result = run([program, "--plots", "none", "--resume"])
+    if code != 0 or "Stopped and saved" not in output or result.returncode != 0 or "step 400: loss" not in result.stdout:
+        problems.append(f"{program.name} without --folder: {code} {output[-300:]}, resumed: {result.stdout[-300:]}{result.stderr}")
+    if len(second) != 1 or default_runs(program) != before | first | second or contents(min(first)) != kept:
+        problems.append(f"{program.name} without --folder overwrites a finished run: {first} {second}")
+
+
+def write_pages(scratch):
+    """All pages of the tutorial in one text of 400 KB."""
+    file = scratch / "pages"
+    file.write_text("".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))))
+    return file
 
 
 def run_until(command, file, how):
@@ -512,17 +684,102 @@ def check_learn(scratch):
         problems.append("./learn exercise 1 --reset does not restore the file and keep a backup")
     if "nothing to reset" not in run([learn, "exercise", "1", "--reset"]).stdout:
         problems.append("./learn exercise 1 --reset: the second time must find nothing to reset")
-    if run([learn, "list"], cwd="/").stdout.count("\n") != len(SLUGS):
-        problems.append("./learn list does not work from another folder")
+    check_reading(learn)
+    check_map(learn, clone)
+    check_watch(learn, clone)
+
+
+def check_reading(learn):
+    """./learn read shows each page as text of 80 columns, with the paths of its figures and without folded hints."""
+    for slug in SLUGS:
+        page = (learn.parent / "docs" / f"{slug}.md").read_text()
+        result = run([learn, "read", slug])
+        text = result.stdout
+        wide = [line for line in text.split("\n") if len(line) > 80 and not line.startswith("  ")]
+        figures = re.findall(r"!\[[^]]*\]\(\.\./(assets/[^)]*)\)", page)
+        prose = re.sub(r"^  .*$|`[^`]*`", "", text, flags=re.M)
+        if result.returncode != 0 or result.stderr or wide or "\x1b" in text or re.search(r"</?(details|summary)|\]\(|\*\*", prose):
+            problems.append(f"./learn read {slug}: {result.stderr}, wide or unconverted lines: {wide[:3]}")
+        if missing := [figure for figure in figures if figure not in text]:
+            problems.append(f"./learn read {slug}: without {missing}")
+        folded = re.findall(r"^<details>.*</summary>\n+(.*)", page.split("\n## Exercises")[1], re.M)
+        if not folded or any(hint in " ".join(text.split()) for hint in folded) or re.search(r"^[|:-][-:| ]+$", prose, re.M):
+            problems.append(f"./learn read {slug} shows a folded hint, or the line below the headings of a table")
+        hints = len(re.findall(r"^Hint: \./learn exercise \d+ --hint \d+$", text, re.M))
+        if hints != len(re.findall(r"^### Exercise", page, re.M)):
+            problems.append(f"./learn read {slug}: {hints} hints")
+        code, text = run_in_terminal([learn, "read", slug], PAGER="cat")
+        if code != 0 or not text.startswith(f"\x1b[1m# {slug[:2]}") or "\x01" in text or "\x02" in text or \
+                any(line.count("\x1b[1m") != line.count("\x1b[0m") for line in text.split("\n")):
+            problems.append(f"./learn read {slug} in a terminal: {text[:200]}")
+
+
+def check_map(learn, clone):
+    """The map has the chapters that were run and what comes next; a run in a terminal ends with what comes next."""
+    build = clone / "build"
+    build.mkdir(exist_ok=True)
+    (build / "CMakeCache.txt").write_text(f"CMAKE_PROJECT_NAME:STATIC=x\nCMAKE_HOME_DIRECTORY:INTERNAL={clone}\nCMAKE_GENERATOR:INTERNAL=Ninja\n"
+                                          f"CMAKE_MAKE_PROGRAM:FILEPATH={shutil.which('ninja')}\n")
+    (build / "build.ninja").write_text("rule script\n  command = printf '#!/bin/sh\\necho ran \"$$@\"\\n' >$out && chmod +x $out\n" +
+                                       "".join(f"build {slug}: script ../chapters/{slug}/main.cpp\n" for slug in SLUGS))
+    questions = [re.search("— ([^?]*[?])", (clone / "chapters" / slug / "main.cpp").read_text())[1] for slug in SLUGS]
+    count = len(re.findall(r"^// Exercise \d", (clone / "chapters" / SLUGS[0] / "exercise.cpp").read_text(), re.M))
+
+    def expect(command, *parts, absent=()):
+        code, text = run_in_terminal([learn, *command])
+        if code != 0 or any(part not in text for part in parts) or any(part in text for part in absent):
+            problems.append(f"./learn {command}: exit {code}, expected {parts}, not {absent}: {text}")
+
+    expect(["list"], "I   The block", f"   - {SLUGS[0]} ", f"\nnext: ./learn 1 — {questions[0]}\n", *SLUGS, *questions)
+    expect([], "ran\n", f" 0/{count} {SLUGS[0]} ", f"\nnext: ./learn exercise 1, then\n      ./learn 2 — {questions[1]}\n")
+    expect([], f" 0/{count} {SLUGS[0]} ", absent=["ran"])
+    expect(["1", "--step"], f"ran --step\n\nnext: ./learn exercise 1, then\n      ./learn 2 — {questions[1]}\n")
+    for option in ("--help", "--quiet", "--only"):
+        expect(["1", option, "1"], f"ran {option} 1\n", absent=["next:"])
+    expect(["2", "--help"], "ran --help\n")
+    expect(["list"], f"   - {SLUGS[1]} ")  # --help is no run
+    (build / "progress").mkdir(exist_ok=True)
+    (build / "progress" / SLUGS[0]).write_text(f"{count} of {count}\n")
+    expect(["list"], f" {count}/{count} {SLUGS[0]} ", f"\nnext: ./learn 2 — {questions[1]}\n")
+    result = run([learn, "1"])
+    if (result.returncode, result.stdout, "next" in result.stderr) != (0, "ran\n", False):
+        problems.append(f"./learn 1 in a pipe: {result.stdout}{result.stderr}")
+    if any(len(line) > 80 for line in run([learn, "list"], cwd="/").stdout.split("\n")):
+        problems.append("./learn list: a line of more than 80 characters")
+
+
+def check_watch(learn, clone):
+    """./learn watch clears the screen before each run and shows at most 10 lines of the edits after it."""
+    lesson, edits = clone / "chapters" / SLUGS[0] / "main.cpp", []
+
+    def act(output):
+        if not edits and "watching the files" in output:
+            time.sleep(1.1)  # file times may have a resolution of a second
+            edits.append(output)
+            lesson.write_text(lesson.read_text() + "".join(f"// edit {i}\n" for i in range(20)))
+        return signal.SIGINT if "more lines" in output else None
+
+    code, text = run_in_terminal([learn, "watch", "1"], act)
+    after = text.split("\x1b[H\x1b[2J")[-1]
+    shown = after.split("Your edits")[-1].split("\n")[1:]
+    if code != 0 or text.count("\x1b[H\x1b[2J") != 2 or not after.startswith("ran\n") or "+// edit 0" not in shown:
+        problems.append(f"./learn watch 1: exit {code}: {text}")
+    if len([line for line in shown if line and "^C" not in line]) != 10 or shown[9] != "... 12 more lines":
+        problems.append(f"./learn watch 1 shows these edits: {shown}")
 
 
 def main():
     build = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
         for slug in sys.argv[2:] or SLUGS:
+            runs = default_runs(build / slug)
             check_refusals(build / slug, Path(name))
             check_good(build / slug, Path(name))
+            for folder in default_runs(build / slug) - runs:
+                shutil.rmtree(folder)
         if not sys.argv[2:]:
+            check_terminal(build / "01_masking")
+            check_terminal(build / "05_gqa")
             check_learn(Path(name))
             for arguments, message in LEARN_REFUSED:
                 expect_refusal([ROOT / "learn", *arguments.split()], message)

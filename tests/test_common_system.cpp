@@ -1,10 +1,14 @@
 #include <atomic>
 #include <chrono>
+#include <iostream>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "common/files/unicode.hpp"
+#include "common/output/show.hpp"
+#include "common/output/terminal.hpp"
+#include "common/system/options.hpp"
 #include "common/system/parallel.hpp"
 #include "tests/check.hpp"
 #include "tests/count_memory.hpp"
@@ -215,4 +219,65 @@ TEST_CASE("parallel_for limits BLAS to one thread while it runs") {
     CHECK_THROWS_AS(parallel_for(4, [](std::size_t) { throw TextError("no"); }), TextError);
     CHECK(openblas_get_num_threads() == before);
     openblas_set_num_threads(found);
+}
+
+namespace {
+
+// What a program of three steps prints with this option, its exit code, and how far it runs.
+struct Run {
+    std::string output, errors;
+    int exit_code = 0;
+    std::string steps;
+};
+
+Run run_three_steps(std::vector<std::string> arguments) {
+    Run result;
+    arguments.insert(arguments.begin(), "program");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    std::ostringstream output, errors;
+    std::streambuf* const old_output = std::cout.rdbuf(output.rdbuf());
+    std::streambuf* const old_errors = std::cerr.rdbuf(errors.rdbuf());
+    Options options("test", "A question?");
+    result.exit_code = options.run(static_cast<int>(argv.size()), argv.data(), [&] {
+        for (const std::string title : {"A", "B", "C"}) {
+            step(title);
+            result.steps += title;
+            write_text("text " + title);
+            end_text();
+        }
+    });
+    std::cout.rdbuf(old_output);
+    std::cerr.rdbuf(old_errors);
+    set_print_options({});
+    result.output = output.str();
+    result.errors = errors.str();
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("Options: --only runs until the end of its step, and --quiet leaves out headings") {
+    const Run second = run_three_steps({"--only", "2"});
+    CHECK(second.output == "\n── B ──\ntext B\n");
+    CHECK(second.steps == "AB");
+    CHECK(second.exit_code == 0);
+    CHECK(run_three_steps({"--only", "3"}).output == "\n── C ──\ntext C\n");
+    CHECK(run_three_steps({"--only", "3", "--quiet"}).output == "text C\n");
+    CHECK(run_three_steps({"--quiet"}).output == "text A\ntext B\ntext C\n");
+}
+
+TEST_CASE("Options: --only lists the steps, for a number that no step has with an error") {
+    const Run beyond = run_three_steps({"--only", "4"});
+    CHECK(beyond.output == "  1 A\n  2 B\n  3 C\n");
+    CHECK(beyond.errors == "test: --only takes a step from 1 to 3, not 4\n");
+    CHECK(beyond.exit_code == 2);
+    const Run list = run_three_steps({"--only", "0"});
+    CHECK(list.output == beyond.output);
+    CHECK(list.errors.empty());
+    CHECK(list.exit_code == 0);
+    const Run word = run_three_steps({"--only", "two"});
+    CHECK(word.errors == "test: --only takes an integer from 0 to 999, not 'two'\n");
+    CHECK(word.steps.empty());
+    CHECK(word.exit_code == 2);
 }

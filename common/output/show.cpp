@@ -1,6 +1,7 @@
 #include "common/output/show.hpp"
 
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -18,7 +19,6 @@ namespace {
 
 std::filesystem::path save_folder;  // empty: nothing is saved
 std::set<std::string, std::less<>> shown_names;
-bool pausing = false;
 std::string unprinted_text;  // the incomplete character at the end of write_text's input
 
 constexpr std::size_t summary_threshold = 250;  // elements; larger tensors are summarized
@@ -98,48 +98,91 @@ std::vector<std::string> printed_lines(const xt::xtensor<T, N>& tensor) {
     return lines_with_precision(tensor, 4);
 }
 
-// One cell as a colored space: gray for -inf, red for NaN and +inf, otherwise from dark purple
-// (low) to yellow (high), the closest that 256-color terminals have to the figures' palette.
-std::string colored_cell(double value, double low, double high, std::size_t cell_width) {
-    static constexpr std::array palette = {53, 54, 60, 30, 36, 72, 77, 148, 220};
-    int color = 238;
-    if (std::isnan(value) || value == infinity) {
-        color = 160;
-    } else if (value > -infinity) {
-        const double scaled = high > low ? (value - low) / (high - low) : 0.5;
-        color = palette[static_cast<std::size_t>(std::lround(scaled * (palette.size() - 1)))];
+template <class T, std::size_t N>
+ColorScale scale_of(const xt::xtensor<T, N>& tensor) {
+    ColorScale scale;
+    for (const T number : tensor) {
+        const double value = static_cast<double>(number);
+        if (value == -infinity) scale.has_minus_infinity = true;
+        if (std::isnan(value)) scale.has_nan = true;
+        if (!std::isfinite(value)) continue;
+        scale.low = std::min(scale.low, value);
+        scale.high = std::max(scale.high, value);
     }
-    return fmt::format("\x1b[48;5;{}m{}\x1b[0m", color, std::string(cell_width, ' '));
+    return scale;
 }
 
-// Appends a heatmap: the cells of each row to the right of its printed line, if each row is one
-// line and the terminal is wide enough.
+// Appends a heatmap: the cells of each row to the right of its printed line. Returns false if a
+// row is not one line or the terminal is not wide enough.
 template <class T, std::size_t N>
-void append_heatmap(const xt::xtensor<T, N>& tensor, std::vector<std::string>& lines) {
-    if (N < 2 || tensor.size() < 2 || !colors_wanted()) return;
+bool append_heatmap(const xt::xtensor<T, N>& tensor, const ColorScale& scale,
+                    std::vector<std::string>& lines) {
     const std::size_t columns = tensor.shape()[N - 1];
-    if (columns == 0 || lines.size() * columns != tensor.size()) return;
+    if (lines.size() * columns != tensor.size()) return false;
 
     std::size_t text_width = 0;
     for (const std::string& line : lines) text_width = std::max(text_width, line.size());
     const std::size_t free_width =
         terminal_width() - std::min(terminal_width(), text_width + 2);
     const std::size_t cell_width = 2 * columns <= free_width ? 2 : 1;
-    if (columns * cell_width > free_width) return;
+    if (columns * cell_width > free_width) return false;
 
-    double low = infinity, high = -infinity;
-    for (const T number : tensor) {
-        const double value = static_cast<double>(number);
-        if (!std::isfinite(value)) continue;
-        low = std::min(low, value);
-        high = std::max(high, value);
-    }
+    const std::string space(cell_width, ' ');
     auto number = tensor.begin();
     for (std::string& line : lines) {
         line.append(text_width + 2 - line.size(), ' ');
         for (std::size_t column = 0; column < columns; ++column, ++number)
-            line += colored_cell(static_cast<double>(*number), low, high, cell_width);
+            line += scale.cell(static_cast<double>(*number), space);
     }
+    return true;
+}
+
+// Whether these can be attention weights, a mask or masked scores: all elements are in [0, 1],
+// or some are -inf.
+template <class T>
+bool is_weights_or_mask(const ColorScale& scale) {
+    const bool weights = scale.low >= 0 && scale.high <= 1 && scale.low < scale.high;
+    return std::is_same_v<T, Real> && (weights || scale.has_minus_infinity);
+}
+
+// Colors the background of each number from character `start` on.
+std::string color_numbers(const std::string& line, const ColorScale& scale,
+                          std::size_t start = 0) {
+    std::string colored = line.substr(0, start);
+    const std::string text = line.substr(start);
+    std::size_t copied = 0;
+    for_each_number(text, [&](std::size_t begin, std::size_t end, std::size_t padding) {
+        begin -= padding;
+        const std::size_t next = text.find_first_not_of(' ', end);
+        if (next != text.npos && (text[next] == ',' || text[next] == '}')) end = next;
+        colored.append(text, copied, begin - copied);
+        const std::string number = text.substr(begin, end - begin);
+        colored += scale.cell(std::strtod(number.c_str(), nullptr), number);
+        copied = end;
+    });
+    return colored + text.substr(copied);
+}
+
+// The heading, followed by the legend if it fits.
+std::string with_legend(const std::string& heading, const ColorScale& scale) {
+    const std::string legend = scale.legend();
+    const bool fits = heading.size() + 2 + visible_width(legend) <= terminal_width();
+    return heading + (fits ? "  " : "\n") + legend;
+}
+
+// In a terminal, adds colors: a heatmap at the right if it fits; otherwise attention weights,
+// masks and masked scores have colored numbers.
+template <class T, std::size_t N>
+void add_colors(const xt::xtensor<T, N>& tensor, std::string& heading,
+                std::vector<std::string>& lines) {
+    if (N < 2 || tensor.size() < 2 || !colors_wanted()) return;
+    const ColorScale scale = scale_of(tensor);
+    if (scale.low == scale.high && !scale.has_minus_infinity) return;
+    if (!append_heatmap(tensor, scale, lines)) {
+        if (!is_weights_or_mask<T>(scale)) return;
+        for (std::string& line : lines) line = color_numbers(line, scale);
+    }
+    heading = with_legend(heading, scale);
 }
 
 template <class T, std::size_t N>
@@ -149,41 +192,79 @@ void save(std::string_view name, const xt::xtensor<T, N>& tensor) {
 }
 
 template <class T, std::size_t N>
-void print(const xt::xtensor<T, N>& tensor) {
+void print_tensor(std::string heading, const xt::xtensor<T, N>& tensor) {
     std::vector<std::string> lines = printed_lines(tensor);
-    append_heatmap(tensor, lines);
-    for (const std::string& line : lines) std::cout << line << '\n';
+    add_colors(tensor, heading, lines);
+    print(heading + "\n");
+    for (const std::string& line : lines) print(line + "\n");
+}
+
+// Saves the tensor. Returns the heading, "name: (shape)".
+template <class T, std::size_t N>
+std::string announce(std::string_view name, const xt::xtensor<T, N>& tensor) {
+    if (!shown_names.emplace(name).second)
+        throw std::logic_error(fmt::format("show: {} was shown before", name));
+    if (!save_folder.empty() && step_is_printed()) save(name, tensor);
+    return fmt::format("{}: {}", name, to_text(tensor.shape()));
 }
 
 template <class T, std::size_t N>
 void show_tensor(std::string_view name, const xt::xtensor<T, N>& tensor) {
-    if (!shown_names.emplace(name).second)
-        throw std::logic_error(fmt::format("show: {} was shown before", name));
-    std::cout << name << ": " << to_text(tensor.shape());
-    const bool too_long = N == 4 && tensor.size() > summary_threshold;
-    std::cout << (too_long ? ", of which (0, 0):\n" : "\n");
+    const std::string heading = announce(name, tensor);
     if constexpr (N == 4) {  // print only the first matrix of a large tensor
-        if (too_long) print(Matrix(xt::view(tensor, 0, 0)));
+        if (tensor.size() > summary_threshold)
+            return print_tensor(heading + ", of which (0, 0):", Matrix(xt::view(tensor, 0, 0)));
     }
-    if (!too_long) print(tensor);
-    if (!save_folder.empty()) save(name, tensor);
+    print_tensor(heading, tensor);
+}
+
+// The lines of a table, the first with the headings.
+std::vector<std::string> table_lines(const TableRow& headings,
+                                     const std::vector<TableRow>& rows) {
+    std::vector<std::size_t> widths(headings.size());
+    std::vector<bool> numeric(headings.size(), true);
+    for (std::size_t column = 0; column < headings.size(); ++column) {
+        widths[column] = visible_width(headings[column]);
+        for (const TableRow& row : rows) {
+            if (row.size() != headings.size())
+                throw std::logic_error("show_table: a row does not fit the headings");
+            widths[column] = std::max(widths[column], visible_width(row[column]));
+            if (row[column].find_first_not_of("0123456789.,+-e%>") != std::string::npos &&
+                row[column] != "inf" && row[column] != "-inf")
+                numeric[column] = false;
+        }
+    }
+    const auto line_of = [&](const TableRow& row) {
+        std::string line;
+        for (std::size_t column = 0; column < row.size(); ++column)
+            line += numeric[column] ? fmt::format("{:>{}}  ", row[column], widths[column])
+                                    : fmt::format("{:<{}}  ", row[column], widths[column]);
+        return line.substr(0, line.find_last_not_of(' ') + 1);
+    };
+    std::vector<std::string> lines = {line_of(headings)};
+    for (const TableRow& row : rows) lines.push_back(line_of(row));
+    return lines;
+}
+
+// Prints a table of a matrix; in a terminal, attention weights, masks and masked scores have
+// colored numbers.
+void print_named(std::string heading, const ColorScale& scale,
+                 const std::vector<std::string>& names, std::vector<std::string> lines) {
+    if (colors_wanted() && is_weights_or_mask<Real>(scale)) {
+        heading = with_legend(heading, scale);
+        std::size_t widest = 0;
+        for (const std::string& name : names) widest = std::max(widest, visible_width(name));
+        for (std::size_t i = 0; i < names.size(); ++i)
+            lines[i + 1] = color_numbers(lines[i + 1], scale,
+                                         widest + names[i].size() - visible_width(names[i]));
+    }
+    print(heading + "\n");
+    for (const std::string& line : lines) print(line + "\n");
 }
 
 }  // namespace
 
-void step(std::string_view title) {
-    static bool first = true;
-    if (pausing && !first && isatty(STDIN_FILENO)) {
-        std::cout << "\n[Enter] " << std::flush;
-        std::string ignored;
-        std::getline(std::cin, ignored);
-    }
-    first = false;
-    std::cout << '\n'
-              << (colors_wanted() ? fmt::format("\x1b[1;36m── {} ──\x1b[0m", title)
-                                  : fmt::format("── {} ──", title))
-              << std::endl;
-}
+void step(std::string_view title) { begin_step(title); }
 
 void say(std::string_view text) {
     const std::size_t width = std::min<std::size_t>(terminal_width(), 80);
@@ -191,66 +272,60 @@ void say(std::string_view text) {
     std::string line;
     for (std::string word; words >> word;) {
         if (!line.empty() && line.size() + 1 + word.size() > width) {
-            std::cout << line << '\n';
+            print(line + "\n");
             line.clear();
         }
         line += (line.empty() ? "" : " ") + word;
     }
-    std::cout << line << '\n';
+    print(line + "\n");
 }
 
 void show(std::string_view name, const Vector& tensor) { show_tensor(name, tensor); }
 void show(std::string_view name, const Matrix& tensor) { show_tensor(name, tensor); }
+void show(std::string_view name, const Matrix& matrix, const std::vector<std::string>& rows,
+          const std::vector<std::string>& columns) {
+    if (matrix.shape(0) != rows.size() || matrix.shape(1) < columns.size())
+        throw std::logic_error(fmt::format("show: {} does not have these names", name));
+    TableRow headings{""};
+    headings.insert(headings.end(), columns.begin(), columns.end());
+    std::vector<TableRow> cells;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        cells.push_back({rows[i]});
+        for (std::size_t j = 0; j < columns.size(); ++j)
+            cells.back().push_back(
+                fmt::format("{:.2f}", std::abs(matrix(i, j)) < 0.005 ? 0 : matrix(i, j)));
+    }
+    print_named(announce(name, matrix), scale_of(matrix), rows, table_lines(headings, cells));
+}
 void show(std::string_view name, const Tensor3& tensor) { show_tensor(name, tensor); }
 void show(std::string_view name, const Tensor4& tensor) { show_tensor(name, tensor); }
 void show(std::string_view name, const IdVector& tensor) { show_tensor(name, tensor); }
 void show(std::string_view name, const IdMatrix& tensor) { show_tensor(name, tensor); }
 
 void show(std::string_view name, std::string_view value) {
-    std::cout << name << ": " << value << '\n';
+    print(fmt::format("{}: {}\n", name, value));
 }
 void show(std::string_view name, double value) {
-    std::cout << fmt::format("{}: {:g}\n", name, value);
+    print(fmt::format("{}: {:g}\n", name, value));
 }
 
 void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
-    const auto width_of = [](const std::string& cell) {  // in code points, not bytes
-        return static_cast<std::size_t>(std::count_if(
-            cell.begin(), cell.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
-    };
-    std::vector<std::size_t> widths(headings.size());
-    std::vector<bool> numeric(headings.size(), true);
-    for (std::size_t column = 0; column < headings.size(); ++column) {
-        widths[column] = width_of(headings[column]);
-        for (const TableRow& row : rows) {
-            if (row.size() != headings.size())
-                throw std::logic_error("show_table: a row does not fit the headings");
-            widths[column] = std::max(widths[column], width_of(row[column]));
-            if (row[column].find_first_not_of("0123456789.,+-e%>") != std::string::npos &&
-                row[column] != "inf")
-                numeric[column] = false;
-        }
-    }
-    const auto print_row = [&](const TableRow& row) {
-        std::string line;
-        for (std::size_t column = 0; column < row.size(); ++column)
-            line += numeric[column] ? fmt::format("{:>{}}  ", row[column], widths[column])
-                                    : fmt::format("{:<{}}  ", row[column], widths[column]);
-        std::cout << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
-    };
-    print_row(headings);
-    for (const TableRow& row : rows) print_row(row);
+    for (const std::string& line : table_lines(headings, rows)) print(line + "\n");
 }
 
 void write_text(std::string_view piece) {
     unprinted_text += piece;
-    std::cout << take_printable(unprinted_text, false) << std::flush;
+    print_generated_text(take_printable(unprinted_text, false));
+    std::cout << std::flush;
 }
 
-void end_text() { std::cout << take_printable(unprinted_text, true) << std::endl; }
+void end_text() {
+    print_generated_text(take_printable(unprinted_text, true) + "\n");
+    std::cout << std::flush;
+}
 
 void show_progress(std::string_view line) {
-    if (!isatty(STDOUT_FILENO)) return;
+    if (!isatty(STDOUT_FILENO) || print_options().quiet) return;
     std::string fitting;  // a line that wraps could not be overwritten
     std::size_t count = 0;
     for (const std::string& one : characters(std::string(line)))
@@ -297,6 +372,5 @@ std::string fixed(double number, int decimals) {
 std::string brief(double number) { return fmt::format("{:g}", number); }
 
 void save_shown_tensors(const std::filesystem::path& folder) { save_folder = folder; }
-void pause_between_steps() { pausing = true; }
 
 }  // namespace llm

@@ -1,5 +1,6 @@
 // Output of the programs: step headings, names with shapes, tensors in xtensor's print format,
-// tables, and, in a terminal, a small color heatmap to the right of each row.
+// tables, and, in a terminal, a small color heatmap to the right of each row or, for attention
+// weights and masks that leave no room for it, colored numbers.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +12,8 @@
 
 namespace llm {
 
-// Starts a step of the program: prints a heading. With --step it waits for Enter first.
+// Starts a step of the program: prints a heading, with the step's number in a terminal. With
+// --step it waits for Enter first; with --only the run ends after the step with that number.
 void step(std::string_view title);
 
 // Prints a paragraph of explanation, wrapped at 80 characters.
@@ -25,6 +27,11 @@ void show(std::string_view name, const Tensor3& tensor);
 void show(std::string_view name, const Tensor4& tensor);
 void show(std::string_view name, const IdVector& tensor);
 void show(std::string_view name, const IdMatrix& tensor);
+
+// The same as a table whose rows and first columns have names, with two decimals. Throws
+// std::logic_error unless there is a name for each row and a column for each name.
+void show(std::string_view name, const Matrix& matrix, const std::vector<std::string>& rows,
+          const std::vector<std::string>& columns);
 
 // Prints "name: value".
 void show(std::string_view name, std::string_view value);
@@ -50,13 +57,14 @@ void show_shape(std::string_view name, const xt::xtensor<T, N>& tensor) {
 using TableRow = std::vector<std::string>;
 void show_table(const TableRow& headings, const std::vector<TableRow>& rows);
 
-// Prints a part of a streamed text immediately. A UTF-8 character that is split across parts is
-// printed when it is complete; control characters that could move the cursor become "?".
+// Prints a part of a streamed text immediately, also with --quiet. A UTF-8 character that is
+// split across parts is printed when it is complete; control characters that could move the
+// cursor become "?".
 void write_text(std::string_view piece);
 void end_text();  // prints the incomplete rest and ends the line
 
 // Shows the progress of a long computation on one line, which the next call overwrites; an
-// empty text clears it. Prints nothing if the output is not a terminal.
+// empty text clears it. Prints nothing with --quiet or if the output is not a terminal.
 void show_progress(std::string_view line);
 
 // A curve of at most `width` characters, such as "▇▅▄▃▃▂▂▁". Each character is the mean of an
@@ -69,8 +77,7 @@ std::string with_commas(std::size_t number);
 std::string fixed(double number, int decimals);
 std::string brief(double number);  // at most six significant digits
 
-// Called by Options for --save and --step.
+// Called by Options for --save.
 void save_shown_tensors(const std::filesystem::path& folder);
-void pause_between_steps();
 
 }  // namespace llm

@@ -17,6 +17,7 @@
 #include "common/files/unicode.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
+#include "common/output/terminal.hpp"
 
 namespace llm {
 namespace {
@@ -125,6 +126,32 @@ std::string one_line(std::string text) {
     return text;
 }
 
+// With --only, lists the steps if none has this number, and throws UsageError if it is not 0.
+// In a terminal, says why --quiet printed nothing.
+void report_steps(const PrintOptions& printing) {
+    const std::vector<std::string>& titles = step_titles();
+    if (printing.only && (*printing.only == 0 || *printing.only > titles.size())) {
+        for (std::size_t i = 0; i < titles.size(); ++i)
+            std::cout << fmt::format("{:3} {}\n", i + 1, titles[i]);
+        if (*printing.only == 0) return;
+        throw UsageError(fmt::format("--only takes a step from 1 to {}, not {}", titles.size(),
+                                     *printing.only));
+    }
+    if (printing.quiet && printed_nothing() && isatty(STDOUT_FILENO))
+        std::cerr << "This run generates no text, so there is nothing to print with --quiet.\n";
+}
+
+// Runs the program, with --only until the end of the step that is printed, and draws the
+// figures.
+void run_and_report(const std::function<void()>& program, const PrintOptions& printing) {
+    try {
+        program();
+    } catch (const OnlyStepDone&) {
+    }
+    draw_plots();
+    report_steps(printing);
+}
+
 }  // namespace
 
 struct Options::Parser {
@@ -140,9 +167,9 @@ struct Options::Parser {
     std::vector<std::pair<std::string, std::string*>> written_folders;
     std::vector<std::pair<std::string, std::string>> needed;
     std::vector<std::unique_ptr<Pending>> pending;  // CLI11 keeps pointers to the texts
-    std::string seed_text = "77", plots, save;
+    std::string seed_text = "77", only_text, plots, save;
     std::uint32_t seed = 77;
-    bool stepwise = false;
+    PrintOptions printing;
     Folders folders;
 
     // Reports all errors of the command line before anything is printed or written.
@@ -157,11 +184,16 @@ struct Options::Parser {
             if (app.count(name) > 0 && app.count(other) == 0)
                 throw UsageError(fmt::format("{} needs {}", name, other));
         seed = static_cast<std::uint32_t>(parse_number("--seed", seed_text, 0, 0xFFFFFFFF));
+        if (app.count("--only") > 0)
+            printing.only = static_cast<std::size_t>(parse_number("--only", only_text, 0, 999));
         for (const auto& [name, folder] : written_folders)
             if (app.count(name) > 0) folders.prepare(name, *folder);
         if (app.count("--save") > 0) folders.prepare("--save", save);
         if (app.count("--plots") == 0) {
-            prepare_default_plots();
+            if (printing.quiet || printing.only)
+                plots = "none";
+            else
+                prepare_default_plots();
         } else if (plots != "none") {
             folders.prepare("--plots", plots);
         }
@@ -201,7 +233,13 @@ Options::Options(std::string slug, std::string question) : parser_(std::make_uni
     app.add_option("--save", parser_->save,
                    "folder in which each shown tensor is saved as NAME.npy")
         ->type_name("DIR");
-    app.add_flag("--step", parser_->stepwise, "wait for Enter between steps");
+    app.add_flag("--step", parser_->printing.stepwise,
+                 "wait for Enter before each step and after each screenful");
+    app.add_option("--only", parser_->only_text,
+                   "print only step N, without figures; 0: list the steps")
+        ->type_name("N");
+    app.add_flag("--quiet", parser_->printing.quiet,
+                 "print only generated text, without figures");
 }
 
 Options::~Options() = default;
@@ -288,11 +326,10 @@ int Options::run(int argc, char** argv, const std::function<void()>& program) {
     try {
         parser_->parse(argc, argv);
         save_shown_tensors(parser_->save);
-        if (parser_->stepwise) pause_between_steps();
+        set_print_options(parser_->printing);
         if (parser_->plots != "none") collect_plots(parser_->slug, parser_->plots);
         limit_memory();
-        program();
-        draw_plots();
+        run_and_report(program, parser_->printing);
         return 0;
     } catch (const CLI::CallForHelp&) {
         std::cout << parser_->app.help();

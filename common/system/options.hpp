@@ -10,7 +10,8 @@
 
 namespace llm {
 
-// Every program has the options --help, --seed, --plots, --save and --step, and those it adds.
+// Every program has the options --help, --seed, --plots, --save, --step, --only and --quiet,
+// and those it adds.
 class Options {
  public:
     // The chapter's slug, such as "01_masking", and the question that it answers.
@@ -55,7 +56,8 @@ class Options {
     void needs(const std::string& name, const std::string& other);
 
     // Parses the command line, runs the program and draws the figures. Returns the exit code:
-    // 0, or 2 after printing one line on standard error that says what is wrong.
+    // 0, or 2 after printing one line on standard error that says what is wrong. With --only
+    // and --quiet, figures are drawn only if --plots is given.
     int run(int argc, char** argv, const std::function<void()>& program);
 
     std::uint32_t seed() const;  // --seed, 77 unless given
