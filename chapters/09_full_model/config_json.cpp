@@ -1,7 +1,29 @@
 #include "chapters/09_full_model/config_json.hpp"
 
+#include "common/output/show.hpp"
+
 namespace llm {
 namespace {
+
+[[noreturn]] void refuse_value(const JsonFile& json, const std::string& key,
+                               const std::string& value, const std::string& supported) {
+    json.refuse(key, value + " is not supported; supported: " + supported);
+}
+
+// Refuses a number that is not the one with which the setting has no effect.
+void expect_number(const JsonFile& json, const std::string& key, double neutral) {
+    if (json.has(key) && json.number(key) != neutral)
+        refuse_value(json, key, brief(json.number(key)), brief(neutral));
+}
+
+void expect_null(const JsonFile& json, const std::string& key) {
+    if (json.has(key)) refuse_value(json, key, brief(json.number(key)), "null, or no such key");
+}
+
+void expect_boolean(const JsonFile& json, const std::string& key, bool neutral) {
+    if (json.has(key) && json.boolean(key) != neutral)
+        refuse_value(json, key, neutral ? "false" : "true", neutral ? "true" : "false");
+}
 
 Config read_mini_llm(const JsonFile& json) {
     Config config = mini_llm_config();
@@ -13,28 +35,63 @@ Config read_mini_llm(const JsonFile& json) {
     config.vocab_size = json.size("vocab_size");
     config.max_position_embeddings = json.size("max_seq_len");
 
-    // This rule is in the code of Mini-LLM, not in its config.json.
+    // These are in the code of Mini-LLM, not in its config.json.
+    expect_number(json, "rope_theta", static_cast<double>(config.rope_theta));
+    expect_number(json, "norm_eps", 1e-6);
     config.intermediate_size = round_up(4 * config.hidden_size, json.size("multiple_of"));
     return config;
 }
 
-// Refuses unsupported settings that would change the result.
-void refuse_unsupported(const JsonFile& json, const std::string& type, const Config& config) {
-    if (json.has("hidden_act") && json.text("hidden_act") != "silu")
-        json.refuse("hidden_act " + json.text("hidden_act") + " is not supported, silu is");
-    if (json.has("mlp_bias") && json.boolean("mlp_bias"))
-        json.refuse("mlp_bias is not supported");
-    if (json.has("quantization_config")) json.refuse("quantization_config is not supported");
+// Refuses settings of other model types (Granite, Cohere, Gemma 2, OLMo, MiniCPM, Phi) with
+// which the model would compute something else.
+void refuse_unsupported(const JsonFile& json, const Config& config) {
+    for (const char* key : {"hidden_act", "hidden_activation"})
+        if (json.has(key) && json.text(key) != "silu")
+            refuse_value(json, key, json.text(key), "silu");
+    for (const char* key :
+         {"partial_rotary_factor", "rope_parameters.partial_rotary_factor",
+          "rope_scaling.partial_rotary_factor", "embedding_multiplier", "residual_multiplier",
+          "logits_scaling", "logit_scale", "scale_emb"})
+        expect_number(json, key, 1);
+    for (const char* key :
+         {"attention_multiplier", "query_pre_attn_scalar", "clip_qkv", "attn_logit_softcapping",
+          "final_logit_softcapping", "scale_depth", "dim_model_base"})
+        expect_null(json, key);
+    for (const char* key :
+         {"mlp_bias", "qk_layernorm", "use_parallel_residual", "use_bidirectional_attention"})
+        expect_boolean(json, key, false);
+    expect_boolean(json, "use_qk_norm", config.qk_norm != QKNormType::none);
+    expect_boolean(json, "is_causal", true);
+    for (const char* key : {"quantization_config", "no_rope_layers"})
+        if (json.has(key)) json.refuse(key, "is not supported");
+}
 
-    // Mistral has a window unless it is null, Qwen2 and Qwen3 only if use_sliding_window is
-    // set. The default is 4096.
-    const bool has_window = type == "mistral"
-                                ? !json.is_null("sliding_window")
-                                : type != "llama" && json.has("use_sliding_window") &&
-                                      json.boolean("use_sliding_window");
+// Whether some layers have a sliding window: Mistral unless it is null, Llama if it is there,
+// Qwen2 and Qwen3 if use_sliding_window is set, all types if layer_types says so.
+bool has_sliding_window(const JsonFile& json, const std::string& type) {
+    bool slides = false;
+    if (json.has("layer_types"))
+        for (const auto& names : json.text_lists("layer_types"))
+            for (const std::string& name : names) {
+                slides = slides || name == "sliding_attention";
+                if (name != "full_attention" && name != "sliding_attention")
+                    refuse_value(json, "layer_types", name, "full_attention");
+            }
+    const bool has_key = json.has("use_sliding_window");
+    const bool used = has_key && json.boolean("use_sliding_window");
+    if (type == "mistral") return slides || !json.is_null("sliding_window");
+    if (type == "llama") return slides || (json.has("sliding_window") && (used || !has_key));
+    return slides || used;
+}
+
+// Refuses a window, unless it is as wide as the context. The default is 4096.
+void refuse_sliding_window(const JsonFile& json, const std::string& type,
+                           std::size_t max_position_embeddings) {
     const std::size_t window = json.has("sliding_window") ? json.size("sliding_window") : 4096;
-    if (has_window && window < config.max_position_embeddings)
-        json.refuse("a sliding_window of " + to_text(window) + " is not supported");
+    if (has_sliding_window(json, type) && window < max_position_embeddings)
+        refuse_value(
+            json, "sliding_window", to_text(window),
+            "null, or at least max_position_embeddings " + to_text(max_position_embeddings));
 }
 
 // Reads Llama 3's scaling, a nested object.
@@ -53,26 +110,49 @@ Llama3Scaling read_scaling(const JsonFile& json, const std::string& inside) {
     return scaling;
 }
 
-// Reads rope_theta, at the top level or, in newer files, in rope_parameters with the scaling.
+// Reads rope_theta, at the top level or in rope_parameters. Both must agree.
+Real read_rope_theta(const JsonFile& json, const Config& config) {
+    const std::string outer = "rope_theta", inner = "rope_parameters.rope_theta";
+    if (json.has(outer) && json.has(inner) && json.number(outer) != json.number(inner))
+        json.refuse("rope_theta " + brief(json.number(outer)) + " and " + inner + " " +
+                    brief(json.number(inner)) + " contradict each other");
+    double theta = static_cast<double>(config.rope_theta);
+    if (json.has(outer)) {
+        theta = json.number(outer);
+    } else if (json.has("rope_parameters")) {
+        theta = json.number(inner);
+    }
+    if (!(theta > 0)) json.refuse("rope_theta must be above 0");
+    return static_cast<Real>(theta);
+}
+
+// The type of RoPE scaling. Only rope_parameters without a factor may leave it out.
+std::string read_rope_type(const JsonFile& json, const std::string& inside) {
+    for (const char* key : {".rope_type", ".type"})
+        if (json.has(inside + key)) return json.text(inside + key);
+    if (inside == "rope_scaling" || json.has(inside + ".factor"))
+        json.refuse(inside + " has no rope_type; supported: default and llama3");
+    return "default";
+}
+
+// Reads rope_theta and the scaling, in rope_scaling or, since transformers 5, rope_parameters.
 void read_rope(const JsonFile& json, Config& config) {
     if (json.has("rope_parameters") && json.has("rope_scaling"))
         json.refuse("rope_parameters and rope_scaling contradict each other");
     const std::string inside = json.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-    const std::string theta = json.has("rope_parameters") && !json.has("rope_theta")
-                                  ? inside + ".rope_theta"
-                                  : "rope_theta";
-    if (json.has(theta) || theta != "rope_theta")
-        config.rope_theta = static_cast<Real>(json.number(theta));
-    if (!(config.rope_theta > 0)) json.refuse("rope_theta must be above 0");
+    if (json.has(inside) && !json.is_object(inside)) json.refuse(inside + " must be an object");
+    for (const char* layer_type : {".full_attention", ".sliding_attention"})
+        if (json.has(inside + layer_type))
+            json.refuse(inside + layer_type +
+                        " is not supported; supported: one RoPE for all "
+                        "layers");
+    config.rope_theta = read_rope_theta(json, config);
     if (!json.has(inside)) return;
-    if (!json.is_object(inside)) json.refuse(inside + " must be an object");
-
-    const std::string key = json.has(inside + ".rope_type") ? ".rope_type" : ".type";
-    const std::string type = json.has(inside + key) ? json.text(inside + key) : "default";
+    const std::string type = read_rope_type(json, inside);
     if (type == "llama3") {
         config.rope_scaling = read_scaling(json, inside);
     } else if (type != "default") {
-        json.refuse(inside + " of type " + type + " is not supported");
+        refuse_value(json, inside + ".rope_type", type, "default and llama3");
     }
 }
 
@@ -101,7 +181,8 @@ Config read_hugging_face(const JsonFile& json, const std::string& type) {
                             : attention_bias ? AttentionBias::qkvo
                                              : AttentionBias::none;
     read_rope(json, config);
-    refuse_unsupported(json, type, config);
+    refuse_unsupported(json, config);
+    refuse_sliding_window(json, type, config.max_position_embeddings);
     return config;
 }
 
@@ -115,8 +196,7 @@ Config read_config(const JsonFile& json) try {
     const std::string type = is_mini_llm_config(json) ? "mini-llm" : json.text("model_type");
     if (type != "mini-llm" && type != "llama" && type != "mistral" && type != "qwen2" &&
         type != "qwen3")
-        json.refuse("model_type " + type +
-                    " is not supported; llama, mistral, qwen2, qwen3 and mini-llm are");
+        refuse_value(json, "model_type", type, "llama, mistral, qwen2, qwen3 and mini-llm");
     return validate_model(type == "mini-llm" ? read_mini_llm(json)
                                              : read_hugging_face(json, type));
 } catch (const ShapeError& error) {

@@ -1,0 +1,67 @@
+#include "chapters/11_generation/special_tokens.hpp"
+
+#include <algorithm>
+
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "common/files/json_file.hpp"
+
+namespace llm {
+namespace {
+
+// The ids of bos_token_id or eos_token_id, a number or a list of numbers.
+std::vector<Id> ids_of(const JsonFile& json, const std::string& key) {
+    return json.has(key) ? json.ids(key) : std::vector<Id>();
+}
+
+// The id of bos_token or eos_token, a text or an object with a content. None if the vocabulary
+// lacks the token: the model can then not sample it.
+std::vector<Id> id_of_token(const JsonFile& json, const std::string& key,
+                            const Tokenizer& tokenizer) {
+    if (!json.has(key)) return {};
+    const std::string token = json.text(json.is_object(key) ? key + ".content" : key);
+    const auto found = tokenizer.vocab.find(token);
+    return found == tokenizer.vocab.end() ? std::vector<Id>() : std::vector{found->second};
+}
+
+void add(const std::vector<Id>& bos, const std::vector<Id>& eos, Tokenizer& tokenizer) {
+    if (tokenizer.bos_token_id < 0 && !bos.empty()) tokenizer.bos_token_id = bos[0];
+    for (const Id id : eos)
+        if (std::ranges::find(tokenizer.eos_token_ids, id) == tokenizer.eos_token_ids.end())
+            tokenizer.eos_token_ids.push_back(id);
+}
+
+}  // namespace
+
+void read_special_tokens(const std::string& folder, Tokenizer& tokenizer) {
+    for (const char* name : {"/config.json", "/generation_config.json"}) {
+        if (!is_file(folder + name)) continue;
+        const JsonFile json(folder + name);
+        add(ids_of(json, "bos_token_id"), ids_of(json, "eos_token_id"), tokenizer);
+    }
+    if (const std::string file = folder + "/tokenizer_config.json"; is_file(file)) {
+        const JsonFile json(file);
+        add(id_of_token(json, "bos_token", tokenizer),
+            id_of_token(json, "eos_token", tokenizer), tokenizer);
+    }
+}
+
+Tokenizer load_tokenizer_of_model(const std::string& model_path,
+                                  const std::string& tokenizer_path, std::size_t vocab_size) {
+    const std::string path =
+        tokenizer_path.empty() ? find_tokenizer_file(model_path, vocab_size) : tokenizer_path;
+    Tokenizer tokenizer = load_tokenizer(path, vocab_size);
+    if (is_folder(model_path)) read_special_tokens(model_path, tokenizer);
+    if (path.ends_with(".json")) {
+        const std::size_t slash = path.rfind('/');
+        read_special_tokens(slash == path.npos ? "." : path.substr(0, slash), tokenizer);
+    }
+    return tokenizer;
+}
+
+std::vector<Id> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt) {
+    std::vector<Id> ids = tokenizer.encode(prompt);
+    require(!ids.empty(), "this model needs a --prompt to begin with: it has no BOS token");
+    return ids;
+}
+
+}  // namespace llm
