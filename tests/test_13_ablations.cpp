@@ -67,13 +67,13 @@ TEST_CASE("without RoPE all position ids are 0, with RoPE they count from 0") {
     }
 }
 
-TEST_CASE("LayerNorm and the ReLU MLP are refused in arrangements other than pre-norm") {
-    for (const auto& named : named_arrangements()) {
-        const Arrangement arrangement = named.second;
+TEST_CASE("LayerNorm and the ReLU MLP are refused with norm placements other than pre-norm") {
+    for (const auto& named : named_norm_placements()) {
+        const NormPlacement norm_placement = named.second;
         INFO(named.first);
-        const bool is_pre_norm = arrangement == Arrangement::pre_norm;
+        const bool is_pre_norm = norm_placement == NormPlacement::pre_norm;
         for (const bool layer_norm : {true, false}) {
-            const AblationConfig config{arrangement, layer_norm, !layer_norm, true};
+            const AblationConfig config{norm_placement, layer_norm, !layer_norm, true};
             if (is_pre_norm)
                 CHECK_NOTHROW(ablation_model(tiny_config(1), config, 1));
             else
@@ -124,17 +124,18 @@ double down_proj_norm(const AblationBlock& block) {
 TEST_CASE("initial_gradient_norms: down_proj's gradient in each layer, mean over seeds") {
     Generator generator(3);
     const Batch batch = random_batch(periodic_tokens(100), 2, 6, generator);
-    for (const auto& named : named_arrangements()) {
-        const Arrangement arrangement = named.second;
+    for (const auto& named : named_norm_placements()) {
+        const NormPlacement norm_placement = named.second;
         INFO(named.first);
-        const auto norms = [&, kind = arrangement](std::size_t num_seeds) {
+        const auto norms = [&, kind = norm_placement](std::size_t num_seeds) {
             return initial_gradient_norms(tiny_config(3), kind, batch, num_seeds);
         };
         std::vector<double> expected(3);
         for (const std::uint32_t seed : {1u, 2u, 3u}) {
             Generator same(seed);
-            const AblationModel model = make_ablation_model(
-                tiny_config(3), {.arrangement = arrangement}, WeightInit::xavier_normal, same);
+            const AblationModel model =
+                make_ablation_model(tiny_config(3), {.norm_placement = norm_placement},
+                                    WeightInit::xavier_normal, same);
             AblationModel gradient = zeros_like(model);
             forward_backward(model, batch.input_ids, batch.targets, gradient);
             for (std::size_t n = 0; n < 3; ++n)
@@ -170,14 +171,14 @@ TEST_CASE("run_ablation learns a periodic sequence, and repeats it with the same
     CHECK(shortest.train_loss == doctest::Approx(double(shortest.losses[4])));
 }
 
-TEST_CASE("every ablation trains: all arrangements, LayerNorm, ReLU MLP, no RoPE") {
+TEST_CASE("every ablation trains: all norm placements, LayerNorm, ReLU MLP, no RoPE") {
     const Dataset dataset = train_validation_split(periodic_tokens(2000), 5);
     std::vector<AblationConfig> configs = {{.layer_norm = true},
                                            {.relu_mlp = true},
                                            {.layer_norm = true, .relu_mlp = true},
                                            {.use_rope = false}};
-    for (const auto& [name, arrangement] : named_arrangements())
-        configs.push_back({.arrangement = arrangement});
+    for (const auto& [name, norm_placement] : named_norm_placements())
+        configs.push_back({.norm_placement = norm_placement});
     for (std::size_t i = 0; i < configs.size(); ++i) {
         INFO("config ", i);
         Ablation ablation = tiny_ablation(80);

@@ -183,7 +183,43 @@ TEST_CASE("a checkpoint is refused with other training arguments") {
     }
 }
 
-TEST_CASE("a checkpoint contains the max_steps of its run") {
+TEST_CASE("a refused checkpoint names every option that differs, with both values") {
+    const SavedRun run;
+    const auto message = [&](const std::function<void(TrainingArguments&, Model&)>& change,
+                             const std::vector<Id>& tokens) -> std::string {
+        TrainingArguments args = run.args;
+        Model model = run.model;
+        change(args, model);
+        TrainerState state = init_trainer(model, args);
+        try {
+            load_checkpoint(state, args, tokens, run.file);
+        } catch (const FileError& error) {
+            return std::string(error.what()).substr(run.file.size());
+        }
+        return "loaded";
+    };
+    const std::string start = ": this run has other options or another text: ";
+    const auto unchanged = [](TrainingArguments&, Model&) {};
+    CHECK(message(unchanged, run.tokens) == "loaded");
+    CHECK(message(unchanged, square_tokens(199)) == start + "the training text");
+    const auto two_options = [](TrainingArguments& args, Model&) {
+        args.lr_schedule.max_steps = 70000;
+        args.lr_schedule.warmup_steps = 3;  // not listed: it follows from --steps
+        args.weight_decay = Real(0.25);
+    };
+    CHECK(message(two_options, run.tokens) ==
+          start + "--steps 70000 (saved run: 12), --weight-decay 0.25 (saved run: 0.1)");
+    const auto no_option = [](TrainingArguments& args, Model& model) {
+        args.lr_schedule.warmup_steps = 3;
+        model.config.rope_theta = 5;
+    };
+    CHECK(message(no_option, run.tokens) ==
+          start + "warmup_steps 3 (saved run: 2), rope_theta 5 (saved run: 500)");
+    write_safetensors(run.file, {named("fingerprint", Vector{12, 0, 1})});
+    CHECK(message(unchanged, run.tokens) == ": saved by another version of this program");
+}
+
+TEST_CASE("a checkpoint contains the schedule and the progress of its run") {
     const Scratch scratch;
     const std::string file = (scratch.folder / "run.safetensors").string();
     const Model model = fixture_model();
@@ -192,8 +228,14 @@ TEST_CASE("a checkpoint contains the max_steps of its run") {
         TrainerState state = init_trainer(model, args);
         save_checkpoint(state, args, square_tokens(200), file);
         CHECK(checkpoint_max_steps(file) == max_steps);
+        CHECK(checkpoint_warmup_steps(file) == 2);
+        CHECK(checkpoint_global_step(file) == 0);
     }
+    CHECK(checkpoint_global_step(SavedRun().file) == 3);
     CHECK_THROWS_AS(checkpoint_max_steps(fixture_path("09_full_model/mistral")), FileError);
+    write_safetensors(file, {named("fingerprint", Vector{5, 0, 7, 1})});
+    CHECK(checkpoint_max_steps(file) == 5);
+    CHECK(checkpoint_warmup_steps(file) == 65543);
     for (const Vector& fingerprint : {Vector{1}, Vector{-1, 0}, Vector{0, 65536}}) {
         write_safetensors(file, {named("fingerprint", fingerprint)});
         CHECK_THROWS_WITH_AS(checkpoint_max_steps(file),

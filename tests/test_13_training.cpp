@@ -1,10 +1,12 @@
 #include <cmath>
+#include <csignal>
 #include <set>
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "common/numbers/statistics.hpp"
+#include "common/system/interrupt.hpp"
 #include "tests/training.hpp"
 
 using namespace llm;
@@ -39,6 +41,34 @@ TEST_CASE("train runs the remaining steps, and stops when the callback asks for 
     CHECK(state.global_step == 5);
     train(state, args, tokens);
     CHECK(state.global_step == 5);
+}
+
+TEST_CASE("Ctrl-C ends the step and the evaluation that run, and keeps the last state") {
+    const Model model = fixture_model();
+    const std::vector<Id> tokens = square_tokens(200);
+    const TrainingArguments args = small_arguments(5);
+    TrainerState state = init_trainer(model, args), two_steps = state;
+    std::vector<Model> gradients(1, zeros_like(model));
+    for (int step = 0; step < 2; ++step) train_step(two_steps, args, tokens, gradients);
+    {
+        const InterruptHandler handler;
+        CHECK(!InterruptHandler::interrupted());
+        const auto interrupt = [&](const StepMetrics&, TrainerControl&) {
+            if (state.global_step == 2) std::raise(SIGINT);
+        };
+        CHECK_THROWS_AS(train(state, args, tokens, interrupt), Interrupted);
+        CHECK(InterruptHandler::interrupted());
+        CHECK_THROWS_AS(evaluate(model, tokens, args, 5), Interrupted);
+    }
+    CHECK(state.global_step == 2);
+    CHECK(state.losses == two_steps.losses);
+    CHECK_CLOSE(all_values(state.model), all_values(two_steps.model), 0);
+
+    // After the handler is gone, training continues as if it had not been interrupted.
+    train(state, args, tokens);
+    train(two_steps, args, tokens);
+    CHECK(state.losses == two_steps.losses);
+    CHECK(!InterruptHandler::interrupted());
 }
 
 TEST_CASE("the model of assets: greedy continuation and logits equal PyTorch") {

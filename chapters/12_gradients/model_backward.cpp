@@ -29,7 +29,7 @@ Tensor3 model_forward(const Model& model, const IdMatrix& input_ids, ModelActiva
 
 void model_backward(const Model& model, const ModelActivations& saved,
                     const Tensor3& logits_gradient, Model& gradient) {
-    // The output layer. If it is tied, its gradient is accumulated in that of the embedding.
+    // The LM head. If it is tied, its gradient is accumulated in that of the embedding.
     Matrix& head_gradient = model.lm_head ? *gradient.lm_head : gradient.embed_tokens;
     const Tensor3 normalized_gradient =
         lm_head_backward(model.head(), saved.normalized, logits_gradient, head_gradient);

@@ -15,8 +15,8 @@ struct ModelActivations {
     Tensor3 normalized;                    // (B, T, C): after the final norm
 };
 
-// The same logits as model(input_ids), (B, T, V); the activations are saved. The generator
-// turns dropout on (training mode). Throws ShapeError as the model does.
+// The same logits as model(input_ids), (B, T, V); the activations are saved. A generator
+// enables dropout (training mode). Throws ShapeError as the model does.
 Tensor3 model_forward(const Model& model, const IdMatrix& input_ids,  // (B, T)
                       ModelActivations& saved, Generator* dropout_generator = nullptr);
 
@@ -25,7 +25,7 @@ void model_backward(const Model& model, const ModelActivations& saved,
                     const Tensor3& logits_gradient,  // (B, T, V)
                     Model& gradient);
 
-// The output layer alone: its weight is lm_head, or embed_tokens if they are tied. Returns the
+// The LM head alone: its weight is lm_head, or embed_tokens if they are tied. Returns the
 // gradient with respect to the hidden states, (B, T, C).
 Tensor3 lm_head_backward(const Matrix& weight,            // (V, C)
                          const Tensor3& hidden_states,    // (B, T, C)
@@ -41,7 +41,7 @@ double forward_backward(const Model& model, const IdMatrix& input_ids,  // (B, T
 double evaluate_loss(const Model& model, const IdMatrix& input_ids,  // (B, T)
                      const IdMatrix& targets);                       // (B, T)
 
-// Gradients are kept in a second model: the same tensors, all 0 at first.
+// The gradients are stored in a second Model: the same tensors, initialized to 0.
 Model zeros_like(const Model& model);
 void zero_grad(Model& gradient);
 

@@ -1,11 +1,8 @@
 #include "chapters/13_training/demo.hpp"
 
-#include <cmath>
-
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/bpe_training.hpp"
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
-#include "chapters/13_training/ablations/ngram.hpp"
 #include "chapters/13_training/run_checkpoint.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -22,7 +19,8 @@ LinePlot loss_curve(const TrainerState& state, const EvaluationLog& log) {
 
 void evaluate_and_report(const TrainerState& state, const TrainingTask& task,
                          EvaluationLog& log) {
-    const double validation = evaluate(state.model, task.dataset.validation, task.args, 20);
+    const double validation =
+        evaluate(state.model, task.dataset.validation, task.args, num_evaluation_batches);
     log.validation.x.push_back(double(state.global_step));
     log.validation.y.push_back(validation);
     show_progress("");
@@ -32,10 +30,10 @@ void evaluate_and_report(const TrainerState& state, const TrainingTask& task,
     plot_now("loss", {loss_curve(state, log)});
 }
 
-void show_step(const TrainerState& state, const TrainingArguments& args,
+void show_step(const TrainerState& state, std::size_t last_step, const TrainingArguments& args,
                const StepMetrics& metrics, double seconds_per_step) {
-    const std::size_t left = args.lr_schedule.max_steps - state.global_step;
-    show_progress(to_text(state.global_step) + "/" + to_text(args.lr_schedule.max_steps) + " " +
+    const std::size_t left = last_step - state.global_step;
+    show_progress(to_text(state.global_step) + "/" + to_text(last_step) + " " +
                   sparkline(state.losses, 7) + " loss " + fixed(metrics.loss, 2) + " lr " +
                   fixed(double(metrics.learning_rate), 4) + " grad_norm " +
                   fixed(metrics.grad_norm, 2) + " " +
@@ -48,12 +46,114 @@ void save(TrainerState& state, const TrainingTask& task, const OutputFolder& out
     export_model(state.model, output.path, output.dtype);
 }
 
-// Bits per character on the whole validation part.
-double bits_per_character(const Model& model, const TrainingTask& task) {
-    const std::vector<Id>& tokens = task.dataset.validation;
-    const double loss = evaluate(model, tokens, task.args, tokens.size());
-    const std::size_t num_characters = characters(task.tokenizer.decode(tokens)).size();
-    return loss / std::log(2.0) * double(tokens.size()) / double(num_characters);
+bool holds_model(const std::string& folder) { return is_file(folder + "/config.json"); }
+
+struct Progress {
+    std::size_t global_step, max_steps;
+    bool is_finished() const { return global_step >= max_steps; }
+};
+Progress progress_of(const OutputFolder& output) {
+    const std::string file = output.checkpoint_file();
+    return {checkpoint_global_step(file), checkpoint_max_steps(file)};
+}
+
+[[noreturn]] void refuse_to_overwrite(const OutputFolder& output) {
+    const auto progress = progress_of(output);
+    const std::string done = to_text(progress.global_step);
+    throw FileError(
+        output.path + " holds a checkpoint: --resume continues its run (" +
+        (progress.is_finished() ? "all " + done : done + " of " + to_text(progress.max_steps)) +
+        " steps are done), and --folder names another folder for a new run");
+}
+
+// The arguments for training until last_step. If the run is continued after its last step, the
+// learning rate stays constant.
+TrainingArguments arguments_until(std::size_t last_step, const TrainingArguments& args) {
+    TrainingArguments until = args;
+    const Real constant = args.lr_schedule.min_learning_rate;
+    if (last_step > args.lr_schedule.max_steps)
+        until.lr_schedule = {constant, constant, 0, last_step};
+    return until;
+}
+
+// Trains until the condition is met; evaluates and saves at intervals and after the last step.
+class Run {
+ public:
+    Run(TrainerState& state, TrainingTask& task, const OutputFolder& output, EvaluationLog& log,
+        const StopCondition& stop)
+        : state_(state), task_(task), output_(output), log_(log), stop_(stop) {}
+
+    void train_until_stop() {
+        plan();
+        start_ = seconds_so_far();
+        train(state_, args_, task_.dataset.train,
+              [&](const StepMetrics& metrics, TrainerControl& control) {
+                  end_step(metrics, control);
+              });
+    }
+    double seconds() const { return seconds_; }  // spent in training steps
+
+ private:
+    // Sets the arguments and the step of the next evaluation.
+    void plan() {
+        LRSchedule& schedule = task_.args.lr_schedule;
+        if (stop_.sets_max_steps) schedule.max_steps = stop_.last_step;
+        args_ = arguments_until(stop_.last_step, task_.args);
+        // A run that is resumed to its end is evaluated at the same steps as without a break.
+        const bool is_whole =
+            stop_.last_step == schedule.max_steps && stop_.target == double(infinity);
+        const std::size_t begin = is_whole ? 0 : state_.global_step;
+        const std::size_t interval =
+            std::max<std::size_t>(1, (stop_.last_step - begin) / stop_.num_reports);
+        next_report_ = begin + ((state_.global_step - begin) / interval + 1) * interval;
+    }
+
+    void end_step(const StepMetrics& metrics, TrainerControl& control) {
+        seconds_ += seconds_so_far() - start_;
+        show_step(state_, stop_.last_step, args_, metrics, seconds_ / double(++num_steps_));
+        control.should_training_stop =
+            state_.global_step >= stop_.last_step || seconds_so_far() > stop_.deadline;
+        if (state_.global_step >= next_report_ || control.should_training_stop) {
+            evaluate_and_report(state_, task_, log_);
+            save(state_, task_, output_);
+            if (!control.should_training_stop) plan_next_report();
+        }
+        start_ = seconds_so_far();
+    }
+
+    void plan_next_report() {
+        if (stop_.target < infinity) {
+            stop_.num_reports = std::max<std::size_t>(2, stop_.num_reports) - 1;
+            stop_.last_step =
+                plan_last_step(stop_, state_.global_step, seconds_ / double(num_steps_));
+        }
+        plan();
+    }
+
+    TrainerState& state_;
+    TrainingTask& task_;
+    const OutputFolder& output_;
+    EvaluationLog& log_;
+    StopCondition stop_;
+    TrainingArguments args_;
+    std::size_t next_report_ = 0, num_steps_ = 0;
+    double start_ = 0, seconds_ = 0;
+};
+
+// Tells how a run ended before its last step.
+void report_end(const TrainerState& state, const TrainingTask& task, bool interrupted,
+                bool is_saved) {
+    const std::size_t max_steps = task.args.lr_schedule.max_steps;
+    const std::string done =
+        "after " + to_text(state.global_step) +
+        (state.global_step > max_steps ? "" : " of " + to_text(max_steps)) +
+        " steps. With --resume, the same command continues the run.";
+    if (interrupted && !is_saved)
+        say("Stopped. No step was completed, so there is nothing to save.");
+    else if (interrupted)
+        say("Stopped and saved " + done);
+    else if (state.global_step < max_steps)
+        say("The time is over. The run is saved " + done);
 }
 
 }  // namespace
@@ -75,16 +175,28 @@ Line smooth(const std::string& label, const std::vector<Real>& losses) {
     return line;
 }
 
-void check_output_folder(const OutputFolder& output) {
-    if (output.resume && !is_file(output.checkpoint_file()))
-        throw FileError(output.path + " holds no checkpoint to resume from");
-    if (output.resume || output.overwrite) return;
-    if (is_file(output.checkpoint_file()))
-        throw FileError(output.path +
-                        " holds a checkpoint: --resume continues its run, and --folder names "
-                        "another folder");
-    if (is_file(output.path + "/config.json"))
+std::string default_folder(const std::string& name, bool resume) {
+    OutputFolder free{model_folder(name)}, latest = free;
+    for (std::size_t number = 2; holds_model(free.path); ++number)
+        latest = std::exchange(free, {model_folder(name + "_" + to_text(number))});
+    const bool is_interrupted =
+        is_file(latest.checkpoint_file()) && !progress_of(latest).is_finished();
+    return resume || is_interrupted ? latest.path : free.path;
+}
+
+void check_output_folder(const OutputFolder& output, TrainingTask& task) {
+    const std::string file = output.checkpoint_file();
+    if (output.resume) {
+        if (!is_file(file))
+            throw FileError(output.path + " holds no checkpoint to resume from");
+        LRSchedule& schedule = task.args.lr_schedule;
+        if (!task.steps_given) schedule.max_steps = checkpoint_max_steps(file);
+        schedule.warmup_steps = checkpoint_warmup_steps(file);
+    } else if (is_file(file)) {
+        refuse_to_overwrite(output);
+    } else if (holds_model(output.path)) {
         throw FileError(output.path + " holds a model; --folder names another folder");
+    }
 }
 
 TrainerState start_or_resume(const TrainingTask& task, const Model& model,
@@ -97,55 +209,35 @@ TrainerState start_or_resume(const TrainingTask& task, const Model& model,
     return state;
 }
 
-RunOutcome train_and_evaluate(TrainerState& state, const TrainingTask& task,
-                              const OutputFolder& output, EvaluationLog& log) {
-    const std::size_t interval = std::max<std::size_t>(1, task.args.lr_schedule.max_steps / 6);
-    const std::size_t first = state.global_step;
-    if (first >= task.args.lr_schedule.max_steps)
-        say("All " + to_text(first) +
-            " steps of this run are done: there is nothing to train.");
+RunOutcome train_and_evaluate(TrainerState& state, TrainingTask& task,
+                              const OutputFolder& output, EvaluationLog& log,
+                              const StopCondition& stop) {
     const InterruptHandler interrupt_handler;
-    double seconds = 0, start = seconds_so_far();
-    const auto evaluate_and_save = [&] {
-        evaluate_and_report(state, task, log);
-        save(state, task, output);
-    };
-    train(state, task.args, task.dataset.train,
-          [&](const StepMetrics& metrics, TrainerControl& control) {
-              seconds += seconds_so_far() - start;
-              show_step(state, task.args, metrics, seconds / double(state.global_step - first));
-              control.should_training_stop = InterruptHandler::interrupted();
-              if (state.global_step % interval == 0 || control.should_training_stop)
-                  evaluate_and_save();
-              start = seconds_so_far();
-          });
-
-    // Evaluate after the last step, also if a resumed run had no steps left.
+    const std::size_t first = state.global_step;
+    Run run(state, task, output, log, stop);
+    try {
+        if (first < stop.last_step) run.train_until_stop();
+        if (log.validation.x.empty()) {  // a resumed run had no steps left
+            evaluate_and_report(state, task, log);
+            save(state, task, output);
+        }
+    } catch (const Interrupted&) {
+        if (state.global_step > first) save(state, task, output);
+    }
+    show_progress("");
     const bool interrupted = InterruptHandler::interrupted();
-    if (log.validation.x.empty() || (state.global_step % interval != 0 && !interrupted))
-        evaluate_and_save();
-    plot("loss", {loss_curve(state, log)});
-    if (interrupted)
-        say("Stopped and saved. The same command with --resume continues the run.");
+    report_end(state, task, interrupted, state.global_step > first);
+    if (!log.validation.x.empty()) plot("loss", {loss_curve(state, log)});
     const std::size_t num_steps = std::max<std::size_t>(1, state.global_step - first);
-    return {seconds / double(num_steps), interrupted};
+    return {run.seconds() / double(num_steps), interrupted};
 }
 
-void compare_with_ngrams(const TrainingTask& task, const Model& model) {
-    const std::string text = task.tokenizer.decode(task.dataset.train);
-    const Tokenizer character_tokenizer = train_bpe(text, 0);
-    const Dataset dataset{
-        character_tokenizer.encode(text),
-        character_tokenizer.encode(task.tokenizer.decode(task.dataset.validation))};
-    const std::vector<double> losses =
-        ngram_losses(dataset, character_tokenizer.vocab_size(), 6, {1, 4, 16, 64});
-    const std::vector<std::string> names = {"uniform", "unigram", "bigram", "trigram",
-                                            "4-gram",  "5-gram",  "6-gram"};
-    std::vector<TableRow> rows;
-    for (std::size_t n = 0; n < names.size(); ++n)
-        rows.push_back({names[n], fixed(losses[n] / std::log(2.0), 3)});
-    rows.push_back({"this model", fixed(bits_per_character(model, task), 3)});
-    show_table({"characters", "bits per character"}, rows);
+std::size_t plan_last_step(const StopCondition& stop, std::size_t global_step,
+                           double seconds_per_step) {
+    const double seconds =
+        stop.target - seconds_so_far() - double(stop.num_reports) * stop.seconds_per_report;
+    const double num_steps = std::max(1.0, seconds / seconds_per_step);
+    return std::min(global_step + std::size_t(num_steps), stop.highest_last_step);
 }
 
 void set_max_steps(LRSchedule& schedule, std::size_t max_steps) {

@@ -1,6 +1,8 @@
 // Chapter 13: the functions of its program.
 #pragma once
 
+#include <limits>
+
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "chapters/13_training/trainer.hpp"
 #include "common/output/plot.hpp"
@@ -14,19 +16,22 @@ struct TrainingTask {
     Dataset dataset;
     Config config = mini_llm_config();
     TrainingArguments args;
+    bool steps_given = false;  // otherwise a resumed run takes max_steps from its checkpoint
 };
 
 // The folder of the checkpoint, which --resume reads, and of the model, which load_model reads.
 struct OutputFolder {
     std::string path;
     bool resume = false;
-    bool overwrite = false;  // an existing checkpoint may be replaced
     DType dtype = DType::float32;
     std::string checkpoint_file() const { return path + "/run.safetensors"; }
 };
 
 // Trains a tokenizer on the text, and splits the tokens into training and validation parts.
 void tokenize_dataset(TrainingTask& task, const std::string& text, std::size_t vocab_size);
+
+// The batches of an evaluation during training.
+constexpr std::size_t num_evaluation_batches = 20;
 
 // The validation losses, for the loss curve, and a function that samples text from the model.
 struct EvaluationLog {
@@ -37,23 +42,59 @@ struct EvaluationLog {
 // The moving average over 20 steps, at no more than 400 points.
 Line smooth(const std::string& label, const std::vector<Real>& losses);
 
-// Throws FileError if there is no checkpoint to resume from, or if a file would be overwritten.
-void check_output_folder(const OutputFolder& output);
+// The folder of a run without --folder: build/models/NAME, then NAME_2, NAME_3 and so on, so
+// that finished runs are kept. If the latest run was interrupted, or is to be resumed, its
+// folder.
+std::string default_folder(const std::string& name, bool resume);
+
+// Throws FileError if there is no checkpoint to resume from, or if a run would be overwritten.
+// Sets max_steps of a resumed run.
+void check_output_folder(const OutputFolder& output, TrainingTask& task);
 
 // The state of a new run, or that of the checkpoint to resume from.
 TrainerState start_or_resume(const TrainingTask& task, const Model& model,
                              const OutputFolder& output);
 
-// Trains, evaluates six times, and saves a checkpoint at each evaluation and after Ctrl-C.
+// Training stops after last_step, or after the first step that ends later than the deadline.
+// With a target time, last_step is adjusted after each evaluation to the measured speed. Times
+// are in seconds since the start of the program.
+struct StopCondition {
+    std::size_t last_step;
+    std::size_t highest_last_step = std::numeric_limits<std::size_t>::max();
+    bool sets_max_steps = false;  // max_steps of the run is adjusted, too
+    double target = infinity, deadline = infinity;
+    std::size_t num_reports = 6;  // remaining evaluations
+    double seconds_per_report = 0;
+};
+
+// The last step for which the target time suffices, at this speed.
+std::size_t plan_last_step(const StopCondition& stop, std::size_t global_step,
+                           double seconds_per_step);
+
+// Trains, evaluates up to six times, and saves a checkpoint at each evaluation and after
+// Ctrl-C. After max_steps steps, the learning rate is min_learning_rate.
 struct RunOutcome {
     double seconds_per_step;
     bool interrupted;
 };
-RunOutcome train_and_evaluate(TrainerState& state, const TrainingTask& task,
-                              const OutputFolder& output, EvaluationLog& log);
+RunOutcome train_and_evaluate(TrainerState& state, TrainingTask& task,
+                              const OutputFolder& output, EvaluationLog& log,
+                              const StopCondition& stop);
 
-// Shows the bits per character of n-gram models and of this model on the validation part.
-void compare_with_ngrams(const TrainingTask& task, const Model& model);
+// The n-gram baseline: the validation tokens on which it and the model are compared, and the
+// losses of the n-gram models, in nats per character.
+struct NgramBaseline {
+    std::vector<Id> tokens;
+    std::vector<double> losses;
+};
+// With a time limit in seconds, the n-grams are counted in a part of the training text, if
+// counting all of them would take longer.
+NgramBaseline ngram_baseline(const TrainingTask& task, std::vector<Id> validation_tokens,
+                             double time_limit = infinity);
+
+// Shows the bits per character of n-gram models and of this model.
+void compare_with_ngrams(const TrainingTask& task, const Model& model,
+                         const NgramBaseline& baseline);
 
 // Sets max_steps, and warmup_steps to a tenth of it, but at most 100.
 void set_max_steps(LRSchedule& schedule, std::size_t max_steps);
@@ -66,9 +107,14 @@ std::string tokens_per_second(const TrainingArguments& args, double seconds_per_
 void names_demo(TrainingTask task, OutputFolder output, Generator& generator);
 std::vector<std::string> load_names(TrainingTask& task, Generator& generator);
 
-// Trains a model on a text for the given minutes, or for max_steps steps if minutes is 0.
-void text_demo(TrainingTask task, OutputFolder output, const std::string& file,
-               std::size_t vocab_size, double minutes, Generator& generator);
+// Trains a model on a text. The program ends after the given minutes; 0: after max_steps steps.
+struct TextOptions {
+    std::string file;
+    std::size_t vocab_size = 1024;
+    double minutes = 0;
+};
+void text_demo(TrainingTask task, OutputFolder output, const TextOptions& options,
+               Generator& generator);
 
 // Trains small models, each with one change, and compares their losses.
 void ablations_demo(const TrainingTask& task);

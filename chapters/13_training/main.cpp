@@ -1,10 +1,12 @@
 // Chapter 13 — How does a model learn? Trains a model on first names, or on a text of your own,
 // and compares it with n-gram models.
+#include <algorithm>
 #include <stdexcept>
 
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/13_training/demo.hpp"
 #include "common/system/options.hpp"
+#include "common/system/timer.hpp"
 
 using namespace llm;
 
@@ -48,6 +50,7 @@ TrainingTask apply(const Overrides& given, TrainingTask task) {
     override_config(task.config, given);
     override_arguments(task.args, given);
     task.config.max_position_embeddings = task.args.seq_len;
+    task.steps_given = given.steps > 0;
     task.config = validate_model(task.config);
     const std::size_t count = count_parameters(task.config).total();
     require(count <= 200'000'000, "training: {} parameters are too many for one machine",
@@ -109,18 +112,27 @@ void add_options(Options& options, Overrides& given) {
                    "gradients are clipped to this norm");
 }
 
+// --minutes limits a new run unless --steps is given, and a resumed run only if it is given.
+double time_limit(float minutes, bool resume, bool steps_given, int argc, char** argv) {
+    const bool minutes_given = std::any_of(argv + 1, argv + argc, [](const std::string& text) {
+        return text.starts_with("--minutes");
+    });
+    return (resume ? minutes_given : !steps_given) ? double(minutes) : 0;
+}
+
 int main(int argc, char** argv) {
+    seconds_so_far();  // --minutes includes the start of the program
     Overrides given;
     OutputFolder output;
-    std::string file, dtype = "float32";
-    std::size_t vocab_size = 1024;
+    TextOptions text;
+    std::string dtype = "float32";
     float minutes = 5;
     bool ablations = false;
     Options options("13_training", "How does a model learn?");
-    options.path("--text", file, "UTF-8 text file to train on; default: first names");
-    options.number("--minutes", minutes, 0.1, 10000, "training time for --text");
+    options.path("--text", text.file, "UTF-8 text file to train on; default: first names");
+    options.number("--minutes", minutes, 0.1, 10000, "time of a run with --text, in total");
     options.needs("--minutes", "--text");
-    options.count("--vocab-size", vocab_size, 0, 1 << 16,
+    options.count("--vocab-size", text.vocab_size, 0, 1 << 16,
                   "vocabulary size for --text, 0: characters");
     options.needs("--vocab-size", "--text");
     options.folder("--folder", output.path, "folder of the checkpoint and the model");
@@ -132,14 +144,14 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         output.dtype = parse_dtype(dtype);
-        TrainingTask task = apply(given, file.empty() ? names_task() : text_task());
+        TrainingTask task = apply(given, text.file.empty() ? names_task() : text_task());
         task.args.seed = options.seed();
         if (ablations) {
             load_names(task, generator);
             return ablations_demo(task);
         }
-        if (file.empty()) return names_demo(std::move(task), output, generator);
-        text_demo(std::move(task), output, file, vocab_size,
-                  given.steps > 0 ? 0 : double(minutes), generator);
+        if (text.file.empty()) return names_demo(std::move(task), output, generator);
+        text.minutes = time_limit(minutes, output.resume, given.steps > 0, argc, argv);
+        text_demo(std::move(task), output, text, generator);
     });
 }

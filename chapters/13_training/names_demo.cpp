@@ -64,13 +64,13 @@ void gradient_norms_at_initialization(const TrainingTask& task, Generator& gener
     std::vector<TableRow> rows;
     LinePlot last{"Gradient norm of down_proj in the last layer", "layers", "norm", {}};
     LinePlot all{"Gradient norm of down_proj in each of 24 layers", "layer", "norm", {}, true};
-    for (const auto& [name, arrangement] : named_arrangements()) {
+    for (const auto& [name, norm_placement] : named_norm_placements()) {
         TableRow row = {name};
         last.lines.push_back({name, {}, {}});
         for (const std::size_t num_layers : {6u, 12u, 24u, 48u}) {
             config.num_hidden_layers = num_layers;
             const std::vector<double> norms =
-                initial_gradient_norms(config, arrangement, batch, 8);
+                initial_gradient_norms(config, norm_placement, batch, 8);
             row.push_back(fixed(norms.back(), 4));
             last.lines.back().x.push_back(double(num_layers));
             last.lines.back().y.push_back(norms.back());
@@ -177,11 +177,8 @@ std::vector<std::string> load_names(TrainingTask& task, Generator& generator) {
 
 void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
     const std::vector<std::string> names = load_names(task, generator);
-    if (output.path.empty()) {
-        output.path = model_folder("names");
-        output.overwrite = true;  // the run is short and reproducible
-    }
-    check_output_folder(output);
+    if (output.path.empty()) output.path = default_folder("names", output.resume);
+    check_output_folder(output, task);
     // The examples before the run use sequences of 16 tokens, for any --seq-len.
     std::size_t& max_positions = task.config.max_position_embeddings;
     max_positions = std::max<std::size_t>(max_positions, 16);
@@ -194,10 +191,13 @@ void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
     examples_before_training(names, task, generator);
     step("Training");
     EvaluationLog log = names_log(task);
-    if (train_and_evaluate(state, task, output, log).interrupted) return;
+    const std::size_t max_steps = task.args.lr_schedule.max_steps;
+    if (state.global_step >= max_steps)
+        say("All " + to_text(max_steps) + " steps of this run are done: nothing is trained.");
+    if (train_and_evaluate(state, task, output, log, {max_steps}).interrupted) return;
 
     step("Comparison with n-gram models");
-    compare_with_ngrams(task, state.model);
+    compare_with_ngrams(task, state.model, ngram_baseline(task, task.dataset.validation));
     forty_names(state.model, task, names, generator);
 }
 

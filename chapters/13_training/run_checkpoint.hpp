@@ -11,13 +11,16 @@ namespace llm {
 // exp_avg_sq of each, the losses, and a fingerprint of arguments, training tokens and
 // configuration. The file is replaced atomically, so that it is complete even if the program is
 // killed while it writes. Throws FileError, also if the fingerprint differs: a run can only be
-// continued with the same arguments, data and model.
+// continued with the same arguments, data and model. The message names each difference.
 void save_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file);
 void load_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file);
 
-// The max_steps of the run that a checkpoint belongs to. Throws FileError.
+// The schedule of the run that a checkpoint belongs to, and the number of its completed steps,
+// which exceeds max_steps if the run was continued after its last step. Throw FileError.
 std::size_t checkpoint_max_steps(const std::string& file);
+std::size_t checkpoint_warmup_steps(const std::string& file);
+std::size_t checkpoint_global_step(const std::string& file);
 
 }  // namespace llm

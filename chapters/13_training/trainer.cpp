@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "chapters/12_gradients/model_backward.hpp"
+#include "common/system/interrupt.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {
@@ -80,6 +81,7 @@ StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
     const std::vector<StepBatch> batches = sample_batches(args, state.global_step, tokens);
     std::vector<double> losses(num_batches);
     parallel_for(num_batches, [&](std::size_t i) {
+        InterruptHandler::throw_if_interrupted();
         const auto& [batch, dropout_seed] = batches[i];
         Generator dropout_generator(dropout_seed);
         zero_grad(gradients[i]);
@@ -120,7 +122,10 @@ double evaluate(const Model& model, const std::vector<Id>& tokens,
 double mean_loss(const std::vector<Batch>& batches,
                  const std::function<double(const Batch&)>& loss) {
     std::vector<double> losses(batches.size());
-    parallel_for(batches.size(), [&](std::size_t i) { losses[i] = loss(batches[i]); });
+    parallel_for(batches.size(), [&](std::size_t i) {
+        InterruptHandler::throw_if_interrupted();
+        losses[i] = loss(batches[i]);
+    });
     return std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size());
 }
 

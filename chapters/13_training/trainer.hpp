@@ -41,6 +41,7 @@ TrainerState init_trainer(const Model& model, const TrainingArguments& args);
 
 // One step: forward and backward passes of all batches, then one step of the optimizer.
 // `gradients` has one Model (zeros_like) for each of the gradient_accumulation_steps batches.
+// Throws Interrupted after Ctrl-C (common/system/interrupt.hpp); the state is then unchanged.
 struct StepMetrics {
     double loss, grad_norm;  // the norm before clipping
     Real learning_rate;
@@ -57,6 +58,7 @@ void train(TrainerState& state, const TrainingArguments& args, const std::vector
            const std::function<void(const StepMetrics&, TrainerControl&)>& on_step_end = {});
 
 // The mean loss over up to max_batches batches, evenly spaced over the tokens, without dropout.
+// Throws Interrupted after Ctrl-C.
 double evaluate(const Model& model, const std::vector<Id>& tokens,
                 const TrainingArguments& args, std::size_t max_batches);
 // The mean of loss(batch) over the batches, which are processed in parallel.

@@ -23,8 +23,13 @@ InterruptHandler::InterruptHandler() {
 InterruptHandler::~InterruptHandler() {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
+    signal_seen = 0;
 }
 
 bool InterruptHandler::interrupted() { return signal_seen != 0; }
+
+void InterruptHandler::throw_if_interrupted() {
+    if (interrupted()) throw Interrupted();
+}
 
 }  // namespace llm

@@ -1,7 +1,14 @@
 // Ctrl-C as a flag that a long computation can check.
 #pragma once
 
+#include <stdexcept>
+
 namespace llm {
+
+// Thrown by InterruptHandler::throw_if_interrupted.
+struct Interrupted : std::runtime_error {
+    Interrupted() : std::runtime_error("interrupted") {}
+};
 
 // While an object of this type exists, the first Ctrl-C (SIGINT) or SIGTERM sets a flag; a
 // second one ends the program. Afterwards signals end the program at once, as usual.
@@ -12,7 +19,9 @@ class InterruptHandler {
     InterruptHandler(const InterruptHandler&) = delete;
     InterruptHandler& operator=(const InterruptHandler&) = delete;
 
+    // Whether a signal has arrived. False if no object of this type exists.
     static bool interrupted();
+    static void throw_if_interrupted();
 };
 
 }  // namespace llm

@@ -50,7 +50,7 @@ AblationBlock make_ablation_block(const Config& config, const AblationConfig& ab
         if (ablation.layer_norm) return pre_norm_block(self_attn, gated_mlp, layer_norm);
         return std::visit(
             [](auto block) { return AblationBlock(std::move(block)); },
-            make_block(ablation.arrangement, self_attn, gated_mlp, config.rms_norm_eps));
+            make_block(ablation.norm_placement, self_attn, gated_mlp, config.rms_norm_eps));
     }
     const Mlp mlp = make_mlp(C, F * 3 / 2, false, ReLU, generator);
     if (ablation.layer_norm) return pre_norm_block(self_attn, mlp, layer_norm);
@@ -70,7 +70,7 @@ void init_weights(AblationModel& model, WeightInit init, Generator& generator) {
 }
 
 FinalNorm make_final_norm(const Config& config, const AblationConfig& ablation) {
-    if (ablation.arrangement == Arrangement::post_norm) return std::monostate{};
+    if (ablation.norm_placement == NormPlacement::post_norm) return std::monostate{};
     if (ablation.layer_norm) return make_layer_norm(config.hidden_size, config.rms_norm_eps);
     return make_rms_norm(config.hidden_size, config.rms_norm_eps);
 }
@@ -80,7 +80,7 @@ FinalNorm make_final_norm(const Config& config, const AblationConfig& ablation) 
 AblationModel make_ablation_model(const Config& given, const AblationConfig& ablation,
                                   WeightInit init, Generator& generator) {
     const Config config = validate_model(given);
-    require(ablation.arrangement == Arrangement::pre_norm ||
+    require(ablation.norm_placement == NormPlacement::pre_norm ||
                 !(ablation.layer_norm || ablation.relu_mlp),
             "ablation: LayerNorm and Mlp are supported in pre-norm blocks only");
     AblationModel model{config,

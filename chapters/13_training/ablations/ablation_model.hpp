@@ -11,7 +11,7 @@ namespace llm {
 // The design choices of chapters 04, 06, 07 and 08. (Sizes and the number of key/value heads
 // are in Config.) LayerNorm and Mlp are supported in pre-norm blocks only.
 struct AblationConfig {
-    Arrangement arrangement = Arrangement::pre_norm;
+    NormPlacement norm_placement = NormPlacement::pre_norm;
     bool layer_norm = false;  // LayerNorm instead of RMSNorm
     bool relu_mlp = false;    // Mlp with ReLU and 3/2 F: the parameter count of SwiGLU with F
     bool use_rope = true;     // if false, all position ids are 0
@@ -44,7 +44,7 @@ struct AblationModel {
 // torch.nn.init.normal_ and xavier_normal_ (Glorot and Bengio, 2010).
 enum class WeightInit { normal, xavier_normal };
 
-// Throws ShapeError for LayerNorm or Mlp in arrangements other than pre-norm.
+// Throws ShapeError for LayerNorm or Mlp with norm placements other than pre-norm.
 AblationModel make_ablation_model(const Config& config, const AblationConfig& ablation,
                                   WeightInit init, Generator& generator);
 

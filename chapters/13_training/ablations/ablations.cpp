@@ -7,21 +7,21 @@
 
 namespace llm {
 
-std::vector<std::pair<std::string, Arrangement>> named_arrangements() {
-    return {{"pre-norm", Arrangement::pre_norm},
-            {"post-norm", Arrangement::post_norm},
-            {"res-post-norm", Arrangement::res_post_norm},
-            {"sandwich", Arrangement::sandwich},
-            {"parallel", Arrangement::parallel}};
+std::vector<std::pair<std::string, NormPlacement>> named_norm_placements() {
+    return {{"pre-norm", NormPlacement::pre_norm},
+            {"post-norm", NormPlacement::post_norm},
+            {"res-post-norm", NormPlacement::res_post_norm},
+            {"sandwich", NormPlacement::sandwich},
+            {"parallel", NormPlacement::parallel}};
 }
 
-std::vector<double> initial_gradient_norms(const Config& config, Arrangement arrangement,
+std::vector<double> initial_gradient_norms(const Config& config, NormPlacement norm_placement,
                                            const Batch& batch, std::size_t num_seeds) {
     Matrix norms = xt::zeros<Real>({num_seeds, config.num_hidden_layers});
     parallel_for(num_seeds, [&](std::size_t s) {
         Generator generator(static_cast<std::uint32_t>(s + 1));
-        const AblationModel model = make_ablation_model(config, {.arrangement = arrangement},
-                                                        WeightInit::xavier_normal, generator);
+        const AblationModel model = make_ablation_model(
+            config, {.norm_placement = norm_placement}, WeightInit::xavier_normal, generator);
         AblationModel gradient = zeros_like(model);
         forward_backward(model, batch.input_ids, batch.targets, gradient);
         std::size_t layer = 0;

@@ -8,13 +8,13 @@
 
 namespace llm {
 
-// The arrangements of chapter 08, with their names.
-std::vector<std::pair<std::string, Arrangement>> named_arrangements();
+// The norm placements of chapter 08, with their names.
+std::vector<std::pair<std::string, NormPlacement>> named_norm_placements();
 
 // Returns (L): the gradient norm of down_proj in each layer for this batch, after
 // initialization with xavier_normal, averaged over seeds 1 to num_seeds. Source: Xiong et al.,
 // 2020, figure 3.
-std::vector<double> initial_gradient_norms(const Config& config, Arrangement arrangement,
+std::vector<double> initial_gradient_norms(const Config& config, NormPlacement norm_placement,
                                            const Batch& batch, std::size_t num_seeds);
 
 // A training run. Weights and batches are sampled from one generator, which is seeded with

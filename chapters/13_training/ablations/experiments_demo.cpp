@@ -43,31 +43,32 @@ std::string loss_and_range(const AblationSummary& summary) {
 const std::vector<Real> learning_rates = {Real(0.001), Real(0.004), Real(0.016)};
 
 // Training loss against steps with warm-up: one panel for each learning rate.
-void plot_arrangements(std::size_t num_layers, const std::vector<AblationSummary>& summaries) {
-    const auto arrangements = named_arrangements();
+void plot_norm_placements(std::size_t num_layers,
+                          const std::vector<AblationSummary>& summaries) {
+    const auto norm_placements = named_norm_placements();
     std::vector<Panel> panels;
     for (std::size_t r = 0; r < learning_rates.size(); ++r) {
         LinePlot panel{"Learning rate " + brief(double(learning_rates[r])) + ", warm-up",
                        "step",
                        "training loss",
                        {}};
-        for (std::size_t a = 0; a < arrangements.size(); ++a)
-            panel.lines.push_back(
-                smooth(arrangements[a].first, summaries[a * learning_rates.size() + r].losses));
+        for (std::size_t a = 0; a < norm_placements.size(); ++a)
+            panel.lines.push_back(smooth(norm_placements[a].first,
+                                         summaries[a * learning_rates.size() + r].losses));
         panels.push_back(panel);
     }
     plot("arrangements_" + to_text(num_layers), panels);
 }
 
-// The arrangements at three learning rates, with and without warm-up.
-void compare_arrangements(const TrainingTask& task, std::size_t num_layers) {
-    step("Arrangements, " + to_text(num_layers) + " layers: validation loss");
+// The norm placements at three learning rates, with and without warm-up.
+void compare_norm_placements(const TrainingTask& task, std::size_t num_layers) {
+    step("Norm placements, " + to_text(num_layers) + " layers: validation loss");
     NamedAblations named;
     for (const std::size_t warmup_steps : {30u, 0u})
-        for (const auto& [name, arrangement] : named_arrangements())
+        for (const auto& [name, norm_placement] : named_norm_placements())
             for (const Real learning_rate : learning_rates) {
                 Ablation ablation = small_ablation(task, num_layers, learning_rate);
-                ablation.ablation.arrangement = arrangement;
+                ablation.ablation.norm_placement = norm_placement;
                 ablation.args.lr_schedule.warmup_steps = warmup_steps;
                 named.emplace_back(name + (warmup_steps > 0 ? "" : ", no warm-up"), ablation);
             }
@@ -77,8 +78,8 @@ void compare_arrangements(const TrainingTask& task, std::size_t num_layers) {
         if (i % learning_rates.size() == 0) rows.push_back({named[i].first});
         rows.back().push_back(loss_and_range(summaries[i]));
     }
-    show_table({"arrangement", "lr 0.001", "lr 0.004", "lr 0.016"}, rows);
-    plot_arrangements(num_layers, summaries);
+    show_table({"norm placement", "lr 0.001", "lr 0.004", "lr 0.016"}, rows);
+    plot_norm_placements(num_layers, summaries);
 }
 
 // The baseline, and copies of it with one change each (two in the last).
@@ -121,7 +122,7 @@ void compare_single_changes(const TrainingTask& task) {
 }  // namespace
 
 void ablations_demo(const TrainingTask& task) {
-    for (const std::size_t num_layers : {2u, 12u}) compare_arrangements(task, num_layers);
+    for (const std::size_t num_layers : {2u, 12u}) compare_norm_placements(task, num_layers);
     compare_single_changes(task);
 }
 
