@@ -344,7 +344,7 @@ class Sublayers:
 
 
 def blocks(f, x, a, b, c, d):
-    """The output of each arrangement, with the norms a and b, and in the sandwich c and d after attention and MLP."""
+    """The output of each norm placement, with the norms a and b, and in the sandwich c and d after attention and MLP."""
     h = x + f.self_attn(a(x))
     post = a(x + f.self_attn(x))
     res_post = x + a(f.self_attn(x))

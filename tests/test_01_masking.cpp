@@ -33,7 +33,7 @@ TEST_CASE("the default configuration is the one of the PyTorch notebook") {
     CHECK(config.qk_norm == QKNormType::without_weights);
 }
 
-TEST_CASE("validate: the error states the sizes that do not fit") {
+TEST_CASE("validate: the error states the sizes that do not match") {
     CHECK_THROWS_WITH(validate(Config{.hidden_size = 100}, 10),
                       "config: 16 query heads do not divide a hidden size of 100");
     CHECK_THROWS_WITH(validate(Config{.num_key_value_heads = 5}, 10),

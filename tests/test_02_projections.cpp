@@ -45,14 +45,14 @@ TEST_CASE("linear with bias equals PyTorch's nn.Linear") {
                     fixture<3>("02_projections/" + name + "_states"), 1e-5);
 }
 
-TEST_CASE("linear: the error states both shapes when they do not fit") {
+TEST_CASE("linear: the error states both shapes when they do not match") {
     const Linear linear{Matrix(xt::ones<Real>({3, 5})), std::nullopt};
     CHECK_THROWS_WITH(linear(counting({2, 4})),
-                      "linear: an input of (2, 4) does not fit a weight of (3, 5)");
+                      "linear: an input of (2, 4) does not match a weight of (3, 5)");
     CHECK_THROWS_AS(linear(counting({2, 2, 3})), ShapeError);
     const Linear one_bias{Matrix(xt::ones<Real>({3, 5})), Vector{1}};
     CHECK_THROWS_WITH(one_bias(counting({2, 5})),
-                      "linear: a bias of (1,) does not fit a weight of (3, 5)");
+                      "linear: a bias of (1,) does not match a weight of (3, 5)");
 }
 
 TEST_CASE("make_linear equals PyTorch's initialization: weight, then bias") {

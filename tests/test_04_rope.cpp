@@ -218,12 +218,12 @@ TEST_CASE("rope states both shapes, or the position, when they do not match") {
     const Tensor4 states = counting({2, 3, 5, 8});
     const IdMatrix positions = position_ids(2, 5);
     CHECK_THROWS_WITH(apply_rotary_embedding(states, table_for(6, 9), positions),
-                      "rope: tables of (9, 3) and (9, 3) do not fit states of (2, 3, 5, 8)");
+                      "rope: tables of (9, 3) and (9, 3) do not match states of (2, 3, 5, 8)");
     CHECK_THROWS_WITH(apply_rotary_embedding(states, {table_for(8, 9).cos, table_for(8, 7).sin},
                                              positions, RopeLayout::interleaved),
-                      "rope: tables of (9, 4) and (7, 4) do not fit states of (2, 3, 5, 8)");
+                      "rope: tables of (9, 4) and (7, 4) do not match states of (2, 3, 5, 8)");
     CHECK_THROWS_WITH(apply_rotary_embedding(states, table_for(8, 9), position_ids(2, 4)),
-                      "rope: position ids of (2, 4) do not fit states of (2, 3, 5, 8)");
+                      "rope: position ids of (2, 4) do not match states of (2, 3, 5, 8)");
     CHECK_THROWS_WITH(apply_rotary_embedding(states, table_for(8, 4), positions),
                       "rope: position 4 lies outside a table of 4 positions");
     CHECK_THROWS_WITH(

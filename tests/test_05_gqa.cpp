@@ -133,7 +133,7 @@ TEST_CASE("a sequence of one token attends to itself") {
 TEST_CASE("attention of one head states both shapes of keys and values") {
     CHECK_THROWS_WITH(
         attention(counting({5, 4}), counting({7, 4}), counting({6, 4}), counting({5, 7})),
-        "attention: keys of (7, 4) do not fit values of (6, 4)");
+        "attention: keys of (7, 4) do not match values of (6, 4)");
 }
 
 TEST_CASE("attention states both shapes when they do not match") {
@@ -143,23 +143,24 @@ TEST_CASE("attention states both shapes when they do not match") {
         grouped_query_attention(queries, k, v, m);
     };
     CHECK_THROWS_WITH(fails(counting({2, 4, 7, 4}), counting({2, 4, 7, 4}), mask),
-                      "attention: queries of (2, 6, 5, 4) do not fit keys of (2, 4, 7, 4)");
+                      "attention: queries of (2, 6, 5, 4) do not match keys of (2, 4, 7, 4)");
     CHECK_THROWS_WITH(fails(counting({1, 3, 7, 4}), counting({1, 3, 7, 4}), mask),
-                      "attention: queries of (2, 6, 5, 4) do not fit keys of (1, 3, 7, 4)");
+                      "attention: queries of (2, 6, 5, 4) do not match keys of (1, 3, 7, 4)");
     CHECK_THROWS_WITH(fails(counting({2, 3, 7, 5}), counting({2, 3, 7, 5}), mask),
-                      "attention: queries of (5, 4) do not fit keys of (7, 5)");
+                      "attention: queries of (5, 4) do not match keys of (7, 5)");
     CHECK_THROWS_WITH(fails(keys, counting({2, 3, 6, 4}), mask),
-                      "attention: keys of (2, 3, 7, 4) do not fit values of (2, 3, 6, 4)");
-    CHECK_THROWS_WITH(fails(keys, keys, no_mask(2, 7, 5)),
-                      "attention: a mask of (2, 1, 7, 5) does not fit queries of (2, 6, 5, 4) "
-                      "and keys of (2, 3, 7, 4)");
+                      "attention: keys of (2, 3, 7, 4) do not match values of (2, 3, 6, 4)");
+    CHECK_THROWS_WITH(
+        fails(keys, keys, no_mask(2, 7, 5)),
+        "attention: a mask of (2, 1, 7, 5) does not match queries of (2, 6, 5, 4) "
+        "and keys of (2, 3, 7, 4)");
     CHECK_THROWS_WITH(multi_head_attention(queries, keys, keys, mask),
-                      "attention: queries of (2, 6, 5, 4) do not fit keys of (2, 3, 7, 4)");
+                      "attention: queries of (2, 6, 5, 4) do not match keys of (2, 3, 7, 4)");
     CHECK_THROWS_WITH(
         attention(counting({5, 4}), counting({7, 4}), counting({7, 4}), counting({5, 6})),
-        "attention: a mask of (5, 6) does not fit scores of (5, 7)");
+        "attention: a mask of (5, 6) does not match scores of (5, 7)");
     CHECK_THROWS_WITH(fails(keys, counting({2, 1, 7, 4}), mask),
-                      "attention: keys of (2, 3, 7, 4) do not fit values of (2, 1, 7, 4)");
+                      "attention: keys of (2, 3, 7, 4) do not match values of (2, 1, 7, 4)");
     CHECK_THROWS_AS(fails(keys, keys, no_mask(1, 5, 7)), ShapeError);
     CHECK_THROWS_AS(
         multi_head_attention(queries, counting({1, 6, 7, 4}), counting({1, 6, 7, 4}), mask),
@@ -287,9 +288,9 @@ TEST_CASE("QK norm states both shapes when its weights do not have D elements") 
     Example example;
     const Vector three{1, 2, 3}, eight = xt::ones<Real>({8});
     CHECK_THROWS_WITH(example.output(QKNormWithWeights{three, eight}),
-                      "attention: norm weights of (3,) do not fit heads of (2, 16, 10, 8)");
+                      "attention: norm weights of (3,) do not match heads of (2, 16, 10, 8)");
     CHECK_THROWS_WITH(example.output(QKNormWithWeights{eight, three}),
-                      "attention: norm weights of (3,) do not fit heads of (2, 4, 10, 8)");
+                      "attention: norm weights of (3,) do not match heads of (2, 4, 10, 8)");
 }
 
 TEST_CASE("the layer without QK norm equals PyTorch") {
@@ -424,11 +425,11 @@ TEST_CASE("the layer states both shapes when its inputs do not match") {
     const RotaryTable& table = example.inputs.rotary_table;
     CHECK_THROWS_WITH(
         example.layer(example.hidden_states, causal_attention_inputs(table, 2, 9)),
-        "rope: position ids of (2, 9) do not fit states of (2, 16, 10, 8)");
+        "rope: position ids of (2, 9) do not match states of (2, 16, 10, 8)");
     AttentionInputs inputs = example.inputs;
     inputs.attention_mask = no_mask(2, 10, 9);
     CHECK_THROWS_WITH(example.layer(example.hidden_states, inputs),
-                      "attention: a mask of (2, 1, 10, 9) does not fit queries of "
+                      "attention: a mask of (2, 1, 10, 9) does not match queries of "
                       "(2, 16, 10, 8) and keys of (2, 4, 10, 8)");
 }
 

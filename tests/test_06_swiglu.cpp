@@ -233,7 +233,8 @@ TEST_CASE("GatedMlp throws, with both shapes, if gate and up differ in shape") {
     GatedMlp mlp = make_gated_mlp(4, 6, false, SiLU, generator);
     mlp.up_proj = make_linear(4, 5, false, generator);
     CHECK_THROWS_WITH_AS(mlp(counting({1, 2, 4})),
-                         "(1, 2, 6) * (1, 2, 5): the shapes do not fit", ShapeError);
+                         "(1, 2, 6) * (1, 2, 5): the shapes cannot be broadcast together",
+                         ShapeError);
 }
 
 TEST_CASE("mlp_parameters and gated_mlp_parameters count the elements of the matrices") {

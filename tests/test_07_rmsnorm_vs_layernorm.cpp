@@ -126,12 +126,12 @@ TEST_CASE("norms are initialized with weights of one, LayerNorm with a bias of z
 TEST_CASE("norms throw, with both shapes, if the size of weight or bias does not match") {
     const Matrix rows = counting({2, 3});
     CHECK_THROWS_WITH_AS((RMSNorm{Vector{1, 1}}(rows)),
-                         "norm: weights of (2,) do not fit rows of (2, 3)", ShapeError);
+                         "norm: weights of (2,) do not match rows of (2, 3)", ShapeError);
     CHECK_THROWS_WITH_AS(
         (LayerNorm{Vector{1}, {}}(rows)),  // a single weight must not broadcast
-        "norm: weights of (1,) do not fit rows of (2, 3)", ShapeError);
+        "norm: weights of (1,) do not match rows of (2, 3)", ShapeError);
     CHECK_THROWS_WITH_AS((LayerNorm{Vector{1, 1, 1}, Vector{0}}(rows)),
-                         "norm: a bias of (1,) does not fit rows of (2, 3)", ShapeError);
+                         "norm: a bias of (1,) does not match rows of (2, 3)", ShapeError);
     CHECK_THROWS_AS(rms_norm_in_half(ones_in_half(2, 3), weights_of_one(1), 0), ShapeError);
     CHECK_THROWS_AS(
         rms_norm_upcast(ones_in_half(2, 3), weights_of_one(1), 0, CastBack::after_weight),

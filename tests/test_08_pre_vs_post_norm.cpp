@@ -49,15 +49,15 @@ struct Example {
     GatedMlp mlp = make_gated_mlp(128, 352, false, SiLU, generator);
     AttentionInputs inputs = causal_attention_inputs(config, 2, 10);
 
-    Tensor3 output(Arrangement arrangement) const {
-        return apply(make_block(arrangement, self_attn, mlp, Real(1e-5)), hidden_states,
+    Tensor3 output(NormPlacement norm_placement) const {
+        return apply(make_block(norm_placement, self_attn, mlp, Real(1e-5)), hidden_states,
                      inputs);
     }
 };
 
-const std::vector<Arrangement> all_arrangements = {
-    Arrangement::pre_norm, Arrangement::post_norm, Arrangement::res_post_norm,
-    Arrangement::sandwich, Arrangement::parallel};
+const std::vector<NormPlacement> all_norm_placements = {
+    NormPlacement::pre_norm, NormPlacement::post_norm, NormPlacement::res_post_norm,
+    NormPlacement::sandwich, NormPlacement::parallel};
 
 // The tokens from first up to last of each sequence.
 Tensor3 tokens(const Tensor3& hidden_states, std::size_t first, std::size_t last) {
@@ -133,13 +133,14 @@ TEST_CASE("PreNormBlockWith takes every pair of a norm and an MLP") {
                 1e-6);
 }
 
-TEST_CASE("the program's block: every arrangement of the same weights equals PyTorch's") {
+TEST_CASE("the program's block: every norm placement of the same weights equals PyTorch's") {
     const Example example;
-    CHECK_CLOSE(example.output(Arrangement::pre_norm), pinned("demo_pre_norm"), 1e-5);
-    CHECK_CLOSE(example.output(Arrangement::post_norm), pinned("demo_post_norm"), 1e-5);
-    CHECK_CLOSE(example.output(Arrangement::res_post_norm), pinned("demo_res_post_norm"), 1e-5);
-    CHECK_CLOSE(example.output(Arrangement::sandwich), pinned("demo_sandwich"), 1e-5);
-    CHECK_CLOSE(example.output(Arrangement::parallel), pinned("demo_parallel"), 1e-5);
+    CHECK_CLOSE(example.output(NormPlacement::pre_norm), pinned("demo_pre_norm"), 1e-5);
+    CHECK_CLOSE(example.output(NormPlacement::post_norm), pinned("demo_post_norm"), 1e-5);
+    CHECK_CLOSE(example.output(NormPlacement::res_post_norm), pinned("demo_res_post_norm"),
+                1e-5);
+    CHECK_CLOSE(example.output(NormPlacement::sandwich), pinned("demo_sandwich"), 1e-5);
+    CHECK_CLOSE(example.output(NormPlacement::parallel), pinned("demo_parallel"), 1e-5);
 }
 
 TEST_CASE("if the sublayers output zeros, only post-norm changes the residual stream") {
@@ -147,10 +148,10 @@ TEST_CASE("if the sublayers output zeros, only post-norm changes the residual st
     for (Linear* output_projection : {&s.self_attn.projections.o_proj, &s.mlp.down_proj})
         output_projection->weight = output_projection->weight * Real(0);
     const RMSNorm norm = make_rms_norm(20, Real(1e-3));
-    for (const Arrangement arrangement : all_arrangements) {
-        const Block block = make_block(arrangement, s.self_attn, s.mlp, Real(1e-3));
+    for (const NormPlacement norm_placement : all_norm_placements) {
+        const Block block = make_block(norm_placement, s.self_attn, s.mlp, Real(1e-3));
         const Tensor3 output = apply(block, s.hidden_states, s.inputs);
-        if (arrangement == Arrangement::post_norm)
+        if (norm_placement == NormPlacement::post_norm)
             CHECK_CLOSE(output, norm(norm(s.hidden_states)), 1e-6);
         else
             CHECK_CLOSE(output, s.hidden_states, 0);
@@ -161,19 +162,19 @@ TEST_CASE("make_block builds norms with weights of one and the given eps") {
     const Small s;
     const RMSNorm norm = make_rms_norm(20, Real(0.5));
     const PreNormBlock block{s.self_attn, s.mlp, norm, norm};
-    CHECK_CLOSE(apply(make_block(Arrangement::pre_norm, s.self_attn, s.mlp, Real(0.5)),
+    CHECK_CLOSE(apply(make_block(NormPlacement::pre_norm, s.self_attn, s.mlp, Real(0.5)),
                       s.hidden_states, s.inputs),
                 block(s.hidden_states, s.inputs).hidden_states, 0);
-    CHECK_THROWS_AS(make_block(static_cast<Arrangement>(9), s.self_attn, s.mlp, Real(0.5)),
+    CHECK_THROWS_AS(make_block(static_cast<NormPlacement>(9), s.self_attn, s.mlp, Real(0.5)),
                     std::invalid_argument);
 }
 
-TEST_CASE("in every arrangement, a token's output depends on no later token") {
+TEST_CASE("with every norm placement, a token's output depends on no later token") {
     const Small s;
     Tensor3 changed = s.hidden_states;
     xt::view(changed, 1, 4) = Real(3);  // the last token of the second sequence
-    for (const Arrangement arrangement : all_arrangements) {
-        const Block block = make_block(arrangement, s.self_attn, s.mlp, Real(1e-3));
+    for (const NormPlacement norm_placement : all_norm_placements) {
+        const Block block = make_block(norm_placement, s.self_attn, s.mlp, Real(1e-3));
         const Tensor3 before = apply(block, s.hidden_states, s.inputs);
         const Tensor3 after = apply(block, changed, s.inputs);
         for (const auto [b, t, c] : every_index(2, 5, 20))
@@ -183,10 +184,10 @@ TEST_CASE("in every arrangement, a token's output depends on no later token") {
 }
 
 TEST_CASE(
-    "in every arrangement, a block with a KV cache gives the same output token by token") {
+    "with every norm placement, a block with a KV cache gives the same output token by token") {
     const Small s;
-    for (const Arrangement arrangement : all_arrangements) {
-        const Block block = make_block(arrangement, s.self_attn, s.mlp, Real(1e-3));
+    for (const NormPlacement norm_placement : all_norm_placements) {
+        const Block block = make_block(norm_placement, s.self_attn, s.mlp, Real(1e-3));
         const Tensor3 expected = apply(block, s.hidden_states, s.inputs);
         LayerCache cache;
         for (std::size_t t = 0; t < 5; ++t) {
@@ -207,12 +208,12 @@ TEST_CASE("a block returns the attention weights of its attention layer") {
     const RMSNorm norm = make_rms_norm(20, Real(1e-3));
     const AttentionLayer::Output of_input = s.self_attn(s.hidden_states, s.inputs);
     const AttentionLayer::Output of_normalized = s.self_attn(norm(s.hidden_states), s.inputs);
-    for (const Arrangement arrangement : all_arrangements) {
-        const Block block = make_block(arrangement, s.self_attn, s.mlp, Real(1e-3));
+    for (const NormPlacement norm_placement : all_norm_placements) {
+        const Block block = make_block(norm_placement, s.self_attn, s.mlp, Real(1e-3));
         const BlockOutput output =
             std::visit([&](const auto& any) { return any(s.hidden_states, s.inputs); }, block);
-        const bool reads_input =
-            arrangement == Arrangement::post_norm || arrangement == Arrangement::res_post_norm;
+        const bool reads_input = norm_placement == NormPlacement::post_norm ||
+                                 norm_placement == NormPlacement::res_post_norm;
         CHECK_CLOSE(output.attentions, (reads_input ? of_input : of_normalized).attentions, 0);
     }
 }

@@ -72,7 +72,7 @@ void check_block(const std::string& name, AnyBlock block) {
 
 }  // namespace
 
-TEST_CASE("block_backward: every arrangement of chapter 08, its input and every parameter") {
+TEST_CASE("block_backward: every norm placement of chapter 08, its input and every parameter") {
     const AttentionLayer attention = attention_layer(QKNormType::with_weights);
     const GatedMlp mlp = gated_mlp(SiLU);
     const RMSNorm first = random_norm(5), second = random_norm(15);

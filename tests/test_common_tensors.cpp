@@ -8,9 +8,9 @@ using namespace llm;
 
 TEST_CASE("require formats sizes and shapes into its message") {
     CHECK_NOTHROW(require(true, "not thrown"));
-    CHECK_THROWS_WITH(require(false, "f: {} does not fit {}", std::array<std::size_t, 2>{2, 3},
-                              std::array<std::size_t, 1>{7}),
-                      "f: (2, 3) does not fit (7,)");
+    CHECK_THROWS_WITH(require(false, "f: {} does not match {}",
+                              std::array<std::size_t, 2>{2, 3}, std::array<std::size_t, 1>{7}),
+                      "f: (2, 3) does not match (7,)");
     CHECK_THROWS_AS(require(false, "f"), ShapeError);
 }
 
@@ -18,7 +18,7 @@ TEST_CASE("reshape keeps the row-major order and checks the number of elements")
     const Matrix matrix{{0, 1, 2}, {3, 4, 5}};
     CHECK_CLOSE(reshape(matrix, {3, 2}), (Matrix{{0, 1}, {2, 3}, {4, 5}}), 0);
     CHECK_CLOSE(reshape(matrix, {1, 2, 3}), counting({1, 2, 3}), 0);
-    CHECK_THROWS_WITH(reshape(matrix, {4, 4}), "reshape: (2, 3) does not fit into (4, 4)");
+    CHECK_THROWS_WITH(reshape(matrix, {4, 4}), "reshape: cannot reshape (2, 3) to (4, 4)");
 }
 
 TEST_CASE("operators return tensors, not lazy expressions, and broadcast axes of size 1") {
@@ -36,7 +36,7 @@ TEST_CASE("operators return tensors, not lazy expressions, and broadcast axes of
     Matrix changing = a;
     static_assert(std::is_same_v<decltype(changing + Matrix{{1}}), Matrix>);
     CHECK_THROWS_WITH(changing + Matrix(xt::ones<Real>({2, 3})),
-                      "(2, 2) + (2, 3): the shapes do not fit");
+                      "(2, 2) + (2, 3): the shapes cannot be broadcast together");
     CHECK_THROWS_AS(a / counting({3, 2}), ShapeError);
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("matmul and matmul_transposed are sums of products and overwrite or ac
     }
 }
 
-TEST_CASE("matmul and matmul_transposed report the shapes that do not fit") {
+TEST_CASE("matmul and matmul_transposed report the shapes that do not match") {
     const Matrix a = counting({2, 3}), b = counting({4, 3}), c = counting({3, 4});
     Matrix right = counting({2, 4}), narrow = counting({2, 3}), tall = counting({3, 4});
     const auto refused = [](auto function, const Matrix& x, const Matrix& y, Matrix& result,

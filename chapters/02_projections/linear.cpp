@@ -7,13 +7,13 @@ namespace llm {
 Matrix Linear::operator()(const Matrix& inputs) const {
     const auto [num_rows, width] = dims(inputs);
     const auto [out_features, in_features] = dims(weight);
-    require(width == in_features, "linear: an input of {} does not fit a weight of {}",
+    require(width == in_features, "linear: an input of {} does not match a weight of {}",
             inputs.shape(), weight.shape());
 
     // Each output feature is the dot product of the input with one row of the weight.
     const Matrix products = xt::linalg::dot(inputs, xt::transpose(weight));  // (N, out)
     if (!bias) return products;
-    require(bias->size() == out_features, "linear: a bias of {} does not fit a weight of {}",
+    require(bias->size() == out_features, "linear: a bias of {} does not match a weight of {}",
             bias->shape(), weight.shape());
     return products + *bias;  // broadcast over the rows
 }

@@ -7,7 +7,7 @@ Tensor4 split_heads(const Tensor3& states, std::size_t num_heads) {
     require(num_heads > 0 && width % num_heads == 0,
             "split_heads: {} heads do not divide a width of {}", num_heads, width);
 
-    // Read each token's vector as H rows of D features. Their order in memory stays.
+    // View each token's vector as H rows of D features. Their order in memory stays.
     const Tensor4 by_token =  // (B, T, H, D)
         reshape(states, {batch_size, seq_len, num_heads, width / num_heads});
 

@@ -29,10 +29,10 @@ void check_shapes(const Tensor4& states, const RotaryTable& table,
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(states);
     const auto [num_positions, num_pairs] = dims(table.cos);
     require(2 * num_pairs == head_dim && table.sin.shape() == table.cos.shape(),
-            "rope: tables of {} and {} do not fit states of {}", table.cos.shape(),
+            "rope: tables of {} and {} do not match states of {}", table.cos.shape(),
             table.sin.shape(), states.shape());
     require(position_ids.shape() == std::array{batch_size, seq_len},
-            "rope: position ids of {} do not fit states of {}", position_ids.shape(),
+            "rope: position ids of {} do not match states of {}", position_ids.shape(),
             states.shape());
     for (const Id position : position_ids)
         require(position >= 0 && position < static_cast<Id>(num_positions),

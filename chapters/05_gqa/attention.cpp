@@ -14,12 +14,12 @@ namespace {
 AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& keys,
                                        const Tensor4& values, const Tensor4& mask,
                                        std::size_t num_key_value_groups) {
-    require(keys.shape() == values.shape(), "attention: keys of {} do not fit values of {}",
+    require(keys.shape() == values.shape(), "attention: keys of {} do not match values of {}",
             keys.shape(), values.shape());
     const auto [batch_size, num_heads, query_len, head_dim] = dims(queries);
     const std::size_t kv_len = keys.shape(2);
     require(mask.shape() == std::array{batch_size, std::size_t{1}, query_len, kv_len},
-            "attention: a mask of {} does not fit queries of {} and keys of {}", mask.shape(),
+            "attention: a mask of {} does not match queries of {} and keys of {}", mask.shape(),
             queries.shape(), keys.shape());
 
     AttentionOutput result{xt::zeros<Real>({batch_size, num_heads, query_len, kv_len}),
@@ -39,7 +39,7 @@ AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& ke
 // RMSNorm over head_dim: the same D weights for each head.
 Tensor4 rms_norm_heads(const Tensor4& heads, const Vector& weight, Real eps) {
     require(weight.size() == heads.shape(3),
-            "attention: norm weights of {} do not fit heads of {}", weight.shape(),
+            "attention: norm weights of {} do not match heads of {}", weight.shape(),
             heads.shape());
     return rms_normalize(heads, eps) * reshape(weight, {1, 1, 1, weight.size()});
 }
@@ -52,7 +52,7 @@ Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h) {
 
 Matrix attention_scores(const Matrix& queries, const Matrix& keys) {
     const std::size_t head_dim = queries.shape(1);
-    require(keys.shape(1) == head_dim, "attention: queries of {} do not fit keys of {}",
+    require(keys.shape(1) == head_dim, "attention: queries of {} do not match keys of {}",
             queries.shape(), keys.shape());
 
     // 1. Compute the dot product of each query and each key.
@@ -65,11 +65,12 @@ Matrix attention_scores(const Matrix& queries, const Matrix& keys) {
 
 HeadAttentionOutput attention(const Matrix& queries, const Matrix& keys, const Matrix& values,
                               const Matrix& mask) {
-    require(keys.shape() == values.shape(), "attention: keys of {} do not fit values of {}",
+    require(keys.shape() == values.shape(), "attention: keys of {} do not match values of {}",
             keys.shape(), values.shape());
     const Matrix scores = attention_scores(queries, keys);  // (T, S)
-    require(mask.shape() == scores.shape(), "attention: a mask of {} does not fit scores of {}",
-            mask.shape(), scores.shape());
+    require(mask.shape() == scores.shape(),
+            "attention: a mask of {} does not match scores of {}", mask.shape(),
+            scores.shape());
 
     // 3. Add the causal mask. 4. Softmax over the keys. 5. Weighted sum of the values.
     const Matrix masked_scores = scores + mask;               // (T, S)
@@ -81,7 +82,7 @@ HeadAttentionOutput attention(const Matrix& queries, const Matrix& keys, const M
 AttentionOutput multi_head_attention(const Tensor4& queries, const Tensor4& keys,
                                      const Tensor4& values, const Tensor4& mask) {
     require(keys.shape(0) == queries.shape(0) && keys.shape(1) == queries.shape(1),
-            "attention: queries of {} do not fit keys of {}", queries.shape(), keys.shape());
+            "attention: queries of {} do not match keys of {}", queries.shape(), keys.shape());
     return attention_of_all_heads(queries, keys, values, mask, 1);
 }
 
@@ -90,7 +91,7 @@ AttentionOutput grouped_query_attention(const Tensor4& queries, const Tensor4& k
     const std::size_t num_heads = queries.shape(1), num_kv_heads = keys.shape(1);
     require(
         keys.shape(0) == queries.shape(0) && num_kv_heads > 0 && num_heads % num_kv_heads == 0,
-        "attention: queries of {} do not fit keys of {}", queries.shape(), keys.shape());
+        "attention: queries of {} do not match keys of {}", queries.shape(), keys.shape());
     return attention_of_all_heads(queries, keys, values, mask, num_heads / num_kv_heads);
 }
 

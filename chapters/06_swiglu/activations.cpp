@@ -9,7 +9,7 @@ namespace {
 // Φ(x), the cumulative distribution function of the standard normal distribution.
 Real normal_cdf(Real x) { return std::erfc(-x / std::numbers::sqrt2_v<Real>) / 2; }
 
-// The constants of gelu_tanh.
+// The constants of gelu_tanh: √(2/π), and the coefficient of x³.
 const Real root_2_over_pi = std::sqrt(2 / std::numbers::pi_v<Real>);
 constexpr Real cubic = Real(0.044715);
 

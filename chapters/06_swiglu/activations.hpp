@@ -7,9 +7,9 @@
 
 namespace llm {
 
-Real sigmoid(Real x);  // 1 / (1 + e^-x), between 0 and 1
-Real relu(Real x);     // max(x, 0)
-Real gelu(Real x);  // x Φ(x), Φ: the normal distribution's CDF (Hendrycks and Gimpel, 2016)
+Real sigmoid(Real x);    // 1 / (1 + e^-x), between 0 and 1
+Real relu(Real x);       // max(x, 0)
+Real gelu(Real x);       // x Φ(x), Φ: the standard normal CDF (Hendrycks and Gimpel, 2016)
 Real gelu_tanh(Real x);  // the tanh approximation in the same paper; GPT-2 and Gemma use it
 Real silu(Real x);       // x sigmoid(x)
 Real swish(Real x, Real beta);  // x sigmoid(βx) (Ramachandran et al., 2017); silu has β = 1

@@ -9,7 +9,7 @@ Tensor3 Mlp::operator()(const Tensor3& hidden_states) const {
 }
 
 Tensor3 GatedMlp::operator()(const Tensor3& hidden_states) const {
-    // Project the same input twice. Only the gate projection passes through the activation.
+    // Project the same input twice. The activation is applied to the gate projection only.
     const Tensor3 gate = gate_proj(hidden_states);  // (B, T, F)
     const Tensor3 up = up_proj(hidden_states);      // (B, T, F)
 

@@ -18,8 +18,8 @@ struct Mlp {
 
 // The gated MLP: down_proj(activation(gate_proj(x)) * up_proj(x)). The activation determines
 // the variant: GLU (Sigmoid), ReGLU (ReLU), GeGLU (GELU) or SwiGLU (SiLU). A call throws
-// ShapeError if the outputs of gate_proj and up_proj cannot be broadcast. Source: "GLU Variants
-// Improve Transformer" (Shazeer, 2020); Llama and Qwen use SwiGLU.
+// ShapeError if the outputs of gate_proj and up_proj cannot be broadcast together. Source: "GLU
+// Variants Improve Transformer" (Shazeer, 2020); Llama and Qwen use SwiGLU.
 struct GatedMlp {
     Linear gate_proj;  // (F, C), Meta's w1
     Linear up_proj;    // (F, C), Meta's w3

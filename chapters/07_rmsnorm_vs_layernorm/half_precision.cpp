@@ -12,8 +12,8 @@ Matrix to_float(const HalfMatrix& rows) { return rows; }
 
 HalfMatrix rms_norm_in_half(const HalfMatrix& rows, const HalfVector& weight, Real eps) {
     const auto [num_rows, width] = dims(rows);
-    require(weight.size() == width, "norm: weights of {} do not fit rows of {}", weight.shape(),
-            rows.shape());
+    require(weight.size() == width, "norm: weights of {} do not match rows of {}",
+            weight.shape(), rows.shape());
     HalfMatrix result = rows;  // (N, C)
     for (std::size_t row = 0; row < num_rows; ++row) {
         // Round each intermediate result to float16. The square of 256 is infinite.
@@ -36,8 +36,8 @@ HalfMatrix rms_norm_in_half(const HalfMatrix& rows, const HalfVector& weight, Re
 HalfMatrix rms_norm_upcast(const HalfMatrix& rows, const HalfVector& weight, Real eps,
                            CastBack cast_back) {
     const auto [num_rows, width] = dims(rows);
-    require(weight.size() == width, "norm: weights of {} do not fit rows of {}", weight.shape(),
-            rows.shape());
+    require(weight.size() == width, "norm: weights of {} do not match rows of {}",
+            weight.shape(), rows.shape());
     const Matrix normalized = rms_normalize(to_float(rows), eps);  // (N, C), in float32
     HalfMatrix result = rows;                                      // (N, C)
     for (std::size_t row = 0; row < num_rows; ++row)

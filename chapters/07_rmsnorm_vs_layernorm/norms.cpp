@@ -11,14 +11,14 @@ namespace {
 Matrix scale_and_shift(const Matrix& rows, const Vector& weight,
                        const std::optional<Vector>& bias) {
     const auto [num_rows, width] = dims(rows);
-    require(weight.size() == width, "norm: weights of {} do not fit rows of {}", weight.shape(),
-            rows.shape());
+    require(weight.size() == width, "norm: weights of {} do not match rows of {}",
+            weight.shape(), rows.shape());
     Matrix result = rows;  // (N, C)
     for (std::size_t row = 0; row < num_rows; ++row)
         for (std::size_t c = 0; c < width; ++c) result(row, c) *= weight(c);
     if (!bias) return result;
-    require(bias->size() == width, "norm: a bias of {} does not fit rows of {}", bias->shape(),
-            rows.shape());
+    require(bias->size() == width, "norm: a bias of {} does not match rows of {}",
+            bias->shape(), rows.shape());
     for (std::size_t row = 0; row < num_rows; ++row)
         for (std::size_t c = 0; c < width; ++c) result(row, c) += (*bias)(c);
     return result;

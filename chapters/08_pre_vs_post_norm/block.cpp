@@ -55,23 +55,23 @@ BlockOutput ParallelBlock::operator()(const Tensor3& hidden_states,
     return {hidden_states + attention_output + mlp(normalized), std::move(attentions)};
 }
 
-Block make_block(Arrangement arrangement, const AttentionLayer& self_attn, const GatedMlp& mlp,
-                 Real rms_norm_eps) {
+Block make_block(NormPlacement norm_placement, const AttentionLayer& self_attn,
+                 const GatedMlp& mlp, Real rms_norm_eps) {
     const RMSNorm norm =
         make_rms_norm(self_attn.projections.q_proj.weight.shape(1), rms_norm_eps);
-    switch (arrangement) {
-        case Arrangement::pre_norm:
+    switch (norm_placement) {
+        case NormPlacement::pre_norm:
             return PreNormBlock{self_attn, mlp, norm, norm};
-        case Arrangement::post_norm:
+        case NormPlacement::post_norm:
             return PostNormBlock{self_attn, mlp, norm, norm};
-        case Arrangement::res_post_norm:
+        case NormPlacement::res_post_norm:
             return ResPostNormBlock{self_attn, mlp, norm, norm};
-        case Arrangement::sandwich:
+        case NormPlacement::sandwich:
             return SandwichBlock{self_attn, mlp, norm, norm, norm, norm};
-        case Arrangement::parallel:
+        case NormPlacement::parallel:
             return ParallelBlock{self_attn, mlp, norm};
     }
-    throw std::invalid_argument("make_block: unknown arrangement");
+    throw std::invalid_argument("make_block: unknown norm placement");
 }
 
 Tensor3 apply(const Block& block, const Tensor3& hidden_states, const AttentionInputs& inputs) {

@@ -58,7 +58,7 @@ struct SandwichBlock {
                            LayerCache* cache = nullptr) const;
 };
 
-// x + attention(norm(x)) + mlp(norm(x)), once: both sublayers read the same norm's output.
+// x + attention(norm(x)) + mlp(norm(x)), once: both sublayers have the same normalized input.
 // Source: GPT-J (Wang and Komatsuzaki, 2021); PaLM.
 struct ParallelBlock {
     AttentionLayer self_attn;
@@ -69,13 +69,13 @@ struct ParallelBlock {
                            LayerCache* cache = nullptr) const;
 };
 
-// A block of any arrangement, built with norms whose weights are 1. Throws
+// A block with any norm placement, built with norms whose weights are 1. Throws
 // std::invalid_argument for an invalid enum value.
-enum class Arrangement { pre_norm, post_norm, res_post_norm, sandwich, parallel };
+enum class NormPlacement { pre_norm, post_norm, res_post_norm, sandwich, parallel };
 using Block =
     std::variant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock>;
-Block make_block(Arrangement arrangement, const AttentionLayer& self_attn, const GatedMlp& mlp,
-                 Real rms_norm_eps);
+Block make_block(NormPlacement norm_placement, const AttentionLayer& self_attn,
+                 const GatedMlp& mlp, Real rms_norm_eps);
 Tensor3 apply(const Block& block, const Tensor3& hidden_states,  // (B, T, C) -> (B, T, C)
               const AttentionInputs& inputs);
 

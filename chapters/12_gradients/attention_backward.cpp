@@ -54,8 +54,8 @@ Tensor4 context_of(const Tensor4& weights, const Tensor4& values) {
 
 Tensor4 rope_backward(const Tensor4& output_gradient, const RotaryTable& table,
                       const IdMatrix& position_ids) {
-    // The transpose of a rotation by an angle is the rotation by its negative: cos stays, sin
-    // changes its sign.
+    // The transpose of a rotation matrix is the rotation by the negative angle: the cosine is
+    // the same, the sine changes its sign.
     return apply_rotary_embedding(output_gradient, {table.cos, table.sin * Real(-1)},
                                   position_ids);
 }

@@ -43,7 +43,8 @@ struct AttentionActivations {
 };
 
 // The same output as layer(input, inputs), (B, T, C); the activations are saved. With a
-// generator, weights are dropped with the probability layer.attention_dropout (training mode).
+// generator, dropout with probability layer.attention_dropout is applied to the attention
+// weights (training mode).
 Tensor3 attention_forward(const AttentionLayer& layer,
                           const Tensor3& input,           // (B, T, C)
                           const AttentionInputs& inputs,  // T positions

@@ -19,8 +19,8 @@ struct BlockActivations {
 };
 
 // Overloads for every block of chapter 08. The forward pass returns the same hidden states as
-// block(hidden_states, inputs), (B, T, C), and saves its activations; the generator turns
-// dropout on. The backward pass returns the gradient with respect to the input, (B, T, C).
+// block(hidden_states, inputs), (B, T, C), and saves its activations; a generator enables
+// dropout. The backward pass returns the gradient with respect to the input, (B, T, C).
 template <class Norm, class MlpLayer>
 Tensor3 block_forward(const PreNormBlockWith<Norm, MlpLayer>& block,
                       const Tensor3& hidden_states, const AttentionInputs& inputs,

@@ -47,7 +47,7 @@ void embedding_backward(const IdMatrix& input_ids, const Tensor3& output_gradien
             "backward: ids of {} and a gradient of {} do not fit an embedding of {}",
             input_ids.shape(), output_gradient.shape(), gradient.shape());
 
-    // A row that was copied to several positions gets the sum of their gradients.
+    // The gradient of a row is the sum of the gradients of all positions with this id.
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t t = 0; t < seq_len; ++t)
             for (std::size_t c = 0; c < width; ++c)

@@ -5,12 +5,13 @@
 
 namespace llm {
 
-// How to read every backward function. The loss is one number, and its gradient with respect to
-// a tensor has the shape of that tensor: each element is the derivative of the loss with
-// respect to that element. A backward function gets what the forward function got, and the
-// gradient with respect to its output (the upstream gradient). It returns the gradient with
-// respect to its input, and accumulates the gradients of its weights in a struct of the same
-// type as the weights (+=, as PyTorch's .grad). N is B*T: each token is a row.
+// All backward functions have the same form. The loss is a scalar, and its gradient with
+// respect to a tensor has the shape of that tensor: each element is the partial derivative of
+// the loss with respect to that element. The arguments are the inputs (or outputs) of the
+// forward function, and the gradient with respect to its output (the upstream gradient,
+// PyTorch's grad_output). A backward function returns the gradient with respect to the input,
+// and accumulates the gradients of the weights in a struct of the same type as the weights (+=,
+// as PyTorch's .grad). N is B*T: each token is a row.
 
 // y = x Wᵀ + b, of chapter 02.
 Matrix linear_backward(const Linear& linear,
@@ -22,12 +23,12 @@ Tensor3 linear_backward(const Linear& linear,
                         const Tensor3& output_gradient,  // (B, T, out)
                         Linear& gradient);               // -> (B, T, in)
 
-// The embedding of chapter 09 copies row "id" of its table to each position with that id.
+// The embedding of chapter 09: for each position, the row of the matrix given by the token id.
 void embedding_backward(const IdMatrix& input_ids,       // (B, T)
                         const Tensor3& output_gradient,  // (B, T, C)
                         Matrix& gradient);               // (V, C)
 
-// sum += leftᵀ right. Throws ShapeError if the shapes do not fit.
+// sum += leftᵀ right. Throws ShapeError if the shapes do not match.
 void accumulate_product(Matrix& sum,           // (A, B)
                         const Matrix& left,    // (N, A)
                         const Matrix& right);  // (N, B)

@@ -5,9 +5,9 @@
 
 namespace llm {
 
-// The cross-entropy loss: the mean of -ln p over all positions, where p is the probability that
-// the softmax of the logits gives to the target. Uniform logits give ln V. Throws ShapeError if
-// the sizes do not fit or a target is not in the vocabulary. Source: torch.nn.functional.
+// The cross-entropy loss: the mean of -ln p over all positions, where p is the softmax
+// probability of the target. It is ln V for uniform logits. Throws ShapeError if the sizes do
+// not match or a target is not in the vocabulary. Source: torch.nn.functional.cross_entropy.
 double cross_entropy(const Matrix& logits,      // (N, V)
                      const IdVector& targets);  // (N)
 

@@ -48,7 +48,7 @@ Tensor3 mlp_backward(const GatedMlp& mlp, const MlpActivations& saved,
     const Tensor3 gate_gradient =
         hidden_gradient * saved.up * activation_derivative(mlp.activation, saved.gate);
 
-    // Both projections read the same input: their gradients add up.
+    // Both projections have the same input: their gradients add up.
     return linear_backward(mlp.up_proj, saved.input, up_gradient, gradient.up_proj) +
            linear_backward(mlp.gate_proj, saved.input, gate_gradient, gradient.gate_proj);
 }

@@ -8,9 +8,9 @@ namespace llm {
 // What the backward pass of an MLP needs from its forward pass.
 struct MlpActivations {
     Tensor3 input;   // (B, T, C)
-    Tensor3 gate;    // (B, T, F): gate_proj(input), before the activation; empty in an Mlp
+    Tensor3 gate;    // (B, T, F): gate_proj(input), before the activation; empty for Mlp
     Tensor3 up;      // (B, T, F): up_proj(input)
-    Tensor3 hidden;  // (B, T, F): what down_proj reads
+    Tensor3 hidden;  // (B, T, F): the input of down_proj
 };
 
 // The same output as mlp(input), (B, T, C); the activations are saved.

@@ -8,7 +8,8 @@
 namespace llm {
 namespace {
 
-// y = w * normalized + b, elementwise in each row. Returns the gradient of "normalized".
+// y = w * normalized + b, elementwise in each row. Returns the gradient with respect to
+// normalized.
 Matrix scale_and_shift_backward(const Matrix& normalized, const Vector& weight,
                                 const Matrix& output_gradient, Vector& weight_gradient,
                                 std::optional<Vector>& bias_gradient) {
@@ -44,7 +45,7 @@ Matrix rms_normalize_backward(const Matrix& input, const Matrix& output_gradient
         for (std::size_t c = 0; c < width; ++c) sum_of_squares += input(n, c) * input(n, c);
         const Real inverse_rms = 1 / std::sqrt(sum_of_squares / C + eps);
 
-        // The mean of upstream gradient times normalized row, x̂.
+        // The mean of the product of the upstream gradient and the normalized row, x̂.
         Real mean_product = 0;
         for (std::size_t c = 0; c < width; ++c)
             mean_product += output_gradient(n, c) * input(n, c) * inverse_rms / C;

@@ -13,8 +13,8 @@ enum class LogitsToKeep { all, last };
 
 // Adds T new tokens to the sequence of the state and returns logits, (T, V) or (1, V): a view
 // of state.logits, valid until the next call. Several tokens are a prefill, one is a decode
-// step. Throws ShapeError, and leaves the cache as it was, if an id lies outside the vocabulary
-// or if the tokens exceed the positions of the state.
+// step. Throws ShapeError, and leaves the cache as it was, if an id is not in the vocabulary or
+// if the tokens exceed the positions of the state.
 ConstMatrixView compute_logits(const FastModel& model,
                                std::span<const Id> new_ids,  // (T)
                                RunState& state, LogitsToKeep keep = LogitsToKeep::last);

@@ -102,8 +102,8 @@ void matvec(const QuantizedMatrix& weights, std::span<const Real> inputs,
             "matvec: weights of ({}, {}) do not map {} inputs to {} outputs",
             weights.out_features, weights.in_features, inputs.size(), outputs.size());
 
-    // Use more chunks than threads, so that a thread that is interrupted computes fewer of
-    // them.
+    // Use more chunks than threads, so that a slower thread computes fewer of them (dynamic
+    // scheduling).
     const std::size_t num_chunks = 4 * num_threads();
     const std::size_t chunk_size = ceil_div(outputs.size(), num_chunks);
     parallel_for(num_chunks, [&](std::size_t chunk) {

@@ -1,4 +1,4 @@
-// Chapter 15: weights in fewer bytes.
+// Chapter 15: quantized weights.
 #pragma once
 
 #include <array>

@@ -48,7 +48,7 @@ void RooflineBenchmark::multiply_on_all_cores() {
 
 void RooflineBenchmark::multiply_with_blas_threads() { multiply(0, size); }
 
-// Reads 134 MB: more than the caches hold.
+// Reads 134 MB, which is more than the size of the caches.
 void RooflineBenchmark::read_memory() {
     parallel_for(num_chunks, [&](std::size_t chunk) {
         maxima_[chunk] = amax({&memory_[chunk * chunk_size], chunk_size});

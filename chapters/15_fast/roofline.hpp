@@ -29,11 +29,11 @@ class RooflineBenchmark {
  public:
     RooflineBenchmark();
     void multiply_on_one_core();
-    void multiply_on_all_cores();  // a block of rows per thread, with our threads
+    void multiply_on_all_cores();  // a block of rows per thread, with parallel_for
     void multiply_with_blas_threads();
     void read_memory();
 
-    // The results, so that tests can check that the work was done.
+    // The results, which the tests check.
     const Matrix& product() const { return result_; }            // of matrices of ones
     const std::vector<Real>& maxima() const { return maxima_; }  // of each chunk of memory: 1
 

@@ -8,8 +8,8 @@ void check_broadcastable(const char* symbol, const xt::xtensor<Real, N>& a,
                          const xt::xtensor<Real, N>& b) {
     for (std::size_t axis = 0; axis < N; ++axis) {
         const std::size_t i = a.shape(axis), j = b.shape(axis);
-        require(i == j || i == 1 || j == 1, "{} {} {}: the shapes do not fit", a.shape(),
-                symbol, b.shape());
+        require(i == j || i == 1 || j == 1, "{} {} {}: the shapes cannot be broadcast together",
+                a.shape(), symbol, b.shape());
     }
 }
 

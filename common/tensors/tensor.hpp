@@ -52,7 +52,7 @@ std::array<std::size_t, N> dims(const xt::xtensor<T, N>& tensor) {
 template <class T, std::size_t M, std::size_t N>
 xt::xtensor<T, N> reshape(const xt::xtensor<T, M>& tensor, const std::size_t (&shape)[N]) {
     const std::array<std::size_t, N> sizes = std::to_array(shape);
-    require(element_count(sizes) == tensor.size(), "reshape: {} does not fit into {}",
+    require(element_count(sizes) == tensor.size(), "reshape: cannot reshape {} to {}",
             tensor.shape(), sizes);
     xt::xtensor<T, N> result(sizes);
     std::copy(tensor.begin(), tensor.end(), result.begin());
@@ -64,7 +64,7 @@ template <class T, std::size_t M, std::size_t N>
 xt::xtensor<T, N> reshape(xt::xtensor<T, M>&& tensor, const std::size_t (&shape)[N]) {
     using Result = xt::xtensor<T, N>;
     const std::array<std::size_t, N> sizes = std::to_array(shape);
-    require(element_count(sizes) == tensor.size(), "reshape: {} does not fit into {}",
+    require(element_count(sizes) == tensor.size(), "reshape: cannot reshape {} to {}",
             tensor.shape(), sizes);
     typename Result::inner_strides_type strides{};
     xt::compute_strides(sizes, xt::layout_type::row_major, strides);
