@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/output/terminal.hpp"
+
 namespace llm {
 namespace {
 
@@ -203,6 +205,15 @@ bool has_few_integer_x(const LinePlot& line_plot) {
     return highest <= 10;
 }
 
+// A drawing: circles are round, the ticks are integers, and the lines do not touch the border.
+std::string same_scale_settings(const LinePlot& line_plot) {
+    const bool with_y_axis = !line_plot.y_label.empty();
+    return fmt::format(
+        "set size ratio -1\nset autoscale noextend\nset xtics 1\nset offsets 0.3, 0.3, 0.3, "
+        "0.3\nset {}\n",
+        with_y_axis ? "ytics 1" : "border 1\nunset ytics");
+}
+
 std::string panel_script(const LinePlot& line_plot) {
     std::string script = axis_settings(line_plot.title, line_plot.x_label, line_plot.y_label);
     std::string plots;
@@ -218,6 +229,7 @@ std::string panel_script(const LinePlot& line_plot) {
     script += has_few_integer_x(line_plot) ? "set xtics 1\n" : "set xtics autofreq\n";
     if (line_plot.log_x) script += "set logscale x 2\n";
     if (line_plot.log_y) script += "set logscale y\nset format y '10^{%L}'\n";
+    if (line_plot.same_scale) script += same_scale_settings(line_plot);
     return script + fmt::format(
                         "set grid lt 1 lc rgb '#e8e8e8' lw 0.7\nset bmargin {}\n"
                         "set key bmargin center horizontal\nplot {}\n",
@@ -367,11 +379,11 @@ void plot_now(const std::string& name, const std::vector<Panel>& panels) {
 void draw_plots() {
     if (figures.empty()) return;
     if (std::system("command -v gnuplot >/dev/null 2>&1") != 0) {
-        std::cout << "\nNo figures: gnuplot is not installed.\n";
+        print("\nNo figures: gnuplot is not installed.\n");
     } else if (draw(figures)) {
-        std::cout << fmt::format("\nFigures: {}\n", plots_folder.string());
+        print(fmt::format("\nFigures: {}\n", plots_folder.string()));
     } else {
-        std::cout << "\nNo figures: gnuplot failed.\n";
+        print("\nNo figures: gnuplot failed.\n");
     }
 }
 

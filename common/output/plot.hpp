@@ -28,6 +28,7 @@ struct LinePlot {
     std::string title, x_label, y_label;
     std::vector<Line> lines;
     bool log_y = false, log_x = false;  // logarithmic axes: base 10 for y, base 2 for x
+    bool same_scale = false;            // units of equal length; no y axis if y_label is empty
 };
 
 // Values with a label: one outline of a histogram, or one set of bars.
