@@ -7,10 +7,12 @@ namespace exercise {
 
 using namespace llm;
 
-Matrix mask_by_product(std::size_t seq_len);                             // (T, T)
-Matrix mask_by_loops(std::size_t seq_len);                               // (T, T)
-Matrix mask_for_new_queries(std::size_t query_len, std::size_t kv_len);  // (T, S)
-Matrix sliding_window_mask(std::size_t seq_len, std::size_t window);     // (T, T)
-Matrix prefix_mask(std::size_t seq_len, std::size_t prefix_len);         // (T, T)
+Vector predicted_weights();                                           // (5)
+Vector predicted_key_counts();                                        // (4)
+Matrix weights_of_sequence(const Matrix& scores,                      // (T, S)
+                           const Matrix& mask);                       // (T, S) -> (T, S)
+Matrix document_mask(const IdVector& document_ids);                   // (T) -> (T, T)
+Matrix sliding_window_mask(std::size_t seq_len, std::size_t window);  // (T, T)
+Matrix prefix_mask(std::size_t seq_len, std::size_t prefix_len);      // (T, T)
 
 }  // namespace exercise

@@ -1,13 +1,48 @@
-// Chapter 01 — Which tokens may a token attend to? The program builds position ids and the
-// causal mask for a sample input, and shows what the mask does to a softmax.
+// Chapter 01 — Which tokens may a token attend to? The program computes the attention of one
+// head over five words, builds position ids and the causal mask for a sample input, and shows
+// what the mask does to a softmax.
+#include <cmath>
+
 #include "chapters/01_masking/config.hpp"
 #include "chapters/01_masking/masking.hpp"
+#include "common/files/words.hpp"
 #include "common/numbers/random.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/system/options.hpp"
 
 using namespace llm;
+
+void attention_over_words() {
+    const Words words = load_words();
+    const std::vector<std::string>& tokens = words.tokens;
+    const auto [seq_len, head_dim] = dims(words.head_queries);
+
+    step("Five words: the score of each query and each key is their dot product / sqrt(D)");
+    const Matrix products = xt::linalg::dot(words.head_queries, xt::transpose(words.head_keys));
+    const Matrix word_scores = products / std::sqrt(static_cast<Real>(head_dim));
+    show("word_scores", word_scores, tokens, tokens);  // (T, T)
+
+    step("Five words: add the causal mask");
+    const Matrix masked_scores = word_scores + causal_mask(seq_len, seq_len);
+    show("word_scores_masked", masked_scores, tokens, tokens);
+
+    step("Five words: the softmax of each row gives the attention weights");
+    const Matrix weights = softmax(masked_scores);
+    show("word_weights", weights, tokens, tokens);
+
+    step("Five words: the output is the weighted sum of the values");
+    const std::vector<std::string> features = {"feature 0", "feature 1", "feature 2"};
+    show("word_values", words.head_values, tokens, features);  // (T, D)
+    const Matrix output = xt::linalg::dot(weights, words.head_values);
+    show("word_output", output, tokens, features);  // (T, D)
+
+    step("Wrong: no mask, so that each word attends to the words after it");
+    const Matrix unmasked = softmax(word_scores);
+    show("word_weights_unmasked", unmasked, tokens, tokens);
+    plot("words", {Heatmap{"Without the mask", "key", "query", unmasked, tokens, tokens},
+                   Heatmap{"With the causal mask", "key", "query", weights, tokens, tokens}});
+}
 
 void show_head_sizes(const Config& config) {
     show("hidden_size", config.hidden_size);
@@ -170,6 +205,7 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         const Config checked = validate(config, seq_len);
         Generator generator(options.seed());
+        attention_over_words();
         show_configuration(checked);
         step("Sample input: a vector of hidden_size features for each token");
         const Tensor3 hidden_states =
