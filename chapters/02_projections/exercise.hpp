@@ -7,11 +7,13 @@ namespace exercise {
 
 using namespace llm;
 
-Matrix project(const Matrix& inputs,   // (N, in)
-               const Matrix& weight);  // (out, in) -> (N, out)
+Vector predicted_output();            // (2)
+Vector predicted_parameter_counts();  // (4): q, k, v, o
 
-Matrix initial_weight(std::size_t out_features, std::size_t in_features,
-                      Generator& generator);  // (out, in)
+Tensor3 project_batch(const Tensor3& states,  // (B, T, C)
+                      const Linear& linear);  // (out, C) -> (B, T, out)
+Matrix scale_preserving_weight(std::size_t out_features, std::size_t in_features,
+                               Generator& generator);  // (out, in)
 
 struct QueriesKeysValues {
     Tensor3 queries;  // (B, T, H*D)

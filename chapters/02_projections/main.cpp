@@ -1,8 +1,10 @@
-// Chapter 02 — Where do queries, keys and values come from? The program initializes the four
-// linear layers of attention, applies them to the sample input, and counts their parameters.
+// Chapter 02 — Where do queries, keys and values come from? The program projects five words,
+// initializes the four linear layers of attention, applies them to the sample input, and counts
+// their parameters.
 #include <cmath>
 
 #include "chapters/02_projections/projections.hpp"
+#include "common/files/words.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/system/options.hpp"
@@ -20,6 +22,36 @@ void apply_small_layer() {
     say("7.5 = 1*1 + 2*0 + 3*2 + 0.5: row 0 of the weight gives output feature 0.");
 }
 
+// Scores of all pairs, with the dot products divided by the square root of the width.
+Matrix scores_of(const Matrix& queries, const Matrix& keys) {  // (T, D) each -> (T, T)
+    const Matrix products = xt::linalg::dot(queries, xt::transpose(keys));
+    return products / std::sqrt(static_cast<Real>(queries.shape(1)));
+}
+
+void project_words() {
+    const Words words = load_words();
+    const std::vector<std::string>& tokens = words.tokens;
+    const std::vector<std::string> features = {"feature 0", "feature 1", "feature 2"};
+
+    step("Five words: W_q maps 192 features of each word to the 32 features of its query");
+    const Linear q_proj{words.head_query_weight, std::nullopt};
+    show("q_proj of one head", describe(q_proj));
+    show("word_inputs", words.attention_input, tokens, features);           // (T, C)
+    show("word_queries", q_proj(words.attention_input), tokens, features);  // (T, D)
+
+    step("Wrong: no projections, so that the inputs themselves are queries and keys");
+    const Matrix unprojected = scores_of(words.attention_input, words.attention_input);
+    show("word_scores_unprojected", unprojected, tokens, tokens);  // (T, T)
+    say("Row i, column j equals row j, column i, and each word matches itself best.");
+
+    step("Right: the scores of projected queries and keys");
+    const Matrix projected = scores_of(words.head_queries, words.head_keys);
+    show("word_scores", projected, tokens, tokens);  // (T, T)
+    plot("words",
+         {Heatmap{"Scores without projections", "key", "query", unprojected, tokens, tokens},
+          Heatmap{"Scores with projections", "key", "query", projected, tokens, tokens}});
+}
+
 Projections initialize_projections(const Config& config, Generator& generator) {
     step("Projection layers");
     const Projections projections = make_projections(config, generator);
@@ -31,9 +63,6 @@ Projections initialize_projections(const Config& config, Generator& generator) {
     step("Their weights are stored as (out, in)");
     show("q_proj.weight", projections.q_proj.weight);
     show("k_proj.weight", projections.k_proj.weight);
-    plot("weights",
-         {Heatmap{"q_proj.weight (H*D, C)", "in", "out", projections.q_proj.weight},
-          Heatmap{"k_proj.weight (Hkv*D, C)", "in", "out", projections.k_proj.weight}});
     return projections;
 }
 
@@ -67,13 +96,7 @@ Tensor3 project(const Projections& projections, const Tensor3& hidden_states) {
     show("1 / sqrt(3)", 1 / std::sqrt(3.0));
     say("Weights that are uniform between -1/sqrt(in) and 1/sqrt(in) have a standard deviation "
         "of 1/sqrt(3 * in). That of a sum of \"in\" products is then 1/sqrt(3) times that of "
-        "the "
-        "input, whatever the width.");
-    plot("histogram", {Histogram{"Queries, keys and values of the sample input",
-                                 "value",
-                                 {Series{"query_states", numbers_of(query_states)},
-                                  Series{"key_states", numbers_of(key_states)},
-                                  Series{"value_states", numbers_of(value_states)}}}});
+        "the input, whatever the width.");
     return query_states;
 }
 
@@ -144,6 +167,7 @@ int main(int argc, char** argv) {
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, checked.hidden_size}, generator);
         apply_small_layer();
+        project_words();
         const Projections projections = initialize_projections(checked, generator);
         const Tensor3 query_states = project(projections, hidden_states);
         count_parameters(checked, projections);
