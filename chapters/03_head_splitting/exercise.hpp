@@ -8,10 +8,11 @@ namespace exercise {
 
 using namespace llm;
 
-Tensor4 split_heads(const Tensor3& states,       // (B, T, H*D)
-                    std::size_t num_heads);      // H -> (B, H, T, D)
+Vector predicted_elements();                     // (2)
+Vector predicted_kv_heads();                     // (4)
+Tensor4 fused_queries(const Tensor3& fused,      // (B, T, 3*H*D)
+                      std::size_t num_heads);    // H -> (B, H, T, D)
 Tensor3 interleave_heads(const Tensor4& heads);  // (B, H, T, D) -> (B, T, D*H)
-Tensor3 merge_heads(const Tensor4& heads);       // (B, H, T, D) -> (B, T, H*D)
 
 // The queries of one head.
 Tensor3 project_one_head(const Tensor3& hidden_states,  // (B, T, C)

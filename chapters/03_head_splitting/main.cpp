@@ -1,7 +1,9 @@
-// Chapter 03 — How does one vector become many heads? The program splits a tensor whose values
-// encode their origin, and then the queries, keys and values of chapter 02.
+// Chapter 03 — How does one vector become many heads? The program shows what six heads attend
+// to, splits a tensor whose values encode their origin, and then the queries, keys and values
+// of chapter 02.
 #include "chapters/02_projections/projections.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
+#include "common/files/words.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/system/options.hpp"
@@ -14,6 +16,24 @@ Matrix first_sequence(const Tensor3& states) { return xt::view(states, 0); }
 Matrix rows_in_memory(const Tensor4& heads) {  // (B, H, T, D) -> (H*T, D)
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads);
     return first_sequence(reshape(heads, {batch_size, num_heads * seq_len, head_dim}));
+}
+
+void split_words() {
+    const Words words = load_words();
+    const std::vector<std::string> heads = {"head 0", "head 1", "head 2",
+                                            "head 3", "head 4", "head 5"};
+
+    step("Five words: what the query of \"unto\" attends to, in each of six heads");
+    const Matrix weights = xt::view(words.attentions, xt::all(), 4);  // (H, T)
+    show("word_weights", weights, heads, words.tokens);
+
+    step("Five words: the 192 query features of \"unto\" are six heads of 32");
+    const auto [seq_len, width] = dims(words.queries);
+    const Tensor4 queries = split_heads(reshape(words.queries, {1, seq_len, width}), 6);
+    const Matrix unto = xt::view(queries, 0, xt::all(), 4);  // (H, D)
+    show("word_queries", unto, heads, {"feature 0", "feature 1", "feature 2"});
+    plot("words", {Heatmap{"Attention weights of the query of \"unto\"", "key", "", weights,
+                           words.tokens, heads}});
 }
 
 Tensor3 make_small_tensor() {
@@ -111,6 +131,7 @@ int main(int argc, char** argv) {
         Generator generator(options.seed());
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, checked.hidden_size}, generator);
+        split_words();
         split_and_merge(make_small_tensor());
         show_strides();
         split_sample_input(checked, hidden_states, generator);
