@@ -7,26 +7,20 @@ namespace exercise {
 
 using namespace llm;
 
-Tensor4 rotate_for_hugging_face(const Tensor4& states,          // (B, H, T, D)
-                                const RotaryTable& table,       // (P, D/2)
-                                const IdMatrix& position_ids);  // (B, T) -> (B, H, T, D)
+Vector predicted_rotation();  // (4)
+Vector predicted_scores();    // (4)
+Vector predicted_changes();   // (5)
 
-Vector rope_frequencies(std::size_t head_dim, Real rope_theta);  // (D/2)
+Tensor4 rotate_with_wide_tables(const Tensor4& states,      // (B, H, T, D)
+                                const RotaryTable& table);  // (P, D/2) -> (B, H, T, D)
 
-struct AttentionHeads {
-    Tensor4 queries, keys, values;  // (B, H, T, D)
-};
-AttentionHeads apply_rope(const AttentionHeads& heads,
-                          const RotaryTable& table,       // (P, D/2)
-                          const IdMatrix& position_ids);  // (B, T)
+Tensor4 heads_with_rope(const Tensor3& states,  // (B, T, H*D)
+                        std::size_t num_heads,
+                        Real rope_theta);  // -> (B, H, T, D)
 
-Tensor4 rotated_heads(const Tensor3& states,  // (B, T, H*D)
-                      std::size_t num_heads,
-                      Real rope_theta);  // -> (B, H, T, D)
-
-Tensor4 rotate_next_token(const Tensor4& states,     // (B, H, 1, D), the newest token
-                          const RotaryTable& table,  // (P, D/2)
-                          std::size_t past_len);     // how many tokens precede it
+Tensor4 append_key(const Tensor4& cached_keys,  // (B, Hkv, S, D), after RoPE
+                   const Tensor4& new_key,      // (B, Hkv, 1, D), before RoPE
+                   const RotaryTable& table);   // (P, D/2) -> (B, Hkv, S + 1, D), after RoPE
 
 Tensor4 shift_positions(const Tensor4& rotated,             // (B, H, T, D), after RoPE
                         const Vector& inverse_frequencies,  // (D/2)

@@ -1,9 +1,8 @@
-// Chapter 04 — How does attention know the positions of tokens? The program computes RoPE's
-// frequencies and tables, rotates queries and keys, shows what a rotation preserves, compares
-// the two layouts, and scales the frequencies for longer contexts.
+// Chapter 04 — How does attention know the positions of tokens? The program rotates one pair
+// and two words, computes RoPE's frequencies and tables, rotates queries and keys, shows what a
+// rotation preserves, compares the two layouts, and scales the frequencies.
 #include <cmath>
 #include <complex>
-#include <numbers>
 #include <numeric>
 
 #include "chapters/01_masking/masking.hpp"
@@ -71,17 +70,6 @@ void tables_of_other_implementations(const RotaryTable& table, std::size_t seq_l
     const std::complex<Real> rotation(table.cos(seq_len - 1, 0), table.sin(seq_len - 1, 0));
     show("real part at the last position, pair 0", rotation.real());
     show("imaginary part", rotation.imag());
-}
-
-void rotate_one_pair() {
-    step("Example of one pair: the point (1, 0), rotated by 90 degrees per position");
-    const Real right_angle = std::numbers::pi_v<Real> / 2;
-    const RotaryTable table = make_rotary_table(Vector{right_angle}, 4);
-    const Tensor4 points = reshape(Vector{1, 0, 1, 0, 1, 0, 1, 0}, {1, 1, 4, 2});
-    const Tensor4 rotated = apply_rotary_embedding(points, table, position_ids(1, 4));
-    Matrix rounded = reshape(rotated, {4, 2});
-    for (Real& element : rounded) element = std::round(element) + Real(0);  // not -4e-8, not -0
-    show("point_at_positions_0_to_3", rounded);
 }
 
 void hugging_face_formula(const Config& config,
@@ -172,58 +160,6 @@ void score_by_distance(Generator& generator) {
                                {Line{"", x_values(distances), numbers_of(mean_score)}}}});
 }
 
-void pairs_of_both_layouts() {
-    step("Which features of a head of 8 form a pair?");
-    const Matrix split_half{{0, 1, 2, 3, 0, 1, 2, 3}};
-    const Matrix interleaved{{0, 0, 1, 1, 2, 2, 3, 3}};
-    show("pair_of_feature_split_half", split_half);
-    show("pair_of_feature_interleaved", interleaved);
-    plot(
-        "layouts",
-        {Heatmap{"Split halves: pair of each feature", "feature of the head", "", split_half},
-         Heatmap{"Interleaved: pair of each feature", "feature of the head", "", interleaved}});
-}
-
-void convert_between_layouts(const Config& config, const Tensor3& hidden_states,
-                             Generator& generator) {
-    const std::size_t num_heads = config.num_attention_heads,
-                      width = num_heads * config.head_dim;
-    const Linear q_proj = make_linear(config.hidden_size, width, false, generator);
-    const Linear k_proj = make_linear(config.hidden_size, width, false, generator);
-    const auto [batch_size, seq_len, hidden_size] = dims(hidden_states);
-    const IdMatrix positions = position_ids(batch_size, seq_len);
-    const RotaryTable table =
-        make_rotary_table(inverse_frequencies(config.head_dim, config.rope_theta), seq_len);
-
-    // The scores of head 0 of sequence 0, (T, T).
-    const auto scores = [&](const Linear& q, const Linear& k, RopeLayout layout) -> Matrix {
-        const auto rotated = [&](const Linear& projection) {
-            return apply_rotary_embedding(split_heads(projection(hidden_states), num_heads),
-                                          table, positions, layout);
-        };
-        const Linear dot_with_keys{xt::view(rotated(k), 0, 0), std::nullopt};  // x Kᵀ
-        return dot_with_keys(Matrix(xt::view(rotated(q), 0, 0)));
-    };
-
-    step("Weights trained with interleaved pairs, RoPE with interleaved pairs");
-    const Matrix trained = scores(q_proj, k_proj, RopeLayout::interleaved);
-    show("scores_interleaved", trained);
-
-    step("Wrong: the same weights, RoPE with split halves");
-    const Matrix wrong = scores(q_proj, k_proj, RopeLayout::split_half);
-    show("scores_wrong_layout", wrong);
-    show("largest difference", largest_difference(wrong, trained));
-    say("All shapes match, and the values look plausible. A pretrained model would generate "
-        "incoherent text.");
-
-    step("Right: convert the weights to split halves first, by reordering rows");
-    const Matrix converted =
-        scores(interleaved_to_split_half(q_proj, num_heads),
-               interleaved_to_split_half(k_proj, num_heads), RopeLayout::split_half);
-    show("scores_converted", converted);
-    show("largest difference", largest_difference(converted, trained));
-}
-
 // Cosine similarity of the residual stream and the position embeddings, before the first layer
 // and after each layer.
 Vector similarity_by_layer(const Matrix& token_embeddings,     // (T, C)
@@ -276,13 +212,14 @@ int main(int argc, char** argv) {
 
     return options.run(argc, argv, [&] {
         config = validate(config, seq_len);
+        rotate_one_pair();
+        rotate_words();
         const Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);
         Generator generator(options.seed());
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, config.hidden_size}, generator);
         const RotaryTable table = rotary_tables(config, frequencies, seq_len);
         tables_of_other_implementations(table, seq_len);
-        rotate_one_pair();
         rotate_queries_and_keys(config, table, hidden_states, generator);
         what_a_rotation_preserves(generator);
         pairs_of_both_layouts();
