@@ -7,27 +7,46 @@ namespace exercise {
 
 using namespace llm;
 
-Matrix scaled_scores(const Matrix& queries, const Matrix& keys);  // (T, D), (S, D) -> (T, S)
-Matrix masked_weights(const Matrix& scores, const Matrix& mask);  // (T, S), (T, S) -> (T, S)
-Matrix weights_over_keys(const Matrix& scores);                   // (T, S) -> (T, S)
+Vector predicted_context();             // (4)
+double predicted_standard_deviation();  // of the scores
+Vector predicted_kv_heads();            // (6)
+Vector predicted_cache_mib();           // (2)
 
-Tensor4 repeat_kv_heads(const Tensor4& states,              // (B, Hkv, S, D)
-                        std::size_t num_key_value_groups);  // G -> (B, H, S, D)
+Matrix training_weights(const Matrix& queries,  // (T, D)
+                        const Matrix& keys);    // (T, D) -> (T, T)
 
-Matrix decoder_mask(std::size_t seq_len);  // (T, T)
+Matrix masked_weights(const Matrix& scores,  // (T, S)
+                      const Matrix& mask);   // (T, S), 0 or -inf -> (T, S)
 
-Tensor3 merge_and_project(const Tensor4& context,  // (B, H, T, D)
-                          const Linear& o_proj);   // (C, H*D) -> (B, T, C)
+Tensor4 context_by_kv_head(const Tensor4& queries,  // (B, H, T, D)
+                           const Tensor4& keys,     // (B, Hkv, S, D)
+                           const Tensor4& values,   // (B, Hkv, S, D)
+                           const Tensor4& mask);    // (B, 1, T, S) -> (B, H, T, D)
 
 // The scores of all query heads of a group in one matrix product: (G*T, D) times (D, S).
 Tensor4 grouped_scores(const Tensor4& queries,  // (B, H, T, D)
                        const Tensor4& keys);    // (B, Hkv, S, D) -> (B, H, T, S)
 
-Matrix log_softmax(const Matrix& scores);  // (N, S) -> (N, S)
+// Attention from an empty file, in four steps.
+Matrix dot_product_scores(const Matrix& queries,  // (T, D)
+                          const Matrix& keys);    // (S, D) -> (T, S)
 
-AttentionOutput sliding_window_attention(const Tensor4& queries,  // (B, H, T, D)
-                                         const Tensor4& keys,     // (B, Hkv, T, D)
-                                         const Tensor4& values,   // (B, Hkv, T, D)
-                                         std::size_t window);
+Matrix causal_weights(const Matrix& scores);  // (T, S) -> (T, S)
+
+struct HeadSizes {
+    std::size_t num_attention_heads;  // H
+    std::size_t num_key_value_heads;  // Hkv
+    std::size_t head_dim;             // D
+};
+Matrix head_context(const Tensor3& queries,         // (B, T, H*D)
+                    const Tensor3& keys,            // (B, S, Hkv*D)
+                    const Tensor3& values,          // (B, S, Hkv*D)
+                    const HeadSizes& sizes,         // H, Hkv, D
+                    std::size_t b, std::size_t h);  // -> (T, D)
+
+Tensor3 attention_from_projections(const Tensor3& queries,   // (B, T, H*D)
+                                   const Tensor3& keys,      // (B, S, Hkv*D)
+                                   const Tensor3& values,    // (B, S, Hkv*D)
+                                   const HeadSizes& sizes);  // -> (B, T, H*D)
 
 }  // namespace exercise

@@ -1,19 +1,68 @@
-// Chapter 05 — How does a token attend to other tokens? This program computes attention for one
-// query in five steps, then runs a whole attention layer with shared key/value heads, and
-// prints the size of the KV cache.
+// Chapter 05 — How does a token attend to other tokens? This program computes the attention of
+// three query heads over five words and one key/value head, then attention in five steps for
+// numbers small enough to check by hand, then a whole attention layer.
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/05_gqa/attention.hpp"
-#include "chapters/05_gqa/dropout.hpp"
-#include "chapters/05_gqa/rms_normalize.hpp"
+#include "chapters/05_gqa/demo.hpp"
+#include "common/files/words.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/system/options.hpp"
 
 using namespace llm;
+
+// Query heads 3, 4 and 5 of layer 2 with the key/value head 1 that they share, after RoPE.
+QueriesKeysValues heads_of_words(const Words& words) {
+    const std::size_t seq_len = words.tokens.size(), head_dim = 32;
+    // The columns of `count` heads, beginning with head `first`: (T, ...) -> (1, count, T, D).
+    const auto heads = [&](const Matrix& states, std::size_t first, std::size_t count) {
+        const Matrix columns = xt::view(
+            states, xt::all(), xt::range(first * head_dim, (first + count) * head_dim));
+        return split_heads(reshape(columns, {1, seq_len, count * head_dim}), count);
+    };
+    const RotaryTable table = make_rotary_table(inverse_frequencies(head_dim, 10000), seq_len);
+    return apply_qk_norm_and_rope(
+        NoQKNorm{},
+        {heads(words.queries, 3, 3), heads(words.keys, 1, 1), heads(words.values, 1, 1)},
+        causal_attention_inputs(table, 1, seq_len));
+}
+
+void three_heads_over_five_words() {
+    const Words words = load_words();
+    const std::vector<std::string>& tokens = words.tokens;
+    const std::size_t seq_len = tokens.size(), last = seq_len - 1;
+    const auto [queries, keys, values] = heads_of_words(words);
+    const std::vector<std::string> heads{"head 3", "head 4", "head 5"};
+    const std::vector<std::string> features{"feature 0", "feature 1", "feature 2"};
+
+    step("Five words: three queries of \"unto\", and one key for each word");
+    show("word_queries", xt::view(queries, 0, xt::all(), last), heads, features);
+    show("word_keys", head_of(keys, 0, 0), tokens, features);
+
+    step("Five words: the attention weights of heads 3, 4 and 5, over the same keys");
+    const Tensor4 mask = expand_mask(causal_mask(seq_len, seq_len), 1);
+    const AttentionOutput output = grouped_query_attention(queries, keys, values, mask);
+    std::vector<Panel> panels;
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+        const Matrix weights = head_of(output.weights, 0, h);
+        show("word_weights_head_" + to_text(h + 3), weights, tokens, tokens);
+        panels.push_back(
+            Heatmap{"Weights of " + heads[h], "key", "query", weights, tokens, tokens});
+    }
+    plot("words", panels);
+
+    step("Five words: the output of each head for \"unto\", from the same values");
+    show("word_values", head_of(values, 0, 0), tokens, features);
+    show("word_context", xt::view(output.context, 0, xt::all(), last), heads, features);
+
+    step("Five words: numbers in the KV cache of this layer for each word");
+    show("with 2 key/value heads", 2 * 2 * values.shape(3));
+    show("with 6, one for each query head", 2 * 6 * values.shape(3));
+}
 
 void attention_example() {
     step("One query and three keys; the third key is in the future");
@@ -39,38 +88,26 @@ void attention_example() {
         "and 0.27, so the context is 0.73 times the first value plus 0.27 times the second.");
 }
 
-// The perplexity of the attention weights: exp of the mean entropy of the rows.
-Real effective_number_of_keys(const Matrix& weights) {  // (T, S)
-    Real entropy = 0;
-    for (const Real weight : weights)
-        if (weight > 0) entropy -= weight * std::log(weight);
-    return std::exp(entropy / static_cast<Real>(weights.shape(0)));
+// The largest attention weight of each query, on average.
+Real mean_largest_weight(const Matrix& weights) {  // (T, S)
+    const Vector largest = xt::amax(weights, {1});
+    return xt::mean(largest)();
 }
 
 void why_scaled_by_root_of_head_dim(Generator& generator) {
-    step("Why divide by √D? Random queries and 64 random keys");
-    Line scaled{"scaled by 1/√D", {}, {}}, unscaled{"not scaled", {}, {}};
+    step("Why divide by √D? 64 random queries and 64 random keys");
+    std::vector<TableRow> rows;
     for (std::size_t head_dim = 2; head_dim <= 512; head_dim *= 2) {
         const Matrix queries = randn({64, head_dim}, generator);
         const Matrix keys = randn({64, head_dim}, generator);
         const Matrix scores = attention_scores(queries, keys);
         const Real root = std::sqrt(static_cast<Real>(head_dim));
-        for (Line* line : {&scaled, &unscaled})
-            line->x.push_back(static_cast<double>(head_dim));
-        scaled.y.push_back(effective_number_of_keys(softmax(scores)));
-        unscaled.y.push_back(effective_number_of_keys(softmax(scores * root)));
-        if (head_dim == 8 || head_dim == 128) {
-            show("head_dim", head_dim);
-            show("  effective number of keys, scaled", scaled.y.back());
-            show("  effective number of keys, not scaled", unscaled.y.back());
-        }
+        const Matrix products = scores * root;
+        rows.push_back({to_text(head_dim), fixed(root, 2), fixed(root_mean_square(products), 2),
+                        fixed(mean_largest_weight(softmax(products)), 2),
+                        fixed(mean_largest_weight(softmax(scores)), 2)});
     }
-    plot("scale", {LinePlot{"Effective number of keys, of 64",
-                            "head_dim",
-                            "perplexity of the attention weights",
-                            {scaled, unscaled},
-                            false,
-                            true}});
+    show_table({"D", "√D", "std of q·k", "largest weight", "largest weight, scaled"}, rows);
 }
 
 QueriesKeysValues project_and_rotate(const AttentionLayer& layer, const Tensor3& hidden_states,
@@ -103,7 +140,6 @@ void scores_to_output(const AttentionLayer& layer, const QueriesKeysValues& head
         grouped_query_attention(heads.queries, heads.keys, heads.values, mask);
     show("attn_weights", result.weights);
     plot("head", {Heatmap{"Scores of head 0", "key", "query", scores},
-                  Heatmap{"Masked scores", "key", "query", masked},
                   Heatmap{"Attention weights", "key", "query", head_of(result.weights, 0, 0)}});
 
     step("Attention layer, 4: context, merged heads, output projection");
@@ -145,74 +181,29 @@ void from_multi_head_to_multi_query(const QueriesKeysValues& heads, const Tensor
             "the same result.");
 }
 
-void einsum_that_sums_over_the_group(const QueriesKeysValues& heads) {
-    const auto [batch_size, num_heads, query_len, head_dim] = dims(heads.queries);
-    const std::size_t num_kv_heads = heads.keys.shape(1);
-    if (num_heads == num_kv_heads) return;
-
-    step("Wrong: an einsum that sums over the query heads of a group");
-    // bghnd,bhsd->bhns has no g in its output, so the queries of a group are summed.
-    Matrix summed_queries = xt::zeros<Real>({query_len, head_dim});
-    for (std::size_t g = 0; g < num_heads / num_kv_heads; ++g)
-        summed_queries = summed_queries + head_of(heads.queries, 0, g);
-    show("query heads in the result", num_kv_heads);
-    show("attn_scores_summed", attention_scores(summed_queries, head_of(heads.keys, 0, 0)));
-    say("There is one score matrix per group instead of one per query head, so the result has "
-        "Hkv heads. The correct einsum keeps the g: bghnd,bhsd->bghns.");
-}
-
-void order_of_norm_and_rope(const Tensor4& states,  // (B, Hkv, T, D), any states
-                            const AttentionInputs& inputs, Real eps, Generator& generator) {
-    const auto rotate = [&](const Tensor4& x) {
-        return apply_rotary_embedding(x, inputs.rotary_table, inputs.position_ids);
-    };
-    step("QK norm before or after RoPE?");
-    const Tensor4 norm_first = rotate(rms_normalize(states, eps));
-    const Tensor4 rope_first = rms_normalize(rotate(states), eps);
-    show("without weights, difference", largest_difference(norm_first, rope_first));
-    const Tensor4 weight = rand({1, 1, 1, states.shape(3)}, generator);
-    const Tensor4 weighted_norm_first = rotate(rms_normalize(states, eps) * weight);
-    const Tensor4 weighted_rope_first = rms_normalize(rotate(states), eps) * weight;
-    show("with weights, difference",
-         largest_difference(weighted_norm_first, weighted_rope_first));
-    say("A rotation preserves the norm of a vector, so without weights the order does not "
-        "matter. Weights scale each feature differently, and RoPE then mixes the two features "
-        "of a pair, so with weights it does.");
-}
-
-void dropout_of_weights(Generator& generator) {
-    step("Dropout: sets random attention weights to 0 in training and scales up the others");
-    const Tensor4 ones = xt::ones<Real>({1, 1, 2, 8});
-    const Tensor4 weights = ones / Real(8);
-    show("weights_before_dropout", weights);
-    show("weights_after_dropout", dropout(weights, Real(0.25), generator));
-}
-
 void size_of_the_kv_cache() {
     struct Sizes {
         std::string name;
         std::size_t num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
             max_position_embeddings;
     };
-    const std::vector<Sizes> models = {{"Llama-2-7B", 32, 32, 32, 128, 4096},
+    const std::vector<Sizes> models = {{"king_james", 4, 6, 2, 32, 256},
+                                       {"Llama-2-7B", 32, 32, 32, 128, 4096},
                                        {"Llama-3-8B", 32, 32, 8, 128, 8192},
                                        {"Qwen3-0.6B", 28, 16, 8, 128, 40960},
                                        {"Mini-LLM", 16, 6, 6, 64, 2048}};
     step("Memory of the KV cache, with 16-bit elements");
-    std::vector<Line> lines;
+    std::vector<TableRow> rows;
     for (const auto& [name, num_layers, num_heads, num_kv_heads, head_dim, context] : models) {
-        const double kib = 1024, mib = 1024 * kib, gib = 1024 * mib;
-        const auto bytes = static_cast<double>(
-            kv_cache_bytes_per_token(num_layers, num_kv_heads, head_dim, 2));
-        const auto multi_head_bytes =
-            static_cast<double>(kv_cache_bytes_per_token(num_layers, num_heads, head_dim, 2));
-        show(name + ", KiB per token", bytes / kib);
-        show("  with one key/value head per query head", multi_head_bytes / kib);
-        show("  MiB for its context of " + to_text(context),
-             bytes * static_cast<double>(context) / mib);
-        lines.push_back({name, {0, 32768}, {0, 32768 * bytes / gib}});
+        const std::uint64_t bytes =
+            kv_cache_bytes_per_token(num_layers, num_kv_heads, head_dim, 2);
+        const std::uint64_t multi_head_bytes =
+            kv_cache_bytes_per_token(num_layers, num_heads, head_dim, 2);
+        rows.push_back({name, to_text(num_heads), to_text(num_kv_heads), to_text(bytes >> 10),
+                        to_text(multi_head_bytes >> 10), to_text(context),
+                        brief(static_cast<double>(bytes * context) / (1 << 20))});
     }
-    plot("cache", {LinePlot{"KV cache of one sequence", "tokens", "GiB", lines}});
+    show_table({"model", "H", "Hkv", "KiB per token", "with Hkv = H", "context", "MiB"}, rows);
 }
 
 int main(int argc, char** argv) {
@@ -232,14 +223,15 @@ int main(int argc, char** argv) {
         const AttentionLayer layer = make_attention_layer(config, generator);
         const AttentionInputs inputs = causal_attention_inputs(config, batch_size, seq_len);
 
+        three_heads_over_five_words();
         attention_example();
         why_scaled_by_root_of_head_dim(generator);
         const QueriesKeysValues heads = project_and_rotate(layer, hidden_states, inputs);
         scores_to_output(layer, heads, inputs.attention_mask);
         from_multi_head_to_multi_query(heads, inputs.attention_mask);
+        size_of_the_kv_cache();
         einsum_that_sums_over_the_group(heads);
         order_of_norm_and_rope(heads.values, inputs, config.rms_norm_eps, generator);
         dropout_of_weights(generator);
-        size_of_the_kv_cache();
     });
 }
