@@ -1,4 +1,3 @@
-#include "chapters/05_gqa/dropout.hpp"
 #include "chapters/06_swiglu/exercise.hpp"
 #include "tests/check.hpp"
 
@@ -23,33 +22,27 @@ TEST_CASE("6.1 find the bug: weights of matching shapes") {
     CHECK_CLOSE(loaded(hidden_states), right(hidden_states), 1e-6);
 }
 
-TEST_CASE("6.2 find the bug: a SwiGLU written from memory") {
-    const Example example;
-    INFO("SiLU is applied to gate, and not to up");
-    CHECK_CLOSE(gated_product(example.gate, example.up),
-                activate(SiLU, example.gate) * example.up, 1e-6);
+TEST_CASE("6.2 predict the product of gate and up") {
+    const Vector prediction = predicted_product();
+    const Tensor3 gate{{{0, 10, -10}}}, up{{{5, 2, 3}}};
+    const Tensor3 product = activate(SiLU, gate) * up;
+    INFO("silu(gate) * up");
+    CHECK_CLOSE(prediction, reshape(product, {3}), 0.01);
 }
 
-TEST_CASE("6.3 find the bug: a width that is rounded up too far") {
-    INFO("the next multiple, or the width itself if it is one");
-    CHECK(padded_width(10922, 256) == 11008);
-    CHECK(padded_width(1536, 32) == 1536);
-    CHECK(padded_width(1505, 32) == 1536);
+TEST_CASE("6.3 predict intermediate sizes") {
+    const Vector prediction = predicted_intermediate_sizes();
+    const Vector sizes{Real(llama_intermediate_size(768, 256)),
+                       Real(llama_intermediate_size(1000, 64))};
+    INFO("the intermediate sizes for 768 and for 1000");
+    CHECK_CLOSE(prediction, sizes, 0);
 }
 
-TEST_CASE("6.4 find the bug: dropout that reduces the mean") {
-    Generator generator(4);
-    const Tensor3 states = xt::ones<Real>({2, 50, 100});
-    const Tensor3 result = dropped(states, Real(0.2), generator);
-    double sum = 0;
-    for (const Real element : result) sum += element;
-    INFO("a fifth of the ones becomes 0, and the mean is still about 1");
-    const double mean_of_the_result = sum / 10000;
-    CHECK(mean_of_the_result > 0.95);
-    CHECK(mean_of_the_result < 1.05);
-    Generator same(4);
-    INFO("the same elements become 0 as in the lesson");
-    CHECK_CLOSE(result, dropout(states, Real(0.2), same), 1e-6);
+TEST_CASE("6.4 predict the number of weights") {
+    const Vector prediction = predicted_parameters();
+    const Vector counts{Real(gated_mlp_parameters(96, 256)), Real(mlp_parameters(96, 384))};
+    INFO("the weights of the gated and of the plain MLP");
+    CHECK_CLOSE(prediction, counts, 0);
 }
 
 TEST_CASE("6.5 write geglu") {

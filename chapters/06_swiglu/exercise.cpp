@@ -14,26 +14,26 @@ GatedMlp from_meta(const Matrix& w1, const Matrix& w2, const Matrix& w3) {
     return mlp;
 }
 
-// Exercise 6.2 — find the bug. A model that is trained with this SwiGLU works well. Weights
-// that were trained with another implementation give wrong outputs.
-Tensor3 gated_product(const Tensor3& gate, const Tensor3& up) {
-    return gate * activate(SiLU, up);
+// Exercise 6.2 — predict: the product silu(gate) * up for gates of 0, 10 and -10, and ups of 5,
+// 2 and 3.
+Vector predicted_product() {
+    TODO("predicted_product");
+    // return {?, ?, ?};
 }
 
-// Exercise 6.3 — find the bug. 10922 is rounded up to 11008, as it should be for Llama-2-7B.
-// But Mini-LLM's 1536, with a multiple of 32, becomes 1568, and the shapes of its weights do
-// not match.
-std::size_t padded_width(std::size_t width, std::size_t multiple_of) {
-    return (width / multiple_of + 1) * multiple_of;
+// Exercise 6.3 — predict: the intermediate size of Llama's rule, 8/3 of the hidden size,
+// rounded down and then up to a multiple: for a hidden size of 768 and multiples of 256, and
+// for 1000 and multiples of 64.
+Vector predicted_intermediate_sizes() {
+    TODO("predicted_intermediate_sizes");
+    // return {?, ?};
 }
 
-// Exercise 6.4 — find the bug. The inputs of the next layer are smaller in training than at
-// inference.
-Tensor3 dropped(const Tensor3& states, Real probability, Generator& generator) {
-    Tensor3 result = states;
-    for (Real& element : result)
-        if (generator.next_uniform() < probability) element = 0;
-    return result;
+// Exercise 6.4 — predict: the number of weights of two MLPs with a hidden size of 96: a gated
+// one with an intermediate size of 256, and a plain one with 4 * 96.
+Vector predicted_parameters() {
+    TODO("predicted_parameters");
+    // return {?, ?};
 }
 
 // Exercise 6.5 — write geglu: SwiGLU's product with the exact GELU instead of SiLU. Which of

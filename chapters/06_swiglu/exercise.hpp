@@ -12,13 +12,9 @@ GatedMlp from_meta(const Matrix& w1,   // (F, C)
                    const Matrix& w2,   // (C, F)
                    const Matrix& w3);  // (F, C)
 
-Tensor3 gated_product(const Tensor3& gate,  // (B, T, F)
-                      const Tensor3& up);   // (B, T, F) -> (B, T, F)
-
-std::size_t padded_width(std::size_t width, std::size_t multiple_of);
-
-Tensor3 dropped(const Tensor3& states,  // (B, T, C) -> (B, T, C)
-                Real probability, Generator& generator);
+Vector predicted_product();             // (3)
+Vector predicted_intermediate_sizes();  // (2)
+Vector predicted_parameters();          // (2)
 
 Tensor3 geglu(const Tensor3& gate,  // (B, T, F)
               const Tensor3& up);   // (B, T, F) -> (B, T, F)

@@ -1,11 +1,12 @@
-// Chapter 06 — What does the MLP compute for each token? The program plots activation functions
-// and their derivatives, runs the plain and the gated MLP step by step, compares the GLU
-// variants, and counts parameters.
+// Chapter 06 — What does the MLP compute for each token? The program shows the gates of a word,
+// plots activation functions and their derivatives, runs the plain and the gated MLP step by
+// step, compares the GLU variants, and counts parameters.
 #include <algorithm>
 #include <cmath>
 
 #include "chapters/01_masking/config.hpp"
 #include "chapters/05_gqa/dropout.hpp"
+#include "chapters/06_swiglu/demo.hpp"
 #include "chapters/06_swiglu/mlp.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
@@ -112,14 +113,6 @@ void run_plain_mlp(const Mlp& mlp, const Tensor3& hidden_states) {
     show("fraction of zeros after SiLU", fraction_of_zeros(activate(SiLU, up)));
 }
 
-// The first 16 features of the first 10 tokens of sequence 0, for the heatmaps.
-Matrix first_features(const Tensor3& states) {
-    const std::size_t num_tokens = std::min<std::size_t>(states.shape(1), 10);
-    const std::size_t num_features = std::min<std::size_t>(states.shape(2), 16);
-    return xt::view(states, 0, xt::range(std::size_t{0}, num_tokens),
-                    xt::range(std::size_t{0}, num_features));
-}
-
 void run_gated_mlp(const GatedMlp& mlp, const Tensor3& hidden_states) {
     step("The gated MLP: gate projection and up projection of the same input");
     show("gate_proj", describe(mlp.gate_proj));
@@ -136,9 +129,6 @@ void run_gated_mlp(const GatedMlp& mlp, const Tensor3& hidden_states) {
     show("silu_gate", activated_gate);
     show("product", product);
     show("mlp_output", mlp.down_proj(product));
-    plot("gate", {Heatmap{"silu(gate)", "feature", "token", first_features(activated_gate)},
-                  Heatmap{"up", "feature", "token", first_features(up)},
-                  Heatmap{"product", "feature", "token", first_features(product)}});
 }
 
 void compare_variants(GatedMlp mlp, const Tensor3& hidden_states) {
@@ -268,6 +258,7 @@ int main(int argc, char** argv) {
             make_gated_mlp(hidden_size, intermediate_size, false, SiLU, generator);
         const Mlp plain = make_mlp(hidden_size, 4 * hidden_size, true, ReLU, generator);
 
+        show_gates_of_words();
         show_activations();
         show_minima();
         run_plain_mlp(plain, hidden_states);

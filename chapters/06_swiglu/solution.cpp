@@ -13,24 +13,17 @@ GatedMlp from_meta(const Matrix& w1, const Matrix& w2, const Matrix& w3) {
     return mlp;
 }
 
-// Exercise 6.2 — the activation is applied to gate, not to up.
-Tensor3 gated_product(const Tensor3& gate, const Tensor3& up) {
-    return activate(SiLU, gate) * up;
-}
+// Exercise 6.2 — silu(0) is 0. For large positive x, silu(x) is almost x; for large negative x
+// it is almost 0.
+Vector predicted_product() { return {0, 20, 0}; }
 
-// Exercise 6.3 — a width that is already a multiple must not change.
-std::size_t padded_width(std::size_t width, std::size_t multiple_of) {
-    return (width + multiple_of - 1) / multiple_of * multiple_of;
-}
+// Exercise 6.3 — 8 * 768 / 3 = 2048 is a multiple of 256 already; 8 * 1000 / 3 = 2666 becomes
+// 42 * 64 = 2688.
+Vector predicted_intermediate_sizes() { return {2048, 2688}; }
 
-// Exercise 6.4 — the elements that are kept are divided by 1 - probability, so that the
-// expected value does not change.
-Tensor3 dropped(const Tensor3& states, Real probability, Generator& generator) {
-    Tensor3 result = states;
-    for (Real& element : result)
-        element = generator.next_uniform() < probability ? 0 : element / (1 - probability);
-    return result;
-}
+// Exercise 6.4 — three matrices of 96 * 256 and two of 96 * 384: with F = 8/3 C both MLPs have
+// the same number of weights.
+Vector predicted_parameters() { return {3 * 96 * 256, 2 * 96 * 384}; }
 
 // Exercise 6.5 — the activation is applied to gate.
 Tensor3 geglu(const Tensor3& gate, const Tensor3& up) { return activate(GELU, gate) * up; }
