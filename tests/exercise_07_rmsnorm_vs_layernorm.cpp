@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "chapters/07_rmsnorm_vs_layernorm/exercise.hpp"
+#include "chapters/07_rmsnorm_vs_layernorm/half_precision.hpp"
 #include "tests/check.hpp"
 
 using namespace exercise;
@@ -15,31 +16,39 @@ Matrix shifted_rows() {
 
 }  // namespace
 
-TEST_CASE("7.1 find the bug: a token that depends on later tokens") {
-    Generator generator(1);
-    const Tensor3 states = randn({2, 3, 4}, generator);
-    INFO("the mean of the squares is over the features of one token");
-    CHECK_CLOSE(normalized_tokens(states, Real(1e-5)), make_rms_norm(4, Real(1e-5))(states),
-                1e-6);
+TEST_CASE("7.1 predict the outputs of both norms") {
+    const Matrix prediction = predicted_norms();
+    const Matrix token{{1, 1, 7, 7}};
+    const Matrix outputs =
+        xt::concatenate(xt::xtuple(layer_normalize(token, 0), rms_normalize(token, 0)), 0);
+    INFO("LayerNorm in row 0, RMSNorm in row 1");
+    CHECK_CLOSE(prediction, outputs, 0.01);
 }
 
-TEST_CASE("7.2 find the bug: rows of small values") {
-    const Matrix rows{{3, 4}, {Real(3e-4), Real(4e-4)}};
-    INFO("both rows, the one of large and the one of small values");
-    CHECK_CLOSE(rms_norm_of_rows(rows, Real(1e-5)), rms_normalize(rows, Real(1e-5)), 1e-6);
+TEST_CASE("7.2 predict the effect of eps") {
+    const Vector prediction = predicted_output_rms();
+    const Real rms = Real(0.003), eps = Real(1.6e-5);
+    const Vector outputs{rms / std::sqrt(rms * rms + eps), rms / (rms + eps)};
+    INFO("the RMS of the output with eps inside and outside the square root");
+    CHECK_CLOSE(prediction, outputs, 0.01);
 }
 
-TEST_CASE("7.3 find the bug: right direction, wrong scale") {
-    INFO("an output RMS of about 1, whatever the width");
-    CHECK_CLOSE(rms_norm_from_formula(shifted_rows(), Real(0.5)),
-                rms_normalize(shifted_rows(), Real(0.5)), 1e-6);
+TEST_CASE("7.3 predict what float16 gives") {
+    const Vector prediction = predicted_half_outputs();
+    const HalfVector weight(std::array<std::size_t, 1>{64}, Half(1));
+    Vector outputs = xt::zeros<Real>({2});
+    for (const std::size_t n : {0, 1}) {
+        const Matrix token = xt::ones<Real>({1, 64}) * Real(30 + 10 * n);
+        outputs(n) = to_float(rms_norm_in_half(to_half(token), weight, Real(1e-6)))(0, 0);
+    }
+    INFO("a feature of the first and of the second token");
+    CHECK_CLOSE(prediction, outputs, 0.01);
 }
 
-TEST_CASE("7.4 find the bug: a small error") {
-    const Matrix centered_rows{{-5, 1, 1, 3}, {3, -1, -1, -1}};
-    INFO("the result of PyTorch's LayerNorm");
-    CHECK_CLOSE(unit_variance(centered_rows, Real(1e-5)),
-                layer_normalize(centered_rows, Real(1e-5)), 1e-6);
+TEST_CASE("7.4 find the bug: tokens of different size") {
+    INFO("the deviations from the mean, divided by the standard deviation");
+    CHECK_CLOSE(unit_variance(Matrix{{-1, 5, 5, 7}, {10001, 10003, 10001, 10003}}, Real(1e-5)),
+                layer_normalize(Matrix{{-1, 5, 5, 7}, {-1, 1, -1, 1}}, Real(1e-5)), 1e-4);
 }
 
 TEST_CASE("7.5 find the bug: rows whose mean is not 0") {
@@ -53,13 +62,18 @@ TEST_CASE("7.6 write original_rms_norm") {
     const Vector scale{1, 2, 1, 1}, offset{0, 0, 5, 0};
     const auto first = [](Real rms) { return 3 / (rms + Real(0.25)); };  // the 3 of row 0
     const Real first_half = std::sqrt(Real(12.5)), all = std::sqrt(Real(6.25));
-    INFO("p = 0.7 of four features: the first two. The RMS of the first two of row 1 is 0");
-    CHECK_CLOSE(original_rms_norm(rows, scale, offset, 0.7, Real(0.25)),
-                (Matrix{{first(first_half), first(first_half) * 8 / 3, 5, 0}, {0, 0, 9, 4}}),
-                1e-6);
-    INFO("p = 0: the first feature");
-    CHECK_CLOSE(original_rms_norm(Matrix{{3, 4}}, Vector{1, 1}, Vector{0, 0}, 0, Real(0.25)),
-                (Matrix{{first(3), first(3) * 4 / 3}}), 1e-6);
+    {
+        INFO("p = 0.7 of four features: the first two. The RMS of the first two of row 1 is 0");
+        CHECK_CLOSE(
+            original_rms_norm(rows, scale, offset, 0.7, Real(0.25)),
+            (Matrix{{first(first_half), first(first_half) * 8 / 3, 5, 0}, {0, 0, 9, 4}}), 1e-6);
+    }
+    {
+        INFO("p = 0: the first feature");
+        CHECK_CLOSE(
+            original_rms_norm(Matrix{{3, 4}}, Vector{1, 1}, Vector{0, 0}, 0, Real(0.25)),
+            (Matrix{{first(3), first(3) * 4 / 3}}), 1e-6);
+    }
     INFO("p = -1 or 1.5: all features");
     const Real small = 1 / (std::sqrt(Real(0.5)) + Real(0.25));
     for (const double p : {-1.0, 1.5})

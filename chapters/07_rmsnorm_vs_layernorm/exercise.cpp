@@ -6,61 +6,43 @@
 
 namespace exercise {
 
-// Exercise 7.1 — find the bug. In a model with this norm, the output of the first token changes
-// when the last token changes, although the causal mask is right.
-Tensor3 normalized_tokens(const Tensor3& hidden_states, Real eps) {
-    const auto [batch_size, seq_len, width] = dims(hidden_states);
-    Tensor3 result = hidden_states;
-    for (std::size_t b = 0; b < batch_size; ++b)
+// Exercise 7.1 — predict: the outputs of LayerNorm (row 0) and RMSNorm (row 1), without weights
+// and with eps = 0, for the token {1, 1, 7, 7}.
+Matrix predicted_norms() {
+    TODO("predicted_norms");
+    // return {{?, ?, ?, ?}, {?, ?, ?, ?}};
+}
+
+// Exercise 7.2 — predict: a token has an RMS of 0.003, and eps is 1.6e-5. What is the RMS of
+// the output if eps is added inside the square root, and what if it is added outside?
+Vector predicted_output_rms() {
+    TODO("predicted_output_rms");
+    // return {?, ?};
+}
+
+// Exercise 7.3 — predict: RMSNorm in float16 throughout, without an upcast. The first token has
+// 64 features that are all 30, the second 64 features that are all 40. What is each feature of
+// the output?
+Vector predicted_half_outputs() {
+    TODO("predicted_half_outputs");
+    // return {?, ?};
+}
+
+// Exercise 7.4 — find the bug. The variance is the mean of the squares minus the square of the
+// mean. The result is right for most rows, and wrong or NaN for some.
+Matrix unit_variance(const Matrix& rows, Real eps) {
+    const auto [num_rows, width] = dims(rows);
+    Matrix result = rows;
+    for (std::size_t n = 0; n < num_rows; ++n) {
+        Real sum = 0, sum_of_squares = 0;
         for (std::size_t c = 0; c < width; ++c) {
-            Real sum_of_squares = 0;
-            for (std::size_t t = 0; t < seq_len; ++t)
-                sum_of_squares += hidden_states(b, t, c) * hidden_states(b, t, c);
-            const Real rms = std::sqrt(sum_of_squares / static_cast<Real>(seq_len) + eps);
-            for (std::size_t t = 0; t < seq_len; ++t) result(b, t, c) /= rms;
+            sum += rows(n, c);
+            sum_of_squares += rows(n, c) * rows(n, c);
         }
-    return result;
-}
-
-// Exercise 7.2 — find the bug. The result is right to five digits for most rows. For rows of
-// very small values it is too large by a factor of up to 316.
-Matrix rms_norm_of_rows(const Matrix& rows, Real eps) {
-    const auto [num_rows, width] = dims(rows);
-    Matrix result = rows;
-    for (std::size_t n = 0; n < num_rows; ++n) {
-        Real sum_of_squares = 0;
-        for (std::size_t c = 0; c < width; ++c) sum_of_squares += rows(n, c) * rows(n, c);
-        const Real rms = std::sqrt(sum_of_squares / static_cast<Real>(width)) + eps;
-        for (std::size_t c = 0; c < width; ++c) result(n, c) = rows(n, c) / rms;
-    }
-    return result;
-}
-
-// Exercise 7.3 — find the bug. The code follows a formula with ‖x‖, the Euclidean norm of x.
-// The direction of the result is right, its scale is not.
-Matrix rms_norm_from_formula(const Matrix& rows, Real eps) {
-    const auto [num_rows, width] = dims(rows);
-    Matrix result = rows;
-    for (std::size_t n = 0; n < num_rows; ++n) {
-        Real sum_of_squares = 0;
-        for (std::size_t c = 0; c < width; ++c) sum_of_squares += rows(n, c) * rows(n, c);
-        const Real rms = std::sqrt(sum_of_squares + eps);
-        for (std::size_t c = 0; c < width; ++c) result(n, c) = rows(n, c) / rms;
-    }
-    return result;
-}
-
-// Exercise 7.4 — find the bug. This is the second half of LayerNorm: the mean of each row is 0
-// already. For rows of 4096 features the error is hard to see.
-Matrix unit_variance(const Matrix& centered_rows, Real eps) {
-    const auto [num_rows, width] = dims(centered_rows);
-    Matrix result = centered_rows;
-    for (std::size_t n = 0; n < num_rows; ++n) {
-        Real sum_of_squares = 0;
+        const Real mean = sum / static_cast<Real>(width);
+        const Real variance = sum_of_squares / static_cast<Real>(width) - mean * mean;
         for (std::size_t c = 0; c < width; ++c)
-            sum_of_squares += centered_rows(n, c) * centered_rows(n, c);
-        const Real deviation = std::sqrt(sum_of_squares / static_cast<Real>(width - 1) + eps);
-        for (std::size_t c = 0; c < width; ++c) result(n, c) /= deviation;
+            result(n, c) = (rows(n, c) - mean) / std::sqrt(variance + eps);
     }
     return result;
 }

@@ -9,11 +9,11 @@ namespace exercise {
 
 using namespace llm;
 
-Tensor3 normalized_tokens(const Tensor3& hidden_states, Real eps);  // (B, T, C) -> (B, T, C)
-Matrix rms_norm_of_rows(const Matrix& rows, Real eps);              // (N, C) -> (N, C)
-Matrix rms_norm_from_formula(const Matrix& rows, Real eps);         // (N, C) -> (N, C)
-Matrix unit_variance(const Matrix& centered_rows, Real eps);        // (N, C) -> (N, C)
-Matrix centered(const Matrix& rows);                                // (N, C) -> (N, C)
+Matrix predicted_norms();                            // (2, 4)
+Vector predicted_output_rms();                       // (2)
+Vector predicted_half_outputs();                     // (2)
+Matrix unit_variance(const Matrix& rows, Real eps);  // (N, C) -> (N, C)
+Matrix centered(const Matrix& rows);                 // (N, C) -> (N, C)
 
 // RMSNorm as in the published code of its authors.
 Matrix original_rms_norm(const Matrix& rows,    // (N, C) -> (N, C)

@@ -1,21 +1,54 @@
-// Chapter 07 — What keeps activations from growing? The program applies LayerNorm and RMSNorm,
-// shows common wrong versions of them, and runs RMSNorm in float16.
+// Chapter 07 — What keeps activations from growing? The program follows the RMS of five words
+// through a model, applies LayerNorm and RMSNorm, shows common wrong versions of them, and runs
+// RMSNorm in float16.
 #include <algorithm>
 #include <cmath>
 
 #include "chapters/01_masking/config.hpp"
 #include "chapters/05_gqa/rms_normalize.hpp"
-#include "chapters/07_rmsnorm_vs_layernorm/half_precision.hpp"
+#include "chapters/07_rmsnorm_vs_layernorm/demo.hpp"
 #include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
+#include "common/files/words.hpp"
 #include "common/numbers/random.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/system/options.hpp"
 #include "common/system/timer.hpp"
-#include "common/tensors/dtype.hpp"
 
 using namespace llm;
+
+// The root mean square of each row.
+Vector row_rms(const Matrix& rows) {
+    Vector result = xt::zeros<Real>({rows.shape(0)});
+    for (std::size_t row = 0; row < rows.shape(0); ++row)
+        result(row) =
+            Real(root_mean_square({rows.data() + row * rows.shape(1), rows.shape(1)}));
+    return result;
+}
+
+void normalize_words(Real eps) {
+    const Words words = load_words();
+    const auto [num_states, seq_len, hidden_size] = dims(words.residual_stream);
+
+    step("Five words: the RMS of the hidden states before and after each of four layers");
+    Matrix rms = xt::zeros<Real>({seq_len, num_states});
+    std::vector<std::string> names = {"embedding"};
+    for (std::size_t n = 0; n < num_states; ++n) {
+        if (n > 0) names.push_back("layer " + to_text(n - 1));
+        const Matrix states = xt::view(words.residual_stream, n);
+        xt::view(rms, xt::all(), n) = row_rms(states);
+    }
+    show("word_rms", rms, words.tokens, names);  // (T, L + 1)
+
+    step("Five words: after RMSNorm, each hidden state has an RMS of 1");
+    Matrix normalized_rms = rms;
+    for (std::size_t n = 0; n < num_states; ++n) {
+        const Matrix states = xt::view(words.residual_stream, n);
+        xt::view(normalized_rms, xt::all(), n) = row_rms(rms_normalize(states, eps));
+    }
+    show("word_rms_normalized", normalized_rms, words.tokens, names);
+}
 
 void normalize_example() {
     step("One token of four features: mean 4, root mean square (RMS) 5");
@@ -182,72 +215,6 @@ void apply_gemma_norm() {
     say("If w is used as the weight itself, a stored 0 sets its feature to 0.");
 }
 
-// The RMS of RMSNorm's output, without weights, for 64 normally distributed float16
-// values with this standard deviation. The right result is 1.
-double output_rms_in_half(Real deviation, bool upcast) {
-    Generator generator(7);
-    const HalfMatrix rows = to_half(randn({1, 64}, generator) * deviation);
-    const HalfVector weight(std::array<std::size_t, 1>{64}, Half(1));
-    const Real eps = Real(1e-6);
-    const HalfMatrix normalized =
-        upcast ? rms_norm_upcast(rows, weight, eps, CastBack::before_weight)
-               : rms_norm_in_half(rows, weight, eps);
-    return root_mean_square(to_float(normalized));
-}
-
-void run_in_half_precision() {
-    step("float16: the largest value is 65504, so 256 squared is infinite");
-    show("256 squared, in float16", static_cast<Real>(Half(256.0f) * Half(256.0f)));
-    std::vector<TableRow> rows;
-    for (const Real deviation : {Real(0.0001), Real(0.01), Real(1), Real(60), Real(600)})
-        rows.push_back({fixed(deviation, 4), fixed(output_rms_in_half(deviation, false), 4),
-                        fixed(output_rms_in_half(deviation, true), 4)});
-    show_table({"RMS of x", "float16 throughout", "upcast to float32"}, rows);
-    say("If the RMS is above about 30, a square or the sum of squares overflows, and the "
-        "output is 0. If it is below 0.01, eps makes the output smaller, in float32 as well.");
-
-    Line in_half{"float16 throughout", {}, {}}, upcast{"upcast to float32", {}, {}};
-    for (double exponent = -16; exponent <= 13; exponent += 0.5) {
-        const Real deviation = static_cast<Real>(std::pow(2, exponent));
-        for (Line* line : {&in_half, &upcast}) line->x.push_back(exponent);
-        in_half.y.push_back(output_rms_in_half(deviation, false));
-        upcast.y.push_back(output_rms_in_half(deviation, true));
-    }
-    plot("half", {LinePlot{"RMSNorm of float16 values",
-                           "log2 of the RMS of the input",
-                           "RMS of the output",
-                           {in_half, upcast}}});
-
-    step("float16: 2048 + 1 is rounded to 2048, so a sum of 4096 ones stays at 2048");
-    Half sum(0);
-    for (int i = 0; i < 4096; ++i) sum += Half(1);
-    show("sum of 4096 ones", static_cast<Real>(sum));
-}
-
-void compare_casts(const Tensor3& hidden_states, Generator& generator) {
-    step("Cast back to float16 before the weight (Llama) or after it (Gemma)?");
-    const auto [batch_size, seq_len, width] = dims(hidden_states);
-    const HalfMatrix rows = to_half(reshape(hidden_states, {batch_size * seq_len, width}));
-    HalfVector weight(std::array{width}, Half(0));
-    for (Half& element : weight) element = Half(generator.next_uniform());
-    const Real eps = Real(1e-6);
-    const Matrix before = to_float(rms_norm_upcast(rows, weight, eps, CastBack::before_weight));
-    const Matrix after = to_float(rms_norm_upcast(rows, weight, eps, CastBack::after_weight));
-    std::size_t different = 0;
-    for (const Real difference : before - after) different += difference != 0;
-    show("percent of elements that differ",
-         100 * static_cast<double>(different) / static_cast<double>(before.size()));
-    show("largest difference", largest_difference(before, after));
-
-    step("bfloat16: almost the range of float32, with fewer significant bits than float16");
-    std::vector<TableRow> table;
-    for (const Real value :
-         {Real(1) / 3, Real(1.01), Real(257), Real(65536), Real(3e38), Real(1e-10)})
-        table.push_back({brief(value), brief(static_cast<Real>(Half(value))),
-                         brief(to_float(to_bfloat16(value)))});
-    show_table({"float32", "float16", "bfloat16"}, table);
-}
-
 void compare_costs(bool measure, Generator& generator) {
     step("Cost for one token of 4096 features");
     const std::size_t n = 4096;
@@ -285,6 +252,7 @@ int main(int argc, char** argv) {
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, config.hidden_size}, generator);
 
+        normalize_words(config.rms_norm_eps);
         normalize_example();
         compare_invariances();
         normalize_sample_input(hidden_states, config.rms_norm_eps);

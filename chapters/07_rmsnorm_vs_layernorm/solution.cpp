@@ -4,44 +4,37 @@
 
 namespace exercise {
 
-// Exercise 7.1 — each token is normalized separately: the mean is over its C features.
-Tensor3 normalized_tokens(const Tensor3& hidden_states, Real eps) {
-    const auto [batch_size, seq_len, width] = dims(hidden_states);
-    Tensor3 result = hidden_states;
-    for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t t = 0; t < seq_len; ++t) {
-            Real sum_of_squares = 0;
-            for (std::size_t c = 0; c < width; ++c)
-                sum_of_squares += hidden_states(b, t, c) * hidden_states(b, t, c);
-            const Real rms = std::sqrt(sum_of_squares / static_cast<Real>(width) + eps);
-            for (std::size_t c = 0; c < width; ++c) result(b, t, c) /= rms;
-        }
-    return result;
+// Exercise 7.1 — the mean is 4 and each feature is 3 away from it, so the standard deviation is
+// 3; the mean of the squares is (1 + 1 + 49 + 49) / 4 = 25, so the RMS is 5.
+Matrix predicted_norms() {
+    return {{-1, -1, 1, 1}, {Real(0.2), Real(0.2), Real(1.4), Real(1.4)}};
 }
 
-// Exercise 7.2 — eps is added to the mean square, inside the square root.
-Matrix rms_norm_of_rows(const Matrix& rows, Real eps) {
+// Exercise 7.2 — inside: 0.003 / √(9e-6 + 16e-6) = 0.003 / 0.005. Outside: 0.003 / 0.003016.
+Vector predicted_output_rms() { return {Real(0.6), Real(0.995)}; }
+
+// Exercise 7.3 — 64 · 900 = 57600 is below 65504; 64 · 1600 = 102400 is above it and becomes
+// infinite, and 40 divided by infinity is 0.
+Vector predicted_half_outputs() { return {1, 0}; }
+
+// Exercise 7.4 — if the mean is large, the two terms are almost equal, and their difference
+// loses most of its digits (catastrophic cancellation). Subtract the mean first and square
+// then.
+Matrix unit_variance(const Matrix& rows, Real eps) {
     const auto [num_rows, width] = dims(rows);
     Matrix result = rows;
     for (std::size_t n = 0; n < num_rows; ++n) {
+        Real sum = 0;
+        for (std::size_t c = 0; c < width; ++c) sum += rows(n, c);
+        const Real mean = sum / static_cast<Real>(width);
         Real sum_of_squares = 0;
-        for (std::size_t c = 0; c < width; ++c) sum_of_squares += rows(n, c) * rows(n, c);
-        const Real rms = std::sqrt(sum_of_squares / static_cast<Real>(width) + eps);
-        for (std::size_t c = 0; c < width; ++c) result(n, c) = rows(n, c) / rms;
+        for (std::size_t c = 0; c < width; ++c)
+            sum_of_squares += (rows(n, c) - mean) * (rows(n, c) - mean);
+        const Real variance = sum_of_squares / static_cast<Real>(width);
+        for (std::size_t c = 0; c < width; ++c)
+            result(n, c) = (rows(n, c) - mean) / std::sqrt(variance + eps);
     }
     return result;
-}
-
-// Exercise 7.3 — the mean of the squares, not their sum. With sqrt(sum_of_squares / width +
-// eps) it is the function of 7.2.
-Matrix rms_norm_from_formula(const Matrix& rows, Real eps) {
-    return rms_norm_of_rows(rows, eps);
-}
-
-// Exercise 7.4 — LayerNorm uses the biased variance: divide by width, not by width - 1. For
-// centered rows, this is the function of 7.2.
-Matrix unit_variance(const Matrix& centered_rows, Real eps) {
-    return rms_norm_of_rows(centered_rows, eps);
 }
 
 // Exercise 7.5 — auto holds a lazy expression: each access to means(n) computes the mean again,
