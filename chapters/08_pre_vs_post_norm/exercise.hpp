@@ -7,13 +7,13 @@ namespace exercise {
 
 using namespace llm;
 
-// Each function maps the residual stream, (B, T, C), to (B, T, C).
-Tensor3 residual_block(const PreNormBlock& block, const Tensor3& hidden_states,
-                       const AttentionInputs& inputs);
-Tensor3 checkpoint_block(const PreNormBlock& block, const Tensor3& hidden_states,
+Matrix predicted_stream();      // (2, 2)
+Vector predicted_depth();       // (2)
+Vector predicted_output_rms();  // (5)
+
+// The functions below map the residual stream, (B, T, C), to (B, T, C).
+Tensor3 translated_block(const PreNormBlock& block, const Tensor3& hidden_states,
                          const AttentionInputs& inputs);
-Tensor3 serial_block(const PreNormBlock& block, const Tensor3& hidden_states,
-                     const AttentionInputs& inputs);
 
 // The layers of a pre-norm model, and the norm between the last layer and the output layer.
 struct Decoder {
