@@ -1,11 +1,13 @@
-// Chapter 09 — What is a whole model? The program passes four token ids through Mini-LLM, with
-// random weights or those of a checkpoint, and shows each tensor up to the probabilities of the
-// next token. Then it counts the parameters and FLOPs of published models.
+// Chapter 09 — What is a whole model? The program passes five words through the shipped model
+// and four token ids through Mini-LLM, with random weights or those of a checkpoint, and shows
+// each tensor up to the probabilities of the next token. Then it counts the parameters and
+// FLOPs of published models.
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/05_gqa/dropout.hpp"
 #include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/09_full_model/demo.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/09_full_model/published_models.hpp"
 #include "common/numbers/statistics.hpp"
@@ -185,9 +187,7 @@ void show_smaller_weights(Model& model, const IdMatrix& input_ids,
     show("dropped_hidden_states", dropout(model.embed(input_ids), Real(0.1), generator));
 }
 
-// Checks the ids before the weights are initialized, which takes longer.
-Model make_mini_llm(const IdMatrix& input_ids, Generator& generator) {
-    check_input(mini_llm_config(), input_ids);
+Model make_mini_llm(Generator& generator) {
     step("Mini-LLM: initializing its weights");
     return make_model(mini_llm_config(), generator, RopeLayout::interleaved);
 }
@@ -205,8 +205,11 @@ int main(int argc, char** argv) {
         std::copy(tokens.begin(), tokens.end(), input_ids.begin());
         Generator generator(options.seed());
         const bool random_weights = model_path.empty();
-        Model model =
-            random_weights ? make_mini_llm(input_ids, generator) : load_model(model_path);
+        if (random_weights) {
+            check_input(mini_llm_config(), input_ids);
+            show_words_through_model();
+        }
+        Model model = random_weights ? make_mini_llm(generator) : load_model(model_path);
         check_input(model.config, input_ids);
 
         if (!random_weights) show_configuration(model_path, model.config);
