@@ -1,6 +1,8 @@
 // Chapter 10 — How does text become tokens, and back? This program trains byte-pair encoding on
-// four words, encodes an unseen word, compares pre-tokenizers, and encodes a text step by step
-// with the tokenizer of the shipped model or another one.
+// four words, encodes an unseen word and five words of the shipped model, compares
+// pre-tokenizers, and encodes a text step by step with that model's tokenizer or another one.
+#include <map>
+
 #include "chapters/10_tokenizer/bpe_training.hpp"
 #include "chapters/10_tokenizer/demo.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
@@ -28,7 +30,7 @@ std::vector<std::pair<TokenPair, std::size_t>> sorted_pairs(const BPETrainer& tr
     return pairs;
 }
 
-BPETrainer show_pair_counts() {
+BPETrainer four_words() {
     step("A training text: low 5 times, lower 2, newest 6, widest 3 times");
     std::string text;
     for (const auto& [word, count] : std::vector<std::pair<std::string, int>>{
@@ -41,12 +43,29 @@ BPETrainer show_pair_counts() {
     show_table({"tokens of a word", "count"}, rows);
     show("vocabulary size", trainer.tokenizer.vocab_size());
 
-    step("Count every pair of adjacent tokens");
-    rows.clear();
-    for (const auto& [pair, count] : sorted_pairs(trainer))
-        if (count > 5) rows.push_back({pair_text(trainer.tokenizer, pair), to_text(count)});
-    show_table({"pair", "count"}, rows);
     return trainer;
+}
+
+// The counts of the pairs that occur more than 5 times before, between or after two merges.
+void show_pair_counts(BPETrainer trainer) {
+    step("Count every pair of adjacent tokens, merge the most frequent one, count again");
+    std::vector<std::string> titles = {"pair", "at first"};
+    std::vector<TableRow> rows;
+    std::map<TokenPair, std::size_t> row_of;
+    for (std::size_t merges = 0; merges <= 2; ++merges) {
+        const auto pairs = sorted_pairs(trainer);
+        for (const auto& [pair, count] : pairs) {
+            if (count > 5 && !row_of.contains(pair)) {
+                row_of[pair] = rows.size();
+                rows.push_back({pair_text(trainer.tokenizer, pair), "0", "0", "0"});
+            }
+            if (row_of.contains(pair)) rows[row_of[pair]][1 + merges] = to_text(count);
+        }
+        if (merges < 2)
+            titles.push_back("after " + pair_text(trainer.tokenizer, pairs[0].first));
+        merge_most_frequent_pair(trainer);
+    }
+    show_table(titles, rows);
 }
 
 Tokenizer show_merges(BPETrainer trainer) {
@@ -67,9 +86,41 @@ Tokenizer show_merges(BPETrainer trainer) {
     }
     show_table({"rank", "merge", "count", "lower", "newest", "widest", "lowest"}, rows);
     say("lowest is not in the training text. Encoding it with these merges gives the tokens "
-        "low "
-        "and est.");
+        "low and est.");
     return tokenizer;
+}
+
+// Applies the merge with the lowest rank, once. (No pair occurs twice in the five words.)
+std::vector<Id> merge_once(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
+    auto best = tokenizer.merges.end();
+    for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+        const auto merge = tokenizer.merges.find({ids[i], ids[i + 1]});
+        if (merge == tokenizer.merges.end()) continue;
+        if (best == tokenizer.merges.end() || merge->second.rank < best->second.rank)
+            best = merge;
+    }
+    return best == tokenizer.merges.end() ? ids : apply_merges(ids, {*best});
+}
+
+void five_words(const Tokenizer& tokenizer) {
+    step("Five words: the merges of the shipped tokenizer, one by one");
+    Tokenizer characters_only = tokenizer;
+    characters_only.merges.clear();
+    const std::string text = "And the LORD said unto";
+    std::vector<TableRow> rows;
+    for (const std::string& word : tokenizer.pre_tokenize(text, true)) {
+        std::vector<Id> ids = characters_only.encode_word(word);
+        rows.emplace_back();
+        for (std::size_t merges = 0; merges <= 4; ++merges) {
+            rows.back().push_back(tokens_of(tokenizer, ids));
+            ids = merge_once(tokenizer, ids);
+        }
+    }
+    show_table({"characters", "1 merge", "2 merges", "3 merges", "4 merges"}, rows);
+    const std::vector<Id> ids = tokenizer.encode(text);
+    IdMatrix word_ids({1, ids.size()});  // (B, T)
+    std::copy(ids.begin(), ids.end(), word_ids.begin());
+    show("word_ids", word_ids);
 }
 
 void unknown_characters(const Tokenizer& tokenizer) {
@@ -147,11 +198,14 @@ void vocabulary_size(Generator generator) {
 }
 
 void demo(const std::string& text, Generator generator) {
-    const Tokenizer trained = show_merges(show_pair_counts());
+    const BPETrainer trainer = four_words();
+    show_pair_counts(trainer);
+    const Tokenizer trained = show_merges(trainer);
+    const Tokenizer king_james = load_tokenizer(asset("king_james/tokenizer.json"));
+    five_words(king_james);
     unknown_characters(trained);
     pre_tokenization();
     vocabulary_size(generator);
-    const Tokenizer king_james = load_tokenizer(asset("king_james/tokenizer.json"));
     inspect("The tokenizer of the shipped model", king_james, text);
     without_ranks(king_james, text);
     special_tokens(king_james);
