@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/exercise.hpp"
 #include "tests/check.hpp"
@@ -8,46 +10,92 @@ namespace {
 
 Model small_model() { return load_model(fixture_path("09_full_model/qwen3")); }
 
-bool remains(Real logit) { return logit != -infinity; }
+// Logits whose softmax are these probabilities.
+Vector logs(Vector probabilities) {
+    for (Real& value : probabilities) value = std::log(value);
+    return probabilities;
+}
+
+Real count_kept(const Vector& logits) {
+    return static_cast<Real>(std::count_if(logits.begin(), logits.end(),
+                                           [](Real logit) { return logit != -infinity; }));
+}
+
+// Logits of 50 tokens, from which top-k 30 has already removed 20.
+Vector filtered_logits(std::uint32_t seed) {
+    Generator generator(seed);
+    return apply_top_k(randn({50}, generator) * Real(3), 30);
+}
+
+// The ids that a function chooses with each of these configurations, 40 ids each.
+using Choose = Id (*)(const Vector&, const std::vector<Id>&, const SamplingConfig&, Generator&);
+std::vector<Id> choose_200(Choose choose) {
+    const std::vector<SamplingConfig> configs = {{},
+                                                 {0.7f, 20, 0.9f, 0.02f, 1.3f},
+                                                 {2, 0, 0.8f, 0, 1.1f},
+                                                 {1.5f, 8, 1, 0.1f, 1},
+                                                 {0, 0, 1, 0, 1.5f}};
+    Generator weights(15), generator(77);
+    std::vector<Id> ids;
+    for (const SamplingConfig& config : configs)
+        for (int i = 0; i < 40; ++i)
+            ids.push_back(choose(randn({50}, weights) * Real(3), ids, config, generator));
+    return ids;
+}
 
 }  // namespace
 
-TEST_CASE("11.1 find the bug: a context of one token") {
-    {
-        INFO("a whole sequence of 4 tokens");
-        CHECK_CLOSE(causal_mask_with_cache(4, 4), causal_mask(4, 4), 0);
-    }
-    {
-        INFO("one new token after 4 cached ones attends to all of them and to itself");
-        CHECK_CLOSE(causal_mask_with_cache(1, 5), (Matrix{{0, 0, 0, 0, 0}}), 0);
-    }
-    {
-        INFO("three new tokens after two cached ones");
-        CHECK_CLOSE(causal_mask_with_cache(3, 5), causal_mask(3, 5), 0);
-    }
+TEST_CASE("11.1 predict probabilities at two temperatures") {
+    const Vector prediction = predicted_probabilities();
+    const Vector logits = logs({0.8f, 0.2f});
+    const Vector probabilities{softmax(apply_temperature(logits, 0.5f))(0),
+                               softmax(apply_temperature(logits, 2))(0)};
+    INFO("the probability of the first token at temperature 0.5 and at temperature 2");
+    CHECK_CLOSE(prediction, probabilities, 0.01);
 }
 
-TEST_CASE("11.2 find the bug: wrong after the prompt") {
-    const Model model = small_model();
-    const AttentionLayer& layer = model.layers[0].self_attn;
-    Generator generator(4);
-    const Tensor3 hidden_states = randn({2, 6, 16}, generator);
-    const RotaryTable table = model.rotary_table(6);
-    LayerCache expected, tried;
-    std::size_t past_len = 0;
-    for (const std::size_t count : {3, 1, 2}) {
-        const Tensor3 part =
-            xt::view(hidden_states, xt::all(), xt::range(past_len, past_len + count));
-        const AttentionLayer::Output right =
-            layer(part, causal_attention_inputs(table, 2, count, past_len), &expected);
-        INFO("new tokens: ", count, ", cached tokens: ", past_len);
-        REQUIRE_CLOSE(attention_with_cache(layer, part, table, tried).hidden_states,
-                      right.hidden_states, 1e-6);
-        past_len += count;
-    }
+TEST_CASE("11.2 predict the number of tokens that remain") {
+    const Vector prediction = predicted_token_counts();
+    const Vector logits = logs({0.4f, 0.3f, 0.15f, 0.1f, 0.05f});
+    const Vector counts{
+        count_kept(apply_top_k(logits, 2)), count_kept(apply_top_p(logits, 0.75f)),
+        count_kept(apply_top_p(logits, 0.9f)), count_kept(apply_min_p(logits, 0.2f))};
+    INFO("the tokens that top-k 2, top-p 0.75, top-p 0.9 and min-p 0.2 keep");
+    CHECK_CLOSE(prediction, counts, 0);
 }
 
-TEST_CASE("11.3 find the bug: the same tokens at every temperature") {
+TEST_CASE("11.3 predict penalized logits") {
+    const Vector prediction = predicted_penalized_logits();
+    const Vector logits = apply_repetition_penalty({3, 1.5f, -1, -2}, {0, 2, 2, 0, 0}, 1.5f);
+    INFO("the logits after a repetition penalty of 1.5");
+    CHECK_CLOSE(prediction, logits, 1e-3);
+}
+
+TEST_CASE("11.4 predict sampled tokens") {
+    const Vector prediction = predicted_ids();
+    const Vector cumulative{0.1f, 0.5f, 0.8f, 1};
+    Vector ids = xt::zeros<Real>({4});
+    const std::vector<Real> coins = {0.3f, 0.75f, 0.05f, 0.55f};
+    for (std::size_t i = 0; i < 4; ++i)
+        ids(i) = static_cast<Real>(std::count_if(cumulative.begin(), cumulative.end(),
+                                                 [&](Real end) { return end <= coins[i]; }));
+    INFO("the tokens for 0.3, 0.75, 0.05 and 0.55");
+    CHECK_CLOSE(prediction, ids, 0);
+}
+
+TEST_CASE("11.5 predict the second chunk of a prompt") {
+    const Vector prediction = predicted_chunk();
+    const AttentionInputs inputs =
+        causal_attention_inputs(small_model().rotary_table(20), 1, 8, 12);
+    const Tensor4& mask = inputs.attention_mask;
+    const auto masked = std::count(mask.begin(), mask.end(), -infinity);
+    const Vector chunk{Real(mask.shape(2)), Real(mask.shape(3)),
+                       Real(inputs.position_ids(0, 0)), Real(masked)};
+    INFO("queries, keys, the first position id, and elements of the mask that are -inf");
+    CHECK_CLOSE(prediction, chunk, 0);
+}
+
+TEST_CASE("11.6 find the bug: the same tokens at every temperature") {
     const Vector logits{4, 3, 2, 1, 0};
     for (const Real temperature : {2.0f, 4.0f, 0.5f, 1.0f}) {
         INFO("temperature ", temperature, ", top-p 0.9");
@@ -56,20 +104,7 @@ TEST_CASE("11.3 find the bug: the same tokens at every temperature") {
     }
 }
 
-TEST_CASE("11.4 find the bug: one token too few") {
-    {
-        INFO("several tokens remain");
-        CHECK_CLOSE(top_p_without_sorting(Vector{1, 0.5f, 0, -0.5f}, 0.8f),
-                    apply_top_p(Vector{1, 0.5f, 0, -0.5f}, 0.8f), 0);
-    }
-    INFO("the most likely token remains for any top-p");
-    CHECK(remains(top_p_without_sorting(Vector{0, 9, 0}, 0.9f)(1)));
-    CHECK_FALSE(remains(top_p_without_sorting(Vector{0, 9, 0}, 0.9f)(0)));
-    CHECK(remains(top_p_without_sorting(Vector{0, 1, 0}, 0)(1)));
-    CHECK_FALSE(remains(top_p_without_sorting(Vector{0, 1, 0}, 0)(0)));
-}
-
-TEST_CASE("11.5 find the bug: only the first prompt is continued correctly") {
+TEST_CASE("11.7 find the bug: only the first prompt is continued correctly") {
     const Model model = small_model();
     const std::vector<std::vector<Id>> prompts = {{3, 16, 0}, {9}, {1, 2}};
     const auto outputs = generate_all(model, prompts, 8);
@@ -84,16 +119,7 @@ TEST_CASE("11.5 find the bug: only the first prompt is continued correctly") {
     }
 }
 
-TEST_CASE("11.6 write min_p_without_softmax") {
-    Generator generator(6);
-    const Vector logits = randn({50}, generator) * Real(3);
-    for (const Real min_p : {0.0f, 0.001f, 0.03f, 0.25f, 0.9f, 1.0f}) {
-        INFO("min-p ", min_p);
-        CHECK_CLOSE(min_p_without_softmax(logits, min_p), apply_min_p(logits, min_p), 0);
-    }
-}
-
-TEST_CASE("11.7 write append and window") {
+TEST_CASE("11.8 write append and window") {
     Generator generator(7);
     const std::size_t W = 3;
     const Tensor4 keys = randn({2, 2, 7, 4}, generator),
@@ -107,9 +133,11 @@ TEST_CASE("11.7 write append and window") {
         append(cache, part(keys, n, n + 1), part(values, n, n + 1));
         const LayerCache cached = window(cache);
         INFO("after ", n + 1, " tokens, with a window of 3");
-        INFO("the key of token n is in slot n % 3, the others are unchanged");
-        for (std::size_t m = n < W ? 0 : n + 1 - W; m <= n; ++m)
-            REQUIRE_CLOSE(part(cache.keys, m % W, m % W + 1), part(keys, m, m + 1), 0);
+        {
+            INFO("the key of token n is in slot n % 3, the others are unchanged");
+            for (std::size_t m = n < W ? 0 : n + 1 - W; m <= n; ++m)
+                REQUIRE_CLOSE(part(cache.keys, m % W, m % W + 1), part(keys, m, m + 1), 0);
+        }
         const std::size_t kv_len = std::min(n + 1, W);
         REQUIRE(cached.keys.shape() == std::array<std::size_t, 4>{2, 2, kv_len, 4});
         REQUIRE(cache.keys.shape(2) == W);
@@ -121,5 +149,126 @@ TEST_CASE("11.7 write append and window") {
                 .context;
         CHECK_CLOSE(grouped_query_attention(query, cached.keys, cached.values, mask).context,
                     expected, 1e-6);
+    }
+}
+
+TEST_CASE("11.9 write scale_logits") {
+    const Vector logits{2, -1, 0.5f, -infinity};
+    {
+        INFO("temperature 0.5");
+        CHECK_CLOSE(scale_logits(logits, 0.5f), (Vector{4, -2, 1, -infinity}), 1e-6);
+    }
+    {
+        INFO("temperature 4");
+        CHECK_CLOSE(scale_logits(logits, 4), (Vector{0.5f, -0.25f, 0.125f, -infinity}), 1e-6);
+    }
+}
+
+TEST_CASE("11.10 write keep_top_k") {
+    const Vector logits{1, 3, -2, 3, 2}, ties{5, 5, 5};
+    {
+        INFO("the three largest of five logits");
+        REQUIRE_CLOSE(keep_top_k(logits, 3), (Vector{-infinity, 3, -infinity, 3, 2}), 0);
+    }
+    {
+        INFO("of equal logits, those with the smaller ids");
+        REQUIRE_CLOSE(keep_top_k(ties, 2), (Vector{5, 5, -infinity}), 0);
+    }
+    {
+        INFO("k is larger than the vocabulary");
+        CHECK_CLOSE(keep_top_k(logits, 9), logits, 0);
+    }
+}
+
+TEST_CASE("11.11 write keep_top_p") {
+    const Vector logits = logs({0.1f, 0.6f, 0.05f, 0.25f});
+    {
+        INFO("probabilities 0.1, 0.6, 0.05 and 0.25, top-p 0.8");
+        REQUIRE_CLOSE(keep_top_p(logits, 0.8f),
+                      (Vector{-infinity, logits(1), -infinity, logits(3)}), 0);
+    }
+    for (const Real top_p : {0.0f, 0.5f}) {
+        INFO("the most likely token remains with top-p ", top_p);
+        REQUIRE_CLOSE(keep_top_p(logits, top_p),
+                      (Vector{-infinity, logits(1), -infinity, -infinity}), 0);
+    }
+    for (const Real top_p : {0.3f, 0.8f, 0.95f, 0.999f}) {
+        INFO("50 tokens, 20 of which have been removed before, top-p ", top_p);
+        CHECK_CLOSE(keep_top_p(filtered_logits(1), top_p),
+                    apply_top_p(filtered_logits(1), top_p), 0);
+    }
+}
+
+TEST_CASE("11.12 write keep_min_p") {
+    const Vector logits = logs({0.1f, 0.6f, 0.05f, 0.25f});
+    {
+        INFO("probabilities 0.1, 0.6, 0.05 and 0.25, min-p 0.3: at least 0.18");
+        REQUIRE_CLOSE(keep_min_p(logits, 0.3f),
+                      (Vector{-infinity, logits(1), -infinity, logits(3)}), 0);
+    }
+    for (const Real min_p : {0.0f, 0.001f, 0.03f, 0.25f, 0.9f, 1.0f}) {
+        INFO("50 tokens, 20 of which have been removed before, min-p ", min_p);
+        CHECK_CLOSE(keep_min_p(filtered_logits(2), min_p),
+                    apply_min_p(filtered_logits(2), min_p), 0);
+    }
+}
+
+TEST_CASE("11.13 write penalize") {
+    const Vector logits{2, -2, 1, -1, 0};
+    {
+        INFO("positive and negative logits, penalty 2");
+        REQUIRE_CLOSE(penalize(logits, {0, 1, 4}, 2), (Vector{1, -4, 1, -1, 0}), 1e-6);
+    }
+    {
+        INFO("a token that occurs three times is penalized once");
+        REQUIRE_CLOSE(penalize(logits, {0, 3, 0, 3, 0}, 2), (Vector{1, -2, 1, -2, 0}), 1e-6);
+    }
+    {
+        INFO("no token has occurred");
+        CHECK_CLOSE(penalize(logits, {}, 2), logits, 0);
+    }
+}
+
+TEST_CASE("11.14 write id_at") {
+    const Vector logits = logs({0.25f, 0.5f, 0, 0.25f});
+    for (const auto& [coin, id] : std::vector<std::pair<double, Id>>{
+             {0, 0}, {0.2, 0}, {0.3, 1}, {0.7, 1}, {0.8, 3}, {0.999, 3}}) {
+        INFO("probabilities 0.25, 0.5, 0 and 0.25, random number ", coin);
+        REQUIRE(id_at(logits, coin) == id);
+    }
+    {
+        INFO("the first and the last token have been removed");
+        REQUIRE(id_at(Vector{-infinity, 4, -infinity}, 0) == 1);
+        REQUIRE(id_at(Vector{-infinity, 4, -infinity}, 0.99999999) == 1);
+    }
+    {
+        INFO("ten equal logits, whose probabilities may add up to less than 1, then -inf");
+        Vector equal = xt::zeros<Real>({11});
+        equal(10) = -infinity;
+        REQUIRE(id_at(equal, std::nextafter(1.0, 0.0)) == 9);
+    }
+    {
+        INFO("logits of 1000 and 999");
+        CHECK(id_at(Vector{1000, 999}, 0.72) == 0);
+        CHECK(id_at(Vector{1000, 999}, 0.74) == 1);
+    }
+}
+
+TEST_CASE("11.15 write choose_next_token") {
+    {
+        INFO("temperature 0: the largest logit after the penalty, without a random number");
+        Generator generator(3), unused(3);
+        SamplingConfig greedy;
+        greedy.temperature = 0;
+        greedy.repetition_penalty = 2;
+        REQUIRE(choose_next_token(Vector{1, 5, 4}, {1}, greedy, generator) == 2);
+        REQUIRE(generator.next_32_bits() == unused.next_32_bits());
+    }
+    const std::vector<Id> ids = choose_200(choose_next_token);
+    const std::vector<Id> expected = choose_200(sample_next_token);
+    REQUIRE(ids.size() == expected.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        INFO("five configurations, 40 ids each, the lesson's generator: id ", i);
+        REQUIRE(ids[i] == expected[i]);
     }
 }

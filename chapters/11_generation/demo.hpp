@@ -12,6 +12,9 @@ namespace llm {
 // Tokens as they are printed: ▁ for a space.
 std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const Id> ids);
 
+// sampling_demo.cpp: the next word after a text: softmax, temperature and top-p by hand.
+void show_next_word(const Model& model, const Tokenizer& tokenizer, const std::string& text);
+
 // sampling_demo.cpp: the most likely next tokens after a text, their probabilities with
 // temperature, top-k, top-p, min-p and the repetition penalty, and 1000 samples.
 void show_sampling(const Model& model, const Tokenizer& tokenizer, const std::string& text,

@@ -1,56 +1,52 @@
 #include "chapters/11_generation/exercise.hpp"
 
-#include <cmath>
-
 #include "common/system/exercise.hpp"
 
 namespace exercise {
 
-// Exercise 11.1 — find the bug. The mask is right for a whole sequence. With a cache, new
-// tokens attend to too few keys.
-Matrix causal_mask_with_cache(std::size_t query_len, std::size_t kv_len) {
-    Matrix mask = xt::zeros<Real>({query_len, kv_len});
-    for (std::size_t t = 0; t < query_len; ++t)
-        for (std::size_t s = t + 1; s < kv_len; ++s) mask(t, s) = -infinity;
-    return mask;
+// Exercise 11.1 — predict: two tokens have the probabilities 0.8 and 0.2. What is the
+// probability of the first one at temperature 0.5, and at temperature 2?
+Vector predicted_probabilities() {
+    TODO("predicted_probabilities");
+    // return {?, ?};
 }
 
-// Exercise 11.2 — find the bug. The output for the prompt is right. The outputs for the tokens
-// after it are not.
-AttentionLayer::Output attention_with_cache(const AttentionLayer& layer,
-                                            const Tensor3& hidden_states,
-                                            const RotaryTable& rotary_table,
-                                            LayerCache& cache) {
-    const auto [batch_size, seq_len, width] = dims(hidden_states);
-    const std::size_t past_len = cache.keys.shape(2);
-    const std::size_t first_position = past_len == 0 ? 0 : past_len - 1;
-    IdMatrix positions = position_ids(batch_size, seq_len);
-    for (Id& position : positions) position += static_cast<Id>(first_position);
-    const Tensor4 mask = expand_mask(causal_mask(seq_len, past_len + seq_len), batch_size);
-    return layer(hidden_states, {rotary_table, positions, mask}, &cache);
+// Exercise 11.2 — predict: five tokens have the probabilities 0.4, 0.3, 0.15, 0.1 and 0.05. How
+// many tokens do top-k 2, top-p 0.75, top-p 0.9 and min-p 0.2 keep, each alone?
+Vector predicted_token_counts() {
+    TODO("predicted_token_counts");
+    // return {?, ?, ?, ?};
 }
 
-// Exercise 11.3 — find the bug. At temperature 2 the same tokens remain as at temperature 1.
+// Exercise 11.3 — predict: four tokens have the logits 3, 1.5, -1 and -2. The text so far is 0,
+// 2, 2, 0, 0. What are the logits after a repetition penalty of 1.5?
+Vector predicted_penalized_logits() {
+    TODO("predicted_penalized_logits");
+    // return {?, ?, ?, ?};
+}
+
+// Exercise 11.4 — predict: tokens 0 to 3 have the probabilities 0.1, 0.4, 0.3 and 0.2. Which
+// token does inverse transform sampling choose for the random numbers 0.3, 0.75, 0.05 and 0.55?
+Vector predicted_ids() {
+    TODO("predicted_ids");
+    // return {?, ?, ?, ?};
+}
+
+// Exercise 11.5 — predict: the prefill of a prompt of 20 tokens in two chunks of 12 and 8. For
+// the second chunk: the number of queries, the number of keys, the position id of the first
+// query, and the number of elements of the mask that are -inf.
+Vector predicted_chunk() {
+    TODO("predicted_chunk");
+    // return {?, ?, ?, ?};
+}
+
+// Exercise 11.6 — find the bug. At temperature 2 the same tokens remain as at temperature 1.
 Vector temperature_and_top_p(const Vector& logits, Real temperature, Real top_p) {
     const Vector filtered = apply_top_p(logits, top_p);
     return apply_temperature(filtered, temperature);
 }
 
-// Exercise 11.4 — find the bug. One token too few remains. If the probability of the most
-// likely token is above top_p, no token remains at all.
-Vector top_p_without_sorting(const Vector& logits, Real top_p) {
-    const Vector probabilities = softmax(logits);
-    Vector filtered = logits;
-    for (std::size_t token = 0; token < logits.size(); ++token) {
-        Real cumulative = 0;  // the probability of this token and all that are more likely
-        for (const Real probability : probabilities)
-            if (probability >= probabilities(token)) cumulative += probability;
-        if (cumulative > top_p) filtered(token) = -infinity;
-    }
-    return filtered;
-}
-
-// Exercise 11.5 — find the bug. Each prompt is continued correctly when it is the only one. Of
+// Exercise 11.7 — find the bug. Each prompt is continued correctly when it is the only one. Of
 // several prompts, only the first one is.
 std::vector<std::vector<Id>> generate_all(const Model& model,
                                           const std::vector<std::vector<Id>>& prompts,
@@ -70,15 +66,7 @@ std::vector<std::vector<Id>> generate_all(const Model& model,
     return outputs;
 }
 
-// Exercise 11.6 — write min_p_without_softmax. It keeps the tokens that apply_min_p keeps, and
-// computes one logarithm instead of V exponentials. Which difference of two logits corresponds
-// to a ratio of min_p between the probabilities?
-Vector min_p_without_softmax([[maybe_unused]] const Vector& logits,
-                             [[maybe_unused]] Real min_p) {
-    TODO("min_p_without_softmax");
-}
-
-// Exercise 11.7 — write append and window of a cache that never grows. In a model with
+// Exercise 11.8 — write append and window of a cache that never grows. In a model with
 // sliding-window attention each token attends to the last W tokens, so a new token may
 // overwrite the oldest one.
 void append([[maybe_unused]] RollingCache& cache, [[maybe_unused]] const Tensor4& key,
@@ -86,5 +74,50 @@ void append([[maybe_unused]] RollingCache& cache, [[maybe_unused]] const Tensor4
     TODO("append");
 }
 LayerCache window([[maybe_unused]] const RollingCache& cache) { TODO("window"); }
+
+// Exercise 11.9 — write scale_logits: the first step of a sampler from an empty file. The
+// softmax of the result is the distribution at this temperature, which is above 0.
+Vector scale_logits([[maybe_unused]] const Vector& logits, [[maybe_unused]] Real temperature) {
+    TODO("scale_logits");
+}
+
+// Exercise 11.10 — write keep_top_k: keeps the k largest logits, of equal ones those with the
+// smaller ids. k is at least 1, and may be larger than V.
+Vector keep_top_k([[maybe_unused]] const Vector& logits, [[maybe_unused]] std::size_t top_k) {
+    TODO("keep_top_k");
+}
+
+// Exercise 11.11 — write keep_top_p: keeps the smallest set of most likely tokens whose
+// probabilities add up to top_p or more, and at least one token.
+Vector keep_top_p([[maybe_unused]] const Vector& logits, [[maybe_unused]] Real top_p) {
+    TODO("keep_top_p");
+}
+
+// Exercise 11.12 — write keep_min_p: keeps the tokens whose probability is at least min_p times
+// the highest one. 0 <= min_p <= 1. No softmax is needed.
+Vector keep_min_p([[maybe_unused]] const Vector& logits, [[maybe_unused]] Real min_p) {
+    TODO("keep_min_p");
+}
+
+// Exercise 11.13 — write penalize: the repetition penalty, once for each token that occurs in
+// input_ids. It must never raise a logit if the penalty is above 1.
+Vector penalize([[maybe_unused]] const Vector& logits,
+                [[maybe_unused]] const std::vector<Id>& input_ids,
+                [[maybe_unused]] Real penalty) {
+    TODO("penalize");
+}
+
+// Exercise 11.14 — write id_at: inverse transform sampling with a given random number. A token
+// with a logit of -inf must never be returned.
+Id id_at([[maybe_unused]] const Vector& logits, [[maybe_unused]] double coin) { TODO("id_at"); }
+
+// Exercise 11.15 — write choose_next_token: all steps in Hugging Face's order. A temperature of
+// 0 is greedy decoding. top_k 0, top_p 1, min_p 0 and a penalty of 1 change nothing.
+Id choose_next_token([[maybe_unused]] const Vector& logits,
+                     [[maybe_unused]] const std::vector<Id>& input_ids,
+                     [[maybe_unused]] const SamplingConfig& config,
+                     [[maybe_unused]] Generator& generator) {
+    TODO("choose_next_token");
+}
 
 }  // namespace exercise

@@ -7,28 +7,19 @@ namespace exercise {
 
 using namespace llm;
 
-// The causal mask of the last query_len of kv_len positions.
-Matrix causal_mask_with_cache(std::size_t query_len, std::size_t kv_len);  // (T, S)
-
-// The attention layer for T new tokens after the ones in the cache.
-AttentionLayer::Output attention_with_cache(const AttentionLayer& layer,
-                                            const Tensor3& hidden_states,     // (B, T, C)
-                                            const RotaryTable& rotary_table,  // (P, D/2)
-                                            LayerCache& cache);
+Vector predicted_probabilities();     // (2)
+Vector predicted_token_counts();      // (4)
+Vector predicted_penalized_logits();  // (4)
+Vector predicted_ids();               // (4)
+Vector predicted_chunk();             // (4)
 
 // Temperature and top-p, in Hugging Face's order.
 Vector temperature_and_top_p(const Vector& logits, Real temperature, Real top_p);  // (V) -> (V)
-
-// Top-p, written without sorting.
-Vector top_p_without_sorting(const Vector& logits, Real top_p);  // (V) -> (V)
 
 // Greedy decoding of several prompts, one after the other: the new tokens of each.
 std::vector<std::vector<Id>> generate_all(const Model& model,
                                           const std::vector<std::vector<Id>>& prompts,
                                           std::size_t max_new_tokens);
-
-// Min-p, computed from the logits alone. 0 <= min_p <= 1.
-Vector min_p_without_softmax(const Vector& logits, Real min_p);  // (V) -> (V)
 
 // The rolling buffer cache of Mistral 7B (Jiang et al., 2023): a ring buffer of W slots, which
 // are allocated once and hold the last W tokens. Token n is in slot n % W.
@@ -41,5 +32,24 @@ void append(RollingCache& cache,
             const Tensor4& value);  // (B, Hkv, 1, D)
 // The tokens that are in the cache, in any order: (B, Hkv, min(W, num_seen), D).
 LayerCache window(const RollingCache& cache);
+
+// A sampler from an empty file. A removed token has a logit of -inf; some logits may be -inf
+// already.
+Vector scale_logits(const Vector& logits, Real temperature);  // (V) -> (V)
+Vector keep_top_k(const Vector& logits, std::size_t top_k);   // (V) -> (V)
+Vector keep_top_p(const Vector& logits, Real top_p);          // (V) -> (V)
+Vector keep_min_p(const Vector& logits, Real min_p);          // (V) -> (V)
+Vector penalize(const Vector& logits,                         // (V) -> (V)
+                const std::vector<Id>& input_ids,             // T
+                Real penalty);
+
+// The id that inverse transform sampling returns for a random number in [0, 1).
+Id id_at(const Vector& logits,  // (V)
+         double coin);
+
+// The next id. Takes one number from the generator, and none if the temperature is 0.
+Id choose_next_token(const Vector& logits,              // (V)
+                     const std::vector<Id>& input_ids,  // the T tokens so far
+                     const SamplingConfig& config, Generator& generator);
 
 }  // namespace exercise

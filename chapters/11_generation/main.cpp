@@ -1,21 +1,33 @@
 // Chapter 11 — How does a model generate text? Samples the next token, compares prefill and
 // decode with a KV cache, generates text, and inspects the prediction of one of its tokens.
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/demo.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/11_generation/words.hpp"
 #include "common/files/mapped_file.hpp"
+#include "common/files/standard_input.hpp"
 #include "common/output/show.hpp"
 #include "common/system/options.hpp"
 #include "common/system/timer.hpp"
 
 using namespace llm;
 
+// The value of --prompt if it is not given: no argument has a zero byte.
+const std::string not_given(1, '\0');
+
 struct Arguments {
-    std::string model_path, tokenizer_path, prompt;
+    std::string model_path, tokenizer_path, words_folder, prompt = not_given;
     GenerationConfig config;
     std::size_t inspect = 0;  // the position to inspect; 0: the 13th new token
     bool no_cache = false, measure = false;
 };
+
+// The text of the prompt; an empty one is the BOS token.
+std::string prompt_text(const Arguments& arguments) {
+    if (arguments.prompt == "-") return read_standard_input();
+    if (arguments.prompt != not_given) return arguments.prompt;
+    return arguments.model_path.empty() ? "And the LORD said unto Moses" : "";
+}
 
 void show_prompt(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
     step("The prompt as tokens");
@@ -30,8 +42,7 @@ void show_prompt(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
 // not one of the first 16 new tokens; fills in its default.
 std::vector<Id> check_prompt(const Model& model, const Tokenizer& tokenizer,
                              Arguments& arguments) {
-    const std::vector<Id> ids = tokenizer.encode(arguments.prompt);
-    require(!ids.empty(), "generate: this model needs a --prompt to begin with");
+    const std::vector<Id> ids = encode_prompt(tokenizer, arguments.prompt);
     check_input(model.config, one_sequence(ids));
     std::size_t& position = arguments.inspect;
     if (position == 0) position = ids.size() + 12;
@@ -48,12 +59,12 @@ std::pair<std::vector<Id>, double> generate_text(const Model& model, const Token
                                                  Generator& generator) {
     step("The generated text");
     std::vector<Id> ids = prompt_ids;
-    std::string printed = tokenizer.decode(ids);
+    std::string printed = tokenizer.decode_bytes(ids);
     write_text(printed);
     const double seconds = fastest_seconds(1, [&] {
         generate(model, prompt_ids, config, generator, [&](Id id) {
             ids.push_back(id);
-            const std::string text = tokenizer.decode(ids);
+            const std::string text = tokenizer.decode_bytes(ids);
             write_text(text.substr(printed.size()));
             printed = text;
         });
@@ -92,7 +103,7 @@ void add_options(Options& options, Arguments& arguments) {
     options.path("--tokenizer", arguments.tokenizer_path,
                  "its tokenizer, if it is not beside the model");
     options.needs("--tokenizer", "--model");
-    options.text("--prompt", arguments.prompt, "the text to continue");
+    options.text("--prompt", arguments.prompt, "the text to continue, -: standard input");
     options.count("--max-new-tokens", arguments.config.max_new_tokens, 0, 1 << 20,
                   "tokens to generate");
     options.number("--temperature", sampling.temperature, 0, 100, "0: greedy decoding");
@@ -108,6 +119,8 @@ void add_options(Options& options, Arguments& arguments) {
                   "position to inspect, 0: the 13th new token");
     options.flag("--measure", arguments.measure,
                  "measure the time per token with and without a cache");
+    options.folder("--words", arguments.words_folder,
+                   "folder to write the tensors of assets/words to; nothing else is run");
 }
 
 void run(Arguments arguments, std::uint32_t seed) {
@@ -116,23 +129,24 @@ void run(Arguments arguments, std::uint32_t seed) {
     require(sampling.temperature == 0 || sampling.temperature >= Real(0.01),
             "--temperature takes 0, or a number from 0.01 to 100, not {}",
             brief(double(sampling.temperature)));
+    arguments.prompt = prompt_text(arguments);
 
     // Load the model that comes with this repository, or another one.
     const bool shipped = arguments.model_path.empty();
     const std::string path = shipped ? asset("king_james") : arguments.model_path;
     const Model model = load_model(path);
-    const std::size_t vocab_size = model.config.vocab_size;
-    std::string tokenizer_path = arguments.tokenizer_path;
-    if (tokenizer_path.empty()) tokenizer_path = find_tokenizer_file(path, vocab_size);
-    const Tokenizer tokenizer = load_tokenizer(tokenizer_path, vocab_size);
+    const Tokenizer tokenizer =
+        load_tokenizer_of_model(path, arguments.tokenizer_path, model.config.vocab_size);
+    if (!arguments.words_folder.empty())
+        return save_words(arguments.words_folder, words_of(model, tokenizer));
     arguments.config.eos_token_ids = tokenizer.eos_token_ids;
-    if (shipped && arguments.prompt.empty()) arguments.prompt = "And the LORD said unto Moses";
     const std::vector<Id> prompt_ids = check_prompt(model, tokenizer, arguments);
 
     // Show sampling and the KV cache with the shipped model, then generate.
     if (shipped) {
         const std::string text = "And the king and the people went to the";
         Generator generator(seed);
+        show_next_word(model, tokenizer, text_of_words);
         show_sampling(model, tokenizer, text, sampling, generator);
         show_cache(model, tokenizer.encode(text));
     }

@@ -1,54 +1,36 @@
 #include "chapters/11_generation/exercise.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace exercise {
 
-// Exercise 11.1 — query t has position S - T + t: the T queries are the last of S positions.
-Matrix causal_mask_with_cache(std::size_t query_len, std::size_t kv_len) {
-    Matrix mask = xt::zeros<Real>({query_len, kv_len});
-    const std::size_t past_len = kv_len - query_len;
-    for (std::size_t t = 0; t < query_len; ++t)
-        for (std::size_t s = past_len + t + 1; s < kv_len; ++s) mask(t, s) = -infinity;
-    return mask;
-}
+// Exercise 11.1 — temperature 0.5 squares the probabilities: 0.64 / (0.64 + 0.04) = 0.94.
+// Temperature 2 takes their square roots, whose ratio is 2: 2 / 3.
+Vector predicted_probabilities() { return {0.94f, 0.67f}; }
 
-// Exercise 11.2 — the cached tokens have positions 0 to past_len - 1, so the first new token
-// has position past_len.
-AttentionLayer::Output attention_with_cache(const AttentionLayer& layer,
-                                            const Tensor3& hidden_states,
-                                            const RotaryTable& rotary_table,
-                                            LayerCache& cache) {
-    const auto [batch_size, seq_len, width] = dims(hidden_states);
-    const std::size_t past_len = cache.keys.shape(2);
-    IdMatrix positions = position_ids(batch_size, seq_len);
-    for (Id& position : positions) position += static_cast<Id>(past_len);
-    const Tensor4 mask = expand_mask(causal_mask(seq_len, past_len + seq_len), batch_size);
-    return layer(hidden_states, {rotary_table, positions, mask}, &cache);
-}
+// Exercise 11.2 — the sums before each token are 0, 0.4, 0.7, 0.85 and 0.95: three of them are
+// below 0.75, four below 0.9. min-p 0.2 keeps probabilities from 0.2 * 0.4 = 0.08.
+Vector predicted_token_counts() { return {2, 3, 4, 4}; }
 
-// Exercise 11.3 — top-p depends on the probabilities, and the temperature changes them, so the
+// Exercise 11.3 — tokens 0 and 2 occur, and each is penalized once: 3 / 1.5 and -1 * 1.5.
+Vector predicted_penalized_logits() { return {2, 1.5f, -1.5f, -2}; }
+
+// Exercise 11.4 — the intervals are 0 to 0.1, 0.1 to 0.5, 0.5 to 0.8 and 0.8 to 1.
+Vector predicted_ids() { return {1, 2, 0, 2}; }
+
+// Exercise 11.5 — 8 queries and 12 + 8 keys; the cached tokens have the positions 0 to 11.
+// Query t must not attend to the 7 - t tokens after it: 7 + 6 + ... + 0 = 28.
+Vector predicted_chunk() { return {8, 20, 12, 28}; }
+
+// Exercise 11.6 — top-p depends on the probabilities, and the temperature changes them, so the
 // temperature comes first.
 Vector temperature_and_top_p(const Vector& logits, Real temperature, Real top_p) {
     return apply_top_p(apply_temperature(logits, temperature), top_p);
 }
 
-// Exercise 11.4 — remove a token if the tokens before it already reach top_p. The most likely
-// one has none before it and is always kept. (Here tokens of equal probability are all kept or
-// all removed; apply_top_p keeps the first ones.)
-Vector top_p_without_sorting(const Vector& logits, Real top_p) {
-    const Vector probabilities = softmax(logits);
-    Vector filtered = logits;
-    for (std::size_t token = 0; token < logits.size(); ++token) {
-        Real cumulative = 0;  // the probability of all tokens that are more likely
-        for (const Real probability : probabilities)
-            if (probability > probabilities(token)) cumulative += probability;
-        if (cumulative > 0 && cumulative >= top_p) filtered(token) = -infinity;
-    }
-    return filtered;
-}
-
-// Exercise 11.5 — each sequence needs its own KV cache.
+// Exercise 11.7 — each sequence needs its own KV cache.
 std::vector<std::vector<Id>> generate_all(const Model& model,
                                           const std::vector<std::vector<Id>>& prompts,
                                           std::size_t max_new_tokens) {
@@ -67,18 +49,7 @@ std::vector<std::vector<Id>> generate_all(const Model& model,
     return outputs;
 }
 
-// Exercise 11.6 — the softmax divides all exponentials by the same sum, so a ratio of
-// probabilities is a difference of logits: e^a / e^b = e^(a - b) >= min_p means
-// a >= b + ln(min_p).
-Vector min_p_without_softmax(const Vector& logits, Real min_p) {
-    const Real lowest = *std::max_element(logits.begin(), logits.end()) + std::log(min_p);
-    Vector filtered = logits;
-    for (Real& logit : filtered)
-        if (logit < lowest) logit = -infinity;
-    return filtered;
-}
-
-// Exercise 11.7 — the keys are cached after RoPE, so each one is rotated by its own position,
+// Exercise 11.8 — the keys are cached after RoPE, so each one is rotated by its own position,
 // and the result of attention does not depend on the order of the keys.
 void append(RollingCache& cache, const Tensor4& key, const Tensor4& value) {
     const std::size_t slot = cache.num_seen % cache.keys.shape(2);
@@ -91,6 +62,102 @@ LayerCache window(const RollingCache& cache) {
     const std::size_t filled = std::min(cache.num_seen, cache.keys.shape(2));
     return {xt::view(cache.keys, xt::all(), xt::all(), xt::range(0, filled)),
             xt::view(cache.values, xt::all(), xt::all(), xt::range(0, filled))};
+}
+
+// Exercise 11.9 — a softmax of z / temperature.
+Vector scale_logits(const Vector& logits, Real temperature) { return logits / temperature; }
+
+// All ids, the one with the largest logit first; of equal ones the smaller id first.
+std::vector<std::size_t> by_logit(const Vector& logits) {
+    std::vector<std::size_t> ids(logits.size());
+    std::iota(ids.begin(), ids.end(), std::size_t{0});
+    std::stable_sort(ids.begin(), ids.end(),
+                     [&](std::size_t a, std::size_t b) { return logits(a) > logits(b); });
+    return ids;
+}
+
+// The probabilities. Subtracting the largest logit avoids an overflow.
+std::vector<double> probabilities_of(const Vector& logits) {
+    const double highest = *std::max_element(logits.begin(), logits.end());
+    std::vector<double> probabilities;
+    double sum = 0;
+    for (const Real logit : logits) {
+        probabilities.push_back(std::exp(double(logit) - highest));
+        sum += probabilities.back();
+    }
+    for (double& probability : probabilities) probability /= sum;
+    return probabilities;
+}
+
+// Exercise 11.10 — remove all ids after the first k of the sorted ones.
+Vector keep_top_k(const Vector& logits, std::size_t top_k) {
+    Vector filtered = logits;
+    const std::vector<std::size_t> ids = by_logit(logits);
+    for (std::size_t rank = top_k; rank < ids.size(); ++rank) filtered(ids[rank]) = -infinity;
+    return filtered;
+}
+
+// Exercise 11.11 — remove an id if the probabilities before it already add up to top_p.
+Vector keep_top_p(const Vector& logits, Real top_p) {
+    const std::vector<double> probabilities = probabilities_of(logits);
+    const std::vector<std::size_t> ids = by_logit(logits);
+    Vector filtered = logits;
+    double before = probabilities[ids[0]];
+    for (std::size_t rank = 1; rank < ids.size(); ++rank) {
+        if (before >= double(top_p)) filtered(ids[rank]) = -infinity;
+        before += probabilities[ids[rank]];
+    }
+    return filtered;
+}
+
+// Exercise 11.12 — the softmax divides all exponentials by the same sum, so a ratio of
+// probabilities is a difference of logits: e^a / e^b = e^(a - b) >= min_p means
+// a >= b + ln(min_p).
+Vector keep_min_p(const Vector& logits, Real min_p) {
+    const Real lowest = *std::max_element(logits.begin(), logits.end()) + std::log(min_p);
+    Vector filtered = logits;
+    for (Real& logit : filtered)
+        if (logit < lowest) logit = -infinity;
+    return filtered;
+}
+
+// Exercise 11.13 — compute from the original logit, so that a token that occurs twice is
+// penalized once.
+Vector penalize(const Vector& logits, const std::vector<Id>& input_ids, Real penalty) {
+    Vector penalized = logits;
+    for (const Id id : input_ids) {
+        const auto token = static_cast<std::size_t>(id);
+        const Real logit = logits(token);
+        penalized(token) = logit > 0 ? logit / penalty : logit * penalty;
+    }
+    return penalized;
+}
+
+// Exercise 11.14 — the first token at which the running sum exceeds the random number. If
+// rounding keeps the sum below it, the last token that is possible.
+Id id_at(const Vector& logits, double coin) {
+    const std::vector<double> probabilities = probabilities_of(logits);
+    double end = 0;
+    Id last = 0;
+    for (std::size_t token = 0; token < probabilities.size(); ++token) {
+        if (probabilities[token] == 0) continue;
+        last = static_cast<Id>(token);
+        end += probabilities[token];
+        if (coin < end) break;
+    }
+    return last;
+}
+
+// Exercise 11.15 — greedy decoding needs the penalty, but no random number.
+Id choose_next_token(const Vector& logits, const std::vector<Id>& input_ids,
+                     const SamplingConfig& config, Generator& generator) {
+    Vector scores = penalize(logits, input_ids, config.repetition_penalty);
+    if (config.temperature == 0) return static_cast<Id>(by_logit(scores)[0]);
+    scores = scale_logits(scores, config.temperature);
+    if (config.top_k > 0) scores = keep_top_k(scores, config.top_k);
+    if (config.top_p < 1) scores = keep_top_p(scores, config.top_p);
+    scores = keep_min_p(scores, config.min_p);
+    return id_at(scores, double(generator.next_uniform()));
 }
 
 }  // namespace exercise
