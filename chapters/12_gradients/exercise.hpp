@@ -9,6 +9,13 @@ namespace exercise {
 
 using namespace llm;
 
+// Predictions.
+Vector predicted_chain();            // (4)
+Matrix predicted_logits_gradient();  // (2, 4)
+Matrix predicted_weight_gradient();  // (2, 2)
+Vector predicted_score_gradient();   // (3)
+Vector predicted_residual();         // (2)
+
 // norm_backward of the lesson, for the input alone.
 Matrix rms_norm_backward(const RMSNorm& norm, const Matrix& input,  // (N, C)
                          const Matrix& output_gradient);            // (N, C) -> (N, C)
@@ -34,7 +41,22 @@ LossAndGradient smoothed_cross_entropy(const Matrix& logits,     // (N, V)
                                        const IdVector& targets,  // (N)
                                        Real epsilon);            // 0 <= epsilon <= 1
 
-// The backward pass of one head's attention(queries, keys, values, mask) of chapter 05.
+// The backward pass of one causal head, step by step. T queries, S >= T keys.
+Matrix gradient_of_values(const Matrix& weights,             // (T, S)
+                          const Matrix& context_gradient);   // (T, D) -> (S, D)
+Matrix gradient_of_weights(const Matrix& values,             // (S, D)
+                           const Matrix& context_gradient);  // (T, D) -> (T, S)
+Matrix gradient_of_scores(const Matrix& weights,             // (T, S)
+                          const Matrix& weight_gradient);    // (T, S) -> (T, S)
+
+struct QueryKeyGradient {
+    Matrix queries;  // (T, D)
+    Matrix keys;     // (S, D)
+};
+QueryKeyGradient gradient_of_queries_and_keys(const Matrix& queries,          // (T, D)
+                                              const Matrix& keys,             // (S, D)
+                                              const Matrix& score_gradient);  // (T, S)
+
 struct HeadGradient {
     Matrix queries;  // (T, D)
     Matrix keys;     // (S, D)
@@ -43,7 +65,6 @@ struct HeadGradient {
 HeadGradient head_attention_backward(const Matrix& queries,            // (T, D)
                                      const Matrix& keys,               // (S, D)
                                      const Matrix& values,             // (S, D)
-                                     const Matrix& mask,               // (T, S)
                                      const Matrix& context_gradient);  // (T, D)
 
 }  // namespace exercise

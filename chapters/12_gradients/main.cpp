@@ -1,11 +1,12 @@
 // Chapter 12 — How do you compute the gradient of every parameter? The program: the chain rule
-// on one number, the loss and the backward pass of each part on tensors small enough to read,
-// then a block and a whole model, checked by finite differences.
+// on one number, the loss of five words, the backward pass of each part on tensors small enough
+// to read, then a block and a whole model, checked by finite differences.
 #include <algorithm>
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/12_gradients/demo.hpp"
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/12_gradients/loss.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
@@ -16,20 +17,6 @@
 #include "common/system/options.hpp"
 
 using namespace llm;
-
-void chain_rule_on_one_number() {
-    step("The chain rule on one number: y = w x, loss = (y - 1)²");
-    const double w = 2, x = 3, y = w * x;
-    const double y_gradient = 2 * (y - 1);     // derivative of the loss with respect to y
-    const double w_gradient = y_gradient * x;  // y changes x times as fast as w
-    const auto loss = [&](double weight) { return (weight * x - 1) * (weight * x - 1); };
-    const double h = 0.001;
-    show("loss", loss(w));
-    show("dloss/dy", y_gradient);
-    show("dloss/dw = dloss/dy * x", w_gradient);
-    show("finite difference", (loss(w + h) - loss(w - h)) / (2 * h));
-    show("loss after w -= 0.01 * dloss/dw", loss(w - 0.01 * w_gradient));
-}
 
 void loss_and_logits() {
     step("Cross-entropy loss and its gradient with respect to the logits");
@@ -241,18 +228,18 @@ void gradient_flow(Generator& generator) {
 
     std::vector<TableRow> rows;
     std::vector<Line> lines;
-    for (const auto& [name, arrangement] :
-         {std::pair{"pre-norm", Arrangement::pre_norm},
-          std::pair{"post-norm", Arrangement::post_norm},
-          std::pair{"res-post-norm", Arrangement::res_post_norm},
-          std::pair{"sandwich", Arrangement::sandwich},
-          std::pair{"parallel", Arrangement::parallel}}) {
+    for (const auto& [name, norm_placement] :
+         {std::pair{"pre-norm", NormPlacement::pre_norm},
+          std::pair{"post-norm", NormPlacement::post_norm},
+          std::pair{"res-post-norm", NormPlacement::res_post_norm},
+          std::pair{"sandwich", NormPlacement::sandwich},
+          std::pair{"parallel", NormPlacement::parallel}}) {
         // Forward, saving the activations of each block; then backward, last block first.
         std::vector<Block> blocks;
         std::vector<BlockActivations> saved(24);
         Tensor3 hidden_states = input, gradient = output_gradient;
         for (std::size_t n = 0; n < 24; ++n) {
-            blocks.push_back(make_block(arrangement, sublayers[n].first, sublayers[n].second,
+            blocks.push_back(make_block(norm_placement, sublayers[n].first, sublayers[n].second,
                                         config.rms_norm_eps));
             hidden_states = std::visit(
                 [&](auto& block) {
@@ -284,7 +271,8 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         const Batch batch = letters();
-        chain_rule_on_one_number();
+        show_chain_rule();
+        show_loss_of_words();
         loss_and_logits();
         linear_layer();
         what_backward_passes_remove();
