@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "chapters/01_masking/masking.hpp"
 #include "chapters/12_gradients/loss.hpp"
 #include "tests/check.hpp"
 
@@ -26,31 +27,14 @@ void check_equal(const BatchGradient& actual, const BatchGradient& expected) {
 
 }  // namespace
 
-TEST_CASE("13.1 find the bug: first steps of the wrong size") {
-    const Vector zeros{0, 0, 0};
-    Adam adam{zeros, zeros};
-    Vector parameter{1, -2, 3};
-    adam_step(adam, parameter, Vector{0.5f, -8, 0.01f}, 0.125f);
-    {
-        INFO("the first step changes every element by the learning rate, 0.125");
-        REQUIRE_CLOSE(parameter, (Vector{0.875f, -1.875f, 2.875f}), 1e-5);
-    }
-    for (const auto& pair : {std::pair{0.95f, 1e-8f}, {0.999f, 1e-8f}, {0.7f, 0.5f}}) {
-        const Real beta2 = pair.first, eps = pair.second;
-        Adam tried{zeros, zeros, 0.8f, beta2, eps};
-        AdamW lesson{0.8f, beta2, eps, 0, 0, {}, {}};
-        Vector expected = parameter, gradient = zeros;
-        for (int step = 1; step <= 20; ++step) {
-            gradient(0) = 1;
-            gradient(1) = 1 / static_cast<Real>(step);
-            gradient(2) = static_cast<Real>(step % 3 - 1);
-            lesson.step({{"w", {3}, {expected.data(), 3}}}, {{"w", {3}, {gradient.data(), 3}}},
-                        0.1f);
-            adam_step(tried, parameter, gradient, 0.1f);
-            INFO("step ", step, " with beta2 = ", beta2, ", eps = ", eps, " as in the lesson");
-            REQUIRE_CLOSE(parameter, expected, 1e-5);
-        }
-    }
+TEST_CASE("13.1 predict AdamW's first step") {
+    const Vector prediction = predicted_first_updates();
+    Vector parameter{1, 1, 1}, gradient{Real(0.5), -8, 0};
+    AdamW optimizer{Real(0.9), Real(0.95), Real(1e-8), 0, 0, {}, {}};
+    optimizer.step({{"w", {3}, {parameter.data(), 3}}}, {{"w", {3}, {gradient.data(), 3}}},
+                   Real(0.1));
+    INFO("the three parameters after the step");
+    CHECK_CLOSE(prediction, parameter, 1e-3);
 }
 
 TEST_CASE("13.2 find the bug: the model repeats one letter") {
@@ -120,4 +104,99 @@ TEST_CASE("13.5 write wsd_learning_rate") {
     INFO("without warm-up and without decay the learning rate is constant");
     for (std::size_t step = 0; step < 10; ++step)
         CHECK(wsd_learning_rate({Real(0.25), 0, 0, 10}, step) == Real(0.25));
+}
+
+TEST_CASE("13.6 predict learning rates") {
+    const Vector prediction = predicted_learning_rates();
+    const LRSchedule schedule{1, Real(0.1), 4, 12};
+    const Vector rates{learning_rate_at(schedule, 0), learning_rate_at(schedule, 3),
+                       learning_rate_at(schedule, 8), learning_rate_at(schedule, 12)};
+    INFO("the learning rates of steps 0, 3, 8 and 12");
+    CHECK_CLOSE(prediction, rates, 1e-3);
+}
+
+TEST_CASE("13.7 predict the loss before training") {
+    const Vector prediction = predicted_initial_loss();
+    const Matrix logits = xt::zeros<Real>({1, 512});
+    const double loss = cross_entropy(logits, IdVector{7});
+    {
+        INFO("the loss");
+        CHECK_CLOSE(Vector{prediction(0)}, Vector{Real(loss)}, 0.01);
+    }
+    INFO("the perplexity");
+    CHECK_CLOSE(Vector{prediction(1)}, Vector{Real(std::exp(loss))}, 0.01);
+}
+
+TEST_CASE("13.8 predict a clipped gradient") {
+    const Vector prediction = predicted_clipping();
+    Vector gradient{2, -3, 6};
+    clip_grad_norm({{"w", {3}, {gradient.data(), 3}}}, 1);
+    INFO("the gradient after clipping");
+    CHECK_CLOSE(prediction, gradient, 1e-2);
+}
+
+TEST_CASE("13.9 write bigram_gradient") {
+    Generator generator(9);
+    const Matrix table = randn({4, 4}, generator) * Real(30);
+    const IdVector input_ids{0, 2, 2, 3, 0}, targets{1, 2, 0, 3, 3};
+    Matrix logits = xt::zeros<Real>({5, 4}), expected = xt::zeros<Real>({4, 4});
+    for (const auto [i, v] : every_index(5, 4))
+        logits(i, v) = table(std::size_t(input_ids(i)), v);
+    const Matrix gradient = cross_entropy_backward(logits, targets);
+    for (const auto [i, v] : every_index(5, 4))
+        expected(std::size_t(input_ids(i)), v) += gradient(i, v);
+    const BigramGradient result = exercise::bigram_gradient(table, input_ids, targets);
+    {
+        INFO("the mean cross-entropy of five bigrams");
+        CHECK_CLOSE(Vector{Real(result.loss)}, Vector{Real(cross_entropy(logits, targets))},
+                    1e-5);
+    }
+    INFO("the gradient of the table; rows that occur twice get two contributions");
+    CHECK_CLOSE(result.gradient, expected, 1e-5);
+}
+
+TEST_CASE("13.10 write adamw_step") {
+    Generator generator(10);
+    const Matrix start = randn({3, 3}, generator);
+    Matrix actual = start, expected = start;
+    AdamWState state{xt::zeros<Real>({3, 3}), xt::zeros<Real>({3, 3})};
+    AdamW lesson{Real(0.9), Real(0.95), Real(1e-8), Real(0.1), 0, {}, {}};
+    for (int step = 1; step <= 5; ++step) {
+        Matrix gradient = randn({3, 3}, generator);
+        lesson.step({{"w", {3, 3}, {expected.data(), 9}}},
+                    {{"w", {3, 3}, {gradient.data(), 9}}}, Real(0.05));
+        exercise::adamw_step(state, {.weight_decay = Real(0.1)}, Real(0.05), actual, gradient);
+        INFO("a matrix after step ", step, ", with weight decay");
+        REQUIRE_CLOSE(actual, expected, 1e-5);
+    }
+}
+
+TEST_CASE("13.11 write sample_bigrams") {
+    const std::vector<Id> tokens = {5, 7, 2, 9};
+    Generator generator(11);
+    const auto [input_ids, targets] = exercise::sample_bigrams(tokens, 300, generator);
+    REQUIRE(input_ids.size() == 300);
+    REQUIRE(targets.size() == 300);
+    Vector counts{0, 0, 0};
+    for (std::size_t i = 0; i < 300; ++i)
+        for (std::size_t t = 0; t < 3; ++t)
+            if (input_ids(i) == tokens[t] && targets(i) == tokens[t + 1]) counts(t) += 1;
+    INFO("each of the three bigrams about 100 times");
+    CHECK_CLOSE(counts, (Vector{100, 100, 100}), 0.3);
+}
+
+TEST_CASE("13.12 write train_bigram_model") {
+    std::vector<Id> tokens;  // after 0 comes 1 or 2, after 1 comes 0, after 2 comes 0
+    for (int i = 0; i < 400; ++i) tokens.insert(tokens.end(), {0, i % 4 == 0 ? 2 : 1});
+    Generator generator(12);
+    const auto [table, losses] = exercise::train_bigram_model(tokens, 3, 300, generator);
+    REQUIRE(losses.size() == 300);
+    {
+        INFO("the loss of the first step, with a table of zeros: ln 3");
+        CHECK_CLOSE(Vector{Real(losses.front())}, Vector{std::log(Real(3))}, 1e-3);
+    }
+    INFO("the probabilities of the tokens 0, 1 and 2 after token 0");
+    const Matrix probabilities = softmax(table);
+    const Vector after_0 = xt::view(probabilities, 0);
+    CHECK_CLOSE(after_0, (Vector{0, Real(0.75), Real(0.25)}), 0.05);
 }

@@ -6,18 +6,12 @@
 
 namespace exercise {
 
-// Exercise 13.1 — find the bug. The first updates have the wrong size. After some hundred steps
-// the updates equal Adam's.
-void adam_step(Adam& adam, Vector& parameter, const Vector& gradient, Real learning_rate) {
-    ++adam.step_count;
-    for (std::size_t i = 0; i < parameter.size(); ++i) {
-        const Real g = gradient(i);
-        Real& m = adam.exp_avg(i);
-        Real& v = adam.exp_avg_sq(i);
-        m = adam.beta1 * m + (1 - adam.beta1) * g;
-        v = adam.beta2 * v + (1 - adam.beta2) * g * g;
-        parameter(i) -= learning_rate * m / (std::sqrt(v) + adam.eps);
-    }
+// Exercise 13.1 — predict: AdamW's first step, with a learning rate of 0.1 and without weight
+// decay. The parameters are 1, 1 and 1, their gradients 0.5, -8 and 0. What are the parameters
+// after the step?
+Vector predicted_first_updates() {
+    TODO("predicted_first_updates");
+    // return {?, ?, ?};
 }
 
 // Exercise 13.2 — find the bug. The loss decreases to almost 0 within minutes, and the model
@@ -52,6 +46,61 @@ BatchGradient accumulate_gradients([[maybe_unused]] const std::vector<BatchGradi
 Real wsd_learning_rate([[maybe_unused]] const WSDSchedule& schedule,
                        [[maybe_unused]] std::size_t step) {
     TODO("wsd_learning_rate");
+}
+
+// Exercise 13.6 — predict: the cosine schedule with a maximum of 1, a minimum of 0.1, 4 steps
+// of warm-up and 12 steps in all. What is the learning rate of steps 0, 3, 8 and 12?
+Vector predicted_learning_rates() {
+    TODO("predicted_learning_rates");
+    // return {?, ?, ?, ?};
+}
+
+// Exercise 13.7 — predict: a model with 512 tokens has just been initialized, and all its
+// logits are close to 0. What are its loss, in nats, and its perplexity?
+Vector predicted_initial_loss() {
+    TODO("predicted_initial_loss");
+    // return {?, ?};
+}
+
+// Exercise 13.8 — predict: the gradient is {2, -3, 6}. What is it after clipping with
+// max_grad_norm = 1?
+Vector predicted_clipping() {
+    TODO("predicted_clipping");
+    // return {?, ?, ?};
+}
+
+// Exercise 13.9 — write bigram_gradient: the loss of the table, and its gradient. The gradient
+// of a row's logits is (softmax - one-hot target) / N, added up over all uses of the row.
+BigramGradient bigram_gradient([[maybe_unused]] const Matrix& table,
+                               [[maybe_unused]] const IdVector& input_ids,
+                               [[maybe_unused]] const IdVector& targets) {
+    TODO("bigram_gradient");
+}
+
+// Exercise 13.10 — write adamw_step: both moving averages, bias correction, decoupled weight
+// decay.
+void adamw_step([[maybe_unused]] AdamWState& state, [[maybe_unused]] const AdamWConfig& config,
+                [[maybe_unused]] Real learning_rate, [[maybe_unused]] Matrix& parameter,
+                [[maybe_unused]] const Matrix& gradient) {
+    TODO("adamw_step");
+}
+
+// Exercise 13.11 — write sample_bigrams: each position is uniformly distributed among those
+// that have a next token. Use generator.next_32_bits() % n for each.
+Bigrams sample_bigrams([[maybe_unused]] const std::vector<Id>& tokens,
+                       [[maybe_unused]] std::size_t count,
+                       [[maybe_unused]] Generator& generator) {
+    TODO("sample_bigrams");
+}
+
+// Exercise 13.12 — write train_bigram_model: start with a table of zeros. In each step, sample
+// 256 bigrams, compute the gradient, and update the table with AdamW. The learning rate starts
+// at 0.2 and decreases linearly to 0.
+BigramRun train_bigram_model([[maybe_unused]] const std::vector<Id>& tokens,
+                             [[maybe_unused]] std::size_t vocab_size,
+                             [[maybe_unused]] std::size_t num_steps,
+                             [[maybe_unused]] Generator& generator) {
+    TODO("train_bigram_model");
 }
 
 }  // namespace exercise

@@ -7,14 +7,7 @@ namespace exercise {
 
 using namespace llm;
 
-// Adam without weight decay, for one tensor. Both moving averages start at 0.
-struct Adam {
-    Vector exp_avg, exp_avg_sq;  // (n) each
-    Real beta1 = Real(0.9), beta2 = Real(0.95), eps = Real(1e-8);
-    std::size_t step_count = 0;
-};
-void adam_step(Adam& adam, Vector& parameter, const Vector& gradient,  // (n), (n)
-               Real learning_rate);
+Vector predicted_first_updates();  // (3)
 
 // Returns the sequences of T tokens that start at the given positions, and their targets.
 Batch batch_at(const std::vector<Id>& tokens, const std::vector<std::size_t>& starts,  // B
@@ -37,5 +30,43 @@ struct WSDSchedule {
     std::size_t warmup_steps, decay_steps, max_steps;
 };
 Real wsd_learning_rate(const WSDSchedule& schedule, std::size_t step);
+
+Vector predicted_learning_rates();  // (4)
+Vector predicted_initial_loss();    // (2)
+Vector predicted_clipping();        // (3)
+
+// Exercises 13.9 to 13.12 train a bigram model: row i of the table holds the logits of the
+// token after token i. Its gradient has the same shape.
+struct BigramGradient {
+    double loss;      // the mean cross-entropy of the targets
+    Matrix gradient;  // (V, V)
+};
+BigramGradient bigram_gradient(const Matrix& table,        // (V, V)
+                               const IdVector& input_ids,  // (N)
+                               const IdVector& targets);   // (N)
+
+// Both moving averages have the shape of the parameter and start at 0.
+struct AdamWState {
+    Matrix exp_avg, exp_avg_sq;  // (V, V)
+    std::size_t step_count = 0;
+};
+struct AdamWConfig {
+    Real beta1 = Real(0.9), beta2 = Real(0.95), eps = Real(1e-8), weight_decay = 0;
+};
+void adamw_step(AdamWState& state, const AdamWConfig& config, Real learning_rate,
+                Matrix& parameter, const Matrix& gradient);  // (V, V) each
+
+// N positions of the text, each with the token there and the one after it.
+struct Bigrams {
+    IdVector input_ids, targets;  // (N) each
+};
+Bigrams sample_bigrams(const std::vector<Id>& tokens, std::size_t count, Generator& generator);
+
+struct BigramRun {
+    Matrix table;                // (V, V), after training
+    std::vector<double> losses;  // of each step's batch
+};
+BigramRun train_bigram_model(const std::vector<Id>& tokens, std::size_t vocab_size,
+                             std::size_t num_steps, Generator& generator);
 
 }  // namespace exercise

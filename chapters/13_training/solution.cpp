@@ -4,22 +4,9 @@
 
 namespace exercise {
 
-// Exercise 13.1 — bias correction. Both moving averages start at 0. After n steps the weights
-// of the gradients in a moving average add up to 1 - βⁿ, so it is divided by that sum.
-void adam_step(Adam& adam, Vector& parameter, const Vector& gradient, Real learning_rate) {
-    const Real n = static_cast<Real>(++adam.step_count);
-    const Real bias_correction1 = 1 - std::pow(adam.beta1, n);
-    const Real bias_correction2 = 1 - std::pow(adam.beta2, n);
-    for (std::size_t i = 0; i < parameter.size(); ++i) {
-        const Real g = gradient(i);
-        Real& m = adam.exp_avg(i);
-        Real& v = adam.exp_avg_sq(i);
-        m = adam.beta1 * m + (1 - adam.beta1) * g;
-        v = adam.beta2 * v + (1 - adam.beta2) * g * g;
-        parameter(i) -= learning_rate * (m / bias_correction1) /
-                        (std::sqrt(v / bias_correction2) + adam.eps);
-    }
-}
+// Exercise 13.1 — with bias correction, the first step divides the gradient by its own
+// magnitude: each parameter changes by the learning rate, against the sign of its gradient.
+Vector predicted_first_updates() { return {Real(0.9), Real(1.1), 1}; }
 
 // Exercise 13.2 — the target of a token is the token after it. If the targets equal the inputs,
 // the model learns to copy its input.
@@ -64,6 +51,93 @@ Real wsd_learning_rate(const WSDSchedule& schedule, std::size_t step) {
     const std::size_t steps_left = step < max_steps ? max_steps - step : 0;
     if (steps_left >= decay_steps) return learning_rate;
     return learning_rate * static_cast<Real>(steps_left) / static_cast<Real>(decay_steps);
+}
+
+// Exercise 13.6 — the warm-up is (step + 1) / 4 of the maximum. Step 8 is half way through the
+// cosine decay, step 12 is its end.
+Vector predicted_learning_rates() { return {Real(0.25), 1, Real(0.55), Real(0.1)}; }
+
+// Exercise 13.7 — every token has a probability of 1/512: the loss is ln 512, and the
+// perplexity is e to the loss.
+Vector predicted_initial_loss() { return {Real(6.238), 512}; }
+
+// Exercise 13.8 — the norm is √(4 + 9 + 36) = 7, so all elements are divided by 7.
+Vector predicted_clipping() { return {Real(2) / 7, Real(-3) / 7, Real(6) / 7}; }
+
+// Exercise 13.9 — the loss of one bigram is log Σ exp(logits) - logit of the target. Subtract
+// the largest logit before the exponentials.
+BigramGradient bigram_gradient(const Matrix& table, const IdVector& input_ids,
+                               const IdVector& targets) {
+    const std::size_t vocab_size = table.shape(1);
+    const Real n = static_cast<Real>(input_ids.size());
+    BigramGradient result{0, xt::zeros<Real>(table.shape())};
+    std::vector<Real> exponentials(vocab_size);
+    for (std::size_t i = 0; i < input_ids.size(); ++i) {
+        const auto row = static_cast<std::size_t>(input_ids(i));
+        const auto target = static_cast<std::size_t>(targets(i));
+        Real maximum = table(row, 0);
+        for (std::size_t v = 1; v < vocab_size; ++v) maximum = std::max(maximum, table(row, v));
+        Real sum = 0;
+        for (std::size_t v = 0; v < vocab_size; ++v) {
+            exponentials[v] = std::exp(table(row, v) - maximum);
+            sum += exponentials[v];
+        }
+
+        // The gradient of the loss is p - 1 at the target and p elsewhere.
+        for (std::size_t v = 0; v < vocab_size; ++v)
+            result.gradient(row, v) += exponentials[v] / sum / n;
+        result.gradient(row, target) -= 1 / n;
+        result.loss += double(maximum + std::log(sum) - table(row, target)) / double(n);
+    }
+    return result;
+}
+
+// Exercise 13.10 — as in the lesson, for one matrix.
+void adamw_step(AdamWState& state, const AdamWConfig& config, Real learning_rate,
+                Matrix& parameter, const Matrix& gradient) {
+    const Real n = static_cast<Real>(++state.step_count);
+    const Real bias_correction1 = 1 - std::pow(config.beta1, n);
+    const Real bias_correction2 = 1 - std::pow(config.beta2, n);
+    for (std::size_t i = 0; i < parameter.size(); ++i) {
+        const Real g = gradient.data()[i];
+        Real& m = state.exp_avg.data()[i];
+        Real& v = state.exp_avg_sq.data()[i];
+        m = config.beta1 * m + (1 - config.beta1) * g;
+        v = config.beta2 * v + (1 - config.beta2) * g * g;
+
+        // Decay the weight, then step against the gradient.
+        Real& weight = parameter.data()[i];
+        weight *= 1 - learning_rate * config.weight_decay;
+        weight -= learning_rate * (m / bias_correction1) /
+                  (std::sqrt(v / bias_correction2) + config.eps);
+    }
+}
+
+// Exercise 13.11 — the last token has no successor, so there are tokens.size() - 1 positions.
+Bigrams sample_bigrams(const std::vector<Id>& tokens, std::size_t count, Generator& generator) {
+    Bigrams bigrams{xt::zeros<Id>({count}), xt::zeros<Id>({count})};
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t position = generator.next_32_bits() % (tokens.size() - 1);
+        bigrams.input_ids(i) = tokens[position];
+        bigrams.targets(i) = tokens[position + 1];
+    }
+    return bigrams;
+}
+
+// Exercise 13.12 — sample, compute the gradient, update: the loop of every training run.
+BigramRun train_bigram_model(const std::vector<Id>& tokens, std::size_t vocab_size,
+                             std::size_t num_steps, Generator& generator) {
+    const Matrix zeros = xt::zeros<Real>({vocab_size, vocab_size});
+    BigramRun run{zeros, {}};
+    AdamWState state{zeros, zeros};
+    for (std::size_t step = 0; step < num_steps; ++step) {
+        const auto [input_ids, targets] = sample_bigrams(tokens, 256, generator);
+        const auto [loss, gradient] = bigram_gradient(run.table, input_ids, targets);
+        const Real left = 1 - static_cast<Real>(step) / static_cast<Real>(num_steps);
+        adamw_step(state, {}, Real(0.2) * left, run.table, gradient);
+        run.losses.push_back(loss);
+    }
+    return run;
 }
 
 }  // namespace exercise
