@@ -1,7 +1,7 @@
-#include "chapters/15_fast/exercise.hpp"
-
 #include <cmath>
 
+#include "chapters/01_masking/masking.hpp"
+#include "chapters/15_fast/exercise.hpp"
 #include "common/numbers/random.hpp"
 #include "tests/check.hpp"
 
@@ -323,4 +323,45 @@ TEST_CASE("15.8 write quantize_int4 and dequantize_int4") {
     Vector row = xt::ones<Real>({70});
     xt::view(row, xt::range(32, 64)) = Real(0);
     REQUIRE_CLOSE(dequantize_int4(quantize_int4(row)), row, 1e-5);
+}
+
+TEST_CASE("15.9 predict what the roofline allows") {
+    const Vector prediction = predicted_gflops();
+    const auto roofline = [](Real tokens, Real bytes) {
+        return std::min(Real(100), 2 * tokens / bytes * 20);
+    };
+    INFO("GFLOP/s with int8, bfloat16 and float32 weights");
+    CHECK_CLOSE(prediction, (Vector{roofline(1, 1), roofline(4, 2), roofline(64, 4)}), 0);
+}
+
+TEST_CASE("15.10 predict an online softmax") {
+    const Vector prediction = predicted_online_softmax();
+    Vector first{0, std::log(Real(3))}, second{std::log(Real(6))}, states{0, 0, 0, 0};
+    OnlineSoftmax softmax;
+    softmax.update(first, 1);
+    states(0) = std::exp(softmax.maximum), states(1) = softmax.sum;
+    softmax.update(second, 1);
+    states(2) = std::exp(softmax.maximum), states(3) = softmax.sum;
+    INFO("exp(maximum) and sum after each of the two blocks");
+    CHECK_CLOSE(prediction, states, 1e-3);
+}
+
+TEST_CASE("15.11 predict the tiles of causal attention") {
+    const Vector prediction = predicted_tiles();
+    const Matrix mask = causal_mask(256, 256);
+    Vector tiles{0, 0};
+    for (const auto [i, j] : every_index(4, 4))  // is the lower left corner of the tile masked?
+        tiles(mask(64 * i + 63, 64 * j) == 0 ? 0 : 1) += 1;
+    INFO("tiles that are computed, and tiles that are skipped");
+    CHECK_CLOSE(prediction, tiles, 0);
+}
+
+TEST_CASE("15.12 predict int8 values") {
+    const Vector prediction = predicted_int8();
+    const QuantizedMatrix quantized =
+        quantize(Matrix{{Real(2.54), -1, Real(0.3)}}, DType::int8);
+    const Vector values{Real(quantized.int8_values[0]), Real(quantized.int8_values[1]),
+                        Real(quantized.int8_values[2])};
+    INFO("the stored integers");
+    CHECK_CLOSE(prediction, values, 0);
 }

@@ -88,4 +88,33 @@ Real int8_dot([[maybe_unused]] const Int8Row& weights, [[maybe_unused]] const In
 Int4Row quantize_int4([[maybe_unused]] const Vector& row) { TODO("quantize_int4"); }
 Vector dequantize_int4([[maybe_unused]] const Int4Row& packed) { TODO("dequantize_int4"); }
 
+// Exercise 15.9 — predict: a machine has a peak of 100 GFLOP/s and reads 20 GB/s. What does the
+// roofline allow, in GFLOP/s, for one token with int8 weights, for 4 tokens with bfloat16
+// weights, and for 64 tokens with float32 weights?
+Vector predicted_gflops() {
+    TODO("predicted_gflops");
+    // return {?, ?, ?};
+}
+
+// Exercise 15.10 — predict: an online softmax reads the scores 0 and ln 3, and then, in a
+// second block, ln 6. Write down exp(maximum) and the sum after the first block, and both after
+// the second.
+Vector predicted_online_softmax() {
+    TODO("predicted_online_softmax");
+    // return {?, ?, ?, ?};
+}
+
+// Exercise 15.11 — predict: causal attention of 256 queries to 256 keys, in tiles of 64 by 64.
+// How many tiles are computed, and how many are skipped?
+Vector predicted_tiles() {
+    TODO("predicted_tiles");
+    // return {?, ?};
+}
+
+// Exercise 15.12 — predict: the int8 values of a group with the weights 2.54, -1 and 0.3.
+Vector predicted_int8() {
+    TODO("predicted_int8");
+    // return {?, ?, ?};
+}
+
 }  // namespace exercise

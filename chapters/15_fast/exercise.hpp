@@ -54,4 +54,9 @@ struct Int4Row {
 Int4Row quantize_int4(const Vector& row);       // (n)
 Vector dequantize_int4(const Int4Row& packed);  // (n)
 
+Vector predicted_gflops();          // (3)
+Vector predicted_online_softmax();  // (4)
+Vector predicted_tiles();           // (2)
+Vector predicted_int8();            // (3)
+
 }  // namespace exercise

@@ -122,4 +122,17 @@ Vector dequantize_int4(const Int4Row& packed) {
     return row;
 }
 
+// Exercise 15.9 — 2N / b FLOPs per byte: 2 * 20, 4 * 20, and 32 * 20, which is above the peak.
+Vector predicted_gflops() { return {40, 80, 100}; }
+
+// Exercise 15.10 — first maximum ln 3 and sum 1/3 + 1; then the maximum is ln 6, the old sum is
+// multiplied by exp(ln 3 - ln 6) = 1/2, and 1 is added.
+Vector predicted_online_softmax() { return {3, Real(4) / 3, 6, Real(5) / 3}; }
+
+// Exercise 15.11 — 4 by 4 tiles, of which 1 + 2 + 3 + 4 are on or below the diagonal.
+Vector predicted_tiles() { return {10, 6}; }
+
+// Exercise 15.12 — the scale is 2.54 / 127 = 0.02.
+Vector predicted_int8() { return {127, -50, 15}; }
+
 }  // namespace exercise
