@@ -102,6 +102,20 @@ def check_terms(page):
                 complain(page, number, f"the bold term \"{term}\" is not in the glossary of notation.md")
 
 
+MODEL_MAP = [" tokens → embed → ( norm → attention → + → norm → MLP → + ) × L → norm → logits",
+             " 10       09        07     01 02 03 04 05  07     06     08       07     09",
+             " 11 generate    12 gradients    13 train    15 make it fast"]
+
+
+def check_map():
+    """Each chapter's page has the map of the model, in which its own number is marked."""
+    for slug in SLUGS:
+        page, number = ROOT / "docs" / f"{slug}.md", slug[:2]
+        marked = [line.replace(f" {number}", f"▸{number}") for line in MODEL_MAP]
+        if not any(language == "text" and content == marked for _, language, content, _ in blocks(page)):
+            complain(page, 1, "the map of the model is missing, or does not mark this chapter")
+
+
 def check_exercises():
     for slug in SLUGS:
         page = ROOT / "docs" / f"{slug}.md"
@@ -110,8 +124,8 @@ def check_exercises():
             source = (ROOT / "chapters" / slug / f"{answers}.cpp").read_text()
             for number in re.findall(r"^// Exercise (\d+\.\d+) — ", source, re.M):
                 section = re.search(rf"^### Exercise {re.escape(number)} — .*?(?=^##|\Z)", text, re.M | re.S)
-                if not section or "<details>" not in section[0]:
-                    complain(page, 1, f"no section with a hint for exercise {number}")
+                if not section or section[0].count("<details>") != 2:
+                    complain(page, 1, f"no section with two hints for exercise {number}")
 
 
 def tests_shown_to_fail():
@@ -281,6 +295,7 @@ def main():
             check_code(page)
             check_links(page)
             check_terms(page)
+        check_map()
         check_exercises()
         check_names_of_tests()
     else:
