@@ -233,8 +233,9 @@ TEST_CASE("11.14 write id_at") {
     const Vector logits = logs({0.25f, 0.5f, 0, 0.25f});
     for (const auto& [coin, id] : std::vector<std::pair<double, Id>>{
              {0, 0}, {0.2, 0}, {0.3, 1}, {0.7, 1}, {0.8, 3}, {0.999, 3}}) {
-        INFO("probabilities 0.25, 0.5, 0 and 0.25, random number ", coin);
-        REQUIRE(id_at(logits, coin) == id);
+        const double number = coin;  // a lambda cannot capture a structured binding
+        INFO("probabilities 0.25, 0.5, 0 and 0.25, random number ", number);
+        REQUIRE(id_at(logits, number) == id);
     }
     {
         INFO("the first and the last token have been removed");

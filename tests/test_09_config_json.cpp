@@ -190,7 +190,8 @@ TEST_CASE("a setting that would change the result is refused with key, value and
         {"no_rope_layers", "[1, 0]", "null"},
     };
     for (const auto& [key, refused, accepted] : cases) {
-        INFO(key);
+        const std::string& setting = key;  // INFO's lambda cannot capture a structured binding
+        INFO(setting);
         const std::string line = refusal_with("llama", "\"" + key + "\": " + refused);
         CHECK(mentions(line, "is not supported"));
         if (refused.find_first_of("[\"") == refused.npos)

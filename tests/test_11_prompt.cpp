@@ -59,7 +59,8 @@ TEST_CASE("an EOS token counts if any of three files names it, in the model's fo
         {"tokenizer_config.json", R"({"eos_token": "<|im_end|>"})"},
         {"tokenizer_config.json", R"({"eos_token": {"content": "<|im_end|>", "lstrip": 0}})"}};
     for (const auto& [name, json] : files) {
-        INFO(json);
+        const std::string& content = json;  // a lambda cannot capture a structured binding
+        INFO(content);
         const Folders folders;
         CHECK(folders.eos().empty());
         overwrite(folders.model + "/" + name, json);
@@ -121,7 +122,8 @@ TEST_CASE("an empty prompt is the BOS token of any file, and refused if there is
         {"tokenizer_config.json", R"({"bos_token": "<|endoftext|>"})"},
         {"tokenizer_config.json", R"({"bos_token": {"content": "<|endoftext|>"}})"}};
     for (const auto& [name, json] : files) {
-        INFO(json);
+        const std::string& content = json;  // a lambda cannot capture a structured binding
+        INFO(content);
         const Folders folders;
         CHECK_THROWS_WITH_AS(encode_prompt(folders.load(), ""),
                              "this model needs a --prompt to begin with: it has no BOS token",
