@@ -236,43 +236,6 @@ std::string panel_script(const LinePlot& line_plot) {
                         bottom_margin(line_plot), plots);
 }
 
-// The outline of a histogram as a step function over the bins.
-Line outline_of(const Series& series, double low, double high) {
-    constexpr std::size_t bin_count = 24;
-    std::vector<double> fractions(bin_count, 0.0);
-    for (const double value : series.values) {
-        if (!std::isfinite(value)) continue;
-        const auto bin = static_cast<std::size_t>((value - low) / (high - low) * bin_count);
-        fractions[std::min(bin, bin_count - 1)] +=
-            1.0 / static_cast<double>(series.values.size());
-    }
-    Line outline{series.label, {low}, {0}};
-    for (std::size_t bin = 0; bin < bin_count; ++bin)
-        for (const std::size_t edge : {bin, bin + 1}) {
-            const double position = static_cast<double>(edge) / bin_count;
-            outline.x.push_back(low + (high - low) * position);
-            outline.y.push_back(fractions[bin]);
-        }
-    outline.x.push_back(high);
-    outline.y.push_back(0);
-    return outline;
-}
-
-std::string panel_script(const Histogram& histogram) {
-    double low = infinity, high = -infinity;
-    for (const Series& series : histogram.series)
-        for (const double value : series.values) {
-            if (!std::isfinite(value)) continue;
-            low = std::min(low, value);
-            high = std::max(high, value);
-        }
-    if (!(low < high)) low -= 0.5, high = low + 1;
-    LinePlot outlines{histogram.title, histogram.x_label, "fraction of elements", {}};
-    for (const Series& series : histogram.series)
-        outlines.lines.push_back(outline_of(series, low, high));
-    return panel_script(outlines);
-}
-
 std::string panel_script(const BarChart& chart) {
     std::string script = axis_settings(chart.title, "", chart.y_label), plots;
     const auto series_count = static_cast<double>(chart.series.size());
@@ -319,7 +282,6 @@ std::string figure_script(const Figure& figure, const std::filesystem::path& fil
 
 Panel::Panel(const Heatmap& heatmap) : content(heatmap) {}
 Panel::Panel(const LinePlot& line_plot) : content(line_plot) {}
-Panel::Panel(const Histogram& histogram) : content(histogram) {}
 Panel::Panel(const BarChart& bar_chart) : content(bar_chart) {}
 Panel::Panel(const Panel& other) = default;
 Panel::~Panel() = default;

@@ -31,17 +31,10 @@ struct LinePlot {
     bool same_scale = false;            // units of equal length; no y axis if y_label is empty
 };
 
-// Values with a label: one outline of a histogram, or one set of bars.
+// Values with a label: one set of bars.
 struct Series {
     std::string label;
     std::vector<double> values;
-};
-
-// The distribution of the values of each series, as one outline per series. All series have the
-// same bins.
-struct Histogram {
-    std::string title, x_label;
-    std::vector<Series> series;
 };
 
 // Grouped bars: one group per name, with one bar per series.
@@ -52,14 +45,13 @@ struct BarChart {
     double highest = 0;  // upper end of the y axis; 0: automatic
 };
 
-// One plot of any of these four kinds. (The constructors are defined in plot.cpp, so that
+// One plot of any of these three kinds. (The constructors are defined in plot.cpp, so that
 // programs compile quickly.)
 struct Panel {
-    std::variant<Heatmap, LinePlot, Histogram, BarChart> content;
+    std::variant<Heatmap, LinePlot, BarChart> content;
 
     Panel(const Heatmap& heatmap);
     Panel(const LinePlot& line_plot);
-    Panel(const Histogram& histogram);
     Panel(const BarChart& bar_chart);
     Panel(const Panel& other);
     ~Panel();
@@ -72,7 +64,7 @@ void plot(const std::string& name, const std::vector<Panel>& panels);
 // gnuplot is missing or fails: draw_plots() reports it.
 void plot_now(const std::string& name, const std::vector<Panel>& panels);
 
-// The elements of a tensor in row-major order, for lines and histograms.
+// The elements of a tensor in row-major order, for lines.
 template <std::size_t N>
 std::vector<double> numbers_of(const xt::xtensor<Real, N>& tensor) {
     return {tensor.begin(), tensor.end()};
