@@ -85,7 +85,7 @@ class Run {
 
     void train_until_stop() {
         plan();
-        start_ = seconds_so_far();
+        start_ = elapsed_seconds();
         train(state_, args_, task_.dataset.train,
               [&](const StepMetrics& metrics, TrainerControl& control) {
                   end_step(metrics, control);
@@ -109,16 +109,16 @@ class Run {
     }
 
     void end_step(const StepMetrics& metrics, TrainerControl& control) {
-        seconds_ += seconds_so_far() - start_;
+        seconds_ += elapsed_seconds() - start_;
         show_step(state_, stop_.last_step, args_, metrics, seconds_ / double(++num_steps_));
         control.should_training_stop =
-            state_.global_step >= stop_.last_step || seconds_so_far() > stop_.deadline;
+            state_.global_step >= stop_.last_step || elapsed_seconds() > stop_.deadline;
         if (state_.global_step >= next_report_ || control.should_training_stop) {
             evaluate_and_report(state_, task_, log_);
             save(state_, task_, output_);
             if (!control.should_training_stop) plan_next_report();
         }
-        start_ = seconds_so_far();
+        start_ = elapsed_seconds();
     }
 
     void plan_next_report() {
@@ -235,7 +235,7 @@ RunOutcome train_and_evaluate(TrainerState& state, TrainingTask& task,
 std::size_t plan_last_step(const StopCondition& stop, std::size_t global_step,
                            double seconds_per_step) {
     const double seconds =
-        stop.target - seconds_so_far() - double(stop.num_reports) * stop.seconds_per_report;
+        stop.target - elapsed_seconds() - double(stop.num_reports) * stop.seconds_per_report;
     const double num_steps = std::max(1.0, seconds / seconds_per_step);
     return std::min(global_step + std::size_t(num_steps), stop.highest_last_step);
 }

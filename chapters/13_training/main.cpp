@@ -112,16 +112,8 @@ void add_options(Options& options, Overrides& given) {
                    "gradients are clipped to this norm");
 }
 
-// --minutes limits a new run unless --steps is given, and a resumed run only if it is given.
-double time_limit(float minutes, bool resume, bool steps_given, int argc, char** argv) {
-    const bool minutes_given = std::any_of(argv + 1, argv + argc, [](const std::string& text) {
-        return text.starts_with("--minutes");
-    });
-    return (resume ? minutes_given : !steps_given) ? double(minutes) : 0;
-}
-
 int main(int argc, char** argv) {
-    seconds_so_far();  // --minutes includes the start of the program
+    elapsed_seconds();  // --minutes includes the start of the program
     Overrides given;
     OutputFolder output;
     TextOptions text;
@@ -151,7 +143,10 @@ int main(int argc, char** argv) {
             return ablations_demo(task);
         }
         if (text.file.empty()) return names_demo(std::move(task), output, generator);
-        text.minutes = time_limit(minutes, output.resume, given.steps > 0, argc, argv);
+        // --minutes limits a new run unless --steps is given, a resumed run only if it is
+        // given.
+        const bool limited = output.resume ? options.given("--minutes") : given.steps == 0;
+        text.minutes = limited ? double(minutes) : 0;
         text_demo(std::move(task), output, text, generator);
     });
 }

@@ -82,9 +82,9 @@ Durations measure_durations(const TrainingTask& task, const Model& model, double
     TrainerState state = init_trainer(model, args);
     std::vector<Model> gradients(args.gradient_accumulation_steps, zeros_like(model));
     train_step(state, args, task.dataset.train, gradients);
-    const double limit = std::min(3.0, budget / 12), start = seconds_so_far();
+    const double limit = std::min(3.0, budget / 12), start = elapsed_seconds();
     double num_steps = 0, elapsed = 0;
-    for (; elapsed < limit; elapsed = seconds_so_far() - start, ++num_steps)
+    for (; elapsed < limit; elapsed = elapsed_seconds() - start, ++num_steps)
         train_step(state, args, task.dataset.train, gradients);
 
     const std::vector<Id>& tokens = task.dataset.validation;
@@ -135,8 +135,8 @@ StopCondition plan_stop(const TrainingTask& task, std::size_t global_step,
     stop.num_reports = static_cast<std::size_t>(num_reports);
     stop.seconds_per_report = durations.report;
     stop.last_step = plan_last_step(stop, global_step, durations.step);
-    if (seconds_so_far() + durations.step + durations.report > stop.deadline)
-        say("The preparation took " + minutes_and_seconds(seconds_so_far()) +
+    if (elapsed_seconds() + durations.step + durations.report > stop.deadline)
+        say("The preparation took " + minutes_and_seconds(elapsed_seconds()) +
             ": --minutes is too short for this text and model.");
     return stop;
 }

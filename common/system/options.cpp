@@ -315,6 +315,7 @@ void Options::needs(const std::string& name, const std::string& other) {
 }
 
 std::uint32_t Options::seed() const { return parser_->seed; }
+bool Options::given(const std::string& name) const { return parser_->app.count(name) > 0; }
 
 int Options::run(int argc, char** argv, const std::function<void()>& program) {
     const auto fail = [&](const std::string& message) {

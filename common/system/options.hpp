@@ -60,7 +60,8 @@ class Options {
     // and --quiet, figures are drawn only if --plots is given.
     int run(int argc, char** argv, const std::function<void()>& program);
 
-    std::uint32_t seed() const;  // --seed, 77 unless given
+    std::uint32_t seed() const;                 // --seed, 77 unless given
+    bool given(const std::string& name) const;  // whether the command line has this option
 
  private:
     struct Parser;

@@ -20,7 +20,7 @@ double fastest_seconds(int runs, const std::function<void()>& function) {
     return fastest;
 }
 
-double seconds_so_far() {
+double elapsed_seconds() {
     using Clock = std::chrono::steady_clock;
     static const Clock::time_point start = Clock::now();
     return std::chrono::duration<double>(Clock::now() - start).count();

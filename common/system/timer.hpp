@@ -10,7 +10,7 @@ namespace llm {
 double fastest_seconds(int runs, const std::function<void()>& function);
 
 // Seconds since the first call.
-double seconds_so_far();
+double elapsed_seconds();
 
 // The most memory that the program has used so far (resident set size), in megabytes.
 double peak_megabytes();

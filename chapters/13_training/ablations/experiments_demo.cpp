@@ -12,9 +12,9 @@ std::vector<AblationSummary> run_named(const NamedAblations& named, const Datase
     std::vector<Ablation> ablations;
     for (const auto& [name, ablation] : named) ablations.push_back(ablation);
     const std::size_t num_seeds = 3, num_runs = ablations.size() * num_seeds;
-    const double start = seconds_so_far();
+    const double start = elapsed_seconds();
     const auto show_remaining = [&](std::size_t num_completed) {
-        const double seconds_per_run = (seconds_so_far() - start) / double(num_completed);
+        const double seconds_per_run = (elapsed_seconds() - start) / double(num_completed);
         show_progress("run " + to_text(num_completed) + " of " + to_text(num_runs) + ", " +
                       minutes_and_seconds(seconds_per_run * double(num_runs - num_completed)) +
                       " left");
