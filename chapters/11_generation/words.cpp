@@ -1,5 +1,6 @@
 #include "chapters/11_generation/words.hpp"
 
+#include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/11_generation/generation.hpp"
 
 namespace llm {
@@ -44,18 +45,18 @@ Words words_of(const Model& model, const Tokenizer& tokenizer) {
 
     // Project the normalized input of the layer, as its attention does.
     const PreNormBlock& layer = model.layers[layer_index];
-    const Projections& projections = layer.self_attn.projections;
     const Tensor3 attention_input = layer.attention_norm(hidden_states[layer_index]);
     words.attention_input = first_sequence(attention_input);
-    words.queries = first_sequence(projections.q_proj(attention_input));
-    words.keys = first_sequence(projections.k_proj(attention_input));
-    words.values = first_sequence(projections.v_proj(attention_input));
-    words.head_query_weight = head_weight(projections.q_proj, config.head_dim);
+    const QueriesKeysValues projected = project_qkv(layer.self_attn, attention_input);
+    words.queries = first_sequence(merge_heads(projected.queries));
+    words.keys = first_sequence(merge_heads(projected.keys));
+    words.values = first_sequence(merge_heads(projected.values));
+    words.head_query_weight = head_weight(layer.self_attn.projections.q_proj, config.head_dim);
 
-    // Split the heads and apply RoPE.
+    // Apply RoPE to the queries and keys, and take those of the head.
     const AttentionInputs inputs = causal_attention_inputs(config, 1, ids.size());
-    const QueriesKeysValues heads = apply_qk_norm_and_rope(
-        layer.self_attn.qk_norm, project_qkv(layer.self_attn, attention_input), inputs);
+    const QueriesKeysValues heads =
+        apply_qk_norm_and_rope(layer.self_attn.qk_norm, projected, inputs);
     const std::size_t kv_head =
         head_index / (config.num_attention_heads / config.num_key_value_heads);
     words.head_queries = head_of(heads.queries, 0, head_index);
