@@ -2,8 +2,8 @@
 // computes a matrix product and a whole forward pass in several variants, shows online softmax,
 // flash attention and quantization, and generates text with the fast model.
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/generation.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/15_fast/demo.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "common/files/mapped_file.hpp"
@@ -118,12 +118,9 @@ int main(int argc, char** argv) {
         const bool own_model = !model_path.empty();
         if (!own_model) model_path = asset("king_james");
         const Model model = load_model(model_path);
-        const std::size_t vocab_size = model.config.vocab_size;
-        if (tokenizer_path.empty())
-            tokenizer_path = find_tokenizer_file(model_path, vocab_size);
-        const Tokenizer tokenizer = load_tokenizer(tokenizer_path, vocab_size);
-        const std::vector<Id> prompt_ids = tokenizer.encode(prompt);
-        require(!prompt_ids.empty(), "--prompt: there is no token to begin with");
+        const Tokenizer tokenizer =
+            load_tokenizer_of_model(model_path, tokenizer_path, model.config.vocab_size);
+        const std::vector<Id> prompt_ids = encode_prompt(tokenizer, prompt);
         check_input(model.config, one_sequence(prompt_ids));
         Timing timing{!no_timing};
         if (!own_model) demo(timing, model, tokenizer, Generator(options.seed()));
