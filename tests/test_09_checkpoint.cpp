@@ -9,23 +9,12 @@
 #include "chapters/09_full_model/parameters.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
+#include "tests/refusal.hpp"
 #include "tests/small_model.hpp"
 
 using namespace llm;
 
 namespace {
-
-// The error message of a checkpoint that cannot be loaded: one line that names the path.
-std::string refusal(const std::string& path) try {
-    load_model(path);
-    return "it was loaded";
-} catch (const FileError& error) {
-    const std::string line = error.what();
-    CHECK(line.find(path) != line.npos);
-    CHECK(line.find('\n') == line.npos);
-    CHECK(line.size() < 500);
-    return line;
-}
 
 void check_same(const Config& a, const Config& b) {
     CHECK(a.hidden_size == b.hidden_size);

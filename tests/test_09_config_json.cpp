@@ -6,22 +6,11 @@
 #include "chapters/09_full_model/config_json.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
+#include "tests/refusal.hpp"
 
 using namespace llm;
 
 namespace {
-
-// The error message of a checkpoint that cannot be loaded: one line that names the path.
-std::string refusal(const std::string& path) try {
-    load_model(path);
-    return "it was loaded";
-} catch (const FileError& error) {
-    const std::string line = error.what();
-    CHECK(line.find(path) != line.npos);
-    CHECK(line.find('\n') == line.npos);
-    CHECK(line.size() < 500);
-    return line;
-}
 
 // The message for a checkpoint with these members added to its config.json.
 std::string refusal_with(const std::string& name, const std::string& members) {

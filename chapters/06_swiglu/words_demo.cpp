@@ -46,7 +46,7 @@ void show_gates_of_words() {
     const Matrix activated_gate = silu_of(words.gate);  // (T, F)
     const Matrix product = activated_gate * words.up;   // (T, F)
 
-    step("The word \"LORD\": the six features of 512 with the largest product");
+    step("The word \"LORD\": the six features of 512 with the largest |product|");
     std::vector<TableRow> rows;
     const std::size_t lord = 2;
     const std::vector<std::size_t> features = largest_features(product, lord, 6);

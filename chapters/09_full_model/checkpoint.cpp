@@ -78,23 +78,23 @@ struct CheckpointReader {
 
 // Refuses biases and QK norms of the weights that the configuration does not describe: the
 // model would be loaded without them.
-void refuse_undescribed(const JsonFile& json, const Config& config,
-                        const SafeTensors& tensors) {
+void refuse_unexpected_tensors(const JsonFile& json, const Config& config,
+                               const SafeTensors& tensors) {
     const Names& names = hugging_face;
-    std::vector<std::string> undescribed;
+    std::vector<std::string> unexpected;
     for (const auto& name : {names.attention_norm, names.ffn_norm, names.gate_proj,
                              names.up_proj, names.down_proj})
-        undescribed.push_back(name + ".bias");
+        unexpected.push_back(name + ".bias");
     if (config.attention_bias != AttentionBias::qkvo)
-        undescribed.push_back(names.o_proj + ".bias");
+        unexpected.push_back(names.o_proj + ".bias");
     if (config.attention_bias == AttentionBias::none)
         for (const auto& name : {names.q_proj, names.k_proj, names.v_proj})
-            undescribed.push_back(name + ".bias");
+            unexpected.push_back(name + ".bias");
     if (config.qk_norm == QKNormType::none)
         for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
-            undescribed.push_back(name);
+            unexpected.push_back(name);
     for (std::size_t n = 0; n < config.num_hidden_layers; ++n)
-        for (const std::string& name : undescribed)
+        for (const std::string& name : unexpected)
             if (const auto tensor = names.layer + to_text(n) + "." + name; tensors.has(tensor))
                 json.refuse("the weights have a tensor " + tensor +
                             ", which these settings do not describe");
@@ -141,7 +141,7 @@ Model load_model(const std::string& path) {
     if (is_mini_llm_config(json))
         return load_tensors(config, SafeTensors(path), mini_llm, RopeLayout::interleaved);
     const SafeTensors tensors(path);
-    refuse_undescribed(json, config, tensors);
+    refuse_unexpected_tensors(json, config, tensors);
     return load_tensors(config, tensors, hugging_face, RopeLayout::split_half);
 }
 

@@ -201,7 +201,7 @@ void print_tensor(std::string heading, const xt::xtensor<T, N>& tensor) {
 
 // Saves the tensor. Returns the heading, "name: (shape)".
 template <class T, std::size_t N>
-std::string announce(std::string_view name, const xt::xtensor<T, N>& tensor) {
+std::string save_and_describe(std::string_view name, const xt::xtensor<T, N>& tensor) {
     if (!shown_names.emplace(name).second)
         throw std::logic_error(fmt::format("show: {} was shown before", name));
     if (!save_folder.empty() && step_is_printed()) save(name, tensor);
@@ -210,7 +210,7 @@ std::string announce(std::string_view name, const xt::xtensor<T, N>& tensor) {
 
 template <class T, std::size_t N>
 void show_tensor(std::string_view name, const xt::xtensor<T, N>& tensor) {
-    const std::string heading = announce(name, tensor);
+    const std::string heading = save_and_describe(name, tensor);
     if constexpr (N == 4) {  // print only the first matrix of a large tensor
         if (tensor.size() > summary_threshold)
             return print_tensor(heading + ", of which (0, 0):", Matrix(xt::view(tensor, 0, 0)));
@@ -295,7 +295,8 @@ void show(std::string_view name, const Matrix& matrix, const std::vector<std::st
             cells.back().push_back(
                 fmt::format("{:.2f}", std::abs(matrix(i, j)) < 0.005 ? 0 : matrix(i, j)));
     }
-    print_named(announce(name, matrix), scale_of(matrix), rows, table_lines(headings, cells));
+    print_named(save_and_describe(name, matrix), scale_of(matrix), rows,
+                table_lines(headings, cells));
 }
 void show(std::string_view name, const Tensor3& tensor) { show_tensor(name, tensor); }
 void show(std::string_view name, const Tensor4& tensor) { show_tensor(name, tensor); }
