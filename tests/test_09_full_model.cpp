@@ -222,16 +222,16 @@ TEST_CASE("forward with a KV cache equals forward without one, token by token an
     }
 }
 
-TEST_CASE("forward with last_logits_only returns the logits of the last position alone") {
+TEST_CASE("forward with LogitsToKeep::last returns the logits of the last position alone") {
     const Model model = load_model(checkpoint("qwen3"));
     const Tensor3 logits = model(small_ids);
-    const Tensor3 last = model.forward(small_ids, {.last_logits_only = true}).logits;
+    const Tensor3 last = model.forward(small_ids, {.logits_to_keep = LogitsToKeep::last}).logits;
     CHECK(dims(last) == std::array<std::size_t, 3>{2, 1, 17});
     CHECK_CLOSE(last, tokens(logits, 4, 5), 1e-6);
 
     // With a cache, after a chunk of three tokens.
     KVCache cache = make_cache(model, 5);
-    const ForwardOptions options{.cache = &cache, .last_logits_only = true};
+    const ForwardOptions options{.cache = &cache, .logits_to_keep = LogitsToKeep::last};
     CHECK_CLOSE(model.forward(tokens(small_ids, 0, 3), options).logits, tokens(logits, 2, 3),
                 1e-5);
     CHECK_CLOSE(model.forward(tokens(small_ids, 3, 5), options).logits, tokens(logits, 4, 5),

@@ -46,7 +46,7 @@ Matrix last_of(const Tensor3& logits) {
 }
 
 Tensor3 cached_forward(const Model& model, const IdMatrix& ids, KVCache& cache) {
-    return model.forward(ids, {.cache = &cache, .last_logits_only = true}).logits;
+    return model.forward(ids, {.cache = &cache, .logits_to_keep = LogitsToKeep::last}).logits;
 }
 
 // The logits of the last position, computed with a cache in parts of these lengths.

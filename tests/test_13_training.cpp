@@ -86,7 +86,8 @@ TEST_CASE("the model of assets: greedy continuation and logits equal PyTorch") {
     const IdMatrix all_but_last = xt::view(ids, xt::all(), xt::range(0, 26));
     KVCache cache = make_cache(model, 26);
     const Tensor3 logits =
-        model.forward(all_but_last, {.cache = &cache, .last_logits_only = true}).logits;
+        model.forward(all_but_last, {.cache = &cache, .logits_to_keep = LogitsToKeep::last})
+            .logits;
     CHECK_CLOSE(reshape(logits, {1, 1024}), fixture<2>("13_training/king_james_logits"), 1e-5);
 }
 

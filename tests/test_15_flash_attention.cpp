@@ -122,13 +122,13 @@ TEST_CASE("flash_attention: masked keys and values do not change a single bit") 
     const Matrix queries = randn({T, D}, generator), keys = randn({T, D}, generator),
                  values = randn({T, D}, generator);
     const Matrix context = attention_in_tiles(queries, keys, values, 0);
-    for (const std::size_t num_visible : {1u, 2u, 63u, 64u, 65u, 100u, 128u, 149u}) {
+    for (const std::size_t num_unmasked : {1u, 2u, 63u, 64u, 65u, 100u, 128u, 149u}) {
         Matrix other_keys = keys, other_values = values;
-        xt::view(other_keys, xt::range(num_visible, T)) *= Real(1e4);
-        xt::view(other_values, xt::range(num_visible, T)) = Real(1e30);
+        xt::view(other_keys, xt::range(num_unmasked, T)) *= Real(1e4);
+        xt::view(other_values, xt::range(num_unmasked, T)) = Real(1e30);
         const Matrix other = attention_in_tiles(queries, other_keys, other_values, 0);
-        CHECK(identical(Matrix(xt::view(other, xt::range(0, num_visible))),
-                        Matrix(xt::view(context, xt::range(0, num_visible)))));
+        CHECK(identical(Matrix(xt::view(other, xt::range(0, num_unmasked))),
+                        Matrix(xt::view(context, xt::range(0, num_unmasked)))));
         CHECK_FALSE(difference(other, context, 1).empty());  // later queries attend to them
     }
 }

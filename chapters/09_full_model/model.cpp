@@ -63,8 +63,8 @@ Tensor3 Model::logits(const Tensor3& hidden_states) const {
     const Matrix rows = reshape(normalized, {batch_size * seq_len, width});  // (B*T, C)
 
     // A linear layer without bias: each logit is the dot product with one row of the head.
-    Matrix scores = xt::linalg::dot(rows, xt::transpose(head()));  // (B*T, V)
-    return reshape(std::move(scores), {batch_size, seq_len, config.vocab_size});
+    Matrix result = xt::linalg::dot(rows, xt::transpose(head()));  // (B*T, V)
+    return reshape(std::move(result), {batch_size, seq_len, config.vocab_size});
 }
 
 Tensor3 Model::operator()(const IdMatrix& input_ids) const {
@@ -100,7 +100,7 @@ ModelOutput Model::forward(const IdMatrix& input_ids, const ForwardOptions& opti
 
     // Project the final hidden states to one logit per token of the vocabulary.
     const Tensor3& last = decoder.last_hidden_state;
-    return {logits(options.last_logits_only ? last_position(last) : last),
+    return {logits(options.logits_to_keep == LogitsToKeep::last ? last_position(last) : last),
             std::move(decoder.hidden_states), std::move(decoder.attentions)};
 }
 

@@ -24,10 +24,14 @@ struct KVCache {
     std::size_t seq_len = 0;         // S: the number of cached tokens
 };
 
+// The positions whose logits are computed; generation needs the last one alone.
+// Source: Hugging Face, logits_to_keep.
+enum class LogitsToKeep { all, last };
+
 // The optional inputs of a forward pass, and what it returns.
 struct ForwardOptions {
-    KVCache* cache = nullptr;       // the new tokens attend to it and are appended to it
-    bool last_logits_only = false;  // logits of the last position, for generation
+    KVCache* cache = nullptr;  // the new tokens attend to it and are appended to it
+    LogitsToKeep logits_to_keep = LogitsToKeep::all;
     bool output_hidden_states = false;
     bool output_attentions = false;
 };

@@ -57,11 +57,12 @@ void compare_logits(const Model& model, std::span<const Id> prompt,
                     std::span<const Id> new_token, const std::vector<Id>& ids) {
     step("The logits with and without the KV cache");
     KVCache cache = make_cache(model, ids.size());
-    model.forward(one_sequence(prompt), {.cache = &cache, .last_logits_only = true});
+    model.forward(one_sequence(prompt),
+                  {.cache = &cache, .logits_to_keep = LogitsToKeep::last});
     const Vector cached_logits =
         last_logits(model.forward(one_sequence(new_token), {.cache = &cache}));
     const Vector logits =
-        last_logits(model.forward(one_sequence(ids), {.last_logits_only = true}));
+        last_logits(model.forward(one_sequence(ids), {.logits_to_keep = LogitsToKeep::last}));
     show("cached_logits", cached_logits);
     show("within 1e-4 of the logits of a forward pass over the whole sequence",
          largest_difference(cached_logits, logits) < 1e-4);
@@ -119,10 +120,11 @@ std::pair<double, double> seconds_per_token(const Model& model, std::size_t posi
     std::vector<KVCache> caches(5, cache);
     std::size_t next = 0;
     const double with_cache = fastest_seconds(5, [&] {
-        model.forward(IdMatrix{{1}}, {.cache = &caches[next++], .last_logits_only = true});
+        model.forward(IdMatrix{{1}},
+                      {.cache = &caches[next++], .logits_to_keep = LogitsToKeep::last});
     });
     const double without = fastest_seconds(
-        3, [&] { model.forward(one_sequence(ids), {.last_logits_only = true}); });
+        3, [&] { model.forward(one_sequence(ids), {.logits_to_keep = LogitsToKeep::last}); });
     return {with_cache, without};
 }
 

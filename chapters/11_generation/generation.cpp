@@ -34,7 +34,7 @@ std::vector<Id> generate(const Model& model, const std::vector<Id>& prompt_ids,
         if (!config.use_cache) cache = empty_cache;
         const IdMatrix new_ids = one_sequence(std::span(ids).subspan(cache.seq_len));  // (1, T)
         const ModelOutput output =
-            model.forward(new_ids, {.cache = &cache, .last_logits_only = true});
+            model.forward(new_ids, {.cache = &cache, .logits_to_keep = LogitsToKeep::last});
 
         // Sample the next token, and append it unless it ends the sequence.
         const Id id = sample_next_token(last_logits(output), ids, config.sampling, generator);

@@ -53,18 +53,16 @@ void show_attentions(const std::vector<std::string>& tokens,
     const std::vector<std::string> keys(tokens.begin(),
                                         tokens.begin() + static_cast<std::ptrdiff_t>(t) + 1);
     std::vector<TableRow> rows;
-    std::vector<Heatmap> maps;
     for (std::size_t n = 0; n < attentions.size(); ++n) {
         const Matrix weights = attentions_of_query(attentions[n], t);  // (H, t + 1)
         const auto largest = static_cast<std::size_t>(
             std::max_element(weights.begin(), weights.end()) - weights.begin());
         const std::size_t h = largest / keys.size(), s = largest % keys.size();
         rows.push_back({to_text(n), to_text(h), keys[s], to_text(s), fixed(weights(h, s), 2)});
-        maps.push_back(heatmap_of("Layer " + to_text(n), weights, keys));
+        if (n == attentions.size() / 2)  // plot the layer in the middle
+            plot("attention", {heatmap_of("Layer " + to_text(n), weights, keys)});
     }
     show_table({"layer", "head", "key token", "position", "largest weight"}, rows);
-    const std::size_t last = maps.size() - 1;
-    plot("attention", {maps[0], maps[(last + 1) / 2], maps[last]});
 }
 
 void show_logit_lens(const Model& model, const Tokenizer& tokenizer, const std::vector<Id>& ids,
@@ -72,7 +70,7 @@ void show_logit_lens(const Model& model, const Tokenizer& tokenizer, const std::
     step("Logit lens: the same prediction computed after each layer");
     const std::size_t hidden_size = model.config.hidden_size;
     std::vector<TableRow> rows;
-    Line probability, rms;
+    Line probability;
     for (std::size_t n = 0; n < hidden_states.size(); ++n) {
         const Vector probabilities = logit_lens(model, hidden_states[n], t);
         const Prediction best = most_likely(tokenizer, probabilities);
@@ -81,17 +79,15 @@ void show_logit_lens(const Model& model, const Tokenizer& tokenizer, const std::
         const double row_rms = root_mean_square({row, hidden_size});
         rows.push_back({to_text(n), fixed(row_rms, 2), best.token, fixed(best.probability, 3),
                         fixed(p, 3)});
-        for (Line* line : {&probability, &rms}) line->x.push_back(double(n));
+        probability.x.push_back(double(n));
         probability.y.push_back(p);
-        rms.y.push_back(row_rms);
     }
     show_table({"layers", "RMS of the residual stream", "most likely", "p",
                 "p of the generated token"},
                rows);
-    plot(
-        "logit_lens",
-        {LinePlot{"Probability of the generated token", "layers", "probability", {probability}},
-         LinePlot{"Residual stream", "layers", "RMS", {rms}}});
+    plot("logit_lens",
+         {LinePlot{
+             "Probability of the generated token", "layers", "probability", {probability}}});
 }
 
 }  // namespace
@@ -105,9 +101,10 @@ std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const
 void inspect_generation(const Model& model, const Tokenizer& tokenizer,
                         const std::vector<Id>& ids, std::size_t prompt_len,
                         std::size_t position) {
-    const ModelOutput output = model.forward(
-        one_sequence(ids),
-        {.last_logits_only = true, .output_hidden_states = true, .output_attentions = true});
+    const ModelOutput output =
+        model.forward(one_sequence(ids), {.logits_to_keep = LogitsToKeep::last,
+                                          .output_hidden_states = true,
+                                          .output_attentions = true});
     show_probabilities(model, tokenizer, ids, prompt_len, output.hidden_states.back());
 
     // The logits of a position predict the token at the next position.

@@ -17,7 +17,8 @@ struct Candidates {
 
 Candidates most_likely(const Model& model, const Tokenizer& tokenizer,
                        const std::vector<Id>& ids, std::size_t count) {
-    Vector logits = last_logits(model.forward(one_sequence(ids), {.last_logits_only = true}));
+    Vector logits =
+        last_logits(model.forward(one_sequence(ids), {.logits_to_keep = LogitsToKeep::last}));
     Candidates candidates{{}, xt::zeros<Real>({count}), {}};
     for (std::size_t i = 0; i < count; ++i) {
         const Id id = argmax_token(logits);
@@ -124,8 +125,9 @@ void plot_next_word(const Tokenizer& tokenizer, const Vector& logits,
     const Series before = series("unchanged", logits);
     const Series flatter = series("temperature 2", apply_temperature(logits, 2));
     const Series kept = series("top-p 0.75", apply_top_p(logits, 0.75f));
-    plot("sampling", {BarChart{"Temperature 2", "probability", names, {before, flatter}, 1},
-                      BarChart{"Top-p 0.75", "probability", names, {before, kept}, 1}});
+    plot("temperature",
+         {BarChart{"Temperature 2", "probability", names, {before, flatter}, 1}});
+    plot("top_p", {BarChart{"Top-p 0.75", "probability", names, {before, kept}, 1}});
 }
 
 }  // namespace
@@ -133,7 +135,7 @@ void plot_next_word(const Tokenizer& tokenizer, const Vector& logits,
 void show_next_word(const Model& model, const Tokenizer& tokenizer, const std::string& text) {
     const std::vector<Id> ids = tokenizer.encode(text);
     const Vector logits =
-        last_logits(model.forward(one_sequence(ids), {.last_logits_only = true}));
+        last_logits(model.forward(one_sequence(ids), {.logits_to_keep = LogitsToKeep::last}));
     std::vector<std::size_t> tokens;
     for (Vector rest = logits; tokens.size() < 5; rest(tokens.back()) = -infinity)
         tokens.push_back(static_cast<std::size_t>(argmax_token(rest)));

@@ -38,7 +38,7 @@ Generator step_generator(std::uint32_t seed, std::size_t step) {
     return Generator(mixer.next_32_bits() ^ (number * 2654435761u));
 }
 
-// One batch of a step, and the seed of its dropout masks.
+// One micro-batch of a step, and the seed of its dropout masks.
 struct StepBatch {
     Batch batch;
     std::uint32_t dropout_seed;
@@ -47,9 +47,9 @@ std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t
                                       const std::vector<Id>& tokens) {
     Generator generator = step_generator(args.seed, step);
     std::vector<StepBatch> batches(args.gradient_accumulation_steps);
-    for (StepBatch& one : batches)
-        one.batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
-    for (StepBatch& one : batches) one.dropout_seed = generator.next_32_bits();
+    for (StepBatch& micro_batch : batches)
+        micro_batch.batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
+    for (StepBatch& micro_batch : batches) micro_batch.dropout_seed = generator.next_32_bits();
     return batches;
 }
 

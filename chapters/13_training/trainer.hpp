@@ -18,7 +18,7 @@ namespace llm {
 Model init_model(const Config& config, Generator& generator);
 
 // The hyperparameters of a run, named as in Hugging Face's TrainingArguments. One step
-// processes gradient_accumulation_steps batches of B sequences of T tokens.
+// processes gradient_accumulation_steps batches (micro-batches) of B sequences of T tokens.
 struct TrainingArguments {
     std::size_t batch_size = 16;  // B; HF: per_device_train_batch_size
     std::size_t seq_len = 64;     // T

@@ -28,8 +28,8 @@ void online_softmax() {
 
 namespace {
 
-// The percentage of a tile's scores that the causal mask leaves visible, rounded.
-Matrix visible_percentages(std::size_t seq_len) {
+// The percentage of a tile's scores that are unmasked, rounded.
+Matrix unmasked_percentages(std::size_t seq_len) {
     const std::size_t num_tiles = (seq_len + tile_size - 1) / tile_size;
     Matrix counts = xt::zeros<Real>({num_tiles, num_tiles}), sizes = counts;
     for (std::size_t t = 0; t < seq_len; ++t)
@@ -56,9 +56,9 @@ void attention_in_tiles(Generator& generator) {
     show("context within 1e-5 of chapter 05's",
          largest_difference(context, expected.context) < 1e-5);
 
-    const Matrix tiles = visible_percentages(seq_len);
+    const Matrix tiles = unmasked_percentages(seq_len);
     show("tiles", tiles);
-    plot("tiles", {Heatmap{"Percent of each tile's scores that are visible", "tile of 64 keys",
+    plot("tiles", {Heatmap{"Percent of each tile's scores that are unmasked", "tile of 64 keys",
                            "tile of 64 queries", tiles}});
 
     std::vector<TableRow> rows;

@@ -19,7 +19,7 @@ Real dot_with_four_sums(std::span<const Real> a, std::span<const Real> b);
 
 // The keys of a tile are at positions begin, begin + 1, ..., begin + size - 1. Returns how many
 // of them a query at this position attends to.
-std::size_t num_visible_keys(std::size_t position, std::size_t begin, std::size_t size);
+std::size_t num_unmasked_keys(std::size_t position, std::size_t begin, std::size_t size);
 
 // A row of int8 weights as in the lesson, but owning its values: one scale for each group
 // of 64.

@@ -34,10 +34,10 @@ void flash_attention_of_tile(ConstMatrixView queries, ConstMatrixView keys,
         for (std::size_t t = 0; t < queries.num_rows; ++t) {
             // Query t attends to the keys of this tile up to its own position.
             const std::size_t position = first_position + t;
-            const std::size_t num_visible =
+            const std::size_t num_unmasked =
                 position < begin ? 0 : std::min(size, position - begin + 1);
-            const Real factor = softmax[t].update(scores[t].first(num_visible), scale);
-            std::ranges::fill(scores[t].subspan(num_visible), Real(0));
+            const Real factor = softmax[t].update(scores[t].first(num_unmasked), scale);
+            std::ranges::fill(scores[t].subspan(num_unmasked), Real(0));
             if (factor != 1) scale_row(context[t], factor);
         }
         matmul(scores, values.rows(begin, size), context, Update::accumulate);
@@ -52,7 +52,7 @@ Real OnlineSoftmax::update(std::span<Real> scores, Real scale) {
     if (scores.empty()) return 1;
     const Real new_maximum = std::max(maximum, scale * amax(scores));
 
-    // Rescale the sum so far, which is relative to the old maximum.
+    // Rescale the sum so far from the old maximum to the new one.
     const Real factor = std::exp(maximum - new_maximum);
     sum = sum * factor + exp_and_sum(scores, scale, new_maximum);
     maximum = new_maximum;

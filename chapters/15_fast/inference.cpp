@@ -23,15 +23,15 @@ void check_call(const FastModel& model, std::span<const Id> new_ids, const RunSt
 }  // namespace
 
 ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_ids,
-                               RunState& state, LogitsToKeep keep) {
+                               RunState& state, LogitsToKeep logits_to_keep) {
     check_call(model, new_ids, state);
-    const std::size_t num_logits = keep == LogitsToKeep::all ? new_ids.size() : 1;
+    const std::size_t num_logits = logits_to_keep == LogitsToKeep::all ? new_ids.size() : 1;
     const MatrixView logits =
         ensure_capacity(state.logits, num_logits, model.config.vocab_size);
     if (new_ids.size() == 1)
         decode(model, new_ids[0], state);
     else
-        prefill(model, new_ids, state, keep);
+        prefill(model, new_ids, state, logits_to_keep);
     state.seq_len += new_ids.size();
     return logits;
 }

@@ -7,22 +7,19 @@
 
 namespace llm {
 
-// Which logits a call computes: those of all new tokens, or those of the last one, which are
-// all that generation needs. (Hugging Face: logits_to_keep.)
-enum class LogitsToKeep { all, last };
-
 // Adds T new tokens to the sequence of the state and returns logits, (T, V) or (1, V): a view
 // of state.logits, valid until the next call. Several tokens are a prefill, one is a decode
 // step. Throws ShapeError, and leaves the cache as it was, if an id is not in the vocabulary or
 // if the tokens exceed the positions of the state.
 ConstMatrixView compute_logits(const FastModel& model,
                                std::span<const Id> new_ids,  // (T)
-                               RunState& state, LogitsToKeep keep = LogitsToKeep::last);
+                               RunState& state,
+                               LogitsToKeep logits_to_keep = LogitsToKeep::last);
 
 // The two cases of compute_logits, without checks. A prefill divides the tokens among the
 // threads; a decode step divides the rows of each weight matrix.
 void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& state,
-             LogitsToKeep keep);
+             LogitsToKeep logits_to_keep);
 void decode(const FastModel& model, Id new_id, RunState& state);
 
 }  // namespace llm

@@ -46,7 +46,7 @@ void compute_context(const FastModel& model, std::size_t n, std::size_t head, st
 }
 
 // For a block of tokens, on one thread: output projection, norm and MLP. The output of one
-// matrix is still in a cache of the processor when the next one reads it.
+// linear layer is still in the processor's cache when the next one reads it.
 void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBlock& tokens,
                             RunState::ThreadWorkspace& workspace) {
     const FastLayer& layer = model.layers[n];
@@ -96,7 +96,7 @@ std::vector<TokenBlock> split_into_blocks(const TokenBlock& all) {
 }  // namespace
 
 void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& state,
-             LogitsToKeep keep) {
+             LogitsToKeep logits_to_keep) {
     const TokenBlock all = make_token_block(state, model.config, new_ids.size());
     for (std::size_t t = 0; t < new_ids.size(); ++t)
         model.embed_tokens.dequantize_row(static_cast<std::size_t>(new_ids[t]),
@@ -118,7 +118,7 @@ void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& stat
             compute_output_and_mlp(model, n, blocks[i], state.workspaces[thread]);
         });
     }
-    if (keep == LogitsToKeep::last) {
+    if (logits_to_keep == LogitsToKeep::last) {
         compute_last_logits(model, all.hidden_states[new_ids.size() - 1], state);
         return;
     }

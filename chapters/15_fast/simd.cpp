@@ -30,7 +30,7 @@ Real horizontal_sum(Batch batch) {
 struct Accumulators {
     std::array<Batch, 4> sums = {Batch(0), Batch(0), Batch(0), Batch(0)};
 
-    // Adds the products of 64 pairs.
+    // Multiplies and accumulates 64 pairs of elements.
     void add_products(const Real* a, const Real* b) {
         for (std::size_t i = 0; i < 64; i += 4 * simd_size)
             for (std::size_t j = 0; j < 4; ++j) {

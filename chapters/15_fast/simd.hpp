@@ -10,7 +10,7 @@
 namespace llm {
 
 // SIMD (single instruction, multiple data): a vector register holds 4, 8 or 16 floats, and one
-// instruction works on all of them. The functions of this file are compiled for the machine
+// instruction operates on all of them. The functions of this file are compiled for the machine
 // they are built on. All spans of a call must have the same size; this is not checked.
 
 // The dot product. The products are not summed in sequential order, so the last digits may

@@ -39,8 +39,8 @@ Real dot_with_four_sums(std::span<const Real> a, std::span<const Real> b) {
 }
 
 // Exercise 15.3 — the positions from begin to end - 1 are end - begin keys.
-std::size_t num_visible_keys(std::size_t position, std::size_t begin, std::size_t size) {
-    const std::size_t end = position + 1;  // one past the last visible key
+std::size_t num_unmasked_keys(std::size_t position, std::size_t begin, std::size_t size) {
+    const std::size_t end = position + 1;  // one past the last unmasked key
     if (end < begin) return 0;
     return std::min(size, end - begin);
 }
