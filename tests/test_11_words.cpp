@@ -74,6 +74,17 @@ TEST_CASE("words: what is saved is loaded again") {
     std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("words_of refuses a model of other sizes") {
+    Config config = load_model(asset("king_james")).config;
+    config.intermediate_size = 256;
+    Generator generator(1);
+    const Model other = make_model(config, generator);
+    const Tokenizer tokenizer = load_tokenizer(asset("king_james") + "/tokenizer.json");
+    CHECK_THROWS_WITH_AS(words_of(other, tokenizer),
+                         "words: the model does not have the sizes of assets/king_james",
+                         ShapeError);
+}
+
 TEST_CASE("load_words names a file that does not exist") {
     CHECK_THROWS_AS(load_words("no_such_folder"), FileError);
 }

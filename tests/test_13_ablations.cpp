@@ -48,6 +48,26 @@ TEST_CASE("the ReLU MLP of an ablation has as many parameters as the gated MLP")
     CHECK(count(true) == count(false));
 }
 
+TEST_CASE("xavier_normal has a standard deviation of sqrt(2 / (fan_in + fan_out))") {
+    Generator generator(1), same(1);
+    AblationModel normal =
+        make_ablation_model(tiny_config(1), {}, WeightInit::normal, generator);
+    AblationModel xavier =
+        make_ablation_model(tiny_config(1), {}, WeightInit::xavier_normal, same);
+    const auto expected = named_parameters(normal);
+    const auto actual = named_parameters(xavier);
+    std::set<std::size_t> sizes;
+    for (std::size_t p = 0; p < actual.size(); ++p) {
+        const auto& shape = actual[p].shape;
+        if (shape.size() != 2) continue;
+        sizes.insert(shape[0] + shape[1]);
+        const double ratio = std::sqrt(2.0 / double(shape[0] + shape[1])) / 0.02;
+        CHECK(double(actual[p].values[0]) ==
+              doctest::Approx(ratio * double(expected[p].values[0])).epsilon(1e-5));
+    }
+    CHECK(sizes.size() > 2);
+}
+
 TEST_CASE("without RoPE all position ids are 0, with RoPE they count from 0") {
     for (const bool use_rope : {true, false}) {
         AblationModel model = ablation_model(tiny_config(1), {.use_rope = use_rope}, 2);
