@@ -225,7 +225,8 @@ TEST_CASE("forward with a KV cache equals forward without one, token by token an
 TEST_CASE("forward with LogitsToKeep::last returns the logits of the last position alone") {
     const Model model = load_model(checkpoint("qwen3"));
     const Tensor3 logits = model(small_ids);
-    const Tensor3 last = model.forward(small_ids, {.logits_to_keep = LogitsToKeep::last}).logits;
+    const Tensor3 last =
+        model.forward(small_ids, {.logits_to_keep = LogitsToKeep::last}).logits;
     CHECK(dims(last) == std::array<std::size_t, 3>{2, 1, 17});
     CHECK_CLOSE(last, tokens(logits, 4, 5), 1e-6);
 

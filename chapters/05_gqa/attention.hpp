@@ -9,7 +9,7 @@
 
 namespace llm {
 
-// One head of one sequence, as a matrix of its own.
+// One head of one sequence, a copy (PyTorch: states[b, h]).
 Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h);  // (B, H, T, D) -> (T, D)
 
 // Scaled dot-product attention of one head. Throws ShapeError, with both shapes, if the shapes
@@ -68,7 +68,8 @@ struct QueriesKeysValues {
 };
 
 // The inputs of attention other than the hidden states. position_ids and attention_mask are
-// Hugging Face's names; instead of the table, its layers get position_embeddings = (cos, sin).
+// Hugging Face's names; its layers receive position_embeddings = (cos, sin) instead of the
+// table.
 struct AttentionInputs {
     RotaryTable rotary_table;  // (P, D/2)
     IdMatrix position_ids;     // (B, T)

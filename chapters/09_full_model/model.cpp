@@ -63,8 +63,8 @@ Tensor3 Model::logits(const Tensor3& hidden_states) const {
     const Matrix rows = reshape(normalized, {batch_size * seq_len, width});  // (B*T, C)
 
     // A linear layer without bias: each logit is the dot product with one row of the head.
-    Matrix result = xt::linalg::dot(rows, xt::transpose(head()));  // (B*T, V)
-    return reshape(std::move(result), {batch_size, seq_len, config.vocab_size});
+    Matrix flat_logits = xt::linalg::dot(rows, xt::transpose(head()));  // (B*T, V)
+    return reshape(std::move(flat_logits), {batch_size, seq_len, config.vocab_size});
 }
 
 Tensor3 Model::operator()(const IdMatrix& input_ids) const {

@@ -37,8 +37,8 @@ BPETrainer make_bpe_trainer(const std::string& text, std::size_t vocab_size);
 bool merge_most_frequent_pair(BPETrainer& trainer);
 
 // Trains until the vocabulary has vocab_size tokens or no pair occurs twice. With vocab_size 0
-// the result is a character tokenizer without merges. Throws as make_bpe_trainer(). Source:
-// Sennrich et al., 2016, algorithm 1.
+// the result is a character-level tokenizer without merges. Throws as make_bpe_trainer().
+// Source: Sennrich et al., 2016, algorithm 1.
 Tokenizer train_bpe(const std::string& text, std::size_t vocab_size);
 
 }  // namespace llm

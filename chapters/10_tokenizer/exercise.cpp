@@ -11,8 +11,8 @@ std::vector<std::string> predicted_merges() {
     // return {"?", "?", "?"};
 }
 
-// Exercise 10.2 — predict: how many tokens have six, sixty and sixteen? A tokenizer starts with
-// characters and has four merges, in this order of ranks: t + e, s + i, si + x, x + t.
+// Exercise 10.2 — predict: how many tokens do six, sixty and sixteen have? A tokenizer starts
+// with characters and has four merges, in this order of ranks: t + e, s + i, si + x, x + t.
 std::vector<std::size_t> predicted_token_counts() {
     TODO("predicted_token_counts");
     // return {?, ?, ?};
@@ -32,9 +32,10 @@ std::vector<std::size_t> predicted_word_counts() {
     // return {?, ?, ?};
 }
 
-// Exercise 10.5 — predict: how many tokens has "Zoë €5", with byte-level BPE without merges,
-// and with byte fallback, if the vocabulary has all ASCII characters, ▁ and ë, but no other
-// characters and no merges? (Byte fallback replaces the space by ▁ and prepends nothing here.)
+// Exercise 10.5 — predict: how many tokens does "Zoë €5" have with byte-level BPE without
+// merges, and with byte fallback, if the vocabulary has all ASCII characters, ▁ and ë, but no
+// other characters and no merges? (Byte fallback replaces the space by ▁ and prepends nothing
+// here.)
 std::vector<std::size_t> predicted_byte_counts() {
     TODO("predicted_byte_counts");
     // return {?, ?};
