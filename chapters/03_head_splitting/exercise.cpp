@@ -33,7 +33,7 @@ Tensor4 fused_queries(const Tensor3& fused, std::size_t num_heads) {
 Tensor3 interleave_heads([[maybe_unused]] const Tensor4& heads) { TODO("interleave_heads"); }
 
 // Exercise 3.5 — write project_one_head: the queries of one head, without computing the
-// others. Which rows of q_proj.weight (and which elements of its bias) give head h?
+// others.
 Tensor3 project_one_head([[maybe_unused]] const Tensor3& hidden_states,
                          [[maybe_unused]] const Linear& q_proj,
                          [[maybe_unused]] std::size_t head,

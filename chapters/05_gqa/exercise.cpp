@@ -77,9 +77,8 @@ Tensor4 context_by_kv_head(const Tensor4& queries, const Tensor4& keys, const Te
     return context;
 }
 
-// Exercise 5.8 — write grouped_scores without repeating a key. The G query heads of a group are
-// contiguous in memory: view them as one matrix of G*T rows and multiply it once by the keys of
-// the group. Divide by √D.
+// Exercise 5.8 — write grouped_scores without repeating a key: one matrix product for each
+// sequence and key/value head. Divide by √D.
 Tensor4 grouped_scores([[maybe_unused]] const Tensor4& queries,
                        [[maybe_unused]] const Tensor4& keys) {
     TODO("grouped_scores");

@@ -43,10 +43,9 @@ Tensor3 translated_block(const PreNormBlock& block, const Tensor3& hidden_states
     return states;
 }
 
-// Exercise 8.5 — find the bug. The loop adds each MLP output to the residual stream just before
-// the next norm, in one pass over memory, as fast implementations do. The attention and the MLP
-// of each layer read the right inputs, but the result is not the one of the same layers, one
-// after the other.
+// Exercise 8.5 — find the bug. The loop adds each sublayer output to the residual stream just
+// before the next norm, in one pass over memory, as fast implementations do. The result is not
+// that of the same layers, one after the other.
 Tensor3 decoder_forward(const Decoder& decoder, const Tensor3& hidden_states,
                         const AttentionInputs& inputs) {
     Tensor3 residual = hidden_states;

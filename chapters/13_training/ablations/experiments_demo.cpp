@@ -57,7 +57,7 @@ void plot_norm_placements(std::size_t num_layers,
                                          summaries[a * learning_rates.size() + r].losses));
         panels.push_back(panel);
     }
-    plot("arrangements_" + to_text(num_layers), panels);
+    plot("norm_placements_" + to_text(num_layers), panels);
 }
 
 // The norm placements at three learning rates, with and without warm-up.
