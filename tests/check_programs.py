@@ -3,6 +3,7 @@
 exit code 2; valid input gives the expected output and files. Usage: check_programs.py BUILD_FOLDER [SLUG...]"""
 
 import array
+import ast
 import fcntl
 import json
 import os
@@ -71,6 +72,8 @@ BASIC_REFUSED = [  # of programs with only the common options
     ("--only -1", "from 0 to 999, not '-1'"),
     ("--only", "--only"),
     ("--quiet=perhaps", "--quiet"),
+    ("--json --step", "--json excludes --step"),
+    ("--json --plots {folder}", "--json prints the data of figures and excludes --plots"),
     ("--save {file}", "--save needs a folder it can write to"),
     ("--save {folder} --plots /proc/nowhere", "--plots needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
@@ -374,6 +377,7 @@ def check_good(program, scratch):
     if "--seed" not in run([program, "--help"]).stdout:
         problems.append(f"{program.name}: --help does not list --seed")
     check_selection(program, command, first.stdout)
+    check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
              "12_gradients": None, "13_training": check_training, "15_fast": check_timing}.get(program.name, check_sizes)
     if check:
@@ -397,6 +401,47 @@ def check_selection(program, command, whole):
     generated = re.search(r"── (?:The generated text|Greedy generation) ──\n(.*?)(?:tokens generated|model  +tokens per)", whole, re.S)
     if quiet.returncode != 0 or quiet.stderr or quiet.stdout != (generated[1] if generated else ""):
         problems.append(f"{program.name} --quiet: exit {quiet.returncode}: {quiet.stdout}{quiet.stderr}")
+
+
+NAN = struct.pack("<f", float("nan"))
+
+
+def numbers(file):
+    """The shape and the elements of a .npy file of float32 or int64 in row-major order."""
+    content = file.read_bytes()
+    start = 10 + struct.unpack("<H", content[8:10])[0]
+    header = ast.literal_eval(content[10:start].decode())
+    return list(header["shape"]), array.array({"<f4": "f", "<i8": "q"}[header["descr"]], content[start:])
+
+
+def check_json(program, command, whole, tensors, plots):
+    """--json prints the same steps, tensors, values, tables, text and figures as lines of JSON."""
+    result = run([*command, "--json"])
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    of_type = lambda *types: [event for event in events if event["type"] in types]
+    if result.returncode != 0 or result.stderr or len(events) == 0:
+        problems.append(f"{program.name} --json: exit {result.returncode}: {result.stderr}")
+    if [event["title"] for event in of_type("step")] != re.findall(r"^── (.*) ──$", whole, re.M):
+        problems.append(f"{program.name} --json: other steps than in the text")
+    shown = {event["name"]: event for event in of_type("tensor")}
+    if set(shown) != {file.stem for file in tensors.iterdir()}:
+        problems.append(f"{program.name} --json: other tensors than with --save")
+    for name, event in shown.items():
+        shape, saved = numbers(tensors / f"{name}.npy")
+        values = array.array(saved.typecode, (float(value) if saved.typecode == "f" else int(value) for value in event.get("values", [])))
+        if event["shape"] != shape or ("values" in event and values.tobytes().replace(NAN, b"") != saved.tobytes().replace(NAN, b"")):
+            problems.append(f"{program.name} --json: {name} differs from the saved tensor")
+    words = set(whole.split())
+    for event in of_type("text", "value", "table"):
+        texts = [event.get("text", "")] + [cell for row in event.get("rows", []) for cell in row]
+        for text in texts:
+            if not set(text.split()) <= words and not re.search(r"seconds|tokens/s|memory", str(event)):
+                problems.append(f"{program.name} --json: a {event['type']} that the text does not have: {text}")
+    if {event["name"] for event in of_type("figure")} != {file.stem.split("_", program.name.count("_") + 1)[-1] for file in plots.iterdir()}:
+        problems.append(f"{program.name} --json: other figures than with --plots")
+    for event in of_type("figure"):
+        if not any(event.get(member) for member in ("values", "y")):
+            problems.append(f"{program.name} --json: figure {event['name']} has no data")
 
 
 def run_in_terminal(command, act=lambda output: None, **variables):

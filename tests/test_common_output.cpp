@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/output/terminal.hpp"
 #include "tests/check.hpp"
@@ -363,6 +364,62 @@ TEST_CASE("--only prints and saves one step, and the run ends after it") {
           }).empty());
     CHECK(step_titles().size() == 2);
     set_print_options({});
+}
+
+TEST_CASE("--json prints each step, text, tensor, table and figure as a line of JSON") {
+    set_print_options({.json = true});
+    const std::string output = printed([] {
+        step("A \"step\"");
+        say("words");
+        show("value", 1.5);
+        show("test_json_ids", IdMatrix{{1, 2, 3}, {4, 5, 6}});
+        show("test_json", Matrix{{0.1f, -infinity, std::nanf("")}});
+        show("test_json_names", Matrix{{0.25f}}, {"row"}, {"column"});
+        show_table({"a", "b"}, {{"1", "2"}});
+        write_text("And");
+        end_text();
+        plot("bars", {BarChart{"title", "y", {"left", "right"}, {{"one", {1, 2}}}}});
+    });
+    set_print_options({});
+    CHECK(output ==
+          R"({"type":"step","number":1,"title":"A \"step\""})"
+          "\n"
+          R"({"type":"text","text":"words"})"
+          "\n"
+          R"({"type":"value","name":"value","text":"1.5"})"
+          "\n"
+          R"({"type":"tensor","name":"test_json_ids","shape":[2,3],)"
+          R"("values":[1.0,2.0,3.0,4.0,5.0,6.0],"printed":"{{1, 2, 3},\n {4, 5, 6}}"})"
+          "\n"
+          R"({"type":"tensor","name":"test_json","shape":[1,3],"values":[0.1,"-inf","nan"],)"
+          R"("printed":"{{    0.1   ,    -inf,     nan}}"})"
+          "\n"
+          R"({"type":"tensor","name":"test_json_names","shape":[1,1],"values":[0.25],)"
+          R"("rows":["row"],"columns":["column"],"printed":"     column\nrow    0.25"})"
+          "\n"
+          R"({"type":"table","headings":["a","b"],"rows":[["1","2"]]})"
+          "\n"
+          R"({"type":"generated","text":"And"})"
+          "\n"
+          R"({"type":"generated","text":"\n"})"
+          "\n"
+          R"({"type":"figure","name":"bars","panel":0,"panels":1,"kind":"bars",)"
+          R"("title":"title","y_label":"y","names":["left","right"],"labels":["one"],)"
+          R"("values":[[1.0,2.0]],"highest":0.0})"
+          "\n");
+}
+
+TEST_CASE("--json leaves out the values of tensors with more than 65536 elements") {
+    const auto json_of = [](const std::string& name, std::size_t count) {
+        return printed([&] { show(name, Vector(Vector::shape_type{count}, Real(1))); });
+    };
+    set_print_options({.json = true});
+    const std::string largest = json_of("test_json_largest", 65536);
+    const std::string larger = json_of("test_json_larger", 65537);
+    set_print_options({});
+    CHECK(count_of(largest, "values") == 1);
+    CHECK(count_of(larger, "values") == 0);
+    CHECK(count_of(larger, R"("shape":[65537])") == 1);
 }
 
 TEST_CASE("--quiet prints only generated text") {

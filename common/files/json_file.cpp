@@ -183,23 +183,47 @@ std::vector<std::vector<std::string>> JsonFile::text_lists(const std::string& ke
     return lists;
 }
 
-void write_json(const std::filesystem::path& file, const JsonMembers& members) {
-    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json json_of(double number) {
+    return std::isfinite(number) ? ordered_json(number)
+                                 : ordered_json(fmt::format("{}", number));
+}
+ordered_json json_of(const std::vector<double>& numbers) {
+    ordered_json array = ordered_json::array();
+    for (const double number : numbers) array.push_back(json_of(number));
+    return array;
+}
+ordered_json json_of(const std::vector<std::vector<double>>& rows) {
+    ordered_json array = ordered_json::array();
+    for (const std::vector<double>& row : rows) array.push_back(json_of(row));
+    return array;
+}
+ordered_json json_of(const std::vector<std::pair<std::string, std::size_t>>& ids) {
+    ordered_json object = ordered_json::object();
+    for (const auto& [name, id] : ids) object[name] = id;
+    return object;
+}
+ordered_json json_of(const auto& other) { return other; }
+
+ordered_json json_of(const JsonMembers& members) {
+    ordered_json json = ordered_json::object();
     for (const auto& [key, value] : members)
-        json[nlohmann::ordered_json::json_pointer(pointer_to(key))] = std::visit(
-            [](const auto& held) -> nlohmann::ordered_json {
-                using Held = std::remove_cvref_t<decltype(held)>;
-                if constexpr (std::is_same_v<
-                                  Held, std::vector<std::pair<std::string, std::size_t>>>) {
-                    nlohmann::ordered_json object = nlohmann::ordered_json::object();
-                    for (const auto& [name, id] : held) object[name] = id;
-                    return object;
-                } else {
-                    return held;
-                }
-            },
-            value);
-    const std::string text = json.dump(2) + "\n";
+        json[ordered_json::json_pointer(pointer_to(key))] =
+            std::visit([](const auto& held) { return json_of(held); }, value);
+    return json;
+}
+
+}  // namespace
+
+std::string json_line(const JsonMembers& members) {
+    return json_of(members).dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+void write_json(const std::filesystem::path& file, const JsonMembers& members) {
+    const std::string text = json_of(members).dump(2) + "\n";
     write_file(file, [&](std::ostream& stream) { stream << text; });
 }
 

@@ -54,12 +54,17 @@ class JsonFile {
     JsonFile inner(const std::string& key, const Content& content) const;
 };
 
-// Writes an object with these members in this order. Throws FileError.
+// An object with these members in this order. Numbers that are not finite, which JSON does not
+// have, become the strings "inf", "-inf" and "nan".
 using JsonValue =
     std::variant<bool, std::size_t, double, std::string, std::vector<std::string>,
+                 std::vector<std::size_t>, std::vector<double>,
+                 std::vector<std::vector<double>>,
                  std::vector<std::pair<std::string, std::size_t>>,  // an object of ids
                  std::vector<std::vector<std::string>>>;
 using JsonMembers = std::vector<std::pair<std::string, JsonValue>>;
-void write_json(const std::filesystem::path& file, const JsonMembers& members);
+std::string json_line(const JsonMembers& members);
+void write_json(const std::filesystem::path& file,  // throws FileError
+                const JsonMembers& members);
 
 }  // namespace llm

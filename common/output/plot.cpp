@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/output/events.hpp"
 #include "common/output/terminal.hpp"
 
 namespace llm {
@@ -287,6 +288,7 @@ Panel::Panel(const Panel& other) = default;
 Panel::~Panel() = default;
 
 void plot(const std::string& name, const std::vector<Panel>& panels) {
+    if (print_options().json) return emit_figure(name, panels);
     if (!plots_folder.empty()) figures.push_back({name, panels});
 }
 
@@ -335,6 +337,7 @@ bool draw(const std::vector<Figure>& wanted) {
 }  // namespace
 
 void plot_now(const std::string& name, const std::vector<Panel>& panels) {
+    if (print_options().json) return emit_figure(name, panels);
     if (!plots_folder.empty()) draw({{name, panels}});
 }
 

@@ -7,10 +7,12 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
+#include "common/output/events.hpp"
 #include "common/output/terminal.hpp"
 #include "common/tensors/tensor_io.hpp"
 
@@ -22,6 +24,7 @@ std::set<std::string, std::less<>> shown_names;
 std::string unprinted_text;  // the incomplete character at the end of write_text's input
 
 constexpr std::size_t summary_threshold = 250;  // elements; larger tensors are summarized
+constexpr std::size_t json_threshold = 65536;   // larger tensors have no values in JSON
 
 bool is_number_character(char c) {
     return c != ' ' && c != '\n' && c != ',' && c != '{' && c != '}';
@@ -209,12 +212,34 @@ std::string save_and_describe(std::string_view name, const xt::xtensor<T, N>& te
 }
 
 template <class T, std::size_t N>
+void emit_tensor(std::string_view name, const xt::xtensor<T, N>& tensor,
+                 const std::vector<std::string>& lines, const JsonMembers& names = {}) {
+    JsonMembers members{
+        {"name", std::string(name)},
+        {"shape", std::vector<std::size_t>(tensor.shape().begin(), tensor.shape().end())}};
+    if (tensor.size() <= json_threshold) {
+        if constexpr (std::is_same_v<T, Real>)
+            members.emplace_back("values", shortest_decimals({tensor.data(), tensor.size()}));
+        else
+            members.emplace_back("values", std::vector<double>(tensor.begin(), tensor.end()));
+    }
+    members.insert(members.end(), names.begin(), names.end());
+    members.emplace_back("printed", fmt::format("{}", fmt::join(lines, "\n")));
+    emit("tensor", std::move(members));
+}
+
+// Prints only the first matrix of a large Tensor4.
+template <class T, std::size_t N>
 void show_tensor(std::string_view name, const xt::xtensor<T, N>& tensor) {
     const std::string heading = save_and_describe(name, tensor);
-    if constexpr (N == 4) {  // print only the first matrix of a large tensor
-        if (tensor.size() > summary_threshold)
-            return print_tensor(heading + ", of which (0, 0):", Matrix(xt::view(tensor, 0, 0)));
+    if constexpr (N == 4) {
+        if (tensor.size() > summary_threshold) {
+            const Matrix first = xt::view(tensor, 0, 0);
+            if (print_options().json) return emit_tensor(name, tensor, printed_lines(first));
+            return print_tensor(heading + ", of which (0, 0):", first);
+        }
     }
+    if (print_options().json) return emit_tensor(name, tensor, printed_lines(tensor));
     print_tensor(heading, tensor);
 }
 
@@ -262,11 +287,18 @@ void print_named(std::string heading, const ColorScale& scale,
     for (const std::string& line : lines) print(line + "\n");
 }
 
+void print_generated(const std::string& text) {
+    if (print_options().json) return emit("generated", {{"text", text}});
+    print_generated_text(text);
+    std::cout << std::flush;
+}
+
 }  // namespace
 
 void step(std::string_view title) { begin_step(title); }
 
 void say(std::string_view text) {
+    if (print_options().json) return emit("text", {{"text", std::string(text)}});
     const std::size_t width = std::min<std::size_t>(terminal_width(), 80);
     std::istringstream words{std::string(text)};
     std::string line;
@@ -295,8 +327,11 @@ void show(std::string_view name, const Matrix& matrix, const std::vector<std::st
             cells.back().push_back(
                 fmt::format("{:.2f}", std::abs(matrix(i, j)) < 0.005 ? 0 : matrix(i, j)));
     }
-    print_named(save_and_describe(name, matrix), scale_of(matrix), rows,
-                table_lines(headings, cells));
+    const std::string heading = save_and_describe(name, matrix);
+    const std::vector<std::string> lines = table_lines(headings, cells);
+    if (print_options().json)
+        return emit_tensor(name, matrix, lines, {{"rows", rows}, {"columns", columns}});
+    print_named(heading, scale_of(matrix), rows, lines);
 }
 void show(std::string_view name, const Tensor3& tensor) { show_tensor(name, tensor); }
 void show(std::string_view name, const Tensor4& tensor) { show_tensor(name, tensor); }
@@ -304,28 +339,27 @@ void show(std::string_view name, const IdVector& tensor) { show_tensor(name, ten
 void show(std::string_view name, const IdMatrix& tensor) { show_tensor(name, tensor); }
 
 void show(std::string_view name, std::string_view value) {
+    if (print_options().json)
+        return emit("value", {{"name", std::string(name)}, {"text", std::string(value)}});
     print(fmt::format("{}: {}\n", name, value));
 }
-void show(std::string_view name, double value) {
-    print(fmt::format("{}: {:g}\n", name, value));
-}
+void show(std::string_view name, double value) { show(name, brief(value)); }
 
 void show_table(const TableRow& headings, const std::vector<TableRow>& rows) {
-    for (const std::string& line : table_lines(headings, rows)) print(line + "\n");
+    const std::vector<std::string> lines = table_lines(headings, rows);
+    if (print_options().json) return emit("table", {{"headings", headings}, {"rows", rows}});
+    for (const std::string& line : lines) print(line + "\n");
 }
 
 void write_text(std::string_view piece) {
     unprinted_text += piece;
-    print_generated_text(take_printable(unprinted_text, false));
-    std::cout << std::flush;
+    print_generated(take_printable(unprinted_text, false));
 }
 
-void end_text() {
-    print_generated_text(take_printable(unprinted_text, true) + "\n");
-    std::cout << std::flush;
-}
+void end_text() { print_generated(take_printable(unprinted_text, true) + "\n"); }
 
 void show_progress(std::string_view line) {
+    if (print_options().json) return emit("progress", {{"text", std::string(line)}});
     if (!isatty(STDOUT_FILENO) || print_options().quiet) return;
     std::string fitting;  // a line that wraps could not be overwritten
     std::size_t count = 0;

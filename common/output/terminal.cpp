@@ -11,6 +11,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/output/events.hpp"
+
 namespace llm {
 namespace {
 
@@ -114,6 +116,7 @@ void begin_step(std::string_view title) {
     if (chosen.only && step_is_printed()) throw OnlyStepDone{};
     const bool follows_output = !nothing_printed;
     titles.emplace_back(title);
+    if (chosen.json) return emit("step", {{"number", titles.size()}, {"title", titles.back()}});
     if (pausing() && follows_output && step_is_printed() && !chosen.quiet) wait_for_enter();
     const std::string number =
         isatty(STDOUT_FILENO) ? fmt::format("{}. ", titles.size()) : std::string();

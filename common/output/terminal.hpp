@@ -16,9 +16,10 @@ std::size_t terminal_height();  // in lines; 24 when the output is not a termina
 
 // What a run prints. Called by Options.
 struct PrintOptions {
-    bool quiet = false;               // --quiet: only generated text
-    bool stepwise = false;            // --step: wait after each screenful and before each step
-    std::optional<std::size_t> only;  // --only: only the step with this number
+    bool quiet = false;     // --quiet: only generated text
+    bool stepwise = false;  // --step: wait after each screenful and before each step
+    std::optional<std::size_t> only{};  // --only: only the step with this number
+    bool json = false;                  // --json: lines of JSON instead of text (events.hpp)
 };
 void set_print_options(const PrintOptions& options);
 const PrintOptions& print_options();

@@ -189,8 +189,11 @@ struct Options::Parser {
         for (const auto& [name, folder] : written_folders)
             if (app.count(name) > 0) folders.prepare(name, *folder);
         if (app.count("--save") > 0) folders.prepare("--save", save);
+        if (printing.json && printing.stepwise) throw UsageError("--json excludes --step");
+        if (printing.json && app.count("--plots") > 0 && plots != "none")
+            throw UsageError("--json prints the data of figures and excludes --plots");
         if (app.count("--plots") == 0) {
-            if (printing.quiet || printing.only)
+            if (printing.quiet || printing.only || printing.json)
                 plots = "none";
             else
                 prepare_default_plots();
@@ -240,6 +243,8 @@ Options::Options(std::string slug, std::string question) : parser_(std::make_uni
         ->type_name("N");
     app.add_flag("--quiet", parser_->printing.quiet,
                  "print only generated text, without figures");
+    app.add_flag("--json", parser_->printing.json,
+                 "print each step, tensor, table and figure as a line of JSON");
 }
 
 Options::~Options() = default;

@@ -10,8 +10,8 @@
 
 namespace llm {
 
-// Every program has the options --help, --seed, --plots, --save, --step, --only and --quiet,
-// and those it adds.
+// Every program has the options --help, --seed, --plots, --save, --step, --only, --quiet and
+// --json, and those it adds.
 class Options {
  public:
     // The chapter's slug, such as "01_masking", and the question that it answers.
@@ -57,7 +57,7 @@ class Options {
 
     // Parses the command line, runs the program and draws the figures. Returns the exit code:
     // 0, or 2 after printing one line on standard error that says what is wrong. With --only
-    // and --quiet, figures are drawn only if --plots is given.
+    // and --quiet, figures are drawn only if --plots is given; with --json they are not drawn.
     int run(int argc, char** argv, const std::function<void()>& program);
 
     std::uint32_t seed() const;                 // --seed, 77 unless given
