@@ -374,14 +374,28 @@ def check_good(program, scratch):
         problems.append(f"{program.name}: two runs with the same seed differ")
     if run([*command, "--plots", "none", "--seed", "78"]).stdout == second:
         problems.append(f"{program.name}: the seed changes nothing")
-    if "--seed" not in run([program, "--help"]).stdout:
-        problems.append(f"{program.name}: --help does not list --seed")
+    check_help(program)
     check_selection(program, command, first.stdout)
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
              "12_gradients": None, "13_training": check_training, "15_fast": check_timing}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
+
+
+def check_help(program):
+    """--help lists each option with its limits and its default; --help --json lists those of the chapter as JSON."""
+    common = "help plots save step only quiet json".split()
+    text = run([program, "--help"]).stdout
+    listed = {name: rest for name, rest in re.findall(r"^  (?:-h,)?--([\w-]+)(.*(?:\n {10,}.*)*)", text, re.M) if name not in common}
+    described = {option["name"][2:]: option for option in map(json.loads, run([program, "--json", "--help"]).stdout.splitlines())}
+    if "seed" not in listed or list(listed) != sorted(described, key=list(listed).index):
+        problems.append(f"{program.name}: --help lists {sorted(listed)}, --help --json {sorted(described)}")
+    for name, option in described.items():
+        limits = f", {option['low']:.10g} to {option['high']:.10g}" if "low" in option else ""
+        default = f"={option['default']}" if "default" in option else ""
+        if option["type"] != "option" or option["help"] + limits not in " ".join(listed[name].split()) or default not in listed[name]:
+            problems.append(f"{program.name}: --help and --help --json describe --{name} in other words: {option}")
 
 
 def check_selection(program, command, whole):

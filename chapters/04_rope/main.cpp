@@ -209,6 +209,7 @@ int main(int argc, char** argv) {
     std::size_t batch_size = 2, seq_len = 10;
     Options options("04_rope", "How does attention know the positions of tokens?");
     options.sizes(batch_size, seq_len, config);
+    options.number("--rope-theta", config.rope_theta, 1, 1e9, "base of the frequencies");
 
     return options.run(argc, argv, [&] {
         config = validate(config, seq_len);

@@ -1,6 +1,10 @@
 // The output of a run with --json: one line of JSON (JSON Lines) for each step, paragraph,
 // value, tensor, table, figure and piece of generated text, for programs that display a run.
 //
+//   {"type": "option", "name": "--seq-len", "kind": "integer", "low": 1, "high": 1024,
+//       "default": "10", "help": "..."}
+//       with --help --json: one line per option. Kinds: integer and number, which have limits;
+//       text, path, folder, ids and flag. The default is left out if there is none.
 //   {"type": "step", "number": 1, "title": "..."}
 //   {"type": "text", "text": "..."}
 //   {"type": "value", "name": "...", "text": "..."}

@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 
 #include "common/files/unicode.hpp"
+#include "common/output/events.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/output/terminal.hpp"
@@ -164,6 +165,7 @@ struct Options::Parser {
 
     CLI::App app;
     std::string slug;
+    std::vector<JsonMembers> described;  // for --help --json
     std::vector<std::pair<std::string, std::string*>> written_folders;
     std::vector<std::pair<std::string, std::string>> needed;
     std::vector<std::unique_ptr<Pending>> pending;  // CLI11 keeps pointers to the texts
@@ -209,6 +211,21 @@ struct Options::Parser {
         return *pending.back()->option;
     }
 
+    void describe(const std::string& name, const std::string& kind, const std::string& help,
+                  const JsonMembers& limits = {}) {
+        described.push_back({{"name", name}, {"kind", kind}});
+        described.back().insert(described.back().end(), limits.begin(), limits.end());
+        if (const std::string text = app.get_option(name)->get_default_str(); !text.empty())
+            described.back().emplace_back("default", text);
+        described.back().emplace_back("help", help);
+    }
+
+    void print_help() const {
+        if (!printing.json) std::cout << app.help();
+        if (printing.json)
+            for (const JsonMembers& option : described) emit("option", option);
+    }
+
     // Draws no figures if the default folder is not writable.
     void prepare_default_plots() try {
         folders.prepare("--plots", plots);
@@ -245,6 +262,8 @@ Options::Options(std::string slug, std::string question) : parser_(std::make_uni
                  "print only generated text, without figures");
     app.add_flag("--json", parser_->printing.json,
                  "print each step, tensor, table and figure as a line of JSON");
+    parser_->describe("--seed", "integer", "seed of the random number generator",
+                      {{"low", 0.0}, {"high", 4294967295.0}});
 }
 
 Options::~Options() = default;
@@ -263,6 +282,7 @@ void Options::count(const std::string& name, std::size_t& value, std::int64_t lo
                      });
     option.type_name("N");
     if (value != 0 || low == 0) option.default_str(std::to_string(value));
+    parser_->describe(name, "integer", help, {{"low", double(low)}, {"high", double(high)}});
 }
 
 void Options::number(const std::string& name, float& value, double low, double high,
@@ -274,6 +294,7 @@ void Options::number(const std::string& name, float& value, double low, double h
               })
         .type_name("X")
         ->default_str(fmt::format("{}", value));
+    parser_->describe(name, "number", help, {{"low", low}, {"high", high}});
 }
 
 void Options::text(const std::string& name, std::string& value, const std::string& help) {
@@ -291,10 +312,12 @@ void Options::text(const std::string& name, std::string& value, const std::strin
                   value = text;
               })
         .type_name("TEXT");
+    parser_->describe(name, "text", help);
 }
 
 void Options::path(const std::string& name, std::string& value, const std::string& help) {
     parser_->app.add_option(name, value, help)->type_name("PATH");
+    parser_->describe(name, "path", help);
 }
 
 void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
@@ -304,15 +327,18 @@ void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
               [&value, name](const std::string& text) { value = parse_ids(name, text); })
         .type_name("ID,ID,...")
         ->default_str(fmt::format("{}", fmt::join(value, ",")));
+    parser_->describe(name, "ids", help);
 }
 
 void Options::folder(const std::string& name, std::string& value, const std::string& help) {
     parser_->app.add_option(name, value, help)->type_name("DIR");
     parser_->written_folders.emplace_back(name, &value);
+    parser_->describe(name, "folder", help);
 }
 
 void Options::flag(const std::string& name, bool& value, const std::string& help) {
     parser_->app.add_flag(name, value, help);
+    parser_->describe(name, "flag", help);
 }
 
 void Options::needs(const std::string& name, const std::string& other) {
@@ -338,7 +364,7 @@ int Options::run(int argc, char** argv, const std::function<void()>& program) {
         run_and_report(program, parser_->printing);
         return 0;
     } catch (const CLI::CallForHelp&) {
-        std::cout << parser_->app.help();
+        parser_->print_help();
         return 0;
     } catch (const CLI::ParseError& error) {
         return fail(error.what());
