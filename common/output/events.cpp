@@ -1,7 +1,9 @@
 #include "common/output/events.hpp"
 
-#include <charconv>
+#include <cstdlib>
 #include <iostream>
+
+#include <fmt/format.h>
 
 #include "common/output/terminal.hpp"
 
@@ -9,12 +11,7 @@ namespace llm {
 namespace {
 
 double shortest_decimal(Real value) {
-    if (!std::isfinite(value)) return double(value);
-    char text[64];
-    const char* const end = std::to_chars(text, text + sizeof text, value).ptr;
-    double decimal = 0;
-    std::from_chars(text, end, decimal);
-    return decimal;
+    return std::strtod(fmt::format("{}", value).c_str(), nullptr);
 }
 
 JsonMembers members_of(const Heatmap& heatmap) {
