@@ -64,7 +64,7 @@ Matrix softmax_backward(const Matrix& weights, const Matrix& output_gradient) {
     const auto [num_rows, width] = dims(weights);
     Matrix score_gradient = weights;  // (T, S)
     for (std::size_t t = 0; t < num_rows; ++t) {
-        // dx_s = w_s (dw_s - Σ w dw): the weights of a row add up to 1.
+        // dx_s = w_s (dw_s - Σ w dw): the weights of a row sum to 1.
         Real dot = 0;
         for (std::size_t s = 0; s < width; ++s) dot += weights(t, s) * output_gradient(t, s);
         for (std::size_t s = 0; s < width; ++s)

@@ -32,7 +32,7 @@ QueriesKeysValues grouped_query_attention_backward(
     const Tensor4& dropout_mask,       // (B, H, T, T), or empty: no dropout
     const Tensor4& context_gradient);  // (B, H, T, D)
 
-// What the backward pass of an attention layer needs from its forward pass.
+// The activations of an attention layer that its backward pass needs.
 struct AttentionActivations {
     Tensor3 input;                // (B, T, C)
     QueriesKeysValues projected;  // split into heads

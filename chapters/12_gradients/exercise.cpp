@@ -50,20 +50,20 @@ Matrix rms_norm_backward(const RMSNorm& norm, const Matrix& input,
     const Real C = static_cast<Real>(width);
     Matrix gradient(input.shape());
     for (std::size_t n = 0; n < num_rows; ++n) {
-        Real mean_of_squares = 0, along = 0;
+        Real mean_of_squares = 0, mean_product = 0;
         for (std::size_t c = 0; c < width; ++c)
             mean_of_squares += input(n, c) * input(n, c) / C;
         const Real rms = std::sqrt(mean_of_squares + norm.eps);
         for (std::size_t c = 0; c < width; ++c)
-            along += output_gradient(n, c) * input(n, c) / rms / C;
+            mean_product += output_gradient(n, c) * input(n, c) / rms / C;
         for (std::size_t c = 0; c < width; ++c)
-            gradient(n, c) =
-                norm.weight(c) * (output_gradient(n, c) - along * input(n, c) / rms) / rms;
+            gradient(n, c) = norm.weight(c) *
+                             (output_gradient(n, c) - mean_product * input(n, c) / rms) / rms;
     }
     return gradient;
 }
 
-// Exercise 12.7 — find the bug. With H = Hkv everything is right. Where heads are shared, the
+// Exercise 12.7 — find the bug. With H = Hkv the result is correct. With shared heads, the
 // gradients of keys and values are wrong.
 Tensor4 repeat_kv_backward(const Tensor4& output_gradient, std::size_t num_key_value_groups) {
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(output_gradient);
@@ -88,14 +88,14 @@ Matrix embedding_gradient(const IdVector& input_ids, const Matrix& output_gradie
 
 // Exercise 12.9 — write log_softmax_backward: the gradient of the scores, from the
 // log-probabilities and the gradient with respect to them. The rows are independent of each
-// other. A score raises its own log-probability. What does it do to the others of its row?
+// other. Which log-probabilities of its row depend on a score?
 Matrix log_softmax_backward([[maybe_unused]] const Matrix& log_probabilities,
                             [[maybe_unused]] const Matrix& output_gradient) {
     TODO("log_softmax_backward");
 }
 
 // Exercise 12.10 — write smoothed_cross_entropy: cross-entropy with label smoothing. The target
-// distribution gives epsilon / V to each of the V tokens, and 1 - epsilon on top to the target.
+// distribution is epsilon / V for each of the V tokens, plus 1 - epsilon for the target.
 LossAndGradient smoothed_cross_entropy([[maybe_unused]] const Matrix& logits,
                                        [[maybe_unused]] const IdVector& targets,
                                        [[maybe_unused]] Real epsilon) {

@@ -55,9 +55,9 @@ void what_backward_passes_remove() {
     show("row", row);
     show("upstream_gradient", upstream);
     show("rms_norm_gradient", row_gradient);
-    double along = 0;
-    for (std::size_t c = 0; c < 4; ++c) along += double(row(0, c) * row_gradient(0, c));
-    show("its dot product with the row", fixed(std::abs(along), 4));
+    double dot = 0;
+    for (std::size_t c = 0; c < 4; ++c) dot += double(row(0, c) * row_gradient(0, c));
+    show("its dot product with the row", fixed(std::abs(dot), 4));
 
     const Matrix weights = softmax(row);
     const Matrix score_gradient = softmax_backward(weights, upstream);

@@ -31,7 +31,7 @@ Vector predicted_score_gradient() { return {0, -1, 1}; }
 Vector predicted_residual() { return {Real(3.375), Real(0.125)}; }
 
 // Exercise 12.6 — the forward pass multiplies by the weight last, so the backward pass does it
-// first, before the component along the row is computed. While all weights are equal, as at
+// first, before the mean of the product is computed. While all weights are equal, as at
 // initialization, the order makes no difference.
 Matrix rms_norm_backward(const RMSNorm& norm, const Matrix& input,
                          const Matrix& output_gradient) {
@@ -39,15 +39,16 @@ Matrix rms_norm_backward(const RMSNorm& norm, const Matrix& input,
     const Real C = static_cast<Real>(width);
     Matrix gradient(input.shape());
     for (std::size_t n = 0; n < num_rows; ++n) {
-        Real mean_of_squares = 0, along = 0;
+        Real mean_of_squares = 0, mean_product = 0;
         for (std::size_t c = 0; c < width; ++c)
             mean_of_squares += input(n, c) * input(n, c) / C;
         const Real rms = std::sqrt(mean_of_squares + norm.eps);
         for (std::size_t c = 0; c < width; ++c)
-            along += output_gradient(n, c) * norm.weight(c) * input(n, c) / rms / C;
+            mean_product += output_gradient(n, c) * norm.weight(c) * input(n, c) / rms / C;
         for (std::size_t c = 0; c < width; ++c)
             gradient(n, c) =
-                (output_gradient(n, c) * norm.weight(c) - along * input(n, c) / rms) / rms;
+                (output_gradient(n, c) * norm.weight(c) - mean_product * input(n, c) / rms) /
+                rms;
     }
     return gradient;
 }

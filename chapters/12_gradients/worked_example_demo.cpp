@@ -57,7 +57,7 @@ void show_losses(const Predictions& words) {
                         fixed(-std::log(double(p)), 4)});
     }
     show_table({"after", "target", "probability p", "-ln p"}, rows);
-    show("loss of the five words", fixed(cross_entropy(words.logits, words.targets), 4));
+    show("mean", fixed(cross_entropy(words.logits, words.targets), 4));
 }
 
 // The ids of the count most likely tokens.

@@ -13,8 +13,8 @@ struct Dataset {
 };
 
 // Splits the tokens into 100 contiguous chunks of equal size and holds out every tenth chunk,
-// so that both parts contain tokens from the whole text. Throws ShapeError unless the
-// validation part has more than seq_len tokens.
+// so that both sets contain tokens from the whole text. Throws ShapeError unless the
+// validation set has more than seq_len tokens.
 Dataset train_validation_split(const std::vector<Id>& tokens, std::size_t seq_len);
 
 // B sequences of T tokens. The target of each token is the token after it in the text.

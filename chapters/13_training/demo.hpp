@@ -27,7 +27,7 @@ struct OutputFolder {
     std::string checkpoint_file() const { return path + "/run.safetensors"; }
 };
 
-// Trains a tokenizer on the text, and splits the tokens into training and validation parts.
+// Trains a tokenizer on the text, and splits the tokens into training and validation sets.
 void tokenize_dataset(TrainingTask& task, const std::string& text, std::size_t vocab_size);
 
 // The batches of an evaluation during training.

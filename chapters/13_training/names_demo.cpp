@@ -13,7 +13,7 @@
 namespace llm {
 namespace {
 
-// Shuffles the list, which is sorted, so that the validation part contains all initials.
+// Shuffles the list, which is sorted, so that the validation set contains all initials.
 std::vector<std::string> shuffled_names(Generator& generator) {
     std::vector<std::string> names = lines_of(read_text(asset("data/names.txt")));
     for (std::size_t i = names.size(); i > 1; --i)
@@ -139,8 +139,8 @@ void forty_names(const Model& model, const TrainingTask& task,
     }
     const auto or_none = [](const std::string& list) { return list.empty() ? "none" : list; };
     say("New: " + or_none(in_neither));
-    say("In the validation part: " + or_none(in_validation));
-    say("In the training part: " + or_none(in_training));
+    say("In the validation set: " + or_none(in_validation));
+    say("In the training set: " + or_none(in_training));
 }
 
 void examples_before_training(const std::vector<std::string>& names, const TrainingTask& task,

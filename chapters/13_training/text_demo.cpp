@@ -53,7 +53,7 @@ void show_sizes(const TrainingTask& task, const Model& model, const std::string&
          fixed(double(task.dataset.train.size()) / double(tokens_per_step(args)), 0));
 }
 
-// Text sampled from the model, with the first token of the validation part as the prompt.
+// Text sampled from the model, with the first token of the validation set as the prompt.
 std::string sample_text(const Model& model, const TrainingTask& task,
                         std::size_t max_new_tokens) {
     Generator generator(task.args.seed);
@@ -115,7 +115,7 @@ std::vector<Id> comparison_tokens(const TrainingTask& task, double seconds_per_t
         tokens.insert(tokens.end(), start, start + std::ptrdiff_t(seq_len));
     }
     show("tokens for the comparison with n-gram models",
-         with_commas(tokens.size()) + " of the validation part, to save time");
+         with_commas(tokens.size()) + " of the validation set, to save time");
     return tokens;
 }
 
@@ -192,7 +192,7 @@ NgramBaseline ngram_baseline(const TrainingTask& task, std::vector<Id> validatio
         train.resize(std::max<std::size_t>(1, std::size_t(share * double(train.size()))));
         if (share < 1)
             show("n-grams are counted in the first",
-                 fixed(100 * share, 0) + " % of the training part, to save time");
+                 fixed(100 * share, 0) + " % of the training set, to save time");
     }
     return {std::move(validation_tokens), losses_of(dataset)};
 }

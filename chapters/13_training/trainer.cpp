@@ -77,7 +77,7 @@ StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
     require(num_batches > 0 && gradients.size() == num_batches,
             "training: {} gradients for {} batches", gradients.size(), num_batches);
 
-    // Compute loss and gradients of each batch, one batch per core.
+    // Compute loss and gradients of each micro-batch, one per core.
     const std::vector<StepBatch> batches = sample_batches(args, state.global_step, tokens);
     std::vector<double> losses(num_batches);
     parallel_for(num_batches, [&](std::size_t i) {

@@ -5,9 +5,9 @@
 
 namespace llm {
 
-// Returns the cross-entropy of n-gram models on the validation part: order + 1 losses, those of
+// Returns the cross-entropy of n-gram models on the validation set: order + 1 losses, those of
 // a uniform distribution, of unigrams, of bigrams and so on. The probabilities are computed
-// from counts in the training part: how often each token follows the previous n - 1 tokens.
+// from counts in the training set: how often each token follows the previous n - 1 tokens.
 //
 // Counts are smoothed with the distribution of the next shorter context, which is added as
 // pseudo_count occurrences. For each order, the pseudo-count with the lowest validation loss is
