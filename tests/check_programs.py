@@ -622,7 +622,7 @@ def check_training(program, scratch):
 
 
 def check_minutes(program, scratch):
-    """--minutes is the time of the whole program, within 15 %; with --resume, a finished run is continued for that time."""
+    """--minutes is the time of the whole program, within 25 % on a busy machine; with --resume, a finished run is continued for that time."""
     learn = [program, "--text", write_pages(scratch), "--folder", scratch / "minutes", "--plots", "none"]
     steps = 0
     for minutes, options in ((0.5, []), (0.3, ["--resume"])):
@@ -630,33 +630,32 @@ def check_minutes(program, scratch):
         result = run([*learn, "--minutes", str(minutes), *options])
         seconds = time.time() - start
         last = re.findall(r"^step (\d+):", result.stdout, re.M)
-        if result.returncode != 0 or result.stderr or not last or int(last[-1]) <= steps or not 51 <= seconds / minutes <= 69:
+        if result.returncode != 0 or result.stderr or not last or int(last[-1]) <= steps or not 45 <= seconds / minutes <= 75:
             problems.append(f"{program.name} {minutes} {options}: {seconds:.1f} s, steps {last} after {steps}: {result.stderr}")
         steps = int(last[-1]) if last else 0
 
 
 def check_interrupts(program, scratch):
-    """Ctrl-C ends the program within a second (1.5 s on a busy machine), whatever it is doing; what was trained is saved."""
-    pages = write_pages(scratch)
-    saved = 0
-    for options, delays in ((["--text", pages, "--minutes", "0.3"], (0.3, 2, 5, 8, 11)), (["--ablations"], (2,)),
-                            (["--steps", "900"], (0.5, 7))):
-        for delay in delays:
-            folder = scratch / "interrupted"
-            shutil.rmtree(folder, ignore_errors=True)
-            with subprocess.Popen([program, *options, "--folder", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  text=True) as process:
-                time.sleep(delay)
-                start = time.time()
-                process.send_signal(signal.SIGINT)
-                output = process.communicate(timeout=120)[0]
-            seconds = time.time() - start
-            if seconds > 1.5 or process.returncode not in (0, -signal.SIGINT):
-                problems.append(f"{program.name} {options}: {seconds:.1f} s after Ctrl-C at {delay} s: {output[-300:]}")
-            if "Stopped and saved" in output:
-                saved += (folder / "run.safetensors").exists()
-    if saved < 2:
-        problems.append(f"{program.name}: {saved} of the interrupted runs were saved")
+    """Ctrl-C ends the program soon (2 s leave room for a busy machine), whatever it is doing; what was trained is saved."""
+    text = ["--text", write_pages(scratch), "--minutes", "0.3"]
+    for options, moment in ((text, "── Text"), (text, "── Training"), (text, "step "), (text, "── Comparison"), (["--ablations"], "── Norm"),
+                            (["--steps", "900"], "── Gradient norms"), (["--steps", "900"], "step ")):
+        folder = scratch / "interrupted"
+        shutil.rmtree(folder, ignore_errors=True)
+        with subprocess.Popen([program, *options, "--folder", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True) as process:
+            while (line := process.stdout.readline()) and not line.startswith(moment):
+                pass
+            time.sleep(0.2)
+            start = time.time()
+            process.send_signal(signal.SIGINT)
+            output = process.communicate(timeout=120)[0]
+        seconds = time.time() - start
+        if not line or seconds > 2 or process.returncode not in (0, -signal.SIGINT):
+            problems.append(f"{program.name} {options}: {seconds:.1f} s after Ctrl-C at {moment}: {output[-300:]}")
+        saved = (folder / "run.safetensors").exists()
+        if moment == "step " and not (saved and "Stopped and saved" in output):
+            problems.append(f"{program.name} {options}: nothing is saved at {moment}: {output[-300:]}")
 
 
 def default_runs(program):
