@@ -138,7 +138,7 @@ GENERATION_REFUSED = [  # of chapter 11; {model} and {tokenizer} have the same v
     ("--temperature warm", "not 'warm'"),
     ("--temperature 0.005", "takes 0, or a number from 0.01 to 100, not 0.005"),
     ("--inspect -1", "not '-1'"),
-    ("--model {model} --tokenizer {tokenizer} --prompt x --inspect 20", "from 1 to 16, not 20"),
+    ("--model {model} --tokenizer {tokenizer} --prompt x --inspect 64", "from 1 to 63, not 64"),
     ("--temperature nan", "not 'nan'"),
     ("--temperature 1e999", "not '1e999'"),
     ("--temperature 0x1", "not '0x1'"),
@@ -257,6 +257,54 @@ FAST_REFUSED = [  # of chapter 15
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
+WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
+    ("--words", "--words"),
+    ("--words {folder}/nothing", "cannot read"),
+    ("--words {file}", "cannot read"),
+    ("--words {words}", "words.safetensors: too short for a safetensors file"),
+    ("--words {many_words}", "words: 2 to 16 tokens can be shown, not 17"),
+    ("--words {no_text}", "tokens.txt: no text: byte 3 is no UTF-8"),
+]
+OWN_REFUSED = {  # of one chapter, in addition to SIZES_REFUSED
+    "01_masking": WORDS_REFUSED, "02_projections": WORDS_REFUSED, "03_head_splitting": WORDS_REFUSED, "05_gqa": WORDS_REFUSED,
+    "04_rope": [
+        ("--rope-type yarn", "--rope-type takes default, linear, ntk or llama3, not 'yarn'"),
+        ("--rope-type=", "--rope-type"),
+        ("--rope-type ntk --head-dim 2", "NTK scaling needs more than one pair, not a head_dim of 2"),
+        ("--factor 0.5", "--factor takes a number from 1 to 1000, not '0.5'"),
+        ("--factor many", "not 'many'"),
+        ("--query-position 4096", "--query-position takes an integer from 0 to 4095, not '4096'"),
+        ("--key-position -1", "--key-position takes an integer from 0 to 4095, not '-1'"),
+    ],
+    "06_swiglu": [("--hidden-act tanh", "--hidden-act takes silu, gelu, gelu_pytorch_tanh, relu or sigmoid, not 'tanh'"),
+                  ("--hidden-act SiLU", "not 'SiLU'")],
+    "07_rmsnorm_vs_layernorm": [("--rms-norm-eps -1e-5", "--rms-norm-eps takes a number from 0 to 1, not '-1e-5'"),
+                                ("--rms-norm-eps 2", "not '2'"), ("--rms-norm-eps small", "not 'small'")],
+    "08_pre_vs_post_norm": [
+        ("--norm-placement pre", "--norm-placement takes all, pre-norm, post-norm, res-post-norm, sandwich or parallel, not 'pre'"),
+        ("--num-hidden-layers 0", "--num-hidden-layers takes an integer from 1 to 128, not '0'"),
+        ("--num-hidden-layers 129", "not '129'")],
+}
+# Options of one chapter, and lines that the program then prints, as regular expressions.
+OPTIONS = {
+    "04_rope": [("--query-position 13 --key-position 12", r"said at 13, LORD at 12 +1\.00   2\.57\nsaid at 113, LORD at 112 +1\.00   2\.57\n"),
+                ("--key-position 1", r"said at 3, LORD at 1 +2\.00   2\.37\n"),  # the distance of 4 and 2
+                ("--rope-type linear --factor 4", r"inverse_frequencies: \(4,\)\n\{ 0\.25  ,  0\.025 ,  0\.0025,  0\.0003\}"),
+                ("--rope-type ntk --factor 8", r"inverse_frequencies: \(4,\)\n\{ 1\.    ,  0\.05  ,  0\.0025,  0\.0001\}"),
+                ("--rope-type llama3", r"inverse_frequencies: \(4,\)\n\{ 1\.    ,  0\.1   ,  0\.01  ,  0\.0002\}"),
+                ("--rope-type ntk", r"formula: .*\nlargest difference: 0\n"),
+                ("--factor 1", r"frequency_ratios: \(5, 3\)\n\{\{ 1\.,  1\.,  1\.\},\n")],
+    # the rows of the GLU variants in the default run
+    "06_swiglu": [("--hidden-act relu", r"feature  gate  relu\(gate\)(?s:.*)relu_gate: (?s:.*)mlp_output: .*\n\{\{\{ 0\.1874, -0\.0225, -0\.0215,"),
+                  ("--hidden-act gelu", r"mlp_output: .*\n\{\{\{ 0\.1082,  0\.0055, -0\.0634,"),
+                  ("--hidden-act sigmoid", r"mlp_output: .*\n\{\{\{ 0\.2973, -0\.0992,  0\.1008,(?s:.*)SwiGLU, SiLU +0\.0740   0\.0248")],
+    "07_rmsnorm_vs_layernorm": [("--rms-norm-eps 0.01", r" inside, 0\.01 (?s:.*)\n 0\.10000 +0\.7071 +0\.9999 +0\.9091"),
+                                ("--rms-norm-eps 1", r"word_rms_normalized: .*\n.*\nAnd +0\.06   ")],
+    # the row of layer 12 of 48 in the default run
+    "08_pre_vs_post_norm": [("--num-hidden-layers 12", r"sandwich +12 +5\.01 +0\.30 +0\.96 +0\.19 +2\.40\nparallel +1 "),
+                            ("--norm-placement sandwich", r"sensitivity\nsandwich +1 .*\nsandwich +12 .*\nsandwich +48 .*\nupdate"),
+                            ("--num-hidden-layers 1 --norm-placement parallel", r"over 1 layer (?s:.*)sensitivity\nparallel +1 .*\nupdate")],
+}
 LEARN_REFUSED = [
     ("99", "there is no chapter '99'"),
     ("0", "there is no chapter '0'"),
@@ -336,10 +384,15 @@ def check_refusals(program, scratch):
     (scratch / "text").write_text(" ".join(map(str, range(800))))
     names = {"file": file, "folder": scratch / "new", "text": scratch / "text", "model": scratch / "model.bin",
              "tokenizer": ROOT / "tests/fixtures/10_tokenizer/gpt2/tokenizer.json"}
+    for name, tokens in (("words", b"And\nthe\n"), ("many_words", 17 * b"And\n"), ("no_text", b"And\xff")):
+        names[name] = scratch / name
+        names[name].mkdir(exist_ok=True)
+        (names[name] / "tokens.txt").write_bytes(tokens)
+        (names[name] / "words.safetensors").write_text("short")
     if trains:
         names |= write_texts(program, scratch) | {"small": " ".join(SMALL)}
     before = contents(scratch / "run") if trains else {}
-    for options, message in REFUSED.get(program.name, SIZES_REFUSED):
+    for options, message in REFUSED.get(program.name, SIZES_REFUSED + OWN_REFUSED.get(program.name, [])):
         expect_refusal([program, *options.format(**names).split()], message)
     if file.read_text() != "kept" or (scratch / "new").exists() or (trains and contents(scratch / "run") != before):
         problems.append(f"{program}: an invalid command line changed files")
@@ -393,6 +446,8 @@ def check_help(program):
         problems.append(f"{program.name}: --help lists {sorted(listed)}, --help --json {sorted(described)}")
     for name, option in described.items():
         limits = f", {option['low']:.10g} to {option['high']:.10g}" if "low" in option else ""
+        if option["kind"] == "choice":
+            limits = f": {', '.join(option['choices'][:-1])} or {option['choices'][-1]}"
         default = f"={option['default']}" if "default" in option else ""
         if option["type"] != "option" or option["help"] + limits not in " ".join(listed[name].split()) or default not in listed[name]:
             problems.append(f"{program.name}: --help and --help --json describe --{name} in other words: {option}")
@@ -511,6 +566,59 @@ def check_sizes(program, scratch):
         result = run([program, "--plots", "none", *sizes.split()])
         if result.returncode != 0 or result.stderr:
             problems.append(f"{program.name} {sizes}: exit {result.returncode}: {result.stderr}")
+    check_own_options(program)
+    if program.name in ("01_masking", "02_projections", "03_head_splitting", "05_gqa"):
+        check_words(program, scratch)
+    if program.name == "04_rope":
+        check_rotated_pairs(program)
+
+
+def check_own_options(program):
+    """The options of one chapter have the effect that OPTIONS lists; a choice takes each of its words."""
+    for options, expected in OPTIONS.get(program.name, []):
+        result = run([program, "--plots", "none", *options.split()])
+        if result.returncode != 0 or result.stderr or not re.search(expected, result.stdout):
+            problems.append(f"{program.name} {options}: exit {result.returncode}, no {expected}: {result.stderr}")
+    for option in map(json.loads, run([program, "--json", "--help"]).stdout.splitlines()):
+        for word in option.get("choices", []):
+            result = run([program, "--plots", "none", option["name"], word])
+            if result.returncode != 0 or result.stderr:
+                problems.append(f"{program.name} {option['name']} {word}: exit {result.returncode}: {result.stderr}")
+
+
+def check_words(program, scratch):
+    """Shows the words of a text that chapter 11 writes; with their number and the last one in the titles."""
+    folder = scratch / "other_words"
+    run([program.parent / "11_generation", "--words", folder, "--prompt", "In the beginning God"])
+    tokens = (folder / "tokens.txt").read_text().splitlines()
+    result = run([program, "--words", folder, "--plots", "none"])
+    columns = r"\nIn +-?\d.*\nthe +-?\d" if program.name != "03_head_splitting" else r"\n +In +the "
+    if tokens != ["In", "the", "beg", "in", "n", "ing", "God"] or result.returncode != 0 or result.stderr or \
+            "── 7 tokens: " not in result.stdout or not re.search(columns, result.stdout) or \
+            program.name in ("03_head_splitting", "05_gqa") and '"God"' not in result.stdout:
+        problems.append(f"{program.name} --words: exit {result.returncode}, {tokens}: {result.stderr}")
+    shipped = run([program, "--words", ROOT / "assets/words", "--plots", "none"])
+    if shipped.stdout != run([program, "--plots", "none"]).stdout:
+        problems.append(f"{program.name} --words assets/words differs from the default")
+
+
+def events_of(command):
+    return [json.loads(line) for line in run([*command, "--json"]).stdout.splitlines()]
+
+
+def check_rotated_pairs(program):
+    """The parts of the pairs add up to the score, and a pair keeps its length when its angle changes."""
+    rows = []
+    for position in ("10", "1000"):
+        tensors = {event["name"]: event for event in events_of([program, "--query-position", position]) if event["type"] == "tensor"}
+        values, score = tensors["rotated_pairs"]["values"], tensors["said_and_lord"]["values"][1]
+        rows.append([values[7 * i:7 * i + 7] for i in range(16)])
+        if tensors["rotated_pairs"]["shape"] != [16, 7] or abs(sum(row[6] for row in rows[-1]) / 32 ** 0.5 - score) > 1e-3 or \
+                abs(rows[-1][0][0] - float(position) * 57.29578) > 0.1:
+            problems.append(f"{program.name} --query-position {position}: the rotated pairs do not give the score {score}")
+    for near, far in zip(*rows):
+        if abs(near[1] ** 2 + near[2] ** 2 - far[1] ** 2 - far[2] ** 2) > 1e-3 or near[3:6] != far[3:6]:
+            problems.append(f"{program.name}: a rotated pair of another length, or another key: {near} {far}")
 
 
 def check_models(program, scratch):
@@ -545,6 +653,32 @@ def check_tokenizers(program, scratch):
         outputs.append(result.stdout.split("──")[-1])  # without the step's title
     if outputs[0] != outputs[1]:
         problems.append(f"{program.name}: the exported tokenizer encodes differently")
+    check_merges(program)
+
+
+def check_merges(program):
+    """With --encode, each row merges one pair of the row above it, and the last row of each word has its tokens."""
+    for tokenizer, text in ((), "In the beginning banana"), (("--tokenizer", ROOT / "tests/fixtures/10_tokenizer/llama3"), "naive  cafe 12"), \
+            (("--tokenizer", ROOT / "tests/fixtures/10_tokenizer/llama2"), "naïve café " * 100):
+        events = events_of([program, *tokenizer, "--encode", text])
+        tables = [event for event in events if event.get("headings") == ["word", "rank", "merge", "tokens"]]
+        ids_and_tokens = [event["text"] for event in events if event.get("text", "").startswith("ids and tokens: ")]
+        if len(tables) != 1 or len(ids_and_tokens) != 1:
+            problems.append(f"{program.name} --encode {text}: {len(tables)} tables of merges")
+            continue
+        rows, tokens = tables[0]["rows"], []
+        for above, (word, rank, merge, below) in zip([["", "", "", ""], *rows], rows):
+            pair = merge.split(" + ")
+            if word and above[3]:
+                tokens += above[3].split(" ")
+            if not word and (not rank or f" {above[3]} ".replace(f" {' '.join(pair)} ", f" {''.join(pair)} ", 1) != f" {below} "):
+                problems.append(f"{program.name} --encode {text}: {above} {below} is not the merge {merge}")
+        tokens += rows[-1][3].split(" ")
+        expected = re.findall(r"\d+:(\S+)", ids_and_tokens[0])
+        if len(text) < 100 and tokens != [token for token in expected if not token.startswith("<")]:
+            problems.append(f"{program.name} --encode {text}: the merges give {tokens}, not {expected}")
+        if len(text) > 100 and (len(rows) != 200 or events[-1].get("text") != "The table ends after 200 rows."):
+            problems.append(f"{program.name} --encode: a table of {len(rows)} merges")
 
 
 def check_generation(program, scratch):
@@ -576,11 +710,51 @@ def check_generation(program, scratch):
     if written.returncode != 0 or written.stdout or not all(
             (scratch / "words" / file.name).stat().st_size == file.stat().st_size for file in (ROOT / "assets/words").iterdir()):
         problems.append(f"{program.name} --words does not write the files of assets/words: {written.stderr}")
+    expect_refusal([program, "--words", scratch / "no_words", "--prompt", "And"], "words: 2 to 16 tokens can be shown, not 1")
+    expect_refusal([program, "--words", scratch / "no_words", "--prompt", 17 * "And "], "words: 2 to 16 tokens can be shown, not ")
+    check_inspection(program)
     expect_refusal([program, "--prompt", ""], "this model needs a --prompt to begin with: it has no BOS token")
     given = run([program, "--prompt", "And God said", "--plots", "none"])
     piped = subprocess.run([program, "--prompt", "-", "--plots", "none"], input="And God said\n", capture_output=True, text=True, timeout=120)
     if given.returncode != 0 or (piped.returncode, piped.stdout) != (0, given.stdout):
         problems.append(f"{program.name} --prompt - differs from the same --prompt: exit {piped.returncode}: {piped.stderr}")
+
+
+def check_inspection(program):
+    """With --inspect, the probabilities of the candidates are those of the table, before and after the sampling options, and
+    the attention weights of each query add up to 1."""
+    for options, kept in (("--temperature 0", 1), ("--top-k 3 --top-p 1", 3)):
+        events = events_of([program, "--prompt", "And God said", "--max-new-tokens", "30", "--inspect", "20", *options.split()])
+        tensors = {event["name"]: event for event in events if event["type"] == "tensor"}
+        tables = {event["headings"][-1]: event for event in events if event["type"] == "table"}
+        before, after = ([tensors[name]["values"][10 * i:10 * i + 10] for i in range(30)]
+                         for name in ("candidate_probabilities", "sampled_probabilities"))
+        for (position, token, p, other, other_p), row, first, second in zip(tables["p"]["rows"], tables["candidates"]["rows"], before, after):
+            candidates = row[2].split(" ")
+            if row[:2] != [position, token] or len(candidates) != 10 or first != sorted(first, reverse=True) or \
+                    abs(first[candidates.index(token)] - float(p)) > 6e-4 or second[candidates.index(token)] == 0:
+                problems.append(f"{program.name} --inspect {options}: candidates {row} {first} {second} of {token} {p}")
+            if sum(1 for p in second if p > 0) != kept or abs(sum(second) - 1) > 1e-5 or second != sorted(second, reverse=True):
+                problems.append(f"{program.name} --inspect {options}: sampled from {second}")
+        length = 3 + 30
+        for layer in range(4):
+            weights = tensors[f"attentions_of_layer_{layer}"]
+            if weights["shape"] != [1, 6, length, length]:
+                problems.append(f"{program.name} --inspect: weights of shape {weights['shape']}")
+            for row in range(6 * length):
+                values = weights["values"][row * length:(row + 1) * length]
+                if abs(sum(values) - 1) > 1e-4 or any(values[row % length + 1:]):
+                    problems.append(f"{program.name} --inspect: row {row} of layer {layer} adds up to {sum(values)}")
+        if len(tables["p of the generated token"]["rows"]) != 5 or "query position 19" not in str(events):
+            problems.append(f"{program.name} --inspect 20: another position, or not 5 rows of the logit lens")
+
+
+def check_progress(program, scratch):
+    """--json has a progress event with step and loss for each step."""
+    events = events_of([program, "--steps", "6", "--folder", scratch / "progress"])
+    steps = [re.match(r"(\d+)/6 .* loss (\d+\.\d\d) ", event["text"]) for event in events if event["type"] == "progress" and event["text"]]
+    if [step and int(step[1]) for step in steps] != [1, 2, 3, 4, 5, 6]:
+        problems.append(f"{program.name} --json: no progress event for each step: {steps}")
 
 
 def check_training(program, scratch):
@@ -616,6 +790,7 @@ def check_training(program, scratch):
         problems.append(f"{program.name} --resume of a finished run: {finished.stdout}{finished.stderr}")
     if contents(scratch / "whole") != contents(scratch / "SIGINT"):
         problems.append(f"{program.name} --resume of a finished run changes its files")
+    check_progress(program, scratch)
     check_minutes(program, scratch)
     check_interrupts(program, scratch)
     check_default_folder(program)

@@ -145,7 +145,19 @@ TEST_CASE("each function returns what Hugging Face's logits processor returns") 
                 1e-6);
 }
 
-TEST_CASE("sample_next_token applies all of them in Hugging Face's order") {
+TEST_CASE("process_logits applies all of them in Hugging Face's order") {
+    const SamplingConfig config{1.5f, 12, 0.9f, 0.35f, 1.3f};
+    const Vector processed = process_logits(pinned("logits"), {3, 7, 7, 21, 39}, config);
+    CHECK_CLOSE(softmax(processed), pinned("combined"), 1e-6);
+}
+
+TEST_CASE("process_logits with temperature 0 applies the repetition penalty only") {
+    const Vector logits{3, 2, -1};
+    CHECK_CLOSE(process_logits(logits, {0, 2}, {0, 1, 0.1f, 0.9f, 2}), (Vector{1.5, 2, -2}),
+                1e-6);
+}
+
+TEST_CASE("sample_next_token samples from the processed logits") {
     const Vector logits = pinned("logits");
     const Vector expected = pinned("combined");
     const SamplingConfig config{1.5f, 12, 0.9f, 0.35f, 1.3f};

@@ -74,6 +74,33 @@ TEST_CASE("words: what is saved is loaded again") {
     std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("words_of: the words of another text are those of a forward pass, also spaces") {
+    const std::string folder = asset("king_james"), text = "In the  beginning\n";
+    const Model model = load_model(folder);
+    const Tokenizer tokenizer = load_tokenizer(folder + "/tokenizer.json");
+    const Words words = words_of(model, tokenizer, text);
+    const std::vector<Id> ids = tokenizer.encode(text);
+    CHECK(words.tokens ==
+          std::vector<std::string>{"In", "the", "▁", "beg", "in", "n", "ing", "\\n"});
+    CHECK(words.count() == "8 tokens");
+    IdMatrix input_ids({1, ids.size()});
+    std::copy(ids.begin(), ids.end(), input_ids.begin());
+    const ModelOutput output = model.forward(input_ids, {.output_hidden_states = true});
+    const Matrix last = xt::view(output.hidden_states.back(), 0);
+    CHECK_CLOSE(Matrix(xt::view(words.residual_stream, 4)), last, 1e-5);
+}
+
+TEST_CASE("words: a text has from 2 to 16 tokens") {
+    const std::string folder = asset("king_james");
+    const Model model = load_model(folder);
+    const Tokenizer tokenizer = load_tokenizer(folder + "/tokenizer.json");
+    for (const std::string text : {"", "And",
+                                   "And And And And And And And And And And And And "
+                                   "And And And And And"})
+        CHECK_THROWS_AS(words_of(model, tokenizer, text), ShapeError);
+    CHECK(words_of(model, tokenizer, "And the").tokens.size() == 2);
+}
+
 TEST_CASE("words_of refuses a model of other sizes") {
     Config config = load_model(asset("king_james")).config;
     config.intermediate_size = 256;

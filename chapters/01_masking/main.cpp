@@ -5,6 +5,7 @@
 
 #include "chapters/01_masking/config.hpp"
 #include "chapters/01_masking/masking.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/files/words.hpp"
 #include "common/numbers/random.hpp"
 #include "common/output/plot.hpp"
@@ -13,25 +14,25 @@
 
 using namespace llm;
 
-void attention_over_words() {
-    const Words words = load_words();
+void attention_over_words(const Words& words) {
     const std::vector<std::string>& tokens = words.tokens;
     const auto [seq_len, head_dim] = dims(words.head_queries);
 
-    step("Five words: the score of each query and each key is their dot product / sqrt(D)");
+    step(words.count() +
+         ": the score of each query and each key is their dot product / sqrt(D)");
     const Matrix products = xt::linalg::dot(words.head_queries, xt::transpose(words.head_keys));
     const Matrix word_scores = products / std::sqrt(static_cast<Real>(head_dim));
     show("word_scores", word_scores, tokens, tokens);  // (T, T)
 
-    step("Five words: add the causal mask");
+    step(words.count() + ": add the causal mask");
     const Matrix masked_scores = word_scores + causal_mask(seq_len, seq_len);
     show("word_scores_masked", masked_scores, tokens, tokens);
 
-    step("Five words: the softmax of each row gives the attention weights");
+    step(words.count() + ": the softmax of each row gives the attention weights");
     const Matrix weights = softmax(masked_scores);
     show("word_weights", weights, tokens, tokens);
 
-    step("Five words: the output is the weighted sum of the values");
+    step(words.count() + ": the output is the weighted sum of the values");
     const std::vector<std::string> features = {"feature 0", "feature 1", "feature 2"};
     show("word_values", words.head_values, tokens, features);  // (T, D)
     const Matrix output = xt::linalg::dot(weights, words.head_values);
@@ -199,13 +200,16 @@ void mask_padded_batch() {
 int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10;
+    std::string words = asset("words");
     Options options("01_masking", "Which tokens may a token attend to?");
     options.sizes(batch_size, seq_len, config);
+    options.path("--words", words,
+                 "other words: a folder written by 11_generation --words DIR --prompt TEXT");
 
     return options.run(argc, argv, [&] {
         const Config checked = validate(config, seq_len);
         Generator generator(options.seed());
-        attention_over_words();
+        attention_over_words(load_words(words));
         show_configuration(checked);
         step("Sample input: a vector of hidden_size features for each token");
         const Tensor3 hidden_states =

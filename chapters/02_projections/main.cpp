@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "chapters/02_projections/projections.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/files/words.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -28,12 +29,12 @@ Matrix scores_of(const Matrix& queries, const Matrix& keys) {  // (T, D) each ->
     return products / std::sqrt(static_cast<Real>(queries.shape(1)));
 }
 
-void project_words() {
-    const Words words = load_words();
+void project_words(const Words& words) {
     const std::vector<std::string>& tokens = words.tokens;
     const std::vector<std::string> features = {"feature 0", "feature 1", "feature 2"};
 
-    step("Five words: W_q maps 192 features of each word to the 32 features of its query");
+    step(words.count() +
+         ": W_q maps 192 features of each word to the 32 features of its query");
     const Linear q_proj{words.head_query_weight, std::nullopt};
     show("q_proj of one head", describe(q_proj));
     show("word_inputs", words.attention_input, tokens, features);           // (T, C)
@@ -156,18 +157,22 @@ int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10;
     bool attention_bias = false;
+    std::string words = asset("words");
     Options options("02_projections", "Where do queries, keys and values come from?");
     options.sizes(batch_size, seq_len, config);
+    options.path("--words", words,
+                 "other words: a folder written by 11_generation --words DIR --prompt TEXT");
     options.flag("--attention-bias", attention_bias, "add a bias to the four projections");
 
     return options.run(argc, argv, [&] {
         if (attention_bias) config.attention_bias = AttentionBias::qkvo;
         const Config checked = validate(config, seq_len);
+        const Words loaded_words = load_words(words);
         Generator generator(options.seed());
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, checked.hidden_size}, generator);
         apply_small_layer();
-        project_words();
+        project_words(loaded_words);
         const Projections projections = initialize_projections(checked, generator);
         const Tensor3 query_states = project(projections, hidden_states);
         count_parameters(checked, projections);

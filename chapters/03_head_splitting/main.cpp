@@ -3,6 +3,7 @@
 // of chapter 02.
 #include "chapters/02_projections/projections.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/files/words.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -18,21 +19,22 @@ Matrix rows_in_memory(const Tensor4& heads) {  // (B, H, T, D) -> (H*T, D)
     return first_sequence(reshape(heads, {batch_size, num_heads * seq_len, head_dim}));
 }
 
-void split_words() {
-    const Words words = load_words();
+void split_words(const Words& words) {
+    const std::size_t last = words.tokens.size() - 1;
+    const std::string name = "\"" + words.tokens[last] + "\"";
     const std::vector<std::string> heads = {"head 0", "head 1", "head 2",
                                             "head 3", "head 4", "head 5"};
 
-    step("Five words: what the query of \"unto\" attends to, in each of six heads");
-    const Matrix weights = xt::view(words.attentions, xt::all(), 4);  // (H, T)
+    step(words.count() + ": what the query of " + name + " attends to, in each of six heads");
+    const Matrix weights = xt::view(words.attentions, xt::all(), last);  // (H, T)
     show("word_weights", weights, heads, words.tokens);
 
-    step("Five words: the 192 query features of \"unto\" are six heads of 32");
+    step(words.count() + ": the 192 query features of " + name + " are six heads of 32");
     const auto [seq_len, width] = dims(words.queries);
     const Tensor4 queries = split_heads(reshape(words.queries, {1, seq_len, width}), 6);
-    const Matrix unto = xt::view(queries, 0, xt::all(), 4);  // (H, D)
-    show("word_queries", unto, heads, {"feature 0", "feature 1", "feature 2"});
-    plot("words", {Heatmap{"Attention weights of the query of \"unto\"", "key", "", weights,
+    const Matrix last_queries = xt::view(queries, 0, xt::all(), last);  // (H, D)
+    show("word_queries", last_queries, heads, {"feature 0", "feature 1", "feature 2"});
+    plot("words", {Heatmap{"Attention weights of the query of " + name, "key", "", weights,
                            words.tokens, heads}});
 }
 
@@ -123,15 +125,18 @@ void split_sample_input(const Config& config,
 int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10;
+    std::string words = asset("words");
     Options options("03_head_splitting", "How does one vector become many heads?");
     options.sizes(batch_size, seq_len, config);
+    options.path("--words", words,
+                 "other words: a folder written by 11_generation --words DIR --prompt TEXT");
 
     return options.run(argc, argv, [&] {
         const Config checked = validate(config, seq_len);
         Generator generator(options.seed());
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, checked.hidden_size}, generator);
-        split_words();
+        split_words(load_words(words));
         split_and_merge(make_small_tensor());
         show_strides();
         split_sample_input(checked, hidden_states, generator);

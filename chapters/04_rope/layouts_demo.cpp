@@ -56,16 +56,15 @@ void pairs_of_both_layouts() {
     plot("layouts", {arcs("Split halves", split_half), arcs("Interleaved", interleaved)});
 }
 
-void convert_between_layouts(const Config& config, const Tensor3& hidden_states,
-                             Generator& generator) {
+void convert_between_layouts(const Config& config, const Vector& frequencies,
+                             const Tensor3& hidden_states, Generator& generator) {
     const std::size_t num_heads = config.num_attention_heads,
                       width = num_heads * config.head_dim;
     const Linear q_proj = make_linear(config.hidden_size, width, false, generator);
     const Linear k_proj = make_linear(config.hidden_size, width, false, generator);
     const auto [batch_size, seq_len, hidden_size] = dims(hidden_states);
     const IdMatrix positions = position_ids(batch_size, seq_len);
-    const RotaryTable table =
-        make_rotary_table(inverse_frequencies(config.head_dim, config.rope_theta), seq_len);
+    const RotaryTable table = make_rotary_table(frequencies, seq_len);
 
     // The scores of head 0 of sequence 0, (T, T).
     const auto scores = [&](const Linear& q, const Linear& k, RopeLayout layout) -> Matrix {

@@ -36,12 +36,13 @@ std::vector<double> x_values(std::size_t count) {
     return numbers_of(Vector(xt::arange<Real>(static_cast<Real>(count))));
 }
 
-RotaryTable rotary_tables(const Config& config, const Vector& frequencies,
-                          std::size_t seq_len) {
+RotaryTable rotary_tables(const Config& config, const RopeScaling& scaling,
+                          const Vector& frequencies, std::size_t seq_len) {
     step("Inverse frequencies: the rotation of each pair from one position to the next");
     show("inverse_frequencies", frequencies);
-    say("In radians. Pair 0 rotates by 1 radian per position, about 57 degrees; the last pair "
-        "has the lowest frequency.");
+    const std::string pair_0 = "Pair 0 rotates by 1 radian per position, about 57 degrees; the";
+    say("In radians. " + (frequencies(0) == 1 ? pair_0 : "The") +
+        " last pair has the lowest frequency.");
 
     step("Angle = position * inverse frequency");
     const Matrix positions =
@@ -54,7 +55,8 @@ RotaryTable rotary_tables(const Config& config, const Vector& frequencies,
     show("cos", table.cos);
     show("sin", table.sin);
 
-    const RotaryTable wide = make_rotary_table(inverse_frequencies(64, config.rope_theta), 64);
+    const RotaryTable wide =
+        make_rotary_table(scaled_frequencies(scaling, 64, config.rope_theta), 64);
     plot("rotations",
          {Heatmap{"Cosine of each pair, head_dim 64", "pair", "position", wide.cos},
           Heatmap{"Sine of each pair", "pair", "position", wide.sin}});
@@ -72,21 +74,21 @@ void tables_of_other_implementations(const RotaryTable& table, std::size_t seq_l
     show("imaginary part", rotation.imag());
 }
 
-void hugging_face_formula(const Config& config,
+void hugging_face_formula(const Vector& frequencies,      // (D/2)
                           const Tensor4& queries,         // (B, H, T, D)
                           const Tensor4& query_states) {  // (B, H, T, D), after RoPE
     step("The same by Hugging Face's formula: x * cos + rotate_half(x) * sin");
-    const std::size_t seq_len = queries.shape(2), head_dim = config.head_dim;
-    const RotaryTable rows =
-        make_rotary_table(inverse_frequencies(head_dim, config.rope_theta), seq_len);
+    const std::size_t seq_len = queries.shape(2), head_dim = queries.shape(3);
+    const RotaryTable rows = make_rotary_table(frequencies, seq_len);
     const Tensor4 cos = reshape(repeat_halves(rows.cos), {1, 1, seq_len, head_dim});
     const Tensor4 sin = reshape(repeat_halves(rows.sin), {1, 1, seq_len, head_dim});
     const Tensor4 by_formula = queries * cos + rotate_half(queries) * sin;
     show("largest difference", largest_difference(by_formula, query_states));
 }
 
-void rotate_queries_and_keys(const Config& config, const RotaryTable& table,
-                             const Tensor3& hidden_states, Generator& generator) {
+void rotate_queries_and_keys(const Config& config, const Vector& frequencies,
+                             const RotaryTable& table, const Tensor3& hidden_states,
+                             Generator& generator) {
     const auto [batch_size, seq_len, hidden_size] = dims(hidden_states);
     const Projections projections = make_projections(config, generator);
     const Tensor4 queries =
@@ -106,7 +108,7 @@ void rotate_queries_and_keys(const Config& config, const RotaryTable& table,
     show("key_states", key_states);
     say("Values are not rotated: positions influence the attention weights, not the values "
         "that are averaged.");
-    hugging_face_formula(config, queries, query_states);
+    hugging_face_formula(frequencies, queries, query_states);
 }
 
 void what_a_rotation_preserves(Generator& generator) {
@@ -204,31 +206,45 @@ void absolute_positions(Generator& generator) {
                     Line{"sinusoidal, added once", layers, numbers_of(with_sinusoidal)}}}});
 }
 
+void add_options(Options& options, Config& config, RopeScaling& scaling,
+                 WordPositions& positions) {
+    options.number("--rope-theta", config.rope_theta, 1, 1e9, "base of the frequencies");
+    options.choice("--rope-type", scaling.rope_type, rope_types, "scaling of the frequencies");
+    options.number("--factor", scaling.factor, 1, 1000, "factor of the scaling");
+    options.count("--query-position", positions.query, 0, 4095, "position of \"said\"");
+    options.count("--key-position", positions.key, 0, 4095, "position of \"LORD\"");
+}
+
 int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10;
+    RopeScaling scaling;
+    WordPositions positions;
     Options options("04_rope", "How does attention know the positions of tokens?");
     options.sizes(batch_size, seq_len, config);
-    options.number("--rope-theta", config.rope_theta, 1, 1e9, "base of the frequencies");
+    add_options(options, config, scaling, positions);
 
     return options.run(argc, argv, [&] {
         config = validate(config, seq_len);
+        const Vector frequencies =
+            scaled_frequencies(scaling, config.head_dim, config.rope_theta);
         rotate_one_pair();
-        rotate_words();
-        const Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);
+        positions.show_pairs =
+            options.given("--query-position") || options.given("--key-position");
+        rotate_words(positions);
         Generator generator(options.seed());
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, config.hidden_size}, generator);
-        const RotaryTable table = rotary_tables(config, frequencies, seq_len);
+        const RotaryTable table = rotary_tables(config, scaling, frequencies, seq_len);
         tables_of_other_implementations(table, seq_len);
-        rotate_queries_and_keys(config, table, hidden_states, generator);
+        rotate_queries_and_keys(config, frequencies, table, hidden_states, generator);
         what_a_rotation_preserves(generator);
         pairs_of_both_layouts();
-        convert_between_layouts(config, hidden_states, generator);
+        convert_between_layouts(config, frequencies, hidden_states, generator);
         score_by_distance(generator);
         show_wavelengths();
         absolute_positions(generator);
-        show_rope_scaling();
+        show_rope_scaling(scaling.factor);
         show_half_precision_angles();
     });
 }

@@ -21,6 +21,16 @@ Line curve(const std::string& label, const Vector& by_pair) {  // (D/2)
 
 }  // namespace
 
+Vector scaled_frequencies(const RopeScaling& scaling, std::size_t head_dim, Real rope_theta) {
+    const Vector original = inverse_frequencies(head_dim, rope_theta);
+    if (scaling.rope_type == "linear") return interpolate_positions(original, scaling.factor);
+    if (scaling.rope_type == "ntk")
+        return inverse_frequencies(head_dim, ntk_theta(rope_theta, scaling.factor, head_dim));
+    if (scaling.rope_type == "llama3")
+        return scale_like_llama3(original, Llama3Scaling{.factor = scaling.factor});
+    return original;
+}
+
 void show_wavelengths() {
     step("Wavelength of a pair: positions per full rotation, head_dim 128");
     std::vector<Line> lines;
@@ -41,14 +51,16 @@ void show_wavelengths() {
                                   "positions per rotation", lines, true}});
 }
 
-void show_rope_scaling() {
-    step("RoPE scaling: a model trained on 8192 positions, used on 8 times as many");
-    const Real theta = 500000, factor = 8;
+void show_rope_scaling(Real factor) {
+    step("RoPE scaling: a model trained on 8192 positions, used on " + brief(factor) +
+         " times as many");
+    const Real theta = 500000;
     const Real larger_theta = ntk_theta(theta, factor, head_dim);
     const Vector original = inverse_frequencies(head_dim, theta);  // (D/2)
     const Vector interpolated = original / interpolate_positions(original, factor);
     const Vector ntk = original / inverse_frequencies(head_dim, larger_theta);
-    const Vector llama3 = original / scale_like_llama3(original, Llama3Scaling{});
+    const Vector llama3 =
+        original / scale_like_llama3(original, Llama3Scaling{.factor = factor});
     show("ntk_theta", larger_theta);
 
     say("Original frequency divided by scaled frequency. Rows: pairs 0, 16, 32, 48 and 63. "
@@ -61,7 +73,7 @@ void show_rope_scaling() {
         ratios(row, 2) = llama3(pair);
     }
     show("frequency_ratios", ratios);
-    plot("scaling", {LinePlot{"RoPE scaling for a context 8 times as long",
+    plot("scaling", {LinePlot{"RoPE scaling for a context " + brief(factor) + " times as long",
                               "pair",
                               "original / scaled frequency",
                               {curve("position interpolation", interpolated),

@@ -1,4 +1,6 @@
 // Chapter 04: the worked example. One pair of features at positions 0 to 3, then two words.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -64,12 +66,14 @@ LinePlot rotating_vector(const std::string& title, double frequency) {
     return drawing;
 }
 
-// The score of two words at several pairs of positions.
+// The score of two words at several pairs of positions: at the same distance, and farther
+// apart.
 void said_and_lord(const Matrix& said_query,  // (1, D), before RoPE
                    const Matrix& lord_key,    // (1, D), before RoPE
-                   const RotaryTable& table) {
-    const IdVector said_positions{3, 103, 203, 4, 14, 64};
-    const IdVector lord_positions{2, 102, 202, 2, 2, 2};
+                   const RotaryTable& table, Id query, Id key) {
+    const IdVector said_positions{query,     query + 100, query + 200,
+                                  query + 1, query + 11,  query + 61};
+    const IdVector lord_positions{key, key + 100, key + 200, key, key, key};
     Matrix rows = xt::zeros<Real>({6, 2});
     std::vector<std::string> names;
     for (std::size_t row = 0; row < 6; ++row) {
@@ -81,6 +85,30 @@ void said_and_lord(const Matrix& said_query,  // (1, D), before RoPE
         names.push_back("said at " + to_text(said_at) + ", LORD at " + to_text(lord_at));
     }
     show("said_and_lord", rows, names, {"distance", "score"});
+}
+
+// Each pair of both vectors after the rotation: its angle, its two features, and what it
+// contributes to the dot product.
+void show_rotated_pairs(const Matrix& said_query,  // (1, D), before RoPE
+                        const Matrix& lord_key,    // (1, D), before RoPE
+                        const Vector& frequencies, const RotaryTable& table, Id query, Id key) {
+    const Matrix said = rotate(said_query, table, IdVector{query});
+    const Matrix lord = rotate(lord_key, table, IdVector{key});
+    const std::size_t num_pairs = frequencies.size();
+    Matrix rows = xt::zeros<Real>({num_pairs, std::size_t{7}});
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < num_pairs; ++i) {
+        const Real degrees = frequencies(i) * 180 / std::numbers::pi_v<Real>;
+        const Real qx = said(0, i), qy = said(0, i + num_pairs);
+        const Real kx = lord(0, i), ky = lord(0, i + num_pairs);
+        const std::array<Real, 7> row = {
+            Real(query) * degrees, qx, qy, Real(key) * degrees, kx, ky, qx * kx + qy * ky};
+        std::copy(row.begin(), row.end(), &rows(i, 0));
+        names.push_back("pair " + to_text(i));
+    }
+    show("rotated_pairs", rows, names,
+         {"degrees of q", "x of q", "y of q", "degrees of k", "x of k", "y of k", "q · k"});
+    say("The score is the sum of the last column, divided by √32.");
 }
 
 }  // namespace
@@ -109,13 +137,15 @@ void rotate_one_pair() {
                      rotating_vector("Pair 1: 0.1 radians per position", 0.1)});
 }
 
-void rotate_words() {
+void rotate_words(const WordPositions& word_positions) {
     const Words words = load_words();
     const std::size_t D = words.head_queries.shape(1);
     // Head 4 of the queries, and key head 1, which it uses, before RoPE.
     const Matrix queries = xt::view(words.queries, xt::all(), xt::range(4 * D, 5 * D));
     const Matrix keys = xt::view(words.keys, xt::all(), xt::range(D, 2 * D));
-    const RotaryTable table = make_rotary_table(inverse_frequencies(D, 10000), 256);
+    const auto [query, key, show_pairs] = word_positions;
+    const Vector frequencies = inverse_frequencies(D, 10000);
+    const RotaryTable table = make_rotary_table(frequencies, std::max(query, key) + 201);
 
     step("Five words: the scores before RoPE and after it");
     show("word_scores_before_rope", scores(queries, keys), words.tokens, words.tokens);
@@ -125,7 +155,10 @@ void rotate_words() {
     show("word_scores", scores(rotated_queries, rotated_keys), words.tokens, words.tokens);
 
     step("Two words: the score of the query of \"said\" and the key of \"LORD\"");
-    said_and_lord(xt::view(queries, xt::range(3, 4)), xt::view(keys, xt::range(2, 3)), table);
+    const Matrix said = xt::view(queries, xt::range(3, 4));
+    const Matrix lord = xt::view(keys, xt::range(2, 3));
+    said_and_lord(said, lord, table, Id(query), Id(key));
+    if (show_pairs) show_rotated_pairs(said, lord, frequencies, table, Id(query), Id(key));
 }
 
 }  // namespace llm

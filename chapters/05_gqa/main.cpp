@@ -7,6 +7,7 @@
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/05_gqa/attention.hpp"
 #include "chapters/05_gqa/demo.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/files/words.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
@@ -31,19 +32,19 @@ QueriesKeysValues heads_of_words(const Words& words) {
         causal_attention_inputs(table, 1, seq_len));
 }
 
-void three_heads_over_five_words() {
-    const Words words = load_words();
+void three_heads_over_words(const Words& words) {
     const std::vector<std::string>& tokens = words.tokens;
     const std::size_t seq_len = tokens.size(), last = seq_len - 1;
+    const std::string name = "\"" + tokens[last] + "\"";
     const auto [queries, keys, values] = heads_of_words(words);
     const std::vector<std::string> heads{"head 3", "head 4", "head 5"};
     const std::vector<std::string> features{"feature 0", "feature 1", "feature 2"};
 
-    step("Five words: three queries of \"unto\", and one key for each word");
+    step(words.count() + ": three queries of " + name + ", and one key for each word");
     show("word_queries", xt::view(queries, 0, xt::all(), last), heads, features);
     show("word_keys", head_of(keys, 0, 0), tokens, features);
 
-    step("Five words: the attention weights of heads 3, 4 and 5, over the same keys");
+    step(words.count() + ": the attention weights of heads 3, 4 and 5, over the same keys");
     const Tensor4 mask = expand_mask(causal_mask(seq_len, seq_len), 1);
     const AttentionOutput output = grouped_query_attention(queries, keys, values, mask);
     std::vector<Panel> panels;
@@ -55,11 +56,11 @@ void three_heads_over_five_words() {
     }
     plot("words", panels);
 
-    step("Five words: the output of each head for \"unto\", from the same values");
+    step(words.count() + ": the output of each head for " + name + ", from the same values");
     show("word_values", head_of(values, 0, 0), tokens, features);
     show("word_context", xt::view(output.context, 0, xt::all(), last), heads, features);
 
-    step("Five words: numbers in the KV cache of this layer for each word");
+    step(words.count() + ": numbers in the KV cache of this layer for each word");
     show("with 2 key/value heads", 2 * 2 * values.shape(3));
     show("with 6, one for each query head", 2 * 6 * values.shape(3));
 }
@@ -210,8 +211,11 @@ int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10;
     bool attention_bias = false;
+    std::string words = asset("words");
     Options options("05_gqa", "How does a token attend to other tokens?");
     options.sizes(batch_size, seq_len, config);
+    options.path("--words", words,
+                 "other words: a folder written by 11_generation --words DIR --prompt TEXT");
     options.flag("--attention-bias", attention_bias, "give the projections a bias");
 
     return options.run(argc, argv, [&] {
@@ -223,7 +227,7 @@ int main(int argc, char** argv) {
         const AttentionLayer layer = make_attention_layer(config, generator);
         const AttentionInputs inputs = causal_attention_inputs(config, batch_size, seq_len);
 
-        three_heads_over_five_words();
+        three_heads_over_words(load_words(words));
         attention_example();
         why_scaled_by_root_of_head_dim(generator);
         const QueriesKeysValues heads = project_and_rotate(layer, hidden_states, inputs);

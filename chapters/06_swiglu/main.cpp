@@ -124,14 +124,15 @@ void run_gated_mlp(const GatedMlp& mlp, const Tensor3& hidden_states) {
     show("up", up);
 
     step("The activated gate times up, elementwise; then the down projection");
-    const Tensor3 activated_gate = activate(SiLU, gate);
+    const Tensor3 activated_gate = activate(mlp.activation, gate);
     const Tensor3 product = activated_gate * up;
-    show("silu_gate", activated_gate);
+    show(std::string(mlp.activation.name) + "_gate", activated_gate);
     show("product", product);
     show("mlp_output", mlp.down_proj(product));
 }
 
 void compare_variants(GatedMlp mlp, const Tensor3& hidden_states) {
+    mlp.activation = SiLU;
     const Tensor3 swiglu = mlp(hidden_states);
     std::vector<TableRow> rows;
     const auto row = [&](const std::string& name, const Tensor3& output) {
@@ -182,7 +183,7 @@ void plot_intermediate_sizes() {
 void compare_intermediate_sizes() {
     step("Why 8/3 C? Three matrices with as many parameters as two of 4 C");
     std::vector<TableRow> rows;
-    const auto row = [&](const std::string& name, std::size_t size, std::size_t parameters) {
+    const auto row = [&](const std::string& name, std::size_t size, std::uint64_t parameters) {
         rows.push_back(
             {name, with_commas(size), with_commas(parameters), with_commas(2 * parameters)});
     };
@@ -214,7 +215,7 @@ void compare_published_models() {
     step("Published models: intermediate size and MLP parameters");
     std::vector<TableRow> rows;
     for (const auto& [name, rule, hidden_size, layers, size] : models) {
-        const std::size_t parameters = layers * gated_mlp_parameters(hidden_size, size);
+        const std::uint64_t parameters = layers * gated_mlp_parameters(hidden_size, size);
         const double ratio = static_cast<double>(size) / static_cast<double>(hidden_size);
         rows.push_back({name, rule, std::to_string(hidden_size), std::to_string(size),
                         fixed(ratio, 2), with_commas(parameters)});
@@ -222,7 +223,7 @@ void compare_published_models() {
     show_table({"model", "rule", "C", "F", "F / C", "MLP parameters"}, rows);
 
     step("What biases would add: Llama-2-7B");
-    const std::size_t weights = gated_mlp_parameters(4096, 11008), biases = 2 * 11008 + 4096;
+    const std::uint64_t weights = gated_mlp_parameters(4096, 11008), biases = 2 * 11008 + 4096;
     show("weights of one MLP", with_commas(weights));
     show("parameters of its biases, if it had any", with_commas(biases));
     show("percent", 100.0 * static_cast<double>(biases) / static_cast<double>(weights));
@@ -241,12 +242,28 @@ void apply_dropout(const Tensor3& output, Generator& generator) {
     say("Dropout does not change the expected value. At inference it is left out.");
 }
 
+const std::vector<Activation> activations = {SiLU, GELU, GELUTanh, ReLU, Sigmoid};
+
+std::vector<std::string> activation_names() {
+    std::vector<std::string> names;
+    for (const Activation& activation : activations) names.emplace_back(activation.name);
+    return names;
+}
+
+Activation activation_of(const std::string& name) {
+    return *std::find_if(activations.begin(), activations.end(),
+                         [&](const Activation& activation) { return activation.name == name; });
+}
+
 int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10, intermediate_size = 0;
+    std::string hidden_act = "silu";
     Options options("06_swiglu", "What does the MLP compute for each token?");
     options.sizes(batch_size, seq_len, config);
     options.size("--intermediate-size", intermediate_size);
+    options.choice("--hidden-act", hidden_act, activation_names(),
+                   "activation function of the gated MLP");
 
     return options.run(argc, argv, [&] {
         const std::size_t hidden_size = validate(config, seq_len).hidden_size;
@@ -254,11 +271,12 @@ int main(int argc, char** argv) {
             intermediate_size = llama_intermediate_size(hidden_size, 32);
         Generator generator(options.seed());
         const Tensor3 hidden_states = randn({batch_size, seq_len, hidden_size}, generator);
+        const Activation activation = activation_of(hidden_act);
         const GatedMlp gated =
-            make_gated_mlp(hidden_size, intermediate_size, false, SiLU, generator);
+            make_gated_mlp(hidden_size, intermediate_size, false, activation, generator);
         const Mlp plain = make_mlp(hidden_size, 4 * hidden_size, true, ReLU, generator);
 
-        show_gates_of_words();
+        show_gates_of_words(activation);
         show_activations();
         show_minima();
         run_plain_mlp(plain, hidden_states);

@@ -58,12 +58,12 @@ GatedMlp make_gated_mlp(std::size_t hidden_size, std::size_t intermediate_size, 
     return mlp;
 }
 
-std::uint64_t mlp_parameters(std::size_t hidden_size, std::size_t intermediate_size) {
-    return std::uint64_t{2} * hidden_size * intermediate_size;
+std::uint64_t mlp_parameters(std::uint64_t hidden_size, std::uint64_t intermediate_size) {
+    return 2 * hidden_size * intermediate_size;
 }
 
-std::uint64_t gated_mlp_parameters(std::size_t hidden_size, std::size_t intermediate_size) {
-    return std::uint64_t{3} * hidden_size * intermediate_size;
+std::uint64_t gated_mlp_parameters(std::uint64_t hidden_size, std::uint64_t intermediate_size) {
+    return 3 * hidden_size * intermediate_size;
 }
 
 std::size_t round_up(std::size_t size, std::size_t multiple_of) {

@@ -50,8 +50,8 @@ GatedMlp make_gated_mlp(std::size_t hidden_size, std::size_t intermediate_size, 
 
 // The number of weights of Mlp and of GatedMlp, without biases. Each weight costs two FLOPs per
 // token: a multiplication and an addition.
-std::uint64_t mlp_parameters(std::size_t hidden_size, std::size_t intermediate_size);
-std::uint64_t gated_mlp_parameters(std::size_t hidden_size, std::size_t intermediate_size);
+std::uint64_t mlp_parameters(std::uint64_t hidden_size, std::uint64_t intermediate_size);
+std::uint64_t gated_mlp_parameters(std::uint64_t hidden_size, std::uint64_t intermediate_size);
 
 // The smallest multiple of multiple_of that is at least size. Throws ShapeError if multiple_of
 // is 0.

@@ -24,10 +24,10 @@ std::vector<std::size_t> largest_features(const Matrix& product,  // (T, F)
     return features;
 }
 
-Matrix silu_of(const Matrix& gate) {
-    Matrix activated = gate;
-    for (Real& value : activated) value = silu(value);
-    return activated;
+Matrix activated(const Activation& activation, const Matrix& gate) {
+    Matrix result = gate;
+    for (Real& value : result) value = activation.function(value);
+    return result;
 }
 
 // The columns of these features, one row for each token.
@@ -41,10 +41,11 @@ Matrix columns(const Matrix& product, const std::vector<std::size_t>& features) 
 
 }  // namespace
 
-void show_gates_of_words() {
+void show_gates_of_words(const Activation& activation) {
     const Words words = load_words();
-    const Matrix activated_gate = silu_of(words.gate);  // (T, F)
-    const Matrix product = activated_gate * words.up;   // (T, F)
+    const Matrix activated_gate = activated(activation, words.gate);  // (T, F)
+    const Matrix product = activated_gate * words.up;                 // (T, F)
+    const std::string name = std::string(activation.name) + "(gate)";
 
     step("The word \"LORD\": the six features of 512 with the largest |product|");
     std::vector<TableRow> rows;
@@ -54,7 +55,7 @@ void show_gates_of_words() {
         rows.push_back({to_text(f), fixed(words.gate(lord, f), 2),
                         fixed(activated_gate(lord, f), 2), fixed(words.up(lord, f), 2),
                         fixed(product(lord, f), 2)});
-    show_table({"feature", "gate", "silu(gate)", "up", "product"}, rows);
+    show_table({"feature", "gate", name, "up", "product"}, rows);
 
     step("The same features of all five words");
     std::vector<std::string> names;
@@ -64,8 +65,8 @@ void show_gates_of_words() {
     const Matrix gates_of_lord = xt::view(activated_gate, xt::range(lord, lord + 1), xt::all());
     const auto closed = std::count_if(gates_of_lord.begin(), gates_of_lord.end(),
                                       [](Real gate) { return std::abs(gate) < Real(0.3); });
-    show("features of LORD with |silu(gate)| below 0.3", closed);
-    plot("words", {Heatmap{"silu(gate) * up", "", "", of_all_words, names, words.tokens}});
+    show("features of LORD with |" + name + "| below 0.3", closed);
+    plot("words", {Heatmap{name + " * up", "", "", of_all_words, names, words.tokens}});
 }
 
 }  // namespace llm

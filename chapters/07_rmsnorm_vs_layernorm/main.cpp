@@ -132,30 +132,39 @@ void normalize_sample_input(const Tensor3& hidden_states, Real eps) {
 Real eps_outside(Real rms, Real eps) { return rms / (rms + eps); }
 Real eps_inside(Real rms, Real eps) { return rms / std::sqrt(rms * rms + eps); }
 
-void compare_eps() {
+// 0.00001 as "1e-5".
+std::string eps_text(Real eps) {
+    const std::string text = brief(double(eps));
+    const std::size_t exponent = text.find("e-0");
+    return exponent == text.npos ? text
+                                 : text.substr(0, exponent + 2) + text.substr(exponent + 3);
+}
+
+void compare_eps(Real eps) {
     step("eps inside or outside the square root: RMS of the output");
+    const std::string given = eps_text(eps);
     std::vector<TableRow> rows;
     for (const Real rms : {Real(1), Real(1e-1), Real(1e-2), Real(1e-3), Real(1e-4), Real(1e-5)})
-        rows.push_back({fixed(rms, 5), fixed(eps_inside(rms, Real(1e-5)), 4),
-                        fixed(eps_inside(rms, Real(1e-6)), 4),
-                        fixed(eps_outside(rms, Real(1e-5)), 4),
+        rows.push_back({fixed(rms, 5), fixed(eps_inside(rms, eps), 4),
+                        fixed(eps_inside(rms, Real(1e-6)), 4), fixed(eps_outside(rms, eps), 4),
                         fixed(eps_outside(rms, Real(1e-6)), 4)});
-    show_table({"RMS of x", "inside, 1e-5", "inside, 1e-6", "outside, 1e-5", "outside, 1e-6"},
-               rows);
+    show_table(
+        {"RMS of x", "inside, " + given, "inside, 1e-6", "outside, " + given, "outside, 1e-6"},
+        rows);
 
-    Line inside_5{"inside, 1e-5", {}, {}}, inside_6{"inside, 1e-6", {}, {}};
-    Line outside_5{"outside, 1e-5", {}, {}};
+    Line inside{"inside, " + given, {}, {}}, inside_6{"inside, 1e-6", {}, {}};
+    Line outside{"outside, " + given, {}, {}};
     for (double exponent = -7; exponent <= 0.01; exponent += 0.1) {
         const Real rms = static_cast<Real>(std::pow(10, exponent));
-        for (Line* line : {&inside_5, &inside_6, &outside_5}) line->x.push_back(exponent);
-        inside_5.y.push_back(eps_inside(rms, Real(1e-5)));
+        for (Line* line : {&inside, &inside_6, &outside}) line->x.push_back(exponent);
+        inside.y.push_back(eps_inside(rms, eps));
         inside_6.y.push_back(eps_inside(rms, Real(1e-6)));
-        outside_5.y.push_back(eps_outside(rms, Real(1e-5)));
+        outside.y.push_back(eps_outside(rms, eps));
     }
     plot("epsilon", {LinePlot{"Effect of eps on small inputs",
                               "log10 of the RMS of the input",
                               "RMS of the output",
-                              {outside_5, inside_6, inside_5}}});
+                              {outside, inside_6, inside}}});
 }
 
 void compare_wrong_means(const Tensor3& hidden_states, Real eps) {
@@ -244,6 +253,7 @@ int main(int argc, char** argv) {
     bool measure = false;
     Options options("07_rmsnorm_vs_layernorm", "What keeps activations from growing?");
     options.sizes(batch_size, seq_len, config);
+    options.number("--rms-norm-eps", config.rms_norm_eps, 0, 1, "eps of the norms");
     options.flag("--measure", measure, "print the run times of both norms");
 
     return options.run(argc, argv, [&] {
@@ -256,7 +266,7 @@ int main(int argc, char** argv) {
         normalize_example();
         compare_invariances();
         normalize_sample_input(hidden_states, config.rms_norm_eps);
-        compare_eps();
+        compare_eps(config.rms_norm_eps);
         compare_wrong_means(hidden_states, config.rms_norm_eps);
         compare_partial_rms(hidden_states, config.rms_norm_eps);
         apply_gemma_norm();

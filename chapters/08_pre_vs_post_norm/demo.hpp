@@ -1,4 +1,4 @@
-// Chapter 08, program: what the two parts share, and the part on 48 layers.
+// Chapter 08, program: what the two parts share, and the part on many layers.
 #pragma once
 
 #include <string>
@@ -29,8 +29,14 @@ struct Weights {
           mlp(make_gated_mlp(config.hidden_size, intermediate_size, false, SiLU, generator)) {}
 };
 
-// Runs an input and a slightly changed copy of it through 48 layers with every norm placement,
-// shows and plots measurements of the residual stream. The sizes are always the default ones.
-void compare_48_layers(std::uint32_t seed);
+// Which norm placements the part on many layers compares, and with how many layers.
+struct DepthOptions {
+    std::string norm_placement = "all";  // or the name of one
+    std::size_t num_hidden_layers = 48;
+};
+
+// Runs an input and a slightly changed copy of it through all layers with each norm placement,
+// shows and plots measurements of the residual stream. The other sizes are the default ones.
+void compare_depths(const DepthOptions& options, std::uint32_t seed);
 
 }  // namespace llm

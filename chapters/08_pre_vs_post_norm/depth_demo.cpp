@@ -1,4 +1,5 @@
 #include <cmath>
+#include <set>
 
 #include "chapters/08_pre_vs_post_norm/demo.hpp"
 #include "common/numbers/statistics.hpp"
@@ -8,6 +9,11 @@
 
 namespace llm {
 namespace {
+
+// "48 layers"
+std::string layers_text(std::size_t count) {
+    return to_text(count) + (count == 1 ? " layer" : " layers");
+}
 
 // The Euclidean norm of all elements.
 double l2_norm(const Tensor3& states) {
@@ -45,9 +51,19 @@ Weights with_gain(Weights weights, Real gain) {
     return weights;
 }
 
-// An input and a perturbed copy of it, run through 48 layers with every norm placement. The
-// sizes are always the default ones.
+// The norm placements that are compared: all, or the one of the options.
+std::vector<NamedNormPlacement> compared_placements(const DepthOptions& options) {
+    std::vector<NamedNormPlacement> compared;
+    for (const NamedNormPlacement& named : placements)
+        if (options.norm_placement == "all" || options.norm_placement == named.name)
+            compared.push_back(named);
+    return compared;
+}
+
+// An input and a perturbed copy of it, run through all layers with each norm placement. The
+// other sizes are the default ones.
 struct Experiment {
+    std::vector<NamedNormPlacement> compared;
     std::vector<Weights> layers;
     AttentionInputs inputs = causal_attention_inputs(validate(Config{}, 10), 1, 10);
     Tensor3 input, perturbation;  // (1, 10, 128)
@@ -55,19 +71,26 @@ struct Experiment {
     // The hidden states of each norm placement, L + 1 times (1, 10, 128).
     std::vector<std::vector<Tensor3>> hidden_states, perturbed_hidden_states;
 
-    Experiment(Real gain, std::uint32_t seed)
-        : hidden_states(placements.size()), perturbed_hidden_states(placements.size()) {
+    Experiment(Real gain, const DepthOptions& options, std::uint32_t seed)
+        : compared(compared_placements(options)),
+          hidden_states(compared.size()),
+          perturbed_hidden_states(compared.size()) {
         Generator generator(seed);
         input = randn({1, 10, 128}, generator);
         perturbation = randn({1, 10, 128}, generator) * Real(0.001);
-        for (int layer = 0; layer < 48; ++layer)
+        for (std::size_t layer = 0; layer < options.num_hidden_layers; ++layer)
             layers.push_back(with_gain({validate(Config{}, 10), 352, generator}, gain));
         const Tensor3 perturbed_input = input + perturbation;
-        parallel_for(2 * placements.size(), [&](std::size_t i) {
-            const NormPlacement placement = placements[i / 2].placement;
+        parallel_for(2 * compared.size(), [&](std::size_t i) {
+            const NormPlacement placement = compared[i / 2].placement;
             (i % 2 == 0 ? hidden_states : perturbed_hidden_states)[i / 2] = all_hidden_states(
                 placement, layers, i % 2 == 0 ? input : perturbed_input, inputs);
         });
+    }
+
+    // The layers after which the tables show measurements: 1, 12 and 48 of 48.
+    std::set<std::size_t> shown_layers() const {
+        return {1, std::max<std::size_t>(1, layers.size() / 4), layers.size()};
     }
 
     // Measurements of a norm placement's residual stream after a layer.
@@ -93,17 +116,23 @@ struct Experiment {
 // A measurement after each layer, one line for each norm placement.
 LinePlot plot_layers(const std::string& title, const Experiment& experiment, auto measurement) {
     LinePlot panel{title, "layer", "", {}};
-    for (std::size_t which = 0; which < placements.size(); ++which) {
-        Line& line = panel.lines.emplace_back(Line{placements[which].name, {}, {}});
+    std::size_t which = 0;
+    for (const NamedNormPlacement& named : placements) {
+        Line& line = panel.lines.emplace_back();  // an empty one skips the color of the others
+        if (which == experiment.compared.size() ||
+            experiment.compared[which].name != named.name)
+            continue;
+        line.label = named.name;
         for (std::size_t layer = 1; layer <= experiment.layers.size(); ++layer) {
             line.x.push_back(static_cast<double>(layer));
             line.y.push_back((experiment.*measurement)(which, layer));
         }
+        ++which;
     }
     return panel;
 }
 
-void plot_48_layers(const Experiment& e) {
+void plot_depths(const Experiment& e) {
     plot("depth",
          {plot_layers("RMS of the residual stream", e, &Experiment::rms),
           plot_layers("Update relative to the input", e, &Experiment::relative_update)});
@@ -118,12 +147,13 @@ std::string short_factor(double factor) {
     return factor > 1000 ? ">1000" : fixed(factor, factor < 10 ? 2 : 0);
 }
 
-void measure_48_layers(const Experiment& e) {
-    step("The residual stream over 48 layers of random weights (gain √3)");
+void measure_depths(const Experiment& e) {
+    step("The residual stream over " + layers_text(e.layers.size()) +
+         " of random weights (gain √3)");
     std::vector<TableRow> rows;
-    for (std::size_t which = 0; which < placements.size(); ++which)
-        for (const std::size_t layer : {1u, 12u, 48u})
-            rows.push_back({placements[which].name, std::to_string(layer),
+    for (std::size_t which = 0; which < e.compared.size(); ++which)
+        for (const std::size_t layer : e.shown_layers())
+            rows.push_back({e.compared[which].name, std::to_string(layer),
                             fixed(e.rms(which, layer), 2),
                             fixed(e.relative_update(which, layer), 2),
                             fixed(e.similarity_to_previous(which, layer), 2),
@@ -137,17 +167,20 @@ void measure_48_layers(const Experiment& e) {
         "of the input that causes it.");
 }
 
-void compare_gains(std::uint32_t seed) {
-    step("Sensitivity after 48 layers, weights of PyTorch's initialization times a gain");
+void compare_gains(const DepthOptions& options, std::uint32_t seed) {
+    const std::size_t num_layers = options.num_hidden_layers;
+    step("Sensitivity after " + layers_text(num_layers) +
+         ", weights of PyTorch's initialization times a gain");
+    TableRow headings = {"gain"};
+    for (const auto& named : compared_placements(options)) headings.push_back(named.name);
     std::vector<TableRow> rows;
     for (const Real gain : {Real(1), std::sqrt(Real(3)), Real(3)}) {
-        const Experiment experiment(gain, seed);
+        const Experiment experiment(gain, options, seed);
         rows.push_back({fixed(gain, 2)});
-        for (std::size_t which = 0; which < placements.size(); ++which)
-            rows.back().push_back(short_factor(experiment.sensitivity(which, 48)));
+        for (std::size_t which = 0; which < experiment.compared.size(); ++which)
+            rows.back().push_back(short_factor(experiment.sensitivity(which, num_layers)));
     }
-    show_table({"gain", "pre-norm", "post-norm", "res-post-norm", "sandwich", "parallel"},
-               rows);
+    show_table(headings, rows);
 }
 
 void scale_residual_outputs(const Experiment& experiment) {
@@ -157,37 +190,43 @@ void scale_residual_outputs(const Experiment& experiment) {
         for (Linear* linear : {&self_attn.projections.o_proj, &mlp.down_proj})
             *linear = scale_for_depth(*linear, scaled.size());
 
+    TableRow headings = {"RMS after layer"};
+    for (const std::size_t layer : experiment.shown_layers())
+        headings.push_back(to_text(layer));
+    headings.push_back(to_text(scaled.size()) + ": cos input");
     std::vector<TableRow> rows;
     const auto row = [&](const std::string& name, const std::vector<Tensor3>& states) {
-        rows.push_back({name, fixed(root_mean_square(states[1]), 3),
-                        fixed(root_mean_square(states[12]), 3),
-                        fixed(root_mean_square(states[48]), 3),
-                        fixed(cosine_similarity(states[48], states[0]), 3)});
+        rows.push_back({name});
+        for (const std::size_t layer : experiment.shown_layers())
+            rows.back().push_back(fixed(root_mean_square(states[layer]), 3));
+        rows.back().push_back(fixed(cosine_similarity(states.back(), states[0]), 3));
     };
-    row("pre-norm", experiment.hidden_states[0]);
-    row("pre-norm, scaled", all_hidden_states(NormPlacement::pre_norm, scaled, experiment.input,
-                                              experiment.inputs));
-    show_table({"RMS after layer", "1", "12", "48", "48: cos input"}, rows);
+    const auto& [name, placement] = experiment.compared[0];
+    row(name, experiment.hidden_states[0]);
+    row(name + ", scaled",
+        all_hidden_states(placement, scaled, experiment.input, experiment.inputs));
+    show_table(headings, rows);
 }
 
 void apply_final_norm(const Experiment& e) {
     step("The final norm: every norm placement except post-norm needs one");
     std::vector<TableRow> rows;
     const RMSNorm norm = make_rms_norm(128, Real(1e-5));
-    for (std::size_t which = 0; which < placements.size(); ++which)
-        rows.push_back({placements[which].name, fixed(e.rms(which, 48), 3),
-                        fixed(root_mean_square(norm(e.hidden_states[which][48])), 3)});
-    show_table({"RMS after 48 layers", "without", "with a final norm"}, rows);
+    const std::size_t num_layers = e.layers.size();
+    for (std::size_t which = 0; which < e.compared.size(); ++which)
+        rows.push_back({e.compared[which].name, fixed(e.rms(which, num_layers), 3),
+                        fixed(root_mean_square(norm(e.hidden_states[which].back())), 3)});
+    show_table({"RMS after " + layers_text(num_layers), "without", "with a final norm"}, rows);
 }
 
 }  // namespace
 
-void compare_48_layers(std::uint32_t seed) {
-    const Experiment experiment(std::sqrt(Real(3)), seed);
-    measure_48_layers(experiment);
-    plot_48_layers(experiment);
+void compare_depths(const DepthOptions& options, std::uint32_t seed) {
+    const Experiment experiment(std::sqrt(Real(3)), options, seed);
+    measure_depths(experiment);
+    plot_depths(experiment);
     apply_final_norm(experiment);
-    compare_gains(seed);
+    compare_gains(options, seed);
     scale_residual_outputs(experiment);
 }
 

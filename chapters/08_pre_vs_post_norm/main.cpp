@@ -1,6 +1,6 @@
 // Chapter 08 — Where do the norms go? The program follows one word through the layers of a
 // pre-norm model, runs one pre-norm block step by step, compares five norm placements with the
-// same weights, and measures the residual stream over 48 layers.
+// same weights, and measures the residual stream over many layers.
 #include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
 #include "chapters/08_pre_vs_post_norm/demo.hpp"
 #include "common/files/words.hpp"
@@ -187,12 +187,22 @@ void compare_wrong_residuals(const Weights& weights, const RMSNorm& norm,
         "identity path through the block.");
 }
 
+std::vector<std::string> norm_placement_names() {
+    std::vector<std::string> names = {"all"};
+    for (const NamedNormPlacement& placement : placements) names.push_back(placement.name);
+    return names;
+}
+
 int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10, intermediate_size = 0;
+    DepthOptions depth;
     Options options("08_pre_vs_post_norm", "Where do the norms go?");
     options.sizes(batch_size, seq_len, config);
     options.size("--intermediate-size", intermediate_size);
+    options.choice("--norm-placement", depth.norm_placement, norm_placement_names(),
+                   "norm placement over many layers");
+    options.size("--num-hidden-layers", depth.num_hidden_layers);
 
     return options.run(argc, argv, [&] {
         config = validate(config, seq_len);
@@ -210,6 +220,6 @@ int main(int argc, char** argv) {
         run_pre_norm_block(weights, norm, hidden_states, inputs);
         compare_norm_placements(weights, norm, hidden_states, inputs);
         compare_wrong_residuals(weights, norm, hidden_states, inputs);
-        compare_48_layers(options.seed());
+        compare_depths(depth, options.seed());
     });
 }

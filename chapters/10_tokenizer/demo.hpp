@@ -2,6 +2,7 @@
 // tokens and words, for both parts.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,14 @@ std::string tokens_of(const Tokenizer& tokenizer, const std::vector<Id>& ids);
 // Words in printable form, separated by " | ".
 std::string visible(std::vector<std::string> words);
 
-// Shows the components of a tokenizer and each step of encoding a text.
-void inspect(const std::string& title, const Tokenizer& tokenizer, const std::string& text);
+// Applies the next merge of a word: that of the pair with the lowest rank, of equal ones the
+// leftmost. Returns the pair, or nothing if there is no merge.
+std::optional<TokenPair> merge_next_pair(const Tokenizer& tokenizer, std::vector<Id>& ids);
+
+// Shows the components of a tokenizer and each step of encoding a text, with_merges also each
+// merge.
+void inspect(const std::string& title, const Tokenizer& tokenizer, const std::string& text,
+             bool with_merges);
 
 void without_ranks(const Tokenizer& tokenizer, const std::string& text);
 void special_tokens(Tokenizer tokenizer);

@@ -77,12 +77,56 @@ void encode_step_by_step(const Tokenizer& tokenizer, const std::string& text) {
     if (decoded != text) show("decoded", escaped(decoded));
 }
 
+// One row for the characters of each word, and one for each of its merges.
+void merge_by_merge(const Tokenizer& tokenizer, const std::string& text) {
+    step("The merges of each word, in order");
+    constexpr std::size_t max_rows = 200;
+    Tokenizer without_merges = tokenizer;
+    without_merges.merges.clear();
+    const std::vector<EncodingStep> steps = encoding_steps(tokenizer, text);
+    std::vector<TableRow> rows;
+    for (const Segment& segment : steps.back().segments) {
+        if (segment.id >= 0 || rows.size() >= max_rows) continue;  // an added token stays whole
+        std::vector<Id> ids = without_merges.encode_word(segment.text);
+        rows.push_back({visible({segment.text}), "", "", tokens_of(tokenizer, ids)});
+        while (rows.size() < max_rows) {
+            const std::optional<TokenPair> pair = merge_next_pair(tokenizer, ids);
+            if (!pair) break;
+            rows.push_back({"", brief(tokenizer.merges.at(*pair).rank),
+                            tokens_of(tokenizer, {pair->first}) + " + " +
+                                tokens_of(tokenizer, {pair->second}),
+                            tokens_of(tokenizer, ids)});
+        }
+    }
+    show_table({"word", "rank", "merge", "tokens"}, rows);
+    if (rows.size() >= max_rows) say("The table ends after 200 rows.");
+}
+
 }  // namespace
 
-void inspect(const std::string& title, const Tokenizer& tokenizer, const std::string& text) {
+std::optional<TokenPair> merge_next_pair(const Tokenizer& tokenizer, std::vector<Id>& ids) {
+    auto best = tokenizer.merges.end();
+    std::size_t position = 0;
+    for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+        const auto merge = tokenizer.merges.find({ids[i], ids[i + 1]});
+        if (merge == tokenizer.merges.end()) continue;
+        if (best == tokenizer.merges.end() || merge->second.rank < best->second.rank) {
+            best = merge;
+            position = i;
+        }
+    }
+    if (best == tokenizer.merges.end()) return std::nullopt;
+    ids[position] = best->second.merged;
+    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(position) + 1);
+    return best->first;
+}
+
+void inspect(const std::string& title, const Tokenizer& tokenizer, const std::string& text,
+             bool with_merges) {
     step(title);
     describe(tokenizer);
     encode_step_by_step(tokenizer, text);
+    if (with_merges) merge_by_merge(tokenizer, text);
 }
 
 void without_ranks(const Tokenizer& tokenizer, const std::string& text) {

@@ -90,18 +90,6 @@ Tokenizer show_merges(BPETrainer trainer) {
     return tokenizer;
 }
 
-// Applies the merge with the lowest rank, once. (No pair occurs twice in the five words.)
-std::vector<Id> merge_once(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
-    auto best = tokenizer.merges.end();
-    for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-        const auto merge = tokenizer.merges.find({ids[i], ids[i + 1]});
-        if (merge == tokenizer.merges.end()) continue;
-        if (best == tokenizer.merges.end() || merge->second.rank < best->second.rank)
-            best = merge;
-    }
-    return best == tokenizer.merges.end() ? ids : apply_merges(ids, {*best});
-}
-
 void five_words(const Tokenizer& tokenizer) {
     step("Five words: the merges of the shipped tokenizer, one by one");
     Tokenizer characters_only = tokenizer;
@@ -113,7 +101,7 @@ void five_words(const Tokenizer& tokenizer) {
         rows.emplace_back();
         for (std::size_t merges = 0; merges <= 4; ++merges) {
             rows.back().push_back(tokens_of(tokenizer, ids));
-            ids = merge_once(tokenizer, ids);
+            merge_next_pair(tokenizer, ids);
         }
     }
     show_table({"characters", "1 merge", "2 merges", "3 merges", "4 merges"}, rows);
@@ -197,7 +185,7 @@ void vocabulary_size(Generator generator) {
     plot("vocabulary", {figure});
 }
 
-void demo(const std::string& text, Generator generator) {
+void demo(const std::string& text, bool with_merges, Generator generator) {
     const BPETrainer trainer = four_words();
     show_pair_counts(trainer);
     const Tokenizer trained = show_merges(trainer);
@@ -206,7 +194,7 @@ void demo(const std::string& text, Generator generator) {
     unknown_characters(trained);
     pre_tokenization();
     vocabulary_size(generator);
-    inspect("The tokenizer of the shipped model", king_james, text);
+    inspect("The tokenizer of the shipped model", king_james, text, with_merges);
     without_ranks(king_james, text);
     special_tokens(king_james);
     fertility(king_james);
@@ -228,15 +216,16 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         require(path.empty() || training_file.empty(),
                 "--tokenizer loads a tokenizer and --train trains one; give only one of them");
+        const bool with_merges = options.given("--encode");
         if (!training_file.empty()) {
             const Tokenizer tokenizer = train_bpe(read_text(training_file), vocab_size);
             if (!folder.empty()) save_tokenizer(tokenizer, folder + "/tokenizer.json");
-            inspect("The trained tokenizer", tokenizer, text);
+            inspect("The trained tokenizer", tokenizer, text, with_merges);
         } else if (!path.empty()) {
             if (is_folder(path)) path += "/tokenizer.json";
-            inspect("The tokenizer of " + path, load_tokenizer(path), text);
+            inspect("The tokenizer of " + path, load_tokenizer(path), text, with_merges);
         } else {
-            demo(text, Generator(options.seed()));
+            demo(text, with_merges, Generator(options.seed()));
         }
     });
 }

@@ -26,9 +26,15 @@ void show_cache(const Model& model, const std::vector<Id>& ids);
 void measure_cache(const Model& model);
 
 // inspection_demo.cpp: for a generated text, the probability of each new token, and for the
-// token at one position the attention weights and the logit lens of every layer.
+// token at one position the attention weights and the logit lens of every layer. With details,
+// also the most likely tokens at each new position, before and after the sampling options, and
+// the attention weights of the whole text.
+struct Inspection {
+    std::size_t prompt_len, position;
+    bool with_details;
+};
 void inspect_generation(const Model& model, const Tokenizer& tokenizer,
-                        const std::vector<Id>& ids, std::size_t prompt_len,
-                        std::size_t position);
+                        const std::vector<Id>& ids, const Inspection& inspection,
+                        const SamplingConfig& sampling);
 
 }  // namespace llm

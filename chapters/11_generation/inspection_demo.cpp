@@ -38,6 +38,56 @@ void show_probabilities(const Model& model, const Tokenizer& tokenizer,
     plot("probabilities", {chart});
 }
 
+// The probabilities from which a token was sampled: with temperature 0 that of one token is 1.
+Vector sampled_probabilities(const Vector& logits, const std::vector<Id>& input_ids,
+                             const SamplingConfig& sampling) {
+    const Vector scores = process_logits(logits, input_ids, sampling);
+    if (sampling.temperature > 0) return softmax(scores);
+    Vector probabilities = xt::zeros_like(scores);
+    probabilities(static_cast<std::size_t>(argmax_token(scores))) = 1;
+    return probabilities;
+}
+
+// The ids with the largest logits, the largest first.
+std::vector<Id> most_likely_ids(Vector logits, std::size_t count) {
+    std::vector<Id> ids;
+    while (ids.size() < count) {
+        ids.push_back(argmax_token(logits));
+        logits(static_cast<std::size_t>(ids.back())) = -infinity;
+    }
+    return ids;
+}
+
+// The 10 most likely tokens at each new position, with their probabilities before and after the
+// sampling options.
+void show_candidates(const Tokenizer& tokenizer, const std::vector<Id>& ids,
+                     std::size_t prompt_len, const Tensor3& logits,  // (1, T, V)
+                     const SamplingConfig& sampling) {
+    step("Candidates for each new token, and their probabilities after the sampling options");
+    const std::size_t count = std::min<std::size_t>(10, logits.shape(2));
+    const std::array shape = {ids.size() - prompt_len, count};
+    IdMatrix candidate_ids(shape);
+    Matrix before(shape), after(shape);
+    std::vector<TableRow> rows;
+    for (std::size_t t = prompt_len; t < ids.size(); ++t) {
+        const Vector row = xt::view(logits, 0, t - 1);
+        const std::vector<Id> input_ids(ids.begin(), ids.begin() + std::ptrdiff_t(t));
+        const Vector unprocessed = softmax(row);
+        const Vector sampled = sampled_probabilities(row, input_ids, sampling);
+        rows.push_back({to_text(t), tokenizer.token_text(ids[t]), ""});
+        for (std::size_t rank = 0; const Id id : most_likely_ids(row, count)) {
+            candidate_ids(t - prompt_len, rank) = id;
+            before(t - prompt_len, rank) = unprocessed(static_cast<std::size_t>(id));
+            after(t - prompt_len, rank) = sampled(static_cast<std::size_t>(id));
+            rows.back()[2] += (rank++ > 0 ? " " : "") + tokenizer.token_text(id);
+        }
+    }
+    show_table({"position", "token", "candidates"}, rows);
+    show("candidate_ids", candidate_ids);
+    show("candidate_probabilities", before);
+    show("sampled_probabilities", after);
+}
+
 // One row per key, labeled with its token, and one column per head.
 Heatmap heatmap_of(const std::string& title, const Matrix& weights,  // (H, S)
                    const std::vector<std::string>& tokens) {
@@ -63,6 +113,12 @@ void show_attentions(const std::vector<std::string>& tokens,
             plot("attention", {heatmap_of("Layer " + to_text(n), weights, keys)});
     }
     show_table({"layer", "head", "key token", "position", "largest weight"}, rows);
+}
+
+void show_all_attentions(const std::vector<Tensor4>& attentions) {
+    step("Attention weights of the whole text");
+    for (std::size_t n = 0; n < attentions.size(); ++n)
+        show("attentions_of_layer_" + to_text(n), attentions[n]);  // (1, H, T, T)
 }
 
 void show_logit_lens(const Model& model, const Tokenizer& tokenizer, const std::vector<Id>& ids,
@@ -99,17 +155,22 @@ std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const
 }
 
 void inspect_generation(const Model& model, const Tokenizer& tokenizer,
-                        const std::vector<Id>& ids, std::size_t prompt_len,
-                        std::size_t position) {
+                        const std::vector<Id>& ids, const Inspection& inspection,
+                        const SamplingConfig& sampling) {
+    const auto [prompt_len, position, with_details] = inspection;
     const ModelOutput output =
         model.forward(one_sequence(ids), {.logits_to_keep = LogitsToKeep::last,
                                           .output_hidden_states = true,
                                           .output_attentions = true});
-    show_probabilities(model, tokenizer, ids, prompt_len, output.hidden_states.back());
+    const Tensor3& last_hidden_states = output.hidden_states.back();
+    show_probabilities(model, tokenizer, ids, prompt_len, last_hidden_states);
+    if (with_details)
+        show_candidates(tokenizer, ids, prompt_len, model.logits(last_hidden_states), sampling);
 
     // The logits of a position predict the token at the next position.
     const std::size_t query = position - 1;
     show_attentions(token_texts(tokenizer, ids), output.attentions, query);
+    if (with_details) show_all_attentions(output.attentions);
     show_logit_lens(model, tokenizer, ids, output.hidden_states, query);
 }
 

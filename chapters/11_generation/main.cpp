@@ -22,6 +22,11 @@ struct Arguments {
     bool no_cache = false, measure = false;
 };
 
+// The inspection shows the first 16 new tokens; if --inspect is given, the whole text.
+// Attention weights take memory for the square of its length.
+constexpr std::size_t num_inspected = 16, longest_prompt = 512;
+constexpr std::size_t longest_text = longest_prompt + num_inspected;
+
 // The text of the prompt; an empty one is the BOS token.
 std::string prompt_text(const Arguments& arguments) {
     if (arguments.prompt == "-") return read_standard_input();
@@ -39,16 +44,18 @@ void show_prompt(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
 }
 
 // The ids of the prompt. Throws ShapeError if the model cannot continue it, or if --inspect is
-// not one of the first 16 new tokens; fills in its default.
+// not one of the new tokens.
 std::vector<Id> check_prompt(const Model& model, const Tokenizer& tokenizer,
-                             Arguments& arguments) {
+                             const Arguments& arguments) {
     const std::vector<Id> ids = encode_prompt(tokenizer, arguments.prompt);
     check_input(model.config, one_sequence(ids));
-    std::size_t& position = arguments.inspect;
-    if (position == 0) position = ids.size() + 12;
-    require(position >= ids.size() && position < ids.size() + 16,
+    const std::size_t position = arguments.inspect;
+    const std::size_t length = std::min({ids.size() + arguments.config.max_new_tokens,
+                                         model.config.max_position_embeddings, longest_text});
+    const std::size_t last = std::max(ids.size(), length - 1);
+    require(position == 0 || (position >= ids.size() && position <= last),
             "with this prompt, --inspect takes a position from {} to {}, not {}", ids.size(),
-            ids.size() + 15, position);
+            last, position);
     return ids;
 }
 
@@ -90,10 +97,14 @@ void run_generation(const Model& model, const Tokenizer& tokenizer,
     if (!arguments.model_path.empty() || arguments.measure)
         show("tokens per second", fixed(double(count) / seconds, 0));
 
-    if (prompt_ids.size() > 512) return say("The prompt is too long for the inspection.");
-    if (count > 16) ids.resize(prompt_ids.size() + 16);
-    inspect_generation(model, tokenizer, ids, prompt_ids.size(),
-                       std::min(arguments.inspect, ids.size() - 1));
+    const std::size_t prompt_len = prompt_ids.size(), position = arguments.inspect;
+    if (prompt_len > longest_prompt) return say("The prompt is too long for the inspection.");
+    ids.resize(std::min(ids.size(), position > 0 ? longest_text : prompt_len + num_inspected));
+    inspect_generation(
+        model, tokenizer, ids,
+        {prompt_len, std::min(position > 0 ? position : prompt_len + 12, ids.size() - 1),
+         position > 0},
+        config.sampling);
 }
 
 void add_options(Options& options, Arguments& arguments) {
@@ -120,11 +131,13 @@ void add_options(Options& options, Arguments& arguments) {
     options.flag("--measure", arguments.measure,
                  "measure the time per token with and without a cache");
     options.folder("--words", arguments.words_folder,
-                   "folder to write the tensors of assets/words to; nothing else is run");
+                   "folder to write the tensors of assets/words to, or those of the prompt; "
+                   "nothing else is run");
 }
 
 void run(Arguments arguments, std::uint32_t seed) {
     const SamplingConfig& sampling = arguments.config.sampling;
+    const bool prompt_given = arguments.prompt != not_given;
     arguments.config.use_cache = !arguments.no_cache;
     require(sampling.temperature == 0 || sampling.temperature >= Real(0.01),
             "--temperature takes 0, or a number from 0.01 to 100, not {}",
@@ -138,7 +151,9 @@ void run(Arguments arguments, std::uint32_t seed) {
     const Tokenizer tokenizer =
         load_tokenizer_of_model(path, arguments.tokenizer_path, model.config.vocab_size);
     if (!arguments.words_folder.empty())
-        return save_words(arguments.words_folder, words_of(model, tokenizer));
+        return save_words(
+            arguments.words_folder,
+            words_of(model, tokenizer, prompt_given ? arguments.prompt : text_of_words));
     arguments.config.eos_token_ids = tokenizer.eos_token_ids;
     const std::vector<Id> prompt_ids = check_prompt(model, tokenizer, arguments);
 

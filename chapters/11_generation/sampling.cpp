@@ -111,15 +111,21 @@ Id sample(const Vector& logits, Generator& generator) {
     return id;  // rounding errors: the probabilities add up to slightly less than 1
 }
 
-Id sample_next_token(const Vector& logits, const std::vector<Id>& input_ids,
-                     const SamplingConfig& config, Generator& generator) {
+Vector process_logits(const Vector& logits, const std::vector<Id>& input_ids,
+                      const SamplingConfig& config) {
     Vector scores = apply_repetition_penalty(logits, input_ids, config.repetition_penalty);
-    if (config.temperature == 0) return argmax_token(scores);
+    if (config.temperature == 0) return scores;
     scores = apply_temperature(scores, config.temperature);
     if (config.top_k > 0) scores = apply_top_k(scores, config.top_k);
     if (config.top_p < 1) scores = apply_top_p(scores, config.top_p);
     if (config.min_p > 0) scores = apply_min_p(scores, config.min_p);
-    return sample(scores, generator);
+    return scores;
+}
+
+Id sample_next_token(const Vector& logits, const std::vector<Id>& input_ids,
+                     const SamplingConfig& config, Generator& generator) {
+    const Vector scores = process_logits(logits, input_ids, config);
+    return config.temperature == 0 ? argmax_token(scores) : sample(scores, generator);
 }
 
 }  // namespace llm

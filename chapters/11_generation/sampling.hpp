@@ -61,8 +61,13 @@ struct SamplingConfig {
     Real repetition_penalty = 1;
 };
 
-// Applies the functions above in Hugging Face's order (repetition penalty, temperature, top-k,
-// top-p, min-p), then samples.
+// Applies the functions above in Hugging Face's order: repetition penalty, temperature, top-k,
+// top-p, min-p; with temperature 0 the first one only. Source: LogitsProcessorList.
+Vector process_logits(const Vector& logits,              // (V) -> (V)
+                      const std::vector<Id>& input_ids,  // the T tokens so far
+                      const SamplingConfig& config);
+
+// Processes the logits, then samples; with temperature 0, greedy decoding.
 Id sample_next_token(const Vector& logits,              // (V)
                      const std::vector<Id>& input_ids,  // the T tokens so far
                      const SamplingConfig& config, Generator& generator);

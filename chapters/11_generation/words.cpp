@@ -24,20 +24,26 @@ Matrix head_weight(const Linear& projection, std::size_t head_dim) {
     return xt::view(projection.weight, xt::range(begin, begin + head_dim), xt::all());
 }
 
+// A token without its leading space; one that is a space or has a line feed in printable form.
+std::string word_of(const Tokenizer& tokenizer, Id id) {
+    const std::string token = tokenizer.decode({id});
+    const std::size_t begin = token.find_first_not_of(' ');
+    return begin == token.npos || token.find('\n') != token.npos ? tokenizer.token_text(id)
+                                                                 : token.substr(begin);
+}
+
 }  // namespace
 
-Words words_of(const Model& model, const Tokenizer& tokenizer) {
+Words words_of(const Model& model, const Tokenizer& tokenizer, const std::string& text) {
     const Config& config = model.config;
     require(config.num_hidden_layers == 4 && config.hidden_size == 192 &&
                 config.num_attention_heads == 6 && config.num_key_value_heads == 2 &&
                 config.head_dim == 32 && config.intermediate_size == 512,
             "words: the model does not have the sizes of assets/king_james");
     Words words;
-    const std::vector<Id> ids = tokenizer.encode(text_of_words);
-    for (const Id id : ids) {
-        const std::string token = tokenizer.decode({id});
-        words.tokens.push_back(token.substr(token.find_first_not_of(' ')));
-    }
+    const std::vector<Id> ids = tokenizer.encode(text);
+    check_word_count(ids.size());
+    for (const Id id : ids) words.tokens.push_back(word_of(tokenizer, id));
     const auto [logits, hidden_states, attentions] = model.forward(
         one_sequence(ids), {.output_hidden_states = true, .output_attentions = true});
     words.attentions = xt::view(attentions[layer_index], 0);

@@ -1,4 +1,4 @@
-// Chapter 11: what the shipped model computes for the five words of the early chapters.
+// Chapter 11: what the shipped model computes for the words of the early chapters.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"
@@ -9,8 +9,9 @@ namespace llm {
 
 inline constexpr const char* text_of_words = "And the LORD said unto";
 
-// The tensors of layer 2 and its head 4 for this text. Throws ShapeError unless the model has
-// the sizes of assets/king_james.
-Words words_of(const Model& model, const Tokenizer& tokenizer);
+// The tensors of layer 2 and its head 4 for a text. Throws ShapeError unless the text has 2 to
+// 16 tokens, and the model the sizes of assets/king_james.
+Words words_of(const Model& model, const Tokenizer& tokenizer,
+               const std::string& text = text_of_words);
 
 }  // namespace llm

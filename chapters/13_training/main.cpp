@@ -1,7 +1,6 @@
 // Chapter 13 — How does a model learn? Trains a model on first names, or on a text of your own,
 // and compares it with n-gram models.
 #include <algorithm>
-#include <stdexcept>
 
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/13_training/demo.hpp"
@@ -52,7 +51,7 @@ TrainingTask apply(const Overrides& given, TrainingTask task) {
     task.config.max_position_embeddings = task.args.seq_len;
     task.steps_given = given.steps > 0;
     task.config = validate_model(task.config);
-    const std::size_t count = count_parameters(task.config).total();
+    const std::uint64_t count = count_parameters(task.config).total();
     require(count <= 200'000'000, "training: {} parameters are too many for one machine",
             count);
     return task;
@@ -83,12 +82,6 @@ TrainingTask text_task() {
     task.args.gradient_accumulation_steps = 4;
     task.args.lr_schedule.learning_rate = Real(0.002);
     return task;
-}
-
-DType parse_dtype(const std::string& name) {
-    for (const DType dtype : {DType::float32, DType::bfloat16})
-        if (name == to_text(dtype)) return dtype;
-    throw std::invalid_argument("--dtype takes float32 or bfloat16, not '" + name + "'");
 }
 
 void add_options(Options& options, Overrides& given) {
@@ -129,13 +122,13 @@ int main(int argc, char** argv) {
     options.needs("--vocab-size", "--text");
     options.folder("--folder", output.path, "folder of the checkpoint and the model");
     options.flag("--resume", output.resume, "continue the run of that checkpoint");
-    options.text("--dtype", dtype, "data type of the saved model: float32 or bfloat16");
+    options.choice("--dtype", dtype, {"float32", "bfloat16"}, "data type of the saved model");
     add_options(options, given);
     options.flag("--ablations", ablations, "compare small models (10 minutes)");
 
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
-        output.dtype = parse_dtype(dtype);
+        output.dtype = dtype == "float32" ? DType::float32 : DType::bfloat16;
         TrainingTask task = apply(given, text.file.empty() ? names_task() : text_task());
         task.args.seed = options.seed();
         if (ablations) {

@@ -7,8 +7,8 @@ namespace llm {
 namespace {
 
 // A float represents integers below 2^24 exactly, so 32 bits are stored in two floats.
-Real low_bits(std::size_t number) { return static_cast<Real>(number & 0xFFFF); }
-Real high_bits(std::size_t number) { return static_cast<Real>(number >> 16); }
+Real low_bits(std::uint64_t number) { return static_cast<Real>(number & 0xFFFF); }
+Real high_bits(std::uint64_t number) { return static_cast<Real>(number >> 16); }
 bool is_16_bits(Real value) { return value >= 0 && value < 65536; }
 std::size_t integer_of(Real low, Real high) {
     return static_cast<std::size_t>(low) + (static_cast<std::size_t>(high) << 16);
@@ -35,7 +35,7 @@ struct Setting {
     static constexpr const char* training_text = "the training text";
 };
 
-Setting integer(const std::string& name, std::size_t number) {
+Setting integer(const std::string& name, std::uint64_t number) {
     return {name, {low_bits(number), high_bits(number)}};
 }
 
@@ -64,7 +64,7 @@ std::vector<Setting> settings_of(const Model& model, const TrainingArguments& ar
             {"--weight-decay", {args.weight_decay}},
             {"--max-grad-norm", {static_cast<Real>(args.max_grad_norm)}},
             {"min_learning_rate", {schedule.min_learning_rate}},
-            integer("parameters", std::size_t{count_parameters(model).total()}),
+            integer("parameters", count_parameters(model).total()),
             integer("head_dim", config.head_dim),
             integer("attention_bias", std::size_t(config.attention_bias)),
             {"rope_theta", {config.rope_theta}},

@@ -35,7 +35,7 @@ struct Durations {
 
 void show_sizes(const TrainingTask& task, const Model& model, const std::string& text) {
     const std::size_t num_tokens = task.dataset.train.size() + task.dataset.validation.size();
-    const std::size_t num_parameters = count_parameters(model).total();
+    const std::uint64_t num_parameters = count_parameters(model).total();
     const TrainingArguments& args = task.args;
     show("tokens", with_commas(num_tokens) + ", of which for validation: " +
                        with_commas(task.dataset.validation.size()));

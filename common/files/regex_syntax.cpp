@@ -15,7 +15,7 @@ namespace {
 
 // Sets that PCRE2 defines differently: its \s contains U+180E, which is not White_Space, and
 // its \h is a horizontal space. "S" lists all categories but those of white space. (\w and \b
-// are refused: whether ½ is a word character, depends on the context in Oniguruma.)
+// are refused, because Oniguruma treats ½ as a word character only in some contexts.)
 const std::map<std::string, std::string> sets = {
     {"s", R"(\p{Z}\x09-\x0d\x85)"},
     {"S", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\p{Cn}\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f)"},

@@ -72,7 +72,7 @@ std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
     const auto* text = reinterpret_cast<const char*>(all.data()) + 8;
     nlohmann::json header = nlohmann::json::parse(text, text + size, nullptr, false);
     if (!header.is_object()) refuse("the header is not a JSON object");
-    return {std::move(header), all.subspan(8 + size)};
+    return {std::move(header), all.subspan(8 + static_cast<std::size_t>(size))};
 }
 
 }  // namespace

@@ -3,17 +3,26 @@
 #include <fstream>
 
 #include "common/files/safetensors.hpp"
+#include "common/files/unicode.hpp"
 
 namespace llm {
+
+std::string Words::count() const {
+    return tokens.size() == 5 ? "Five words" : to_text(tokens.size()) + " tokens";
+}
+
+void check_word_count(std::size_t num_tokens) {
+    require(num_tokens >= 2 && num_tokens <= 16, "words: 2 to 16 tokens can be shown, not {}",
+            num_tokens);
+}
 
 Words load_words() { return load_words(asset("words")); }
 
 Words load_words(const std::filesystem::path& folder) {
     Words words;
-    std::ifstream lines(folder / "tokens.txt");
-    for (std::string line; std::getline(lines, line);) words.tokens.push_back(line);
-    if (words.tokens.empty())
-        throw FileError((folder / "tokens.txt").string() + ": not found, or without tokens");
+    for (const std::string& line : lines_of(read_text(folder / "tokens.txt")))
+        words.tokens.push_back(escaped(line));
+    check_word_count(words.tokens.size());
 
     const SafeTensors file(folder / "words.safetensors");
     const std::size_t T = words.tokens.size(), C = 192, L = 4, H = 6, Hkv = 2, D = 32, F = 512;

@@ -4,7 +4,8 @@
 //   {"type": "option", "name": "--seq-len", "kind": "integer", "low": 1, "high": 1024,
 //       "default": "10", "help": "..."}
 //       with --help --json: one line per option. Kinds: integer and number, which have limits;
-//       text, path, folder, ids and flag. The default is left out if there is none.
+//       choice, which has "choices" instead; text, path, folder, ids and flag. The default is
+//       left out if there is none.
 //   {"type": "step", "number": 1, "title": "..."}
 //   {"type": "text", "text": "..."}
 //   {"type": "value", "name": "...", "text": "..."}

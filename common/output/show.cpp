@@ -394,7 +394,7 @@ std::string sparkline(std::span<const Real> values, std::size_t width) {
     return line;
 }
 
-std::string with_commas(std::size_t number) {
+std::string with_commas(std::uint64_t number) {
     std::string text = std::to_string(number);
     for (std::size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
     return text;

@@ -3,6 +3,7 @@
 // weights and masks that leave no room for it, colored numbers.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -73,7 +74,7 @@ std::string sparkline(std::span<const Real> values, std::size_t width);
 
 // Formats numbers for table cells: 12345678 as "12,345,678", 2 / 3 with 2 decimals as "0.67",
 // 3e38 as "3e+38".
-std::string with_commas(std::size_t number);
+std::string with_commas(std::uint64_t number);
 std::string fixed(double number, int decimals);
 std::string brief(double number);  // at most six significant digits
 

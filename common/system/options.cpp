@@ -1,11 +1,13 @@
 #include "common/system/options.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -78,6 +80,12 @@ std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& 
     }
     if (ids.size() > 4096) throw UsageError(fmt::format("{} takes at most 4096 ids", name));
     return ids;
+}
+
+// "a, b or c"
+std::string alternatives(const std::vector<std::string>& choices) {
+    const std::span<const std::string> all_but_last(choices.data(), choices.size() - 1);
+    return fmt::format("{} or {}", fmt::join(all_but_last, ", "), choices.back());
 }
 
 // Creates the folders that the options name, and removes them if the run ends with an error.
@@ -334,6 +342,22 @@ void Options::folder(const std::string& name, std::string& value, const std::str
     parser_->app.add_option(name, value, help)->type_name("DIR");
     parser_->written_folders.emplace_back(name, &value);
     parser_->describe(name, "folder", help);
+}
+
+void Options::choice(const std::string& name, std::string& value,
+                     const std::vector<std::string>& choices, const std::string& help) {
+    const std::string listed = alternatives(choices);
+    parser_
+        ->add(
+            name, fmt::format("{}: {}", help, listed),
+            [&value, name, choices, listed](const std::string& text) {
+                if (std::find(choices.begin(), choices.end(), text) == choices.end())
+                    throw UsageError(fmt::format("{} takes {}, not '{}'", name, listed, text));
+                value = text;
+            })
+        .type_name("NAME")
+        ->default_str(value);
+    parser_->describe(name, "choice", help, {{"choices", choices}});
 }
 
 void Options::flag(const std::string& name, bool& value, const std::string& help) {

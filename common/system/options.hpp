@@ -48,6 +48,10 @@ class Options {
     void number(const std::string& name, float& value, double low, double high,
                 const std::string& help);
 
+    // Adds one of several words, such as the name of an activation function.
+    void choice(const std::string& name, std::string& value,
+                const std::vector<std::string>& choices, const std::string& help);
+
     // Adds a flag, which is true if it is given.
     void flag(const std::string& name, bool& value, const std::string& help);
 
