@@ -1,0 +1,71 @@
+# What find_package finds on other systems, for WebAssembly: header-only libraries from the
+# system, PCRE2 and utf8proc compiled from the sources that fetch_sources.sh fetched, and a BLAS.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+# Counts that need 64 bits must not become a size_t, which has 32 here.
+add_compile_options(-fwasm-exceptions -msimd128 -Wshorten-64-to-32)
+add_link_options(-fwasm-exceptions -msimd128)
+
+# The system's own headers, in /usr/include too, must not hide those of Emscripten.
+set(headers_folder ${PROJECT_BINARY_DIR}/include)
+file(MAKE_DIRECTORY ${headers_folder})
+foreach(header xtensor/xtensor.hpp xtensor-blas/xlinalg.hpp xtl/xtl_config.hpp xflens/cxxblas/cxxblas.h
+               xsimd/xsimd.hpp fmt/format.h nlohmann/json.hpp CLI/CLI.hpp doctest/doctest.h)
+  get_filename_component(folder ${header} DIRECTORY)
+  string(REGEX REPLACE "/.*" "" folder ${folder})
+  find_path(found_${folder} ${header} PATHS /usr/include NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH REQUIRED)
+  file(CREATE_LINK ${found_${folder}}/${folder} ${headers_folder}/${folder} SYMBOLIC)
+endforeach()
+add_library(web_headers INTERFACE)
+target_include_directories(web_headers SYSTEM INTERFACE ${headers_folder})
+target_compile_definitions(web_headers INTERFACE FMT_HEADER_ONLY)
+target_compile_options(web_headers INTERFACE
+                       $<$<COMPILE_LANGUAGE:CXX>:-include${PROJECT_SOURCE_DIR}/common/web/prelude.hpp>)
+foreach(library xtensor xtensor-blas fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json doctest::doctest
+                Threads::Threads)
+  add_library(${library} INTERFACE IMPORTED)
+  target_link_libraries(${library} INTERFACE web_headers)
+endforeach()
+
+enable_language(C)
+set(sources ${PROJECT_BINARY_DIR}/sources)
+if(NOT EXISTS ${sources}/utf8proc)
+  message(FATAL_ERROR "common/web/fetch_sources.sh ${sources} must run first")
+endif()
+
+configure_file(${sources}/pcre2/src/pcre2.h.generic ${PROJECT_BINARY_DIR}/pcre2/pcre2.h COPYONLY)
+configure_file(${sources}/pcre2/src/config.h.generic ${PROJECT_BINARY_DIR}/pcre2/config.h COPYONLY)
+configure_file(${sources}/pcre2/src/pcre2_chartables.c.dist
+               ${PROJECT_BINARY_DIR}/pcre2/pcre2_chartables.c COPYONLY)
+set(pcre2_sources ${PROJECT_BINARY_DIR}/pcre2/pcre2_chartables.c)
+foreach(part auto_possess compile config context convert dfa_match error extuni find_bracket jit_compile
+             maketables match match_data newline ord2utf pattern_info script_run serialize
+             string_utils study substitute substring tables ucd valid_utf xclass)
+  list(APPEND pcre2_sources ${sources}/pcre2/src/pcre2_${part}.c)
+endforeach()
+add_library(pcre2 STATIC EXCLUDE_FROM_ALL ${pcre2_sources})
+target_compile_definitions(pcre2 PRIVATE HAVE_CONFIG_H SUPPORT_UNICODE PCRE2_STATIC
+                                         PCRE2_CODE_UNIT_WIDTH=8)
+target_include_directories(pcre2 PRIVATE ${PROJECT_BINARY_DIR}/pcre2 ${sources}/pcre2/src)
+set(PCRE2_FOLDER ${PROJECT_BINARY_DIR}/pcre2)
+set(PCRE2 pcre2)
+
+add_library(utf8proc STATIC EXCLUDE_FROM_ALL ${sources}/utf8proc/utf8proc.c)
+target_compile_definitions(utf8proc PUBLIC UTF8PROC_STATIC)
+set(UTF8PROC_FOLDER ${sources}/utf8proc)
+set(UTF8PROC utf8proc)
+
+add_library(web_blas STATIC EXCLUDE_FROM_ALL common/web/blas.cpp common/web/cblas.cpp)
+target_include_directories(web_blas PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(web_blas web_headers)
+target_compile_options(web_blas PRIVATE -O3)
+set(BLAS_LIBRARIES web_blas)
+
+# Each program is a module with one function, which the site's worker calls.
+add_link_options(-sMODULARIZE -sEXPORT_ES6 -sEXPORT_NAME=createProgram -sENVIRONMENT=worker
+                 -sALLOW_MEMORY_GROWTH -sEXPORTED_RUNTIME_METHODS=FS -sFORCE_FILESYSTEM
+                 -sEXIT_RUNTIME)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/programs)
+
+# The tests run natively.
+function(doctest_discover_tests)
+endfunction()
