@@ -19,19 +19,20 @@ TEST_CASE("dot and dequantize of bfloat16: the floats with these upper halves") 
     for (std::size_t size = 0; size <= 200; ++size) {
         std::vector<Real> weights = random_values(size, generator);
         Guarded inputs(random_values(size, generator), not_a_number);
-        std::vector<Bfloat16> row(size + 1, Bfloat16{0x7FC0});  // NaN after the end
+        // At an unaligned address, with NaN before and after the row.
+        std::vector<Bfloat16> memory(size + 2, Bfloat16{0x7FC0});
+        const std::span<Bfloat16> row = std::span(memory).subspan(1, size);
         for (std::size_t i = 0; i < size; ++i) {
             const auto bits = std::bit_cast<std::uint32_t>(weights[i]);
             row[i].bits = static_cast<std::uint16_t>(bits >> 16);
             weights[i] = std::bit_cast<float>(bits & 0xFFFF0000);
         }
-        const std::span<const Bfloat16> values = std::span(row).first(size);
         const double gap =
-            dot(values, inputs.values()) - sum_of_products(weights, inputs.values());
+            dot(row, inputs.values()) - sum_of_products(weights, inputs.values());
         CHECK(std::abs(gap) <= tolerance_of(weights, inputs.values()));
 
         Guarded dequantized(std::vector<Real>(size), 77);
-        dequantize(values, dequantized.values());
+        dequantize(row, dequantized.values());
         CHECK(std::ranges::equal(dequantized.values(), weights));
         CHECK(dequantized.intact());
     }
@@ -42,14 +43,15 @@ TEST_CASE("dot and dequantize of int8: each value times the scale of its group o
     for (std::size_t size = 0; size <= 200; ++size) {
         std::vector<Real> weights(size);
         Guarded inputs(random_values(size, generator), not_a_number);
-        std::vector<std::int8_t> values(size + 64, 99);
+        std::vector<std::int8_t> memory(size + 65, 99);  // the row begins at the second byte
+        const std::span<std::int8_t> values = std::span(memory).subspan(1, size);
         const std::vector<Real> scales = {0.5f, -3, 0.01f, 7, not_a_number};
         for (std::size_t i = 0; i < size; ++i) {
             const auto value = static_cast<int>(generator.next_32_bits() % 255) - 127;
             values[i] = static_cast<std::int8_t>(value);
             weights[i] = static_cast<Real>(value) * scales[i / 64];
         }
-        const Int8Row row{std::span(values).first(size), scales};
+        const Int8Row row{values, scales};
         const double gap =
             dot(row, inputs.values()) - sum_of_products(weights, inputs.values());
         CHECK(std::abs(gap) <= tolerance_of(weights, inputs.values()));

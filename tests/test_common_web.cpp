@@ -34,7 +34,8 @@ web::StridedMatrix transposed(const Matrix& matrix) {
 
 TEST_CASE("web::sgemm equals the product of the BLAS library, with all transposes") {
     Generator generator(1);
-    for (const auto& [rows, columns, inner] : all_sizes) {
+    for (const Sizes& sizes : all_sizes) {
+        const int rows = sizes.rows, columns = sizes.columns, inner = sizes.inner;
         CAPTURE(rows);
         CAPTURE(columns);
         CAPTURE(inner);
@@ -78,7 +79,8 @@ TEST_CASE("web::sgemm and web::sgemv with beta = 0 overwrite NaN") {
 
 TEST_CASE("web::sgemv equals the product of the BLAS library, also with strides") {
     Generator generator(3);
-    for (const auto& [rows, unused, columns] : all_sizes) {
+    for (const Sizes& sizes : all_sizes) {
+        const int rows = sizes.rows, columns = sizes.inner;
         CAPTURE(rows);
         CAPTURE(columns);
         const Matrix a = random_matrix(rows, columns, generator);

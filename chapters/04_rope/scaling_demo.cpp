@@ -10,16 +10,6 @@
 #include "common/tensors/half.hpp"
 
 namespace llm {
-namespace {
-
-constexpr std::size_t head_dim = 128, num_pairs = head_dim / 2;
-
-// One curve over the pairs of a head.
-Line curve(const std::string& label, const Vector& by_pair) {  // (D/2)
-    return {label, numbers_of(Vector(xt::arange<Real>(num_pairs))), numbers_of(by_pair)};
-}
-
-}  // namespace
 
 Vector scaled_frequencies(const RopeScaling& scaling, std::size_t head_dim, Real rope_theta) {
     const Vector original = inverse_frequencies(head_dim, rope_theta);
@@ -30,6 +20,17 @@ Vector scaled_frequencies(const RopeScaling& scaling, std::size_t head_dim, Real
         return scale_like_llama3(original, Llama3Scaling{.factor = scaling.factor});
     return original;
 }
+
+namespace {
+
+constexpr std::size_t head_dim = 128, num_pairs = head_dim / 2;
+
+// One curve over the pairs of a head.
+Line curve(const std::string& label, const Vector& by_pair) {  // (D/2)
+    return {label, numbers_of(Vector(xt::arange<Real>(num_pairs))), numbers_of(by_pair)};
+}
+
+}  // namespace
 
 void show_wavelengths() {
     step("Wavelength of a pair: positions per full rotation, head_dim 128");

@@ -5,83 +5,107 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <xsimd/xsimd.hpp>
+
+// Highway is an interface to the vector instructions of x86, Arm and WebAssembly. With static
+// dispatch, it uses the best instruction set that the compiler options enable. By default it
+// uses AVX2 only together with AES, the instructions for encryption, which are not needed here.
+#define HWY_COMPILE_ONLY_STATIC
+#define HWY_DISABLE_PCLMUL_AES
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
 
 namespace llm {
 namespace {
 
-// The contents of one vector register.
-using Batch = xsimd::batch<Real>;
-constexpr std::size_t simd_size = Batch::size;
+namespace hn = hwy::HWY_NAMESPACE;
 
-Batch load(const Real* values) { return Batch::load_unaligned(values); }
+// The elements of a vector register are called lanes. A tag selects their type and number: as
+// many floats as a register holds, at most 16. LoadU and StoreU load and store one value per
+// lane, at any (unaligned) address; Set copies a value to all lanes; MulAdd(a, b, c) is
+// a * b + c.
+constexpr hn::CappedTag<Real, 16> floats;
+using Floats = hn::Vec<decltype(floats)>;  // the contents of one register
 
-Real horizontal_sum(Batch batch) {
-    std::array<Real, simd_size> values;
-    batch.store_unaligned(values.data());
-    Real sum = 0;
-    for (const Real value : values) sum += value;
-    return sum;
+Floats load(const Real* values) { return hn::LoadU(floats, values); }
+
+// Weights of other types are converted in registers. Storing them as an array of floats and
+// loading it would take longer: a load that spans several recent stores has to wait for them.
+// Rebind is a tag with the same number of lanes, but of another type.
+Floats load(const Bfloat16* values) {
+    const hn::Rebind<std::uint16_t, decltype(floats)> upper_halves;
+    const hn::Rebind<std::uint32_t, decltype(floats)> integers;
+    const auto bits = hn::PromoteTo(integers, hn::LoadU(upper_halves, &values->bits));
+    return hn::BitCast(floats, hn::ShiftLeft<16>(bits));
+}
+Floats load(const std::int8_t* values) {
+    const hn::Rebind<std::int8_t, decltype(floats)> bytes;
+    const hn::Rebind<std::int32_t, decltype(floats)> integers;
+    return hn::ConvertTo(floats, hn::PromoteTo(integers, hn::LoadU(bytes, values)));
 }
 
-// A fused multiply-add (fma) has a latency of about four clock cycles, but at least one can
-// start in each cycle. With a single accumulator, each fma would wait for the previous one;
-// four independent accumulators allow four to be in flight.
-struct Accumulators {
-    std::array<Batch, 4> sums = {Batch(0), Batch(0), Batch(0), Batch(0)};
+Real horizontal_sum(Floats values) { return hn::GetLane(hn::SumOfLanes(floats, values)); }
 
-    // Multiplies and accumulates 64 pairs of elements.
-    void add_products(const Real* a, const Real* b) {
-        for (std::size_t i = 0; i < 64; i += 4 * simd_size)
-            for (std::size_t j = 0; j < 4; ++j) {
-                const std::size_t offset = i + j * simd_size;
-                sums[j] = xsimd::fma(load(a + offset), load(b + offset), sums[j]);
-            }
+// Multiplies weights and inputs elementwise and sums the products lane by lane. The size is a
+// multiple of four registers. A fused multiply-add (FMA) has a latency of about four clock
+// cycles, but at least one can start in each cycle. With a single accumulator, each FMA would
+// wait for the previous one; four independent accumulators allow four to be in flight.
+template <typename Weight>
+Floats sum_products(const Weight* weights, const Real* inputs, std::size_t size) {
+    const std::size_t lanes = hn::Lanes(floats);
+    Floats sum0 = hn::Zero(floats), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+    for (std::size_t i = 0; i < size; i += 4 * lanes) {
+        const Weight* w = weights + i;
+        const Real* x = inputs + i;
+        sum0 = hn::MulAdd(load(w), load(x), sum0);
+        sum1 = hn::MulAdd(load(w + lanes), load(x + lanes), sum1);
+        sum2 = hn::MulAdd(load(w + 2 * lanes), load(x + 2 * lanes), sum2);
+        sum3 = hn::MulAdd(load(w + 3 * lanes), load(x + 3 * lanes), sum3);
     }
-    Batch total() const { return (sums[0] + sums[1]) + (sums[2] + sums[3]); }
-};
-static_assert(64 % (4 * simd_size) == 0);
+    return hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+}
+
+// The largest multiple of four registers that is not greater than a size.
+std::size_t without_remainder(std::size_t size) {
+    const std::size_t step = 4 * hn::Lanes(floats);
+    return size - size % step;
+}
+static_assert(group_size % (4 * hn::MaxLanes(floats)) == 0);
 
 // As to_float of dtype.cpp, but inline: the compiler can vectorize the loops that call it.
 Real widen(Bfloat16 value) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
+// Highway's Exp is valid up to 104, whose exponential is infinity in float. For NaN it gives 0.
+Floats exp(Floats values) {
+    const Floats powers = hn::Exp(floats, hn::Min(values, hn::Set(floats, 104)));
+    return hn::IfThenElse(hn::IsNaN(values), values, powers);
+}
+
 }  // namespace
 
 Real dot(std::span<const Real> a, std::span<const Real> b) {
-    Accumulators accumulators;
-    std::size_t i = 0;
-    for (; i + 64 <= a.size(); i += 64) accumulators.add_products(&a[i], &b[i]);
-    Real sum = horizontal_sum(accumulators.total());
-    for (; i < a.size(); ++i) sum += a[i] * b[i];  // the remainder: fewer than 64 elements
+    std::size_t i = without_remainder(a.size());
+    Real sum = horizontal_sum(sum_products(a.data(), b.data(), i));
+    for (; i < a.size(); ++i) sum += a[i] * b[i];  // the remainder
     return sum;
 }
 
 Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs) {
-    Accumulators accumulators;
-    std::array<Real, 64> weights;
-    std::size_t i = 0;
-    for (; i + 64 <= row.size(); i += 64) {
-        for (std::size_t j = 0; j < 64; ++j) weights[j] = widen(row[i + j]);
-        accumulators.add_products(weights.data(), &inputs[i]);
-    }
-    Real sum = horizontal_sum(accumulators.total());
+    std::size_t i = without_remainder(row.size());
+    Real sum = horizontal_sum(sum_products(row.data(), inputs.data(), i));
     for (; i < row.size(); ++i) sum += widen(row[i]) * inputs[i];
     return sum;
 }
 
 Real dot(const Int8Row& row, std::span<const Real> inputs) {
     const auto [values, scales] = row;
-    Batch total(0);
-    std::array<Real, group_size> weights;
+    Floats total = hn::Zero(floats);
     std::size_t i = 0;
     for (; i + group_size <= values.size(); i += group_size) {
         // Sum the products of the group without its scale, then scale the sum once.
-        for (std::size_t j = 0; j < group_size; ++j) weights[j] = values[i + j];
-        Accumulators accumulators;
-        accumulators.add_products(weights.data(), &inputs[i]);
-        total = xsimd::fma(accumulators.total(), Batch(scales[i / group_size]), total);
+        const Floats group_sum = sum_products(&values[i], &inputs[i], group_size);
+        total = hn::MulAdd(group_sum, hn::Set(floats, scales[i / group_size]), total);
     }
     Real sum = horizontal_sum(total);
     for (; i < values.size(); ++i) sum += values[i] * scales[i / group_size] * inputs[i];
@@ -105,27 +129,32 @@ void axpy(Real alpha, std::span<const Real> x, std::span<Real> y) {
 }
 
 Real amax(std::span<const Real> values) {
-    const Batch lowest(-std::numeric_limits<Real>::infinity());
-    std::array<Batch, 4> maxima = {lowest, lowest, lowest, lowest};
+    const std::size_t lanes = hn::Lanes(floats);
+    Floats max0 = hn::Set(floats, -std::numeric_limits<Real>::infinity());
+    Floats max1 = max0, max2 = max0, max3 = max0;
     std::size_t i = 0;
-    for (; i + 4 * simd_size <= values.size(); i += 4 * simd_size)
-        for (std::size_t j = 0; j < 4; ++j)
-            maxima[j] = xsimd::max(maxima[j], load(&values[i + j * simd_size]));
-    std::array<Real, simd_size> last;
-    xsimd::max(xsimd::max(maxima[0], maxima[1]), xsimd::max(maxima[2], maxima[3]))
-        .store_unaligned(last.data());
-    Real result = *std::max_element(last.begin(), last.end());
+    for (; i + 4 * lanes <= values.size(); i += 4 * lanes) {
+        max0 = hn::Max(max0, load(&values[i]));
+        max1 = hn::Max(max1, load(&values[i + lanes]));
+        max2 = hn::Max(max2, load(&values[i + 2 * lanes]));
+        max3 = hn::Max(max3, load(&values[i + 3 * lanes]));
+    }
+    std::array<Real, hn::MaxLanes(floats)> maxima;
+    hn::StoreU(hn::Max(hn::Max(max0, max1), hn::Max(max2, max3)), floats, maxima.data());
+    Real result = *std::max_element(maxima.data(), maxima.data() + lanes);
     for (; i < values.size(); ++i) result = std::max(result, values[i]);
     return result;
 }
 
 Real exp_and_sum(std::span<Real> values, Real scale, Real shift) {
-    Batch sums(0);
+    const std::size_t lanes = hn::Lanes(floats);
+    const Floats scales = hn::Set(floats, scale), shifts = hn::Set(floats, shift);
+    Floats sums = hn::Zero(floats);
     std::size_t i = 0;
-    for (; i + simd_size <= values.size(); i += simd_size) {
-        const Batch powers = xsimd::exp(load(&values[i]) * Batch(scale) - Batch(shift));
-        powers.store_unaligned(&values[i]);
-        sums += powers;
+    for (; i + lanes <= values.size(); i += lanes) {
+        const Floats powers = exp(hn::MulSub(load(&values[i]), scales, shifts));
+        hn::StoreU(powers, floats, &values[i]);
+        sums = hn::Add(sums, powers);
     }
     Real sum = horizontal_sum(sums);
     for (; i < values.size(); ++i) {
@@ -152,11 +181,13 @@ void apply_rotary_embedding(std::span<Real> head, std::span<const Real> cos,
 }
 
 void silu_and_mul(std::span<Real> gate, std::span<const Real> up) {
+    const std::size_t lanes = hn::Lanes(floats);
+    const Floats one = hn::Set(floats, 1);
     std::size_t i = 0;
-    for (; i + simd_size <= gate.size(); i += simd_size) {
-        const Batch x = load(&gate[i]);
-        const Batch silu = x / (Batch(1) + xsimd::exp(-x));
-        (silu * load(&up[i])).store_unaligned(&gate[i]);
+    for (; i + lanes <= gate.size(); i += lanes) {
+        const Floats x = load(&gate[i]);
+        const Floats silu = hn::Div(x, hn::Add(one, exp(hn::Neg(x))));
+        hn::StoreU(hn::Mul(silu, load(&up[i])), floats, &gate[i]);
     }
     for (; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
 }

@@ -9,7 +9,7 @@ add_link_options(-fwasm-exceptions -msimd128)
 set(headers_folder ${PROJECT_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${headers_folder})
 foreach(header xtensor/xtensor.hpp xtensor-blas/xlinalg.hpp xtl/xtl_config.hpp xflens/cxxblas/cxxblas.h
-               xsimd/xsimd.hpp fmt/format.h nlohmann/json.hpp CLI/CLI.hpp doctest/doctest.h)
+               hwy/highway.h fmt/format.h nlohmann/json.hpp CLI/CLI.hpp doctest/doctest.h)
   get_filename_component(folder ${header} DIRECTORY)
   string(REGEX REPLACE "/.*" "" folder ${folder})
   find_path(found_${folder} ${header} PATHS /usr/include NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH REQUIRED)

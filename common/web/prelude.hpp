@@ -3,7 +3,9 @@
 #pragma once
 
 #ifdef __cplusplus
+#include <algorithm>
 #include <cfenv>
+#include <iterator>
 #include <version>
 
 // WebAssembly has no floating-point exceptions; xtl has names for them.
@@ -23,5 +25,32 @@ constexpr To bit_cast(const From& from) {
     return __builtin_bit_cast(To, from);
 }
 }  // namespace std
+#endif
+
+#ifndef __cpp_lib_ranges
+namespace std::ranges {
+template <class Range, class Output>
+void copy(const Range& range, Output output) {
+    std::copy(std::begin(range), std::end(range), output);
+}
+template <class Range, class Value>
+void fill(Range&& range, const Value& value) {
+    std::fill(std::begin(range), std::end(range), value);
+}
+template <class Range, class Value>
+auto find(Range&& range, const Value& value) {
+    return std::find(std::begin(range), std::end(range), value);
+}
+template <class First, class Second>
+auto mismatch(const First& first, const Second& second) {
+    struct Result {
+        decltype(std::begin(first)) in1;
+        decltype(std::begin(second)) in2;
+    };
+    const auto [in1, in2] =
+        std::mismatch(std::begin(first), std::end(first), std::begin(second), std::end(second));
+    return Result{in1, in2};
+}
+}  // namespace std::ranges
 #endif
 #endif
