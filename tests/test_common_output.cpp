@@ -373,7 +373,7 @@ TEST_CASE("--json prints each step, text, tensor, table and figure as a line of 
         say("words");
         show("value", 1.5);
         show("test_json_ids", IdMatrix{{1, 2, 3}, {4, 5, 6}});
-        show("test_json", Matrix{{0.1f, -infinity, std::nanf("")}});
+        show("test_json", Matrix{{0.1f, -infinity, -std::nanf("")}});
         show("test_json_names", Matrix{{0.25f}}, {"row"}, {"column"});
         show_table({"a", "b"}, {{"1", "2"}});
         write_text("And");

@@ -187,7 +187,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// JSON has no infinities and NaN: they become strings. NaN has a sign, which means nothing.
 ordered_json json_of(double number) {
+    if (std::isnan(number)) return "nan";
     return std::isfinite(number) ? ordered_json(number)
                                  : ordered_json(fmt::format("{}", number));
 }
