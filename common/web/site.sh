@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# ./learn site: compiles the programs to WebAssembly, builds the website into build/site, and
+# serves it to this machine.
+set -euo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+
+note() { printf '%s\n' "$*" >&2; }
+refuse() {
+    note "learn site: $*"
+    exit 2
+}
+
+packages=() build_only=false pack=false yes=false port=
+while [[ $# -gt 0 ]]; do
+    case $1 in
+        --build) build_only=true ;;
+        --pack) pack=true ;;
+        --yes) yes=true ;;
+        --port)
+            if ! [[ ${2:-} =~ ^[0-9]{4,5}$ ]] || ((10#$2 < 1024 || 10#$2 > 65535)); then
+                refuse "--port: expected a number from 1024 to 65535, got '${2:-}'"
+            fi
+            port=$2
+            shift
+            ;;
+        *) refuse "unknown option '$1'; there are --build, --pack, --port PORT and --yes" ;;
+    esac
+    shift
+done
+
+# Asks before it installs much.
+confirm() {
+    note "$1"
+    $yes && return
+    [[ -t 0 ]] || refuse "nothing was installed: repeat the command with --yes to agree"
+    local answer
+    read -r -p "Install this? [y/N] " answer
+    [[ $answer == [yY]* ]] || refuse "nothing was installed"
+}
+
+install_tools() {
+    command -v em++ >/dev/null || packages+=(emscripten)
+    command -v node >/dev/null || packages+=(nodejs)
+    command -v npm >/dev/null || packages+=(npm)
+    command -v cmake >/dev/null || packages+=(cmake)
+    command -v ninja >/dev/null || packages+=(ninja-build)
+    local library
+    for library in libxtensor-dev libxtensor-blas-dev libcli11-dev libfmt-dev nlohmann-json3-dev \
+        libhwy-dev doctest-dev; do
+        dpkg-query -W -f '${db:Status-Status}\n' "$library" 2>/dev/null | grep -qx installed ||
+            packages+=("$library")
+    done
+    [[ ${#packages[@]} -gt 0 ]] || return 0
+    command -v apt-get >/dev/null || refuse "install these first: ${packages[*]}"
+
+    local as_root=() space
+    if [[ $(id -u) -ne 0 ]]; then
+        command -v sudo >/dev/null || refuse "install as root: apt-get install ${packages[*]}"
+        as_root=(sudo)
+    fi
+    "${as_root[@]}" apt-get update -qq >&2 || true # the package lists may be recent enough
+    space=$(LC_ALL=C apt-get install --assume-no --no-install-recommends "${packages[@]}" 2>/dev/null |
+        sed -n 's/^After this operation, \(.*\) of additional disk space.*/\1/p') || true
+    confirm "The website needs these Debian packages (${space:-unknown size}): ${packages[*]}"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+}
+
+install_node_modules() {
+    local installed=docs/node_modules/.package-lock.json
+    [[ -e $installed && ! docs/package-lock.json -nt $installed ]] && return
+    confirm "The website needs npm packages (250 MB in docs/node_modules): VitePress and others, listed in docs/package.json"
+    npm --prefix docs ci --omit=dev --no-progress --loglevel=error >&2
+}
+
+# Runs a command and shows its output only if it fails.
+quietly() {
+    local output
+    output=$("$@" 2>&1) && return
+    note "$output"
+    refuse "this command failed: $*"
+}
+
+is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# Serves the site to this machine alone, until Ctrl-C.
+serve() {
+    if [[ -z $port ]]; then
+        port=8000
+        while is_taken "$port"; do port=$((port + 1)); done
+    elif is_taken "$port"; then
+        refuse "--port: another program uses port $port"
+    fi
+    echo "The site is at http://127.0.0.1:$port/ (Ctrl-C stops)"
+    exec python3 -m http.server "$port" --bind 127.0.0.1 --directory build/site >/dev/null 2>&1
+}
+
+install_tools
+install_node_modules
+[[ -e build-web/programs/01_masking.wasm ]] ||
+    note "compiling the programs to WebAssembly (the first time takes about four minutes) ..."
+quietly common/web/fetch_sources.sh build-web/sources
+quietly cmake --preset web
+quietly cmake --build --preset web
+note "building the pages ..."
+quietly npm --prefix docs run build
+
+mkdir -p build/site/programs
+cp build-web/programs/*.js build-web/programs/*.wasm build/site/programs/
+mkdir -p build/site/programs/assets
+cp -r assets/king_james assets/words assets/data build/site/programs/assets/
+
+if $pack; then
+    tar -C build/site -czf build/site.tar.gz .
+    echo "The site is packed in build/site.tar.gz"
+elif $build_only; then
+    echo "The site is in build/site"
+else
+    serve
+fi

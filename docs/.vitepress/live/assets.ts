@@ -1,0 +1,26 @@
+// The files that each program reads, in assets/ and in the folder /assets of a program's file system.
+const words = ['words/tokens.txt', 'words/words.safetensors']
+const tokenizer = ['king_james/tokenizer.json']
+const model = ['king_james/config.json', 'king_james/model.safetensors', ...tokenizer]
+const names = ['data/names.txt']
+
+const assetsOf: Record<string, string[]> = {
+  '01_masking': words,
+  '02_projections': words,
+  '03_head_splitting': words,
+  '04_rope': words,
+  '05_gqa': words,
+  '06_swiglu': words,
+  '07_rmsnorm_vs_layernorm': words,
+  '08_pre_vs_post_norm': words,
+  '09_full_model': [...words, ...model],
+  '10_tokenizer': [...names, ...tokenizer],
+  '11_generation': model,
+  '12_gradients': model,
+  '13_training': names,
+  '15_fast': model,
+}
+
+export function assetPaths(slug: string): string[] {
+  return assetsOf[slug] ?? []
+}

@@ -1,0 +1,19 @@
+// The map of the model on top of each chapter's page becomes a component with links. The start page
+// has it above the table of chapters.
+import type MarkdownIt from 'markdown-it'
+import { pageOf } from './links'
+
+export function mapPlugin(markdown: MarkdownIt) {
+  markdown.core.ruler.push('map', ({ tokens, env, Token }) => {
+    for (const token of tokens) {
+      if (token.type !== 'fence' || token.info !== 'text' || !token.content.includes('▸')) continue
+      const current = /▸(\d\d)/.exec(token.content)![1]
+      token.type = 'html_block'
+      token.content = `<ModelMap current="${current}" />\n`
+    }
+    if (pageOf(env) !== 'README.md') return
+    const map = new Token('html_block', '', 0)
+    map.content = '<ModelMap />\n'
+    tokens.splice(tokens.findIndex(({ type }) => type === 'table_open'), 0, map)
+  })
+}

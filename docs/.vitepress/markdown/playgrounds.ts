@@ -1,0 +1,21 @@
+// Replaces comments such as <!-- playground: tokenizer --> by the playground's component.
+import type MarkdownIt from 'markdown-it'
+
+const components: Record<string, string> = {
+  attention: 'AttentionPlayground',
+  generation: 'GenerationPlayground',
+  rope: 'RopePlayground',
+  tokenizer: 'TokenizerPlayground',
+  training: 'TrainingPlayground',
+}
+
+export function playgroundsPlugin(markdown: MarkdownIt) {
+  markdown.core.ruler.push('playgrounds', ({ tokens }) => {
+    for (const token of tokens) {
+      const name = token.type === 'html_block' && /^<!-- playground: (\w+) -->$/.exec(token.content.trim())?.[1]
+      if (!name) continue
+      if (!components[name]) throw new Error(`there is no playground "${name}"`)
+      token.content = `<${components[name]} />\n`
+    }
+  })
+}

@@ -1,0 +1,22 @@
+// The components that the Markdown plugins place. A playground is loaded with the page that has it.
+import { type App, defineAsyncComponent } from 'vue'
+import LiveCell from './components/LiveCell.vue'
+import LiveFigure from './components/LiveFigure.vue'
+import ModelMap from './components/ModelMap.vue'
+import Prediction from './components/Prediction.vue'
+
+const playgrounds = {
+  AttentionPlayground: () => import('./components/playgrounds/AttentionPlayground.vue'),
+  GenerationPlayground: () => import('./components/playgrounds/GenerationPlayground.vue'),
+  RopePlayground: () => import('./components/playgrounds/RopePlayground.vue'),
+  TokenizerPlayground: () => import('./components/playgrounds/TokenizerPlayground.vue'),
+  TrainingPlayground: () => import('./components/playgrounds/TrainingPlayground.vue'),
+}
+
+export function registerLive(app: App) {
+  app.component('LiveCell', LiveCell)
+  app.component('LiveFigure', LiveFigure)
+  app.component('ModelMap', ModelMap)
+  app.component('Prediction', Prediction)
+  for (const [name, load] of Object.entries(playgrounds)) app.component(name, defineAsyncComponent(load))
+}
