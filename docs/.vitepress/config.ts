@@ -53,6 +53,7 @@ export default defineConfig({
   buildEnd: ({ outDir }) => writeSources(outDir, base),
 
   markdown: {
+    theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
     anchor: { slugify: githubSlug },
     image: { lazyLoading: true },
     config: (markdownOfVitePress) => {

@@ -53,7 +53,7 @@ function mermaidBlocks(page) {
 }
 
 // Mermaid takes a lone + for a list, and draws circles as small as their text.
-const withSpaces = source => source.replace(/\(\("(.)"\)\)/g, '(("\u00a0$1\u00a0"))')
+const withSpaces = source => source.replace(/\(\("(.)"\)\)/g, '(("\u200b\u2002$1\u2002\u200b"))')
 
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] })
 const tab = await browser.newPage()

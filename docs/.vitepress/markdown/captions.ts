@@ -1,6 +1,7 @@
-// Below each block of code that stands in the tree: a link to its lines in the site's source pages.
+// Below each block of code that stands in the tree, and each diff of it: a link to its lines in the
+// site's source pages.
 import { readFileSync, readdirSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { posix, resolve } from 'node:path'
 import type MarkdownIt from 'markdown-it'
 import { root } from '../chapters'
 import { sourceAddress } from '../sources'
@@ -25,6 +26,7 @@ export function lineOf(excerpt: string[], lines: string[]): number {
 
 export function captionsPlugin(markdown: MarkdownIt, { base }: { base: string }) {
   const renderFence = markdown.renderer.rules.fence!
+  type Tokens = Parameters<typeof renderFence>[0]
   const linesOfFile = new Map<string, string[]>()
 
   function linesOf(file: string): string[] {
@@ -34,7 +36,7 @@ export function captionsPlugin(markdown: MarkdownIt, { base }: { base: string })
   }
 
   // The files that the page links to before the block, the latest first; then those of its chapter.
-  function candidates(tokens: Parameters<typeof renderFence>[0], index: number, page: string): string[] {
+  function candidates(tokens: Tokens, index: number, page: string): string[] {
     const linked = tokens.slice(0, index).flatMap(token => token.children ?? [])
       .map(token => /^\/source\/(.*\.[ch]pp)\.html/.exec(token.attrGet('href') ?? '')?.[1])
       .filter(file => file !== undefined)
@@ -44,20 +46,38 @@ export function captionsPlugin(markdown: MarkdownIt, { base }: { base: string })
     return [...linked.reverse(), ...own]
   }
 
-  markdown.renderer.rules.fence = (tokens, index, options, env, self) => {
-    if (tokens[index].info.trim() !== 'cpp') return renderFence(tokens, index, options, env, self)
+  function caption(file: string, excerpt: string[]): string | null {
+    const first = lineOf(excerpt, linesOf(file))
+    if (first === 0) return null
+    const last = first + excerpt.length - 1
+    const lines = last > first ? `lines ${first}–${last}` : `line ${first}`
+    const address = `${base}${sourceAddress(file).slice(1)}#L${first}-L${last}`
+    return `<p class="source"><a href="${address}" target="_self">${posix.basename(file)}, ${lines}</a></p>\n`
+  }
+
+  function captionOfCode(tokens: Tokens, index: number, page: string): string {
     const excerpt = trimmed(tokens[index].content.trimEnd())
-    tokens[index].content = withoutIndentation(tokens[index].content)
-    const html = renderFence(tokens, index, options, env, self)
-    for (const file of candidates(tokens, index, pageOf(env))) {
-      const first = lineOf(excerpt, linesOf(file))
-      if (first === 0) continue
-      const last = first + excerpt.length - 1
-      const name = file.slice(file.lastIndexOf('/') + 1)
-      const lines = last > first ? `lines ${first}–${last}` : `line ${first}`
-      const address = `${base}${sourceAddress(file).slice(1)}#L${first}-L${last}`
-      return `${html}<p class="source"><a href="${address}" target="_self">${name}, ${lines}</a></p>\n`
+    for (const file of candidates(tokens, index, page)) {
+      const html = caption(file, excerpt)
+      if (html) return html
     }
-    return html
+    return ''
+  }
+
+  // The lines that a diff removes.
+  function captionOfDiff(diff: string): string {
+    const [header, ...lines] = diff.split('\n')
+    const file = /^--- (\S+\.[ch]pp)$/.exec(header)?.[1]
+    const removed = lines.filter(line => line.startsWith('-')).map(line => line.slice(1).trim())
+    return file && removed.length > 0 && caption(file, removed) || ''
+  }
+
+  markdown.renderer.rules.fence = (tokens, index, options, env, self) => {
+    const token = tokens[index]
+    const language = token.info.trim()
+    const link = language === 'cpp' ? captionOfCode(tokens, index, pageOf(env))
+      : language === 'diff' ? captionOfDiff(token.content) : ''
+    if (language === 'cpp') token.content = withoutIndentation(token.content)
+    return renderFence(tokens, index, options, env, self) + link
   }
 }

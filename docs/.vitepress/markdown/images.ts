@@ -1,4 +1,5 @@
-// Images have their size, so that the text does not move when they are loaded.
+// Images have their size, so that the text does not move when they are loaded. Wide ones scroll
+// in a narrow window: the text in them could not be read if they were smaller.
 import { readFileSync } from 'node:fs'
 import { posix, resolve } from 'node:path'
 import type MarkdownIt from 'markdown-it'
@@ -21,6 +22,13 @@ export function imagesPlugin(markdown: MarkdownIt) {
       if (!size) continue
       token.attrSet('width', String(size.width))
       token.attrSet('height', String(size.height))
+      token.attrSet('style', `min-width: ${Math.round(0.55 * size.width)}px`)
     }
   })
+  const renderImage = markdown.renderer.rules.image!
+  markdown.renderer.rules.image = (tokens, index, ...rest) => {
+    const isWide = Number(tokens[index].attrGet('width')) > 600
+    const html = renderImage(tokens, index, ...rest)
+    return isWide ? `<span class="wide" tabindex="0">${html}</span>` : html
+  }
 }

@@ -1,0 +1,127 @@
+// Runs each program in Chromium (BROWSER=firefox: in Firefox), in a worker, and compares its events with those of the native
+// program. Needs a built site and the native programs.
+import { browserName, commandText, launch, refuse, runNatively, serve, site, slugs, words } from './site.mjs'
+import { compareRuns, tolerance } from './events.mjs'
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+
+const defaults = { '13_training': ['--steps', '10'], '15_fast': ['--no-timing'] }
+const toleranceOf = slug => (slug === '13_training' ? 1e-4 : tolerance)
+
+// Options that the pages speak of, and refusals.
+const further = {
+  '01_masking': ['--seq-len 4 --batch-size 1', '--seed 1 --seq-len 24', '--seq-len 0', '--max-position-embeddings 4'],
+  '02_projections': ['--attention-bias', '--num-key-value-heads 16 --seed 1', '--num-key-value-heads 5'],
+  '03_head_splitting': ['--num-key-value-heads 8', '--hidden-size 64 --head-dim 16', '--head-dim 129'],
+  '04_rope': ['--rope-theta 1000000', '--rope-type linear --factor 4', '--rope-type llama3',
+    '--query-position 10 --key-position 4', '--seq-len 4 --head-dim 16', '--head-dim 7', '--rope-type yarn'],
+  '05_gqa': ['--num-key-value-heads 16', '--num-key-value-heads 1 --seq-len 6', '--attention-bias --head-dim 32',
+    '--num-attention-heads 5'],
+  '06_swiglu': ['--hidden-act gelu', '--hidden-act relu --intermediate-size 512',
+    '--hidden-size 384 --intermediate-size 1536', '--hidden-act tanh'],
+  '07_rmsnorm_vs_layernorm': ['--rms-norm-eps 0.01', '--hidden-size 1024', '--measure', '--rms-norm-eps 2'],
+  '08_pre_vs_post_norm': ['--seq-len 4 --batch-size 1', '--norm-placement post-norm --num-hidden-layers 100',
+    '--seed 1', '--norm-placement none'],
+  '09_full_model': ['--tokens 5,5,5', '--model assets/king_james --tokens 103,66,148,195,127', '--tokens 1,-2'],
+  '10_tokenizer': ['--encode "naïve café"', '--encode "Let there be light: and there was light."',
+    '--vocab-size 500', '--vocab-size 65537'],
+  '11_generation': ['--prompt "And the LORD said unto" --temperature 0 --max-new-tokens 40 --quiet',
+    '--temperature 0 --repetition-penalty 1.3 --max-new-tokens 40', '--temperature 0 --max-new-tokens 40 --no-cache',
+    '--inspect 10', '--measure', '--top-p 2'],
+  '12_gradients': ['--seed 1', '--seed -1'],
+  '13_training': ['--steps 10 --seed 1 --num-hidden-layers 2', '--steps 10 --qk-norm --dtype bfloat16', '--steps x'],
+  '15_fast': ['--no-timing --max-new-tokens 20', '--no-timing --prompt "And God said"', '--max-new-tokens 0'],
+}
+
+const workerSource = `
+  onmessage = async ({ data: { script, args, files } }) => {
+    const lines = []
+    const errors = []
+    try {
+      const { default: createProgram } = await import(script)
+      await createProgram({
+        arguments: args,
+        print: line => lines.push(line),
+        printErr: line => errors.push(line),
+        preRun: [({ FS }) => {
+          for (const { path, content } of files) {
+            FS.mkdirTree('/assets/' + path.split('/').slice(0, -1).join('/'))
+            FS.writeFile('/assets/' + path, content)
+          }
+        }],
+        onExit: code => postMessage({ code, lines, error: errors.join('\\n') }),
+      })
+    } catch (error) {
+      postMessage({ code: null, lines, error: String(error) })
+    }
+  }`
+
+// In the page: loads the assets once, and offers runProgram().
+async function prepare({ source, paths }) {
+  const files = await Promise.all(paths.map(async (path) => {
+    const response = await fetch(`/programs/assets/${path}`)
+    return { path, content: new Uint8Array(await response.arrayBuffer()) }
+  }))
+  const address = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }))
+  window.runProgram = (slug, args) => new Promise((done) => {
+    const worker = new Worker(address, { type: 'module' })
+    worker.onmessage = ({ data }) => {
+      worker.terminate()
+      done(data)
+    }
+    worker.onerror = event => done({ code: null, lines: [], error: event.message })
+    worker.postMessage({ script: `${location.origin}/programs/${slug}.js`, args, files })
+  })
+}
+
+const began = Date.now()
+const assets = join(site, 'programs/assets')
+if (!existsSync(assets)) refuse(`${assets} is missing: ./learn site --build makes it`)
+const paths = readdirSync(assets).flatMap(folder => readdirSync(join(assets, folder)).map(name => `${folder}/${name}`))
+
+const server = await serve({ '/': site })
+const browser = await launch()
+const page = await browser.newPage()
+await page.route('**/empty', route => route.fulfill({ contentType: 'text/html', body: '' }))
+await page.goto(`${server.origin}/empty`)
+await page.evaluate(prepare, { source: workerSource, paths })
+
+// Native runs on older processors, as OpenBLAS does its sums there. Where their numbers differ from
+// each other by more than the tolerance, the program magnifies rounding errors, and the browser may
+// differ, too.
+async function differsNatively(command, native) {
+  if (!native.lines.length) return () => false
+  const others = await Promise.all(['Haswell', 'Nehalem', 'Prescott'].map(type => runNatively(command, { OPENBLAS_CORETYPE: type })))
+  const places = others.flatMap(other => compareRuns(native, other, toleranceOf(command.slug))).map(({ place }) => place)
+  return place => places.includes(place)
+}
+
+// One line for each difference.
+async function check(command) {
+  const [native, actual] = await Promise.all([
+    runNatively(command),
+    page.evaluate(([slug, args]) => window.runProgram(slug, args),
+      [command.slug, [...command.args, '--json', '--plots', 'none']]),
+  ])
+  const differences = compareRuns(native, actual, toleranceOf(command.slug))
+  if (differences.length === 0) return []
+  const isMagnified = await differsNatively(command, native)
+  return differences.filter(({ place }) => !isMagnified(place)).map(({ place, detail }) => `${place}: ${detail}`)
+}
+
+let numDifferences = 0
+let numRuns = 0
+for (const slug of slugs.filter(slug => !process.argv[2] || slug.startsWith(process.argv[2]))) {
+  for (const args of [defaults[slug] ?? [], ...(further[slug] ?? []).map(words)]) {
+    const differences = await check({ slug, args })
+    for (const difference of differences) console.log(`${commandText({ slug, args })}: ${difference}`)
+    numDifferences += differences.length
+    ++numRuns
+  }
+}
+await browser.close()
+server.close()
+
+const seconds = Math.round((Date.now() - began) / 1000)
+console.log(`${numRuns} runs in ${browserName} and natively: ${numDifferences} differences (${seconds} s)`)
+process.exitCode = numDifferences > 0 ? 1 : 0
