@@ -1,6 +1,6 @@
-// Opens every page of the built site in Chromium (BROWSER=firefox: in Firefox): it loads without errors and foreign requests,
-// fits the window, has no serious finding of axe-core, and its cells show what the native programs
-// print. Needs a built site and the native programs.
+// Opens every page of the built site in Chromium (BROWSER=firefox: in Firefox): it loads without
+// errors and requests to other hosts, fits the window, has no serious finding of axe-core, and its
+// cells show what the native programs print. Needs a built site and the native programs.
 import { execFile } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -52,9 +52,9 @@ function findWide() {
     (getComputedStyle(element.parentElement).overflowX !== 'visible' || isInside(element.parentElement))
   const wide = [...document.body.querySelectorAll('*')]
     .filter(element => element.getBoundingClientRect().right > width + 1 && !isInside(element))
-  const [first] = wide
-  return [`scrolls horizontally: ${document.documentElement.scrollWidth} of ${width} pixels: ${first &&
-    `<${first.tagName.toLowerCase()} class="${first.className}"> ${first.textContent.slice(0, 60)}`}`]
+  const described = wide.slice(0, 1)
+    .map(element => `<${element.tagName.toLowerCase()} class="${element.className}"> ${element.textContent.slice(0, 60)}`)
+  return [`scrolls horizontally: ${document.documentElement.scrollWidth} of ${width} pixels: ${described}`]
 }
 
 async function checkWidths(page) {
