@@ -6,8 +6,8 @@ import { existsSync, readdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { compareCell, readCells } from './cells.mjs'
-import { checkControls, checkStop, isLong, nativeRun, settle } from './controls.mjs'
+import { readCells } from './cells.mjs'
+import { checkControls, checkStop, differencesOf, isLong, nativeRun, settle } from './controls.mjs'
 import { launch, refuse, root, serve, site, slugs } from './site.mjs'
 
 const axe = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
@@ -109,7 +109,7 @@ async function checkCells(page) {
     const where = `cell ${index + 1}, ${cell.command}`
     if (cell.status !== 'done') findings.push(`${where}: ${cell.status} ${cell.message}`)
     else if (!cell.hasEvents) findings.push(`${where}: shows no events`)
-    else findings.push(...compareCell(cell, await nativeRun(cell.command)).map(line => `${where}: ${line}`))
+    else findings.push(...(await differencesOf(cell)).map(line => `${where}: ${line}`))
   }
   return { count: cells.length, findings }
 }

@@ -1,7 +1,8 @@
 // Runs each program in Chromium (BROWSER=firefox: in Firefox), in a worker, and compares its events
 // with those of the native program. Needs a built site and the native programs.
-import { browserName, commandText, launch, refuse, runNatively, serve, site, slugs, words } from './site.mjs'
 import { coarse, compareRuns, tolerance } from './events.mjs'
+import { magnifiedPlaces } from './magnified.mjs'
+import { browserName, commandText, launch, refuse, runNatively, serve, site, slugs, words } from './site.mjs'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -86,16 +87,6 @@ await page.route('**/empty', route => route.fulfill({ contentType: 'text/html', 
 await page.goto(`${server.origin}/empty`)
 await page.evaluate(prepare, { source: workerSource, paths })
 
-// Native runs on older processors, as OpenBLAS does its sums there. Where their numbers differ from
-// each other by more than the tolerance, the program magnifies rounding errors, and the browser may
-// differ, too, but not by more than 1 %.
-async function differsNatively(command, native) {
-  if (!native.lines.length) return () => false
-  const others = await Promise.all(['Haswell', 'Nehalem', 'Prescott'].map(type => runNatively(command, { OPENBLAS_CORETYPE: type })))
-  const places = others.flatMap(other => compareRuns(native, other, toleranceOf(command.slug))).map(({ place }) => place)
-  return place => places.includes(place)
-}
-
 // One line for each difference.
 async function check(command) {
   const [native, actual] = await Promise.all([
@@ -105,9 +96,10 @@ async function check(command) {
   ])
   const differences = compareRuns(native, actual, toleranceOf(command.slug))
   if (differences.length === 0) return []
-  const isMagnified = await differsNatively(command, native)
+  const magnified = await magnifiedPlaces(command, native, toleranceOf(command.slug))
   const gross = compareRuns(native, actual, coarse).map(({ place }) => place)
-  return differences.filter(({ place }) => gross.includes(place) || !isMagnified(place)).map(({ place, detail }) => `${place}: ${detail}`)
+  return differences.filter(({ place }) => gross.includes(place) || !magnified.includes(place))
+    .map(({ place, detail }) => `${place}: ${detail}`)
 }
 
 let numDifferences = 0

@@ -1,5 +1,7 @@
 // Operates the controls of a page's cells.
 import { compareCell, readCells } from './cells.mjs'
+import { tolerance } from './events.mjs'
+import { magnifiedPlaces } from './magnified.mjs'
 import { runNatively, slugs, words } from './site.mjs'
 
 export function commandOf(text) {
@@ -13,6 +15,13 @@ export function nativeRun(text) {
   const run = nativeRuns.get(text) ?? runNatively(commandOf(text))
   nativeRuns.set(text, run)
   return run
+}
+
+// What a cell shows that the native program does not, and what it lacks.
+export async function differencesOf(cell) {
+  const native = await nativeRun(cell.command)
+  if (compareCell(cell, native).length === 0) return []
+  return compareCell(cell, native, await magnifiedPlaces(commandOf(cell.command), native, tolerance))
 }
 
 // Runs that take minutes: they are started and stopped.
@@ -83,7 +92,7 @@ async function checkChanged(page, index, before, where) {
   const native = await nativeRun(cell.command)
   if (native.code !== 0) return cell.message === native.error ? [] : [`${where}: shows "${cell.message}" instead of "${native.error}"`]
   if (cell.status !== 'done') return [`${where}: the run of ${cell.command} is ${cell.status}: ${cell.message}`]
-  return compareCell({ ...cell, excerpt: [] }, native).map(line => `${where}: ${cell.command}: ${line}`)
+  return (await differencesOf({ ...cell, excerpt: [] })).map(line => `${where}: ${cell.command}: ${line}`)
 }
 
 // Above the highest value, the program refuses, and the cell shows the program's line.

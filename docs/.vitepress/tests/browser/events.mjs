@@ -77,7 +77,8 @@ function compareMember(a, b, allowed, isTensor) {
   return Object.is(a, b) ? null : `${JSON.stringify(a)} natively, ${JSON.stringify(b)} in the browser`
 }
 
-const nameOf = event => [event.type, event.name ?? event.title].filter(Boolean).join(' ')
+// What an event is called in the place of a difference.
+export const nameOf = event => [event.type, event.name ?? event.title].filter(Boolean).join(' ')
 
 // Progress lines come at times, and their speeds differ.
 const eventsOf = lines => lines.map(line => JSON.parse(line)).filter(({ type }) => type !== 'progress')
