@@ -7,23 +7,38 @@
 #include <sys/resource.h>
 
 namespace llm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Nanoseconds; in browsers up to a millisecond.
+double clock_step() {
+    const Clock::time_point start = Clock::now();
+    double seconds = 0;
+    while (seconds == 0) seconds = seconds_since(start);
+    return seconds;
+}
+
+}  // namespace
 
 double fastest_seconds(int runs, const std::function<void()>& function) {
-    using Clock = std::chrono::steady_clock;
+    static const double step = clock_step();
     double fastest = std::numeric_limits<double>::infinity();
     for (int run = 0; run < runs; ++run) {
         const Clock::time_point start = Clock::now();
         function();
-        fastest =
-            std::min(fastest, std::chrono::duration<double>(Clock::now() - start).count());
+        fastest = std::min(fastest, seconds_since(start));
     }
-    return fastest;
+    return std::max(fastest, step);
 }
 
 double elapsed_seconds() {
-    using Clock = std::chrono::steady_clock;
     static const Clock::time_point start = Clock::now();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return seconds_since(start);
 }
 
 double peak_megabytes() {

@@ -6,7 +6,7 @@
 namespace llm {
 
 // Runs the function several times and returns the seconds of the fastest run, which is least
-// disturbed by other programs.
+// disturbed by other programs; at least one step of the clock.
 double fastest_seconds(int runs, const std::function<void()>& function);
 
 // Seconds since the first call.

@@ -102,7 +102,7 @@ async function checkRefusal(page, index, control, where) {
   const highest = await field.getAttribute('max')
   if (!highest) return []
   await field.fill(String(Number(highest) + 1))
-  await field.blur()
+  await field.dispatchEvent('change')
   await runIfAsked(page.locator('.live-cell').nth(index))
   const cell = (await page.evaluate(readCells))[index]
   const native = await nativeRun(cell.command)
