@@ -48,6 +48,8 @@ export default defineConfig({
   rewrites: { 'README.md': 'index.md', 'docs/:page.md': ':page.md' },
   outDir: '../build/site',
   cacheDir: '../build/vitepress',
+  // The sidebar links to every page: 2 MB that most readers do not need.
+  router: { prefetchLinks: false },
   // The plugin of links checks that linked files exist.
   ignoreDeadLinks: [/^\/source\//],
   buildEnd: ({ outDir }) => writeSources(outDir, base),

@@ -8,13 +8,10 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { readCells } from './cells.mjs'
 import { checkControls, checkStop, differencesOf, isLong, nativeRun, settle } from './controls.mjs'
+import { checkPlayground } from './playgrounds.mjs'
 import { launch, refuse, root, serve, site, slugs } from './site.mjs'
 
 const axe = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
-const interactiveWithin = 1000 // milliseconds
-
-// Checks of playgrounds by their title: async (page, element) => list of findings.
-const playgrounds = {}
 
 // Records what must not happen while a page is open.
 function watch(page, origin) {
@@ -161,19 +158,14 @@ async function checkProgress(page) {
   return { count, findings: text === '12.5' ? [] : [`a prediction is "${text}" instead of "12.5" after a reload`] }
 }
 
-async function checkPlaygrounds(page) {
-  const findings = []
-  for (const element of await page.locator('.playground').all()) {
-    const title = await element.getAttribute('aria-label')
-    const messages = await element.locator('.message').allTextContents()
-    const others = await playgrounds[title]?.(page, element) ?? []
-    findings.push(...[...messages, ...others].map(line => `playground "${title}": ${line}`))
-  }
-  return findings
+async function openPage(browser) {
+  const page = await browser.newPage({ viewport: { width: 1400, height: 900 } })
+  page.setDefaultTimeout(120_000) // other work may slow down the machine
+  return page
 }
 
 async function checkPage(browser, origin, name) {
-  const page = await browser.newPage({ viewport: { width: 1400, height: 900 } })
+  const page = await openPage(browser)
   const problems = watch(page, origin)
   const findings = []
   const counts = { cells: 0, controls: 0, predictions: 0 }
@@ -192,7 +184,7 @@ async function checkPage(browser, origin, name) {
     counts.controls = controls.count
     findings.push(...controls.findings)
     findings.push(...await checkLongRun(page))
-    findings.push(...await checkPlaygrounds(page))
+    findings.push(...await checkPlayground(page, name))
     const predictions = await checkProgress(page)
     counts.predictions = predictions.count
     findings.push(...predictions.findings)
@@ -203,26 +195,24 @@ async function checkPage(browser, origin, name) {
   return { findings: [...new Set(problems), ...findings].map(line => `/${name}: ${line}`), counts }
 }
 
-// The time until the first cell of page 01 shows its events, the best of five.
-async function checkInteractive(browser, origin) {
+// Prints the time until the first cell of page 01 shows its events.
+async function measureInteractive(browser, origin) {
   const times = []
   for (let i = 0; i < 5; ++i) {
-    const page = await browser.newPage({ viewport: { width: 1400, height: 900 } })
+    const page = await openPage(browser)
     await page.goto(`${origin}/01_masking`, { waitUntil: 'commit' })
     const time = await page.waitForFunction(() => document.querySelector('.live-cell .events') && performance.now(),
-      null, { timeout: 20_000, polling: 'raf' })
+      null, { polling: 'raf' })
     times.push(Math.round(await time.jsonValue()))
     await page.context().close()
   }
-  const time = Math.min(...times)
-  console.log(`The first live cell of page 01 is ready after ${time} ms (${times.join(', ')})`)
-  return time > interactiveWithin ? [`/01_masking: the first cell is ready only after ${time} ms`] : []
+  console.log(`The first live cell of page 01 is ready after ${times.join(', ')} ms`)
 }
 
 // In a site below a path, the links of the sidebar lead to every page, without loading anew.
 async function checkBelowPath(browser, folder) {
   const server = await serve({ '/book/': folder, '/book/programs/': join(site, 'programs') })
-  const page = await browser.newPage({ viewport: { width: 1400, height: 900 } })
+  const page = await openPage(browser)
   const problems = watch(page, `${server.origin}/book`)
   const findings = []
   await page.goto(`${server.origin}/book/`, { waitUntil: 'load' })
@@ -260,7 +250,9 @@ if (names.length === 0) refuse(`no page of ${site} has a name that begins with $
 
 const server = await serve({ '/': site })
 const browser = await launch()
-const findings = await checkInteractive(browser, server.origin)
+await measureInteractive(browser, server.origin)
+
+const findings = []
 
 const below = join(root, 'build/site_below_path')
 const build = chosen ? null : buildBelowPath(below)

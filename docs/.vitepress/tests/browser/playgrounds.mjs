@@ -1,0 +1,124 @@
+// Uses each playground as a reader would: async element => list of findings.
+import { runNatively } from './site.mjs'
+
+const eventsOf = ({ lines }) => lines.map(line => JSON.parse(line))
+const trimmed = text => text.trim().replace(/\s+/g, ' ')
+
+// A playground runs its program shortly after a change.
+async function settle(element) {
+  const page = element.page()
+  await page.waitForTimeout(600)
+  await page.waitForFunction(element => element.getAttribute('aria-busy') !== 'true',
+    await element.elementHandle(), { polling: 50 })
+  await page.waitForTimeout(100)
+}
+
+// Encodes what is typed as the native program does, and shows the merges of a word.
+async function checkTokenizer(element) {
+  const text = 'Let there be a naïve light'
+  await element.locator('textarea').fill(text)
+  await settle(element)
+  const ids = await element.locator('.chips').first().locator('.chip small').allTextContents()
+  const native = await runNatively({ slug: '10_tokenizer', args: ['--encode', text] })
+  const { text: pairs } = eventsOf(native).find(({ type, text }) => type === 'text' && text.startsWith('ids and tokens: '))
+  const expected = [...pairs.matchAll(/(\d+):/g)].map(match => Number(match[1]))
+  await element.locator('button.chip').last().click()
+  const merges = await element.locator('tbody tr').count()
+  return [
+    ...(ids.map(Number).join() === expected.join() ? [] : [`encodes to ${ids} instead of ${expected}`]),
+    ...(merges > 1 ? [] : ['shows no merges']),
+  ]
+}
+
+// Generates the native program's text; a generated token has attention weights and a logit lens.
+async function checkGeneration(element) {
+  const prompt = 'In the beginning'
+  await element.locator('input[type="text"]').fill(prompt)
+  await element.getByRole('button', { name: 'Generate', exact: true }).click()
+  await settle(element)
+  const shown = (await element.locator('button.token').allTextContents()).map(trimmed)
+  const args = ['--prompt', prompt, '--max-new-tokens', '24', '--temperature', '0.8', '--top-k', '0', '--top-p', '0.9', '--seed', '77']
+  const table = eventsOf(await runNatively({ slug: '11_generation', args }))
+    .find(({ type, headings }) => type === 'table' && headings.join().startsWith('position,token,p'))
+  const expected = table.rows.map(([, token]) => token.replace('▁', ' ').replace('\\n', '↵').trim())
+  const findings = shown.join(' ') === expected.join(' ') ? [] : [`generates "${shown.join(' ')}" instead of "${expected.join(' ')}"`]
+  await element.locator('button.token').nth(5).click()
+  await settle(element)
+  const before = await element.locator('table').count()
+  return before > 0 ? findings : [...findings, 'shows nothing for a chosen token']
+}
+
+// The score depends on the distance of the two tokens alone.
+async function checkRope(element) {
+  const scoreAt = async (query, key) => {
+    const sliders = element.locator('input[type="range"]')
+    await sliders.nth(0).fill(String(query))
+    await sliders.nth(1).fill(String(key))
+    await settle(element)
+    return Number(await element.locator('strong').textContent())
+  }
+  const near = await scoreAt(10, 7)
+  const moved = await scoreAt(50, 47)
+  const far = await scoreAt(50, 7)
+  return [
+    ...(Math.abs(near - moved) < 0.011 ? [] : [`the score at distance 3 is ${near} and, moved by 40, ${moved}`]),
+    ...(near !== far ? [] : [`the score is ${near} at distances 3 and 43`]),
+  ]
+}
+
+// The weights of the keys that the mask allows sum to 1; the context is the weighted sum of values.
+async function checkAttention(element) {
+  await element.locator('input[type="text"]').fill('the king said unto')
+  await settle(element)
+  await element.locator('button.chip').nth(1).click()
+  await settle(element)
+  const rows = await element.locator('tbody tr').evaluateAll(rows => rows.map(row => [...row.cells].map(cell => cell.textContent)))
+  const numbers = rows.map(row => row.map(text => Number(text.replace('−', '-'))))
+  const context = numbers.pop()
+  const sum = numbers.reduce((sum, row) => sum + row[3], 0)
+  const first = numbers.reduce((sum, row) => sum + row[3] * row[4], 0)
+  const masked = numbers.slice(2).every(row => row[3] === 0)
+  return [
+    ...(Math.abs(sum - 1) < 0.021 ? [] : [`the weights sum to ${sum}`]),
+    ...(masked ? [] : ['a future key has a weight']),
+    ...(Math.abs(first - context[1]) < 0.1 ? [] : [`the context is ${context[1]} instead of ${first}`]),
+  ]
+}
+
+// Trains, stops after the first save at step 100, and goes on from there.
+async function checkTraining(element) {
+  const page = element.page()
+  const status = element.locator('.label[role="status"]')
+  const reach = async step => page.waitForFunction(([status, step]) => Number(/Step (\d+)/.exec(status.textContent)?.[1]) >= step,
+    [await status.elementHandle(), step], { polling: 50 })
+  const stop = element.getByRole('button', { name: 'Stop', exact: true })
+  await element.getByRole('button', { name: 'Train', exact: true }).click()
+  await element.locator('progress').waitFor()
+  await reach(110)
+  await stop.click()
+  await element.getByRole('button', { name: 'Go on from step 100' }).click()
+  await reach(102)
+  await stop.click()
+  const samples = await element.locator('code').count()
+  return samples === 1 ? [] : [`shows ${samples} samples instead of 1`]
+}
+
+const checks = {
+  '04_rope': checkRope,
+  '05_gqa': checkAttention,
+  '10_tokenizer': checkTokenizer,
+  '11_generation': checkGeneration,
+  '13_training': checkTraining,
+}
+
+// These pages have one playground each, and no other page has one.
+export async function checkPlayground(page, name) {
+  const element = page.locator('.playground')
+  const count = await element.count()
+  if (count !== (name in checks ? 1 : 0)) return [`has ${count} playgrounds`]
+  if (count === 0) return []
+  await element.scrollIntoViewIfNeeded()
+  const findings = await checks[name](element)
+  const messages = await element.locator('.message').allTextContents()
+  return [...messages, ...findings].map(line => `playground: ${line}`)
+}
