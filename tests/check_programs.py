@@ -894,7 +894,7 @@ def check_timing(program, scratch):
 
 
 def check_learn(scratch):
-    """Checks --hint, --solution and --reset with its backup, in a clone."""
+    """Checks the commands of ./learn in a clone, and --reset with its backup."""
     clone = scratch / "clone"
     subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
     learn = clone / "learn"
@@ -917,6 +917,16 @@ def check_learn(scratch):
     check_reading(learn)
     check_map(learn, clone)
     check_watch(learn, clone)
+    check_site(learn)
+
+
+def check_site(learn):
+    """./learn site refuses invalid options, and installs nothing that was not agreed to."""
+    for options, message in [(["--bild"], "unknown option '--bild'"), (["--port"], "got ''"), (["--port", "80"], "got '80'"),
+                             (["--port", "65536"], "got '65536'"), (["--build"], "nothing was installed: repeat the command with --yes")]:
+        result = run([learn, "site", *options])
+        if result.returncode != 2 or message not in result.stderr.strip().split("\n")[-1] or (learn.parent / "docs/node_modules").exists():
+            problems.append(f"./learn site {' '.join(options)}: exit {result.returncode}: {result.stderr}")
 
 
 def check_reading(learn):
