@@ -22,7 +22,7 @@ const html = `<style>@font-face {
 const style = `
   .flowchart { font: 16px Inter, sans-serif; }
   .flowchart text { fill: var(--diagram-text, #2b313b); }
-  .node .label, .edgeLabel .label { text-anchor: middle; }
+  .node .label { text-anchor: middle; }
   .node .label-container { fill: var(--diagram-box, #f3f5f9); stroke: var(--diagram-line, #7b8494); }
   .cluster rect { fill: none; stroke: var(--diagram-frame, #c8ced9); }
   .edgeLabel .background { fill: var(--diagram-background, #ffffff); }

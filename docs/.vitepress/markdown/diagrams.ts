@@ -39,9 +39,9 @@ export function diagramsPlugin(markdown: MarkdownIt) {
     const number = diagrams.indexOf(tokens[index]) + 1
     const drawing = readDrawing(pageOf(env), number, tokens[index].content)
     const label = markdown.utils.escapeHtml(describe(tokens, index))
-    // Wide drawings scroll: text of less than 11 pixels cannot be read.
+    // Wide drawings scroll: text of less than 10.5 pixels cannot be read.
     const width = Number(/ width="([\d.]+)"/.exec(drawing)?.[1] ?? 0)
-    const svg = drawing.replace('<svg ', `<svg style="min-width: ${Math.round(0.7 * width)}px" `)
+    const svg = drawing.replace('<svg ', `<svg style="min-width: ${Math.round(0.68 * width)}px" `)
     const content = markdown.utils.escapeHtml(JSON.stringify(svg))
     return `<div class="diagram" role="img" tabindex="0" aria-label="${label}" v-html="${content}"></div>\n`
   }
