@@ -55,6 +55,19 @@ TEST_CASE("difference reports the worst element and its index") {
     CHECK(!difference(Matrix{{0}}, Matrix{{-infinity}}, 1).empty());
 }
 
+TEST_CASE("tensors begin at a multiple of 64 bytes, large ones at a multiple of 2 MB") {
+    const auto address = [](const auto& elements) {
+        return reinterpret_cast<std::uintptr_t>(elements.data());
+    };
+    for (const std::size_t size : {1u, 3u, 17u, 1000u}) {
+        const Vector vector = xt::zeros<Real>({size});
+        CHECK(address(vector) % 64 == 0);
+        CHECK(address(AlignedVector<std::int8_t>(size)) % 64 == 0);
+    }
+    CHECK(address(AlignedVector<std::int8_t>(5'000'000)) % (2 << 20) == 0);
+    CHECK_THROWS_AS(AlignedAllocator<Real>().allocate(SIZE_MAX / 2), std::bad_array_new_length);
+}
+
 TEST_CASE("a matrix view selects rows and columns of a matrix") {
     Matrix matrix = counting({5, 7});
     const MatrixView all = view_of(matrix), some = all.rows(2, 3), part = some.columns(4, 2);

@@ -2,7 +2,10 @@
 // sizes, and operators that check shapes. Chapters include xtensor only through this header.
 #pragma once
 
-#if __has_include(<xtensor/containers/xtensor.hpp>)  // xtensor 0.26 moved its headers
+#include "common/tensors/aligned_allocator.hpp"
+
+#define XTENSOR_DEFAULT_ALLOCATOR(T) llm::AlignedAllocator<T>  // before xtensor is included
+#if __has_include(<xtensor/containers/xtensor.hpp>)            // xtensor 0.26 moved its headers
 #include <xtensor/containers/xtensor.hpp>
 #include <xtensor/core/xmath.hpp>
 #include <xtensor/generators/xbuilder.hpp>

@@ -1,0 +1,32 @@
+#include "common/tensors/aligned_allocator.hpp"
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+namespace llm {
+namespace {
+
+constexpr std::size_t cache_line = 64, huge_page = std::size_t{2} << 20;
+
+std::align_val_t alignment_of(std::size_t num_bytes) {
+    return std::align_val_t{num_bytes < 2 * huge_page ? cache_line : huge_page};
+}
+
+}  // namespace
+
+void* allocate_aligned(std::size_t num_bytes) {
+    const std::align_val_t alignment = alignment_of(num_bytes);
+    void* const memory = ::operator new(num_bytes, alignment);
+#ifdef MADV_HUGEPAGE  // a request that the system may ignore
+    if (alignment == std::align_val_t{huge_page})
+        madvise(memory, num_bytes / huge_page * huge_page, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+void deallocate_aligned(void* memory, std::size_t num_bytes) {
+    ::operator delete(memory, alignment_of(num_bytes));
+}
+
+}  // namespace llm
