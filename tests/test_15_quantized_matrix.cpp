@@ -172,42 +172,51 @@ TEST_CASE("matvec reports the sizes that do not fit") {
                          ShapeError);
 }
 
-TEST_CASE(
-    "matmul_transposed overwrites or accumulates all outputs of many tokens, for each dtype") {
-    Generator generator(18);
-    std::vector<Real> buffer;
-    for (const std::size_t out : {1u, 2u, 63u, 64u, 65u, 130u})
-        for (const std::size_t in : {1u, 64u, 65u, 130u})
-            for (const std::size_t N : {1u, 3u, 70u}) {
-                const Matrix weights = randn({out, in}, generator);
-                const Matrix wide = randn({N, in + 3}, generator);
-                const Matrix inputs = xt::view(wide, xt::all(), xt::range(2, in + 2));
-                for (const DType dtype : weight_dtypes) {
-                    const QuantizedMatrix quantized = quantize(weights, dtype);
-                    const Matrix expected = exact_product(inputs, dequantize(quantized));
-                    Matrix memory = xt::ones<Real>({N, out + 2}) * not_a_number;
-                    xt::view(memory, xt::all(), 0) = Real(77);
-                    xt::view(memory, xt::all(), out + 1) = Real(77);
-                    const MatrixView outputs = view_of(memory).columns(1, out);
-                    const ConstMatrixView rows = view_of(wide).columns(2, in);
-                    matmul_transposed(rows, quantized, outputs, buffer);
-                    CHECK_CLOSE(matrix_of(outputs), expected, 2e-6);
-                    matmul_transposed(rows, quantized, outputs, buffer, Update::accumulate);
-                    CHECK_CLOSE(matrix_of(outputs), expected * Real(2), 2e-6);
-                    matmul_transposed(rows, quantized, outputs, buffer, Update::overwrite);
-                    CHECK_CLOSE(matrix_of(outputs), expected, 2e-6);
-                    for (std::size_t n = 0; n < N; ++n)
-                        CHECK((memory(n, 0) == 77 && memory(n, out + 1) == 77));
-                }
-            }
+using Multiply = void (*)(ConstMatrixView, const QuantizedMatrix&, MatrixView,
+                          AlignedVector<Real>&, Update);
+
+// Inputs and outputs are columns of wider matrices; the others must stay as they are.
+void check_multiply(Multiply multiply, const Matrix& wide, const Matrix& weights, DType dtype) {
+    const std::size_t N = wide.shape(0), out = weights.shape(0), in = weights.shape(1);
+    const QuantizedMatrix quantized = quantize(weights, dtype);
+    const Matrix inputs = xt::view(wide, xt::all(), xt::range(2, in + 2));
+    const Matrix expected = exact_product(inputs, dequantize(quantized));
+    Matrix memory = xt::ones<Real>({N, out + 2}) * not_a_number;
+    xt::view(memory, xt::all(), 0) = Real(77);
+    xt::view(memory, xt::all(), out + 1) = Real(77);
+    const MatrixView outputs = view_of(memory).columns(1, out);
+    const ConstMatrixView rows = view_of(wide).columns(2, in);
+    AlignedVector<Real> buffer;
+    multiply(rows, quantized, outputs, buffer, Update::overwrite);
+    CHECK_CLOSE(matrix_of(outputs), expected, 2e-6);
+    multiply(rows, quantized, outputs, buffer, Update::accumulate);
+    CHECK_CLOSE(matrix_of(outputs), expected * Real(2), 2e-6);
+    multiply(rows, quantized, outputs, buffer, Update::overwrite);
+    CHECK_CLOSE(matrix_of(outputs), expected, 2e-6);
+    for (std::size_t n = 0; n < N; ++n) CHECK((memory(n, 0) == 77 && memory(n, out + 1) == 77));
 }
 
 TEST_CASE(
-    "matmul_transposed of quantized weights reports the shapes that do not fit, for each "
-    "dtype") {
+    "matmul_transposed and matmul_by_rows overwrite or accumulate all outputs of any number of "
+    "tokens, for each dtype") {
+    Generator generator(18);
+    for (const Multiply multiply : {Multiply(matmul_transposed), Multiply(matmul_by_rows)})
+        for (const std::size_t out : {1u, 2u, 63u, 64u, 65u, 130u})
+            for (const std::size_t in : {1u, 64u, 65u, 130u})
+                for (const std::size_t N : {1u, 2u, 3u, 4u, 5u, 16u, 70u}) {
+                    const Matrix weights = randn({out, in}, generator);
+                    const Matrix wide = randn({N, in + 3}, generator);
+                    for (const DType dtype : weight_dtypes)
+                        check_multiply(multiply, wide, weights, dtype);
+                }
+}
+
+TEST_CASE(
+    "matmul_transposed and matmul_by_rows of quantized weights report the shapes that do not "
+    "fit, for each dtype") {
     const Matrix inputs = counting({5, 4});
     Matrix outputs = counting({5, 3});
-    std::vector<Real> buffer;
+    AlignedVector<Real> buffer;
     for (const DType dtype : weight_dtypes) {
         const QuantizedMatrix quantized = quantize(counting({3, 4}), dtype);
         CHECK_NOTHROW(matmul_transposed(view_of(inputs), quantized, view_of(outputs), buffer));
@@ -218,6 +227,9 @@ TEST_CASE(
         CHECK_THROWS_AS(
             matmul_transposed(view_of(inputs), quantized, view_of(outputs).rows(0, 4), buffer),
             ShapeError);
+        CHECK_THROWS_WITH_AS(
+            matmul_by_rows(view_of(inputs), quantized, view_of(outputs).rows(0, 4), buffer),
+            "matmul: weights of (3, 4) do not map (5, 4) to (4, 3)", ShapeError);
         CHECK_THROWS_AS(matmul_transposed(view_of(inputs).columns(0, 3), quantized,
                                           view_of(outputs), buffer),
                         ShapeError);

@@ -63,15 +63,64 @@ TEST_CASE("dot and dequantize of int8: each value times the scale of its group o
     }
 }
 
-TEST_CASE("axpy adds alpha times x to y, for all sizes") {
+// Rows of random values, further apart than they are long, with NaN in between.
+struct SpacedRows {
+    std::vector<Real> memory;
+    ConstMatrixView view;
+
+    SpacedRows(std::size_t num_rows, std::size_t size, Generator& generator)
+        : memory(num_rows * (size + 3) + 1, not_a_number),
+          view{memory.data() + 1, num_rows, size, size + 3} {
+        for (std::size_t n = 0; n < num_rows; ++n)
+            std::ranges::copy(random_values(size, generator), &memory[n * (size + 3) + 1]);
+    }
+};
+
+TEST_CASE("dot_rows: the dot product of each row, for all sizes and numbers of rows") {
+    Generator generator(5);
+    for (std::size_t size = 0; size <= 100; ++size) {
+        const std::size_t num_rows = size % 11;
+        const SpacedRows rows(num_rows, size, generator);
+        Guarded x(random_values(size, generator), not_a_number);
+        Guarded products(std::vector<Real>(num_rows), 77);
+        dot_rows(rows.view, x.values(), products.values());
+        for (std::size_t n = 0; n < num_rows; ++n)
+            CHECK(std::abs(products.values()[n] - sum_of_products(rows.view[n], x.values())) <=
+                  tolerance_of(rows.view[n], x.values()));
+        CHECK(products.intact());
+    }
+}
+
+TEST_CASE("dot_tile: the dot products of two rows with four inputs, for all sizes") {
+    Generator generator(8);
+    for (std::size_t size = 0; size <= 100; ++size) {
+        const SpacedRows rows(2, size, generator), inputs(4, size, generator);
+        const auto data = [](const SpacedRows& of, std::size_t n) { return of.view[n].data(); };
+        const DotTile products = dot_tile(
+            {data(rows, 0), data(rows, 1)},
+            {data(inputs, 0), data(inputs, 1), data(inputs, 2), data(inputs, 3)}, size);
+        for (std::size_t r = 0; r < 2; ++r)
+            for (std::size_t k = 0; k < 4; ++k)
+                CHECK(
+                    std::abs(products[r][k] - sum_of_products(rows.view[r], inputs.view[k])) <=
+                    tolerance_of(rows.view[r], inputs.view[k]));
+    }
+}
+
+TEST_CASE("add_weighted_rows adds each row times its weight to y, for all sizes") {
     Generator generator(5);
     for (std::size_t size = 0; size <= 200; ++size) {
+        const std::size_t num_rows = size % 7;
+        const SpacedRows rows(num_rows, size, generator);
         const std::vector<Real> before = random_values(size, generator);
-        Guarded y(before, 77), x(random_values(size, generator), not_a_number);
-        axpy(Real(-1.7), x.values(), y.values());
-        for (std::size_t i = 0; i < size; ++i)
-            CHECK(y.values()[i] ==
-                  doctest::Approx(before[i] - 1.7 * x.values()[i]).epsilon(1e-6));
+        Guarded y(before, 77), weights(random_values(num_rows, generator), not_a_number);
+        add_weighted_rows(weights.values(), rows.view, y.values());
+        for (std::size_t i = 0; i < size; ++i) {
+            double expected = before[i];
+            for (std::size_t n = 0; n < num_rows; ++n)
+                expected += double(weights.values()[n]) * rows.view[n][i];
+            CHECK(y.values()[i] == doctest::Approx(expected).epsilon(1e-5));
+        }
         CHECK(y.intact());
     }
 }

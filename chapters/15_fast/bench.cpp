@@ -172,6 +172,40 @@ std::vector<Benchmark> model_benchmarks(const FastModel& model, const std::vecto
     return benchmarks;
 }
 
+// The time of a few new tokens, beside a bound: that of one token, which reads all weights, or
+// that of so many tokens in a long prefill, whichever is longer.
+void benchmark_few_tokens(const std::vector<FastModel>& models, const std::vector<Id>& ids,
+                          std::vector<RunState>& states, int repetitions) {
+    step("A few new tokens at once");
+    const std::vector<std::size_t> counts = {1, 2, 3, 4, 6, 8, 12, 16, 512};
+    const auto name_of = [](std::size_t k, std::size_t count) {
+        return to_text(count) + ", " + std::string(to_text(weight_dtypes[k]));
+    };
+    std::vector<Benchmark> benchmarks;
+    for (std::size_t k = 0; k < models.size(); ++k)
+        for (const std::size_t count : counts)
+            benchmarks.push_back({name_of(k, count), [&, k, count] {
+                                      states[k].seq_len = 0;
+                                      compute_logits(models[k], std::span(ids).first(count),
+                                                     states[k]);
+                                  }});
+    auto seconds = run_benchmarks(benchmarks, repetitions).seconds;
+    std::vector<TableRow> table;
+    for (const std::size_t count : counts) {
+        table.push_back({to_text(count)});
+        for (std::size_t k = 0; k < models.size(); ++k) {
+            const double time = seconds[name_of(k, count)];
+            const double bound = std::max(seconds[name_of(k, 1)],
+                                          double(count) * seconds[name_of(k, 512)] / 512);
+            table.back().push_back(fixed(1000 * time, 2));
+            table.back().push_back(fixed(time / bound, 2));
+        }
+    }
+    show_table(
+        {"tokens", "float32, ms", "/ bound", "bfloat16, ms", "/ bound", "int8, ms", "/ bound"},
+        table);
+}
+
 void benchmark_model(const Model& model, int repetitions) {
     step("The whole model: Mini-LLM's sizes, random weights");
     const std::vector<Id> ids = make_ids(1025);
@@ -202,6 +236,7 @@ void benchmark_model(const Model& model, int repetitions) {
     }
     show_table({"benchmark", "ms", "speed", "% of roofline", "speedup over PyTorch"}, table);
     show_roofline_of(results);
+    benchmark_few_tokens(models, ids, states, repetitions);
     benchmark_growth(models[0], repetitions);
 }
 

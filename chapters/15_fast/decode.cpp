@@ -6,54 +6,65 @@
 namespace llm {
 namespace {
 
-void apply_linear(const QuantizedLinear& linear, std::span<const Real> inputs,
-                  std::span<Real> outputs, Update update = Update::overwrite) {
-    matvec(linear.weight, inputs, outputs, update);
+void apply_linear(const QuantizedLinear& linear, ConstMatrixView inputs, MatrixView outputs,
+                  AlignedVector<Real>& dequantized, Update update = Update::overwrite) {
+    matmul_by_rows(inputs, linear.weight, outputs, dequantized, update);
     add_bias(outputs, linear.bias);
 }
 
-// The attention of one token; the heads are divided among the threads.
-void compute_context_of_token(const FastModel& model, std::size_t n, const TokenBlock& token,
-                              RunState& state) {
-    const std::size_t head_dim = model.config.head_dim, kv_len = token.first_position + 1;
+// The attention of the new tokens; their heads are divided among the threads. Each token
+// attends to the keys up to its own position.
+void compute_context_of_tokens(const FastModel& model, std::size_t n, const TokenBlock& tokens,
+                               RunState& state) {
+    const std::size_t head_dim = model.config.head_dim;
     const std::size_t num_heads = model.config.num_attention_heads;
     const std::size_t num_key_value_groups = num_heads / model.config.num_key_value_heads;
-    parallel_for(num_heads, [&](std::size_t head, std::size_t thread) {
+    const std::size_t num_tokens = tokens.hidden_states.num_rows;
+    parallel_for(num_tokens * num_heads, [&](std::size_t i, std::size_t thread) {
+        const std::size_t t = i / num_heads, head = i % num_heads;
         const std::size_t kv_head = head / num_key_value_groups;
-        decode_attention(token.qkv[0].subspan(head * head_dim, head_dim),
+        const std::size_t kv_len = tokens.first_position + t + 1;
+        decode_attention(tokens.qkv[t].subspan(head * head_dim, head_dim),
                          state.cached_keys(n, kv_head).rows(0, kv_len),
                          state.cached_values(n, kv_head).rows(0, kv_len),
                          std::span(state.workspaces[thread].scores).first(kv_len),
-                         token.context[0].subspan(head * head_dim, head_dim));
+                         tokens.context[t].subspan(head * head_dim, head_dim));
     });
 }
 
 }  // namespace
 
-void decode(const FastModel& model, Id new_id, RunState& state) {
-    const std::size_t width = model.config.intermediate_size;
-    const TokenBlock token = make_token_block(state, model.config, 1);
-    const std::span<Real> hidden_state = token.hidden_states[0], qkv = token.qkv[0];
+void decode(const FastModel& model, std::span<const Id> new_ids, RunState& state,
+            LogitsToKeep logits_to_keep) {
+    const std::size_t num_tokens = new_ids.size(), width = model.config.intermediate_size;
+    const TokenBlock tokens = make_token_block(state, model.config, num_tokens);
+    const auto [hidden_states, qkv, context, first_position] = tokens;
     RunState::ThreadWorkspace& workspace = state.workspaces[0];
-    const std::span<Real> normalized =
-        ensure_capacity(workspace.normalized, 1, hidden_state.size())[0];
-    const std::span<Real> gate_up = ensure_capacity(workspace.gate_up, 1, 2 * width)[0];
-    model.embed_tokens.dequantize_row(static_cast<std::size_t>(new_id), hidden_state);
+    const MatrixView normalized =
+        ensure_capacity(workspace.normalized, num_tokens, hidden_states.num_columns);
+    const MatrixView gate_up = ensure_capacity(workspace.gate_up, num_tokens, 2 * width);
+    embed(model, new_ids, hidden_states);
 
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
         const FastLayer& layer = model.layers[n];
-        apply_norm(layer.attention_norm, hidden_state, normalized);
-        apply_linear(layer.qkv_proj, normalized, qkv);
-        update_kv_cache(model, n, qkv, state.seq_len, state);
-        compute_context_of_token(model, n, token, state);
-        apply_linear(layer.o_proj, token.context[0], hidden_state, Update::accumulate);
+        apply_norm(layer.attention_norm, hidden_states, normalized);
+        apply_linear(layer.qkv_proj, normalized, qkv, workspace.dequantized);
+        for (std::size_t t = 0; t < num_tokens; ++t)
+            update_kv_cache(model, n, qkv[t], first_position + t, state);
+        compute_context_of_tokens(model, n, tokens, state);
+        apply_linear(layer.o_proj, context, hidden_states, workspace.dequantized,
+                     Update::accumulate);
 
-        apply_norm(layer.ffn_norm, hidden_state, normalized);
-        apply_linear(layer.gate_up_proj, normalized, gate_up);
-        silu_and_mul(gate_up.first(width), gate_up.subspan(width));
-        apply_linear(layer.down_proj, gate_up.first(width), hidden_state, Update::accumulate);
+        apply_norm(layer.ffn_norm, hidden_states, normalized);
+        apply_linear(layer.gate_up_proj, normalized, gate_up, workspace.dequantized);
+        for (std::size_t t = 0; t < num_tokens; ++t)
+            silu_and_mul(gate_up[t].first(width), gate_up[t].subspan(width));
+        apply_linear(layer.down_proj, gate_up.columns(0, width), hidden_states,
+                     workspace.dequantized, Update::accumulate);
     }
-    compute_last_logits(model, hidden_state, state);
+    const bool only_last = logits_to_keep == LogitsToKeep::last;
+    compute_logits_of(model, only_last ? hidden_states.rows(num_tokens - 1, 1) : hidden_states,
+                      state);
 }
 
 }  // namespace llm

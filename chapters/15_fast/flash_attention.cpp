@@ -86,13 +86,13 @@ void decode_attention(std::span<const Real> query, ConstMatrixView keys, ConstMa
             "({}, {}) and values of ({}, {})",
             query.size(), scores.size(), context.size(), keys.num_rows, keys.num_columns,
             values.num_rows, values.num_columns);
-    for (std::size_t s = 0; s < keys.num_rows; ++s) scores[s] = dot(query, keys[s]);
+    dot_rows(keys, query, scores);
     OnlineSoftmax softmax;
     softmax.update(scores, attention_scale(keys.num_columns));
 
     std::ranges::fill(context, Real(0));
-    for (std::size_t s = 0; s < keys.num_rows; ++s)
-        axpy(scores[s] / softmax.sum, values[s], context);
+    add_weighted_rows(scores, values, context);
+    scale_row(context, 1 / softmax.sum);
 }
 
 }  // namespace llm

@@ -28,8 +28,8 @@ ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_i
     const std::size_t num_logits = logits_to_keep == LogitsToKeep::all ? new_ids.size() : 1;
     const MatrixView logits =
         ensure_capacity(state.logits, num_logits, model.config.vocab_size);
-    if (new_ids.size() == 1)
-        decode(model, new_ids[0], state);
+    if (new_ids.size() <= max_decode_tokens)
+        decode(model, new_ids, state, logits_to_keep);
     else
         prefill(model, new_ids, state, logits_to_keep);
     state.seq_len += new_ids.size();

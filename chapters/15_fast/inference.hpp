@@ -8,18 +8,21 @@
 namespace llm {
 
 // Adds T new tokens to the sequence of the state and returns logits, (T, V) or (1, V): a view
-// of state.logits, valid until the next call. Several tokens are a prefill, one is a decode
-// step. Throws ShapeError, and leaves the cache as it was, if an id is not in the vocabulary or
-// if the tokens exceed the positions of the state.
+// of state.logits, valid until the next call. Many tokens are a prefill; one token, or a few,
+// are a decode step. Throws ShapeError, and leaves the cache as it was, if an id is not in the
+// vocabulary or if the tokens exceed the positions of the state.
 ConstMatrixView compute_logits(const FastModel& model,
                                std::span<const Id> new_ids,  // (T)
                                RunState& state,
                                LogitsToKeep logits_to_keep = LogitsToKeep::last);
 
 // The two cases of compute_logits, without checks. A prefill divides the tokens among the
-// threads; a decode step divides the rows of each weight matrix.
+// threads, so each thread reads all weights; a decode step divides the rows of each weight
+// matrix, so each weight is read once.
+inline constexpr std::size_t max_decode_tokens = 16;
 void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& state,
              LogitsToKeep logits_to_keep);
-void decode(const FastModel& model, Id new_id, RunState& state);
+void decode(const FastModel& model, std::span<const Id> new_ids, RunState& state,
+            LogitsToKeep logits_to_keep);
 
 }  // namespace llm

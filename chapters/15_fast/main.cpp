@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
     Options options("15_fast", "What makes inference fast?");
     options.flag("--no-timing", no_timing, "leave out run times, which differ from run to run");
     options.path("--model", model_path,
-                 "generate with this model: a folder or a llama2.c file");
+                 "generate with this model: a folder, GGUF or llama2.c file");
     options.path("--tokenizer", tokenizer_path,
                  "its tokenizer, if it is not next to the model");
     options.needs("--tokenizer", "--model");

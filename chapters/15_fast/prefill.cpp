@@ -10,9 +10,9 @@ namespace {
 constexpr std::size_t max_block_size = 256;
 
 void apply_linear(const QuantizedLinear& linear, ConstMatrixView inputs, MatrixView outputs,
-                  std::vector<Real>& dequantized, Update update = Update::overwrite) {
+                  AlignedVector<Real>& dequantized, Update update = Update::overwrite) {
     matmul_transposed(inputs, linear.weight, outputs, dequantized, update);
-    for (std::size_t t = 0; t < outputs.num_rows; ++t) add_bias(outputs[t], linear.bias);
+    add_bias(outputs, linear.bias);
 }
 
 // For a block of tokens, on one thread: norm, fused projection and update of the KV cache.
@@ -23,8 +23,7 @@ void compute_qkv(const FastModel& model, std::size_t n, const TokenBlock& tokens
     const std::size_t count = hidden_states.num_rows;
     const MatrixView normalized =
         ensure_capacity(workspace.normalized, count, hidden_states.num_columns);
-    for (std::size_t t = 0; t < count; ++t)
-        apply_norm(layer.attention_norm, hidden_states[t], normalized[t]);
+    apply_norm(layer.attention_norm, hidden_states, normalized);
     apply_linear(layer.qkv_proj, normalized, qkv, workspace.dequantized);
     for (std::size_t t = 0; t < count; ++t)
         update_kv_cache(model, n, qkv[t], first_position + t, state);
@@ -58,8 +57,7 @@ void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBl
 
     apply_linear(layer.o_proj, context, hidden_states, workspace.dequantized,
                  Update::accumulate);
-    for (std::size_t t = 0; t < count; ++t)
-        apply_norm(layer.ffn_norm, hidden_states[t], normalized[t]);
+    apply_norm(layer.ffn_norm, hidden_states, normalized);
     apply_linear(layer.gate_up_proj, normalized, gate_up, workspace.dequantized);
     for (std::size_t t = 0; t < count; ++t)
         silu_and_mul(gate_up[t].first(width), gate_up[t].subspan(width));
@@ -71,8 +69,7 @@ void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBl
 void compute_all_logits(const FastModel& model, const TokenBlock& tokens, RunState& state,
                         RunState::ThreadWorkspace& workspace) {
     const MatrixView hidden_states = tokens.hidden_states;
-    for (std::size_t t = 0; t < hidden_states.num_rows; ++t)
-        apply_norm(model.norm, hidden_states[t], hidden_states[t]);
+    apply_norm(model.norm, hidden_states, hidden_states);
     const std::size_t begin = tokens.first_position - state.seq_len;
     matmul_transposed(hidden_states, model.head(),
                       view_of(state.logits).rows(begin, hidden_states.num_rows),
@@ -98,10 +95,7 @@ std::vector<TokenBlock> split_into_blocks(const TokenBlock& all) {
 void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& state,
              LogitsToKeep logits_to_keep) {
     const TokenBlock all = make_token_block(state, model.config, new_ids.size());
-    for (std::size_t t = 0; t < new_ids.size(); ++t)
-        model.embed_tokens.dequantize_row(static_cast<std::size_t>(new_ids[t]),
-                                          all.hidden_states[t]);
-
+    embed(model, new_ids, all.hidden_states);
     const std::vector<TokenBlock> blocks = split_into_blocks(all);
     const std::size_t num_tiles = (new_ids.size() + tile_size - 1) / tile_size;
     const std::size_t num_heads = model.config.num_attention_heads;
@@ -119,7 +113,7 @@ void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& stat
         });
     }
     if (logits_to_keep == LogitsToKeep::last) {
-        compute_last_logits(model, all.hidden_states[new_ids.size() - 1], state);
+        compute_logits_of(model, all.hidden_states.rows(new_ids.size() - 1, 1), state);
         return;
     }
     parallel_for(blocks.size(), [&](std::size_t i, std::size_t thread) {

@@ -20,15 +20,17 @@ struct QuantizedMatrix {
     DType dtype = DType::float32;
     std::size_t out_features = 0, in_features = 0;
     // (out * in) values in the vector that corresponds to the dtype; the others are empty.
-    std::vector<Real> float32_values;
-    std::vector<Bfloat16> bfloat16_values;
-    std::vector<std::int8_t> int8_values;
+    AlignedVector<Real> float32_values;
+    AlignedVector<Bfloat16> bfloat16_values;
+    AlignedVector<std::int8_t> int8_values;
     std::vector<Real> scales;  // of int8: ceil(in / 64) for each row
 
     // The dot product of a row with the inputs, and the row converted to float.
     Real dot_row(std::size_t row, std::span<const Real> inputs) const;    // (in)
     void dequantize_row(std::size_t row, std::span<Real> weights) const;  // (in)
     Int8Row int8_row(std::size_t row) const;
+    // The values of some rows in memory, without scales.
+    std::span<const std::byte> row_bytes(std::size_t first, std::size_t count) const;
 
     std::uint64_t nbytes() const;  // of values and scales
 };
@@ -46,12 +48,20 @@ void matvec(const QuantizedMatrix& weights,      // (out, in)
             std::span<Real> outputs,             // (out)
             Update update = Update::overwrite);  // accumulate: outputs += weights * inputs
 
+// The same for a few tokens. Each thread reads and dequantizes only its rows of the weights,
+// each of them once for all tokens.
+void matmul_by_rows(ConstMatrixView inputs,              // (N, in)
+                    const QuantizedMatrix& weights,      // (out, in)
+                    MatrixView outputs,                  // (N, out)
+                    AlignedVector<Real>& dequantized,    // a buffer that grows as needed
+                    Update update = Update::overwrite);  // accumulate: outputs += ...
+
 // The matrix product of a prefill: outputs = inputs * weightsᵀ, on the calling thread. bfloat16
 // and int8 weights are dequantized, 64 rows at a time, into a buffer that grows as needed.
 void matmul_transposed(ConstMatrixView inputs,              // (N, in)
                        const QuantizedMatrix& weights,      // (out, in)
                        MatrixView outputs,                  // (N, out)
-                       std::vector<Real>& dequantized,      // the buffer
+                       AlignedVector<Real>& dequantized,    // the buffer
                        Update update = Update::overwrite);  // accumulate: outputs += ...
 
 }  // namespace llm

@@ -46,7 +46,8 @@ class RooflineBenchmark {
     void multiply(std::size_t first_row, std::size_t count);
 
     Matrix factor_, result_;
-    std::vector<Real> memory_, maxima_;
+    AlignedVector<Real> memory_;
+    std::vector<Real> maxima_;
 };
 
 }  // namespace llm

@@ -11,6 +11,7 @@
 // uses AVX2 only together with AES, the instructions for encryption, which are not needed here.
 #define HWY_COMPILE_ONLY_STATIC
 #define HWY_DISABLE_PCLMUL_AES
+#include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -44,6 +45,35 @@ Floats load(const std::int8_t* values) {
 }
 
 Real horizontal_sum(Floats values) { return hn::GetLane(hn::SumOfLanes(floats, values)); }
+
+// The sums of four registers. Adding up each one alone takes four times as many instructions.
+std::array<Real, 4> horizontal_sums(Floats a, Floats b, Floats c, Floats d) {
+#if HWY_TARGET == HWY_SCALAR  // without SIMD: one lane
+    return {hn::GetLane(a), hn::GetLane(b), hn::GetLane(c), hn::GetLane(d)};
+#else
+    // Interleave and add: each block of four lanes is (a0 + a2, b0 + b2, a1 + a3, b1 + b3), and
+    // likewise for c and d. Then interleave pairs of lanes, as if each pair were one double,
+    // and add again: each block holds a partial sum of a, b, c and d.
+    const hn::RepartitionToWide<decltype(floats)> pairs;
+    const auto ab = hn::BitCast(
+        pairs, hn::Add(hn::InterleaveLower(floats, a, b), hn::InterleaveUpper(floats, a, b)));
+    const auto cd = hn::BitCast(
+        pairs, hn::Add(hn::InterleaveLower(floats, c, d), hn::InterleaveUpper(floats, c, d)));
+    const Floats abcd = hn::Add(hn::BitCast(floats, hn::InterleaveLower(pairs, ab, cd)),
+                                hn::BitCast(floats, hn::InterleaveUpper(pairs, ab, cd)));
+
+    // Add up the blocks.
+    const hn::FixedTag<Real, 4> block;
+    std::array<Real, hn::MaxLanes(floats)> blocks;
+    hn::StoreU(abcd, floats, blocks.data());
+    auto sum = hn::LoadU(block, blocks.data());
+    for (std::size_t i = 4; i < hn::Lanes(floats); i += 4)
+        sum = hn::Add(sum, hn::LoadU(block, &blocks[i]));
+    std::array<Real, 4> sums;
+    hn::StoreU(sum, block, sums.data());
+    return sums;
+#endif
+}
 
 // Multiplies weights and inputs elementwise and sums the products lane by lane. The size is a
 // multiple of four registers. A fused multiply-add (FMA) has a latency of about four clock
@@ -112,6 +142,84 @@ Real dot(const Int8Row& row, std::span<const Real> inputs) {
     return sum;
 }
 
+void dot_rows(ConstMatrixView rows, std::span<const Real> x, std::span<Real> products) {
+    const std::size_t lanes = hn::Lanes(floats), size = x.size() - x.size() % lanes;
+    std::size_t n = 0;
+    for (; n + 4 <= rows.num_rows; n += 4) {
+        const Real *row0 = rows[n].data(), *row1 = rows[n + 1].data();
+        const Real *row2 = rows[n + 2].data(), *row3 = rows[n + 3].data();
+        Floats sum0 = hn::Zero(floats), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+        for (std::size_t i = 0; i < size; i += lanes) {
+            const Floats shared = load(&x[i]);
+            sum0 = hn::MulAdd(load(row0 + i), shared, sum0);
+            sum1 = hn::MulAdd(load(row1 + i), shared, sum1);
+            sum2 = hn::MulAdd(load(row2 + i), shared, sum2);
+            sum3 = hn::MulAdd(load(row3 + i), shared, sum3);
+        }
+        std::array<Real, 4> sums = horizontal_sums(sum0, sum1, sum2, sum3);
+        for (std::size_t k = 0; k < 4; ++k)
+            for (std::size_t i = size; i < x.size(); ++i) sums[k] += rows[n + k][i] * x[i];
+        std::copy_n(sums.data(), 4, &products[n]);
+    }
+    for (; n < rows.num_rows; ++n) products[n] = dot(rows[n], x);
+}
+
+DotTile dot_tile(const std::array<const Real*, 2>& rows,
+                 const std::array<const Real*, 4>& inputs, std::size_t size) {
+    const auto [row0, row1] = rows;
+    const auto [x0, x1, x2, x3] = inputs;
+    const std::size_t lanes = hn::Lanes(floats), remainder = size % lanes;
+    Floats sum00 = hn::Zero(floats), sum01 = sum00, sum02 = sum00, sum03 = sum00;
+    Floats sum10 = sum00, sum11 = sum00, sum12 = sum00, sum13 = sum00;
+    for (std::size_t i = 0; i < size - remainder; i += lanes) {
+        const Floats weights0 = load(row0 + i), weights1 = load(row1 + i);
+        const Floats input0 = load(x0 + i), input1 = load(x1 + i);
+        const Floats input2 = load(x2 + i), input3 = load(x3 + i);
+        sum00 = hn::MulAdd(weights0, input0, sum00);
+        sum01 = hn::MulAdd(weights0, input1, sum01);
+        sum02 = hn::MulAdd(weights0, input2, sum02);
+        sum03 = hn::MulAdd(weights0, input3, sum03);
+        sum10 = hn::MulAdd(weights1, input0, sum10);
+        sum11 = hn::MulAdd(weights1, input1, sum11);
+        sum12 = hn::MulAdd(weights1, input2, sum12);
+        sum13 = hn::MulAdd(weights1, input3, sum13);
+    }
+    DotTile sums = {horizontal_sums(sum00, sum01, sum02, sum03),
+                    horizontal_sums(sum10, sum11, sum12, sum13)};
+    for (std::size_t i = size - remainder; i < size; ++i)
+        for (std::size_t r = 0; r < 2; ++r)
+            for (std::size_t k = 0; k < 4; ++k) sums[r][k] += rows[r][i] * inputs[k][i];
+    return sums;
+}
+
+void add_weighted_rows(std::span<const Real> weights, ConstMatrixView rows, std::span<Real> y) {
+    // Keep four registers of the sum while all rows are added to them.
+    const std::size_t lanes = hn::Lanes(floats), size = without_remainder(y.size());
+    for (std::size_t i = 0; i < size; i += 4 * lanes) {
+        Floats sum0 = load(&y[i]), sum1 = load(&y[i + lanes]);
+        Floats sum2 = load(&y[i + 2 * lanes]), sum3 = load(&y[i + 3 * lanes]);
+        for (std::size_t n = 0; n < weights.size(); ++n) {
+            const Floats weight = hn::Set(floats, weights[n]);
+            const Real* row = &rows[n][i];
+            sum0 = hn::MulAdd(weight, load(row), sum0);
+            sum1 = hn::MulAdd(weight, load(row + lanes), sum1);
+            sum2 = hn::MulAdd(weight, load(row + 2 * lanes), sum2);
+            sum3 = hn::MulAdd(weight, load(row + 3 * lanes), sum3);
+        }
+        hn::StoreU(sum0, floats, &y[i]);
+        hn::StoreU(sum1, floats, &y[i + lanes]);
+        hn::StoreU(sum2, floats, &y[i + 2 * lanes]);
+        hn::StoreU(sum3, floats, &y[i + 3 * lanes]);
+    }
+    for (std::size_t n = 0; n < weights.size(); ++n)
+        for (std::size_t i = size; i < y.size(); ++i) y[i] += weights[n] * rows[n][i];
+}
+
+void prefetch(std::span<const std::byte> memory) {
+    constexpr std::size_t cache_line = 64;
+    for (std::size_t i = 0; i < memory.size(); i += cache_line) hwy::Prefetch(&memory[i]);
+}
+
 void dequantize(std::span<const Bfloat16> row, std::span<Real> weights) {
     for (std::size_t i = 0; i < row.size(); ++i) weights[i] = widen(row[i]);
 }
@@ -122,10 +230,6 @@ void dequantize(const Int8Row& row, std::span<Real> weights) {
         const Real scale = row.scales[begin / group_size];
         for (std::size_t i = begin; i < end; ++i) weights[i] = row.values[i] * scale;
     }
-}
-
-void axpy(Real alpha, std::span<const Real> x, std::span<Real> y) {
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] += alpha * x[i];
 }
 
 Real amax(std::span<const Real> values) {

@@ -1,11 +1,12 @@
 // Chapter 15: kernels that use SIMD instructions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
 #include "common/tensors/dtype.hpp"
-#include "common/tensors/real.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 
@@ -30,12 +31,28 @@ struct Int8Row {
 };
 Real dot(const Int8Row& row, std::span<const Real> inputs);
 
+// The dot product of each row with the same vector.
+void dot_rows(ConstMatrixView rows,       // (N, size)
+              std::span<const Real> x,    // (size)
+              std::span<Real> products);  // (N)
+
+// The dot products of two rows with four inputs of the same size: a register tile. Each value
+// that is loaded is used two or four times, instead of once as in dot.
+using DotTile = std::array<std::array<Real, 4>, 2>;
+DotTile dot_tile(const std::array<const Real*, 2>& rows,
+                 const std::array<const Real*, 4>& inputs, std::size_t size);
+
+// y += Σ over n of weights[n] * rows[n].
+void add_weighted_rows(std::span<const Real> weights,  // (N)
+                       ConstMatrixView rows,           // (N, D)
+                       std::span<Real> y);             // (D)
+
+// Starts to load memory into the caches, while other instructions are executed.
+void prefetch(std::span<const std::byte> memory);
+
 // Converts a row of weights to float.
 void dequantize(std::span<const Bfloat16> row, std::span<Real> weights);
 void dequantize(const Int8Row& row, std::span<Real> weights);
-
-// y += alpha x, as in BLAS.
-void axpy(Real alpha, std::span<const Real> x, std::span<Real> y);
 
 // The largest value; -inf for an empty span.
 Real amax(std::span<const Real> values);

@@ -36,12 +36,20 @@ TokenBlock make_token_block(RunState& state, const Config& config, std::size_t c
             ensure_capacity(state.context, count, query_width), state.seq_len};
 }
 
-void add_bias(std::span<Real> outputs, std::span<const Real> bias) {
-    for (std::size_t i = 0; i < bias.size(); ++i) outputs[i] += bias[i];
+void add_bias(MatrixView outputs, std::span<const Real> bias) {
+    for (std::size_t t = 0; t < outputs.num_rows; ++t)
+        for (std::size_t i = 0; i < bias.size(); ++i) outputs[t][i] += bias[i];
 }
 
-void apply_norm(const RMSNorm& norm, std::span<const Real> row, std::span<Real> normalized) {
-    rms_norm(row, span_of(norm.weight), norm.eps, normalized);
+void embed(const FastModel& model, std::span<const Id> new_ids, MatrixView hidden_states) {
+    for (std::size_t t = 0; t < new_ids.size(); ++t)
+        model.embed_tokens.dequantize_row(static_cast<std::size_t>(new_ids[t]),
+                                          hidden_states[t]);
+}
+
+void apply_norm(const RMSNorm& norm, ConstMatrixView rows, MatrixView normalized) {
+    for (std::size_t t = 0; t < rows.num_rows; ++t)
+        rms_norm(rows[t], span_of(norm.weight), norm.eps, normalized[t]);
 }
 
 void update_kv_cache(const FastModel& model, std::size_t n, std::span<Real> qkv,
@@ -67,10 +75,11 @@ void update_kv_cache(const FastModel& model, std::size_t n, std::span<Real> qkv,
     }
 }
 
-void compute_last_logits(const FastModel& model, std::span<Real> hidden_state,
-                         RunState& state) {
-    apply_norm(model.norm, hidden_state, hidden_state);
-    matvec(model.head(), hidden_state, view_of(state.logits)[0]);
+void compute_logits_of(const FastModel& model, MatrixView hidden_states, RunState& state) {
+    apply_norm(model.norm, hidden_states, hidden_states);
+    matmul_by_rows(hidden_states, model.head(),
+                   view_of(state.logits).rows(0, hidden_states.num_rows),
+                   state.workspaces[0].dequantized);
 }
 
 }  // namespace llm

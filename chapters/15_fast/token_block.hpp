@@ -22,10 +22,13 @@ struct TokenBlock {
 
 TokenBlock make_token_block(RunState& state, const Config& config, std::size_t count);  // N
 
-void add_bias(std::span<Real> outputs,
-              std::span<const Real> bias);                       // (out); no effect if empty
-void apply_norm(const RMSNorm& norm, std::span<const Real> row,  // (C)
-                std::span<Real> normalized);                     // (C)
+// The embeddings of the new tokens.
+void embed(const FastModel& model, std::span<const Id> new_ids, MatrixView hidden_states);
+
+void add_bias(MatrixView outputs,                           // (N, out)
+              std::span<const Real> bias);                  // (out); no effect if empty
+void apply_norm(const RMSNorm& norm, ConstMatrixView rows,  // (N, C)
+                MatrixView normalized);                     // (N, C), may be rows
 
 // Normalizes and rotates the queries and keys of one token in layer n, and stores its keys and
 // values in the cache.
@@ -33,8 +36,8 @@ void update_kv_cache(const FastModel& model, std::size_t n,
                      std::span<Real> qkv,  // ((H + 2*Hkv)*D)
                      std::size_t position, RunState& state);
 
-// Final norm and head of one token, on all threads, into the first row of the logits.
-void compute_last_logits(const FastModel& model, std::span<Real> hidden_state,  // (C)
-                         RunState& state);
+// Final norm and head of one token or a few, on all threads, into the first rows of the logits.
+void compute_logits_of(const FastModel& model, MatrixView hidden_states,  // (N, C)
+                       RunState& state);
 
 }  // namespace llm
