@@ -13,12 +13,16 @@ for file in tests/fixtures/09_full_model/*/*.safetensors; do add 1 "$file"; done
 for file in tests/fixtures/09_full_model/*/config.json; do add 2 "$file"; done
 add 3 tests/fixtures/09_full_model/qwen2/model.safetensors.index.json
 for file in tests/fixtures/10_tokenizer/*/tokenizer.json; do add 4 "$file"; done
+for file in tests/fixtures/gguf/*.gguf; do
+    add 6 "$file"
+    add 7 "$file"
+done
 python3 - >"$corpus/seed_tokenizer" <<'END'
 import struct, sys
 pieces = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", " ", "a", "c", "f", "ca", "caf", " caf"]
 sys.stdout.buffer.write(b"\x05" + struct.pack("<i", 7) + b"".join(
     struct.pack("<fi", -n, len(piece)) + piece.encode() for n, piece in enumerate(pieces)))
 END
-build-sanitize/fuzz_readers -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+build-sanitize/fuzz_readers -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=131072 \
     -print_final_stats=0 -print_funcs=0 -verbosity=0 -artifact_prefix=build-sanitize/ "$corpus"
 echo "no failure in $1 seconds"

@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 
 extern "C" int LLVMFuzzerTestOneInput(const char* data, std::size_t size) {
     if (size == 0) return 0;
-    const char kind = data[0] % 6;
+    const char kind = data[0] % 8;
     fs::remove(folder / "model.safetensors.index.json");
     try {
         if (kind == 0) {
@@ -58,11 +58,16 @@ extern "C" int LLVMFuzzerTestOneInput(const char* data, std::size_t size) {
         } else if (kind == 3) {
             write("model.safetensors.index.json", data + 1, size - 1);
             llm::SafeTensors tensors(folder);
+        } else if (kind == 6) {
+            write("model.gguf", data + 1, size - 1);
+            llm::load_model((folder / "model.gguf").string());
         } else {
-            const std::string name = kind == 4 ? "tokenizer.json" : "tokenizer.bin";
+            const std::string name = kind == 4   ? "tokenizer.json"
+                                     : kind == 5 ? "tokenizer.bin"
+                                                 : "model.gguf";
             write(name, data + 1, size - 1);
             const llm::Tokenizer tokenizer =
-                llm::load_tokenizer((folder / name).string(), kind == 4 ? 1000 : 12);
+                llm::load_tokenizer((folder / name).string(), kind == 5 ? 12 : 1000);
             tokenizer.decode(tokenizer.encode("The café: 12\n<s>  中<|im_end|>"));
         }
     } catch (const llm::FileError&) {

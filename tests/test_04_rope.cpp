@@ -200,8 +200,17 @@ TEST_CASE("rope_frequencies scales if the configuration has a rope_scaling") {
     config.rope_theta = 500000;
     const Vector original = inverse_frequencies(128, 500000);
     CHECK_CLOSE(rope_frequencies(config), original, 0);
-    config.rope_scaling = Llama3Scaling{32, 2, 5, 4096};
-    CHECK_CLOSE(rope_frequencies(config), scale_like_llama3(original, *config.rope_scaling), 0);
+    const Llama3Scaling llama3{32, 2, 5, 4096};
+    config.rope_scaling = llama3;
+    const Vector scaled = scale_like_llama3(original, llama3);
+    CHECK_CLOSE(rope_frequencies(config), scaled, 0);
+
+    // Llama 3's scaling as explicit factors.
+    config.rope_scaling = FrequencyFactors{original / scaled};
+    CHECK_CLOSE(rope_frequencies(config) / scaled, Vector(xt::ones<Real>({64})), 1e-6);
+    config.rope_scaling = FrequencyFactors{Vector{2}};
+    CHECK_THROWS_WITH_AS(rope_frequencies(config),
+                         "rope: 1 frequency factors for 64 frequencies", ShapeError);
 }
 
 TEST_CASE("sinusoidal_positions: sine at even features, cosine at odd ones") {

@@ -32,11 +32,13 @@ void check_same(const Config& a, const Config& b) {
     CHECK(a.attention_bias == b.attention_bias);
     REQUIRE(a.rope_scaling.has_value() == b.rope_scaling.has_value());
     if (!a.rope_scaling) return;
-    CHECK(a.rope_scaling->factor == b.rope_scaling->factor);
-    CHECK(a.rope_scaling->low_freq_factor == b.rope_scaling->low_freq_factor);
-    CHECK(a.rope_scaling->high_freq_factor == b.rope_scaling->high_freq_factor);
-    CHECK(a.rope_scaling->original_max_position_embeddings ==
-          b.rope_scaling->original_max_position_embeddings);
+    const auto scaling_a = std::get<Llama3Scaling>(*a.rope_scaling);
+    const auto scaling_b = std::get<Llama3Scaling>(*b.rope_scaling);
+    CHECK(scaling_a.factor == scaling_b.factor);
+    CHECK(scaling_a.low_freq_factor == scaling_b.low_freq_factor);
+    CHECK(scaling_a.high_freq_factor == scaling_b.high_freq_factor);
+    CHECK(scaling_a.original_max_position_embeddings ==
+          scaling_b.original_max_position_embeddings);
 }
 
 // A safetensors file with this header and so many bytes of data.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <variant>
 
 #include "common/tensors/tensor.hpp"
 
@@ -29,6 +30,12 @@ struct Llama3Scaling {
     Real original_max_position_embeddings = 8192;
 };
 
+// Explicit divisors of RoPE's frequencies, one per pair: how GGUF files describe the same
+// scaling (chapter 09). ggml calls them freq_factors.
+struct FrequencyFactors {
+    Vector factors;  // (D/2)
+};
+
 // The configuration of a model. The defaults are those of the programs of chapters 01 to 08,
 // which build no whole model: the last four sizes are 0 until chapter 09 needs them.
 struct Config {
@@ -42,7 +49,8 @@ struct Config {
     AttentionBias attention_bias = AttentionBias::none;  // 02
     Real attention_dropout = 0;                          // probability, in training only (05)
     QKNormType qk_norm = QKNormType::without_weights;    // 05
-    std::optional<Llama3Scaling> rope_scaling = std::nullopt;  // 04
+    std::optional<std::variant<Llama3Scaling, FrequencyFactors>> rope_scaling =
+        std::nullopt;  // 04
 
     std::size_t vocab_size = 0;         // V
     std::size_t intermediate_size = 0;  // F: the width of the MLP (06)

@@ -37,10 +37,20 @@ Vector scale_like_llama3(const Vector& inverse_frequencies, const Llama3Scaling&
     return scaled;
 }
 
+Vector divide_frequencies(const Vector& inverse_frequencies, const Vector& factors) {
+    require(factors.size() == inverse_frequencies.size(),
+            "rope: {} frequency factors for {} frequencies", factors.size(),
+            inverse_frequencies.size());
+    return inverse_frequencies / factors;
+}
+
 Vector rope_frequencies(const Config& config) {
     const Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);
     if (!config.rope_scaling) return frequencies;
-    return scale_like_llama3(frequencies, *config.rope_scaling);
+    if (const auto* llama3 = std::get_if<Llama3Scaling>(&*config.rope_scaling))
+        return scale_like_llama3(frequencies, *llama3);
+    return divide_frequencies(frequencies,
+                              std::get<FrequencyFactors>(*config.rope_scaling).factors);
 }
 
 }  // namespace llm

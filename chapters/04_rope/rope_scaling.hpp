@@ -21,6 +21,11 @@ Real ntk_theta(Real rope_theta, Real factor, std::size_t head_dim);
 Vector scale_like_llama3(const Vector& inverse_frequencies,  // (D/2)
                          const Llama3Scaling& scaling);      // -> (D/2)
 
+// Divides each frequency by a factor of its own. Throws ShapeError unless there is one factor
+// per frequency. Source: ggml, ggml_rope_ext, freq_factors.
+Vector divide_frequencies(const Vector& inverse_frequencies,  // (D/2)
+                          const Vector& factors);             // (D/2) -> (D/2)
+
 // The inverse frequencies of a configuration, scaled if it has a rope_scaling.
 Vector rope_frequencies(const Config& config);  // (D/2)
 

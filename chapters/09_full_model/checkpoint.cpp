@@ -1,6 +1,9 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 
+#include <set>
+
 #include "chapters/09_full_model/config_json.hpp"
+#include "chapters/09_full_model/gguf_config.hpp"
 #include "chapters/09_full_model/llama2c.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 
@@ -12,6 +15,7 @@ struct Names {
     std::string embed_tokens, layer, norm, lm_head;
     std::string attention_norm, q_proj, k_proj, v_proj, o_proj;
     std::string ffn_norm, gate_proj, up_proj, down_proj;
+    std::string q_norm = "", k_norm = "";  // if the model type has a QK norm
 };
 const Names hugging_face = {
     "model.embed_tokens", "model.layers.",
@@ -20,16 +24,48 @@ const Names hugging_face = {
     "self_attn.k_proj",   "self_attn.v_proj",
     "self_attn.o_proj",   "post_attention_layernorm",  // despite its name, before the MLP
     "mlp.gate_proj",      "mlp.up_proj",
-    "mlp.down_proj"};
+    "mlp.down_proj",      "self_attn.q_norm",
+    "self_attn.k_norm"};
 const Names mini_llm = {
     "tok_embeddings.emb", "layers.",         "norm",           "output",       "attention_norm",
     "attention.wq",       "attention.wk",    "attention.wv",   "attention.wo", "ffn_norm",
     "feed_forward.w1",    "feed_forward.w3", "feed_forward.w2"};
+const Names gguf_names = {"token_embd", "blk.",   "output_norm", "output",      "attn_norm",
+                          "attn_q",     "attn_k", "attn_v",      "attn_output", "ffn_norm",
+                          "ffn_gate",   "ffn_up", "ffn_down",    "attn_q_norm", "attn_k_norm"};
 
-// Reads the parts of a model by the tensor names of its file.
+// Reads tensors of a GGUF file and keeps a list of the others.
+class GgufTensors {
+ public:
+    explicit GgufTensors(const Gguf& file) : file_(file) {
+        for (const auto& [name, tensor] : file.tensors()) unread_.insert(name);
+        unread_.erase(gguf_rope_factors);  // read_config has read it
+    }
+
+    template <std::size_t N>
+    xt::xtensor<Real, N> read(const std::string& name, const std::size_t (&shape)[N]) {
+        unread_.erase(name);
+        return file_.read(name, shape);
+    }
+
+    // Refuses tensors without which the model would compute something else.
+    void refuse_unread() const {
+        if (!unread_.empty())
+            file_.refuse("the model has a tensor " + *unread_.begin() +
+                         ", which is not supported");
+    }
+
+ private:
+    const Gguf& file_;
+    std::set<std::string> unread_;
+};
+
+// Reads the parts of a model by the tensor names of its file. Tensors is SafeTensors or
+// GgufTensors.
+template <class Tensors>
 struct CheckpointReader {
     const Config& config;
-    const SafeTensors& tensors;
+    Tensors& tensors;
     const Names& names;
     RopeLayout layout;
 
@@ -64,8 +100,8 @@ struct CheckpointReader {
         AttentionLayer result{H, Hkv, std::move(projections)};
         if (config.qk_norm == QKNormType::with_weights)
             result.qk_norm = QKNormWithWeights{
-                tensors.read(layer + "self_attn.q_norm.weight", {D}),
-                tensors.read(layer + "self_attn.k_norm.weight", {D}), config.rms_norm_eps};
+                tensors.read(layer + names.q_norm + ".weight", {D}),
+                tensors.read(layer + names.k_norm + ".weight", {D}), config.rms_norm_eps};
         return result;
     }
 
@@ -91,8 +127,8 @@ void refuse_unexpected_tensors(const JsonFile& json, const Config& config,
         for (const auto& name : {names.q_proj, names.k_proj, names.v_proj})
             unexpected.push_back(name + ".bias");
     if (config.qk_norm == QKNormType::none)
-        for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
-            unexpected.push_back(name);
+        for (const auto& name : {names.q_norm, names.k_norm})
+            unexpected.push_back(name + ".weight");
     for (std::size_t n = 0; n < config.num_hidden_layers; ++n)
         for (const std::string& name : unexpected)
             if (const auto tensor = names.layer + to_text(n) + "." + name; tensors.has(tensor))
@@ -101,9 +137,10 @@ void refuse_unexpected_tensors(const JsonFile& json, const Config& config,
 }
 
 // Reads layer by layer, so that no more than one tensor is in memory twice.
-Model load_tensors(const Config& config, const SafeTensors& tensors, const Names& names,
+template <class Tensors>
+Model load_tensors(const Config& config, Tensors& tensors, const Names& names,
                    RopeLayout layout) {
-    const CheckpointReader reader{config, tensors, names, layout};
+    const CheckpointReader<Tensors> reader{config, tensors, names, layout};
     Model model{config, reader.embedding(names.embed_tokens), {}, reader.norm(names.norm), {}};
     for (std::size_t n = 0; n < config.num_hidden_layers; ++n) {
         const std::string layer = names.layer + std::to_string(n) + ".";
@@ -132,15 +169,26 @@ void check_exportable(const Model& model) {
     }
 }
 
+Model load_gguf(const std::string& path) {
+    const Gguf file(path);
+    const Config config = read_config(file);
+    file.refuse_other_types();
+    GgufTensors tensors(file);
+    Model model = load_tensors(config, tensors, gguf_names, rope_layout(file));
+    tensors.refuse_unread();
+    return model;
+}
+
 }  // namespace
 
 Model load_model(const std::string& path) {
+    if (is_gguf(path) || path.ends_with(".gguf")) return load_gguf(path);
     if (!is_folder(path)) return load_llama2c(path);
     const JsonFile json(path + "/config.json");
     const Config config = read_config(json);
-    if (is_mini_llm_config(json))
-        return load_tensors(config, SafeTensors(path), mini_llm, RopeLayout::interleaved);
     const SafeTensors tensors(path);
+    if (is_mini_llm_config(json))
+        return load_tensors(config, tensors, mini_llm, RopeLayout::interleaved);
     refuse_unexpected_tensors(json, config, tensors);
     return load_tensors(config, tensors, hugging_face, RopeLayout::split_half);
 }

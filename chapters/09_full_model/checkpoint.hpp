@@ -9,12 +9,14 @@
 namespace llm {
 
 // Loads a model from a folder with config.json and model.safetensors (or several files and an
-// index), or from a llama2.c file. Weights for interleaved RoPE are converted to split halves
-// (chapter 04). Throws FileError, which names the file and the tensor.
+// index), from a GGUF file, whose weights are dequantized, or from a llama2.c file. Weights for
+// interleaved RoPE are converted to split halves (chapter 04). Throws FileError, which names
+// the file and the tensor.
 Model load_model(const std::string& path);
 
 // Writes config.json and model.safetensors in Hugging Face's format, in float32 or bfloat16.
-// Throws FileError, or ShapeError if no supported model_type has its biases and norms.
+// Throws FileError, or ShapeError if no supported model_type has its biases, norms and RoPE
+// scaling.
 void export_model(const Model& model, const std::string& folder, DType dtype = DType::float32);
 
 }  // namespace llm

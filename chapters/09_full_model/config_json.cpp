@@ -210,6 +210,10 @@ JsonMembers config_json(const Config& config, DType dtype) {
             "export: no supported model_type has biases of q, k and v and a QK norm");
     require(config.qk_norm != QKNormType::without_weights,
             "export: no supported model_type has a QK norm without weights (Llama 4 has)");
+    const auto& rope_scaling = config.rope_scaling;
+    require(!rope_scaling || std::holds_alternative<Llama3Scaling>(*rope_scaling),
+            "export: no supported rope_scaling has a factor for each frequency (a GGUF file's "
+            "rope_freqs.weight or linear scaling has)");
     const std::string type = qwen3 ? "qwen3" : qwen2 ? "qwen2" : "llama";
     const std::string name = qwen3 ? "Qwen3" : qwen2 ? "Qwen2" : "Llama";
     JsonMembers json = {{"architectures", std::vector<std::string>{name + "ForCausalLM"}},
@@ -228,7 +232,8 @@ JsonMembers config_json(const Config& config, DType dtype) {
                         {"attention_bias", config.attention_bias == AttentionBias::qkvo},
                         {"hidden_act", std::string("silu")},
                         {"torch_dtype", std::string(to_text(dtype))}};
-    if (const auto& scaling = config.rope_scaling) {
+    if (rope_scaling) {
+        const auto* scaling = std::get_if<Llama3Scaling>(&*rope_scaling);
         const auto original =
             static_cast<std::size_t>(scaling->original_max_position_embeddings);
         json.insert(json.end(),

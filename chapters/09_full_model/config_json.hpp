@@ -17,7 +17,7 @@ Config read_config(const JsonFile& json);
 bool is_mini_llm_config(const JsonFile& json);
 
 // The members of config.json for a configuration. Throws ShapeError if no supported model_type
-// has its biases and norms.
+// has its biases, norms and RoPE scaling.
 JsonMembers config_json(const Config& config, DType dtype);
 
 }  // namespace llm

@@ -20,6 +20,7 @@ using namespace llm;
 void show_configuration(const std::string& path, const Config& config) {
     const std::array biases = {"none", "qkv", "qkvo"};
     const std::array qk_norms = {"none", "without weights", "with weights"};
+    const std::array rope_scalings = {"llama3", "a factor for each frequency", "none"};
     step("Configuration");
     show("loaded from", path);
     show("hidden_size", config.hidden_size);
@@ -32,7 +33,8 @@ void show_configuration(const std::string& path, const Config& config) {
     show("max_position_embeddings", config.max_position_embeddings);
     show("rms_norm_eps", config.rms_norm_eps);
     show("rope_theta", config.rope_theta);
-    show("rope_scaling", config.rope_scaling ? "llama3" : "none");
+    show("rope_scaling",
+         rope_scalings.at(config.rope_scaling ? config.rope_scaling->index() : 2));
     show("tie_word_embeddings", config.tie_word_embeddings);
     show("qk_norm", qk_norms.at(static_cast<std::size_t>(config.qk_norm)));
     show("attention_bias", biases.at(static_cast<std::size_t>(config.attention_bias)));
@@ -196,7 +198,8 @@ int main(int argc, char** argv) {
     std::string model_path, export_folder;
     std::vector<Id> tokens = {1, 334, 3855, 288};
     Options options("09_full_model", "What is a whole model?");
-    options.path("--model", model_path, "a checkpoint: Hugging Face folder or llama2.c file");
+    options.path("--model", model_path,
+                 "a checkpoint: Hugging Face folder, GGUF or llama2.c file");
     options.ids("--tokens", tokens, "the input ids");
     options.folder("--export", export_folder, "folder to write the model to, for Hugging Face");
 

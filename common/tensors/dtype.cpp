@@ -15,6 +15,16 @@ std::string_view to_text(DType dtype) {
             return "bfloat16";
         case DType::int8:
             return "int8";
+        case DType::q8_0:
+            return "q8_0";
+        case DType::q4_0:
+            return "q4_0";
+        case DType::q5_0:
+            return "q5_0";
+        case DType::q4_k:
+            return "q4_k";
+        case DType::q6_k:
+            return "q6_k";
     }
     return "unknown dtype";
 }

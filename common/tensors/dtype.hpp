@@ -6,12 +6,18 @@
 
 namespace llm {
 
-// Data types of stored weights, with PyTorch's names.
+// Data types of stored weights: PyTorch's names, then llama.cpp's for blocks of weights that
+// share a scale (block_types.hpp).
 enum class DType {
     float32,   // 4 bytes
     float16,   // 2 bytes: IEEE half precision
     bfloat16,  // 2 bytes: the upper half of a float32
-    int8       // 1 byte, and one scale per group of weights (chapter 15)
+    int8,      // 1 byte, and one scale per group of weights (chapter 15)
+    q8_0,      // 34 bytes for 32 weights
+    q4_0,      // 18 bytes for 32 weights
+    q5_0,      // 22 bytes for 32 weights
+    q4_k,      // 144 bytes for 256 weights
+    q6_k       // 210 bytes for 256 weights
 };
 std::string_view to_text(DType dtype);  // "float32"
 

@@ -1,0 +1,102 @@
+// Reads and writes GGUF files: llama.cpp's format, with metadata, tokenizer and weights of a
+// model in one file.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/files/mapped_file.hpp"
+#include "common/tensors/dtype.hpp"
+#include "common/tensors/tensor.hpp"
+
+namespace llm {
+
+// A value of the metadata. Integers and floats of all widths are read as these types.
+using GgufValue =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<bool>,
+                 std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
+
+// A stored tensor. The shape is in row-major order: GGUF's ne reversed.
+struct GgufTensor {
+    DType dtype = DType::float32;
+    std::vector<std::size_t> shape;
+    std::span<const std::byte> bytes;  // of the mapped file
+};
+
+// A GGUF file of version 2 or 3, little-endian. The constructor reads metadata and the list of
+// tensors. All functions throw FileError, which names file and key or tensor.
+class Gguf {
+ public:
+    explicit Gguf(const std::filesystem::path& file);
+
+    const std::filesystem::path& path() const { return file_.path(); }
+
+    // The metadata. The accessors refuse missing keys and values of another type.
+    bool has(const std::string& key) const { return metadata_.contains(key); }
+    bool boolean(const std::string& key) const;
+    std::int64_t integer(const std::string& key) const;
+    std::size_t size(const std::string& key) const;  // an integer from 1 to 2^24
+    double number(const std::string& key) const;     // finite; an integer is accepted
+    const std::string& text(const std::string& key) const;
+    const std::vector<std::string>& texts(const std::string& key) const;
+    const std::vector<std::int64_t>& integers(const std::string& key) const;
+    const std::vector<double>& numbers(const std::string& key) const;
+
+    // The tensors whose type is a DType. Those of other types, such as IQ2_XS, are only refused
+    // if they are needed: tensor() and read() refuse one, refuse_other_types() refuses any.
+    const std::map<std::string, GgufTensor>& tensors() const { return tensors_; }
+    bool has_tensor(const std::string& name) const {
+        return tensors_.contains(name) || other_types_.contains(name);
+    }
+    const GgufTensor& tensor(const std::string& name) const;
+    void refuse_other_types() const;
+
+    // Dequantizes a tensor. It must have this shape, except for leading sizes of 1, and only
+    // finite elements.
+    template <std::size_t N>
+    xt::xtensor<Real, N> read(const std::string& name, const std::size_t (&shape)[N]) const {
+        check(name, shape);
+        xt::xtensor<Real, N> result(std::to_array(shape));
+        dequantize(name, {result.data(), result.size()});
+        return result;
+    }
+
+    // Throws FileError: "FILE: reason".
+    [[noreturn]] void refuse(const std::string& reason) const;
+
+ private:
+    MappedFile file_;
+    std::map<std::string, GgufValue> metadata_;
+    std::map<std::string, GgufTensor> tensors_;
+    std::map<std::string, std::string> other_types_;  // name of a tensor: name of its type
+
+    std::uint64_t alignment() const;
+    const GgufValue& value(const std::string& key) const;
+    template <class T>
+    const T& value_of_type(const std::string& key) const;
+    void check(const std::string& name, std::span<const std::size_t> shape) const;
+    void dequantize(const std::string& name, std::span<Real> elements) const;
+};
+
+// True if a file exists and begins with GGUF's magic bytes.
+bool is_gguf(const std::filesystem::path& file);
+
+// The metadata to write, in this order. Integers are written with 32 bits where they fit, and
+// doubles are rounded to float32: llama.cpp requires these types.
+using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
+
+// A tensor to write; the bytes are not copied and must live until write_gguf returns.
+struct NamedGgufTensor {
+    std::string name;
+    GgufTensor tensor;
+};
+
+// Writes a file of version 3. Throws FileError, also if the bytes of a tensor do not match its
+// shape and type.
+void write_gguf(const std::filesystem::path& file, const GgufMetadata& metadata,
+                const std::vector<NamedGgufTensor>& tensors);
+
+}  // namespace llm

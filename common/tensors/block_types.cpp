@@ -1,0 +1,225 @@
+#include "common/tensors/block_types.hpp"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "common/tensors/half.hpp"
+#include "common/tensors/shape.hpp"
+
+namespace llm {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "stored weights are little endian");
+
+// 32 weights: weight i is scale * values[i].
+struct BlockQ8_0 {
+    Half scale;
+    std::array<std::int8_t, 32> values;
+};
+static_assert(sizeof(BlockQ8_0) == 34);
+
+// 32 weights of 4 bits, the low and high halves of 16 bytes: weight i of the first 16 is
+// scale * (low half of values[i] - 8), weight 16 + i is scale * (high half of values[i] - 8).
+struct BlockQ4_0 {
+    Half scale;
+    std::array<std::uint8_t, 16> values;
+};
+static_assert(sizeof(BlockQ4_0) == 18);
+
+// 32 weights of 5 bits, minus 16. The lower four bits are stored as in BlockQ4_0; bit i of
+// high_bits is the fifth bit of weight i.
+struct BlockQ5_0 {
+    Half scale;
+    std::array<std::uint8_t, 4> high_bits;
+    std::array<std::uint8_t, 16> values;
+};
+static_assert(sizeof(BlockQ5_0) == 22);
+
+// 256 weights of 4 bits in 8 groups of 32. A weight of group g is
+// scale * scales[g] * value - min_scale * mins[g]. The scales and mins have 6 bits each and are
+// packed into 12 bytes.
+struct BlockQ4_K {
+    Half scale;
+    Half min_scale;
+    std::array<std::uint8_t, 12> scales_and_mins;
+    std::array<std::uint8_t, 128> values;
+};
+static_assert(sizeof(BlockQ4_K) == 144);
+
+// 256 weights of 6 bits, minus 32, in 16 groups of 16. A weight of group g is
+// scale * scales[g] * value. The lower four and the upper two bits of the values are stored
+// apart.
+struct BlockQ6_K {
+    std::array<std::uint8_t, 128> low_bits;
+    std::array<std::uint8_t, 64> high_bits;
+    std::array<std::int8_t, 16> scales;
+    Half scale;
+};
+static_assert(sizeof(BlockQ6_K) == 210);
+
+template <class T>
+T read_as(const std::byte* bytes) {
+    T value;
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+int low_half(std::uint8_t byte) { return byte & 15; }
+int high_half(std::uint8_t byte) { return byte >> 4; }
+
+void dequantize(float stored, Real* weight) { *weight = stored; }
+void dequantize(Half stored, Real* weight) { *weight = static_cast<Real>(stored); }
+void dequantize(Bfloat16 stored, Real* weight) { *weight = to_float(stored); }
+
+void dequantize(const BlockQ8_0& block, Real* weights) {
+    const auto scale = static_cast<Real>(block.scale);
+    for (std::size_t i = 0; i < 32; ++i)
+        weights[i] = scale * static_cast<Real>(block.values[i]);
+}
+
+void dequantize(const BlockQ4_0& block, Real* weights) {
+    const auto scale = static_cast<Real>(block.scale);
+    for (std::size_t i = 0; i < 16; ++i) {
+        weights[i] = scale * static_cast<Real>(low_half(block.values[i]) - 8);
+        weights[16 + i] = scale * static_cast<Real>(high_half(block.values[i]) - 8);
+    }
+}
+
+void dequantize(const BlockQ5_0& block, Real* weights) {
+    const auto scale = static_cast<Real>(block.scale);
+    const auto fifth_bit = [&](std::size_t i) {
+        return 16 * (block.high_bits[i / 8] >> (i % 8) & 1);
+    };
+    for (std::size_t i = 0; i < 16; ++i) {
+        const int first = low_half(block.values[i]) + fifth_bit(i);
+        const int second = high_half(block.values[i]) + fifth_bit(16 + i);
+        weights[i] = scale * static_cast<Real>(first - 16);
+        weights[16 + i] = scale * static_cast<Real>(second - 16);
+    }
+}
+
+// The scale and the min of group g in 12 bytes. Groups 0 to 3 use the lower six bits of bytes 0
+// to 3 (scales) and 4 to 7 (mins). The upper two bits of these bytes are the upper bits of
+// groups 4 to 7, whose lower four bits are the halves of bytes 8 to 11.
+struct ScaleAndMin {
+    int scale, min;
+};
+ScaleAndMin unpack(const std::array<std::uint8_t, 12>& bytes, std::size_t group) {
+    if (group < 4) return {bytes[group] & 63, bytes[4 + group] & 63};
+    return {low_half(bytes[4 + group]) + 16 * (bytes[group - 4] >> 6),
+            high_half(bytes[4 + group]) + 16 * (bytes[group] >> 6)};
+}
+
+void dequantize(const BlockQ4_K& block, Real* weights) {
+    for (std::size_t group = 0; group < 8; ++group) {
+        const ScaleAndMin packed = unpack(block.scales_and_mins, group);
+        const Real scale = static_cast<Real>(block.scale) * static_cast<Real>(packed.scale);
+        const Real min = static_cast<Real>(block.min_scale) * static_cast<Real>(packed.min);
+
+        // Two groups share 32 bytes: the first one has their low halves.
+        const std::uint8_t* values = &block.values[group / 2 * 32];
+        for (std::size_t i = 0; i < 32; ++i) {
+            const int value = group % 2 == 0 ? low_half(values[i]) : high_half(values[i]);
+            weights[32 * group + i] = scale * static_cast<Real>(value) - min;
+        }
+    }
+}
+
+void dequantize(const BlockQ6_K& block, Real* weights) {
+    for (std::size_t i = 0; i < 256; ++i) {
+        // Each half of the block has four runs of 32 weights. Runs 0 and 1 are in the low
+        // halves of 64 bytes, runs 2 and 3 in their high halves; the two upper bits of all four
+        // runs share 32 bytes.
+        const std::size_t half = i / 128, run = i % 128 / 32, offset = i % 32;
+        const std::uint8_t low_byte = block.low_bits[64 * half + 32 * (run % 2) + offset];
+        const int low = run < 2 ? low_half(low_byte) : high_half(low_byte);
+        const int high = block.high_bits[32 * half + offset] >> (2 * run) & 3;
+
+        const Real scale =
+            static_cast<Real>(block.scale) * static_cast<Real>(block.scales[i / 16]);
+        weights[i] = scale * static_cast<Real>(low + 16 * high - 32);
+    }
+}
+
+// Block: one of the structs, or the type of a single weight.
+template <class Block>
+void dequantize_blocks(DType dtype, std::span<const std::byte> row, std::span<Real> weights) {
+    const std::size_t num_blocks = weights.size() / block_size(dtype);
+    for (std::size_t i = 0; i < num_blocks; ++i)
+        dequantize(read_as<Block>(&row[i * sizeof(Block)]), &weights[i * block_size(dtype)]);
+}
+
+}  // namespace
+
+std::size_t block_size(DType dtype) {
+    switch (dtype) {
+        case DType::q8_0:
+        case DType::q4_0:
+        case DType::q5_0:
+            return 32;
+        case DType::q4_k:
+        case DType::q6_k:
+            return 256;
+        default:
+            return 1;
+    }
+}
+
+std::size_t bytes_per_block(DType dtype) {
+    switch (dtype) {
+        case DType::float32:
+            return 4;
+        case DType::float16:
+        case DType::bfloat16:
+            return 2;
+        case DType::int8:
+            return 1;
+        case DType::q8_0:
+            return sizeof(BlockQ8_0);
+        case DType::q4_0:
+            return sizeof(BlockQ4_0);
+        case DType::q5_0:
+            return sizeof(BlockQ5_0);
+        case DType::q4_k:
+            return sizeof(BlockQ4_K);
+        case DType::q6_k:
+            return sizeof(BlockQ6_K);
+    }
+    throw_shape_error("bytes_per_block: unknown dtype", {});
+}
+
+std::size_t bytes_per_row(DType dtype, std::size_t in_features) {
+    require(in_features % block_size(dtype) == 0,
+            "{}: a row of {} weights does not consist of blocks of {}", to_text(dtype),
+            in_features, block_size(dtype));
+    return in_features / block_size(dtype) * bytes_per_block(dtype);
+}
+
+void dequantize_row(DType dtype, std::span<const std::byte> row, std::span<Real> weights) {
+    switch (dtype) {
+        case DType::float32:
+            return dequantize_blocks<float>(dtype, row, weights);
+        case DType::float16:
+            return dequantize_blocks<Half>(dtype, row, weights);
+        case DType::bfloat16:
+            return dequantize_blocks<Bfloat16>(dtype, row, weights);
+        case DType::q8_0:
+            return dequantize_blocks<BlockQ8_0>(dtype, row, weights);
+        case DType::q4_0:
+            return dequantize_blocks<BlockQ4_0>(dtype, row, weights);
+        case DType::q5_0:
+            return dequantize_blocks<BlockQ5_0>(dtype, row, weights);
+        case DType::q4_k:
+            return dequantize_blocks<BlockQ4_K>(dtype, row, weights);
+        case DType::q6_k:
+            return dequantize_blocks<BlockQ6_K>(dtype, row, weights);
+        case DType::int8:
+            break;
+    }
+    throw_shape_error("dequantize_row: the scales of {} are not in the row",
+                      {std::string(to_text(dtype))});
+}
+
+}  // namespace llm
