@@ -4,6 +4,7 @@
 
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
+#include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/standard_input.hpp"
 #include "common/files/unicode.hpp"
@@ -113,6 +114,32 @@ TEST_CASE("a llama2.c tokenizer has the EOS tokens of the model's folder, too") 
     overwrite(file, tokens);
     overwrite(folders.model + "/config.json", R"({"eos_token_id": 0})");
     CHECK(load_tokenizer_of_model(folders.model, file, 3).eos_token_ids == Ids{1, 2, 0});
+}
+
+TEST_CASE("a GGUF model has its own tokenizer, unless --tokenizer names another one") {
+    const Folders folders;
+    const std::string file = (folders.scratch.folder / "model.gguf").string();
+    write_gguf(file,
+               {{"tokenizer.ggml.model", std::string("gpt2")},
+                {"tokenizer.ggml.pre", std::string("gpt-2")},
+                {"tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "ab", "<|end|>"}},
+                {"tokenizer.ggml.token_type", std::vector<std::int64_t>{1, 1, 1, 3}},
+                {"tokenizer.ggml.merges", std::vector<std::string>{"a b"}},
+                {"tokenizer.ggml.bos_token_id", std::int64_t(1)},
+                {"tokenizer.ggml.eos_token_id", std::int64_t(3)}},
+               {});
+    const Tokenizer own = load_tokenizer_of_model(file, "", 4);
+    CHECK(encode_prompt(own, "ab<|end|>") == Ids{2, 3});
+    CHECK(encode_prompt(own, "") == Ids{1});
+    CHECK(own.eos_token_ids == Ids{3});
+
+    overwrite(folders.tokenizer + "/config.json", R"({"eos_token_id": 404})");
+    const std::string other = folders.tokenizer + "/tokenizer.json";
+    CHECK(load_tokenizer_of_model(file, other, 410).eos_token_ids == Ids{404});
+    overwrite(folders.model + "/config.json", R"({"eos_token_id": 2, "bos_token_id": 0})");
+    const Tokenizer of_folder = load_tokenizer_of_model(folders.model, file, 4);
+    CHECK(of_folder.eos_token_ids == Ids{3, 2});
+    CHECK(of_folder.bos_token_id == 1);
 }
 
 TEST_CASE("an empty prompt is the BOS token of any file, and refused if there is none") {

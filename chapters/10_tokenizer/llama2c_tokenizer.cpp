@@ -41,7 +41,8 @@ std::vector<double> read_tokens(const std::string& path, std::optional<std::size
     return scores;
 }
 
-// Every way to split a token into two tokens is a merge. The highest score has the lowest rank.
+}  // namespace
+
 Merges merges_from_scores(const std::unordered_map<std::string, Id>& vocab,
                           const std::vector<double>& scores) {
     Merges merges;
@@ -55,8 +56,6 @@ Merges merges_from_scores(const std::unordered_map<std::string, Id>& vocab,
         }
     return merges;
 }
-
-}  // namespace
 
 Tokenizer load_llama2c_tokenizer(const std::string& path,
                                  std::optional<std::size_t> vocab_size) {

@@ -16,4 +16,9 @@ namespace llm {
 Tokenizer load_llama2c_tokenizer(const std::string& path,
                                  std::optional<std::size_t> vocab_size = std::nullopt);
 
+// SentencePiece's merges: each way to split a token into two tokens is a merge, and the highest
+// score has the lowest rank. There is one score for each id.
+Merges merges_from_scores(const std::unordered_map<std::string, Id>& vocab,
+                          const std::vector<double>& scores);
+
 }  // namespace llm

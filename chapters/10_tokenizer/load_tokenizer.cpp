@@ -1,5 +1,6 @@
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 
+#include "chapters/10_tokenizer/gguf_tokenizer.hpp"
 #include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
 #include "common/files/json_file.hpp"
@@ -22,6 +23,8 @@ void read_bos_and_eos(const std::string& folder, Tokenizer& tokenizer) {
 }  // namespace
 
 Tokenizer load_tokenizer(const std::string& path, std::optional<std::size_t> vocab_size) {
+    if (path.ends_with(".gguf") || is_gguf(path))
+        return read_gguf_tokenizer(Gguf(path), vocab_size);
     if (!path.ends_with(".json")) return load_llama2c_tokenizer(path, vocab_size);
     Tokenizer tokenizer = load_tokenizer_json(path, vocab_size);
     const std::size_t slash = path.rfind('/');
@@ -31,6 +34,7 @@ Tokenizer load_tokenizer(const std::string& path, std::optional<std::size_t> voc
 
 std::string find_tokenizer_file(const std::string& model_path, std::size_t vocab_size) {
     if (is_folder(model_path)) return model_path + "/tokenizer.json";
+    if (is_gguf(model_path)) return model_path;
     const std::size_t slash = model_path.rfind('/');
     const std::string folder = slash == model_path.npos ? "" : model_path.substr(0, slash + 1);
     for (const std::string& name :

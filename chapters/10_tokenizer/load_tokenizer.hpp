@@ -1,4 +1,4 @@
-// Chapter 10, fifth part: loading a tokenizer from any supported file.
+// Chapter 10, sixth part: loading a tokenizer from any supported file.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,17 @@
 
 namespace llm {
 
-// Reads a tokenizer.json of Hugging Face, with bos_token_id and eos_token_id from config.json
-// and generation_config.json in its folder, or, if the name does not end in .json, a tokenizer
-// file of llama2.c. vocab_size is that of the model, if there is one. Throws FileError, which
-// names the file and what is missing, damaged or unsupported.
+// Reads the tokenizer of a GGUF file; or, if the name ends in .json, a tokenizer.json of
+// Hugging Face, with bos_token_id and eos_token_id from config.json and generation_config.json
+// in its folder; or else a tokenizer file of llama2.c. vocab_size is that of the model, if
+// there is one. Throws FileError, which names the file and what is missing, damaged or
+// unsupported.
 Tokenizer load_tokenizer(const std::string& path,
                          std::optional<std::size_t> vocab_size = std::nullopt);
 
-// The tokenizer file of a model: tokenizer.json in a model folder; next to a llama2.c file
-// tok512.bin, for a vocabulary of 512, or tokenizer.bin. Throws FileError if there is none.
+// The tokenizer file of a model: tokenizer.json in a model folder; a GGUF file itself; next to
+// a llama2.c file tok512.bin, for a vocabulary of 512, or tokenizer.bin. Throws FileError if
+// there is none.
 std::string find_tokenizer_file(const std::string& model_path, std::size_t vocab_size);
 
 }  // namespace llm

@@ -205,7 +205,8 @@ int main(int argc, char** argv) {
     std::size_t vocab_size = 1024;
     Options options("10_tokenizer", "How does text become tokens, and back?");
     options.text("--encode", text, "the text to encode");
-    options.path("--tokenizer", path, "a folder with tokenizer.json, or a tokenizer file");
+    options.path("--tokenizer", path,
+                 "a folder with tokenizer.json, a tokenizer file or a GGUF file");
     options.path("--train", training_file, "train a tokenizer on this UTF-8 text");
     options.count("--vocab-size", vocab_size, 0, 1 << 16,
                   "its size; 0: characters only, no merges");

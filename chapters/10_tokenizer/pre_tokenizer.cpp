@@ -1,5 +1,7 @@
 #include "chapters/10_tokenizer/pre_tokenizer.hpp"
 
+#include <unordered_map>
+
 #include "common/files/unicode.hpp"
 
 namespace llm {
@@ -124,6 +126,23 @@ std::string byte_to_unicode(unsigned char byte) {
     char32_t next = 0x100;
     for (unsigned b = 0; b < byte; ++b) next += is_printable(b) ? 0 : 1;
     return character(next);
+}
+
+std::string unicode_to_bytes(const std::string& token) {
+    static const std::unordered_map<std::string, char> byte_of = [] {
+        std::unordered_map<std::string, char> inverse;
+        for (int byte = 0; byte < 256; ++byte)
+            inverse[byte_to_unicode(static_cast<unsigned char>(byte))] =
+                static_cast<char>(byte);
+        return inverse;
+    }();
+    std::string bytes;
+    for (const std::string& character : characters(token)) {
+        const auto byte = byte_of.find(character);
+        if (byte == byte_of.end()) return token;
+        bytes += byte->second;
+    }
+    return bytes;
 }
 
 std::string byte_fallback_token(unsigned char byte) {

@@ -225,11 +225,7 @@ class TokenizerJson {
     // Applies each decoder to all tokens once, instead of to every decoded text.
     void read_decoder(const JsonFile& json, const std::string& type) {
         if (type == "ByteLevel") {
-            std::unordered_map<std::string, char> bytes;
-            for (int byte = 0; byte < 256; ++byte)
-                bytes[byte_to_unicode(static_cast<unsigned char>(byte))] =
-                    static_cast<char>(byte);
-            for (std::string& token : tokenizer_.token_bytes) token = from_bytes(token, bytes);
+            for (std::string& token : tokenizer_.token_bytes) token = unicode_to_bytes(token);
         } else if (type == "ByteFallback") {
             decode_byte_fallback_tokens(tokenizer_);
         } else if (type == "Fuse") {
@@ -246,19 +242,6 @@ class TokenizerJson {
         } else {
             json.refuse("type", type + " is not supported");
         }
-    }
-
-    // The inverse of byte_to_unicode. A token with any other character is an added token and is
-    // returned unchanged.
-    static std::string from_bytes(const std::string& token,
-                                  const std::unordered_map<std::string, char>& bytes) {
-        std::string result;
-        for (const std::string& character : characters(token)) {
-            const auto byte = bytes.find(character);
-            if (byte == bytes.end()) return token;
-            result += byte->second;
-        }
-        return result;
     }
 };
 

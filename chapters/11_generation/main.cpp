@@ -110,9 +110,9 @@ void run_generation(const Model& model, const Tokenizer& tokenizer,
 void add_options(Options& options, Arguments& arguments) {
     SamplingConfig& sampling = arguments.config.sampling;
     options.path("--model", arguments.model_path,
-                 "another model: a Hugging Face folder or a llama2.c file");
+                 "another model: a Hugging Face folder, a GGUF file or a llama2.c file");
     options.path("--tokenizer", arguments.tokenizer_path,
-                 "its tokenizer, if it is not beside the model");
+                 "its tokenizer, if it is neither beside nor in the model");
     options.needs("--tokenizer", "--model");
     options.text("--prompt", arguments.prompt, "the text to continue, -: standard input");
     options.count("--max-new-tokens", arguments.config.max_new_tokens, 0, 1 << 20,

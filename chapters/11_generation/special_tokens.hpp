@@ -14,9 +14,9 @@ namespace llm {
 // top_p and do_sample of generation_config.json have no effect. Throws FileError.
 void read_special_tokens(const std::string& folder, Tokenizer& tokenizer);
 
-// Loads the tokenizer of a model; an empty tokenizer_path is the file beside the model. Reads
-// the special tokens in the folder of the model and in that of a tokenizer.json. Throws
-// FileError.
+// Loads the tokenizer of a model; an empty tokenizer_path is the file beside the model, or a
+// GGUF file itself. Reads the special tokens in the folder of the model and in that of a
+// tokenizer.json. Throws FileError.
 Tokenizer load_tokenizer_of_model(const std::string& model_path,
                                   const std::string& tokenizer_path, std::size_t vocab_size);
 

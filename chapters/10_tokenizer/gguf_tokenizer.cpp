@@ -1,0 +1,246 @@
+#include "chapters/10_tokenizer/gguf_tokenizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+// The values in tokenizer.ggml.token_type.
+enum TokenType : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
+
+// What a name in tokenizer.ggml.pre stands for.
+struct PreType {
+    std::vector<std::string> patterns;  // each one splits the words of the previous one
+    bool nfc = false;
+    bool ignore_merges = false;
+    bool add_bos = false;  // if tokenizer.ggml.add_bos_token is missing
+};
+
+// The patterns and NFC are those of the published tokenizer.json, with which the model was
+// trained. llama.cpp's ids differ for combining characters: it applies no NFC for qwen2, and
+// its pattern for tekken lacks \p{M}.
+std::map<std::string, PreType> pre_types() {
+    const std::string contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
+    const std::string letters = R"([^\r\n\p{L}\p{N}]?\p{L}+|)";
+    const std::string others = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    const std::string upper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])";
+    const std::string lower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
+    const std::string before_word = R"([^\r\n\p{L}\p{N}]?)";
+    const PreType llama3{.patterns = {contractions + letters + R"(\p{N}{1,3})" + others},
+                         .ignore_merges = true,
+                         .add_bos = true};
+    const PreType qwen2{.patterns = {contractions + letters + R"(\p{N})" + others},
+                        .nfc = true};
+    const PreType tekken{
+        .patterns = {before_word + upper + "*" + lower + "+|" + before_word + upper + "+" +
+                     lower + R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+        .ignore_merges = true,
+        .add_bos = true};
+    return {{"gpt-2", {.patterns = {gpt2_split_pattern}}},
+            {"smollm", {.patterns = {R"(\p{N})", gpt2_split_pattern}}},
+            {"llama-bpe", llama3},
+            {"llama3", llama3},
+            {"llama-v3", llama3},
+            {"qwen2", qwen2},
+            {"tekken", tekken}};
+}
+
+// Reads the tokenizer of a GGUF file, component by component.
+class GgufTokenizer {
+ public:
+    GgufTokenizer(const Gguf& file, std::optional<std::size_t> vocab_size)
+        : file_(file), limit_(vocab_size.value_or(1 << 24)) {}
+
+    Tokenizer read() {
+        const std::string model = file_.text("tokenizer.ggml.model");
+        if (model != "llama" && model != "gpt2")
+            file_.refuse("tokenizer.ggml.model " + model +
+                         " is not supported; llama and gpt2 are");
+        for (const std::string name :
+             {"add_eos_token", "add_sep_token", "remove_extra_whitespaces"})
+            if (flag(name, false)) file_.refuse("tokenizer.ggml." + name + " is not supported");
+        read_tokens();
+        model == "llama" ? read_sentencepiece() : read_byte_level_bpe();
+        for (std::size_t id = 0; id < types_.size(); ++id)
+            if (types_[id] == byte && !tokenizer_.byte_token_ids.contains(static_cast<Id>(id)))
+                refuse_token(id, "has the type of a byte, but no byte fallback token's name");
+        return std::move(tokenizer_);
+    }
+
+ private:
+    const Gguf& file_;
+    std::size_t limit_;  // the largest number of tokens
+    std::vector<std::int64_t> types_;
+    Tokenizer tokenizer_;
+
+    bool flag(const std::string& name, bool default_value) const {
+        const std::string key = "tokenizer.ggml." + name;
+        return file_.has(key) ? file_.boolean(key) : default_value;
+    }
+
+    [[noreturn]] void refuse_token(std::size_t id, const std::string& problem) const {
+        file_.refuse("tokenizer.ggml.tokens: token " + to_text(id) + " " + problem);
+    }
+
+    void check_length(const std::string& name, std::size_t length) const {
+        if (length != tokenizer_.vocab_size())
+            file_.refuse("tokenizer.ggml." + name + " has " + to_text(length) +
+                         " elements, but there are " + to_text(tokenizer_.vocab_size()) +
+                         " tokens");
+    }
+
+    void read_tokens() {
+        tokenizer_.token_bytes = file_.texts("tokenizer.ggml.tokens");
+        const std::size_t count = tokenizer_.vocab_size();
+        if (count == 0) file_.refuse("tokenizer.ggml.tokens is empty");
+        if (count > limit_)
+            file_.refuse("tokenizer.ggml.tokens has " + to_text(count) +
+                         " elements, but the vocabulary size is " + to_text(limit_));
+        types_ = file_.integers("tokenizer.ggml.token_type");
+        check_length("token_type", types_.size());
+        for (std::size_t id = 0; id < count; ++id) add(id);
+    }
+
+    // Adds a token to the vocabulary. Control and user-defined tokens, and the unknown token,
+    // are matched literally in the text. decode skips control tokens and the unknown token.
+    void add(std::size_t index) {
+        const std::string& token = tokenizer_.token_bytes[index];
+        const Id id = static_cast<Id>(index);
+        if (replace_invalid_utf8(token) != token) refuse_token(index, "is not UTF-8");
+        if (!token.empty()) {
+            const auto [other, is_new] = tokenizer_.vocab.emplace(token, id);
+            if (!is_new) refuse_token(index, "equals token " + to_text(other->second));
+        }
+        const std::int64_t type = types_[index];
+        if (type < normal || type > byte)
+            refuse_token(index, "has the unknown type " + to_text(type));
+        const bool special = type == unknown || type == control;
+        if (special) tokenizer_.all_special_ids.insert(id);
+        if (special || type == user_defined) tokenizer_.added_tokens.push_back({token, id});
+    }
+
+    // Replaces normal tokens with their bytes in a decoded text. Unused ones have none.
+    void decode_tokens(const std::function<std::string(const std::string&)>& bytes_of) {
+        for (std::size_t id = 0; id < types_.size(); ++id) {
+            std::string& token = tokenizer_.token_bytes[id];
+            if (types_[id] == normal) token = bytes_of(token);
+            if (types_[id] == unused) token.clear();
+        }
+    }
+
+    // The merges are the same as in a file of llama2.c. The prepended ▁ and the replaced spaces
+    // are the normalizers of Llama 2's tokenizer.json.
+    void read_sentencepiece() {
+        const std::vector<double>& scores = file_.numbers("tokenizer.ggml.scores");
+        check_length("scores", scores.size());
+        for (std::size_t id = 0; id < scores.size(); ++id) {
+            if (!std::isfinite(scores[id])) refuse_token(id, "has a score that is not finite");
+            if (tokenizer_.token_bytes[id].size() > 512)
+                refuse_token(id, "has more than 512 bytes");
+        }
+        tokenizer_.merges = merges_from_scores(tokenizer_.vocab, scores);
+
+        decode_tokens([](const std::string& token) { return replaced(token, "▁", " "); });
+        decode_byte_fallback_tokens(tokenizer_);
+        tokenizer_.byte_fallback = true;
+        tokenizer_.fuse_unk = true;
+        if (flag("add_space_prefix", true)) {
+            tokenizer_.normalizers.push_back(prepend_normalizer("▁"));
+            tokenizer_.strip_leading_space = true;
+        }
+        tokenizer_.normalizers.push_back(replace_normalizer(" ", "▁"));
+        read_special_tokens({1, 2, 0}, true);
+    }
+
+    void read_byte_level_bpe() {
+        const PreType pre = read_pre_type();
+        if (pre.nfc) tokenizer_.normalizers.push_back(nfc_normalizer());
+        for (const std::string& pattern : pre.patterns)
+            tokenizer_.pre_tokenizers.push_back(regex_pre_tokenizer("Split", pattern));
+        tokenizer_.pre_tokenizers.push_back(byte_level_pre_tokenizer(false, false));
+        tokenizer_.ignore_merges = pre.ignore_merges;
+        read_merges();
+        decode_tokens(unicode_to_bytes);
+        read_special_tokens({-1, -1, -1}, pre.add_bos);
+    }
+
+    // "default", and a missing name in older files, are llama.cpp's guess for unknown
+    // tokenizers and match no published one.
+    PreType read_pre_type() const {
+        const std::map<std::string, PreType> known = pre_types();
+        std::string names;
+        for (const auto& [name, type] : known) names += (names.empty() ? "" : ", ") + name;
+        const std::string key = "tokenizer.ggml.pre";
+        if (!file_.has(key)) file_.refuse(key + " is missing; supported are " + names);
+        const auto found = known.find(file_.text(key));
+        if (found == known.end())
+            file_.refuse(key + " " + file_.text(key) + " is not supported; " + names + " are");
+        return found->second;
+    }
+
+    // Each merge is "a b". A pair that is listed twice has the later rank, as in Hugging Face's
+    // library.
+    void read_merges() {
+        const std::vector<std::string>& merges = file_.texts("tokenizer.ggml.merges");
+        for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+            const std::string& both = merges[rank];
+            const auto refuse = [&](const std::string& problem) {
+                file_.refuse("tokenizer.ggml.merges: merge " + to_text(rank) + " " + problem);
+            };
+            const auto id_of = [&](const std::string& token) {
+                const auto found = tokenizer_.vocab.find(token);
+                if (found == tokenizer_.vocab.end()) refuse("needs the unknown token " + token);
+                return found->second;
+            };
+            const std::size_t space = both.find(' ', 1);
+            if (space == both.npos) refuse("has no space");
+            const std::string left = both.substr(0, space), right = both.substr(space + 1);
+            tokenizer_.merges[{id_of(left), id_of(right)}] = {double(rank),
+                                                              id_of(left + right)};
+        }
+    }
+
+    // The id under a key, which may be missing.
+    Id read_id(const std::string& name, Id default_id) const {
+        const auto count = static_cast<std::int64_t>(types_.size());
+        const std::string key = "tokenizer.ggml." + name + "_token_id";
+        if (!file_.has(key)) return default_id < count ? default_id : -1;
+        const std::int64_t id = file_.integer(key);
+        if (id < 0 || id >= count)
+            file_.refuse(key + " is " + to_text(id) + ", but there are " + to_text(count) +
+                         " tokens");
+        return static_cast<Id>(id);
+    }
+
+    // Generation stops at the EOS tokens of a text, of a turn and of a message.
+    struct DefaultIds {
+        Id bos, eos, unk;
+    };
+    void read_special_tokens(const DefaultIds& default_ids, bool add_bos) {
+        tokenizer_.bos_token_id = read_id("bos", default_ids.bos);
+        tokenizer_.unk_token_id = read_id("unknown", default_ids.unk);
+        for (const std::string name : {"eos", "eot", "eom"}) {
+            const Id id = read_id(name, name == "eos" ? default_ids.eos : -1);
+            std::vector<Id>& ids = tokenizer_.eos_token_ids;
+            if (id >= 0 && std::count(ids.begin(), ids.end(), id) == 0) ids.push_back(id);
+        }
+        if (!flag("add_bos_token", add_bos)) return;
+        if (tokenizer_.bos_token_id < 0) file_.refuse("tokenizer.ggml.bos_token_id is missing");
+        tokenizer_.prefix_tokens = {tokenizer_.bos_token_id};
+    }
+};
+
+}  // namespace
+
+Tokenizer read_gguf_tokenizer(const Gguf& file, std::optional<std::size_t> vocab_size) {
+    Tokenizer tokenizer = GgufTokenizer(file, vocab_size).read();
+    if (vocab_size) tokenizer.token_bytes.resize(*vocab_size);
+    return tokenizer;
+}
+
+}  // namespace llm
