@@ -23,6 +23,32 @@ pieces = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", " ", "a", "c", "f", "ca", 
 sys.stdout.buffer.write(b"\x05" + struct.pack("<i", 7) + b"".join(
     struct.pack("<fi", -n, len(piece)) + piece.encode() for n, piece in enumerate(pieces)))
 END
+python3 - "$corpus" <<'END'
+import struct, sys
+
+def text(s):
+    return struct.pack("<Q", len(s.encode())) + s.encode()
+
+def value(v):  # a text, or an array of texts, integers or floats
+    if isinstance(v, str):
+        return struct.pack("<I", 8) + text(v)
+    kind = {str: 8, int: 5, float: 6}[type(v[0])]
+    elements = (text(e) if kind == 8 else struct.pack("<i" if kind == 5 else "<f", e) for e in v)
+    return struct.pack("<IIQ", 9, kind, len(v)) + b"".join(elements)
+
+def seed(name, **keys):
+    with open(f"{sys.argv[1]}/seed_gguf_{name}", "wb") as file:
+        file.write(b"\x07GGUF" + struct.pack("<IQQ", 3, 0, len(keys)))
+        for key, v in keys.items():
+            file.write(text(f"tokenizer.ggml.{key}") + value(v))
+
+tokens = ["a", "b", "ab", "<|im_end|>", "c", "Ġ", "T", "h", "e", "f"]
+for pre in ("gpt-2", "llama-bpe", "qwen2", "smollm", "tekken"):
+    seed(pre, model="gpt2", pre=pre, tokens=tokens, token_type=[1, 1, 1, 3] + [1] * 6, merges=["a b"])
+tokens = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xBC>", "▁", "a", "b", "ab", "▁a"]
+seed("llama", model="llama", tokens=tokens, token_type=[2, 3, 3, 6, 6] + [1] * 5,
+     scores=[0.0] * 5 + [-9.0, -9.0, -9.0, -3.0, -4.0])
+END
 build-sanitize/fuzz_readers -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=131072 \
     -print_final_stats=0 -print_funcs=0 -verbosity=0 -artifact_prefix=build-sanitize/ "$corpus"
 echo "no failure in $1 seconds"
