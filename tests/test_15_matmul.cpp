@@ -95,6 +95,9 @@ TEST_CASE("prefill_flops and kv_cache_bytes: Mini-LLM and 512 tokens, by hand") 
     CHECK(prefill_flops(config, 512) == 54465134592u);
     CHECK(prefill_flops(config, 1) == 2 * 50036736 + 4 * 16 * 384);
     CHECK(prefill_flops(config, 0) == 0);
+    CHECK(prefill_flops(config, 512, LogitsToKeep::last) == 41906798592u);
+    CHECK(prefill_flops(config, 1, LogitsToKeep::last) == prefill_flops(config, 1));
+    CHECK(prefill_flops(config, 0, LogitsToKeep::last) == 0);
     // A key and a value for each of 6 heads of 64 floats in 16 layers.
     CHECK(kv_cache_bytes(config, 512) == 512 * 2 * 6 * 64 * 16 * 4);
     CHECK(kv_cache_bytes(validate_model(odd_config()), 3) == 3 * 2 * 2 * 10 * 2 * 4);

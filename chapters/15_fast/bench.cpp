@@ -1,14 +1,10 @@
-// ./learn bench: run times of the fast model, compared with the roofline and with PyTorch.
+// ./learn bench: run times of the fast model, compared with the roofline, PyTorch and
+// llama.cpp.
 #include <benchmark/benchmark.h>
 
-#include <cstdlib>
-
-#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/15_fast/bench_rivals.hpp"
 #include "chapters/15_fast/bench_timing.hpp"
 #include "chapters/15_fast/inference.hpp"
-#include "common/files/json_file.hpp"
-#include "common/files/mapped_file.hpp"
-#include "common/files/safetensors.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/options.hpp"
 
@@ -19,45 +15,6 @@ std::vector<Id> make_ids(std::size_t count) {
     std::vector<Id> ids;
     for (std::size_t i = 0; i < count; ++i) ids.push_back(static_cast<Id>(i * 7919 % 32000));
     return ids;
-}
-
-// Runs tests/time_inference.py; false, with a line that says why, if it fails.
-bool run_pytorch(const std::string& environment, const std::string& folder,
-                 const std::string& result) {
-    const std::string command = environment + "/usr/bin/python3 '" + LLM_TESTS_FOLDER +
-                                "/time_inference.py' '" + folder + "' > '" + result + "'";
-    if (std::system(command.c_str()) == 0) return true;
-    say("PyTorch: tests/time_inference.py failed");
-    return false;
-}
-
-// Seconds of Debian's PyTorch for the same model, with the fastest number of threads. Empty if
-// PyTorch is not installed.
-std::map<std::string, double> times_of_pytorch(const Model& model,
-                                               const Matrix& logits) {  // (T, V)
-    if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0) {
-        say("PyTorch: /usr/bin/python3 cannot import torch");
-        return {};
-    }
-    const std::string folder = model_folder("bench"), result = folder + "/pytorch.json";
-    export_model(model, folder);
-    write_safetensors(
-        folder + "/logits",
-        {{"logits", {logits.shape(0), logits.shape(1)}, {logits.data(), logits.size()}}});
-    std::map<std::string, double> times;
-    for (const char* environment : {"", "OPENBLAS_NUM_THREADS=1 "}) {
-        if (!run_pytorch(environment, folder, result)) return {};
-        const JsonFile json(result);
-        const double difference = json.number("largest difference");
-        show("largest difference to PyTorch's logits", difference);
-        if (difference > 1e-3) return {};
-        for (const char* name :
-             {"prefill 512", "decode at 0", "decode at 256", "decode at 1024"}) {
-            const auto [found, is_new] = times.emplace(name, json.number(name));
-            if (!is_new) found->second = std::min(found->second, json.number(name));
-        }
-    }
-    return times;
 }
 
 // The least-squares fit of y = a x + b x², weighted by 1 / y²: it minimizes relative errors.
@@ -162,8 +119,8 @@ std::vector<Benchmark> model_benchmarks(const FastModel& model, const std::vecto
         compute_logits(model, std::span(ids).subspan(position, count), state, keep);
     };
     std::vector<Benchmark> benchmarks = {
-        {"prefill 512" + name, [run] { run(0, 512, LogitsToKeep::all); },
-         static_cast<double>(prefill_flops(model.config, 512))}};
+        {"prefill 512" + name, [run] { run(0, 512, LogitsToKeep::last); },
+         static_cast<double>(prefill_flops(model.config, 512, LogitsToKeep::last))}};
     for (const std::size_t position : {0u, 256u, 1024u})
         benchmarks.push_back(
             {"decode at " + to_text(position) + name,
@@ -206,6 +163,44 @@ void benchmark_few_tokens(const std::vector<FastModel>& models, const std::vecto
         table);
 }
 
+// PyTorch computes in float32; llama.cpp's weights have the same dtype, or q8_0 for int8.
+struct Rivals {
+    RivalTimes pytorch;
+    std::map<DType, RivalTimes> llama_cpp;
+};
+
+Rivals times_of_rivals(const Model& model, const Matrix& logits) {  // (T, V)
+    Rivals rivals{times_of_pytorch(model, logits), {}};
+    for (const DType dtype : weight_dtypes) {
+        rivals.llama_cpp[dtype] =
+            times_of_llama_cpp(model, dtype == DType::int8 ? DType::q8_0 : dtype);
+        if (rivals.llama_cpp[dtype].empty()) break;
+    }
+    return rivals;
+}
+
+// The benchmarks of all dtypes, equally many for each.
+void show_model_table(const std::vector<Benchmark>& benchmarks, const BenchmarkResults& results,
+                      const Rivals& rivals) {
+    const std::size_t num_of_dtype = benchmarks.size() / weight_dtypes.size();
+    std::vector<TableRow> table;
+    for (std::size_t i = 0; i < benchmarks.size(); ++i) {
+        const std::string& name = benchmarks[i].name;
+        const auto speedup_over = [&](const RivalTimes& theirs) {
+            const auto found = theirs.find(name.substr(0, name.find(',')));
+            return found == theirs.end() ? "-"
+                                         : fixed(found->second / results.seconds.at(name), 2);
+        };
+        const auto llama_cpp = rivals.llama_cpp.find(weight_dtypes[i / num_of_dtype]);
+        table.push_back(result_row(benchmarks[i], results));
+        table.back().push_back(speedup_over(rivals.pytorch));
+        table.back().push_back(
+            llama_cpp == rivals.llama_cpp.end() ? "-" : speedup_over(llama_cpp->second));
+    }
+    show_table({"benchmark", "ms", "speed", "% of roofline", "PyTorch", "llama.cpp"}, table);
+    say("PyTorch, llama.cpp: their time, divided by ours");
+}
+
 void benchmark_model(const Model& model, int repetitions) {
     step("The whole model: Mini-LLM's sizes, random weights");
     const std::vector<Id> ids = make_ids(1025);
@@ -224,17 +219,9 @@ void benchmark_model(const Model& model, int repetitions) {
 
     states[0].seq_len = 0;
     compute_logits(models[0], std::span(ids).first(512), states[0], LogitsToKeep::all);
-    std::map<std::string, double> theirs;
-    if (repetitions > 1) theirs = times_of_pytorch(model, states[0].logits);
-    std::vector<TableRow> table;
-    for (const Benchmark& row : benchmarks) {
-        table.push_back(result_row(row, results));
-        const auto found = theirs.find(row.name.substr(0, row.name.find(',')));
-        table.back().push_back(found == theirs.end()
-                                   ? "-"
-                                   : fixed(found->second / results.seconds.at(row.name), 1));
-    }
-    show_table({"benchmark", "ms", "speed", "% of roofline", "speedup over PyTorch"}, table);
+    Rivals rivals;
+    if (repetitions > 1) rivals = times_of_rivals(model, states[0].logits);
+    show_model_table(benchmarks, results, rivals);
     show_roofline_of(results);
     benchmark_few_tokens(models, ids, states, repetitions);
     benchmark_growth(models[0], repetitions);

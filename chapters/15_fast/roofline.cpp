@@ -8,9 +8,12 @@
 
 namespace llm {
 
-std::uint64_t prefill_flops(const Config& config, std::size_t seq_len) {
+std::uint64_t prefill_flops(const Config& config, std::size_t seq_len,
+                            LogitsToKeep logits_to_keep) {
     std::uint64_t flops = 0;
     for (std::size_t t = 0; t < seq_len; ++t) flops += flops_per_token(config, t);
+    if (logits_to_keep == LogitsToKeep::last && seq_len > 0)
+        flops -= (seq_len - 1) * 2 * std::uint64_t{config.vocab_size} * config.hidden_size;
     return flops;
 }
 

@@ -9,8 +9,9 @@
 
 namespace llm {
 
-// FLOPs of a prefill of T tokens that computes the logits of all of them.
-std::uint64_t prefill_flops(const Config& config, std::size_t seq_len);  // T
+// FLOPs of a prefill of T tokens that computes the logits of all of them, or of the last one.
+std::uint64_t prefill_flops(const Config& config, std::size_t seq_len,  // T
+                            LogitsToKeep logits_to_keep = LogitsToKeep::all);
 
 // Bytes of the keys and values of num_tokens tokens, which a decode step reads from the cache.
 std::uint64_t kv_cache_bytes(const Config& config, std::size_t num_tokens);

@@ -71,7 +71,7 @@ async function checkAccessibility(page) {
   for (const colorScheme of ['light', 'dark']) {
     const isDark = await page.evaluate(() => document.documentElement.classList.contains('dark'))
     if (isDark !== (colorScheme === 'dark')) await page.locator('.VPNavBarAppearance .VPSwitchAppearance').click()
-    await page.waitForTimeout(500)
+    await page.waitForTimeout(300)
     const violations = await page.evaluate(async (colorScheme) => {
       const options = { resultTypes: ['violations'], preload: false }
       if (colorScheme === 'dark') options.runOnly = { type: 'rule', values: ['color-contrast'] }
@@ -211,29 +211,37 @@ async function measureInteractive(browser, origin) {
   console.log(`The first live cell of page 01 is ready after ${times.join(', ')} ms`)
 }
 
-// In a site below a path, the links of the sidebar lead to every page, without loading anew.
-async function checkBelowPath(browser, folder) {
-  const server = await serve({ '/book/': folder, '/book/programs/': join(site, 'programs') })
+// Follows links of the sidebar, without loading anew.
+async function followLinks(browser, origin, addresses) {
   const page = await openPage(browser)
-  const problems = watch(page, `${server.origin}/book`)
+  const problems = watch(page, origin)
   const findings = []
-  await page.goto(`${server.origin}/book/`, { waitUntil: 'load' })
-  const addresses = await page.locator('.VPSidebar a').evaluateAll(links => links.map(link => link.getAttribute('href')))
-  const note = address => findings.push(...problems.splice(0).map(line => `below /book/: ${address}: ${line}`))
-  note('/book/')
-  for (const address of addresses) {
+  await page.goto(`${origin}/`, { waitUntil: 'load' })
+  for (let address = addresses.shift(); address !== undefined; address = addresses.shift()) {
     await page.locator(`.VPSidebar a[href="${address}"]`).evaluate(link => link.click())
     await page.waitForURL(`**${address}`)
     await page.locator('main h1').waitFor()
     await scrollThrough(page)
     const failed = (await page.evaluate(readCells)).find(({ status }) => status === 'failed')
     if (failed) problems.push(`${failed.command}: ${failed.message}`)
-    note(address)
+    findings.push(...problems.splice(0).map(line => `below /book/: ${address}: ${line}`))
   }
-  if (addresses.length === 0) findings.push('below /book/: there are no links in the sidebar')
   await page.context().close()
-  server.close()
   return findings
+}
+
+// In a site below a path, the links of the sidebar lead to every page.
+async function checkBelowPath(browser, folder) {
+  const server = await serve({ '/book/': folder, '/book/programs/': join(site, 'programs') })
+  const origin = `${server.origin}/book`
+  const page = await openPage(browser)
+  await page.goto(`${origin}/`, { waitUntil: 'load' })
+  const addresses = await page.locator('.VPSidebar a').evaluateAll(links => links.map(link => link.getAttribute('href')))
+  await page.context().close()
+  if (addresses.length === 0) return ['below /book/: there are no links in the sidebar']
+  const findings = await Promise.all([0, 1].map(() => followLinks(browser, origin, addresses)))
+  server.close()
+  return findings.flat()
 }
 
 function buildBelowPath(folder) {
