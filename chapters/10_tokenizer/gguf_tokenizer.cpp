@@ -200,8 +200,8 @@ class GgufTokenizer {
             const std::size_t space = both.find(' ', 1);
             if (space == both.npos) refuse("has no space");
             const std::string left = both.substr(0, space), right = both.substr(space + 1);
-            tokenizer_.merges[{id_of(left), id_of(right)}] = {double(rank),
-                                                              id_of(left + right)};
+            const TokenPair pair{id_of(left), id_of(right)};
+            tokenizer_.merges[pair] = {double(rank), id_of(left + right)};
         }
     }
 
