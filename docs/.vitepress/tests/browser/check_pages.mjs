@@ -239,7 +239,7 @@ async function checkBelowPath(browser, folder) {
   const addresses = await page.locator('.VPSidebar a').evaluateAll(links => links.map(link => link.getAttribute('href')))
   await page.context().close()
   if (addresses.length === 0) return ['below /book/: there are no links in the sidebar']
-  const findings = await Promise.all([0, 1].map(() => followLinks(browser, origin, addresses)))
+  const findings = await Promise.all([0, 1, 2].map(() => followLinks(browser, origin, addresses)))
   server.close()
   return findings.flat()
 }
@@ -277,7 +277,7 @@ async function checkRemaining(remaining) {
   }
 }
 const remaining = [...names]
-await Promise.all([checkRemaining(remaining), checkRemaining(remaining)])
+await Promise.all([0, 1, 2].map(() => checkRemaining(remaining)))
 if (!chosen) {
   await build
   findings.push(...await checkBelowPath(browser, below))

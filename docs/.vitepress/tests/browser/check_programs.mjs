@@ -102,16 +102,20 @@ async function check(command) {
     .map(({ place, detail }) => `${place}: ${detail}`)
 }
 
+// Three commands at a time: each waits for its native program, and then for the browser.
+const commands = slugs.filter(slug => !process.argv[2] || slug.startsWith(process.argv[2]))
+  .flatMap(slug => [defaults[slug] ?? [], ...(further[slug] ?? []).map(words)].map(args => ({ slug, args })))
+const numRuns = commands.length
 let numDifferences = 0
-let numRuns = 0
-for (const slug of slugs.filter(slug => !process.argv[2] || slug.startsWith(process.argv[2]))) {
-  for (const args of [defaults[slug] ?? [], ...(further[slug] ?? []).map(words)]) {
-    const differences = await check({ slug, args })
-    for (const difference of differences) console.log(`${commandText({ slug, args })}: ${difference}`)
+async function checkRemaining(remaining) {
+  for (let command = remaining.shift(); command; command = remaining.shift()) {
+    const differences = await check(command)
+    for (const difference of differences) console.log(`${commandText(command)}: ${difference}`)
     numDifferences += differences.length
-    ++numRuns
   }
 }
+const remaining = [...commands]
+await Promise.all([0, 1, 2].map(() => checkRemaining(remaining)))
 await browser.close()
 server.close()
 
