@@ -6,6 +6,7 @@ import array
 import ast
 import fcntl
 import json
+import math
 import os
 import pty
 import random
@@ -257,6 +258,14 @@ FAST_REFUSED = [  # of chapter 15
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
+QUANTIZATION_REFUSED = [  # of chapter 16
+    *[refused for refused in FAST_REFUSED if "{model}" not in refused[0]],
+    ("--dtype q2_k", "q2_k"),
+    ("--dtype", "--dtype"),
+    ("--model {model} --tokenizer {file}", "file"),
+    ("--export {folder}/nothing/model.gguf", "cannot write"),
+    ("--export {file}", "exists"),
+]
 WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),
     ("--words {folder}/nothing", "cannot read"),
@@ -325,7 +334,8 @@ LEARN_REFUSED = [
     ("test 99", "there is no chapter '99'"),
 ]
 REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
-           "12_gradients": BASIC_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED}
+           "12_gradients": BASIC_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
+           "16_quantization": QUANTIZATION_REFUSED}
 problems = []
 
 
@@ -401,7 +411,8 @@ def check_refusals(program, scratch):
 def check_good(program, scratch):
     """Runs the program without options: its tensors, figures, plain output, and the same output for the same seed."""
     tensors, plots = scratch / program.name / "tensors", scratch / program.name / "plots"
-    command = [program, *{"13_training": ["--steps", "12"], "15_fast": ["--no-timing"]}.get(program.name, [])]
+    command = [program, *{"13_training": ["--steps", "12"], "15_fast": ["--no-timing"],
+                          "16_quantization": ["--no-timing"]}.get(program.name, [])]
     first = run([*command, "--save", tensors, "--plots", plots])
     if first.returncode != 0 or first.stderr or "\x1b" in first.stdout:
         problems.append(f"{program.name}: exit {first.returncode}, or colors in a pipe, or: {first.stderr}")
@@ -431,7 +442,8 @@ def check_good(program, scratch):
     check_selection(program, command, first.stdout)
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
-             "12_gradients": None, "13_training": check_training, "15_fast": check_timing}.get(program.name, check_sizes)
+             "12_gradients": None, "13_training": check_training, "15_fast": check_timing,
+             "16_quantization": check_export}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
 
@@ -894,6 +906,70 @@ def check_timing(program, scratch):
     result = run([program, "--model", scratch / "model.bin", "--tokenizer", tokenizer, "--prompt", "a b", "--max-new-tokens", "999"])
     if result.returncode != 0 or result.stderr or result.stdout.count("──") != 2:
         problems.append(f"{program.name} --model: exit {result.returncode}: {result.stdout}{result.stderr}")
+
+
+def check_export(program, scratch):
+    """Exported files have the bytes of their type, are generated from and never overwritten, and keep their text."""
+    texts = {}
+    for dtype, least, most in (("float32", 6.9e6, 7.4e6), ("bfloat16", 3.5e6, 3.8e6), ("q8_0", 1.8e6, 2.1e6), ("q4_k", 1e6, 1.6e6)):
+        file = scratch / f"{dtype}.gguf"
+        result = run([program, "--export", file, "--dtype", dtype])
+        size = file.stat().st_size if file.exists() else 0
+        if result.returncode != 0 or result.stderr or not least <= size <= most:
+            problems.append(f"{program.name} --export: {dtype}, {size} bytes, exit {result.returncode}: {result.stdout}{result.stderr}")
+        if dtype == "q4_k" and "q5_0" not in result.stdout:
+            problems.append(f"{program.name} --export does not say which tensors fall back: {result.stdout}")
+        expect_refusal([program, "--export", file, "--dtype", dtype], "exists")
+        result = run([program, "--model", file, "--no-timing", "--max-new-tokens", "20"])
+        if result.returncode != 0 or result.stderr or "unto" not in result.stdout:
+            problems.append(f"{program.name} --model {dtype}.gguf: exit {result.returncode}: {result.stdout}{result.stderr}")
+        texts[dtype] = result.stdout.split("megabytes")[0]
+    if len({texts[dtype] for dtype in ("float32", "bfloat16", "q8_0")}) != 1:
+        problems.append(f"{program.name}: the types generate different texts: {texts}")
+    check_memory(program, scratch)
+
+
+def check_memory(program, scratch):
+    """A quantized model takes at most 1.2 times the memory of its file, beside its KV cache."""
+    sizes = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2, "num_attention_heads": 16,
+             "num_key_value_heads": 16, "head_dim": 64}
+    folder = scratch / "wide"
+    folder.mkdir()
+    king_james = ROOT / "assets/king_james"
+    shutil.copy(king_james / "tokenizer.json", folder)
+    config = json.loads((king_james / "config.json").read_text()) | sizes
+    (folder / "config.json").write_text(json.dumps(config))
+    hidden, width = sizes["hidden_size"], sizes["intermediate_size"]
+    shapes = {"model.embed_tokens": (1024, hidden), "model.norm": (hidden,)}
+    for layer in range(sizes["num_hidden_layers"]):
+        for name, shape in {"input_layernorm": (hidden,), "post_attention_layernorm": (hidden,),
+                            **{f"self_attn.{kind}_proj": (hidden, hidden) for kind in "qkvo"},
+                            "mlp.gate_proj": (width, hidden), "mlp.up_proj": (width, hidden),
+                            "mlp.down_proj": (hidden, width)}.items():
+            shapes[f"model.layers.{layer}.{name}"] = shape
+    header, size = {}, 0
+    for name, shape in shapes.items():
+        end = size + 2 * math.prod(shape)
+        header[f"{name}.weight"] = {"dtype": "BF16", "shape": shape, "data_offsets": [size, end]}
+        size = end
+    text = json.dumps(header).encode()
+    weights = struct.pack("<4H", 0x3CA0, 0xBC20, 0x3C51, 0xBCD3)  # about 0.01, of both signs
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + weights * (size // len(weights)))
+
+    file = scratch / "wide.gguf"
+    result = run([program, "--model", folder, "--export", file, "--dtype", "q8_0"])
+    if result.returncode != 0:
+        problems.append(f"{program.name} --export of a wide model: {result.stderr}")
+        return
+    resident = {}
+    for model in (scratch / "q8_0.gguf", file):
+        child = subprocess.Popen([program, "--model", model, "--quiet", "--no-timing", "--max-new-tokens", "240"],
+                                 stdout=subprocess.DEVNULL)
+        resident[model] = 1024 * os.wait4(child.pid, 0)[2].ru_maxrss
+    cache = 2 * 4 * 256 * sizes["num_hidden_layers"] * hidden
+    more, allowed = resident[file] - resident[scratch / "q8_0.gguf"], 1.2 * file.stat().st_size + cache
+    if more > allowed:
+        problems.append(f"{program.name}: a file of {file.stat().st_size} bytes takes {more} bytes of memory, not {allowed}")
 
 
 def check_learn(scratch):

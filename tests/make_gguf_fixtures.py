@@ -284,9 +284,26 @@ def quantized_model(ggml, llama, name, architecture, file_type, config):
     numpy.save(FOLDER / f"{name}_logits.npy", decoder(config, weights, IDS)[1].numpy())
 
 
+def quantizers(ggml):
+    """Rows of weights of several distributions, as llama.cpp quantizes and dequantizes them."""
+    torch.manual_seed(23)
+    normal = torch.randn(8, 512) * 0.05
+    rows = torch.cat([normal, torch.distributions.StudentT(4.0).sample((8, 512)) * 0.05,
+                      torch.rand(4, 512) ** 2 + 0.5, -torch.rand(4, 512)])
+    rows[3, 32:64] = 0  # a block of zeros
+    rows[4, 0:256] = 0
+    rows[5, 100] = 3  # outliers
+    rows[6, 300] = -3
+    numpy.save(FOLDER / "quantizers_weights.npy", rows.numpy())
+    for kind in ("Q8_0", "Q4_0", "Q5_0", "Q4_K", "Q6_K"):
+        restored = dequantized(ggml, kind, tuple(rows.shape), quantized(ggml, kind, rows.numpy()))
+        numpy.save(FOLDER / f"quantizers_{kind}.npy", restored.numpy())
+
+
 def main(folder):
     ggml, llama = load_libraries(folder)
     FOLDER.mkdir(exist_ok=True)
+    quantizers(ggml)
     types(ggml)
     copies_of_checkpoints()
     base = {"num_hidden_layers": 1, "vocab_size": 17, "max_position_embeddings": 64, "rms_norm_eps": 1e-3,

@@ -51,17 +51,136 @@ TEST_CASE("a fast model gives only the logits of the last token by default") {
 
 TEST_CASE("a quantized fast model gives the logits of the model with dequantized weights") {
     const std::vector<Id> ids = some_ids(80);
-    for (const DType dtype : {DType::bfloat16, DType::int8})
-        for (const std::string name : {"GQA", "an untied head", "biases"}) {
-            INFO(name);
-            const Model& model = model_named(name);
-            const Matrix expected = logits_of(dequantized_model(model, dtype), ids);
-            CHECK_FALSE(difference(expected, logits_of(model, ids), 1e-3).empty());
-            const FastModel fast = make_fast_model(model, dtype);
-            CHECK_CLOSE(in_one_call(fast, ids), expected, 1e-5);
-            CHECK_CLOSE(token_by_token(fast, ids), expected, 1e-5);
-            CHECK_CLOSE(in_chunks(fast, ids, {5, 1, 7, 67}), expected, 1e-5);
+    for (const std::string name : {"GQA", "an untied head", "biases"}) {
+        INFO(name);
+        const Model& model = model_named(name);
+        const Matrix expected = logits_of(dequantized_model(model, DType::bfloat16), ids);
+        CHECK_FALSE(difference(expected, logits_of(model, ids), 1e-3).empty());
+        const FastModel fast = make_fast_model(model, DType::bfloat16);
+        CHECK_CLOSE(in_one_call(fast, ids), expected, 1e-5);
+        CHECK_CLOSE(token_by_token(fast, ids), expected, 1e-5);
+        CHECK_CLOSE(in_chunks(fast, ids, {5, 1, 7, 67}), expected, 1e-5);
+    }
+}
+
+TEST_CASE("fuse joins the rows of adjacent matrices of the same dtype") {
+    Generator generator(23);
+    std::vector<Matrix> parts;
+    for (const std::size_t out : {3u, 5u, 2u, 4u})
+        parts.push_back(randn({out, std::size_t{7}}, generator));
+    const auto fused = [&](const std::array<DType, 4>& dtypes) {
+        std::vector<QuantizedMatrix> matrices;
+        for (std::size_t i = 0; i < 4; ++i) matrices.push_back(quantize(parts[i], dtypes[i]));
+        return fuse(std::move(matrices));
+    };
+    const auto rows_of = [&](std::size_t first, std::size_t count) {
+        const Matrix all = xt::concatenate(xt::xtuple(parts[0], parts[1], parts[2], parts[3]));
+        return Matrix(xt::view(all, xt::range(first, first + count)));
+    };
+    const DType f = DType::float32, b = DType::bfloat16;
+    const auto same = [](const QuantizedMatrix& matrix, const Matrix& weights, DType dtype) {
+        const QuantizedMatrix expected = quantize(weights, dtype);
+        CHECK(matrix.dtype() == dtype);
+        CHECK(matrix.out_features == expected.out_features);
+        CHECK(matrix.in_features == 7);
+        CHECK(matrix.bytes == expected.bytes);
+    };
+    for (const DType dtype : weight_dtypes) {
+        const std::vector<QuantizedMatrix> one = fused({dtype, dtype, dtype, dtype});
+        REQUIRE(one.size() == 1);
+        same(one[0], rows_of(0, 14), dtype);
+    }
+    const std::vector<QuantizedMatrix> three = fused({f, b, b, f});
+    REQUIRE(three.size() == 3);
+    same(three[0], parts[0], f);
+    same(three[1], rows_of(3, 7), b);
+    same(three[2], parts[3], f);
+    CHECK(fused({f, b, f, b}).size() == 4);
+    CHECK(fuse(std::vector<QuantizedMatrix>{}).empty());
+}
+
+TEST_CASE("fuse refuses matrices that do not read the same input, whatever their dtypes") {
+    for (const DType dtype : weight_dtypes) {
+        std::vector<QuantizedMatrix> matrices;
+        matrices.push_back(quantize(counting({4, 3}), DType::float32));
+        matrices.push_back(quantize(counting({5, 2}), dtype));
+        CHECK_THROWS_WITH_AS(
+            fuse(std::move(matrices)),
+            "fast model: weights of (5, 2) and (4, 3) do not read the same input", ShapeError);
+    }
+}
+
+TEST_CASE("fused projections of different dtypes give the logits of the dequantized model") {
+    const auto weights_of = [](std::initializer_list<std::pair<const Linear*, DType>> linears) {
+        std::vector<QuantizedMatrix> weights;
+        for (const auto& [linear, dtype] : linears)
+            weights.push_back(quantize(linear->weight, dtype));
+        return fuse(std::move(weights));
+    };
+    const std::vector<Id> ids = some_ids(30);
+    for (const std::string name : {"GQA", "some biases"}) {
+        INFO(name);
+        const Model& model = model_named(name);
+        Model expected = model;
+        FastModel fast = make_fast_model(model, DType::float32);
+        for (std::size_t n = 0; n < model.layers.size(); ++n) {
+            const auto& [q_proj, k_proj, v_proj, o_proj] =
+                model.layers[n].self_attn.projections;
+            const auto& mlp = model.layers[n].mlp;
+            fast.layers[n].qkv_proj.weights = weights_of({{&q_proj, DType::float32},
+                                                          {&k_proj, DType::bfloat16},
+                                                          {&v_proj, DType::float32}});
+            fast.layers[n].gate_up_proj.weights =
+                weights_of({{&mlp.gate_proj, DType::bfloat16}, {&mlp.up_proj, DType::float32}});
+            CHECK(fast.layers[n].qkv_proj.weights.size() == 3);
+            CHECK(fast.layers[n].gate_up_proj.weights.size() == 2);
+            for (Linear* linear : {&expected.layers[n].self_attn.projections.k_proj,
+                                   &expected.layers[n].mlp.gate_proj})
+                linear->weight = dequantize(quantize(linear->weight, DType::bfloat16));
         }
+        const Matrix logits = logits_of(expected, ids);
+        CHECK_FALSE(difference(logits, logits_of(model, ids), 1e-4).empty());
+        CHECK_CLOSE(in_one_call(fast, ids), logits, 1e-5);     // a prefill
+        CHECK_CLOSE(token_by_token(fast, ids), logits, 1e-5);  // decode steps
+        CHECK_CLOSE(in_chunks(fast, ids, {3, 1, 16, 10}), logits, 1e-5);
+        // 20 of the rows of 70 weights, and 130 of them, in 2 instead of 4 bytes.
+        CHECK(make_fast_model(model, DType::float32).weight_bytes() - fast.weight_bytes() ==
+              2 * 150 * 70 * 2);
+    }
+}
+
+TEST_CASE("make_fast_model asks for the kernels of each matrix by its in_features") {
+    Model expected = model_named("an untied head");
+    const FastModel fast =
+        make_fast_model(expected, [](std::size_t in_features) -> const WeightKernels& {
+            return kernels_of(in_features == 70 ? DType::bfloat16 : DType::float32);
+        });
+    CHECK(fast.embed_tokens.dtype() == DType::bfloat16);
+    CHECK(fast.lm_head.value().dtype() == DType::bfloat16);
+    const auto round_trip = [](Matrix& weight) {
+        weight = dequantize(quantize(weight, DType::bfloat16));
+    };
+    round_trip(expected.embed_tokens);
+    round_trip(*expected.lm_head);
+    for (std::size_t n = 0; n < expected.layers.size(); ++n) {
+        const FastLayer& layer = fast.layers[n];
+        for (const QuantizedLinear* linear : {&layer.qkv_proj, &layer.gate_up_proj}) {
+            REQUIRE(linear->weights.size() == 1);
+            CHECK(linear->weights[0].dtype() == DType::bfloat16);
+        }
+        for (const QuantizedLinear* linear : {&layer.o_proj, &layer.down_proj}) {
+            REQUIRE(linear->weights.size() == 1);
+            CHECK(linear->weights[0].dtype() == DType::float32);
+        }
+        auto& [q_proj, k_proj, v_proj, o_proj] = expected.layers[n].self_attn.projections;
+        auto& mlp = expected.layers[n].mlp;
+        for (Linear* linear : {&q_proj, &k_proj, &v_proj, &mlp.gate_proj, &mlp.up_proj})
+            round_trip(linear->weight);
+    }
+    const std::vector<Id> ids = some_ids(30);
+    const Matrix logits = logits_of(expected, ids);
+    CHECK_CLOSE(in_one_call(fast, ids), logits, 1e-5);
+    CHECK_CLOSE(token_by_token(fast, ids), logits, 1e-5);
 }
 
 TEST_CASE("fast models of checkpoints give PyTorch's logits") {
@@ -120,12 +239,9 @@ TEST_CASE("make_fast_model stores the weights in the bytes of the dtype") {
         const Model& model = model_named(name);  // a decode step reads the head, tied or not
         CHECK(make_fast_model(model, DType::float32).weight_bytes() == 4 * (weights + V * C));
         CHECK(make_fast_model(model, DType::bfloat16).weight_bytes() == 2 * (weights + V * C));
-        // Scales: 2 for a row of C, 1 for one of H*D, 3 for one of F.
-        const std::size_t scales = 2 * (rows_of_C + V) + 2 * C * (1 + 3);
-        CHECK(make_fast_model(model, DType::int8).weight_bytes() ==
-              weights + V * C + 4 * scales);
-        CHECK(make_fast_model(model, DType::int8).lm_head.has_value() ==
-              model.lm_head.has_value());
+        for (const DType dtype : weight_dtypes)
+            CHECK(make_fast_model(model, dtype).lm_head.has_value() ==
+                  model.lm_head.has_value());
     }
 }
 
@@ -202,7 +318,7 @@ TEST_CASE("make_fast_model refuses weights that are not finite or do not read th
 }
 
 TEST_CASE("make_run_state: at least one position, at most max_position_embeddings") {
-    const FastModel fast = make_fast_model(model_named("GQA"), DType::int8);
+    const FastModel fast = make_fast_model(model_named("GQA"), DType::bfloat16);
     CHECK_NOTHROW(make_run_state(fast, 1));
     CHECK_NOTHROW(make_run_state(fast, 1024));
     CHECK_THROWS_WITH_AS(
@@ -270,7 +386,8 @@ TEST_CASE("seq_len 0 starts a new sequence: the same logits, whatever the state 
         for (RunState::ThreadWorkspace& workspace : state.workspaces) {
             workspace.normalized.fill(not_a_number);
             workspace.gate_up.fill(not_a_number);
-            std::ranges::fill(workspace.dequantized, not_a_number);
+            std::ranges::fill(workspace.matmul.dequantized, not_a_number);
+            std::ranges::fill(workspace.matmul.quantized, std::byte{0xFF});
             std::ranges::fill(workspace.scores, not_a_number);
         }
         CHECK(identical(again(), first));
@@ -330,6 +447,22 @@ TEST_CASE("nbytes includes what a call adds to the workspace") {
     state.seq_len = 1;
     compute_logits(fast, some_ids(20), state, LogitsToKeep::all);
     CHECK(state.nbytes() - last >= 4 * 19 * 131);
+}
+
+TEST_CASE("nbytes includes the workspace of each thread's matrix products") {
+    RunState state = make_run_state(make_fast_model(model_named("GQA"), DType::float32), 50);
+    const std::size_t fresh = state.nbytes();
+    state.workspaces.back().matmul.dequantized.resize(1000);
+    CHECK(state.nbytes() - fresh == 4000);
+    state.workspaces.front().matmul.quantized.resize(10);
+    CHECK(state.nbytes() - fresh == 4010);
+
+    // In a decode step of a few tokens, each thread dequantizes 16 rows of 70 weights or more.
+    const FastModel fast = make_fast_model(model_named("GQA"), DType::bfloat16);
+    state = make_run_state(fast, 50);
+    compute_logits(fast, some_ids(3), state);
+    CHECK(state.nbytes() - fresh >=
+          4 * 3 * (70 + 100 + 60 + 70 + 260) + 4 * 131 + num_threads() * 4 * 16 * 70);
 }
 
 #ifndef LLM_SANITIZE

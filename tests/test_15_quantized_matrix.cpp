@@ -1,5 +1,7 @@
 #include "chapters/15_fast/quantized_matrix.hpp"
 
+#include <cstring>
+
 #include "common/system/parallel.hpp"
 #include "tests/fast_helpers.hpp"
 
@@ -22,73 +24,19 @@ TEST_CASE("quantize: bfloat16 is rounded to nearest even, as in PyTorch") {
     for (Real& number : expected) number = to_float(to_bfloat16(number));
     const QuantizedMatrix quantized = quantize(bits, DType::bfloat16);
     CHECK(identical(dequantize(quantized), expected));
-    CHECK(quantized.bfloat16_values.size() == 2000);
-    CHECK(quantized.nbytes() == 4000);
+    CHECK(quantized.bytes.size() == 4000);
 }
 
-TEST_CASE("quantize: int8 in groups of 64 equals the same computation in PyTorch") {
-    const Matrix weights = fixture<2>("15_fast/weights");  // 64, 64 and 22 in a row
-    const QuantizedMatrix quantized = quantize(weights, DType::int8);
-    const Matrix values = fixture<2>("15_fast/quantized"),
-                 scales = fixture<2>("15_fast/scales");
-    REQUIRE(quantized.int8_values.size() == values.size());
-    REQUIRE(quantized.scales.size() == scales.size());
-    for (std::size_t i = 0; i < values.size(); ++i)
-        CHECK(quantized.int8_values[i] == values.data()[i]);
-    for (std::size_t i = 0; i < scales.size(); ++i)
-        CHECK(quantized.scales[i] == scales.data()[i]);
-    CHECK_CLOSE(dequantize(quantized), fixture<2>("15_fast/int8"), 0);
-}
-
-TEST_CASE(
-    "quantize: int8 errors are at most half a scale, and the largest weight becomes 127") {
-    Generator generator(14);
-    for (const std::size_t width : {1u, 2u, 63u, 64u, 65u, 128u, 130u}) {
-        const std::size_t groups = (width + 63) / 64;
-        Matrix weights = randn({std::size_t{3}, width}, generator);
-        xt::view(weights, 1) = Real(0);
-        weights(2, width - 1) = -100;  // the largest magnitude of its group, negative
-        const QuantizedMatrix quantized = quantize(weights, DType::int8);
-        REQUIRE(quantized.scales.size() == 3 * groups);
-        const Matrix dequantized = dequantize(quantized);
-        for (const auto [row, i] : every_index(3, width)) {
-            const Real scale = quantized.scales[row * groups + i / 64];
-            CHECK(std::abs(dequantized(row, i) - weights(row, i)) <= 0.500001 * scale);
-        }
-        for (const auto [row, group] : every_index(3, groups)) {
-            int absmax = 0;
-            for (std::size_t i = group * 64; i < std::min(width, group * 64 + 64); ++i)
-                absmax =
-                    std::max(absmax, std::abs(int(quantized.int8_values[row * width + i])));
-            CHECK(absmax == (row == 1 ? 0 : 127));
-        }
-        CHECK(quantized.int8_values.back() == -127);
-        CHECK(dequantized(2, width - 1) == doctest::Approx(-100));
-    }
-}
-
-TEST_CASE("quantize: int8 values stay within 127 when the scale is a denormal float") {
-    for (const int steps : {1, 100, 150, 190, 250, 1000}) {  // times 2^-149, the smallest float
-        const Real weight = std::ldexp(Real(steps), -149);
-        const QuantizedMatrix quantized = quantize(Matrix{{weight, 0, -weight}}, DType::int8);
-        CHECK(quantized.int8_values[0] <= 127);
-        CHECK(quantized.int8_values[0] >= (steps == 1 ? 0 : 100));
-        CHECK(quantized.int8_values[1] == 0);
-        CHECK(quantized.int8_values[2] == -quantized.int8_values[0]);
-    }
-}
-
-TEST_CASE("quantize: float32 keeps all bits, and nbytes counts values and scales") {
+TEST_CASE("quantize: float32 keeps all bits, and nbytes counts what is stored") {
     Generator generator(15);
     const Matrix weights = randn({5, 130}, generator);
     CHECK(identical(dequantize(quantize(weights, DType::float32)), weights));
     CHECK(quantize(weights, DType::float32).nbytes() == 5 * 130 * 4);
     CHECK(quantize(weights, DType::bfloat16).nbytes() == 5 * 130 * 2);
-    CHECK(quantize(weights, DType::int8).nbytes() == 5 * (130 + 3 * 4));
-    CHECK(quantize(counting({2, 64}), DType::int8).nbytes() == 2 * (64 + 4));
     for (const DType dtype : weight_dtypes) {
         const QuantizedMatrix quantized = quantize(weights, dtype);
-        CHECK(quantized.dtype == dtype);
+        CHECK(quantized.dtype() == dtype);
+        CHECK(quantized.kernels == &kernels_of(dtype));
         CHECK(quantized.out_features == 5);
         CHECK(quantized.in_features == 130);
     }
@@ -106,9 +54,29 @@ TEST_CASE("quantize refuses weights that are not finite") {
             }
 }
 
-TEST_CASE("quantize refuses dtypes that are not among weight_dtypes") {
+TEST_CASE("quantize refuses weights that round to infinity in bfloat16") {
+    const Matrix weights{{1, 3.4e38f}};  // above 3.396e38
+    CHECK_NOTHROW(quantize(weights, DType::float32));
+    CHECK_THROWS_WITH_AS(quantize(weights, DType::bfloat16),
+                         "quantize: a matrix of (1, 2) holds inf or NaN", ShapeError);
+}
+
+TEST_CASE("kernels_of has the dtypes of weight_dtypes and refuses all others") {
+    for (const DType dtype : weight_dtypes) CHECK(kernels_of(dtype).dtype == dtype);
     CHECK_THROWS_WITH_AS(quantize(counting({2, 3}), DType::float16),
-                         "quantize: no weights of float16", std::invalid_argument);
+                         "quantize: chapter 15 has no weights of float16",
+                         std::invalid_argument);
+    for (const DType dtype :
+         {DType::float16, DType::q8_0, DType::q4_0, DType::q5_0, DType::q4_k, DType::q6_k})
+        CHECK_THROWS_AS(kernels_of(dtype), std::invalid_argument);
+}
+
+TEST_CASE("rows: the stored bytes of adjacent rows") {
+    const QuantizedMatrix quantized = quantize(counting({4, 3}), DType::bfloat16);
+    CHECK(quantized.rows(0, 4).size() == 4 * 3 * 2);
+    CHECK(quantized.rows(1, 2).data() == quantized.bytes.data() + 3 * 2);
+    CHECK(quantized.rows(1, 2).size() == 2 * 3 * 2);
+    CHECK(quantized.rows(4, 0).empty());
 }
 
 TEST_CASE("dequantize_row and dot_row: each row of a quantized matrix by itself") {
@@ -133,47 +101,39 @@ TEST_CASE("dequantize_row and dot_row: each row of a quantized matrix by itself"
     }
 }
 
-TEST_CASE("matvec overwrites or accumulates all outputs of one token, for each dtype") {
+TEST_CASE(
+    "matmul_by_rows overwrites or accumulates all outputs of one token or a few, however the "
+    "rows are divided") {
     Generator generator(17);
     const std::size_t chunks = 4 * num_threads();
     for (const std::size_t out :
          {std::size_t{1}, std::size_t{2}, std::size_t{3}, chunks - 1, chunks, chunks + 1,
           2 * chunks + 3, std::size_t{64}, std::size_t{65}, 9 * chunks + 1})
-        for (const std::size_t in : {1u, 63u, 64u, 65u, 130u}) {
-            const Matrix weights = randn({out, in}, generator);
-            const Matrix inputs = randn({std::size_t{1}, in}, generator);
-            for (const DType dtype : weight_dtypes) {
-                const QuantizedMatrix quantized = quantize(weights, dtype);
-                const Matrix expected = exact_product(inputs, dequantize(quantized));
-                const auto row_of = [&](Guarded& guarded) {
-                    return matrix_of({guarded.values().data(), 1, out, out});
-                };
-                Guarded outputs(std::vector<Real>(out, not_a_number), 77);
-                matvec(quantized, view_of(inputs)[0], outputs.values());
-                CHECK_CLOSE(row_of(outputs), expected, 2e-6);
-                matvec(quantized, view_of(inputs)[0], outputs.values(), Update::accumulate);
-                CHECK_CLOSE(row_of(outputs), expected * Real(2), 2e-6);
-                matvec(quantized, view_of(inputs)[0], outputs.values(), Update::overwrite);
-                CHECK_CLOSE(row_of(outputs), expected, 2e-6);
-                CHECK(outputs.intact());
+        for (const std::size_t in : {1u, 63u, 64u, 65u, 130u})
+            for (const std::size_t N : {1u, 3u}) {
+                const Matrix weights = randn({out, in}, generator);
+                const Matrix inputs = randn({N, in}, generator);
+                for (const DType dtype : weight_dtypes) {
+                    const QuantizedMatrix quantized = quantize(weights, dtype);
+                    const Matrix expected = exact_product(inputs, dequantize(quantized));
+                    Guarded memory(std::vector<Real>(N * out, not_a_number), 77);
+                    const MatrixView outputs{memory.values().data(), N, out, out};
+                    MatmulWorkspace workspace;
+                    matmul_by_rows(view_of(inputs), quantized, outputs, workspace);
+                    CHECK_CLOSE(matrix_of(outputs), expected, 2e-6);
+                    matmul_by_rows(view_of(inputs), quantized, outputs, workspace,
+                                   Update::accumulate);
+                    CHECK_CLOSE(matrix_of(outputs), expected * Real(2), 2e-6);
+                    matmul_by_rows(view_of(inputs), quantized, outputs, workspace,
+                                   Update::overwrite);
+                    CHECK_CLOSE(matrix_of(outputs), expected, 2e-6);
+                    CHECK(memory.intact());
+                }
             }
-        }
 }
 
-TEST_CASE("matvec reports the sizes that do not fit") {
-    const QuantizedMatrix quantized = quantize(counting({3, 2}), DType::int8);
-    std::vector<Real> two(2), three(3);
-    CHECK_NOTHROW(matvec(quantized, two, three));
-    CHECK_THROWS_WITH_AS(matvec(quantized, three, three),
-                         "matvec: weights of (3, 2) do not map 3 inputs to 3 outputs",
-                         ShapeError);
-    CHECK_THROWS_WITH_AS(matvec(quantized, two, two),
-                         "matvec: weights of (3, 2) do not map 2 inputs to 2 outputs",
-                         ShapeError);
-}
-
-using Multiply = void (*)(ConstMatrixView, const QuantizedMatrix&, MatrixView,
-                          AlignedVector<Real>&, Update);
+using Multiply = void (*)(ConstMatrixView, const QuantizedMatrix&, MatrixView, MatmulWorkspace&,
+                          Update);
 
 // Inputs and outputs are columns of wider matrices; the others must stay as they are.
 void check_multiply(Multiply multiply, const Matrix& wide, const Matrix& weights, DType dtype) {
@@ -186,12 +146,12 @@ void check_multiply(Multiply multiply, const Matrix& wide, const Matrix& weights
     xt::view(memory, xt::all(), out + 1) = Real(77);
     const MatrixView outputs = view_of(memory).columns(1, out);
     const ConstMatrixView rows = view_of(wide).columns(2, in);
-    AlignedVector<Real> buffer;
-    multiply(rows, quantized, outputs, buffer, Update::overwrite);
+    MatmulWorkspace workspace;
+    multiply(rows, quantized, outputs, workspace, Update::overwrite);
     CHECK_CLOSE(matrix_of(outputs), expected, 2e-6);
-    multiply(rows, quantized, outputs, buffer, Update::accumulate);
+    multiply(rows, quantized, outputs, workspace, Update::accumulate);
     CHECK_CLOSE(matrix_of(outputs), expected * Real(2), 2e-6);
-    multiply(rows, quantized, outputs, buffer, Update::overwrite);
+    multiply(rows, quantized, outputs, workspace, Update::overwrite);
     CHECK_CLOSE(matrix_of(outputs), expected, 2e-6);
     for (std::size_t n = 0; n < N; ++n) CHECK((memory(n, 0) == 77 && memory(n, out + 1) == 77));
 }
@@ -216,22 +176,144 @@ TEST_CASE(
     "fit, for each dtype") {
     const Matrix inputs = counting({5, 4});
     Matrix outputs = counting({5, 3});
-    AlignedVector<Real> buffer;
-    for (const DType dtype : weight_dtypes) {
-        const QuantizedMatrix quantized = quantize(counting({3, 4}), dtype);
-        CHECK_NOTHROW(matmul_transposed(view_of(inputs), quantized, view_of(outputs), buffer));
-        CHECK_THROWS_WITH_AS(matmul_transposed(view_of(inputs), quantized,
-                                               view_of(outputs).columns(0, 2), buffer),
-                             "matmul: weights of (3, 4) do not map (5, 4) to (5, 2)",
-                             ShapeError);
-        CHECK_THROWS_AS(
-            matmul_transposed(view_of(inputs), quantized, view_of(outputs).rows(0, 4), buffer),
-            ShapeError);
-        CHECK_THROWS_WITH_AS(
-            matmul_by_rows(view_of(inputs), quantized, view_of(outputs).rows(0, 4), buffer),
-            "matmul: weights of (3, 4) do not map (5, 4) to (4, 3)", ShapeError);
-        CHECK_THROWS_AS(matmul_transposed(view_of(inputs).columns(0, 3), quantized,
-                                          view_of(outputs), buffer),
-                        ShapeError);
+    MatmulWorkspace workspace;
+    for (const Multiply multiply : {Multiply(matmul_transposed), Multiply(matmul_by_rows)})
+        for (const DType dtype : weight_dtypes) {
+            const QuantizedMatrix quantized = quantize(counting({3, 4}), dtype);
+            const auto call = [&](ConstMatrixView from, MatrixView to) {
+                multiply(from, quantized, to, workspace, Update::overwrite);
+            };
+            const ConstMatrixView all_inputs = view_of(inputs);
+            const MatrixView all_outputs = view_of(outputs);
+            CHECK_NOTHROW(call(all_inputs, all_outputs));
+            CHECK_THROWS_WITH_AS(call(all_inputs, all_outputs.columns(0, 2)),
+                                 "matmul: weights of (3, 4) do not map (5, 4) to (5, 2)",
+                                 ShapeError);
+            CHECK_THROWS_WITH_AS(call(all_inputs, all_outputs.rows(0, 4)),
+                                 "matmul: weights of (3, 4) do not map (5, 4) to (4, 3)",
+                                 ShapeError);
+            CHECK_THROWS_WITH_AS(call(all_inputs.columns(0, 3), all_outputs),
+                                 "matmul: weights of (3, 4) do not map (5, 3) to (5, 3)",
+                                 ShapeError);
+            CHECK_THROWS_WITH_AS(
+                call(all_inputs.rows(0, 1).columns(0, 3), all_outputs.rows(0, 1)),
+                "matmul: weights of (3, 4) do not map (1, 3) to (1, 3)", ShapeError);
+        }
+}
+
+TEST_CASE("MatmulWorkspace: nbytes counts dequantized weights and quantized inputs") {
+    MatmulWorkspace workspace;
+    CHECK(workspace.nbytes() == 0);
+    workspace.dequantized.resize(10);
+    CHECK(workspace.nbytes() == 40);
+    workspace.quantized.resize(7);
+    CHECK(workspace.nbytes() == 47);
+}
+
+namespace {
+
+// Kernels of a made-up type: weights are 16-bit integers, and matmul_by_rows rounds the inputs
+// to 32-bit integers.
+template <class Integer>
+void round_to_integers(std::span<const Real> numbers, std::span<std::byte> stored) {
+    REQUIRE(stored.size() == numbers.size() * sizeof(Integer));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const auto integer = static_cast<Integer>(std::lround(numbers[i]));
+        std::memcpy(&stored[i * sizeof integer], &integer, sizeof integer);
     }
+}
+template <class Integer>
+Integer integer_at(std::span<const std::byte> stored, std::size_t i) {
+    Integer integer;
+    std::memcpy(&integer, &stored[i * sizeof integer], sizeof integer);
+    return integer;
+}
+
+void int16_to_floats(std::span<const std::byte> row, std::span<Real> weights) {
+    for (std::size_t i = 0; i < weights.size(); ++i)
+        weights[i] = integer_at<std::int16_t>(row, i);
+}
+Real dot_int16(std::span<const std::byte> row, std::span<const Real> inputs) {
+    std::vector<Real> weights(inputs.size());
+    int16_to_floats(row, weights);
+    return dot(weights, inputs);
+}
+
+// All outputs are NaN if the arguments do not fit together: doctest's assertions are not used
+// on other threads.
+void multiply_integers(DType dtype, std::span<const std::byte> rows, std::size_t in_features,
+                       std::span<const std::byte> inputs, MatrixView outputs, Update update) {
+    const bool fits = dtype == DType::float16 &&
+                      rows.size() == outputs.num_columns * in_features * 2 &&
+                      inputs.size() == outputs.num_rows * in_features * 4;
+    for (std::size_t n = 0; n < outputs.num_rows; ++n)
+        for (std::size_t row = 0; row < outputs.num_columns; ++row) {
+            std::int64_t sum = 0;
+            for (std::size_t i = 0; fits && i < in_features; ++i)
+                sum += integer_at<std::int16_t>(rows, row * in_features + i) *
+                       integer_at<std::int32_t>(inputs, n * in_features + i);
+            Real& output = outputs[n][row];
+            const Real product = fits ? static_cast<Real>(sum) : not_a_number;
+            output = update == Update::accumulate ? output + product : product;
+        }
+}
+
+const IntegerKernels integer_kernels = {[](std::size_t in_features) { return 4 * in_features; },
+                                        round_to_integers<std::int32_t>, multiply_integers};
+const WeightKernels int16_kernels = {DType::float16, round_to_integers<std::int16_t>,
+                                     int16_to_floats, dot_int16, &integer_kernels};
+
+}  // namespace
+
+TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have integers") {
+    Generator generator(22);
+    for (const std::size_t out : {1u, 2u, 31u, 64u, 65u})
+        for (const std::size_t in : {1u, 64u, 65u})
+            for (const std::size_t N : {1u, 2u, 5u, 70u}) {
+                const Matrix weights = randn({out, in}, generator) * Real(30);
+                const Matrix wide = randn({N, in + 3}, generator) * Real(3);
+                const Matrix inputs = xt::view(wide, xt::all(), xt::range(2, in + 2));
+                Matrix rounded_weights = weights, rounded_inputs = inputs;
+                for (Matrix* matrix : {&rounded_weights, &rounded_inputs})
+                    for (Real& number : *matrix) number = Real(std::lround(number));
+                const QuantizedMatrix quantized = quantize(weights, int16_kernels);
+                CHECK(identical(dequantize(quantized), rounded_weights + Real(0)));
+
+                // Integers of this size are exact in float32.
+                const Matrix expected = exact_product(rounded_inputs, rounded_weights);
+                Matrix memory = xt::ones<Real>({N, out + 2}) * Real(77);
+                const MatrixView outputs = view_of(memory).columns(1, out);
+                const ConstMatrixView rows = view_of(wide).columns(2, in);
+                MatmulWorkspace workspace;
+                matmul_by_rows(rows, quantized, outputs, workspace);
+                CHECK_CLOSE(matrix_of(outputs), expected, 0);
+                CHECK(workspace.quantized.size() == N * in * 4);
+                CHECK(workspace.dequantized.empty());
+                matmul_by_rows(rows, quantized, outputs, workspace, Update::accumulate);
+                CHECK_CLOSE(matrix_of(outputs), expected * Real(2), 0);
+                for (std::size_t n = 0; n < N; ++n)
+                    CHECK((memory(n, 0) == 77 && memory(n, out + 1) == 77));
+
+                // matmul_transposed, dot_row and dequantize_row read the inputs as they are.
+                const Matrix unrounded = exact_product(inputs, rounded_weights);
+                matmul_transposed(rows, quantized, outputs, workspace);
+                CHECK_CLOSE(matrix_of(outputs), unrounded, 2e-6);
+                matmul_transposed(rows, quantized, outputs, workspace, Update::accumulate);
+                CHECK_CLOSE(matrix_of(outputs), unrounded * Real(2), 2e-6);
+                CHECK(std::abs(quantized.dot_row(out - 1, rows[N - 1]) -
+                               unrounded(N - 1, out - 1)) <=
+                      tolerance_of(view_of(rounded_weights)[out - 1], rows[N - 1]) + 1e-6);
+            }
+}
+
+TEST_CASE("a smaller call after a larger one reads only its own quantized inputs") {
+    const QuantizedMatrix quantized = quantize(counting({3, 8}), int16_kernels);
+    const Matrix many = counting({9, 8}), one = xt::ones<Real>({1, 8});
+    Matrix products = counting({9, 3});
+    MatmulWorkspace workspace;
+    matmul_by_rows(view_of(many), quantized, view_of(products), workspace);
+    CHECK_CLOSE(products, exact_product(many, dequantize(quantized)), 0);
+    matmul_by_rows(view_of(one), quantized, view_of(products).rows(0, 1), workspace);
+    CHECK_CLOSE(matrix_of(view_of(products).rows(0, 1)),
+                exact_product(one, dequantize(quantized)), 0);
 }

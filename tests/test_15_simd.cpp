@@ -38,31 +38,6 @@ TEST_CASE("dot and dequantize of bfloat16: the floats with these upper halves") 
     }
 }
 
-TEST_CASE("dot and dequantize of int8: each value times the scale of its group of 64") {
-    Generator generator(4);
-    for (std::size_t size = 0; size <= 200; ++size) {
-        std::vector<Real> weights(size);
-        Guarded inputs(random_values(size, generator), not_a_number);
-        std::vector<std::int8_t> memory(size + 65, 99);  // the row begins at the second byte
-        const std::span<std::int8_t> values = std::span(memory).subspan(1, size);
-        const std::vector<Real> scales = {0.5f, -3, 0.01f, 7, not_a_number};
-        for (std::size_t i = 0; i < size; ++i) {
-            const auto value = static_cast<int>(generator.next_32_bits() % 255) - 127;
-            values[i] = static_cast<std::int8_t>(value);
-            weights[i] = static_cast<Real>(value) * scales[i / 64];
-        }
-        const Int8Row row{values, scales};
-        const double gap =
-            dot(row, inputs.values()) - sum_of_products(weights, inputs.values());
-        CHECK(std::abs(gap) <= tolerance_of(weights, inputs.values()));
-
-        Guarded dequantized(std::vector<Real>(size), 77);
-        dequantize(row, dequantized.values());
-        CHECK(std::ranges::equal(dequantized.values(), weights));
-        CHECK(dequantized.intact());
-    }
-}
-
 // Rows of random values, further apart than they are long, with NaN in between.
 struct SpacedRows {
     std::vector<Real> memory;

@@ -6,33 +6,10 @@
 #include "chapters/09_full_model/gguf_config.hpp"
 #include "chapters/09_full_model/llama2c.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/09_full_model/tensor_names.hpp"
 
 namespace llm {
 namespace {
-
-// The names of tensors in a file; those of layer n are prefixed with "layer" and n.
-struct Names {
-    std::string embed_tokens, layer, norm, lm_head;
-    std::string attention_norm, q_proj, k_proj, v_proj, o_proj;
-    std::string ffn_norm, gate_proj, up_proj, down_proj;
-    std::string q_norm = "", k_norm = "";  // if the model type has a QK norm
-};
-const Names hugging_face = {
-    "model.embed_tokens", "model.layers.",
-    "model.norm",         "lm_head",
-    "input_layernorm",    "self_attn.q_proj",
-    "self_attn.k_proj",   "self_attn.v_proj",
-    "self_attn.o_proj",   "post_attention_layernorm",  // despite its name, before the MLP
-    "mlp.gate_proj",      "mlp.up_proj",
-    "mlp.down_proj",      "self_attn.q_norm",
-    "self_attn.k_norm"};
-const Names mini_llm = {
-    "tok_embeddings.emb", "layers.",         "norm",           "output",       "attention_norm",
-    "attention.wq",       "attention.wk",    "attention.wv",   "attention.wo", "ffn_norm",
-    "feed_forward.w1",    "feed_forward.w3", "feed_forward.w2"};
-const Names gguf_names = {"token_embd", "blk.",   "output_norm", "output",      "attn_norm",
-                          "attn_q",     "attn_k", "attn_v",      "attn_output", "ffn_norm",
-                          "ffn_gate",   "ffn_up", "ffn_down",    "attn_q_norm", "attn_k_norm"};
 
 // Reads tensors of a GGUF file and keeps a list of the others.
 class GgufTensors {
@@ -66,7 +43,7 @@ template <class Tensors>
 struct CheckpointReader {
     const Config& config;
     Tensors& tensors;
-    const Names& names;
+    const TensorNames& names;
     RopeLayout layout;
 
     Matrix embedding(const std::string& name) const {
@@ -116,7 +93,7 @@ struct CheckpointReader {
 // model would be loaded without them.
 void refuse_unexpected_tensors(const JsonFile& json, const Config& config,
                                const SafeTensors& tensors) {
-    const Names& names = hugging_face;
+    const TensorNames& names = hugging_face_names;
     std::vector<std::string> unexpected;
     for (const auto& name : {names.attention_norm, names.ffn_norm, names.gate_proj,
                              names.up_proj, names.down_proj})
@@ -138,7 +115,7 @@ void refuse_unexpected_tensors(const JsonFile& json, const Config& config,
 
 // Reads layer by layer, so that no more than one tensor is in memory twice.
 template <class Tensors>
-Model load_tensors(const Config& config, Tensors& tensors, const Names& names,
+Model load_tensors(const Config& config, Tensors& tensors, const TensorNames& names,
                    RopeLayout layout) {
     const CheckpointReader<Tensors> reader{config, tensors, names, layout};
     Model model{config, reader.embedding(names.embed_tokens), {}, reader.norm(names.norm), {}};
@@ -188,9 +165,9 @@ Model load_model(const std::string& path) {
     const Config config = read_config(json);
     const SafeTensors tensors(path);
     if (is_mini_llm_config(json))
-        return load_tensors(config, tensors, mini_llm, RopeLayout::interleaved);
+        return load_tensors(config, tensors, mini_llm_names, RopeLayout::interleaved);
     refuse_unexpected_tensors(json, config, tensors);
-    return load_tensors(config, tensors, hugging_face, RopeLayout::split_half);
+    return load_tensors(config, tensors, hugging_face_names, RopeLayout::split_half);
 }
 
 void export_model(const Model& model, const std::string& folder, DType dtype) {

@@ -27,10 +27,8 @@ void forward_variants(const Timing& timing, const Model& model,
 void online_softmax();
 void attention_in_tiles(Generator& generator);
 
-// quantization_demo.cpp
-void eight_weights(Generator& generator);
-void quantized_model(const Model& model, const std::vector<Id>& ids);  // T
-void decode_matvec(const Timing& timing, const Matrix& weight,         // (out, in)
+// bandwidth_demo.cpp
+void decode_matvec(const Timing& timing, const Matrix& weight,  // (out, in)
                    Generator& generator);
 void batched_matmul(const Timing& timing, const Matrix& weight,  // (out, in)
                     Generator& generator);

@@ -44,31 +44,14 @@ std::size_t num_unmasked_keys(std::size_t position, std::size_t begin, std::size
     return std::min(size, end - begin + 1);
 }
 
-// Exercise 15.4 — find the bug. Most rows have small quantization errors. In a row with one
-// large weight, most other weights become 0.
-QuantizedRow quantize_int8(const Vector& row) {
-    QuantizedRow quantized;
-    Real absmax = 0;
-    for (const Real weight : row) absmax = std::max(absmax, std::abs(weight));
-    for (std::size_t begin = 0; begin < row.size(); begin += group_size) {
-        const std::size_t end = std::min(begin + group_size, row.size());
-        const Real scale = absmax / 127;
-        quantized.scales.push_back(scale);
-        for (std::size_t i = begin; i < end; ++i)
-            quantized.values.push_back(
-                static_cast<std::int8_t>(scale == 0 ? 0 : std::round(row(i) / scale)));
-    }
-    return quantized;
-}
-
-// Exercise 15.5 — find the bug. The rounding is biased: every weight is rounded towards 0, by
+// Exercise 15.4 — find the bug. The rounding is biased: every weight is rounded towards 0, by
 // up to 0.8 percent, and by 0.3 percent on average.
 Bfloat16 round_to_bfloat16(float number) {
     const auto bits = std::bit_cast<std::uint32_t>(number);
     return {static_cast<std::uint16_t>(bits >> 16)};
 }
 
-// Exercise 15.6 — write merge: combine the attention of a query to some of the keys with its
+// Exercise 15.5 — write merge: combine the attention of a query to some of the keys with its
 // attention to the others. Either part, or both, may have no keys. With it, several threads can
 // share one long sequence; this is known as flash-decoding.
 PartialAttention merge([[maybe_unused]] const PartialAttention& a,
@@ -76,27 +59,15 @@ PartialAttention merge([[maybe_unused]] const PartialAttention& a,
     TODO("merge");
 }
 
-// Exercise 15.7 — write int8_dot. The lesson converts every weight to float. Here both rows are
-// integers, and so is the sum of a group; the scales are applied once per group.
-Real int8_dot([[maybe_unused]] const Int8Row& weights, [[maybe_unused]] const Int8Row& inputs) {
-    TODO("int8_dot");
-}
-
-// Exercise 15.8 — write quantize_int4 and dequantize_int4. The weight with the largest
-// magnitude in a group becomes 7 or -7, a weight of 0 stays 0, and a row may end in the middle
-// of a group or of a byte.
-Int4Row quantize_int4([[maybe_unused]] const Vector& row) { TODO("quantize_int4"); }
-Vector dequantize_int4([[maybe_unused]] const Int4Row& packed) { TODO("dequantize_int4"); }
-
-// Exercise 15.9 — predict: a machine has a peak of 100 GFLOP/s and reads 20 GB/s. What does the
-// roofline allow, in GFLOP/s, for one token with int8 weights, for 4 tokens with bfloat16
-// weights, and for 64 tokens with float32 weights?
+// Exercise 15.6 — predict: a machine has a peak of 100 GFLOP/s and reads 20 GB/s. What does the
+// roofline allow, in GFLOP/s, for one token with weights of one byte, for 4 tokens with
+// bfloat16 weights, and for 64 tokens with float32 weights?
 Vector predicted_gflops() {
     TODO("predicted_gflops");
     // return {?, ?, ?};
 }
 
-// Exercise 15.10 — predict: an online softmax reads the scores 0 and ln 3, and then, in a
+// Exercise 15.7 — predict: an online softmax reads the scores 0 and ln 3, and then, in a
 // second block, ln 6. Write down exp(maximum) and the sum after the first block, and both after
 // the second.
 Vector predicted_online_softmax() {
@@ -104,17 +75,11 @@ Vector predicted_online_softmax() {
     // return {?, ?, ?, ?};
 }
 
-// Exercise 15.11 — predict: causal attention of 256 queries to 256 keys, in tiles of 64 by 64.
+// Exercise 15.8 — predict: causal attention of 256 queries to 256 keys, in tiles of 64 by 64.
 // How many tiles are computed, and how many are skipped?
 Vector predicted_tiles() {
     TODO("predicted_tiles");
     // return {?, ?};
-}
-
-// Exercise 15.12 — predict: the int8 values of a group with the weights 2.54, -1 and 0.3.
-Vector predicted_int8() {
-    TODO("predicted_int8");
-    // return {?, ?, ?};
 }
 
 }  // namespace exercise

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "chapters/15_fast/flash_attention.hpp"
-#include "chapters/15_fast/quantized_matrix.hpp"
+#include "chapters/15_fast/simd.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace exercise {
 
@@ -21,14 +22,6 @@ Real dot_with_four_sums(std::span<const Real> a, std::span<const Real> b);
 // of them a query at this position attends to.
 std::size_t num_unmasked_keys(std::size_t position, std::size_t begin, std::size_t size);
 
-// A row of int8 weights as in the lesson, but owning its values: one scale for each group
-// of 64.
-struct QuantizedRow {
-    std::vector<std::int8_t> values;  // (n), -127 to 127
-    std::vector<Real> scales;         // ceil(n / 64)
-};
-QuantizedRow quantize_int8(const Vector& row);  // (n)
-
 // Rounds to the nearest bfloat16, ties to even.
 Bfloat16 round_to_bfloat16(float number);
 
@@ -41,22 +34,8 @@ struct PartialAttention {
 };
 PartialAttention merge(const PartialAttention& a, const PartialAttention& b);
 
-// The dot product of weights and inputs that are both int8, in groups of 64.
-Real int8_dot(const Int8Row& weights, const Int8Row& inputs);
-
-// A row of 4-bit weights: integers from -7 to 7, and a scale for each group of 32. Two values
-// share a byte, each with an offset of 8: the first one is in the lower 4 bits.
-struct Int4Row {
-    std::size_t size = 0;             // n
-    std::vector<std::uint8_t> bytes;  // ceil(n / 2)
-    std::vector<Real> scales;         // ceil(n / 32)
-};
-Int4Row quantize_int4(const Vector& row);       // (n)
-Vector dequantize_int4(const Int4Row& packed);  // (n)
-
 Vector predicted_gflops();          // (3)
 Vector predicted_online_softmax();  // (4)
 Vector predicted_tiles();           // (2)
-Vector predicted_int8();            // (3)
 
 }  // namespace exercise

@@ -5,29 +5,43 @@
 namespace llm {
 namespace {
 
-// Stacks the rows of linear layers that read the same input. If one has a bias, the others get
-// a bias of zeros.
-QuantizedLinear fuse(std::initializer_list<const Linear*> linears, DType dtype) {
-    std::size_t out_features = 0;
-    for (const Linear* linear : linears) out_features += linear->weight.shape(0);
-    Matrix stacked = xt::zeros<Real>({out_features, (*linears.begin())->weight.shape(1)});
-    std::vector<Real> bias(out_features);
+// Quantizes and fuses linear layers. If one has a bias, the others get a bias of zeros.
+QuantizedLinear fuse_linears(std::initializer_list<const Linear*> linears,
+                             const ChooseKernels& kernels) {
+    std::vector<QuantizedMatrix> weights;
+    std::vector<Real> bias;
     bool has_bias = false;
-    std::size_t row = 0;
     for (const Linear* linear : linears) {
-        const auto [count, width] = dims(linear->weight);
-        require(width == stacked.shape(1),
-                "fast model: weights of {} and {} do not read the same input",
-                linear->weight.shape(), stacked.shape());
-        xt::view(stacked, xt::range(row, row + count)) = linear->weight;
-        if (linear->bias) {
-            has_bias = true;
-            std::ranges::copy(*linear->bias, &bias[row]);
-        }
-        row += count;
+        weights.push_back(quantize(linear->weight, kernels(linear->weight.shape(1))));
+        const std::size_t begin = bias.size();
+        bias.resize(begin + linear->weight.shape(0));
+        if (!linear->bias) continue;
+        has_bias = true;
+        std::ranges::copy(*linear->bias, &bias[begin]);
     }
     if (!has_bias) bias.clear();
-    return {quantize(stacked, dtype), bias};
+    return {fuse(std::move(weights)), bias};
+}
+
+}  // namespace
+
+std::vector<QuantizedMatrix> fuse(std::vector<QuantizedMatrix> matrices) {
+    std::vector<QuantizedMatrix> fused;
+    for (QuantizedMatrix& matrix : matrices) {
+        require(fused.empty() || matrix.in_features == fused[0].in_features,
+                "fast model: weights of ({}, {}) and ({}, {}) do not read the same input",
+                matrix.out_features, matrix.in_features, matrices[0].out_features,
+                matrices[0].in_features);
+        if (fused.empty() || fused.back().kernels != matrix.kernels) {
+            fused.push_back(std::move(matrix));
+            continue;
+        }
+        AlignedVector<std::byte>& bytes = fused.back().bytes;
+        bytes.reserve(bytes.size() + matrix.bytes.size());
+        bytes.insert(bytes.end(), matrix.bytes.begin(), matrix.bytes.end());
+        fused.back().out_features += matrix.out_features;
+    }
+    return fused;
 }
 
 // The kernels support only RMSNorm without bias and SwiGLU, and do not check shapes.
@@ -47,19 +61,25 @@ void check_supported(const Model& model) {
         throw std::invalid_argument("fast model: only RMSNorm without bias and SwiGLU");
 }
 
-}  // namespace
-
 FastModel make_fast_model(const Model& model, DType dtype) {
+    const WeightKernels& kernels = kernels_of(dtype);
+    return make_fast_model(model, [&](std::size_t) -> const WeightKernels& { return kernels; });
+}
+
+FastModel make_fast_model(const Model& model, const ChooseKernels& kernels) {
     check_supported(model);
-    FastModel fast{model.config, quantize(model.embed_tokens, dtype), {}, model.norm, {}};
-    if (model.lm_head) fast.lm_head = quantize(*model.lm_head, dtype);
+    const WeightKernels& of_hidden_size = kernels(model.config.hidden_size);
+    FastModel fast{
+        model.config, quantize(model.embed_tokens, of_hidden_size), {}, model.norm, {}};
+    if (model.lm_head) fast.lm_head = quantize(*model.lm_head, of_hidden_size);
     for (const PreNormBlock& block : model.layers) {
         const auto& [q_proj, k_proj, v_proj, o_proj] = block.self_attn.projections;
         const auto& [gate_proj, up_proj, down_proj, activation] = block.mlp;
         fast.layers.push_back({block.attention_norm, block.ffn_norm,
-                               fuse({&q_proj, &k_proj, &v_proj}, dtype), fuse({&o_proj}, dtype),
-                               fuse({&gate_proj, &up_proj}, dtype), fuse({&down_proj}, dtype),
-                               block.self_attn.qk_norm});
+                               fuse_linears({&q_proj, &k_proj, &v_proj}, kernels),
+                               fuse_linears({&o_proj}, kernels),
+                               fuse_linears({&gate_proj, &up_proj}, kernels),
+                               fuse_linears({&down_proj}, kernels), block.self_attn.qk_norm});
     }
     return fast;
 }
@@ -69,7 +89,7 @@ std::uint64_t FastModel::weight_bytes() const {
     for (const FastLayer& layer : layers)
         for (const QuantizedLinear* linear :
              {&layer.qkv_proj, &layer.o_proj, &layer.gate_up_proj, &layer.down_proj})
-            bytes += linear->weight.nbytes();
+            for (const QuantizedMatrix& weight : linear->weights) bytes += weight.nbytes();
     return bytes;
 }
 

@@ -6,11 +6,15 @@
 
 namespace llm {
 
-// A linear layer whose weight may be quantized.
+// A linear layer whose weight may be quantized. Fused projections with weights of different
+// dtypes are several matrices, whose outputs follow one another.
 struct QuantizedLinear {
-    QuantizedMatrix weight;  // (out, in)
-    std::vector<Real> bias;  // (out), or empty
+    std::vector<QuantizedMatrix> weights;  // together (out, in)
+    std::vector<Real> bias;                // (out), or empty
 };
+
+// Fuses the rows of matrices with the same input where they have the same dtype.
+std::vector<QuantizedMatrix> fuse(std::vector<QuantizedMatrix> matrices);
 
 // The weights of a block. Projections that read the same input are fused into one matrix.
 struct FastLayer {
@@ -37,9 +41,15 @@ struct FastModel {
     std::uint64_t weight_bytes() const;
 };
 
-// Quantizes and fuses the weights. Throws std::invalid_argument if the model has norms with a
+// Quantizes and fuses the weights, all in one dtype, or each matrix with the kernels that are
+// chosen for its in_features. Throws std::invalid_argument if the model has norms with a
 // bias or an MLP other than SwiGLU, and ShapeError if shapes of weights do not match or
 // weights are not finite.
 FastModel make_fast_model(const Model& model, DType dtype);
+using ChooseKernels = std::function<const WeightKernels&(std::size_t in_features)>;
+FastModel make_fast_model(const Model& model, const ChooseKernels& kernels);
+
+// Throws std::invalid_argument if the fast model does not support this one.
+void check_supported(const Model& model);
 
 }  // namespace llm

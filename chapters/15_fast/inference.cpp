@@ -36,4 +36,21 @@ ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_i
     return logits;
 }
 
+std::vector<Id> generate_greedily(const FastModel& model, std::vector<Id> ids,
+                                  std::size_t max_new_tokens,
+                                  const std::vector<Id>& eos_token_ids) {
+    const std::size_t max_len =
+        std::min(ids.size() + max_new_tokens, model.config.max_position_embeddings);
+    RunState state = make_run_state(model, max_len);
+    ConstMatrixView logits = compute_logits(model, ids, state);
+    while (ids.size() < max_len) {
+        const std::span<const Real> row = logits[0];
+        const Id id = std::max_element(row.begin(), row.end()) - row.begin();
+        if (std::ranges::find(eos_token_ids, id) != eos_token_ids.end()) break;
+        ids.push_back(id);
+        if (ids.size() < max_len) logits = compute_logits(model, std::span(&id, 1), state);
+    }
+    return ids;
+}
+
 }  // namespace llm

@@ -25,4 +25,10 @@ void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& stat
 void decode(const FastModel& model, std::span<const Id> new_ids, RunState& state,
             LogitsToKeep logits_to_keep);
 
+// Greedy decoding: appends the most likely token until there are max_new_tokens more, or
+// max_position_embeddings tokens, or until an EOS token follows. Throws as compute_logits.
+std::vector<Id> generate_greedily(const FastModel& model, std::vector<Id> ids,
+                                  std::size_t max_new_tokens,
+                                  const std::vector<Id>& eos_token_ids);
+
 }  // namespace llm

@@ -1,6 +1,6 @@
 // Chapter 15 — What makes inference fast? This program measures the roofline of the machine,
-// computes a matrix product and a whole forward pass in several variants, shows online softmax,
-// flash attention and quantization, and generates text with the fast model.
+// computes a matrix product and a whole forward pass in several variants, shows online softmax
+// and flash attention, and generates text with the fast model.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
@@ -23,24 +23,6 @@ const std::string psalm =
     "with oil; my cup runneth over.\n"
     "Surely goodness and mercy shall follow me all the days of my life: and I will dwell in "
     "the house of the LORD for ever.";
-
-// Greedy generation with the fast model.
-std::vector<Id> generate_fast(const FastModel& model, std::vector<Id> ids,
-                              std::size_t max_new_tokens,
-                              const std::vector<Id>& eos_token_ids) {
-    const std::size_t max_len =
-        std::min(ids.size() + max_new_tokens, model.config.max_position_embeddings);
-    RunState state = make_run_state(model, max_len);
-    ConstMatrixView logits = compute_logits(model, ids, state);
-    while (ids.size() < max_len) {
-        const std::span<const Real> row = logits[0];
-        const Id id = std::max_element(row.begin(), row.end()) - row.begin();
-        if (std::ranges::find(eos_token_ids, id) != eos_token_ids.end()) break;
-        ids.push_back(id);
-        if (ids.size() < max_len) logits = compute_logits(model, std::span(&id, 1), state);
-    }
-    return ids;
-}
 
 // Greedy generation with chapter 11's generate: the prompt and the new tokens.
 std::vector<Id> generate_reference(const Model& model, const std::vector<Id>& prompt_ids,
@@ -79,7 +61,7 @@ void greedy_generation(const Timing& timing, const Model& model, const Tokenizer
     for (const DType dtype : weight_dtypes) {
         const FastModel fast = make_fast_model(model, dtype);
         row("fast model, " + std::string(to_text(dtype)), 2,
-            [&] { return generate_fast(fast, prompt_ids, max_new_tokens, eos_token_ids); });
+            [&] { return generate_greedily(fast, prompt_ids, max_new_tokens, eos_token_ids); });
     }
     write_text(tokenizer.decode(expected));
     end_text();
@@ -93,8 +75,6 @@ void demo(Timing& timing, const Model& model, const Tokenizer& tokenizer, Genera
     forward_variants(timing, model, std::vector<Id>(ids.begin(), ids.begin() + 64));
     online_softmax();
     attention_in_tiles(generator);
-    eight_weights(generator);
-    quantized_model(model, ids);
     const Matrix weight = uniform({32000, 384}, -1, 1, generator);  // (out, in)
     decode_matvec(timing, weight, generator);
     batched_matmul(timing, weight, generator);

@@ -10,8 +10,13 @@ namespace {
 constexpr std::size_t max_block_size = 256;
 
 void apply_linear(const QuantizedLinear& linear, ConstMatrixView inputs, MatrixView outputs,
-                  AlignedVector<Real>& dequantized, Update update = Update::overwrite) {
-    matmul_transposed(inputs, linear.weight, outputs, dequantized, update);
+                  MatmulWorkspace& workspace, Update update = Update::overwrite) {
+    std::size_t column = 0;
+    for (const QuantizedMatrix& weight : linear.weights) {
+        matmul_transposed(inputs, weight, outputs.columns(column, weight.out_features),
+                          workspace, update);
+        column += weight.out_features;
+    }
     add_bias(outputs, linear.bias);
 }
 
@@ -24,7 +29,7 @@ void compute_qkv(const FastModel& model, std::size_t n, const TokenBlock& tokens
     const MatrixView normalized =
         ensure_capacity(workspace.normalized, count, hidden_states.num_columns);
     apply_norm(layer.attention_norm, hidden_states, normalized);
-    apply_linear(layer.qkv_proj, normalized, qkv, workspace.dequantized);
+    apply_linear(layer.qkv_proj, normalized, qkv, workspace.matmul);
     for (std::size_t t = 0; t < count; ++t)
         update_kv_cache(model, n, qkv[t], first_position + t, state);
 }
@@ -55,14 +60,13 @@ void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBl
         ensure_capacity(workspace.normalized, count, hidden_states.num_columns);
     const MatrixView gate_up = ensure_capacity(workspace.gate_up, count, 2 * width);
 
-    apply_linear(layer.o_proj, context, hidden_states, workspace.dequantized,
-                 Update::accumulate);
+    apply_linear(layer.o_proj, context, hidden_states, workspace.matmul, Update::accumulate);
     apply_norm(layer.ffn_norm, hidden_states, normalized);
-    apply_linear(layer.gate_up_proj, normalized, gate_up, workspace.dequantized);
+    apply_linear(layer.gate_up_proj, normalized, gate_up, workspace.matmul);
     for (std::size_t t = 0; t < count; ++t)
         silu_and_mul(gate_up[t].first(width), gate_up[t].subspan(width));
-    apply_linear(layer.down_proj, gate_up.columns(0, width), hidden_states,
-                 workspace.dequantized, Update::accumulate);
+    apply_linear(layer.down_proj, gate_up.columns(0, width), hidden_states, workspace.matmul,
+                 Update::accumulate);
 }
 
 // For a block of tokens, on one thread: final norm and head.
@@ -73,7 +77,7 @@ void compute_all_logits(const FastModel& model, const TokenBlock& tokens, RunSta
     const std::size_t begin = tokens.first_position - state.seq_len;
     matmul_transposed(hidden_states, model.head(),
                       view_of(state.logits).rows(begin, hidden_states.num_rows),
-                      workspace.dequantized);
+                      workspace.matmul);
 }
 
 // One block per thread, or several if a block would exceed max_block_size.

@@ -1,9 +1,11 @@
 #include "chapters/15_fast/quantized_matrix.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
 
 #include "common/system/parallel.hpp"
+#include "common/tensors/block_types.hpp"
 
 namespace llm {
 namespace {
@@ -12,23 +14,39 @@ std::size_t ceil_div(std::size_t number, std::size_t divisor) {
     return (number + divisor - 1) / divisor;
 }
 
-// Appends a row of integers from -127 to 127, and a scale for each group of 64.
-void append_int8(std::span<const Real> row, QuantizedMatrix& quantized) {
-    for (std::size_t begin = 0; begin < row.size(); begin += group_size) {
-        const auto group = row.subspan(begin, std::min(group_size, row.size() - begin));
+// The bytes of a row as values of a type.
+template <class T>
+std::span<const T> values_of(std::span<const std::byte> row) {
+    return {reinterpret_cast<const T*>(row.data()), row.size() / sizeof(T)};
+}
 
-        // Map the largest magnitude to ±127. A group of zeros has a scale of 0.
-        Real absmax = 0;
-        for (const Real weight : group) absmax = std::max(absmax, std::abs(weight));
-        const Real scale = absmax / 127;
-        quantized.scales.push_back(scale);
-        for (const Real weight : group) {
-            const Real value = scale == 0 ? 0 : std::round(weight / scale);
-            quantized.int8_values.push_back(
-                static_cast<std::int8_t>(std::clamp(value, Real(-127), Real(127))));
-        }
+void quantize_float32(std::span<const Real> weights, std::span<std::byte> row) {
+    std::ranges::copy(std::as_bytes(weights), row.begin());
+}
+void dequantize_float32(std::span<const std::byte> row, std::span<Real> weights) {
+    std::ranges::copy(values_of<Real>(row), weights.begin());
+}
+Real dot_float32(std::span<const std::byte> row, std::span<const Real> inputs) {
+    return dot(values_of<Real>(row), inputs);
+}
+
+void quantize_bfloat16(std::span<const Real> weights, std::span<std::byte> row) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        const Bfloat16 value = to_bfloat16(weights[i]);
+        std::memcpy(&row[i * sizeof value], &value, sizeof value);
     }
 }
+void dequantize_bfloat16(std::span<const std::byte> row, std::span<Real> weights) {
+    dequantize(values_of<Bfloat16>(row), weights);
+}
+Real dot_bfloat16(std::span<const std::byte> row, std::span<const Real> inputs) {
+    return dot(values_of<Bfloat16>(row), inputs);
+}
+
+const WeightKernels float32_kernels = {DType::float32, quantize_float32, dequantize_float32,
+                                       dot_float32};
+const WeightKernels bfloat16_kernels = {DType::bfloat16, quantize_bfloat16, dequantize_bfloat16,
+                                        dot_bfloat16};
 
 void check_shapes(ConstMatrixView inputs, const QuantizedMatrix& weights, MatrixView outputs) {
     require(inputs.num_columns == weights.in_features &&
@@ -56,8 +74,8 @@ void for_row_chunks(std::size_t num_rows, const Function& function) {
 ConstMatrixView rows_as_floats(const QuantizedMatrix& weights, std::size_t begin,
                                std::size_t count, std::span<Real> buffer) {
     const std::size_t in = weights.in_features;
-    if (weights.dtype == DType::float32)
-        return {&weights.float32_values[begin * in], count, in, in};
+    if (weights.dtype() == DType::float32)
+        return {values_of<Real>(weights.rows(begin, count)).data(), count, in, in};
     const MatrixView rows{buffer.data(), count, in, in};
     for (std::size_t i = 0; i < count; ++i) weights.dequantize_row(begin + i, rows[i]);
     return rows;
@@ -99,73 +117,82 @@ void multiply_in_tiles(ConstMatrixView inputs, ConstMatrixView rows, MatrixView 
     }
 }
 
-void check_dtype(DType dtype) {
-    if (std::ranges::find(weight_dtypes, dtype) == weight_dtypes.end())
-        throw std::invalid_argument("quantize: no weights of " + std::string(to_text(dtype)));
+// The decode step of a single token: one dot product per row.
+void multiply_one_token(std::span<const Real> inputs, const QuantizedMatrix& weights,
+                        std::span<Real> outputs, Update update) {
+    for_row_chunks(outputs.size(), [&](std::size_t begin, std::size_t end, std::size_t) {
+        for (std::size_t row = begin; row < end; ++row) {
+            const Real product = weights.dot_row(row, inputs);
+            outputs[row] = update == Update::accumulate ? outputs[row] + product : product;
+        }
+    });
+}
+
+// Quantizes the inputs of a product, once for all rows of the weights.
+std::span<const std::byte> quantize_inputs(ConstMatrixView inputs,
+                                           const IntegerKernels& integers,
+                                           MatmulWorkspace& workspace) {
+    const std::size_t size = integers.quantized_input_bytes(inputs.num_columns);
+    workspace.quantized.resize(inputs.num_rows * size);
+    for (std::size_t n = 0; n < inputs.num_rows; ++n)
+        integers.quantize_inputs(inputs[n],
+                                 std::span(workspace.quantized).subspan(n * size, size));
+    return workspace.quantized;
+}
+
+void multiply_integers_by_rows(ConstMatrixView inputs, const QuantizedMatrix& weights,
+                               MatrixView outputs, MatmulWorkspace& workspace, Update update) {
+    const IntegerKernels& integers = *weights.kernels->integers;
+    const std::span<const std::byte> quantized = quantize_inputs(inputs, integers, workspace);
+    for_row_chunks(weights.out_features, [&](std::size_t begin, std::size_t end, std::size_t) {
+        integers.matmul(weights.dtype(), weights.rows(begin, end - begin), weights.in_features,
+                        quantized, outputs.columns(begin, end - begin), update);
+    });
 }
 
 }  // namespace
 
-Int8Row QuantizedMatrix::int8_row(std::size_t row) const {
-    const std::size_t num_groups = ceil_div(in_features, group_size);
-    return {{int8_values.data() + row * in_features, in_features},
-            {scales.data() + row * num_groups, num_groups}};
+const WeightKernels& kernels_of(DType dtype) {
+    if (dtype == DType::float32) return float32_kernels;
+    if (dtype == DType::bfloat16) return bfloat16_kernels;
+    throw std::invalid_argument("quantize: chapter 15 has no weights of " +
+                                std::string(to_text(dtype)));
 }
 
+std::span<const std::byte> QuantizedMatrix::rows(std::size_t first, std::size_t count) const {
+    const std::size_t row_size = bytes_per_row(dtype(), in_features);
+    return std::span(bytes).subspan(first * row_size, count * row_size);
+}
 Real QuantizedMatrix::dot_row(std::size_t row, std::span<const Real> inputs) const {
-    const std::size_t first = row * in_features;
-    if (dtype == DType::float32)
-        return dot(std::span(float32_values.data() + first, in_features), inputs);
-    if (dtype == DType::bfloat16)
-        return dot(std::span(bfloat16_values.data() + first, in_features), inputs);
-    return dot(int8_row(row), inputs);
+    return kernels->dot(rows(row, 1), inputs);
 }
-
-std::span<const std::byte> QuantizedMatrix::row_bytes(std::size_t first,
-                                                      std::size_t count) const {
-    const std::size_t begin = first * in_features, size = count * in_features;
-    if (dtype == DType::float32)
-        return std::as_bytes(std::span(float32_values).subspan(begin, size));
-    if (dtype == DType::bfloat16)
-        return std::as_bytes(std::span(bfloat16_values).subspan(begin, size));
-    return std::as_bytes(std::span(int8_values).subspan(begin, size));
-}
-
 void QuantizedMatrix::dequantize_row(std::size_t row, std::span<Real> weights) const {
-    const std::size_t first = row * in_features;
-    if (dtype == DType::float32)
-        std::copy_n(float32_values.data() + first, in_features, weights.data());
-    else if (dtype == DType::bfloat16)
-        dequantize(std::span(bfloat16_values.data() + first, in_features), weights);
-    else
-        dequantize(int8_row(row), weights);
+    kernels->dequantize(rows(row, 1), weights);
 }
 
-std::uint64_t QuantizedMatrix::nbytes() const {
-    return std::uint64_t{float32_values.size()} * sizeof(Real) +
-           std::uint64_t{bfloat16_values.size()} * sizeof(Bfloat16) + int8_values.size() +
-           std::uint64_t{scales.size()} * sizeof(Real);
+std::uint64_t MatmulWorkspace::nbytes() const {
+    return std::uint64_t{dequantized.size()} * sizeof(Real) + quantized.size();
+}
+
+QuantizedMatrix quantize(const Matrix& weights, const WeightKernels& kernels) {
+    const auto [out_features, in_features] = dims(weights);
+    const std::size_t row_size = bytes_per_row(kernels.dtype, in_features);
+    QuantizedMatrix quantized{&kernels, out_features, in_features, {}};
+    quantized.bytes.resize(out_features * row_size);
+    std::vector<Real> restored(in_features);
+    for (std::size_t row = 0; row < out_features; ++row) {
+        const auto bytes = std::span(quantized.bytes).subspan(row * row_size, row_size);
+        kernels.quantize(view_of(weights)[row], bytes);
+        kernels.dequantize(bytes, restored);
+        for (const Real weight : restored)
+            require(std::isfinite(weight), "quantize: a matrix of {} holds inf or NaN",
+                    weights.shape());
+    }
+    return quantized;
 }
 
 QuantizedMatrix quantize(const Matrix& weights, DType dtype) {
-    check_dtype(dtype);
-    for (const Real weight : weights)
-        require(
-            std::isfinite(dtype == DType::bfloat16 ? to_float(to_bfloat16(weight)) : weight),
-            "quantize: a matrix of {} holds inf or NaN", weights.shape());
-
-    QuantizedMatrix quantized{dtype, weights.shape(0), weights.shape(1), {}, {}, {}, {}};
-    if (dtype == DType::float32)
-        quantized.float32_values.assign(weights.begin(), weights.end());
-    if (dtype == DType::bfloat16) {
-        quantized.bfloat16_values.reserve(weights.size());
-        for (const Real weight : weights)
-            quantized.bfloat16_values.push_back(to_bfloat16(weight));
-    }
-    if (dtype == DType::int8)
-        for (std::size_t row = 0; row < quantized.out_features; ++row)
-            append_int8(view_of(weights)[row], quantized);
-    return quantized;
+    return quantize(weights, kernels_of(dtype));
 }
 
 Matrix dequantize(const QuantizedMatrix& weights) {
@@ -175,62 +202,44 @@ Matrix dequantize(const QuantizedMatrix& weights) {
     return result;
 }
 
-void matvec(const QuantizedMatrix& weights, std::span<const Real> inputs,
-            std::span<Real> outputs, Update update) {
-    require(inputs.size() == weights.in_features && outputs.size() == weights.out_features,
-            "matvec: weights of ({}, {}) do not map {} inputs to {} outputs",
-            weights.out_features, weights.in_features, inputs.size(), outputs.size());
-
-    for_row_chunks(outputs.size(), [&](std::size_t begin, std::size_t end, std::size_t) {
-        for (std::size_t row = begin; row < end; ++row) {
-            const Real product = weights.dot_row(row, inputs);
-            outputs[row] = update == Update::accumulate ? outputs[row] + product : product;
-        }
-    });
-}
-
 void matmul_by_rows(ConstMatrixView inputs, const QuantizedMatrix& weights, MatrixView outputs,
-                    AlignedVector<Real>& dequantized, Update update) {
+                    MatmulWorkspace& workspace, Update update) {
     check_shapes(inputs, weights, outputs);
-    const std::size_t in = weights.in_features, out = weights.out_features;
-    if (inputs.num_rows == 1) {
-        matvec(weights, inputs[0], outputs[0], update);
-        return;
-    }
-    constexpr std::size_t rows_at_once = 16;
-    dequantized.resize(num_threads() * rows_at_once * in);
+    if (weights.kernels->integers)
+        return multiply_integers_by_rows(inputs, weights, outputs, workspace, update);
+    if (inputs.num_rows == 1) return multiply_one_token(inputs[0], weights, outputs[0], update);
 
-    for_row_chunks(out, [&](std::size_t begin, std::size_t end, std::size_t thread) {
-        const std::span<Real> buffer =
-            std::span(dequantized).subspan(thread * rows_at_once * in, rows_at_once * in);
-        for (std::size_t row = begin; row < end; row += rows_at_once) {
-            const std::size_t count = std::min(rows_at_once, end - row);
-            const ConstMatrixView rows = rows_as_floats(weights, row, count, buffer);
-            const std::size_t next = row + count;
-            multiply_in_tiles(inputs, rows, outputs.columns(row, count), update,
-                              weights.row_bytes(next, std::min(rows_at_once, end - next)));
-        }
-    });
+    constexpr std::size_t rows_at_once = 16;
+    const std::size_t buffer_size = rows_at_once * weights.in_features;
+    workspace.dequantized.resize(num_threads() * buffer_size);
+    for_row_chunks(
+        weights.out_features, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+            const std::span<Real> buffer =
+                std::span(workspace.dequantized).subspan(thread * buffer_size, buffer_size);
+            for (std::size_t row = begin; row < end; row += rows_at_once) {
+                const std::size_t count = std::min(rows_at_once, end - row);
+                const ConstMatrixView rows = rows_as_floats(weights, row, count, buffer);
+                const std::size_t next = row + count;
+                multiply_in_tiles(inputs, rows, outputs.columns(row, count), update,
+                                  weights.rows(next, std::min(rows_at_once, end - next)));
+            }
+        });
 }
 
 void matmul_transposed(ConstMatrixView inputs, const QuantizedMatrix& weights,
-                       MatrixView outputs, AlignedVector<Real>& dequantized, Update update) {
+                       MatrixView outputs, MatmulWorkspace& workspace, Update update) {
     check_shapes(inputs, weights, outputs);
     const std::size_t in = weights.in_features, out = weights.out_features;
-    if (weights.dtype == DType::float32) {
-        matmul_transposed(inputs, {weights.float32_values.data(), out, in, in}, outputs,
-                          update);
-        return;
-    }
 
-    // Dequantize 64 rows and multiply by them while they are in the processor's cache.
-    constexpr std::size_t rows_at_once = 64;
-    dequantized.resize(rows_at_once * in);
+    // Multiply by float32 weights all at once. Dequantize others 64 rows at a time, and
+    // multiply by them while they are in the processor's cache.
+    const bool is_float32 = weights.dtype() == DType::float32;
+    const std::size_t rows_at_once = is_float32 ? out : 64;
+    workspace.dequantized.resize(is_float32 ? 0 : rows_at_once * in);
     for (std::size_t begin = 0; begin < out; begin += rows_at_once) {
         const std::size_t count = std::min(rows_at_once, out - begin);
-        const MatrixView rows{dequantized.data(), count, in, in};
-        for (std::size_t i = 0; i < count; ++i) weights.dequantize_row(begin + i, rows[i]);
-        matmul_transposed(inputs, rows, outputs.columns(begin, count), update);
+        matmul_transposed(inputs, rows_as_floats(weights, begin, count, workspace.dequantized),
+                          outputs.columns(begin, count), update);
     }
 }
 

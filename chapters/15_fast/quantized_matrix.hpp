@@ -1,8 +1,9 @@
-// Chapter 15: quantized weights.
+// Chapter 15: weight matrices that are stored in fewer bytes.
 #pragma once
 
 #include <array>
-#include <cstdint>
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "chapters/15_fast/simd.hpp"
@@ -11,57 +12,77 @@
 
 namespace llm {
 
-// The dtypes that weights can be stored in: 4, 2 or 1 bytes per weight; int8 has, in addition,
-// a float scale for each group of 64. Products are accumulated in float32 for all of them.
-inline constexpr std::array weight_dtypes = {DType::float32, DType::bfloat16, DType::int8};
+// Products of a few tokens whose inputs are quantized to integers, too (chapter 16).
+struct IntegerKernels {
+    std::size_t (*quantized_input_bytes)(std::size_t in_features);
+    void (*quantize_inputs)(std::span<const Real> inputs,     // (in)
+                            std::span<std::byte> quantized);  // quantized_input_bytes(in)
+    // outputs = inputs * rowsᵀ, on the calling thread.
+    void (*matmul)(DType dtype, std::span<const std::byte> rows, std::size_t in_features,
+                   std::span<const std::byte> inputs,  // N times quantized_input_bytes(in)
+                   MatrixView outputs,                 // (N, number of rows)
+                   Update update);
+};
 
-// A weight matrix in one of these dtypes, in row-major order.
+// The functions of a dtype. A row of weights is stored in bytes_per_row(dtype, in) bytes.
+// Source: llama.cpp's table of type traits.
+struct WeightKernels {
+    DType dtype;
+    void (*quantize)(std::span<const Real> weights, std::span<std::byte> row);
+    void (*dequantize)(std::span<const std::byte> row, std::span<Real> weights);
+    Real (*dot)(std::span<const std::byte> row, std::span<const Real> inputs);
+    const IntegerKernels* integers = nullptr;  // none: all products are computed in float32
+};
+
+// The dtypes of this chapter: 4 and 2 bytes per weight. kernels_of throws
+// std::invalid_argument for others.
+inline constexpr std::array weight_dtypes = {DType::float32, DType::bfloat16};
+const WeightKernels& kernels_of(DType dtype);
+
+// A weight matrix, row by row in the bytes of a dtype.
 struct QuantizedMatrix {
-    DType dtype = DType::float32;
+    const WeightKernels* kernels = nullptr;
     std::size_t out_features = 0, in_features = 0;
-    // (out * in) values in the vector that corresponds to the dtype; the others are empty.
-    AlignedVector<Real> float32_values;
-    AlignedVector<Bfloat16> bfloat16_values;
-    AlignedVector<std::int8_t> int8_values;
-    std::vector<Real> scales;  // of int8: ceil(in / 64) for each row
+    AlignedVector<std::byte> bytes;  // out times bytes_per_row(dtype, in)
 
+    DType dtype() const { return kernels->dtype; }
+    std::uint64_t nbytes() const { return bytes.size(); }
+    std::span<const std::byte> rows(std::size_t first, std::size_t count) const;
     // The dot product of a row with the inputs, and the row converted to float.
     Real dot_row(std::size_t row, std::span<const Real> inputs) const;    // (in)
     void dequantize_row(std::size_t row, std::span<Real> weights) const;  // (in)
-    Int8Row int8_row(std::size_t row) const;
-    // The values of some rows in memory, without scales.
-    std::span<const std::byte> row_bytes(std::size_t first, std::size_t count) const;
-
-    std::uint64_t nbytes() const;  // of values and scales
 };
 
 // Rounds each weight to the nearest value that the dtype represents. Throws ShapeError if a
-// weight is not finite, and std::invalid_argument if the dtype is not one of weight_dtypes.
+// weight is not finite.
 QuantizedMatrix quantize(const Matrix& weights,  // (out, in)
-                         DType dtype);
-Matrix dequantize(const QuantizedMatrix& weights);  // (out, in)
+                         const WeightKernels& kernels);
+QuantizedMatrix quantize(const Matrix& weights, DType dtype);  // with kernels_of(dtype)
+Matrix dequantize(const QuantizedMatrix& weights);             // (out, in)
 
-// The matrix-vector product of a decode step: outputs = weights * inputs, on all threads. Each
-// thread computes some of the outputs, so it reads only the corresponding rows of the weights.
-void matvec(const QuantizedMatrix& weights,      // (out, in)
-            std::span<const Real> inputs,        // (in)
-            std::span<Real> outputs,             // (out)
-            Update update = Update::overwrite);  // accumulate: outputs += weights * inputs
+// Memory of matrix products, which every call reuses.
+struct MatmulWorkspace {
+    AlignedVector<Real> dequantized;     // some rows of weights
+    AlignedVector<std::byte> quantized;  // inputs of IntegerKernels
 
-// The same for a few tokens. Each thread reads and dequantizes only its rows of the weights,
-// each of them once for all tokens.
-void matmul_by_rows(ConstMatrixView inputs,              // (N, in)
-                    const QuantizedMatrix& weights,      // (out, in)
-                    MatrixView outputs,                  // (N, out)
-                    AlignedVector<Real>& dequantized,    // a buffer that grows as needed
+    std::uint64_t nbytes() const;
+};
+
+// The matrix product of a decode step, of one token or a few: outputs = inputs * weightsᵀ, on
+// all threads. Each thread computes some of the outputs: it reads only the corresponding rows
+// of the weights, each of them once for all tokens.
+void matmul_by_rows(ConstMatrixView inputs,          // (N, in)
+                    const QuantizedMatrix& weights,  // (out, in)
+                    MatrixView outputs,              // (N, out)
+                    MatmulWorkspace& workspace,
                     Update update = Update::overwrite);  // accumulate: outputs += ...
 
-// The matrix product of a prefill: outputs = inputs * weightsᵀ, on the calling thread. bfloat16
-// and int8 weights are dequantized, 64 rows at a time, into a buffer that grows as needed.
-void matmul_transposed(ConstMatrixView inputs,              // (N, in)
-                       const QuantizedMatrix& weights,      // (out, in)
-                       MatrixView outputs,                  // (N, out)
-                       AlignedVector<Real>& dequantized,    // the buffer
+// The matrix product of a prefill, on the calling thread, with the inputs as they are. Weights
+// of other dtypes than float32 are dequantized, 64 rows at a time.
+void matmul_transposed(ConstMatrixView inputs,          // (N, in)
+                       const QuantizedMatrix& weights,  // (out, in)
+                       MatrixView outputs,              // (N, out)
+                       MatmulWorkspace& workspace,
                        Update update = Update::overwrite);  // accumulate: outputs += ...
 
 }  // namespace llm

@@ -26,9 +26,11 @@ std::uint64_t RunState::nbytes() const {
                              values.size() + hidden_states.size() + qkv.size() +
                              context.size() + logits.size();
     for (const ThreadWorkspace& workspace : workspaces)
-        elements += workspace.normalized.size() + workspace.gate_up.size() +
-                    workspace.dequantized.size() + workspace.scores.size();
-    return elements * sizeof(Real);
+        elements +=
+            workspace.normalized.size() + workspace.gate_up.size() + workspace.scores.size();
+    std::uint64_t bytes = elements * sizeof(Real);
+    for (const ThreadWorkspace& workspace : workspaces) bytes += workspace.matmul.nbytes();
+    return bytes;
 }
 
 RunState make_run_state(const FastModel& model, std::size_t num_positions) {

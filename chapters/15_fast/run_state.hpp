@@ -24,10 +24,10 @@ struct RunState {
 
     // Activations of the tokens that one thread computes.
     struct ThreadWorkspace {
-        Matrix normalized;                // (N, C)
-        Matrix gate_up;                   // (N, 2F)
-        AlignedVector<Real> dequantized;  // some rows of weights
-        AlignedVector<Real> scores;       // (P), of one query
+        Matrix normalized;           // (N, C)
+        Matrix gate_up;              // (N, 2F)
+        MatmulWorkspace matmul;      // of matrix products
+        AlignedVector<Real> scores;  // (P), of one query
     };
     std::vector<ThreadWorkspace> workspaces;  // one per thread
 

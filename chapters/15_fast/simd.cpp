@@ -38,11 +38,6 @@ Floats load(const Bfloat16* values) {
     const auto bits = hn::PromoteTo(integers, hn::LoadU(upper_halves, &values->bits));
     return hn::BitCast(floats, hn::ShiftLeft<16>(bits));
 }
-Floats load(const std::int8_t* values) {
-    const hn::Rebind<std::int8_t, decltype(floats)> bytes;
-    const hn::Rebind<std::int32_t, decltype(floats)> integers;
-    return hn::ConvertTo(floats, hn::PromoteTo(integers, hn::LoadU(bytes, values)));
-}
 
 Real horizontal_sum(Floats values) { return hn::GetLane(hn::SumOfLanes(floats, values)); }
 
@@ -99,7 +94,6 @@ std::size_t without_remainder(std::size_t size) {
     const std::size_t step = 4 * hn::Lanes(floats);
     return size - size % step;
 }
-static_assert(group_size % (4 * hn::MaxLanes(floats)) == 0);
 
 // As to_float of dtype.cpp, but inline: the compiler can vectorize the loops that call it.
 Real widen(Bfloat16 value) {
@@ -125,20 +119,6 @@ Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs) {
     std::size_t i = without_remainder(row.size());
     Real sum = horizontal_sum(sum_products(row.data(), inputs.data(), i));
     for (; i < row.size(); ++i) sum += widen(row[i]) * inputs[i];
-    return sum;
-}
-
-Real dot(const Int8Row& row, std::span<const Real> inputs) {
-    const auto [values, scales] = row;
-    Floats total = hn::Zero(floats);
-    std::size_t i = 0;
-    for (; i + group_size <= values.size(); i += group_size) {
-        // Sum the products of the group without its scale, then scale the sum once.
-        const Floats group_sum = sum_products(&values[i], &inputs[i], group_size);
-        total = hn::MulAdd(group_sum, hn::Set(floats, scales[i / group_size]), total);
-    }
-    Real sum = horizontal_sum(total);
-    for (; i < values.size(); ++i) sum += values[i] * scales[i / group_size] * inputs[i];
     return sum;
 }
 
@@ -222,14 +202,6 @@ void prefetch(std::span<const std::byte> memory) {
 
 void dequantize(std::span<const Bfloat16> row, std::span<Real> weights) {
     for (std::size_t i = 0; i < row.size(); ++i) weights[i] = widen(row[i]);
-}
-
-void dequantize(const Int8Row& row, std::span<Real> weights) {
-    for (std::size_t begin = 0; begin < weights.size(); begin += group_size) {
-        const std::size_t end = std::min(begin + group_size, weights.size());
-        const Real scale = row.scales[begin / group_size];
-        for (std::size_t i = begin; i < end; ++i) weights[i] = row.values[i] * scale;
-    }
 }
 
 Real amax(std::span<const Real> values) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <span>
 
 #include "common/tensors/dtype.hpp"
@@ -21,15 +20,6 @@ Real dot(std::span<const Real> a, std::span<const Real> b);
 // The dot product of a row of bfloat16 weights with inputs. The weights are converted to float
 // in registers and accumulated in float.
 Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs);
-
-// A row of int8 weights. Each group of 64 adjacent values shares a scale: weight = value *
-// scale.
-inline constexpr std::size_t group_size = 64;
-struct Int8Row {
-    std::span<const std::int8_t> values;  // (in), -127 to 127
-    std::span<const Real> scales;         // ceil(in / 64)
-};
-Real dot(const Int8Row& row, std::span<const Real> inputs);
 
 // The dot product of each row with the same vector.
 void dot_rows(ConstMatrixView rows,       // (N, size)
@@ -52,7 +42,6 @@ void prefetch(std::span<const std::byte> memory);
 
 // Converts a row of weights to float.
 void dequantize(std::span<const Bfloat16> row, std::span<Real> weights);
-void dequantize(const Int8Row& row, std::span<Real> weights);
 
 // The largest value; -inf for an empty span.
 Real amax(std::span<const Real> values);

@@ -45,23 +45,7 @@ std::size_t num_unmasked_keys(std::size_t position, std::size_t begin, std::size
     return std::min(size, end - begin);
 }
 
-// Exercise 15.4 — each group has its own scale, so a large weight affects at most 63 others.
-QuantizedRow quantize_int8(const Vector& row) {
-    QuantizedRow quantized;
-    for (std::size_t begin = 0; begin < row.size(); begin += group_size) {
-        const std::size_t end = std::min(begin + group_size, row.size());
-        Real absmax = 0;
-        for (std::size_t i = begin; i < end; ++i) absmax = std::max(absmax, std::abs(row(i)));
-        const Real scale = absmax / 127;
-        quantized.scales.push_back(scale);
-        for (std::size_t i = begin; i < end; ++i)
-            quantized.values.push_back(
-                static_cast<std::int8_t>(scale == 0 ? 0 : std::round(row(i) / scale)));
-    }
-    return quantized;
-}
-
-// Exercise 15.5 — round before truncating: 0x8000 is half of the last bit that is kept. Add
+// Exercise 15.4 — round before truncating: 0x8000 is half of the last bit that is kept. Add
 // just under half, or half if the last kept bit is odd. A carry into the exponent gives
 // the correct result.
 Bfloat16 round_to_bfloat16(float number) {
@@ -70,7 +54,7 @@ Bfloat16 round_to_bfloat16(float number) {
     return {static_cast<std::uint16_t>((bits + 0x7FFF + last_kept_bit) >> 16)};
 }
 
-// Exercise 15.6 — as in the online softmax: the part with the smaller maximum is rescaled. A
+// Exercise 15.5 — as in the online softmax: the part with the smaller maximum is rescaled. A
 // part without keys has a factor of exp(-inf) = 0.
 PartialAttention merge(const PartialAttention& a, const PartialAttention& b) {
     const Real maximum = std::max(a.maximum, b.maximum);
@@ -81,58 +65,14 @@ PartialAttention merge(const PartialAttention& a, const PartialAttention& b) {
             a.context * factor_a + b.context * factor_b};
 }
 
-// Exercise 15.7 — the sum of 64 products of at most 127 * 127 is about a million: too large for
-// 16 bits, but not for 32. The two scales are common factors of the sum.
-Real int8_dot(const Int8Row& weights, const Int8Row& inputs) {
-    Real total = 0;
-    for (std::size_t begin = 0; begin < weights.values.size(); begin += group_size) {
-        const std::size_t end = std::min(begin + group_size, weights.values.size());
-        std::int32_t sum = 0;
-        for (std::size_t i = begin; i < end; ++i) sum += weights.values[i] * inputs.values[i];
-        const std::size_t group = begin / group_size;
-        total += static_cast<Real>(sum) * weights.scales[group] * inputs.scales[group];
-    }
-    return total;
-}
-
-// Exercise 15.8 — value i is in byte i / 2, shifted by 4 bits if i is odd. Since 32 is even, no
-// byte belongs to two groups.
-Int4Row quantize_int4(const Vector& row) {
-    const std::size_t size = row.size();
-    Int4Row packed{size, std::vector<std::uint8_t>((size + 1) / 2), {}};
-    for (std::size_t begin = 0; begin < size; begin += 32) {
-        const std::size_t end = std::min(begin + 32, size);
-        Real absmax = 0;
-        for (std::size_t i = begin; i < end; ++i) absmax = std::max(absmax, std::abs(row(i)));
-        const Real scale = absmax / 7;
-        packed.scales.push_back(scale);
-        for (std::size_t i = begin; i < end; ++i) {
-            const Real value = scale == 0 ? 0 : std::round(row(i) / scale);
-            packed.bytes[i / 2] |= (static_cast<int>(value) + 8) << (i % 2 * 4);
-        }
-    }
-    return packed;
-}
-Vector dequantize_int4(const Int4Row& packed) {
-    Vector row = xt::zeros<Real>({packed.size});
-    for (std::size_t i = 0; i < packed.size; ++i) {
-        const int value = ((packed.bytes[i / 2] >> (i % 2 * 4)) & 15) - 8;
-        row(i) = static_cast<Real>(value) * packed.scales[i / 32];
-    }
-    return row;
-}
-
-// Exercise 15.9 — 2N / b FLOPs per byte: 2 * 20, 4 * 20, and 32 * 20, which is above the peak.
+// Exercise 15.6 — 2N / b FLOPs per byte: 2 * 20, 4 * 20, and 32 * 20, which is above the peak.
 Vector predicted_gflops() { return {40, 80, 100}; }
 
-// Exercise 15.10 — first maximum ln 3 and sum 1/3 + 1; then the maximum is ln 6, the old sum is
+// Exercise 15.7 — first maximum ln 3 and sum 1/3 + 1; then the maximum is ln 6, the old sum is
 // multiplied by exp(ln 3 - ln 6) = 1/2, and 1 is added.
 Vector predicted_online_softmax() { return {3, Real(4) / 3, 6, Real(5) / 3}; }
 
-// Exercise 15.11 — 4 by 4 tiles, of which 1 + 2 + 3 + 4 are on or below the diagonal.
+// Exercise 15.8 — 4 by 4 tiles, of which 1 + 2 + 3 + 4 are on or below the diagonal.
 Vector predicted_tiles() { return {10, 6}; }
-
-// Exercise 15.12 — the scale is 2.54 / 127 = 0.02.
-Vector predicted_int8() { return {127, -50, 15}; }
 
 }  // namespace exercise

@@ -79,7 +79,7 @@ void compute_logits_of(const FastModel& model, MatrixView hidden_states, RunStat
     apply_norm(model.norm, hidden_states, hidden_states);
     matmul_by_rows(hidden_states, model.head(),
                    view_of(state.logits).rows(0, hidden_states.num_rows),
-                   state.workspaces[0].dequantized);
+                   state.workspaces[0].matmul);
 }
 
 }  // namespace llm

@@ -417,10 +417,29 @@ void Gguf::dequantize(const std::string& name, std::span<Real> elements) const {
     for (std::size_t row = 0; row < elements.size() / in_features; ++row)
         dequantize_row(stored.dtype, stored.bytes.subspan(row * row_size, row_size),
                        elements.subspan(row * in_features, in_features));
+    check_finite(name, elements);
+    file_.forget(stored.bytes);
+}
+
+void Gguf::check_finite(const std::string& name, std::span<const Real> elements) const {
     for (const Real element : elements)
         if (!std::isfinite(element))
             refuse(fmt::format("tensor {} has an element that is not finite", name));
+}
+
+AlignedVector<std::byte> Gguf::read_bytes(const std::string& name, std::size_t out_features,
+                                          std::size_t in_features) const {
+    check(name, std::array{out_features, in_features});
+    const GgufTensor& stored = tensor(name);
+    const std::size_t row_size = bytes_per_row(stored.dtype, in_features);
+    std::vector<Real> elements(in_features);
+    for (std::size_t row = 0; row < out_features; ++row) {
+        dequantize_row(stored.dtype, stored.bytes.subspan(row * row_size, row_size), elements);
+        check_finite(name, elements);
+    }
+    const AlignedVector<std::byte> bytes(stored.bytes.begin(), stored.bytes.end());
     file_.forget(stored.bytes);
+    return bytes;
 }
 
 bool is_gguf(const std::filesystem::path& file) {
@@ -503,8 +522,6 @@ std::uint32_t checked_type(const std::string& name, const GgufTensor& tensor) {
     const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& numbered) {
         return numbered.second == tensor.dtype;
     });
-    require(found != dtypes.end(), "tensor {} is of type {}, which GGUF files do not have",
-            name, to_text(dtype));
     require(!shape.empty() && shape.size() <= 4 && element_count(shape) > 0,
             "tensor {} of shape {} must have 1 to 4 dimensions and no size of 0", name, shape);
     const std::size_t in_features = shape.back();

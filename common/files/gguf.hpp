@@ -64,6 +64,10 @@ class Gguf {
         return result;
     }
 
+    // Copies the stored bytes of a matrix. It must have this shape, and only finite elements.
+    AlignedVector<std::byte> read_bytes(const std::string& name, std::size_t out_features,
+                                        std::size_t in_features) const;
+
     // Throws FileError: "FILE: reason".
     [[noreturn]] void refuse(const std::string& reason) const;
 
@@ -79,6 +83,7 @@ class Gguf {
     const T& value_of_type(const std::string& key) const;
     void check(const std::string& name, std::span<const std::size_t> shape) const;
     void dequantize(const std::string& name, std::span<Real> elements) const;
+    void check_finite(const std::string& name, std::span<const Real> elements) const;
 };
 
 // True if a file exists and begins with GGUF's magic bytes.

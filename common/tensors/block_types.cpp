@@ -119,8 +119,6 @@ std::size_t bytes_per_block(DType dtype) {
         case DType::float16:
         case DType::bfloat16:
             return 2;
-        case DType::int8:
-            return 1;
         case DType::q8_0:
             return sizeof(BlockQ8_0);
         case DType::q4_0:
@@ -160,11 +158,7 @@ void dequantize_row(DType dtype, std::span<const std::byte> row, std::span<Real>
             return dequantize_blocks<BlockQ4_K>(dtype, row, weights);
         case DType::q6_k:
             return dequantize_blocks<BlockQ6_K>(dtype, row, weights);
-        case DType::int8:
-            break;
     }
-    throw_shape_error("dequantize_row: the scales of {} are not in the row",
-                      {std::string(to_text(dtype))});
 }
 
 }  // namespace llm

@@ -13,8 +13,6 @@ std::string_view to_text(DType dtype) {
             return "float16";
         case DType::bfloat16:
             return "bfloat16";
-        case DType::int8:
-            return "int8";
         case DType::q8_0:
             return "q8_0";
         case DType::q4_0:

@@ -12,7 +12,6 @@ enum class DType {
     float32,   // 4 bytes
     float16,   // 2 bytes: IEEE half precision
     bfloat16,  // 2 bytes: the upper half of a float32
-    int8,      // 1 byte, and one scale per group of weights (chapter 15)
     q8_0,      // 34 bytes for 32 weights
     q4_0,      // 18 bytes for 32 weights
     q5_0,      // 22 bytes for 32 weights

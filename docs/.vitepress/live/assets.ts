@@ -19,6 +19,7 @@ const assetsOf: Record<string, string[]> = {
   '12_gradients': model,
   '13_training': names,
   '15_fast': model,
+  '16_quantization': [...model, 'data/apocrypha.txt'],
 }
 
 export function assetPaths(slug: string): string[] {

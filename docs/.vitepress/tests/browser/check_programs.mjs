@@ -6,7 +6,9 @@ import { browserName, commandText, launch, refuse, runNatively, serve, site, slu
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 
-const defaults = { '13_training': ['--steps', '10'], '15_fast': ['--no-timing'] }
+const defaults = {
+  '13_training': ['--steps', '10'], '15_fast': ['--no-timing'], '16_quantization': ['--no-timing'],
+}
 const toleranceOf = slug => (slug === '13_training' ? 1e-4 : tolerance)
 
 // Options that the pages speak of, and refusals.
@@ -31,6 +33,7 @@ const further = {
     '--inspect 10', '--measure', '--top-p 2'],
   '12_gradients': ['--seed 1', '--seed -1'],
   '13_training': ['--steps 10 --seed 1 --num-hidden-layers 2', '--steps 10 --qk-norm --dtype bfloat16', '--steps x'],
+  '16_quantization': ['--no-timing --model assets/king_james --dtype q4_0', '--dtype q2_k'],
   '15_fast': ['--no-timing --max-new-tokens 20', '--no-timing --prompt "And God said"', '--max-new-tokens 0'],
 }
 

@@ -1,4 +1,4 @@
-#include "chapters/15_fast/bench_timing.hpp"
+#include "chapters/16_quantization/bench_timing.hpp"
 
 #include <benchmark/benchmark.h>
 

@@ -2,13 +2,16 @@
 // llama.cpp.
 #include <benchmark/benchmark.h>
 
-#include "chapters/15_fast/bench_rivals.hpp"
-#include "chapters/15_fast/bench_timing.hpp"
 #include "chapters/15_fast/inference.hpp"
+#include "chapters/16_quantization/bench_rivals.hpp"
+#include "chapters/16_quantization/bench_timing.hpp"
+#include "chapters/16_quantization/quantized_model.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/options.hpp"
 
 using namespace llm;
+
+constexpr std::array dtypes = {DType::float32, DType::bfloat16, DType::q8_0, DType::q4_0};
 
 // Distinct token ids.
 std::vector<Id> make_ids(std::size_t count) {
@@ -113,7 +116,7 @@ void benchmark_growth(const FastModel& model, int repetitions) {
 // Prefill and decode of a model whose weights have this dtype.
 std::vector<Benchmark> model_benchmarks(const FastModel& model, const std::vector<Id>& ids,
                                         RunState& state) {
-    const std::string name = ", " + std::string(to_text(model.embed_tokens.dtype));
+    const std::string name = ", " + std::string(to_text(model.embed_tokens.dtype()));
     const auto run = [&](std::size_t position, std::size_t count, LogitsToKeep keep) {
         state.seq_len = position;
         compute_logits(model, std::span(ids).subspan(position, count), state, keep);
@@ -136,7 +139,7 @@ void benchmark_few_tokens(const std::vector<FastModel>& models, const std::vecto
     step("A few new tokens at once");
     const std::vector<std::size_t> counts = {1, 2, 3, 4, 6, 8, 12, 16, 512};
     const auto name_of = [](std::size_t k, std::size_t count) {
-        return to_text(count) + ", " + std::string(to_text(weight_dtypes[k]));
+        return to_text(count) + ", " + std::string(to_text(dtypes[k]));
     };
     std::vector<Benchmark> benchmarks;
     for (std::size_t k = 0; k < models.size(); ++k)
@@ -158,12 +161,12 @@ void benchmark_few_tokens(const std::vector<FastModel>& models, const std::vecto
             table.back().push_back(fixed(time / bound, 2));
         }
     }
-    show_table(
-        {"tokens", "float32, ms", "/ bound", "bfloat16, ms", "/ bound", "int8, ms", "/ bound"},
-        table);
+    show_table({"tokens", "float32, ms", "/ bound", "bfloat16, ms", "/ bound", "q8_0, ms",
+                "/ bound", "q4_0, ms", "/ bound"},
+               table);
 }
 
-// PyTorch computes in float32; llama.cpp's weights have the same dtype, or q8_0 for int8.
+// PyTorch computes in float32; llama.cpp's weights have the same dtype.
 struct Rivals {
     RivalTimes pytorch;
     std::map<DType, RivalTimes> llama_cpp;
@@ -171,9 +174,8 @@ struct Rivals {
 
 Rivals times_of_rivals(const Model& model, const Matrix& logits) {  // (T, V)
     Rivals rivals{times_of_pytorch(model, logits), {}};
-    for (const DType dtype : weight_dtypes) {
-        rivals.llama_cpp[dtype] =
-            times_of_llama_cpp(model, dtype == DType::int8 ? DType::q8_0 : dtype);
+    for (const DType dtype : dtypes) {
+        rivals.llama_cpp[dtype] = times_of_llama_cpp(model, dtype);
         if (rivals.llama_cpp[dtype].empty()) break;
     }
     return rivals;
@@ -182,7 +184,7 @@ Rivals times_of_rivals(const Model& model, const Matrix& logits) {  // (T, V)
 // The benchmarks of all dtypes, equally many for each.
 void show_model_table(const std::vector<Benchmark>& benchmarks, const BenchmarkResults& results,
                       const Rivals& rivals) {
-    const std::size_t num_of_dtype = benchmarks.size() / weight_dtypes.size();
+    const std::size_t num_of_dtype = benchmarks.size() / dtypes.size();
     std::vector<TableRow> table;
     for (std::size_t i = 0; i < benchmarks.size(); ++i) {
         const std::string& name = benchmarks[i].name;
@@ -191,7 +193,7 @@ void show_model_table(const std::vector<Benchmark>& benchmarks, const BenchmarkR
             return found == theirs.end() ? "-"
                                          : fixed(found->second / results.seconds.at(name), 2);
         };
-        const auto llama_cpp = rivals.llama_cpp.find(weight_dtypes[i / num_of_dtype]);
+        const auto llama_cpp = rivals.llama_cpp.find(dtypes[i / num_of_dtype]);
         table.push_back(result_row(benchmarks[i], results));
         table.back().push_back(speedup_over(rivals.pytorch));
         table.back().push_back(
@@ -206,7 +208,7 @@ void benchmark_model(const Model& model, int repetitions) {
     const std::vector<Id> ids = make_ids(1025);
     std::vector<FastModel> models;
     std::vector<RunState> states;
-    for (const DType dtype : weight_dtypes) models.push_back(make_fast_model(model, dtype));
+    for (const DType dtype : dtypes) models.push_back(quantize_model(model, dtype));
     for (const FastModel& fast : models) {
         states.push_back(make_run_state(fast, ids.size()));
         compute_logits(fast, ids, states.back());

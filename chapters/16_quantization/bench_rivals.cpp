@@ -1,14 +1,14 @@
-#include "chapters/15_fast/bench_rivals.hpp"
+#include "chapters/16_quantization/bench_rivals.hpp"
 
-#include <cmath>
 #include <cstdlib>
 
 #include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/16_quantization/quantizers.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/output/show.hpp"
-#include "common/tensors/half.hpp"
+#include "common/tensors/block_types.hpp"
 
 namespace llm {
 namespace {
@@ -33,30 +33,14 @@ bool run(const std::string& command, const std::string& result, RivalTimes& time
     return true;
 }
 
-void append(const auto& value, std::vector<std::byte>& bytes) {
-    const auto* begin = reinterpret_cast<const std::byte*>(&value);
-    bytes.insert(bytes.end(), begin, begin + sizeof value);
-}
-
-// 32 weights in GGUF's type Q8_0: a float16 scale and 32 integers from -127 to 127.
-void append_q8_0(std::span<const Real> weights, std::vector<std::byte>& bytes) {
-    Real absmax = 0;
-    for (const Real weight : weights) absmax = std::max(absmax, std::abs(weight));
-    const Real scale = absmax / 127;
-    append(Half(scale), bytes);
-    for (const Real weight : weights)
-        append(static_cast<std::int8_t>(scale == 0 ? 0 : std::round(weight / scale)), bytes);
-}
-
-std::vector<std::byte> stored_bytes(std::span<const Real> weights, DType dtype) {
-    std::vector<std::byte> bytes;
-    if (dtype == DType::q8_0)
-        for (std::size_t i = 0; i < weights.size(); i += 32)
-            append_q8_0(weights.subspan(i, 32), bytes);
-    else if (dtype == DType::bfloat16)
-        for (const Real weight : weights) append(to_bfloat16(weight), bytes);
-    else
-        for (const Real weight : weights) append(weight, bytes);
+// The weights in the bytes of a dtype, row by row.
+std::vector<std::byte> stored_bytes(std::span<const Real> weights, std::size_t in_features,
+                                    DType dtype) {
+    const std::size_t row_size = bytes_per_row(dtype, in_features);
+    std::vector<std::byte> bytes(weights.size() / in_features * row_size);
+    for (std::size_t row = 0; row < weights.size() / in_features; ++row)
+        quantize_row(dtype, weights.subspan(row * in_features, in_features),
+                     std::span(bytes).subspan(row * row_size, row_size));
     return bytes;
 }
 
@@ -90,8 +74,8 @@ void write_model(const std::string& file, const Model& model, DType dtype) {
     std::vector<std::vector<std::byte>> memory;
     std::vector<NamedGgufTensor> tensors;
     const auto add = [&](const std::string& name, const auto& weights, DType type) {
-        memory.push_back(stored_bytes({weights.data(), weights.size()}, type));
         const auto& shape = weights.shape();
+        memory.push_back(stored_bytes({weights.data(), weights.size()}, shape.back(), type));
         tensors.push_back(
             {name + ".weight", {type, {shape.begin(), shape.end()}, memory.back()}});
     };

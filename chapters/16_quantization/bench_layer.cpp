@@ -1,6 +1,6 @@
-#include "chapters/15_fast/bench_timing.hpp"
 #include "chapters/15_fast/flash_attention.hpp"
 #include "chapters/15_fast/simd.hpp"
+#include "chapters/16_quantization/bench_timing.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {

@@ -1,0 +1,215 @@
+#include "chapters/16_quantization/gguf_export.hpp"
+
+#include <algorithm>
+
+#include "chapters/04_rope/rope_scaling.hpp"
+#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/09_full_model/tensor_names.hpp"
+#include "chapters/16_quantization/gguf_tokenizer_export.hpp"
+#include "chapters/16_quantization/quantizers.hpp"
+#include "common/files/gguf.hpp"
+#include "common/tensors/block_types.hpp"
+
+namespace llm {
+namespace {
+
+bool is_qwen3(const Config& config) { return config.qk_norm == QKNormType::with_weights; }
+
+// Throws ShapeError if a layer is not as the configuration, the only thing that is written of
+// it besides weights, describes it.
+void check_layer(const Config& config, const PreNormBlock& layer, std::size_t n) {
+    const auto& [q_proj, k_proj, v_proj, o_proj] = layer.self_attn.projections;
+    const auto& [gate_proj, up_proj, down_proj, activation] = layer.mlp;
+    const bool qkv_bias = config.attention_bias != AttentionBias::none;
+    const bool o_bias = config.attention_bias == AttentionBias::qkvo;
+    require(layer.self_attn.qk_norm.index() == std::size_t(config.qk_norm),
+            "export: the QK norm of layer {} is not that of the configuration", n);
+    require(q_proj.bias.has_value() == qkv_bias && k_proj.bias.has_value() == qkv_bias &&
+                v_proj.bias.has_value() == qkv_bias && o_proj.bias.has_value() == o_bias,
+            "export: the attention biases of layer {} are not those of the configuration", n);
+    require(!gate_proj.bias && !up_proj.bias && !down_proj.bias,
+            "export: the MLP of layer {} has a bias, which cannot be loaded", n);
+    require(
+        activation.name == SiLU.name,
+        "export: llama.cpp's architectures llama and qwen3 have the activation silu, not {}",
+        activation.name);
+}
+
+// Throws ShapeError if llama.cpp has no such model.
+void check_exportable(const Model& model) {
+    const Config& config = model.config;
+    require(config.qk_norm != QKNormType::without_weights,
+            "export: llama.cpp's architectures llama and qwen3 have no QK norm without weights "
+            "(Llama 4 has)");
+    require(!is_qwen3(config) || config.attention_bias == AttentionBias::none,
+            "export: llama.cpp's architecture qwen3 has no attention biases");
+    for (std::size_t n = 0; n < model.layers.size(); ++n)
+        check_layer(config, model.layers[n], n);
+}
+
+// The divisors of RoPE's frequencies; 1 each without scaling.
+Vector frequency_factors(const Config& config) {
+    const Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);
+    if (!config.rope_scaling) return xt::ones_like(frequencies);
+    if (const auto* given = std::get_if<FrequencyFactors>(&*config.rope_scaling))
+        return given->factors;
+    return frequencies / rope_frequencies(config);
+}
+
+// Does one factor divide all frequencies? It is written as metadata, others as a tensor.
+bool is_linear(const Vector& factors) {
+    return std::all_of(factors.begin(), factors.end(),
+                       [&](Real factor) { return factor == factors(0); });
+}
+
+GgufMetadata model_metadata(const Config& config, DType dtype) {
+    const std::string architecture = is_qwen3(config) ? "qwen3" : "llama";
+    GgufMetadata metadata = {{"general.architecture", architecture}};
+    if (block_size(dtype) > 1)
+        metadata.emplace_back("general.quantization_version", std::int64_t{2});
+    const auto add = [&](const std::string& key, const GgufValue& value) {
+        metadata.emplace_back(architecture + "." + key, value);
+    };
+    const auto add_size = [&](const std::string& key, std::size_t size) {
+        add(key, static_cast<std::int64_t>(size));
+    };
+    add_size("block_count", config.num_hidden_layers);
+    add_size("context_length", config.max_position_embeddings);
+    add_size("embedding_length", config.hidden_size);
+    add_size("feed_forward_length", config.intermediate_size);
+    add_size("vocab_size", config.vocab_size);
+    add_size("attention.head_count", config.num_attention_heads);
+    add_size("attention.head_count_kv", config.num_key_value_heads);
+    add_size("attention.key_length", config.head_dim);
+    add_size("attention.value_length", config.head_dim);
+    add_size("rope.dimension_count", config.head_dim);
+    add("attention.layer_norm_rms_epsilon", double(config.rms_norm_eps));
+    add("rope.freq_base", double(config.rope_theta));
+    if (const Vector factors = frequency_factors(config);
+        is_linear(factors) && factors(0) != 1) {
+        add("rope.scaling.type", std::string("linear"));
+        add("rope.scaling.factor", double(factors(0)));
+    }
+    return metadata;
+}
+
+// Reorders the rows of each head of q_proj or k_proj (and its bias): the inverse of
+// interleaved_to_split_half (chapter 04). Source: llama.cpp, convert_hf_to_gguf.py, permute.
+Linear split_half_to_interleaved(const Linear& projection, std::size_t num_heads) {
+    const std::size_t num_rows = projection.weight.shape(0), head_dim = num_rows / num_heads;
+    Linear reordered = projection;
+    for (std::size_t row = 0; row < num_rows; ++row) {
+        const std::size_t d = row % head_dim;  // the first or second feature of pair d / 2
+        const std::size_t source = row - d + d / 2 + (d % 2) * head_dim / 2;
+        xt::view(reordered.weight, row) = xt::view(projection.weight, source);
+        if (projection.bias) (*reordered.bias)(row) = (*projection.bias)(source);
+    }
+    return reordered;
+}
+
+// The tensors of a file, and the memory with their bytes.
+class TensorList {
+ public:
+    explicit TensorList(DType dtype) : dtype_(dtype) {}
+
+    const std::vector<NamedGgufTensor>& tensors() const { return tensors_; }
+    const std::vector<Fallback>& fallbacks() const { return fallbacks_; }
+
+    void add_vector(const std::string& name, const Vector& values) {
+        add(name, DType::float32, {values.size()}, {values.data(), values.size()});
+    }
+
+    void add_matrix(const std::string& name, const Matrix& weights) {
+        const auto [out_features, in_features] = dims(weights);
+        const DType dtype = stored_dtype(dtype_, in_features);
+        if (dtype != dtype_) fallbacks_.push_back({name, dtype});
+        add(name, dtype, {out_features, in_features}, {weights.data(), weights.size()});
+    }
+
+    void add_linear(const std::string& name, const Linear& linear) {
+        add_matrix(name + ".weight", linear.weight);
+        if (linear.bias) add_vector(name + ".bias", *linear.bias);
+    }
+
+ private:
+    DType dtype_;
+    std::vector<std::vector<std::byte>> memory_;
+    std::vector<NamedGgufTensor> tensors_;
+    std::vector<Fallback> fallbacks_;
+
+    void add(const std::string& name, DType dtype, const std::vector<std::size_t>& shape,
+             std::span<const Real> values) try {
+        const std::size_t in_features = shape.back(), num_rows = values.size() / in_features;
+        const std::size_t row_size = bytes_per_row(dtype, in_features);
+        std::vector<std::byte>& bytes = memory_.emplace_back(num_rows * row_size);
+        for (std::size_t row = 0; row < num_rows; ++row)
+            quantize_row(dtype, values.subspan(row * in_features, in_features),
+                         std::span(bytes).subspan(row * row_size, row_size));
+        tensors_.push_back({name, {dtype, shape, bytes}});
+    } catch (const ShapeError& error) {
+        require(false, "export: tensor {}: {}", name, error.what());
+    }
+};
+
+// llama.cpp rotates interleaved pairs in models of architecture llama, and split halves, as
+// here, in those of qwen3.
+void add_attention(const std::string& layer, const AttentionLayer& attention,
+                   TensorList& tensors) {
+    const auto& [q_proj, k_proj, v_proj, o_proj] = attention.projections;
+    if (const auto* qk_norm = std::get_if<QKNormWithWeights>(&attention.qk_norm)) {
+        tensors.add_linear(layer + gguf_names.q_proj, q_proj);
+        tensors.add_linear(layer + gguf_names.k_proj, k_proj);
+        tensors.add_vector(layer + gguf_names.q_norm + ".weight", qk_norm->q_weight);
+        tensors.add_vector(layer + gguf_names.k_norm + ".weight", qk_norm->k_weight);
+    } else {
+        tensors.add_linear(layer + gguf_names.q_proj,
+                           split_half_to_interleaved(q_proj, attention.num_attention_heads));
+        tensors.add_linear(layer + gguf_names.k_proj,
+                           split_half_to_interleaved(k_proj, attention.num_key_value_heads));
+    }
+    tensors.add_linear(layer + gguf_names.v_proj, v_proj);
+    tensors.add_linear(layer + gguf_names.o_proj, o_proj);
+}
+
+TensorList model_tensors(const Model& model, DType dtype) {
+    TensorList tensors(dtype);
+    tensors.add_matrix(gguf_names.embed_tokens + ".weight", model.embed_tokens);
+    for (std::size_t n = 0; n < model.layers.size(); ++n) {
+        const auto& [self_attn, mlp, attention_norm, ffn_norm] = model.layers[n];
+        const std::string layer = gguf_names.layer + to_text(n) + ".";
+        tensors.add_vector(layer + gguf_names.attention_norm + ".weight",
+                           attention_norm.weight);
+        add_attention(layer, self_attn, tensors);
+        tensors.add_vector(layer + gguf_names.ffn_norm + ".weight", ffn_norm.weight);
+        tensors.add_linear(layer + gguf_names.gate_proj, mlp.gate_proj);
+        tensors.add_linear(layer + gguf_names.up_proj, mlp.up_proj);
+        tensors.add_linear(layer + gguf_names.down_proj, mlp.down_proj);
+    }
+    tensors.add_vector(gguf_names.norm + ".weight", model.norm.weight);
+    // llama.cpp uses the embedding as the head if there is no other.
+    if (model.lm_head) tensors.add_matrix(gguf_names.lm_head + ".weight", *model.lm_head);
+    if (const Vector factors = frequency_factors(model.config); !is_linear(factors)) {
+        require(!is_qwen3(model.config),
+                "export: llama.cpp's architecture qwen3 has no {} (Llama 3's RoPE scaling)",
+                gguf_rope_factors);
+        tensors.add_vector(gguf_rope_factors, factors);
+    }
+    return tensors;
+}
+
+}  // namespace
+
+std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
+                                  const std::string& file, DType dtype) {
+    if (std::filesystem::exists(file))
+        throw FileError(file + ": exists already and is not overwritten");
+    check_exportable(model);
+    GgufMetadata metadata = model_metadata(model.config, dtype);
+    for (const auto& entry : tokenizer_metadata(tokenizer, model.config.vocab_size))
+        metadata.push_back(entry);
+    const TensorList tensors = model_tensors(model, dtype);
+    write_gguf(file, metadata, tensors.tensors());
+    return tensors.fallbacks();
+}
+
+}  // namespace llm

@@ -1,0 +1,28 @@
+// Chapter 16: writing GGUF files that llama.cpp reads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "chapters/09_full_model/model.hpp"
+#include "chapters/10_tokenizer/tokenizer.hpp"
+#include "common/tensors/dtype.hpp"
+
+namespace llm {
+
+// A tensor that is stored in another dtype than the one asked for (stored_dtype).
+struct Fallback {
+    std::string name;
+    DType dtype;
+};
+
+// Writes a model and its tokenizer as a GGUF file of architecture llama or, with a QK norm,
+// qwen3. Matrices are stored in dtype; norms and biases stay in float32. load_model (chapter
+// 09) and load_tokenizer (chapter 10) read the same model and tokenizer from it. Returns the
+// tensors that fell back. Throws FileError if the file exists or cannot be written, and
+// ShapeError if llama.cpp has no such model or tokenizer. Source: llama.cpp,
+// convert_hf_to_gguf.py.
+std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
+                                  const std::string& file, DType dtype);
+
+}  // namespace llm

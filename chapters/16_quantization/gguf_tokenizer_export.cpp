@@ -1,0 +1,270 @@
+#include "chapters/16_quantization/gguf_tokenizer_export.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+const std::string prefix = "tokenizer.ggml.";
+
+// The values in tokenizer.ggml.token_type.
+enum TokenType : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
+
+// The tokens of all ids as they are spelled in a GGUF file.
+struct Tokens {
+    Texts names;
+    std::vector<std::int64_t> types;
+};
+
+Tokens tokens_of(const Tokenizer& tokenizer, std::size_t vocab_size) {
+    require(tokenizer.vocab_size() <= vocab_size,
+            "export: the tokenizer has {} tokens, but the vocabulary size is {}",
+            tokenizer.vocab_size(), vocab_size);
+    Tokens tokens{Texts(vocab_size), std::vector<std::int64_t>(vocab_size, unused)};
+    const auto set_type = [&](Id id, TokenType type) {
+        tokens.types[static_cast<std::size_t>(id)] = type;
+    };
+    for (const auto& [token, id] : tokenizer.vocab) {
+        tokens.names[static_cast<std::size_t>(id)] = token;
+        set_type(id, normal);
+    }
+    for (const AddedToken& token : tokenizer.added_tokens) set_type(token.id, user_defined);
+    for (const Id id : tokenizer.all_special_ids)
+        set_type(id, id == tokenizer.unk_token_id ? unknown : control);
+    for (const Id id : tokenizer.byte_token_ids) set_type(id, byte);
+    for (std::size_t id = 0; id < vocab_size; ++id)
+        if (tokens.types[id] == unused) tokens.names[id] = "[PAD" + to_text(id) + "]";
+    return tokens;
+}
+
+// Throws ShapeError unless the names of normal tokens give the bytes to which they decode.
+// Unused tokens decode to nothing.
+void check_decoding(const Tokenizer& tokenizer, const Tokens& tokens,
+                    const std::function<std::string(const std::string&)>& bytes_of) {
+    for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id) {
+        const std::string& bytes = tokenizer.token_bytes[id];
+        const std::int64_t type = tokens.types[id];
+        if ((type == normal && bytes_of(tokens.names[id]) != bytes) ||
+            (type == unused && !bytes.empty()))
+            require(false, "export: token {} would not decode to '{}'", id, escaped(bytes));
+    }
+}
+
+// Throws ShapeError unless the scores give the same merges in the same order.
+void check_scores(const Tokenizer& tokenizer, const std::vector<double>& scores) {
+    const Merges by_score = merges_from_scores(tokenizer.vocab, scores);
+    bool equal = by_score.size() == tokenizer.merges.size();
+    std::vector<std::pair<double, double>> ranks;  // of each merge, by the list and by score
+    for (const auto& [pair, merge] : tokenizer.merges) {
+        const auto found = by_score.find(pair);
+        equal = equal && found != by_score.end();
+        if (equal) ranks.emplace_back(merge.rank, found->second.rank);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    for (std::size_t i = 1; i < ranks.size(); ++i) {
+        const bool same_rank = ranks[i - 1].first == ranks[i].first;
+        const bool same_score = ranks[i - 1].second == ranks[i].second;
+        equal = equal && (same_score || (!same_rank && ranks[i - 1].second < ranks[i].second));
+    }
+    require(equal,
+            "export: the merges are not SentencePiece's, which follow from a score per token");
+}
+
+// The negative rank of each token's first merge. Tokens that are not merged have the score 0.
+std::vector<double> scores_of(const Tokenizer& tokenizer, std::size_t vocab_size) {
+    std::map<Id, double> first_ranks;
+    for (const auto& [pair, merge] : tokenizer.merges) {
+        const auto [first, is_new] = first_ranks.emplace(merge.merged, merge.rank);
+        if (!is_new) first->second = std::min(first->second, merge.rank);
+    }
+    std::vector<double> scores(vocab_size);
+    for (const auto& [id, rank] : first_ranks) scores[static_cast<std::size_t>(id)] = -rank;
+    check_scores(tokenizer, scores);
+    return scores;
+}
+
+Texts normalizer_types(const Tokenizer& tokenizer) {
+    Texts types;
+    for (const Normalizer& normalizer : tokenizer.normalizers) types.push_back(normalizer.type);
+    return types;
+}
+
+std::string joined(const Texts& texts, const std::string& separator) {
+    std::string all;
+    for (const std::string& text : texts) all += (all.empty() ? "" : separator) + text;
+    return all;
+}
+
+// In SentencePiece, spaces are ▁. A tokenizer of llama2.c has spaces.
+GgufMetadata sentencepiece_metadata(const Tokenizer& tokenizer, Tokens tokens) {
+    const Texts normalizers = normalizer_types(tokenizer);
+    const std::string normalized = tokenizer.normalize("a  b");
+    const bool of_llama2c = normalized == " a  b";
+    const bool add_space_prefix = of_llama2c || normalized == "▁a▁▁b";
+    require((add_space_prefix || normalized == "a▁▁b") &&
+                std::count(normalizers.begin(), normalizers.end(), "NFC") == 0,
+            "export: llama.cpp's SentencePiece has no normalizers {}",
+            joined(normalizers, ", "));
+    require(tokenizer.pre_tokenizers.empty() && !tokenizer.ignore_merges,
+            "export: llama.cpp's SentencePiece has no pre_tokenizer and no ignore_merges");
+    require(tokenizer.byte_token_ids.size() == 256,
+            "export: llama.cpp's SentencePiece needs 256 byte tokens, not {}",
+            tokenizer.byte_token_ids.size());
+    require(tokenizer.strip_leading_space == add_space_prefix,
+            "export: llama.cpp removes a leading space if and only if it prepends one");
+    if (of_llama2c)
+        for (std::string& name : tokens.names) name = replaced(name, " ", "▁");
+    check_decoding(tokenizer, tokens,
+                   [](const std::string& name) { return replaced(name, "▁", " "); });
+    return {{prefix + "model", std::string("llama")},
+            {prefix + "pre", std::string("default")},
+            {prefix + "tokens", tokens.names},
+            {prefix + "scores", scores_of(tokenizer, tokens.names.size())},
+            {prefix + "token_type", tokens.types},
+            {prefix + "add_space_prefix", add_space_prefix}};
+}
+
+// What a name in tokenizer.ggml.pre stands for: the words of probe_text, separated by "·", and
+// settings.
+struct PreType {
+    std::string name;
+    std::string words;
+    bool nfc = false;
+    bool ignore_merges = false;
+};
+const std::string probe_text =
+    "We'LL it's 12345 ½² DoesIt naïve e\u0301a __x!!\n/\n\n  x\ty 中文，の (a).b\r\n";
+const std::vector<PreType> pre_types = {
+    {"gpt-2",
+     "We·'·LL· it·'s· 12345· ½²· DoesIt· naïve· e·\u0301·a· __·x·!!·\n·/·\n\n · x·\t·y· "
+     "中文·，·の· (·a·).·b·\r\n"},
+    {"smollm",
+     "We·'·LL· it·'s· ·1·2·3·4·5· ·½·²· DoesIt· naïve· e·\u0301·a· __·x·!!·\n·/·\n\n · x·\t·y· "
+     "中文·，·の· (·a·).·b·\r\n"},
+    {"llama-bpe",
+     "We·'LL· it·'s· ·123·45· ·½²· DoesIt· naïve· e·\u0301a· __·x·!!\n·/\n\n· · x·\ty· "
+     "中文·，の· (·a·).·b·\r\n",
+     false, true},
+    {"qwen2",
+     "We·'LL· it·'s· ·1·2·3·4·5· ·½·²· DoesIt· naïve· e·\u0301a· __·x·!!\n·/\n\n· · x·\ty· "
+     "中文·，の· (·a·).·b·\r\n",
+     true},
+    {"tekken",
+     "We·'LL· it·'s· ·1·2·3·4·5· ·½·²· Does·It· naïve· e\u0301a· __·x·!!\n/\n\n· · x·\ty· "
+     "中文·，の· (·a·).·b·\r\n",
+     false, true}};
+
+bool is_byte_level(const Tokenizer& tokenizer) {
+    return !tokenizer.pre_tokenizers.empty() &&
+           tokenizer.pre_tokenizers.back().type == "ByteLevel";
+}
+
+// Finds the name by the words of a text on which pre-tokenizers differ. llama.cpp's converter
+// finds it by ids. Source: llama.cpp, convert_hf_to_gguf_update.py, chktxt.
+std::string find_pre_type(const Tokenizer& tokenizer) {
+    Texts words = tokenizer.pre_tokenize(probe_text, true), names;
+    if (is_byte_level(tokenizer))
+        for (std::string& word : words) word = unicode_to_bytes(word);
+    for (const PreType& pre : pre_types) {
+        const Texts normalizers = pre.nfc ? Texts{"NFC"} : Texts{};
+        if (joined(words, "·") == pre.words && normalizer_types(tokenizer) == normalizers &&
+            tokenizer.ignore_merges == pre.ignore_merges)
+            return pre.name;
+        names.push_back(pre.name);
+    }
+    require(false,
+            "export: pre_tokenizer, normalizer and ignore_merges are not those of a name in "
+            "tokenizer.ggml.pre; supported: {}",
+            joined(names, ", "));
+    return "";
+}
+
+// Spells the bytes of each token as in byte-level BPE. A character of several bytes would need
+// merges, so the tokens must be ASCII.
+void spell_bytes(Tokens& tokens) {
+    for (std::size_t id = 0; id < tokens.names.size(); ++id) {
+        if (tokens.types[id] != normal) continue;
+        std::string spelled;
+        for (const char letter : tokens.names[id]) {
+            const auto value = static_cast<unsigned char>(letter);
+            require(
+                value < 0x80,
+                "export: token {}, '{}', is not ASCII; llama.cpp has no BPE over characters",
+                id, escaped(tokens.names[id]));
+            spelled += byte_to_unicode(value);
+        }
+        tokens.names[id] = spelled;
+    }
+}
+
+// The merges in the order of their ranks, each as "a b".
+Texts merges_of(const Tokenizer& tokenizer, const Texts& names) {
+    std::map<double, TokenPair> by_rank;
+    for (const auto& [pair, merge] : tokenizer.merges) by_rank[merge.rank] = pair;
+    Texts merges;
+    for (const auto& [rank, pair] : by_rank)
+        merges.push_back(names[static_cast<std::size_t>(pair.first)] + " " +
+                         names[static_cast<std::size_t>(pair.second)]);
+    return merges;
+}
+
+GgufMetadata byte_level_metadata(const Tokenizer& tokenizer, Tokens tokens) {
+    const std::string pre = find_pre_type(tokenizer);
+    require(!tokenizer.strip_leading_space && tokenizer.byte_token_ids.empty(),
+            "export: llama.cpp's byte-level BPE has no byte tokens and strips no space");
+    if (!is_byte_level(tokenizer)) spell_bytes(tokens);
+    check_decoding(tokenizer, tokens, unicode_to_bytes);
+    return {{prefix + "model", std::string("gpt2")},
+            {prefix + "pre", pre},
+            {prefix + "tokens", tokens.names},
+            {prefix + "token_type", tokens.types},
+            {prefix + "merges", merges_of(tokenizer, tokens.names)}};
+}
+
+// The EOS tokens. Those of llama2.c include BOS, which is not the first.
+std::vector<Id> eos_token_ids(const Tokenizer& tokenizer, Id bos_token_id) {
+    std::vector<Id> ids = tokenizer.eos_token_ids;
+    std::stable_partition(ids.begin(), ids.end(), [&](Id id) { return id != bos_token_id; });
+    if (ids.empty() && tokenizer.unk_token_id >= 0) ids = {tokenizer.unk_token_id};
+    require(!ids.empty() && ids.size() <= 3,
+            "export: a GGUF file has 1 to 3 EOS tokens, not {}", ids.size());
+    return ids;
+}
+
+void add_special_tokens(const Tokenizer& tokenizer, GgufMetadata& metadata) {
+    const std::vector<Id>& first = tokenizer.prefix_tokens;
+    Id bos = tokenizer.bos_token_id;
+    if (bos < 0 && !first.empty()) bos = first[0];
+    require(first.empty() || first == std::vector{bos},
+            "export: llama.cpp begins a text with BOS or nothing, not with other tokens");
+    const auto add = [&](const std::string& name, Id id) {
+        metadata.emplace_back(prefix + name + "_token_id", std::int64_t{id});
+    };
+    if (bos >= 0) add("bos", bos);
+    const std::vector<Id> ends = eos_token_ids(tokenizer, bos);
+    const std::array<std::string, 3> names = {"eos", "eot", "eom"};
+    for (std::size_t i = 0; i < ends.size(); ++i) add(names[i], ends[i]);
+    if (tokenizer.unk_token_id >= 0) add("unknown", tokenizer.unk_token_id);
+    metadata.emplace_back(prefix + "add_bos_token", !first.empty());
+}
+
+}  // namespace
+
+GgufMetadata tokenizer_metadata(const Tokenizer& tokenizer, std::size_t vocab_size) {
+    require(tokenizer.normalized_added_tokens.empty(),
+            "export: llama.cpp has no added tokens that are normalized");
+    const Tokens tokens = tokens_of(tokenizer, vocab_size);
+    GgufMetadata metadata = tokenizer.byte_fallback ? sentencepiece_metadata(tokenizer, tokens)
+                                                    : byte_level_metadata(tokenizer, tokens);
+    add_special_tokens(tokenizer, metadata);
+    return metadata;
+}
+
+}  // namespace llm

@@ -1,0 +1,129 @@
+// Chapter 16 — How does a model fit in a quarter of its bytes? This program rounds weights to
+// integers in blocks, multiplies integers, measures the error of each type on weights, logits
+// and the loss, and writes and runs GGUF files.
+#include <map>
+
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/11_generation/generation.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/15_fast/inference.hpp"
+#include "chapters/16_quantization/demo.hpp"
+#include "chapters/16_quantization/gguf_export.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
+#include "common/system/options.hpp"
+#include "common/system/timer.hpp"
+
+using namespace llm;
+
+struct Arguments {
+    std::string model_path, tokenizer_path, export_path, dtype = "q8_0";
+    std::string prompt = "And the LORD said unto Moses";
+    std::size_t max_new_tokens = 100;
+    bool no_timing = false;
+};
+
+const std::vector<std::string> dtype_names = {"float32", "bfloat16", "float16", "q8_0",
+                                              "q6_k",    "q5_0",     "q4_k",    "q4_0"};
+
+DType dtype_named(const std::string& name) {
+    for (const DType dtype : all_dtypes)
+        if (to_text(dtype) == name) return dtype;
+    throw std::invalid_argument("there is no dtype " + name);
+}
+
+void demo(const Model& model, const Tokenizer& tokenizer, const Arguments& arguments,
+          Generator generator) {
+    const std::vector<Id> ids = tokenizer.encode(read_text(asset("data/apocrypha.txt")));
+    const Projections& projections = model.layers[0].self_attn.projections;
+    const Matrix& down_proj = model.layers[0].mlp.down_proj.weight;  // (C, F)
+    eight_weights(projections.q_proj.weight);
+    scales_of_blocks(down_proj);
+    k_quant_block(down_proj);
+    errors_of_dtypes(down_proj, generator);
+
+    const Tensor3 embeddings = model.embed(one_sequence(std::vector<Id>{ids[0]}));  // (1, 1, C)
+    const Tensor3 normalized = model.layers[0].attention_norm(embeddings);          // (1, 1, C)
+    integer_dot_product(projections.q_proj.weight, xt::view(normalized, 0, 0));
+    outlier_features(model, ids);
+    bits_and_blocks(model, ids);
+    quantized_models(model, ids);
+    greedy_generation(model, tokenizer, encode_prompt(tokenizer, arguments.prompt),
+                      !arguments.no_timing);
+}
+
+void export_file(const Model& model, const Tokenizer& tokenizer, const Arguments& arguments) {
+    const std::vector<Fallback> fallbacks =
+        export_gguf(model, tokenizer, arguments.export_path, dtype_named(arguments.dtype));
+    step("Export as GGUF");
+    std::map<DType, std::vector<std::string>> names;
+    for (const auto& [name, dtype] : fallbacks) names[dtype].push_back(name);
+    for (const auto& [dtype, tensors] : names)
+        say("Blocks of " + arguments.dtype + " do not divide the rows of " +
+            to_text(tensors.size()) + " matrices, from " + tensors.front() + " to " +
+            tensors.back() + ". They are stored in " + std::string(to_text(dtype)) + ".");
+    show("written", arguments.export_path);
+    show("bytes", with_commas(std::filesystem::file_size(arguments.export_path)));
+}
+
+// Weights of a GGUF file stay in their types; others are quantized.
+FastModel load(const Arguments& arguments) {
+    if (is_gguf(arguments.model_path)) return load_quantized_model(arguments.model_path);
+    return quantize_model(load_model(arguments.model_path), dtype_named(arguments.dtype));
+}
+
+void generate(const FastModel& model, const Tokenizer& tokenizer, const Arguments& arguments) {
+    step("Greedy generation");
+    const std::vector<Id> prompt_ids = encode_prompt(tokenizer, arguments.prompt);
+    check_input(model.config, one_sequence(prompt_ids));
+    std::vector<Id> ids;
+    const double seconds = fastest_seconds(1, [&] {
+        ids = generate_greedily(model, prompt_ids, arguments.max_new_tokens,
+                                tokenizer.eos_token_ids);
+    });
+    write_text(tokenizer.decode(ids));
+    end_text();
+    show("megabytes that each token reads", fixed(double(model.weight_bytes()) / 1e6, 1));
+    if (!arguments.no_timing)
+        show("tokens per second", fixed(double(ids.size() - prompt_ids.size()) / seconds, 0));
+}
+
+void run(Arguments arguments, std::uint32_t seed) {
+    const bool own_model = !arguments.model_path.empty();
+    if (!own_model) arguments.model_path = asset("king_james");
+    if (own_model && arguments.export_path.empty()) {
+        const FastModel model = load(arguments);
+        generate(model,
+                 load_tokenizer_of_model(arguments.model_path, arguments.tokenizer_path,
+                                         model.config.vocab_size),
+                 arguments);
+        return;
+    }
+    const Model model = load_model(arguments.model_path);
+    const Tokenizer tokenizer = load_tokenizer_of_model(
+        arguments.model_path, arguments.tokenizer_path, model.config.vocab_size);
+    if (arguments.export_path.empty())
+        demo(model, tokenizer, arguments, Generator(seed));
+    else
+        export_file(model, tokenizer, arguments);
+}
+
+int main(int argc, char** argv) {
+    Arguments arguments;
+    Options options("16_quantization", "How does a model fit in a quarter of its bytes?");
+    options.path("--model", arguments.model_path,
+                 "generate with this model: a GGUF file, whose types are kept, or a folder");
+    options.path("--tokenizer", arguments.tokenizer_path,
+                 "its tokenizer, if it is neither beside nor in the model");
+    options.needs("--tokenizer", "--model");
+    options.path("--export", arguments.export_path, "write the model to this GGUF file");
+    options.choice("--dtype", arguments.dtype, dtype_names,
+                   "the type of its weights, in the file or in memory");
+    options.text("--prompt", arguments.prompt, "the text to continue");
+    options.count("--max-new-tokens", arguments.max_new_tokens, 1, 1 << 20,
+                  "tokens to generate");
+    options.flag("--no-timing", arguments.no_timing,
+                 "leave out run times, which differ from run to run");
+    return options.run(argc, argv, [&] { run(arguments, options.seed()); });
+}

@@ -1,0 +1,208 @@
+#include "chapters/16_quantization/quantized_model.hpp"
+
+#include <set>
+
+#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/09_full_model/tensor_names.hpp"
+#include "chapters/16_quantization/integer_products.hpp"
+#include "chapters/16_quantization/quantizers.hpp"
+#include "common/tensors/block_types.hpp"
+
+namespace llm {
+namespace {
+
+// The functions of one dtype, in the form of a table of kernels.
+template <DType dtype>
+struct Kernels {
+    static void quantize(std::span<const Real> weights, std::span<std::byte> row) {
+        quantize_row(dtype, weights, row);
+    }
+    static void dequantize(std::span<const std::byte> row, std::span<Real> weights) {
+        dequantize_row(dtype, row, weights);
+    }
+    // Converts 256 weights at a time to float.
+    static Real dot(std::span<const std::byte> row, std::span<const Real> inputs) {
+        std::array<Real, 256> weights;
+        Real sum = 0;
+        for (std::size_t i = 0; i < inputs.size(); i += weights.size()) {
+            const std::size_t count = std::min(weights.size(), inputs.size() - i);
+            const std::span<Real> part = std::span(weights).first(count);
+            dequantize(row.subspan(bytes_per_row(dtype, i), bytes_per_row(dtype, count)), part);
+            sum += llm::dot(part, inputs.subspan(i, count));
+        }
+        return sum;
+    }
+    static const WeightKernels& with(Activations activations) {
+        static const IntegerKernels integers = {quantized_input_bytes, quantize_inputs,
+                                                matmul_quantized};
+        static const WeightKernels float32 = {dtype, quantize, dequantize, dot};
+        static const WeightKernels int8 = {dtype, quantize, dequantize, dot, &integers};
+        return activations == Activations::int8 ? int8 : float32;
+    }
+};
+
+// The row of a projection for interleaved pairs that becomes this row for split halves
+// (chapter 04): the first halves of all pairs come first.
+std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
+    const std::size_t i = row % head_dim, half = head_dim / 2;
+    return row - i + (i < half ? 2 * i : 2 * (i - half) + 1);
+}
+
+// Reorders the rows of q_proj or k_proj. They stay quantized: no block spans two rows.
+QuantizedMatrix interleaved_to_split_half(QuantizedMatrix matrix, std::size_t head_dim) {
+    AlignedVector<std::byte> bytes;
+    bytes.reserve(matrix.bytes.size());
+    for (std::size_t row = 0; row < matrix.out_features; ++row) {
+        const auto source = matrix.rows(interleaved_row(row, head_dim), 1);
+        bytes.insert(bytes.end(), source.begin(), source.end());
+    }
+    matrix.bytes = std::move(bytes);
+    return matrix;
+}
+
+// Reads the parts of a fast model by the tensor names of a GGUF file.
+class QuantizedReader {
+ public:
+    QuantizedReader(const Gguf& file, const Config& config, Activations activations)
+        : file_(file), config_(config), activations_(activations) {
+        for (const auto& [name, tensor] : file.tensors()) unread_.insert(name);
+        unread_.erase(gguf_rope_factors);  // read_config has read it
+    }
+
+    QuantizedMatrix matrix(const std::string& name, std::size_t out, std::size_t in) {
+        unread_.erase(name + ".weight");
+        const DType dtype = file_.tensor(name + ".weight").dtype;
+        return {&quantization_kernels(dtype, activations_), out, in,
+                file_.read_bytes(name + ".weight", out, in)};
+    }
+
+    RMSNorm norm(const std::string& name) {
+        return {vector(name + ".weight", config_.hidden_size), config_.rms_norm_eps};
+    }
+
+    FastLayer layer(const std::string& layer) {
+        const std::size_t C = config_.hidden_size, F = config_.intermediate_size;
+        FastLayer result{norm(layer + gguf_names.attention_norm),
+                         norm(layer + gguf_names.ffn_norm),
+                         qkv_proj(layer),
+                         o_proj(layer),
+                         {fuse({matrix(layer + gguf_names.gate_proj, F, C),
+                                matrix(layer + gguf_names.up_proj, F, C)}),
+                          {}},
+                         {{matrix(layer + gguf_names.down_proj, C, F)}, {}}};
+        if (config_.qk_norm == QKNormType::with_weights)
+            result.qk_norm = QKNormWithWeights{
+                vector(layer + gguf_names.q_norm + ".weight", config_.head_dim),
+                vector(layer + gguf_names.k_norm + ".weight", config_.head_dim),
+                config_.rms_norm_eps};
+        return result;
+    }
+
+    // Refuses tensors without which the model would compute something else.
+    void refuse_unread() const {
+        if (!unread_.empty())
+            file_.refuse("the model has a tensor " + *unread_.begin() +
+                         ", which is not supported");
+    }
+
+ private:
+    const Gguf& file_;
+    const Config& config_;
+    Activations activations_;
+    std::set<std::string> unread_;
+
+    Vector vector(const std::string& name, std::size_t size) {
+        unread_.erase(name);
+        return file_.read(name, {size});
+    }
+
+    // A projection of the attention and its bias, if it has one. Queries and keys are reordered
+    // if their rows are interleaved pairs.
+    QuantizedLinear projection(const std::string& name, std::size_t out, std::size_t in,
+                               bool with_bias, bool interleaved) {
+        QuantizedLinear result{{matrix(name, out, in)}, {}};
+        if (with_bias) {
+            const Vector bias = vector(name + ".bias", out);
+            for (std::size_t row = 0; row < out; ++row)
+                result.bias.push_back(
+                    bias(interleaved ? interleaved_row(row, config_.head_dim) : row));
+        }
+        if (interleaved)
+            result.weights[0] =
+                interleaved_to_split_half(std::move(result.weights[0]), config_.head_dim);
+        return result;
+    }
+
+    QuantizedLinear qkv_proj(const std::string& layer) {
+        const std::size_t C = config_.hidden_size, D = config_.head_dim;
+        const std::size_t query_width = config_.num_attention_heads * D;
+        const std::size_t kv_width = config_.num_key_value_heads * D;
+        const bool bias = config_.attention_bias != AttentionBias::none;
+        const bool interleaved = rope_layout(file_) == RopeLayout::interleaved;
+        std::vector<QuantizedMatrix> weights;
+        std::vector<Real> biases;
+        for (QuantizedLinear& part : std::array{
+                 projection(layer + gguf_names.q_proj, query_width, C, bias, interleaved),
+                 projection(layer + gguf_names.k_proj, kv_width, C, bias, interleaved),
+                 projection(layer + gguf_names.v_proj, kv_width, C, bias, false)}) {
+            weights.push_back(std::move(part.weights[0]));
+            biases.insert(biases.end(), part.bias.begin(), part.bias.end());
+        }
+        return {fuse(std::move(weights)), biases};
+    }
+
+    QuantizedLinear o_proj(const std::string& layer) {
+        return projection(layer + gguf_names.o_proj, config_.hidden_size,
+                          config_.num_attention_heads * config_.head_dim,
+                          config_.attention_bias == AttentionBias::qkvo, false);
+    }
+};
+
+}  // namespace
+
+const WeightKernels& quantization_kernels(DType dtype, Activations activations) {
+    switch (dtype) {
+        case DType::float16:
+            return Kernels<DType::float16>::with(Activations::float32);
+        case DType::q8_0:
+            return Kernels<DType::q8_0>::with(activations);
+        case DType::q4_0:
+            return Kernels<DType::q4_0>::with(activations);
+        case DType::q5_0:
+            return Kernels<DType::q5_0>::with(activations);
+        case DType::q4_k:
+            return Kernels<DType::q4_k>::with(activations);
+        case DType::q6_k:
+            return Kernels<DType::q6_k>::with(activations);
+        default:
+            return kernels_of(dtype);
+    }
+}
+
+FastModel quantize_model(const Model& model, DType dtype, Activations activations) {
+    return make_fast_model(model, [&](std::size_t in_features) -> const WeightKernels& {
+        return quantization_kernels(stored_dtype(dtype, in_features), activations);
+    });
+}
+
+FastModel load_quantized_model(const std::string& gguf_path, Activations activations) {
+    const Gguf file(gguf_path);
+    const Config config = read_config(file);
+    file.refuse_other_types();
+    QuantizedReader reader(file, config, activations);
+    FastModel model{
+        config,
+        reader.matrix(gguf_names.embed_tokens, config.vocab_size, config.hidden_size),
+        {},
+        reader.norm(gguf_names.norm),
+        {}};
+    for (std::size_t n = 0; n < config.num_hidden_layers; ++n)
+        model.layers.push_back(reader.layer(gguf_names.layer + to_text(n) + "."));
+    if (!config.tie_word_embeddings)
+        model.lm_head =
+            reader.matrix(gguf_names.lm_head, config.vocab_size, config.hidden_size);
+    reader.refuse_unread();
+    return model;
+}
+
+}  // namespace llm

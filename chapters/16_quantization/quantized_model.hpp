@@ -1,0 +1,29 @@
+// Chapter 16: models whose weights stay quantized in memory.
+#pragma once
+
+#include <string>
+
+#include "chapters/15_fast/fast_model.hpp"
+
+namespace llm {
+
+// How products with blocks of weights are computed: with the inputs as they are
+// (weight-only quantization), or rounded to 8-bit integers, too.
+enum class Activations { float32, int8 };
+
+// The kernels of any dtype: chapter 15's for float32 and bfloat16, and this chapter's for
+// float16 and for blocks.
+const WeightKernels& quantization_kernels(DType dtype,
+                                          Activations activations = Activations::int8);
+
+// Quantizes all weight matrices of a model, each in the stored_dtype of its rows. Norms and
+// biases stay in float32. Throws as make_fast_model (chapter 15).
+FastModel quantize_model(const Model& model, DType dtype,
+                         Activations activations = Activations::int8);
+
+// Loads a model of architecture llama or qwen3 from a GGUF file. The weights stay in the bytes
+// of their dtypes. Throws FileError as load_model (chapter 09).
+FastModel load_quantized_model(const std::string& gguf_path,
+                               Activations activations = Activations::int8);
+
+}  // namespace llm

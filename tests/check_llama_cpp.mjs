@@ -1,0 +1,151 @@
+// Checks with the real llama.cpp that it reads the GGUF files of ./learn 16 --export: the same
+// token ids, the same greedy tokens and the same probabilities as ours; and that a file without
+// the permutation of q and k fails. Prints one line per check. Exits with 1 if one fails, and
+// with 77 if llama.cpp is missing. Needs Node 20 and the npm package node-llama-cpp.
+// Usage: node tests/check_llama_cpp.mjs FOLDER BUILD, with node_modules in the folder.
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+
+const [folder, build] = process.argv.slice(2)
+const library = resolve(folder, 'node_modules/node-llama-cpp/dist/index.js')
+if (!existsSync(library)) {
+  console.log(`skipped: ${folder} has no node_modules/node-llama-cpp`)
+  process.exit(77)
+}
+const { getLlama, LlamaLogLevel } = await import(pathToFileURL(library))
+const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error })
+
+const king_james = fileURLToPath(new URL('../assets/king_james', import.meta.url))
+const scratch = mkdtempSync(join(tmpdir(), 'check_llama_cpp_'))
+process.on('exit', () => rmSync(scratch, { recursive: true }))
+let failures = 0
+function check(title, passed, detail) {
+  console.log(`${passed ? 'passed' : 'FAILED'}: ${title} (${detail})`)
+  if (!passed) ++failures
+}
+
+// The lines of JSON that a program prints.
+function run(program, ...options) {
+  const output = execFileSync(resolve(build, program), [...options, '--json'])
+  return output.toString().trim().split('\n').map(line => JSON.parse(line))
+}
+
+// All characters of this text are in the vocabulary.
+const text = `And it came to pass, when the LORD's servant (even he) had said, Who is this?
+  that  he went out: yea, he did; and said unto them, Fear not!\n\n\nThou shalt be as one of us.\n`
+const prompt = 'And God said'
+const maxNewTokens = 40
+
+const ourIds = run('10_tokenizer', '--tokenizer', king_james, '--encode', text)
+  .find(line => line.name === 'input_ids').values
+const lines = run('11_generation', '--model', king_james, '--prompt', prompt, '--temperature', '0',
+  '--max-new-tokens', String(maxNewTokens))
+const ourText = lines.filter(line => line.type === 'generated').map(line => line.text).join('').trimEnd()
+const ourProbabilities = lines.find(line => line.type === 'figure' && line.name === 'probabilities').values[0]
+
+// What llama.cpp computes: the ids of the text, the greedy continuation of the prompt, and the
+// probabilities of its first tokens.
+async function compute(file) {
+  const model = await llama.loadModel({ modelPath: file, useMmap: false })
+  // llama.cpp's defaults, flash attention and a KV cache in float16, round more.
+  const context = await model.createContext({
+    contextSize: 256, threads: 1, flashAttention: false,
+    experimentalKvCacheKeyType: 'F32', experimentalKvCacheValueType: 'F32'
+  })
+  const sequence = context.getSequence()
+  const promptIds = model.tokenize(prompt)
+  const newIds = []
+  for await (const id of sequence.evaluate(promptIds, { temperature: 0 })) {
+    newIds.push(id)
+    if (newIds.length === maxNewTokens) break
+  }
+  await sequence.clearHistory()
+  const wanted = newIds.slice(0, ourProbabilities.length)
+  const inputs = [...promptIds, ...wanted.slice(0, -1)].map(id => [id, { generateNext: { logits: true } }])
+  const outputs = (await sequence.controlledEvaluate(inputs)).slice(promptIds.length - 1)
+  const probabilities = outputs.map(({ next }, i) => softmax(next.logits).get(wanted[i]))
+  const result = {
+    ids: model.tokenize(text), text: model.detokenize([...promptIds, ...newIds]).trimEnd(), probabilities
+  }
+  await context.dispose()
+  await model.dispose()
+  return result
+}
+
+function softmax(logits) {
+  const largest = Math.max(...logits.values())
+  const total = [...logits.values()].reduce((sum, logit) => sum + Math.exp(logit - largest), 0)
+  return new Map([...logits].map(([id, logit]) => [id, Math.exp(logit - largest) / total]))
+}
+
+// NaN if the tokens differ, because the probabilities are then those of other contexts.
+function largestDifference({ text, probabilities }) {
+  if (text !== ourText) return NaN
+  return Math.max(...probabilities.map((p, i) => Math.abs(p - ourProbabilities[i])))
+}
+
+// A copy of a file in float32 in which the rows of q and k are split halves again.
+function withoutPermutation(file) {
+  const data = readFileSync(file)
+  const { metadata, tensors } = headerOf(data)
+  const headDim = metadata['llama.rope.dimension_count']
+  for (const { name, shape: [columns, rows], at } of tensors) {
+    if (!/attn_[qk]\.weight$/.test(name)) continue
+    const bytes = Buffer.from(data.subarray(at, at + 4 * rows * columns))
+    for (let row = 0; row < rows; ++row) {
+      const d = row % headDim
+      const target = row - d + (d % 2) * headDim / 2 + Math.floor(d / 2)
+      bytes.copy(data, at + 4 * columns * target, 4 * columns * row, 4 * columns * (row + 1))
+    }
+  }
+  const copy = join(scratch, 'without_permutation.gguf')
+  writeFileSync(copy, data)
+  return copy
+}
+
+// The metadata, and the name, ne and first byte of each tensor.
+function headerOf(data) {
+  let at = 8
+  const u32 = () => data.readUInt32LE((at += 4) - 4)
+  const u64 = () => Number(data.readBigUInt64LE((at += 8) - 8))
+  const string = () => { const size = u64(); return data.toString('utf8', at, at += size) }
+  const values = {
+    4: u32, 5: () => data.readInt32LE((at += 4) - 4), 6: () => data.readFloatLE((at += 4) - 4),
+    7: () => data[at++] === 1, 8: string,
+    9: () => { const type = u32(); return Array.from({ length: u64() }, values[type]) }
+  }
+  const [tensorCount, keyCount] = [u64(), u64()]
+  const metadata = {}
+  for (let i = 0; i < keyCount; ++i) {
+    const key = string()
+    metadata[key] = values[u32()]()
+  }
+  const tensors = []
+  for (let i = 0; i < tensorCount; ++i) {
+    const name = string()
+    const shape = Array.from({ length: u32() }, u64)
+    u32() // its type
+    tensors.push({ name, shape, at: u64() })
+  }
+  const begin = Math.ceil(at / 32) * 32
+  for (const tensor of tensors) tensor.at += begin
+  return { metadata, tensors }
+}
+
+for (const [dtype, tolerance] of [['float32', 1e-4], ['bfloat16', 0.02], ['q8_0', 0.02]]) {
+  const file = join(scratch, `${dtype}.gguf`)
+  execFileSync(resolve(build, '16_quantization'), ['--model', king_james, '--export', file, '--dtype', dtype])
+  const computed = await compute(file)
+  const difference = largestDifference(computed)
+  check(`${dtype}: the ids of a text`, String(computed.ids) === String(ourIds), `${ourIds.length} ids`)
+  check(`${dtype}: ${maxNewTokens} greedy tokens`, computed.text === ourText, computed.text.slice(0, 60) + '...')
+  check(`${dtype}: probabilities within ${tolerance}`, difference < tolerance,
+    `largest difference of ${ourProbabilities.length}: ${difference.toExponential(1)}`)
+}
+const wrong = await compute(withoutPermutation(join(scratch, 'float32.gguf')))
+check('without the permutation of q and k, other tokens', wrong.text !== ourText, wrong.text.slice(0, 60) + '...')
+
+process.exit(failures > 0 ? 1 : 0) // its threads would keep the process running
