@@ -102,9 +102,10 @@ void k_quant_block(const Matrix& weights) {
         const auto [scale, min] = unpack_scale_and_min(block.scales_and_mins, group);
         const double step_size = double(block.scale) * scale;
         const double lowest = -double(block.min_scale) * min;
-        rows.push_back({to_text(group), fixed(*std::ranges::min_element(values), 4),
-                        fixed(*std::ranges::max_element(values), 4), to_text(scale),
-                        to_text(min), fixed(lowest, 4), fixed(lowest + 15 * step_size, 4)});
+        rows.push_back(
+            {to_text(group), fixed(*std::min_element(values.begin(), values.end()), 4),
+             fixed(*std::max_element(values.begin(), values.end()), 4), to_text(scale),
+             to_text(min), fixed(lowest, 4), fixed(lowest + 15 * step_size, 4)});
     }
     show_table({"group", "smallest weight", "largest", "scale", "min", "lowest level",
                 "highest level"},

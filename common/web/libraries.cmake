@@ -46,6 +46,7 @@ add_library(pcre2 STATIC EXCLUDE_FROM_ALL ${pcre2_sources})
 target_compile_definitions(pcre2 PRIVATE HAVE_CONFIG_H SUPPORT_UNICODE PCRE2_STATIC
                                          PCRE2_CODE_UNIT_WIDTH=8)
 target_include_directories(pcre2 PRIVATE ${PROJECT_BINARY_DIR}/pcre2 ${sources}/pcre2/src)
+target_compile_options(pcre2 PRIVATE -Os)
 set(PCRE2_FOLDER ${PROJECT_BINARY_DIR}/pcre2)
 set(PCRE2 pcre2)
 
