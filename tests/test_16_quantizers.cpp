@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <map>
 
 #include "common/numbers/random.hpp"
 #include "tests/check.hpp"
@@ -125,16 +126,19 @@ TEST_CASE("quantize_row: each error is at most about half a step of its block") 
     const std::vector<Real> weights = random_row(512, generator, Real(0.1));
     // Half a scale, and the rounding of the scale to float16; q4_0 and q5_0 also clip weights
     // of the other sign by at most one scale.
-    for (const auto& [dtype, largest] : {std::pair{DType::q8_0, 0.57 / 127},
-                                         {DType::q4_0, 1.01 / 8},
-                                         {DType::q5_0, 1.01 / 16}})
+    const std::map<DType, double> bounds = {
+        {DType::q8_0, 0.57 / 127}, {DType::q4_0, 1.01 / 8}, {DType::q5_0, 1.01 / 16}};
+    for (const auto& [dtype, bound] : bounds) {
+        const std::string name(to_text(dtype));
+        const double largest = bound;
         for (std::size_t begin = 0; begin < 512; begin += 32) {
-            INFO(to_text(dtype), ", block ", begin / 32);
+            INFO(name, ", block ", begin / 32);
             const std::span<const Real> block = std::span(weights).subspan(begin, 32);
             const std::vector<Real> back = restored(dtype, block);
             for (std::size_t i = 0; i < 32; ++i)
                 CHECK(std::abs(back[i] - block[i]) <= largest * absmax_of(block));
         }
+    }
 }
 
 TEST_CASE("quantize_row: a min makes q4_k exact for weights far from 0, where q4_0 is not") {
