@@ -300,6 +300,14 @@ TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have int
                 CHECK_CLOSE(matrix_of(outputs), unrounded, 2e-6);
                 matmul_transposed(rows, quantized, outputs, workspace, Update::accumulate);
                 CHECK_CLOSE(matrix_of(outputs), unrounded * Real(2), 2e-6);
+
+                // Kernels for many tokens round them there, too.
+                IntegerKernels for_many_tokens = integer_kernels;
+                for_many_tokens.for_many_tokens = true;
+                WeightKernels kernels = int16_kernels;
+                kernels.integers = &for_many_tokens;
+                matmul_transposed(rows, quantize(weights, kernels), outputs, workspace);
+                CHECK_CLOSE(matrix_of(outputs), expected, 0);
                 CHECK(std::abs(quantized.dot_row(out - 1, rows[N - 1]) -
                                unrounded(N - 1, out - 1)) <=
                       tolerance_of(view_of(rounded_weights)[out - 1], rows[N - 1]) + 1e-6);

@@ -2,6 +2,7 @@
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/16_quantization/fake_quantize.hpp"
+#include "chapters/16_quantization/integer_products.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
 #include "common/files/gguf.hpp"
@@ -124,9 +125,14 @@ TEST_CASE("with int8 activations, decode steps change by the rounding of the act
         const double error = relative_rms(logits, expected);
         CHECK(error < 0.03);
         CHECK(error > 1e-4);  // the integer products have been used
-        // A few tokens at once multiply the same integers; a prefill does not round its inputs.
-        CHECK_CLOSE(in_chunks(quantized, ids, {1, 4, 16, 1, 16, 2}), logits, 1e-4);
-        CHECK_CLOSE(in_one_call(quantized, ids), expected, 1e-5);
+        // A few tokens at once multiply the same integers, and so does a prefill if the
+        // processor has VNNI. Their sums differ in the last digits only, but such a difference
+        // can round the next input to another integer.
+        CHECK(relative_rms(in_chunks(quantized, ids, {1, 4, 16, 1, 16, 2}), logits) < error);
+        if (has_vnni())
+            CHECK(relative_rms(in_one_call(quantized, ids), logits) < error);
+        else
+            CHECK_CLOSE(in_one_call(quantized, ids), expected, 1e-5);
     }
 }
 

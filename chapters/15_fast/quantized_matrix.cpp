@@ -231,6 +231,13 @@ void matmul_transposed(ConstMatrixView inputs, const QuantizedMatrix& weights,
     check_shapes(inputs, weights, outputs);
     const std::size_t in = weights.in_features, out = weights.out_features;
 
+    const IntegerKernels* integers = weights.kernels->integers;
+    if (integers && integers->for_many_tokens) {
+        integers->matmul(weights.dtype(), weights.bytes, in,
+                         quantize_inputs(inputs, *integers, workspace), outputs, update);
+        return;
+    }
+
     // Multiply by float32 weights all at once. Dequantize others 64 rows at a time, and
     // multiply by them while they are in the processor's cache.
     const bool is_float32 = weights.dtype() == DType::float32;

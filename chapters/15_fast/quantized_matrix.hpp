@@ -12,7 +12,7 @@
 
 namespace llm {
 
-// Products of a few tokens whose inputs are quantized to integers, too (chapter 16).
+// Products whose inputs are quantized to integers, too (chapter 16).
 struct IntegerKernels {
     std::size_t (*quantized_input_bytes)(std::size_t in_features);
     void (*quantize_inputs)(std::span<const Real> inputs,     // (in)
@@ -22,6 +22,7 @@ struct IntegerKernels {
                    std::span<const std::byte> inputs,  // N times quantized_input_bytes(in)
                    MatrixView outputs,                 // (N, number of rows)
                    Update update);
+    bool for_many_tokens = false;  // whether a prefill uses them, too
 };
 
 // The functions of a dtype. A row of weights is stored in bytes_per_row(dtype, in) bytes.
@@ -77,8 +78,8 @@ void matmul_by_rows(ConstMatrixView inputs,          // (N, in)
                     MatmulWorkspace& workspace,
                     Update update = Update::overwrite);  // accumulate: outputs += ...
 
-// The matrix product of a prefill, on the calling thread, with the inputs as they are. Weights
-// of other dtypes than float32 are dequantized, 64 rows at a time.
+// The matrix product of a prefill, on the calling thread. Weights of other dtypes than float32
+// are dequantized, 64 rows at a time, unless their integer kernels are for many tokens.
 void matmul_transposed(ConstMatrixView inputs,          // (N, in)
                        const QuantizedMatrix& weights,  // (out, in)
                        MatrixView outputs,              // (N, out)

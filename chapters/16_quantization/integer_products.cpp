@@ -1,338 +1,251 @@
 #include "chapters/16_quantization/integer_products.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
-#include <numeric>
+#include <utility>
 
-#include "common/tensors/block_types.hpp"
+#include "chapters/15_fast/simd.hpp"
+#include "chapters/16_quantization/quantized_inputs.hpp"
+#include "chapters/16_quantization/unpack_blocks.hpp"
 
-#define HWY_COMPILE_ONLY_STATIC
-#define HWY_DISABLE_PCLMUL_AES
-#include <hwy/highway.h>
+#if (defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)
+#define LLM_VNNI
+#endif
+#ifdef LLM_VNNI
+#include "chapters/16_quantization/integer_tiles.hpp"
+#endif
 
 namespace llm {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Inputs of one token, in groups as the weights: the integers, the scale of each group, and its
-// scale times the sum of its integers.
-struct QuantizedInputs {
-    const std::int8_t* values;
-    const Real* scales;
-    const Real* scaled_sums;
-};
-
-// The memory of the quantized inputs of a token: the integers, then scales and sums in groups
-// of 32, then both in groups of 16. Zeros follow each part, because a register may be loaded
-// beyond the end.
-struct InputLayout {
-    std::size_t num_values, num_groups_of_32, num_groups_of_16;
-
-    explicit InputLayout(std::size_t in_features)
-        : num_values((in_features + 127) / 64 * 64),
-          num_groups_of_32((in_features / 32 + 31) / 16 * 16),
-          num_groups_of_16((in_features / 16 + 31) / 16 * 16) {}
-    std::size_t nbytes() const {
-        return num_values + 2 * (num_groups_of_32 + num_groups_of_16) * sizeof(Real);
-    }
-};
-
-// The inputs from one index on.
-QuantizedInputs inputs_from(std::size_t begin, const std::byte* memory, std::size_t in_features,
-                            std::size_t group_size) {
-    const InputLayout layout(in_features);
-    const auto* scales = reinterpret_cast<const Real*>(memory + layout.num_values);
-    if (group_size == 16) scales += 2 * layout.num_groups_of_32;
-    const Real* scaled_sums =
-        scales + (group_size == 16 ? layout.num_groups_of_16 : layout.num_groups_of_32);
-    return {reinterpret_cast<const std::int8_t*>(memory) + begin, scales + begin / group_size,
-            scaled_sums + begin / group_size};
-}
-
-// 16 bytes, or fewer in a build without SIMD.
-constexpr hn::CappedTag<std::uint8_t, 16> bytes;
-using Bytes = hn::Vec<decltype(bytes)>;
-
-// Stores the low halves of 16 bytes, and their high halves.
-void unpack_halves(const std::uint8_t* halves, std::uint8_t* low, std::uint8_t* high) {
-    for (std::size_t i = 0; i < 16; i += hn::Lanes(bytes)) {
-        const Bytes both = hn::LoadU(bytes, halves + i);
-        hn::StoreU(hn::And(both, hn::Set(bytes, 15)), bytes, low + i);
-        hn::StoreU(hn::ShiftRight<4>(both), bytes, high + i);
-    }
-}
-
-// The integers of a block of 32 weights, with an offset that makes all of them positive.
-constexpr Real offset_of(const BlockQ8_0&) { return 128; }
-void unpack(const BlockQ8_0& block, std::uint8_t* values) {
-    const auto* stored = reinterpret_cast<const std::uint8_t*>(block.values.data());
-    for (std::size_t i = 0; i < 32; i += hn::Lanes(bytes))
-        hn::StoreU(hn::Add(hn::LoadU(bytes, stored + i), hn::Set(bytes, 128)), bytes,
-                   values + i);
-}
-
-constexpr Real offset_of(const BlockQ4_0&) { return 8; }
-void unpack(const BlockQ4_0& block, std::uint8_t* values) {
-    unpack_halves(block.values.data(), values, values + 16);
-}
-
-// For each byte, its eight bits as the fifth bits of eight weights.
-constexpr auto fifth_bits = [] {
-    std::array<std::array<std::uint8_t, 8>, 256> table{};
-    for (std::size_t byte = 0; byte < 256; ++byte)
-        for (std::size_t i = 0; i < 8; ++i)
-            table[byte][i] = static_cast<std::uint8_t>((byte >> i & 1) << 4);
-    return table;
-}();
-
-constexpr Real offset_of(const BlockQ5_0&) { return 16; }
-void unpack(const BlockQ5_0& block, std::uint8_t* values) {
-    unpack_halves(block.values.data(), values, values + 16);
-    for (std::size_t i = 0; i < 32; ++i) values[i] |= fifth_bits[block.high_bits[i / 8]][i % 8];
-}
-
-// With one instruction, where the processor has one.
-float to_float(const Half& half) {
-    constexpr hn::CappedTag<float, 1> one_float;
-    constexpr hn::Rebind<hwy::float16_t, decltype(one_float)> one_half;
-    const auto* source = reinterpret_cast<const hwy::float16_t*>(&half);
-    return hn::GetLane(hn::PromoteTo(one_float, hn::LoadU(one_half, source)));
-}
-
-// Blocks of 32 weights with one scale.
-template <class Block>
-void unpack_blocks(std::span<const std::byte> stored, UnpackedWeights& weights) {
-    const auto* blocks = reinterpret_cast<const Block*>(stored.data());
-    for (std::size_t i = 0; i < weights.size / 32; ++i) {
-        unpack(blocks[i], &weights.values[32 * i]);
-        weights.scales[i] = to_float(blocks[i].scale);
-        weights.mins[i] = offset_of(blocks[i]) * weights.scales[i];
-    }
-}
-
-void unpack_q4_k(std::span<const std::byte> stored, UnpackedWeights& weights) {
-    const auto& block = *reinterpret_cast<const BlockQ4_K*>(stored.data());
-    const float scale = to_float(block.scale), min_scale = to_float(block.min_scale);
-    for (std::size_t group = 0; group < 8; ++group) {
-        const ScaleAndMin bits = unpack_scale_and_min(block.scales_and_mins, group);
-        weights.scales[group] = scale * static_cast<Real>(bits.scale);
-        weights.mins[group] = min_scale * static_cast<Real>(bits.min);
-    }
-    for (std::size_t i = 0; i < 128; i += 16) {  // two groups share 32 bytes
-        std::uint8_t* first = &weights.values[i / 32 * 64 + i % 32];
-        unpack_halves(&block.values[i], first, first + 32);
-    }
-}
-
-void unpack_q6_k(std::span<const std::byte> stored, UnpackedWeights& weights) {
-    const auto& block = *reinterpret_cast<const BlockQ6_K*>(stored.data());
-    const float scale = to_float(block.scale);
-    for (std::size_t group = 0; group < 16; ++group) {
-        weights.scales[group] = scale * static_cast<Real>(block.scales[group]);
-        weights.mins[group] = 32 * weights.scales[group];
-    }
-    const Bytes two_bits = hn::Set(bytes, 3 << 4);
-    for (std::size_t half = 0; half < 2; ++half)
-        for (std::size_t i = 0; i < 32; i += hn::Lanes(bytes)) {
-            const Bytes low0 = hn::LoadU(bytes, &block.low_bits[64 * half + i]);
-            const Bytes low1 = hn::LoadU(bytes, &block.low_bits[64 * half + 32 + i]);
-            const Bytes high = hn::LoadU(bytes, &block.high_bits[32 * half + i]);
-            const Bytes four_bits = hn::Set(bytes, 15);
-            std::uint8_t* values = &weights.values[128 * half + i];
-            const auto store = [&](std::size_t run, Bytes low, Bytes shifted) {
-                hn::StoreU(hn::Or(low, hn::And(shifted, two_bits)), bytes, values + 32 * run);
-            };
-            store(0, hn::And(low0, four_bits), hn::ShiftLeft<4>(high));
-            store(1, hn::And(low1, four_bits), hn::ShiftLeft<2>(high));
-            store(2, hn::ShiftRight<4>(low0), high);
-            store(3, hn::ShiftRight<4>(low1), hn::ShiftRight<2>(high));
-        }
-}
-
-// A sum that is spread over the lanes of a register.
-struct PartialSums {
-    alignas(64) std::array<Real, 16> lanes{};
-
-    Real total() const { return std::accumulate(lanes.begin(), lanes.end(), Real(0)); }
-};
-
-#if defined(__AVX512VNNI__)
-
-// One instruction multiplies 64 pairs of integers of 8 bits, and adds up the products of each
-// four neighbors. A group of weights is four or eight of the 16 sums, which share a scale.
-template <int group_size>
-void add_products(const UnpackedWeights& weights, const QuantizedInputs& inputs,
-                  PartialSums& sums) {
-    const __m512 scales =
-        _mm512_mul_ps(_mm512_load_ps(weights.scales.data()), _mm512_loadu_ps(inputs.scales));
-    __m512i group = group_size == 16
-                        ? _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3)
-                        : _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-    // The mins are multiplied by the sums of the inputs.
-    __m512 total = _mm512_fnmadd_ps(_mm512_load_ps(weights.mins.data()),
-                                    _mm512_loadu_ps(inputs.scaled_sums),
-                                    _mm512_load_ps(sums.lanes.data()));
-    for (std::size_t i = 0; i < weights.size; i += 64) {
-        const __m512i products =
-            _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_load_si512(&weights.values[i]),
-                                _mm512_loadu_si512(inputs.values + i));
-        total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products),
-                                _mm512_permutexvar_ps(group, scales), total);
-        group = _mm512_add_epi32(group, _mm512_set1_epi32(64 / group_size));
-    }
-    _mm512_store_ps(sums.lanes.data(), total);
-}
-
+// Multiplies 16 weights by 16 inputs and adds the products to four sums: those of weights 0 to
+// 3 to the first one, and so on. This is a single instruction of VNNI. Without it, widen 8 bits
+// to 16, multiply, and add up pairs of products in 32 bits.
+Integers add_products(Bytes weights, SignedBytes inputs, Integers sums) {
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+    return Integers{_mm_dpbusd_epi32(sums.raw, weights.raw, inputs.raw)};
+#elif defined(LLM_VNNI)
+    return Integers{_mm_dpbusd_avx_epi32(sums.raw, weights.raw, inputs.raw)};
 #else
+    constexpr hn::FixedTag<std::int16_t, 8> shorts;
+    constexpr hn::Half<decltype(bytes)> half;
+    constexpr hn::Half<decltype(signed_bytes)> signed_half;
+    Integers more_sums = hn::Zero(integers);
+    sums = hn::ReorderWidenMulAccumulate(
+        integers, hn::PromoteTo(shorts, hn::LowerHalf(half, weights)),
+        hn::PromoteTo(shorts, hn::LowerHalf(signed_half, inputs)), sums, more_sums);
+    sums = hn::ReorderWidenMulAccumulate(
+        integers, hn::PromoteTo(shorts, hn::UpperHalf(half, weights)),
+        hn::PromoteTo(shorts, hn::UpperHalf(signed_half, inputs)), sums, more_sums);
+    return hn::Add(sums, more_sums);
+#endif
+}
 
-// The sum of the products of 16 integers.
-#if HWY_TARGET == HWY_SCALAR  // without SIMD
-int sum_of_products(const std::uint8_t* weights, const std::int8_t* inputs) {
-    int sum = 0;
-    for (std::size_t i = 0; i < 16; ++i) sum += weights[i] * inputs[i];
+// The sum of the products of a part of a block. Parts are added up independently, so that they
+// do not wait for each other.
+template <class Block>
+HWY_INLINE Floats sum_of_part(const Part<Block>& weights, const std::int8_t* inputs,
+                              const Real* scales) {
+    constexpr std::size_t registers_per_group = BlockTraits<Block>::group_size / 16;
+    Floats sum = hn::Zero(floats);
+    for (std::size_t g = 0; g < weights.size() / registers_per_group; ++g) {
+        Integers products = hn::Zero(integers);
+        for (std::size_t k = 0; k < registers_per_group; ++k) {
+            const std::size_t i = g * registers_per_group + k;
+            products =
+                add_products(weights[i], hn::LoadU(signed_bytes, inputs + 16 * i), products);
+        }
+        sum = hn::MulAdd(hn::ConvertTo(floats, products), hn::Set(floats, scales[g]), sum);
+    }
     return sum;
 }
-#else
-// Widens 8 bits to 16, multiplies, and adds up pairs of products in 32 bits.
-int sum_of_products(const std::uint8_t* weights, const std::int8_t* inputs) {
-    constexpr hn::CappedTag<std::int16_t, 16> shorts;
-    constexpr hn::Rebind<std::uint8_t, decltype(shorts)> unsigned_bytes;
-    constexpr hn::Rebind<std::int8_t, decltype(shorts)> signed_bytes;
-    constexpr hn::RepartitionToWide<decltype(shorts)> integers;
-    auto even = hn::Zero(integers), odd = hn::Zero(integers);
-    for (std::size_t i = 0; i < 16; i += hn::Lanes(shorts)) {
-        const auto w = hn::PromoteTo(shorts, hn::LoadU(unsigned_bytes, weights + i));
-        const auto x = hn::PromoteTo(shorts, hn::LoadU(signed_bytes, inputs + i));
-        even = hn::ReorderWidenMulAccumulate(integers, w, x, even, odd);
-    }
-    return hn::GetLane(hn::SumOfLanes(integers, hn::Add(even, odd)));
-}
-#endif
 
-template <int group_size>
-void add_products(const UnpackedWeights& weights, const QuantizedInputs& inputs,
-                  PartialSums& sums) {
-    for (std::size_t group = 0; group < weights.size / group_size; ++group) {
-        int sum = 0;
-        for (std::size_t i = group_size * group; i < group_size * (group + 1); i += 16)
-            sum += sum_of_products(&weights.values[i], inputs.values + i);
-        sums.lanes[0] += weights.scales[group] * inputs.scales[group] * static_cast<Real>(sum) -
-                         weights.mins[group] * inputs.scaled_sums[group];
-    }
+// Σ of the products of a block's mins and the sums of its inputs.
+template <std::size_t num_groups>
+Real product_of_mins(const std::array<Real, num_groups>& mins, const Real* input_sums) {
+    if constexpr (num_groups == 1) return mins[0] * input_sums[0];
+    Floats sum = hn::Zero(floats);
+    for (std::size_t g = 0; g + 4 <= num_groups; g += 4)
+        sum = hn::MulAdd(hn::LoadU(floats, &mins[g]), hn::LoadU(floats, input_sums + g), sum);
+    return hn::GetLane(hn::SumOfLanes(floats, sum));
 }
 
-#endif
-
-constexpr Real largest = std::numeric_limits<Real>::max();
-
-// The scale that maps the largest magnitude to 127; NaN if an input is not finite.
-Real scale_of(std::span<const Real> inputs) {
-    Real absmax = 0;
-    bool all_finite = true;
-    for (const Real input : inputs) {
-        absmax = std::max(absmax, std::abs(input));
-        all_finite = all_finite && std::abs(input) <= largest;
+// The products of a block of weights and some tokens. It is unpacked once for all of them.
+template <class Block, std::size_t num_tokens>
+HWY_INLINE void add_block(const Block& block,
+                          const std::array<QuantizedInputs, num_tokens>& tokens,
+                          std::array<Floats, num_tokens>& sums,
+                          std::array<Real, num_tokens>& mins) {
+    using Traits = BlockTraits<Block>;
+    const GroupScales<Block> weights = unpack_scales(block);
+    constexpr std::size_t num_groups = GroupScales<Block>::num_groups;
+    std::array<std::array<Real, num_groups>, num_tokens> scales;
+    for (std::size_t t = 0; t < num_tokens; ++t) {
+        for (std::size_t g = 0; g < num_groups; ++g)
+            scales[t][g] = weights.scales[g] * tokens[t].groups.scales[g];
+        mins[t] += product_of_mins(weights.mins, tokens[t].groups.sums);
     }
-    return all_finite ? absmax / 127 : std::numeric_limits<Real>::quiet_NaN();
+    for (std::size_t begin = 0; begin < Traits::block_size; begin += Traits::part_size) {
+        const Part<Block> part = unpack_part(block, begin / Traits::part_size);
+        for (std::size_t t = 0; t < num_tokens; ++t)
+            sums[t] =
+                hn::Add(sums[t], sum_of_part<Block>(part, tokens[t].values + begin,
+                                                    &scales[t][begin / Traits::group_size]));
+    }
+}
+
+// The products of one row and some tokens.
+template <std::size_t num_tokens, class Block>
+void multiply_row(const Product<Block>& product, std::size_t row, std::size_t first_token) {
+    using Traits = BlockTraits<Block>;
+    std::array<QuantizedInputs, num_tokens> tokens;
+    for (std::size_t t = 0; t < num_tokens; ++t) tokens[t] = product.token(first_token + t, 0);
+    std::array<Floats, num_tokens> sums;
+    sums.fill(hn::Zero(floats));
+    std::array<Real, num_tokens> mins{};
+
+    const Block* blocks = product.row(row);
+    for (std::size_t b = 0; b < product.in_features / Traits::block_size; ++b) {
+        add_block(blocks[b], tokens, sums, mins);
+        for (QuantizedInputs& token : tokens) {
+            token.values += Traits::block_size;
+            token.groups.scales += GroupScales<Block>::num_groups;
+            token.groups.sums += GroupScales<Block>::num_groups;
+        }
+    }
+    for (std::size_t t = 0; t < num_tokens; ++t) {
+        Real& output = product.outputs[first_token + t][row];
+        const Real result = hn::GetLane(hn::SumOfLanes(floats, sums[t])) - mins[t];
+        output = product.update == Update::accumulate ? output + result : result;
+    }
+}
+
+// A decode step: each row is read once, and while it is multiplied, a later one is prefetched.
+template <class Block>
+void multiply_rows(const Product<Block>& product, std::size_t first_row) {
+    constexpr std::size_t prefetch_distance = 4096;
+    for (std::size_t row = first_row; row < product.outputs.num_columns; ++row) {
+        const std::size_t ahead =
+            std::min(row * product.row_size() + prefetch_distance, product.rows.size());
+        prefetch(product.rows.subspan(
+            ahead, std::min(product.row_size(), product.rows.size() - ahead)));
+        std::size_t n = 0;
+        for (; n + 4 <= product.outputs.num_rows; n += 4) multiply_row<4>(product, row, n);
+        for (; n < product.outputs.num_rows; ++n) multiply_row<1>(product, row, n);
+    }
+}
+
+template <class Block>
+void multiply(const Product<Block>& product) {
+    std::size_t first_row = 0;
+#ifdef LLM_VNNI
+    if (product.outputs.num_rows >= 8) first_row = multiply_tiles(product);
+#endif
+    multiply_rows(product, first_row);
+}
+
+template <class Block>
+void dequantize(const Block& block, Real* weights) {
+    using Traits = BlockTraits<Block>;
+    const GroupScales<Block> groups = unpack_scales(block);
+    for (std::size_t begin = 0; begin < Traits::block_size; begin += Traits::part_size) {
+        std::size_t i = begin;
+        for (const Bytes sixteen : unpack_part(block, begin / Traits::part_size)) {
+            const std::size_t g = i / Traits::group_size;
+            std::array<std::uint8_t, 16> values;
+            hn::StoreU(sixteen, bytes, values.data());
+            for (std::size_t k = 0; k < 16; k += 4, i += 4) {
+                const Floats four = scaled(&values[k], groups.scales[g]);
+                hn::StoreU(hn::Sub(four, hn::Set(floats, groups.mins[g])), floats, weights + i);
+            }
+        }
+    }
+}
+
+// Calls function with a block of the dtype, for its type.
+template <typename Function>
+void for_dtype(DType dtype, const Function& function) {
+    if (dtype == DType::q8_0) function(BlockQ8_0{});
+    if (dtype == DType::q4_0) function(BlockQ4_0{});
+    if (dtype == DType::q5_0) function(BlockQ5_0{});
+    if (dtype == DType::q4_k) function(BlockQ4_K{});
+    if (dtype == DType::q6_k) function(BlockQ6_K{});
+}
+
+// The scale that maps the largest magnitude of 32 inputs to 127; NaN if one is not finite.
+Real scale_of(const Real* inputs) {
+    Floats absmax = hn::Zero(floats), zero_or_nan = hn::Zero(floats);
+    for (std::size_t i = 0; i < 32; i += 4) {
+        const Floats values = hn::LoadU(floats, inputs + i);
+        absmax = hn::Max(absmax, hn::Abs(values));
+        zero_or_nan = hn::MulAdd(values, hn::Zero(floats), zero_or_nan);
+    }
+    return hn::GetLane(hn::MaxOfLanes(floats, absmax)) / 127 +
+           hn::GetLane(hn::SumOfLanes(floats, zero_or_nan));
+}
+
+// Rounds 16 inputs, and returns the sum of the integers.
+int quantize_group(const Real* inputs, Real inverse_scale, std::int8_t* values) {
+    constexpr hn::FixedTag<std::int8_t, 4> four;
+    Integers sum = hn::Zero(integers);
+    for (std::size_t i = 0; i < 16; i += 4) {
+        const Integers rounded = hn::NearestInt(
+            hn::Mul(hn::LoadU(floats, inputs + i), hn::Set(floats, inverse_scale)));
+        hn::StoreU(hn::DemoteTo(four, rounded), four, values + i);
+        sum = hn::Add(sum, rounded);
+    }
+    return hn::GetLane(hn::SumOfLanes(integers, sum));
 }
 
 }  // namespace
 
-void unpack(DType dtype, std::span<const std::byte> blocks, std::size_t size,
-            UnpackedWeights& weights) {
-    weights.size = size;
-    if (dtype == DType::q8_0) unpack_blocks<BlockQ8_0>(blocks, weights);
-    if (dtype == DType::q4_0) unpack_blocks<BlockQ4_0>(blocks, weights);
-    if (dtype == DType::q5_0) unpack_blocks<BlockQ5_0>(blocks, weights);
-    if (dtype == DType::q4_k) unpack_q4_k(blocks, weights);
-    if (dtype == DType::q6_k) unpack_q6_k(blocks, weights);
-}
-
-void dequantize_by_unpacking(DType dtype, std::span<const std::byte> row,
-                             std::span<Real> weights) {
-    UnpackedWeights unpacked;
-    const std::size_t step = group_size(dtype);
-    for (std::size_t begin = 0; begin < weights.size(); begin += max_unpacked) {
-        const std::size_t size = std::min(max_unpacked, weights.size() - begin);
-        unpack(dtype, row.subspan(bytes_per_row(dtype, begin)), size, unpacked);
-        for (std::size_t group = 0; group < size / step; ++group) {
-            const Real scale = unpacked.scales[group], min = unpacked.mins[group];
-            for (std::size_t i = step * group; i < step * (group + 1); ++i)
-                weights[begin + i] = scale * static_cast<Real>(unpacked.values[i]) - min;
-        }
-    }
-}
-
-std::size_t group_size(DType dtype) { return dtype == DType::q6_k ? 16 : 32; }
-
 std::size_t quantized_input_bytes(std::size_t in_features) {
-    return InputLayout(in_features).nbytes();
+    const std::size_t num_groups = in_features / 32 + in_features / 16;
+    return (in_features + 2 * num_groups * sizeof(Real) + 63) / 64 * 64;
 }
 
 void quantize_inputs(std::span<const Real> inputs, std::span<std::byte> quantized) {
-    const InputLayout layout(inputs.size());
-    const std::size_t num_blocks = inputs.size() / 32;
-    std::ranges::fill(quantized, std::byte{0});
     auto* values = reinterpret_cast<std::int8_t*>(quantized.data());
-    auto* scales = reinterpret_cast<Real*>(quantized.data() + layout.num_values);
-    Real *sums = scales + layout.num_groups_of_32,
-         *scales_of_16 = sums + layout.num_groups_of_32;
-    Real* sums_of_16 = scales_of_16 + layout.num_groups_of_16;
-    for (std::size_t block = 0; block < num_blocks; ++block) {
-        const Real scale = scale_of(inputs.subspan(32 * block, 32));
-        const Real inverse = scale > 1 / largest ? 1 / scale : 0;  // 0 also for NaN
-        scales[block] = scale;
-        sums[block] = 0;
+    auto* scales = reinterpret_cast<Real*>(&quantized[inputs.size()]);
+    const InputGroups<Real> groups_of_32 = input_groups<32>(scales, inputs.size());
+    const InputGroups<Real> groups_of_16 = input_groups<16>(scales, inputs.size());
+    for (std::size_t block = 0; block < inputs.size() / 32; ++block) {
+        const Real scale = scale_of(&inputs[32 * block]);
+        const Real inverse = scale > std::numeric_limits<Real>::min() ? 1 / scale : 0;
+        groups_of_32.scales[block] = scale;
+        groups_of_32.sums[block] = 0;
         for (std::size_t group = 2 * block; group < 2 * block + 2; ++group) {
-            int sum = 0;
-            for (std::size_t i = 16 * group; i < 16 * (group + 1); ++i) {
-                const Real quotient = inverse == 0 ? 0 : inputs[i] * inverse;
-                const int value = static_cast<int>(std::nearbyint(quotient));
-                values[i] = static_cast<std::int8_t>(value);
-                sum += value;
-            }
-            scales_of_16[group] = scale;
-            sums_of_16[group] = scale * static_cast<Real>(sum);
-            sums[block] += sums_of_16[group];
+            const int sum = quantize_group(&inputs[16 * group], inverse, values + 16 * group);
+            groups_of_16.scales[group] = scale;
+            groups_of_16.sums[group] = scale * static_cast<Real>(sum);
+            groups_of_32.sums[block] += groups_of_16.sums[group];
         }
     }
 }
 
 void matmul_quantized(DType dtype, std::span<const std::byte> rows, std::size_t in_features,
                       std::span<const std::byte> inputs, MatrixView outputs, Update update) {
-    const std::size_t row_size = bytes_per_row(dtype, in_features);
-    const std::size_t input_size = quantized_input_bytes(in_features);
-    const auto add = group_size(dtype) == 16 ? add_products<16> : add_products<32>;
+    for_dtype(dtype, [&]<class Block>(const Block&) {
+        multiply(Product<Block>{rows, in_features, inputs, outputs, update});
+    });
+}
 
-    // Unpack parts of several rows before the products read them: a load that spans several
-    // recent stores has to wait for them.
-    constexpr std::size_t rows_at_once = 4;
-    std::array<UnpackedWeights, rows_at_once> unpacked;
-    std::array<std::array<PartialSums, rows_at_once>, max_quantized_tokens> sums;
-    for (std::size_t first = 0; first < outputs.num_columns; first += rows_at_once) {
-        const std::size_t count = std::min(rows_at_once, outputs.num_columns - first);
-        for (std::size_t n = 0; n < outputs.num_rows; ++n) sums[n] = {};
-        for (std::size_t begin = 0; begin < in_features; begin += max_unpacked) {
-            const std::size_t size = std::min(max_unpacked, in_features - begin);
-            const std::size_t offset = bytes_per_row(dtype, begin);
-            for (std::size_t r = 0; r < count; ++r)
-                unpack(dtype, rows.subspan((first + r) * row_size + offset), size, unpacked[r]);
-            for (std::size_t n = 0; n < outputs.num_rows; ++n) {
-                const QuantizedInputs token =
-                    inputs_from(begin, &inputs[n * input_size], in_features, group_size(dtype));
-                for (std::size_t r = 0; r < count; ++r) add(unpacked[r], token, sums[n][r]);
-            }
-        }
-        for (std::size_t n = 0; n < outputs.num_rows; ++n)
-            for (std::size_t r = 0; r < count; ++r) {
-                Real& output = outputs[n][first + r];
-                const Real product = sums[n][r].total();
-                output = update == Update::accumulate ? output + product : product;
-            }
-    }
+bool has_vnni() {
+#ifdef LLM_VNNI
+    return true;
+#else
+    return false;
+#endif
+}
+
+void dequantize_by_unpacking(DType dtype, std::span<const std::byte> row,
+                             std::span<Real> weights) {
+    for_dtype(dtype, [&]<class Block>(const Block&) {
+        constexpr std::size_t block_size = BlockTraits<Block>::block_size;
+        const auto* blocks = reinterpret_cast<const Block*>(row.data());
+        for (std::size_t i = 0; i < weights.size() / block_size; ++i)
+            dequantize(blocks[i], &weights[i * block_size]);
+    });
 }
 
 }  // namespace llm

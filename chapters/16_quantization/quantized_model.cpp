@@ -18,7 +18,10 @@ struct Kernels {
         quantize_row(dtype, weights, row);
     }
     static void dequantize(std::span<const std::byte> row, std::span<Real> weights) {
-        dequantize_row(dtype, row, weights);
+        if constexpr (dtype == DType::float16)
+            dequantize_row(dtype, row, weights);
+        else
+            dequantize_by_unpacking(dtype, row, weights);
     }
     // Converts 256 weights at a time to float.
     static Real dot(std::span<const std::byte> row, std::span<const Real> inputs) {
@@ -34,7 +37,7 @@ struct Kernels {
     }
     static const WeightKernels& with(Activations activations) {
         static const IntegerKernels integers = {quantized_input_bytes, quantize_inputs,
-                                                matmul_quantized};
+                                                matmul_quantized, has_vnni()};
         static const WeightKernels float32 = {dtype, quantize, dequantize, dot};
         static const WeightKernels int8 = {dtype, quantize, dequantize, dot, &integers};
         return activations == Activations::int8 ? int8 : float32;

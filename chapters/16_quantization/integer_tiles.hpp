@@ -1,0 +1,135 @@
+// Chapter 16: products of many tokens, in register tiles. Only integer_products.cpp includes
+// this file.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "chapters/16_quantization/quantized_inputs.hpp"
+#include "chapters/16_quantization/unpack_blocks.hpp"
+#include "common/tensors/matmul.hpp"
+
+namespace llm {
+namespace {
+
+// Registers of 512 or 256 bits. A lane holds four values of one row, or their sum of products.
+constexpr hn::CappedTag<std::int32_t, 16> wide_integers;
+constexpr hn::Rebind<Real, decltype(wide_integers)> wide_floats;
+using WideIntegers = hn::Vec<decltype(wide_integers)>;
+using WideFloats = hn::Vec<decltype(wide_floats)>;
+constexpr std::size_t num_lanes = hn::MaxLanes(wide_integers);
+
+WideIntegers add_products(WideIntegers weights, WideIntegers inputs, WideIntegers sums) {
+#if HWY_MAX_BYTES >= 64
+    return WideIntegers{_mm512_dpbusd_epi32(sums.raw, weights.raw, inputs.raw)};
+#elif defined(__AVX512VNNI__)
+    return WideIntegers{_mm256_dpbusd_epi32(sums.raw, weights.raw, inputs.raw)};
+#else
+    return WideIntegers{_mm256_dpbusd_avx_epi32(sums.raw, weights.raw, inputs.raw)};
+#endif
+}
+
+// Up to 256 weights of 16 (or 8) rows, one row per lane: weights 0 to 3 of each row, then
+// weights 4 to 7 of each row, and so on.
+struct PackedRows {
+    alignas(64) std::array<std::uint8_t, 256 * num_lanes> values;
+    alignas(64) std::array<Real, 16 * num_lanes> scales, mins;
+};
+
+// Writes the blocks of one row into a lane.
+template <class Block>
+void pack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed) {
+    using Traits = BlockTraits<Block>;
+    Real *scales = &packed.scales[lane], *mins = &packed.mins[lane];
+    std::uint8_t* values = &packed.values[4 * lane];
+    for (const Block& block : blocks) {
+        const GroupScales<Block> weights = unpack_scales(block);
+        for (std::size_t g = 0; g < weights.num_groups; ++g) {
+            *std::exchange(scales, scales + num_lanes) = weights.scales[g];
+            *std::exchange(mins, mins + num_lanes) = weights.mins[g];
+        }
+        for (std::size_t part = 0; part < Traits::block_size / Traits::part_size; ++part)
+            for (const Bytes sixteen : unpack_part(block, part)) {
+                std::array<std::uint8_t, 16> stored;
+                hn::StoreU(sixteen, bytes, stored.data());
+                for (std::size_t i = 0; i < 16; i += 4, values += 4 * num_lanes)
+                    std::memcpy(values, &stored[i], 4);
+            }
+    }
+}
+
+// Adds the products of the packed rows and some tokens to the outputs: a register tile.
+template <std::size_t num_tokens, std::size_t group_size>
+void multiply_tile(const PackedRows& rows, std::size_t size,
+                   const std::array<QuantizedInputs, num_tokens>& tokens,
+                   const std::array<Real*, num_tokens>& outputs) {
+    std::array<WideFloats, num_tokens> sums;
+    for (std::size_t t = 0; t < num_tokens; ++t) sums[t] = hn::LoadU(wide_floats, outputs[t]);
+    for (std::size_t g = 0; g < size / group_size; ++g) {
+        std::array<WideIntegers, num_tokens> products;
+        products.fill(hn::Zero(wide_integers));
+        for (std::size_t i = g * group_size; i < (g + 1) * group_size; i += 4) {
+            const auto* four_weights =
+                reinterpret_cast<const std::int32_t*>(&rows.values[i * num_lanes]);
+            const WideIntegers weights = hn::Load(wide_integers, four_weights);
+            for (std::size_t t = 0; t < num_tokens; ++t) {
+                std::int32_t four_inputs;
+                std::memcpy(&four_inputs, tokens[t].values + i, 4);
+                products[t] =
+                    add_products(weights, hn::Set(wide_integers, four_inputs), products[t]);
+            }
+        }
+        const WideFloats scales = hn::Load(wide_floats, &rows.scales[g * num_lanes]);
+        const WideFloats mins = hn::Load(wide_floats, &rows.mins[g * num_lanes]);
+        for (std::size_t t = 0; t < num_tokens; ++t) {
+            const auto [input_scales, input_sums] = tokens[t].groups;
+            const WideFloats scale = hn::Mul(scales, hn::Set(wide_floats, input_scales[g]));
+            sums[t] = hn::MulAdd(hn::ConvertTo(wide_floats, products[t]), scale, sums[t]);
+            sums[t] = hn::NegMulAdd(mins, hn::Set(wide_floats, input_sums[g]), sums[t]);
+        }
+    }
+    for (std::size_t t = 0; t < num_tokens; ++t) hn::StoreU(sums[t], wide_floats, outputs[t]);
+}
+
+// The same for tokens n to n + num_tokens - 1, and inputs from "begin" on.
+template <std::size_t num_tokens, class Block>
+void multiply_tile_of(const Product<Block>& product, const PackedRows& rows, std::size_t row,
+                      std::size_t begin, std::size_t size, std::size_t n) {
+    std::array<QuantizedInputs, num_tokens> tokens;
+    std::array<Real*, num_tokens> outputs;
+    for (std::size_t t = 0; t < num_tokens; ++t) {
+        tokens[t] = product.token(n + t, begin);
+        outputs[t] = &product.outputs[n + t][row];
+    }
+    multiply_tile<num_tokens, BlockTraits<Block>::group_size>(rows, size, tokens, outputs);
+}
+
+// A prefill: 16 (or 8) rows are packed once for all tokens. Returns the number of rows that it
+// has multiplied; less than 16 (or 8) remain.
+template <class Block>
+std::size_t multiply_tiles(const Product<Block>& product) {
+    const auto [rows, in_features, inputs, outputs, update] = product;
+    PackedRows packed;
+    std::size_t row = 0;
+    for (; row + num_lanes <= outputs.num_columns; row += num_lanes) {
+        for (std::size_t n = 0; n < outputs.num_rows && update == Update::overwrite; ++n)
+            std::ranges::fill(outputs[n].subspan(row, num_lanes), Real(0));
+        for (std::size_t begin = 0; begin < in_features; begin += 256) {
+            const std::size_t size = std::min<std::size_t>(256, in_features - begin);
+            const std::size_t block_size = BlockTraits<Block>::block_size;
+            for (std::size_t lane = 0; lane < num_lanes; ++lane)
+                pack(std::span(product.row(row + lane) + begin / block_size, size / block_size),
+                     lane, packed);
+            std::size_t n = 0;
+            for (; n + 4 <= outputs.num_rows; n += 4)
+                multiply_tile_of<4>(product, packed, row, begin, size, n);
+            for (; n < outputs.num_rows; ++n)
+                multiply_tile_of<1>(product, packed, row, begin, size, n);
+        }
+    }
+    return row;
+}
+
+}  // namespace
+}  // namespace llm
