@@ -59,27 +59,37 @@ void pack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed) {
     }
 }
 
+// The products of a group of weights and some tokens. Each register of weights is loaded once
+// for all tokens.
+template <std::size_t group_size, std::size_t num_tokens>
+HWY_INLINE std::array<WideIntegers, num_tokens> multiply_group(
+    const PackedRows& rows, std::size_t group,
+    const std::array<QuantizedInputs, num_tokens>& tokens) {
+    std::array<WideIntegers, num_tokens> products;
+    products.fill(hn::Zero(wide_integers));
+    for (std::size_t i = group * group_size; i < (group + 1) * group_size; i += 4) {
+        const auto* four_weights =
+            reinterpret_cast<const std::int32_t*>(&rows.values[i * num_lanes]);
+        const WideIntegers weights = hn::Load(wide_integers, four_weights);
+        for (std::size_t t = 0; t < num_tokens; ++t) {
+            std::int32_t four_inputs;
+            std::memcpy(&four_inputs, tokens[t].values + i, 4);
+            products[t] =
+                add_products(weights, hn::Set(wide_integers, four_inputs), products[t]);
+        }
+    }
+    return products;
+}
+
 // Adds the products of the packed rows and some tokens to the outputs: a register tile.
-template <std::size_t num_tokens, std::size_t group_size>
+template <std::size_t group_size, std::size_t num_tokens>
 void multiply_tile(const PackedRows& rows, std::size_t size,
                    const std::array<QuantizedInputs, num_tokens>& tokens,
                    const std::array<Real*, num_tokens>& outputs) {
     std::array<WideFloats, num_tokens> sums;
     for (std::size_t t = 0; t < num_tokens; ++t) sums[t] = hn::LoadU(wide_floats, outputs[t]);
     for (std::size_t g = 0; g < size / group_size; ++g) {
-        std::array<WideIntegers, num_tokens> products;
-        products.fill(hn::Zero(wide_integers));
-        for (std::size_t i = g * group_size; i < (g + 1) * group_size; i += 4) {
-            const auto* four_weights =
-                reinterpret_cast<const std::int32_t*>(&rows.values[i * num_lanes]);
-            const WideIntegers weights = hn::Load(wide_integers, four_weights);
-            for (std::size_t t = 0; t < num_tokens; ++t) {
-                std::int32_t four_inputs;
-                std::memcpy(&four_inputs, tokens[t].values + i, 4);
-                products[t] =
-                    add_products(weights, hn::Set(wide_integers, four_inputs), products[t]);
-            }
-        }
+        const auto products = multiply_group<group_size>(rows, g, tokens);
         const WideFloats scales = hn::Load(wide_floats, &rows.scales[g * num_lanes]);
         const WideFloats mins = hn::Load(wide_floats, &rows.mins[g * num_lanes]);
         for (std::size_t t = 0; t < num_tokens; ++t) {
@@ -102,7 +112,7 @@ void multiply_tile_of(const Product<Block>& product, const PackedRows& rows, std
         tokens[t] = product.token(n + t, begin);
         outputs[t] = &product.outputs[n + t][row];
     }
-    multiply_tile<num_tokens, BlockTraits<Block>::group_size>(rows, size, tokens, outputs);
+    multiply_tile<BlockTraits<Block>::group_size>(rows, size, tokens, outputs);
 }
 
 // A prefill: 16 (or 8) rows are packed once for all tokens. Returns the number of rows that it
