@@ -170,6 +170,50 @@ TEST_CASE("quantize_row: blocks of zeros, of one value, and of tiny weights stay
     }
 }
 
+TEST_CASE("quantize_row: a scale that float16 rounds to 0 gives integers of 0") {
+    for (const int exponent : {-149, -130, -30}) {
+        INFO("2 to the power of ", exponent);
+        std::array<Real, 32> weights;
+        weights.fill(std::ldexp(Real(1), exponent));
+        weights[3] = 0;
+        const BlockQ8_0 eight_bits = quantize_q8_0(weights);
+        for (const std::int8_t value : eight_bits.values) CHECK(int{value} == 0);
+        const BlockQ4_0 four_bits = quantize_q4_0(weights);
+        for (const std::uint8_t value : four_bits.values) CHECK(int{value} == 0x88);
+        const BlockQ5_0 five_bits = quantize_q5_0(weights);
+        for (const std::uint8_t value : five_bits.values) CHECK(int{value} == 0);
+        for (const std::uint8_t bits : five_bits.high_bits) CHECK(int{bits} == 0xff);
+    }
+}
+
+TEST_CASE("quantize_q6_k restores products of a scale and integers in every bit") {
+    // The scales of the groups are 128, -120, 112, ... times 2^-10. Each group has an integer
+    // of -32, which determines its scale, and one of 31.
+    std::vector<Real> weights(256);
+    for (int i = 0; i < 256; ++i) {
+        const int group = i / 16, place = i % 16;
+        const int integer = place == 5 ? -32 : place == 9 ? 31 : i * 21 % 64 - 32;
+        const int scale = (group % 2 == 0 ? 1 : -1) * (128 - 8 * group);
+        weights[static_cast<std::size_t>(i)] =
+            std::ldexp(static_cast<Real>(scale * integer), -10);
+    }
+    CHECK(restored(DType::q6_k, weights) == weights);
+}
+
+TEST_CASE("quantize_row: weights at the limit of a float16 scale stay finite") {
+    for (const DType dtype : block_dtypes) {
+        INFO(to_text(dtype));
+        std::vector<Real> weights(256, 7 * 65504);
+        weights[200] = -7 * 65504;
+        const std::vector<Real> back = restored(dtype, weights);
+        for (std::size_t i = 0; i < 256; ++i)
+            CHECK(back[i] == doctest::Approx(weights[i]).epsilon(0.13));
+    }
+    CHECK(restored(DType::float16, std::vector<Real>{65504}) == std::vector<Real>{65504});
+    std::vector<std::byte> row(2);
+    CHECK_THROWS_AS(quantize_row(DType::float16, std::vector<Real>{70000}, row), ShapeError);
+}
+
 TEST_CASE("quantize_row: float32 keeps all bits, float16 and bfloat16 round to nearest even") {
     Generator generator(3);
     std::vector<Real> weights = random_row(77, generator);

@@ -9,7 +9,8 @@ namespace {
 
 // Rounds to the nearest integer within limits.
 int round_within(Real value, int low, int high) {
-    return std::clamp(static_cast<int>(std::lround(value)), low, high);
+    const Real within = std::clamp(value, static_cast<Real>(low), static_cast<Real>(high));
+    return static_cast<int>(std::lround(within));
 }
 
 // Levels at scale * q - min, for the integers q from 0 to 15.
