@@ -38,7 +38,8 @@ void matmul_variants(const Timing& timing, Generator& generator) {
     const Matrix weight = randn({1536, 384}, generator);  // (out, in)
     show_shape("inputs", inputs);
     show_shape("weight", weight);
-    const Matrix expected = matmul_blas(inputs, weight);
+    const Matrix expected = matmul_blas(inputs, weight);  // (N, out)
+    show("first_outputs", Vector(xt::view(expected, 0, xt::range(0, 8))));
     const std::vector<std::pair<std::string, Matmul>> variants = {
         {"loops over i, k, j", matmul_ikj},
         {"loops over i, j, k", matmul_ijk},
