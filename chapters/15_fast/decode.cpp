@@ -6,18 +6,6 @@
 namespace llm {
 namespace {
 
-void apply_linear_by_rows(const QuantizedLinear& linear, ConstMatrixView inputs,
-                          MatrixView outputs, MatmulWorkspace& workspace,
-                          Update update = Update::overwrite) {
-    std::size_t column = 0;
-    for (const QuantizedMatrix& weight : linear.weights) {
-        matmul_by_rows(inputs, weight, outputs.columns(column, weight.out_features), workspace,
-                       update);
-        column += weight.out_features;
-    }
-    add_bias(outputs, linear.bias);
-}
-
 // The attention of the new tokens; their heads are divided among the threads. Each token
 // attends to the keys up to its own position.
 void compute_context_of_tokens(const FastModel& model, std::size_t n, const TokenBlock& tokens,
@@ -54,19 +42,19 @@ void decode(const FastModel& model, std::span<const Id> new_ids, RunState& state
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
         const FastLayer& layer = model.layers[n];
         apply_norm(layer.attention_norm, hidden_states, normalized);
-        apply_linear_by_rows(layer.qkv_proj, normalized, qkv, workspace.matmul);
+        apply_linear(matmul_by_rows, layer.qkv_proj, normalized, qkv, workspace.matmul);
         for (std::size_t t = 0; t < num_tokens; ++t)
             update_kv_cache(model, n, qkv[t], first_position + t, state);
         compute_context_of_tokens(model, n, tokens, state);
-        apply_linear_by_rows(layer.o_proj, context, hidden_states, workspace.matmul,
-                             Update::accumulate);
+        apply_linear(matmul_by_rows, layer.o_proj, context, hidden_states, workspace.matmul,
+                     Update::accumulate);
 
         apply_norm(layer.ffn_norm, hidden_states, normalized);
-        apply_linear_by_rows(layer.gate_up_proj, normalized, gate_up, workspace.matmul);
+        apply_linear(matmul_by_rows, layer.gate_up_proj, normalized, gate_up, workspace.matmul);
         for (std::size_t t = 0; t < num_tokens; ++t)
             silu_and_mul(gate_up[t].first(width), gate_up[t].subspan(width));
-        apply_linear_by_rows(layer.down_proj, gate_up.columns(0, width), hidden_states,
-                             workspace.matmul, Update::accumulate);
+        apply_linear(matmul_by_rows, layer.down_proj, gate_up.columns(0, width), hidden_states,
+                     workspace.matmul, Update::accumulate);
     }
     const bool only_last = logits_to_keep == LogitsToKeep::last;
     compute_logits_of(model, only_last ? hidden_states.rows(num_tokens - 1, 1) : hidden_states,

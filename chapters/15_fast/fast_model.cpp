@@ -5,6 +5,23 @@
 namespace llm {
 namespace {
 
+// The kernels support only RMSNorm without bias and SwiGLU, and do not check shapes.
+void check_supported(const Model& model) {
+    bool supported = !model.norm.bias;
+    for (const PreNormBlock& block : model.layers) {
+        supported = supported && !block.attention_norm.bias && !block.ffn_norm.bias &&
+                    block.mlp.activation.function == silu;
+        const auto* norm = std::get_if<QKNormWithWeights>(&block.self_attn.qk_norm);
+        if (!norm) continue;
+        for (const Vector& weight : {norm->q_weight, norm->k_weight})
+            require(weight.size() == model.config.head_dim,
+                    "fast model: norm weights of {} do not fit heads of {}", weight.shape(),
+                    model.config.head_dim);
+    }
+    if (!supported)
+        throw std::invalid_argument("fast model: only RMSNorm without bias and SwiGLU");
+}
+
 // Quantizes and fuses linear layers. If one has a bias, the others get a bias of zeros.
 QuantizedLinear fuse_linears(std::initializer_list<const Linear*> linears,
                              const ChooseKernels& kernels) {
@@ -42,23 +59,6 @@ std::vector<QuantizedMatrix> fuse(std::vector<QuantizedMatrix> matrices) {
         fused.back().out_features += matrix.out_features;
     }
     return fused;
-}
-
-// The kernels support only RMSNorm without bias and SwiGLU, and do not check shapes.
-void check_supported(const Model& model) {
-    bool supported = !model.norm.bias;
-    for (const PreNormBlock& block : model.layers) {
-        supported = supported && !block.attention_norm.bias && !block.ffn_norm.bias &&
-                    block.mlp.activation.function == silu;
-        const auto* norm = std::get_if<QKNormWithWeights>(&block.self_attn.qk_norm);
-        if (!norm) continue;
-        for (const Vector& weight : {norm->q_weight, norm->k_weight})
-            require(weight.size() == model.config.head_dim,
-                    "fast model: norm weights of {} do not fit heads of {}", weight.shape(),
-                    model.config.head_dim);
-    }
-    if (!supported)
-        throw std::invalid_argument("fast model: only RMSNorm without bias and SwiGLU");
 }
 
 FastModel make_fast_model(const Model& model, DType dtype) {

@@ -49,7 +49,4 @@ FastModel make_fast_model(const Model& model, DType dtype);
 using ChooseKernels = std::function<const WeightKernels&(std::size_t in_features)>;
 FastModel make_fast_model(const Model& model, const ChooseKernels& kernels);
 
-// Throws std::invalid_argument if the fast model does not support this one.
-void check_supported(const Model& model);
-
 }  // namespace llm

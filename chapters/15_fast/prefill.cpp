@@ -9,17 +9,6 @@ namespace {
 // The largest number of tokens that a thread multiplies by a weight matrix at once.
 constexpr std::size_t max_block_size = 256;
 
-void apply_linear(const QuantizedLinear& linear, ConstMatrixView inputs, MatrixView outputs,
-                  MatmulWorkspace& workspace, Update update = Update::overwrite) {
-    std::size_t column = 0;
-    for (const QuantizedMatrix& weight : linear.weights) {
-        matmul_transposed(inputs, weight, outputs.columns(column, weight.out_features),
-                          workspace, update);
-        column += weight.out_features;
-    }
-    add_bias(outputs, linear.bias);
-}
-
 // For a block of tokens, on one thread: norm, fused projection and update of the KV cache.
 void compute_qkv(const FastModel& model, std::size_t n, const TokenBlock& tokens,
                  RunState& state, RunState::ThreadWorkspace& workspace) {
@@ -29,7 +18,7 @@ void compute_qkv(const FastModel& model, std::size_t n, const TokenBlock& tokens
     const MatrixView normalized =
         ensure_capacity(workspace.normalized, count, hidden_states.num_columns);
     apply_norm(layer.attention_norm, hidden_states, normalized);
-    apply_linear(layer.qkv_proj, normalized, qkv, workspace.matmul);
+    apply_linear(matmul_transposed, layer.qkv_proj, normalized, qkv, workspace.matmul);
     for (std::size_t t = 0; t < count; ++t)
         update_kv_cache(model, n, qkv[t], first_position + t, state);
 }
@@ -60,13 +49,14 @@ void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBl
         ensure_capacity(workspace.normalized, count, hidden_states.num_columns);
     const MatrixView gate_up = ensure_capacity(workspace.gate_up, count, 2 * width);
 
-    apply_linear(layer.o_proj, context, hidden_states, workspace.matmul, Update::accumulate);
+    apply_linear(matmul_transposed, layer.o_proj, context, hidden_states, workspace.matmul,
+                 Update::accumulate);
     apply_norm(layer.ffn_norm, hidden_states, normalized);
-    apply_linear(layer.gate_up_proj, normalized, gate_up, workspace.matmul);
+    apply_linear(matmul_transposed, layer.gate_up_proj, normalized, gate_up, workspace.matmul);
     for (std::size_t t = 0; t < count; ++t)
         silu_and_mul(gate_up[t].first(width), gate_up[t].subspan(width));
-    apply_linear(layer.down_proj, gate_up.columns(0, width), hidden_states, workspace.matmul,
-                 Update::accumulate);
+    apply_linear(matmul_transposed, layer.down_proj, gate_up.columns(0, width), hidden_states,
+                 workspace.matmul, Update::accumulate);
 }
 
 // For a block of tokens, on one thread: final norm and head.

@@ -36,15 +36,21 @@ TokenBlock make_token_block(RunState& state, const Config& config, std::size_t c
             ensure_capacity(state.context, count, query_width), state.seq_len};
 }
 
-void add_bias(MatrixView outputs, std::span<const Real> bias) {
-    for (std::size_t t = 0; t < outputs.num_rows; ++t)
-        for (std::size_t i = 0; i < bias.size(); ++i) outputs[t][i] += bias[i];
-}
-
 void embed(const FastModel& model, std::span<const Id> new_ids, MatrixView hidden_states) {
     for (std::size_t t = 0; t < new_ids.size(); ++t)
         model.embed_tokens.dequantize_row(static_cast<std::size_t>(new_ids[t]),
                                           hidden_states[t]);
+}
+
+void apply_linear(Matmul matmul, const QuantizedLinear& linear, ConstMatrixView inputs,
+                  MatrixView outputs, MatmulWorkspace& workspace, Update update) {
+    std::size_t column = 0;
+    for (const QuantizedMatrix& weight : linear.weights) {
+        matmul(inputs, weight, outputs.columns(column, weight.out_features), workspace, update);
+        column += weight.out_features;
+    }
+    for (std::size_t t = 0; t < outputs.num_rows; ++t)
+        for (std::size_t i = 0; i < linear.bias.size(); ++i) outputs[t][i] += linear.bias[i];
 }
 
 void apply_norm(const RMSNorm& norm, ConstMatrixView rows, MatrixView normalized) {

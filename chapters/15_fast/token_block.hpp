@@ -25,8 +25,14 @@ TokenBlock make_token_block(RunState& state, const Config& config, std::size_t c
 // The embeddings of the new tokens.
 void embed(const FastModel& model, std::span<const Id> new_ids, MatrixView hidden_states);
 
-void add_bias(MatrixView outputs,                           // (N, out)
-              std::span<const Real> bias);                  // (out); no effect if empty
+// A linear layer, by one of the matrix products of quantized_matrix.hpp.
+using Matmul = void (*)(ConstMatrixView inputs, const QuantizedMatrix& weights,
+                        MatrixView outputs, MatmulWorkspace& workspace, Update update);
+void apply_linear(Matmul matmul, const QuantizedLinear& linear,
+                  ConstMatrixView inputs,  // (N, in)
+                  MatrixView outputs,      // (N, out)
+                  MatmulWorkspace& workspace, Update update = Update::overwrite);
+
 void apply_norm(const RMSNorm& norm, ConstMatrixView rows,  // (N, C)
                 MatrixView normalized);                     // (N, C), may be rows
 
