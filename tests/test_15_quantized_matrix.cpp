@@ -24,7 +24,7 @@ TEST_CASE("quantize: bfloat16 is rounded to nearest even, as in PyTorch") {
     for (Real& number : expected) number = to_float(to_bfloat16(number));
     const QuantizedMatrix quantized = quantize(bits, DType::bfloat16);
     CHECK(identical(dequantize(quantized), expected));
-    CHECK(quantized.bytes.size() == 4000);
+    CHECK(quantized.nbytes() == 4000);
 }
 
 TEST_CASE("quantize: float32 keeps all bits, and nbytes counts what is stored") {
@@ -74,7 +74,7 @@ TEST_CASE("kernels_of has the dtypes of weight_dtypes and refuses all others") {
 TEST_CASE("rows: the stored bytes of adjacent rows") {
     const QuantizedMatrix quantized = quantize(counting({4, 3}), DType::bfloat16);
     CHECK(quantized.rows(0, 4).size() == 4 * 3 * 2);
-    CHECK(quantized.rows(1, 2).data() == quantized.bytes.data() + 3 * 2);
+    CHECK(quantized.rows(1, 2).data() == quantized.bytes.get() + 3 * 2);
     CHECK(quantized.rows(1, 2).size() == 2 * 3 * 2);
     CHECK(quantized.rows(4, 0).empty());
 }

@@ -1,41 +1,13 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 
-#include <set>
-
 #include "chapters/09_full_model/config_json.hpp"
-#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/09_full_model/gguf_tensors.hpp"
 #include "chapters/09_full_model/llama2c.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/09_full_model/tensor_names.hpp"
 
 namespace llm {
 namespace {
-
-// Reads tensors of a GGUF file and keeps a list of the others.
-class GgufTensors {
- public:
-    explicit GgufTensors(const Gguf& file) : file_(file) {
-        for (const auto& [name, tensor] : file.tensors()) unread_.insert(name);
-        unread_.erase(gguf_rope_factors);  // read_config has read it
-    }
-
-    template <std::size_t N>
-    xt::xtensor<Real, N> read(const std::string& name, const std::size_t (&shape)[N]) {
-        unread_.erase(name);
-        return file_.read(name, shape);
-    }
-
-    // Refuses tensors without which the model would compute something else.
-    void refuse_unread() const {
-        if (!unread_.empty())
-            file_.refuse("the model has a tensor " + *unread_.begin() +
-                         ", which is not supported");
-    }
-
- private:
-    const Gguf& file_;
-    std::set<std::string> unread_;
-};
 
 // Reads the parts of a model by the tensor names of its file. Tensors is SafeTensors or
 // GgufTensors.

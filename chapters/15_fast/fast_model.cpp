@@ -24,7 +24,7 @@ void check_supported(const Model& model) {
 
 // Quantizes and fuses linear layers. If one has a bias, the others get a bias of zeros.
 QuantizedLinear fuse_linears(std::initializer_list<const Linear*> linears,
-                             const ChooseKernels& kernels) {
+                             const ChooseKernels& kernels, WeightMemory& memory) {
     std::vector<QuantizedMatrix> weights;
     std::vector<Real> bias;
     bool has_bias = false;
@@ -37,29 +37,10 @@ QuantizedLinear fuse_linears(std::initializer_list<const Linear*> linears,
         std::ranges::copy(*linear->bias, &bias[begin]);
     }
     if (!has_bias) bias.clear();
-    return {fuse(std::move(weights)), bias};
+    return {memory.fuse(weights), bias};
 }
 
 }  // namespace
-
-std::vector<QuantizedMatrix> fuse(std::vector<QuantizedMatrix> matrices) {
-    std::vector<QuantizedMatrix> fused;
-    for (QuantizedMatrix& matrix : matrices) {
-        require(fused.empty() || matrix.in_features == fused[0].in_features,
-                "fast model: weights of ({}, {}) and ({}, {}) do not read the same input",
-                matrix.out_features, matrix.in_features, matrices[0].out_features,
-                matrices[0].in_features);
-        if (fused.empty() || fused.back().kernels != matrix.kernels) {
-            fused.push_back(std::move(matrix));
-            continue;
-        }
-        AlignedVector<std::byte>& bytes = fused.back().bytes;
-        bytes.reserve(bytes.size() + matrix.bytes.size());
-        bytes.insert(bytes.end(), matrix.bytes.begin(), matrix.bytes.end());
-        fused.back().out_features += matrix.out_features;
-    }
-    return fused;
-}
 
 FastModel make_fast_model(const Model& model, DType dtype) {
     const WeightKernels& kernels = kernels_of(dtype);
@@ -72,14 +53,16 @@ FastModel make_fast_model(const Model& model, const ChooseKernels& kernels) {
     FastModel fast{
         model.config, quantize(model.embed_tokens, of_hidden_size), {}, model.norm, {}};
     if (model.lm_head) fast.lm_head = quantize(*model.lm_head, of_hidden_size);
+    WeightMemory memory;
     for (const PreNormBlock& block : model.layers) {
         const auto& [q_proj, k_proj, v_proj, o_proj] = block.self_attn.projections;
         const auto& [gate_proj, up_proj, down_proj, activation] = block.mlp;
         fast.layers.push_back({block.attention_norm, block.ffn_norm,
-                               fuse_linears({&q_proj, &k_proj, &v_proj}, kernels),
-                               fuse_linears({&o_proj}, kernels),
-                               fuse_linears({&gate_proj, &up_proj}, kernels),
-                               fuse_linears({&down_proj}, kernels), block.self_attn.qk_norm});
+                               fuse_linears({&q_proj, &k_proj, &v_proj}, kernels, memory),
+                               fuse_linears({&o_proj}, kernels, memory),
+                               fuse_linears({&gate_proj, &up_proj}, kernels, memory),
+                               fuse_linears({&down_proj}, kernels, memory),
+                               block.self_attn.qk_norm});
     }
     return fast;
 }

@@ -13,9 +13,6 @@ struct QuantizedLinear {
     std::vector<Real> bias;                // (out), or empty
 };
 
-// Fuses the rows of matrices with the same input where they have the same dtype.
-std::vector<QuantizedMatrix> fuse(std::vector<QuantizedMatrix> matrices);
-
 // The weights of a block. Projections that read the same input are fused into one matrix.
 struct FastLayer {
     RMSNorm attention_norm, ffn_norm;

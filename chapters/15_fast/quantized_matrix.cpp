@@ -161,7 +161,7 @@ const WeightKernels& kernels_of(DType dtype) {
 
 std::span<const std::byte> QuantizedMatrix::rows(std::size_t first, std::size_t count) const {
     const std::size_t row_size = bytes_per_row(dtype(), in_features);
-    return std::span(bytes).subspan(first * row_size, count * row_size);
+    return {bytes.get() + first * row_size, count * row_size};
 }
 Real QuantizedMatrix::dot_row(std::size_t row, std::span<const Real> inputs) const {
     return kernels->dot(rows(row, 1), inputs);
@@ -177,18 +177,17 @@ std::uint64_t MatmulWorkspace::nbytes() const {
 QuantizedMatrix quantize(const Matrix& weights, const WeightKernels& kernels) {
     const auto [out_features, in_features] = dims(weights);
     const std::size_t row_size = bytes_per_row(kernels.dtype, in_features);
-    QuantizedMatrix quantized{&kernels, out_features, in_features, {}};
-    quantized.bytes.resize(out_features * row_size);
+    const std::shared_ptr<std::byte> bytes = allocate_bytes(out_features * row_size);
     std::vector<Real> restored(in_features);
     for (std::size_t row = 0; row < out_features; ++row) {
-        const auto bytes = std::span(quantized.bytes).subspan(row * row_size, row_size);
-        kernels.quantize(view_of(weights)[row], bytes);
-        kernels.dequantize(bytes, restored);
+        const std::span<std::byte> stored(bytes.get() + row * row_size, row_size);
+        kernels.quantize(view_of(weights)[row], stored);
+        kernels.dequantize(stored, restored);
         for (const Real weight : restored)
             require(std::isfinite(weight), "quantize: a matrix of {} holds inf or NaN",
                     weights.shape());
     }
-    return quantized;
+    return {&kernels, out_features, in_features, bytes};
 }
 
 QuantizedMatrix quantize(const Matrix& weights, DType dtype) {
@@ -200,6 +199,41 @@ Matrix dequantize(const QuantizedMatrix& weights) {
     for (std::size_t row = 0; row < weights.out_features; ++row)
         weights.dequantize_row(row, view_of(result)[row]);
     return result;
+}
+
+std::shared_ptr<std::byte> WeightMemory::allocate(std::size_t num_bytes) {
+    constexpr std::size_t cache_line = 64;
+    const std::size_t begin = ceil_div(used_, cache_line) * cache_line;
+    if (block_ && begin + num_bytes <= block_size_) {
+        used_ = begin + num_bytes;
+        return {block_, block_.get() + begin};  // owns the whole block
+    }
+    block_size_ = std::max(num_bytes, std::size_t{8} << 20);
+    block_ = allocate_bytes(block_size_);
+    used_ = num_bytes;
+    return block_;
+}
+
+std::vector<QuantizedMatrix> WeightMemory::fuse(const std::vector<QuantizedMatrix>& matrices) {
+    std::vector<QuantizedMatrix> fused;
+    for (std::size_t first = 0, last = 0; first < matrices.size(); first = last) {
+        // The matrices from first to before last become one.
+        QuantizedMatrix rows{matrices[first].kernels, 0, matrices[0].in_features, {}};
+        for (; last < matrices.size() && matrices[last].kernels == rows.kernels; ++last) {
+            const auto& [kernels, out_features, in_features, bytes] = matrices[last];
+            require(in_features == rows.in_features,
+                    "fast model: weights of ({}, {}) and ({}, {}) do not read the same input",
+                    out_features, in_features, matrices[0].out_features, rows.in_features);
+            rows.out_features += out_features;
+        }
+        const std::shared_ptr<std::byte> memory = allocate(rows.nbytes());
+        std::byte* end = memory.get();
+        for (std::size_t i = first; i < last; ++i)
+            end = std::ranges::copy(matrices[i].rows(0, matrices[i].out_features), end).out;
+        rows.bytes = memory;
+        fused.push_back(rows);
+    }
+    return fused;
 }
 
 void matmul_by_rows(ConstMatrixView inputs, const QuantizedMatrix& weights, MatrixView outputs,
@@ -233,7 +267,7 @@ void matmul_transposed(ConstMatrixView inputs, const QuantizedMatrix& weights,
 
     const IntegerKernels* integers = weights.kernels->integers;
     if (integers && integers->for_many_tokens) {
-        integers->matmul(weights.dtype(), weights.bytes, in,
+        integers->matmul(weights.dtype(), weights.rows(0, out), in,
                          quantize_inputs(inputs, *integers, workspace), outputs, update);
         return;
     }

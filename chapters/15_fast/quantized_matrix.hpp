@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -40,14 +41,14 @@ struct WeightKernels {
 inline constexpr std::array weight_dtypes = {DType::float32, DType::bfloat16};
 const WeightKernels& kernels_of(DType dtype);
 
-// A weight matrix, row by row in the bytes of a dtype.
+// A weight matrix, row by row in the bytes of a dtype. Copies share the bytes.
 struct QuantizedMatrix {
     const WeightKernels* kernels = nullptr;
     std::size_t out_features = 0, in_features = 0;
-    AlignedVector<std::byte> bytes;  // out times bytes_per_row(dtype, in)
+    std::shared_ptr<const std::byte> bytes;  // out times bytes_per_row(dtype, in)
 
     DType dtype() const { return kernels->dtype; }
-    std::uint64_t nbytes() const { return bytes.size(); }
+    std::uint64_t nbytes() const { return rows(0, out_features).size(); }
     std::span<const std::byte> rows(std::size_t first, std::size_t count) const;
     // The dot product of a row with the inputs, and the row converted to float.
     Real dot_row(std::size_t row, std::span<const Real> inputs) const;    // (in)
@@ -60,6 +61,22 @@ QuantizedMatrix quantize(const Matrix& weights,  // (out, in)
                          const WeightKernels& kernels);
 QuantizedMatrix quantize(const Matrix& weights, DType dtype);  // with kernels_of(dtype)
 Matrix dequantize(const QuantizedMatrix& weights);             // (out, in)
+
+// Memory for the weights of a model, in blocks of 8 MB, which get huge pages: a decode step
+// reads it faster than many separate matrices of one or two megabytes.
+class WeightMemory {
+ public:
+    // Copies matrices that read the same input into this memory, and fuses those that follow
+    // one another and have the same kernels: their rows become one matrix. Throws ShapeError if
+    // the numbers of input features differ.
+    std::vector<QuantizedMatrix> fuse(const std::vector<QuantizedMatrix>& matrices);
+
+ private:
+    std::shared_ptr<std::byte> block_;
+    std::size_t block_size_ = 0, used_ = 0;
+
+    std::shared_ptr<std::byte> allocate(std::size_t num_bytes);
+};
 
 // Memory of matrix products, which every call reuses.
 struct MatmulWorkspace {

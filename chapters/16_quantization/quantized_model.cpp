@@ -1,8 +1,6 @@
 #include "chapters/16_quantization/quantized_model.hpp"
 
-#include <set>
-
-#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/09_full_model/gguf_tensors.hpp"
 #include "chapters/09_full_model/tensor_names.hpp"
 #include "chapters/16_quantization/integer_products.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
@@ -53,34 +51,29 @@ std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
 
 // Reorders the rows of q_proj or k_proj. They stay quantized: no block spans two rows.
 QuantizedMatrix interleaved_to_split_half(QuantizedMatrix matrix, std::size_t head_dim) {
-    AlignedVector<std::byte> bytes;
-    bytes.reserve(matrix.bytes.size());
-    for (std::size_t row = 0; row < matrix.out_features; ++row) {
-        const auto source = matrix.rows(interleaved_row(row, head_dim), 1);
-        bytes.insert(bytes.end(), source.begin(), source.end());
-    }
-    matrix.bytes = std::move(bytes);
+    const std::shared_ptr<std::byte> bytes = allocate_bytes(matrix.nbytes());
+    std::byte* end = bytes.get();
+    for (std::size_t row = 0; row < matrix.out_features; ++row)
+        end = std::ranges::copy(matrix.rows(interleaved_row(row, head_dim), 1), end).out;
+    matrix.bytes = bytes;
     return matrix;
 }
 
 // Reads the parts of a fast model by the tensor names of a GGUF file.
 class QuantizedReader {
  public:
-    QuantizedReader(const Gguf& file, const Config& config, Activations activations)
-        : file_(file), config_(config), activations_(activations) {
-        for (const auto& [name, tensor] : file.tensors()) unread_.insert(name);
-        unread_.erase(gguf_rope_factors);  // read_config has read it
-    }
+    QuantizedReader(const Gguf& file, GgufTensors& tensors, const Config& config,
+                    Activations activations)
+        : file_(file), tensors_(tensors), config_(config), activations_(activations) {}
 
     QuantizedMatrix matrix(const std::string& name, std::size_t out, std::size_t in) {
-        unread_.erase(name + ".weight");
         const DType dtype = file_.tensor(name + ".weight").dtype;
         return {&quantization_kernels(dtype, activations_), out, in,
-                file_.read_bytes(name + ".weight", out, in)};
+                tensors_.read_bytes(name + ".weight", out, in)};
     }
 
     RMSNorm norm(const std::string& name) {
-        return {vector(name + ".weight", config_.hidden_size), config_.rms_norm_eps};
+        return {tensors_.read(name + ".weight", {config_.hidden_size}), config_.rms_norm_eps};
     }
 
     FastLayer layer(const std::string& layer) {
@@ -89,35 +82,24 @@ class QuantizedReader {
                          norm(layer + gguf_names.ffn_norm),
                          qkv_proj(layer),
                          o_proj(layer),
-                         {fuse({matrix(layer + gguf_names.gate_proj, F, C),
-                                matrix(layer + gguf_names.up_proj, F, C)}),
+                         {memory_.fuse({matrix(layer + gguf_names.gate_proj, F, C),
+                                        matrix(layer + gguf_names.up_proj, F, C)}),
                           {}},
-                         {{matrix(layer + gguf_names.down_proj, C, F)}, {}}};
+                         {memory_.fuse({matrix(layer + gguf_names.down_proj, C, F)}), {}}};
         if (config_.qk_norm == QKNormType::with_weights)
             result.qk_norm = QKNormWithWeights{
-                vector(layer + gguf_names.q_norm + ".weight", config_.head_dim),
-                vector(layer + gguf_names.k_norm + ".weight", config_.head_dim),
+                tensors_.read(layer + gguf_names.q_norm + ".weight", {config_.head_dim}),
+                tensors_.read(layer + gguf_names.k_norm + ".weight", {config_.head_dim}),
                 config_.rms_norm_eps};
         return result;
     }
 
-    // Refuses tensors without which the model would compute something else.
-    void refuse_unread() const {
-        if (!unread_.empty())
-            file_.refuse("the model has a tensor " + *unread_.begin() +
-                         ", which is not supported");
-    }
-
  private:
     const Gguf& file_;
+    GgufTensors& tensors_;
     const Config& config_;
     Activations activations_;
-    std::set<std::string> unread_;
-
-    Vector vector(const std::string& name, std::size_t size) {
-        unread_.erase(name);
-        return file_.read(name, {size});
-    }
+    WeightMemory memory_;
 
     // A projection of the attention and its bias, if it has one. Queries and keys are reordered
     // if their rows are interleaved pairs.
@@ -125,7 +107,7 @@ class QuantizedReader {
                                bool with_bias, bool interleaved) {
         QuantizedLinear result{{matrix(name, out, in)}, {}};
         if (with_bias) {
-            const Vector bias = vector(name + ".bias", out);
+            const Vector bias = tensors_.read(name + ".bias", {out});
             for (std::size_t row = 0; row < out; ++row)
                 result.bias.push_back(
                     bias(interleaved ? interleaved_row(row, config_.head_dim) : row));
@@ -151,13 +133,15 @@ class QuantizedReader {
             weights.push_back(std::move(part.weights[0]));
             biases.insert(biases.end(), part.bias.begin(), part.bias.end());
         }
-        return {fuse(std::move(weights)), biases};
+        return {memory_.fuse(weights), biases};
     }
 
     QuantizedLinear o_proj(const std::string& layer) {
-        return projection(layer + gguf_names.o_proj, config_.hidden_size,
-                          config_.num_attention_heads * config_.head_dim,
-                          config_.attention_bias == AttentionBias::qkvo, false);
+        const QuantizedLinear result =
+            projection(layer + gguf_names.o_proj, config_.hidden_size,
+                       config_.num_attention_heads * config_.head_dim,
+                       config_.attention_bias == AttentionBias::qkvo, false);
+        return {memory_.fuse(result.weights), result.bias};
     }
 };
 
@@ -192,7 +176,8 @@ FastModel load_quantized_model(const std::string& gguf_path, Activations activat
     const Gguf file(gguf_path);
     const Config config = read_config(file);
     file.refuse_other_types();
-    QuantizedReader reader(file, config, activations);
+    GgufTensors tensors(file);
+    QuantizedReader reader(file, tensors, config, activations);
     FastModel model{
         config,
         reader.matrix(gguf_names.embed_tokens, config.vocab_size, config.hidden_size),
@@ -204,7 +189,7 @@ FastModel load_quantized_model(const std::string& gguf_path, Activations activat
     if (!config.tie_word_embeddings)
         model.lm_head =
             reader.matrix(gguf_names.lm_head, config.vocab_size, config.hidden_size);
-    reader.refuse_unread();
+    tensors.refuse_unread();
     return model;
 }
 

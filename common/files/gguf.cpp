@@ -427,8 +427,9 @@ void Gguf::check_finite(const std::string& name, std::span<const Real> elements)
             refuse(fmt::format("tensor {} has an element that is not finite", name));
 }
 
-AlignedVector<std::byte> Gguf::read_bytes(const std::string& name, std::size_t out_features,
-                                          std::size_t in_features) const {
+std::shared_ptr<const std::byte> Gguf::read_bytes(const std::string& name,
+                                                  std::size_t out_features,
+                                                  std::size_t in_features) const {
     check(name, std::array{out_features, in_features});
     const GgufTensor& stored = tensor(name);
     const std::size_t row_size = bytes_per_row(stored.dtype, in_features);
@@ -437,7 +438,8 @@ AlignedVector<std::byte> Gguf::read_bytes(const std::string& name, std::size_t o
         dequantize_row(stored.dtype, stored.bytes.subspan(row * row_size, row_size), elements);
         check_finite(name, elements);
     }
-    const AlignedVector<std::byte> bytes(stored.bytes.begin(), stored.bytes.end());
+    const std::shared_ptr<std::byte> bytes = allocate_bytes(stored.bytes.size());
+    std::ranges::copy(stored.bytes, bytes.get());
     file_.forget(stored.bytes);
     return bytes;
 }

@@ -65,8 +65,9 @@ class Gguf {
     }
 
     // Copies the stored bytes of a matrix. It must have this shape, and only finite elements.
-    AlignedVector<std::byte> read_bytes(const std::string& name, std::size_t out_features,
-                                        std::size_t in_features) const;
+    std::shared_ptr<const std::byte> read_bytes(const std::string& name,
+                                                std::size_t out_features,
+                                                std::size_t in_features) const;
 
     // Throws FileError: "FILE: reason".
     [[noreturn]] void refuse(const std::string& reason) const;

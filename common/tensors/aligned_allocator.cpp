@@ -29,4 +29,9 @@ void deallocate_aligned(void* memory, std::size_t num_bytes) {
     ::operator delete(memory, alignment_of(num_bytes));
 }
 
+std::shared_ptr<std::byte> allocate_bytes(std::size_t num_bytes) {
+    return {static_cast<std::byte*>(allocate_aligned(num_bytes)),
+            [num_bytes](std::byte* memory) { deallocate_aligned(memory, num_bytes); }};
+}
+
 }  // namespace llm

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace llm {
 // std::bad_alloc.
 void* allocate_aligned(std::size_t num_bytes);
 void deallocate_aligned(void* memory, std::size_t num_bytes);
+
+// The same with shared ownership. The memory is not initialized.
+std::shared_ptr<std::byte> allocate_bytes(std::size_t num_bytes);
 
 template <class T>
 struct AlignedAllocator {

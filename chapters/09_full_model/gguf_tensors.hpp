@@ -1,0 +1,42 @@
+// Chapter 09: the tensors of a GGUF file.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "chapters/09_full_model/gguf_config.hpp"
+
+namespace llm {
+
+// Reads tensors of a GGUF file and keeps a list of the others.
+class GgufTensors {
+ public:
+    explicit GgufTensors(const Gguf& file) : file_(file) {
+        for (const auto& [name, tensor] : file.tensors()) unread_.insert(name);
+        unread_.erase(gguf_rope_factors);  // read_config has read it
+    }
+
+    template <std::size_t N>
+    xt::xtensor<Real, N> read(const std::string& name, const std::size_t (&shape)[N]) {
+        unread_.erase(name);
+        return file_.read(name, shape);
+    }
+    std::shared_ptr<const std::byte> read_bytes(const std::string& name, std::size_t out,
+                                                std::size_t in) {
+        unread_.erase(name);
+        return file_.read_bytes(name, out, in);
+    }
+
+    // Refuses tensors without which the model would compute something else.
+    void refuse_unread() const {
+        if (!unread_.empty())
+            file_.refuse("the model has a tensor " + *unread_.begin() +
+                         ", which is not supported");
+    }
+
+ private:
+    const Gguf& file_;
+    std::set<std::string> unread_;
+};
+
+}  // namespace llm
