@@ -116,6 +116,11 @@ TOKENIZER_REFUSED = [  # of chapter 10; {text} is a text
     ("--tokenizer /", "cannot read"),
     ("--vocab-size 100", "--vocab-size needs --train"),
     ("--export {folder}", "--export needs --train"),
+    ("--byte-level", "--byte-level needs --train"),
+    ("--train {text} --special-tokens <s>", "--special-tokens needs --byte-level"),
+    ("--train {text} --byte-level --special-tokens <s> --vocab-size 256",
+     "256 bytes and 1 special tokens are too many for a vocabulary of 256"),
+    ("--train {text} --byte-level --special-tokens a", "the token a occurs twice in the vocabulary"),
     ("--train {folder}/nothing", "cannot read"),
     ("--train /dev/null", "is not a file"),
     ("--train {text} --vocab-size -1", "from 0 to 65536, not '-1'"),
@@ -654,14 +659,15 @@ def check_tokenizers(program, scratch):
         if result.returncode != 0 or result.stderr:
             problems.append(f"{program.name} {kind.name}: exit {result.returncode}: {result.stderr}")
     exported = scratch / "exported_tokenizer"
-    outputs = []
-    for options in (["--train", scratch / "text", "--vocab-size", "40", "--export", exported], ["--tokenizer", exported]):
-        result = run([program, *options, "--encode", "12 345", "--plots", "none"])
-        if result.returncode != 0 or result.stderr:
-            problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stderr}")
-        outputs.append(result.stdout.split("──")[-1])  # without the step's title
-    if outputs[0] != outputs[1]:
-        problems.append(f"{program.name}: the exported tokenizer encodes differently")
+    for kind in (["--vocab-size", "40"], ["--byte-level", "--special-tokens", "<s> </s>"]):
+        outputs = []
+        for options in (["--train", scratch / "text", *kind, "--export", exported], ["--tokenizer", exported]):
+            result = run([program, *options, "--encode", "12 345", "--plots", "none"])
+            if result.returncode != 0 or result.stderr:
+                problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stderr}")
+            outputs.append(result.stdout.split("──")[-1])  # without the step's title
+        if outputs[0] != outputs[1]:
+            problems.append(f"{program.name} {kind}: the exported tokenizer encodes differently")
     check_merges(program)
 
 

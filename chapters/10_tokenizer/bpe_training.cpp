@@ -23,14 +23,24 @@ std::set<std::string> alphabet_of(const std::map<std::string, std::size_t>& word
     return alphabet;
 }
 
-Id add_token(Tokenizer& tokenizer, const std::string& token) {
+}  // namespace
+
+Id add_token(Tokenizer& tokenizer, const std::string& bytes) {
     const Id id = static_cast<Id>(tokenizer.vocab_size());
-    tokenizer.vocab[token] = id;
-    tokenizer.token_bytes.push_back(token);
+    const std::string token = tokenizer.is_byte_level() ? bytes_to_unicode(bytes) : bytes;
+    if (!tokenizer.vocab.emplace(token, id).second)
+        throw TextError("the token " + escaped(token) + " occurs twice in the vocabulary");
+    tokenizer.token_bytes.push_back(bytes);
     return id;
 }
 
-}  // namespace
+Merge add_merge(Tokenizer& tokenizer, const TokenPair& pair) {
+    const std::string bytes = tokenizer.token_bytes[static_cast<std::size_t>(pair.first)] +
+                              tokenizer.token_bytes[static_cast<std::size_t>(pair.second)];
+    const Merge merge{double(tokenizer.merges.size()), add_token(tokenizer, bytes)};
+    tokenizer.merges[pair] = merge;
+    return merge;
+}
 
 PairCounts count_pairs(const std::vector<WordCount>& words) {
     PairCounts counts;
@@ -66,12 +76,7 @@ bool merge_most_frequent_pair(BPETrainer& trainer) {
     if (best.second < 2) return false;
 
     // Add a token for it. Its rank is the number of merges before it.
-    Tokenizer& tokenizer = trainer.tokenizer;
-    const auto [left, right] = best.first;
-    const std::string token = tokenizer.token_bytes[static_cast<std::size_t>(left)] +
-                              tokenizer.token_bytes[static_cast<std::size_t>(right)];
-    const Merge merge{double(tokenizer.merges.size()), add_token(tokenizer, token)};
-    tokenizer.merges[best.first] = merge;
+    const Merge merge = add_merge(trainer.tokenizer, best.first);
 
     // Merge it in all words, so that the next iteration counts pairs with the new token.
     for (WordCount& word : trainer.words)

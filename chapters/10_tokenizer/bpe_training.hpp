@@ -26,6 +26,13 @@ struct BPETrainer {
     std::vector<WordCount> words;
 };
 
+// Adds a token with the next free id. In a byte-level tokenizer, its spelling in the vocabulary
+// is that of byte_to_unicode. Throws TextError if the vocabulary has the token already.
+Id add_token(Tokenizer& tokenizer, const std::string& bytes);
+
+// Adds the merge of a pair and its token. Its rank is the number of merges before it.
+Merge add_merge(Tokenizer& tokenizer, const TokenPair& pair);
+
 // The initial state: the vocabulary is <unk> and all characters of the text, sorted; the text
 // is split into words by GPT-2's pattern. Throws TextError if the text is not UTF-8, is empty,
 // or has more characters than vocab_size allows (0 allows any number).

@@ -38,8 +38,8 @@ void describe(const Tokenizer& tokenizer) {
     show("merges", tokenizer.merges.size());
     show("normalizers", types_of(tokenizer.normalizers));
     show("pre-tokenizers", types_of(tokenizer.pre_tokenizers));
-    const bool bytes = types_of(tokenizer.pre_tokenizers).ends_with("ByteLevel");
-    show("unknown characters", bytes || tokenizer.byte_fallback ? "encoded as bytes"
+    const bool bytes = tokenizer.is_byte_level() || tokenizer.byte_fallback;
+    show("unknown characters", bytes ? "encoded as bytes"
                                : tokenizer.unk_token_id >= 0
                                    ? tokenizer.token_text(tokenizer.unk_token_id)
                                    : "raise an error");

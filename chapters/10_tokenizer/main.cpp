@@ -4,6 +4,7 @@
 #include <map>
 
 #include "chapters/10_tokenizer/bpe_training.hpp"
+#include "chapters/10_tokenizer/byte_level_training.hpp"
 #include "chapters/10_tokenizer/demo.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
@@ -30,13 +31,17 @@ std::vector<std::pair<TokenPair, std::size_t>> sorted_pairs(const BPETrainer& tr
     return pairs;
 }
 
-BPETrainer four_words() {
-    step("A training text: low 5 times, lower 2, newest 6, widest 3 times");
+std::string text_of_four_words() {
     std::string text;
     for (const auto& [word, count] : std::vector<std::pair<std::string, int>>{
              {"low", 5}, {"lower", 2}, {"newest", 6}, {"widest", 3}})
         for (int i = 0; i < count; ++i) text += word + "\n";
-    BPETrainer trainer = make_bpe_trainer(text, 0);
+    return text;
+}
+
+BPETrainer four_words() {
+    step("A training text: low 5 times, lower 2, newest 6, widest 3 times");
+    BPETrainer trainer = make_bpe_trainer(text_of_four_words(), 0);
     std::vector<TableRow> rows;
     for (const auto& [ids, count] : trainer.words)
         rows.push_back({tokens_of(trainer.tokenizer, ids), to_text(count)});
@@ -197,12 +202,23 @@ void demo(const std::string& text, bool with_merges, Generator generator) {
     inspect("The tokenizer of the shipped model", king_james, text, with_merges);
     without_ranks(king_james, text);
     special_tokens(king_james);
+    byte_level_training(king_james);
+    ties(text_of_four_words());
     fertility(king_james);
 }
 
+// The words of a text, which are separated by spaces.
+std::vector<std::string> words_of(const std::string& text) {
+    std::vector<std::string> words;
+    for (const std::string& word : lines_of(replaced(text, " ", "\n")))
+        if (!word.empty()) words.push_back(word);
+    return words;
+}
+
 int main(int argc, char** argv) {
-    std::string path, training_file, folder, text = "And the LORD said unto Moses";
+    std::string path, training_file, folder, tokens, text = "And the LORD said unto Moses";
     std::size_t vocab_size = 1024;
+    bool byte_level = false;
     Options options("10_tokenizer", "How does text become tokens, and back?");
     options.text("--encode", text, "the text to encode");
     options.path("--tokenizer", path,
@@ -210,8 +226,13 @@ int main(int argc, char** argv) {
     options.path("--train", training_file, "train a tokenizer on this UTF-8 text");
     options.count("--vocab-size", vocab_size, 0, 1 << 16,
                   "its size; 0: characters only, no merges");
+    options.flag("--byte-level", byte_level, "train byte-level BPE");
+    options.text("--special-tokens", tokens,
+                 "its special tokens, separated by spaces: \"<|user|> <|end|>\"");
     options.folder("--export", folder, "folder to write tokenizer.json to");
     options.needs("--vocab-size", "--train");
+    options.needs("--byte-level", "--train");
+    options.needs("--special-tokens", "--byte-level");
     options.needs("--export", "--train");
 
     return options.run(argc, argv, [&] {
@@ -219,7 +240,10 @@ int main(int argc, char** argv) {
                 "--tokenizer loads a tokenizer and --train trains one; give only one of them");
         const bool with_merges = options.given("--encode");
         if (!training_file.empty()) {
-            const Tokenizer tokenizer = train_bpe(read_text(training_file), vocab_size);
+            const std::string training_text = read_text(training_file);
+            const Tokenizer tokenizer =
+                byte_level ? train_byte_level_bpe(training_text, {vocab_size, words_of(tokens)})
+                           : train_bpe(training_text, vocab_size);
             if (!folder.empty()) save_tokenizer(tokenizer, folder + "/tokenizer.json");
             inspect("The trained tokenizer", tokenizer, text, with_merges);
         } else if (!path.empty()) {

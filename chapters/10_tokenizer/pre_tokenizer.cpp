@@ -86,13 +86,7 @@ PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex) {
                 if (use_regex) parts = gpt2.split(text, at_start);
 
                 // Replace each byte with its printable character.
-                for (std::string& part : parts) {
-                    std::string characters_of_bytes;
-                    for (const char byte : part)
-                        characters_of_bytes +=
-                            byte_to_unicode(static_cast<unsigned char>(byte));
-                    part = characters_of_bytes;
-                }
+                for (std::string& part : parts) part = bytes_to_unicode(part);
                 return parts;
             }};
 }
@@ -126,6 +120,13 @@ std::string byte_to_unicode(unsigned char byte) {
     char32_t next = 0x100;
     for (unsigned b = 0; b < byte; ++b) next += is_printable(b) ? 0 : 1;
     return character(next);
+}
+
+std::string bytes_to_unicode(const std::string& bytes) {
+    std::string characters_of_bytes;
+    for (const char byte : bytes)
+        characters_of_bytes += byte_to_unicode(static_cast<unsigned char>(byte));
+    return characters_of_bytes;
 }
 
 std::string unicode_to_bytes(const std::string& token) {

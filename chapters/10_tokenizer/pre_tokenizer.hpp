@@ -78,7 +78,10 @@ PreTokenizer metaspace_pre_tokenizer(const std::string& replacement, PrependSche
 // encoder.py, bytes_to_unicode.
 std::string byte_to_unicode(unsigned char byte);
 
-// The inverse of byte_to_unicode, for all characters of a token. A token with any other
+// The characters of all bytes of a token.
+std::string bytes_to_unicode(const std::string& bytes);
+
+// The inverse of bytes_to_unicode, for all characters of a token. A token with any other
 // character is returned unchanged. Throws TextError if it is not UTF-8.
 std::string unicode_to_bytes(const std::string& token);
 

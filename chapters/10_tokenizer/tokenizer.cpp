@@ -25,6 +25,10 @@ std::vector<Id> apply_merges(std::vector<Id> ids, const Merges& merges) {
     }
 }
 
+bool Tokenizer::is_byte_level() const {
+    return !pre_tokenizers.empty() && pre_tokenizers.back().type == "ByteLevel";
+}
+
 std::string Tokenizer::normalize(const std::string& text) const {
     std::string normalized = text;
     for (const Normalizer& normalizer : normalizers)

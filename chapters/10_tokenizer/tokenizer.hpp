@@ -59,6 +59,9 @@ struct Tokenizer {
 
     std::size_t vocab_size() const { return token_bytes.size(); }
 
+    // Is the last pre-tokenizer ByteLevel, so that all characters of a word stand for bytes?
+    bool is_byte_level() const;
+
     // Throws TextError if the text is not UTF-8, or if a character has no token and there is no
     // unknown token.
     std::vector<Id> encode(const std::string& text) const;

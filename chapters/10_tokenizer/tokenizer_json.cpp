@@ -1,6 +1,5 @@
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
 
-#include <algorithm>
 #include <map>
 
 #include "common/files/json_file.hpp"
@@ -252,32 +251,6 @@ Tokenizer load_tokenizer_json(const std::string& path,
     return TokenizerJson(path, vocab_size).read();
 } catch (const TextError& error) {
     throw FileError(path + ": " + error.what());
-}
-
-void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
-    std::vector<std::pair<std::string, std::size_t>> vocab;
-    for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id)
-        vocab.emplace_back(tokenizer.token_bytes[id], id);
-    std::vector<std::pair<TokenPair, Merge>> by_rank(tokenizer.merges.begin(),
-                                                     tokenizer.merges.end());
-    std::sort(by_rank.begin(), by_rank.end(),
-              [](const auto& a, const auto& b) { return a.second.rank < b.second.rank; });
-    std::vector<std::vector<std::string>> merges;
-    for (const auto& [pair, merge] : by_rank)
-        merges.push_back({tokenizer.token_bytes[static_cast<std::size_t>(pair.first)],
-                          tokenizer.token_bytes[static_cast<std::size_t>(pair.second)]});
-    write_json(path, {{"version", std::string("1.0")},
-                      {"pre_tokenizer.type", std::string("Split")},
-                      {"pre_tokenizer.pattern.Regex", gpt2_split_pattern},
-                      {"pre_tokenizer.behavior", std::string("Isolated")},
-                      {"pre_tokenizer.invert", false},
-                      {"decoder.type", std::string("Fuse")},
-                      {"model.type", std::string("BPE")},
-                      {"model.unk_token", std::string("<unk>")},
-                      {"model.fuse_unk", false},
-                      {"model.byte_fallback", false},
-                      {"model.vocab", vocab},
-                      {"model.merges", merges}});
 }
 
 }  // namespace llm

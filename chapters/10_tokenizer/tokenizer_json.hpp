@@ -14,7 +14,8 @@ namespace llm {
 Tokenizer load_tokenizer_json(const std::string& path,
                               std::optional<std::size_t> vocab_size = std::nullopt);
 
-// Writes a tokenizer of train_bpe as a tokenizer.json. Throws FileError.
+// Writes a tokenizer of train_bpe or train_byte_level_bpe as a tokenizer.json. Throws
+// FileError.
 void save_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 
 }  // namespace llm

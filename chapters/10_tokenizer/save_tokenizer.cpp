@@ -1,0 +1,76 @@
+#include <algorithm>
+
+#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "common/files/json_file.hpp"
+
+namespace llm {
+namespace {
+
+JsonMembers vocab_and_merges(const Tokenizer& tokenizer) {
+    std::vector<std::pair<std::string, std::size_t>> vocab(tokenizer.vocab_size());
+    for (const auto& [token, id] : tokenizer.vocab)
+        vocab[static_cast<std::size_t>(id)] = {token, static_cast<std::size_t>(id)};
+    std::vector<std::pair<TokenPair, Merge>> by_rank(tokenizer.merges.begin(),
+                                                     tokenizer.merges.end());
+    std::sort(by_rank.begin(), by_rank.end(),
+              [](const auto& a, const auto& b) { return a.second.rank < b.second.rank; });
+    std::vector<std::vector<std::string>> merges;
+    for (const auto& [pair, merge] : by_rank)
+        merges.push_back({vocab[static_cast<std::size_t>(pair.first)].first,
+                          vocab[static_cast<std::size_t>(pair.second)].first});
+    return {{"model.vocab", vocab}, {"model.merges", merges}};
+}
+
+JsonMembers special_token_members(const Tokenizer& tokenizer) {
+    JsonMembers members;
+    for (std::size_t i = 0; i < tokenizer.added_tokens.size(); ++i) {
+        const AddedToken& token = tokenizer.added_tokens[i];
+        const std::string key = "added_tokens." + to_text(i) + ".";
+        members.emplace_back(key + "id", static_cast<std::size_t>(token.id));
+        members.emplace_back(key + "content", token.content);
+        for (const std::string name : {"single_word", "lstrip", "rstrip", "normalized"})
+            members.emplace_back(key + name, false);
+        members.emplace_back(key + "special", true);
+    }
+    return members;
+}
+
+// The components of train_bpe's tokenizers.
+JsonMembers character_level_components() {
+    return {{"pre_tokenizer.type", std::string("Split")},
+            {"pre_tokenizer.pattern.Regex", gpt2_split_pattern},
+            {"pre_tokenizer.behavior", std::string("Isolated")},
+            {"pre_tokenizer.invert", false},
+            {"decoder.type", std::string("Fuse")},
+            {"model.type", std::string("BPE")},
+            {"model.unk_token", std::string("<unk>")}};
+}
+
+// The components of train_byte_level_bpe's tokenizers.
+JsonMembers byte_level_components() {
+    JsonMembers members;
+    for (const std::string component : {"pre_tokenizer.", "decoder."}) {
+        members.emplace_back(component + "type", std::string("ByteLevel"));
+        members.emplace_back(component + "add_prefix_space", false);
+        members.emplace_back(component + "trim_offsets", true);
+        members.emplace_back(component + "use_regex", true);
+    }
+    members.emplace_back("model.type", std::string("BPE"));
+    return members;
+}
+
+}  // namespace
+
+void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+    JsonMembers json = {{"version", std::string("1.0")}};
+    const auto append = [&json](const JsonMembers& members) {
+        json.insert(json.end(), members.begin(), members.end());
+    };
+    append(special_token_members(tokenizer));
+    append(tokenizer.is_byte_level() ? byte_level_components() : character_level_components());
+    append({{"model.fuse_unk", false}, {"model.byte_fallback", false}});
+    append(vocab_and_merges(tokenizer));
+    write_json(path, json);
+}
+
+}  // namespace llm
