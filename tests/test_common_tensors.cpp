@@ -40,6 +40,43 @@ TEST_CASE("operators return tensors, not lazy expressions, and broadcast axes of
     CHECK_THROWS_AS(a / counting({3, 2}), ShapeError);
 }
 
+TEST_CASE("operators broadcast each axis by itself, on either side or on both") {
+    const auto check = [](const std::array<std::size_t, 3>& shape_a,
+                          const std::array<std::size_t, 3>& shape_b) {
+        INFO(to_text(shape_a), " and ", to_text(shape_b));
+        const Tensor3 a = counting({shape_a[0], shape_a[1], shape_a[2]}) + Real(1);
+        const Tensor3 b = counting({shape_b[0], shape_b[1], shape_b[2]}) * Real(0.5) + Real(3);
+        std::array<std::size_t, 3> shape;
+        for (std::size_t axis = 0; axis < 3; ++axis)
+            shape[axis] = std::max(shape_a[axis], shape_b[axis]);
+        const auto value = [](const Tensor3& tensor, std::size_t i, std::size_t j,
+                              std::size_t k) {  // index 0 on axes of size 1
+            return tensor(i % tensor.shape(0), j % tensor.shape(1), k % tensor.shape(2));
+        };
+        Tensor3 sum = xt::zeros<Real>(shape), difference = sum, product = sum, quotient = sum;
+        for (const auto& [i, j, k] : every_index(shape[0], shape[1], shape[2])) {
+            const Real x = value(a, i, j, k), y = value(b, i, j, k);
+            sum(i, j, k) = x + y;
+            difference(i, j, k) = x - y;
+            product(i, j, k) = x * y;
+            quotient(i, j, k) = x / y;
+        }
+        CHECK_CLOSE(a + b, sum, 0);
+        CHECK_CLOSE(a - b, difference, 0);
+        CHECK_CLOSE(a * b, product, 0);
+        CHECK_CLOSE(a / b, quotient, 0);
+    };
+    for (const std::size_t i : {1u, 2u})
+        for (const std::size_t j : {1u, 3u})
+            for (const std::size_t k : {1u, 37u}) {
+                check({i, j, k}, {2, 3, 37});
+                check({2, 3, 37}, {i, j, k});
+                check({i, 1, k}, {1, j, 37});
+                check({i, j, 1}, {1, 1, k});
+            }
+    CHECK((Matrix(xt::zeros<Real>({0, 3})) + Matrix(xt::ones<Real>({1, 3}))).size() == 0);
+}
+
 TEST_CASE("difference reports the worst element and its index") {
     const Matrix expected{{1, 2}, {3, 200}};
     CHECK(difference(expected, expected, 0).empty());
