@@ -1,10 +1,10 @@
 // Checks with the real llama.cpp that it reads the GGUF files of ./learn 16 --export: the same
-// token ids, the same greedy tokens and the same probabilities as ours; and that a file without
-// the permutation of q and k fails. Prints one line per check. Exits with 1 if one fails, and
+// token ids, the same greedy tokens and the same probabilities as ours, also of a model of type
+// qwen2; and that a file without the permutation of q and k fails. Prints one line per check. Exits with 1 if one fails, and
 // with 77 if llama.cpp is missing. Needs Node 20 and the npm package node-llama-cpp.
 // Usage: node tests/check_llama_cpp.mjs FOLDER BUILD, with node_modules in the folder.
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -41,14 +41,19 @@ const maxNewTokens = 40
 
 const ourIds = run('10_tokenizer', '--tokenizer', king_james, '--encode', text)
   .find(line => line.name === 'input_ids').values
-const lines = run('11_generation', '--model', king_james, '--prompt', prompt, '--temperature', '0',
-  '--max-new-tokens', String(maxNewTokens))
-const ourText = lines.filter(line => line.type === 'generated').map(line => line.text).join('').trimEnd()
-const ourProbabilities = lines.find(line => line.type === 'figure' && line.name === 'probabilities').values[0]
 
-// What llama.cpp computes: the ids of the text, the greedy continuation of the prompt, and the
-// probabilities of its first tokens.
-async function compute(file) {
+// The greedy continuation of the prompt, and the probabilities of its first tokens.
+function generate(folder) {
+  const lines = run('11_generation', '--model', folder, '--prompt', prompt, '--temperature', '0',
+    '--max-new-tokens', String(maxNewTokens))
+  return {
+    text: lines.filter(line => line.type === 'generated').map(line => line.text).join('').trimEnd(),
+    probabilities: lines.find(line => line.type === 'figure' && line.name === 'probabilities').values[0]
+  }
+}
+
+// What llama.cpp computes: the ids of the text, and the same as generate().
+async function compute(file, count) {
   const model = await llama.loadModel({ modelPath: file, useMmap: false })
   // llama.cpp's defaults, flash attention and a KV cache in float16, round more.
   const context = await model.createContext({
@@ -63,7 +68,7 @@ async function compute(file) {
     if (newIds.length === maxNewTokens) break
   }
   await sequence.clearHistory()
-  const wanted = newIds.slice(0, ourProbabilities.length)
+  const wanted = newIds.slice(0, count)
   const inputs = [...promptIds, ...wanted.slice(0, -1)].map(id => [id, { generateNext: { logits: true } }])
   const outputs = (await sequence.controlledEvaluate(inputs)).slice(promptIds.length - 1)
   const probabilities = outputs.map(({ next }, i) => softmax(next.logits).get(wanted[i]))
@@ -82,9 +87,35 @@ function softmax(logits) {
 }
 
 // NaN if the tokens differ, because the probabilities are then those of other contexts.
-function largestDifference({ text, probabilities }) {
-  if (text !== ourText) return NaN
-  return Math.max(...probabilities.map((p, i) => Math.abs(p - ourProbabilities[i])))
+function largestDifference(actual, expected) {
+  if (actual.text !== expected.text) return NaN
+  return Math.max(...actual.probabilities.map((p, i) => Math.abs(p - expected.probabilities[i])))
+}
+
+// A copy of a folder as a model of type qwen2: q_proj, k_proj and v_proj have biases.
+function withBiases(folder) {
+  const copy = join(scratch, 'qwen2')
+  mkdirSync(copy)
+  copyFileSync(join(folder, 'tokenizer.json'), join(copy, 'tokenizer.json'))
+  const { attention_bias: _, ...config } = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'))
+  writeFileSync(join(copy, 'config.json'), JSON.stringify({ ...config, model_type: 'qwen2' }))
+  const data = readFileSync(join(folder, 'model.safetensors'))
+  const headerSize = Number(data.readBigUInt64LE(0))
+  const header = JSON.parse(data.toString('utf8', 8, 8 + headerSize))
+  const parts = [data.subarray(8 + headerSize)]
+  let end = parts[0].length
+  for (const [name, { shape }] of Object.entries(header)) {
+    if (!/[qkv]_proj\.weight$/.test(name)) continue
+    const rows = shape[0]
+    const bias = Uint16Array.from({ length: rows }, (_, i) => [0x3e00, 0xbd80, 0, 0x3d00, 0xbe00][i % 5]) // bfloat16
+    header[name.replace('weight', 'bias')] = { dtype: 'BF16', shape: [rows], data_offsets: [end, end += 2 * rows] }
+    parts.push(Buffer.from(bias.buffer))
+  }
+  const text = Buffer.from(JSON.stringify(header))
+  const size = Buffer.alloc(8)
+  size.writeBigUInt64LE(BigInt(text.length))
+  writeFileSync(join(copy, 'model.safetensors'), Buffer.concat([size, text, ...parts]))
+  return copy
 }
 
 // A copy of a file in float32 in which the rows of q and k are split halves again.
@@ -135,17 +166,31 @@ function headerOf(data) {
   return { metadata, tensors }
 }
 
+const expected = generate(king_james)
+const count = expected.probabilities.length
 for (const [dtype, tolerance] of [['float32', 1e-4], ['bfloat16', 0.02], ['q8_0', 0.02]]) {
   const file = join(scratch, `${dtype}.gguf`)
   execFileSync(resolve(build, '16_quantization'), ['--model', king_james, '--export', file, '--dtype', dtype])
-  const computed = await compute(file)
-  const difference = largestDifference(computed)
+  const computed = await compute(file, count)
+  const difference = largestDifference(computed, expected)
   check(`${dtype}: the ids of a text`, String(computed.ids) === String(ourIds), `${ourIds.length} ids`)
-  check(`${dtype}: ${maxNewTokens} greedy tokens`, computed.text === ourText, computed.text.slice(0, 60) + '...')
+  check(`${dtype}: ${maxNewTokens} greedy tokens`, computed.text === expected.text, computed.text.slice(0, 60) + '...')
   check(`${dtype}: probabilities within ${tolerance}`, difference < tolerance,
-    `largest difference of ${ourProbabilities.length}: ${difference.toExponential(1)}`)
+    `largest difference of ${count}: ${difference.toExponential(1)}`)
 }
-const wrong = await compute(withoutPermutation(join(scratch, 'float32.gguf')))
-check('without the permutation of q and k, other tokens', wrong.text !== ourText, wrong.text.slice(0, 60) + '...')
+const wrong = await compute(withoutPermutation(join(scratch, 'float32.gguf')), count)
+check('without the permutation of q and k, other tokens', wrong.text !== expected.text, wrong.text.slice(0, 60) + '...')
+
+const qwen2 = withBiases(king_james)
+const qwen2File = join(scratch, 'qwen2.gguf')
+execFileSync(resolve(build, '16_quantization'), ['--model', qwen2, '--export', qwen2File, '--dtype', 'float32'])
+const architecture = headerOf(readFileSync(qwen2File)).metadata['general.architecture']
+const ofQwen2 = generate(qwen2)
+const computed = await compute(qwen2File, ofQwen2.probabilities.length)
+const difference = largestDifference(computed, ofQwen2)
+check('qwen2: the architecture', architecture === 'qwen2', architecture)
+check(`qwen2: ${maxNewTokens} greedy tokens`, computed.text === ofQwen2.text, computed.text.slice(0, 60) + '...')
+check('qwen2: probabilities within 1e-4', difference < 1e-4,
+  `largest difference of ${ofQwen2.probabilities.length}: ${difference.toExponential(1)}`)
 
 process.exit(failures > 0 ? 1 : 0) // its threads would keep the process running

@@ -549,7 +549,7 @@ def full_model():
 
 
 def read_safetensors(file):
-    """All tensors of a file in F32 or BF16."""
+    """All tensors of a file in F32, F16 or BF16."""
     data = file.read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")
     tensors = {}
@@ -559,6 +559,8 @@ def read_safetensors(file):
             raw = data[end + begin:end + stop]
             if entry["dtype"] == "BF16":  # the upper half of a float32
                 raw = (numpy.frombuffer(raw, dtype="<u2").astype("<u4") << 16).tobytes()
+            elif entry["dtype"] == "F16":
+                raw = numpy.frombuffer(raw, dtype="<f2").astype("<f4").tobytes()
             tensors[name] = torch.from_numpy(numpy.frombuffer(raw, dtype="<f4").copy()).reshape(entry["shape"])
     return tensors
 

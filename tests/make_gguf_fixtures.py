@@ -208,7 +208,7 @@ def metadata(architecture, config):
             "rope.freq_base": "rope_theta", "attention.layer_norm_rms_epsilon": "rms_norm_eps"}
     tokens = [f"t{n}" for n in range(config["vocab_size"])]
     return {"general.architecture": architecture, "general.name": "a test",
-            **{f"{architecture}.{key}": config[name] for key, name in keys.items()},
+            **{f"{architecture}.{key}": config[name] for key, name in keys.items() if name in config},
             "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": tokens,
             "tokenizer.ggml.token_type": [1] * len(tokens), "tokenizer.ggml.merges": ["t 0"],
             "tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.eos_token_id": 0}
@@ -226,7 +226,8 @@ def write_model(file, architecture, config, weights, kind="F32", more=(), **opti
 
 
 def copies_of_checkpoints():
-    """The checkpoints llama (bfloat16, tied, Llama 3's scaling) and qwen3 (float32, untied) of chapter 09."""
+    """The checkpoints llama (bfloat16, tied, Llama 3's scaling), qwen2 (biases, no head_dim) and qwen3 (untied) of
+    chapter 09."""
     config = json.loads((CHECKPOINTS / "llama/config.json").read_text())
     weights = read_safetensors(CHECKPOINTS / "llama/model.safetensors")
     del weights["lm_head.weight"]
@@ -241,6 +242,11 @@ def copies_of_checkpoints():
     factors = torch.tensor(factors)
     write_model(FOLDER / "llama.gguf", "llama", config, weights, "BF16",
                 [("rope_freqs.weight", [len(factors)], "F32", f32(factors))])
+
+    config = json.loads((CHECKPOINTS / "qwen2/config.json").read_text())
+    weights = {name: tensor for part in sorted((CHECKPOINTS / "qwen2").glob("*.safetensors"))
+               for name, tensor in read_safetensors(part).items()}
+    write_model(FOLDER / "qwen2.gguf", "qwen2", config, weights)
 
     config = json.loads((CHECKPOINTS / "qwen3/config.json").read_text())
     weights = read_safetensors(CHECKPOINTS / "qwen3/model.safetensors")

@@ -138,12 +138,13 @@ std::string refusal_with(const std::string& key, const GgufValue& value) {
 }  // namespace
 
 TEST_CASE("load_model: GGUF files give PyTorch's logits, as the same weights in safetensors") {
-    for (const std::string name : {"llama", "qwen3"}) {
+    for (const std::string name : {"llama", "qwen2", "qwen3"}) {
         INFO(name);
         const Model model = load_model(gguf(name));
         CHECK_CLOSE(model(small_ids), expected_logits(name), 1e-5);
         CHECK_CLOSE(model(small_ids), load_model(checkpoint(name))(small_ids), 1e-6);
-        CHECK(model.lm_head.has_value() == (name == "qwen3"));
+        CHECK(model.lm_head.has_value() == (name != "llama"));
+        CHECK((model.config.attention_bias == AttentionBias::qkv) == (name == "qwen2"));
     }
     const Model qwen3 = load_model(gguf("qwen3"));
     CHECK_CLOSE(qwen3(small_ids), load_model(checkpoint("qwen3"))(small_ids), 0);
@@ -275,7 +276,8 @@ TEST_CASE("export_model refuses the frequency factors of a GGUF file by name") {
 TEST_CASE("load_model refuses unsupported settings of GGUF files by name") {
     const auto one = std::int64_t{1};
     CHECK(mentions(refusal_with("general.architecture", "gemma3"),
-                   "general.architecture gemma3 is not supported; supported: llama and qwen3"));
+                   "general.architecture gemma3 is not supported; supported: llama, qwen2 and "
+                   "qwen3"));
     CHECK(mentions(refusal_with("llama.expert_count", std::int64_t{8}),
                    "llama.expert_count 8 is not supported; supported: 0, because a mixture of "
                    "experts cannot be loaded"));

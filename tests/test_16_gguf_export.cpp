@@ -235,12 +235,14 @@ TEST_CASE("export_gguf: load_model gives the same configuration and logits in fl
         CHECK(exported.fallbacks.empty());
         CHECK(exported.gguf().has_tensor("output.weight") == !config.tie_word_embeddings);
         CHECK(exported.gguf().text("general.architecture") ==
-              (config.qk_norm == QKNormType::none ? "llama" : "qwen3"));
+              (config.qk_norm != QKNormType::none            ? "qwen3"
+               : config.attention_bias == AttentionBias::qkv ? "qwen2"
+                                                             : "llama"));
     }
 }
 
 TEST_CASE("export_gguf writes the tensors that llama.cpp's converter writes") {
-    for (const std::string name : {"llama", "qwen3"}) {
+    for (const std::string name : {"llama", "qwen2", "qwen3"}) {
         INFO(name);
         const Exported exported(load_model(checkpoint(name)));
         const Gguf actual(exported.file), expected(fixture_path("gguf/" + name + ".gguf"));
@@ -266,9 +268,9 @@ TEST_CASE("export_gguf writes the tensors that llama.cpp's converter writes") {
     }
 }
 
-TEST_CASE("export_gguf: rows of q and k are interleaved pairs for llama, not for qwen3") {
+TEST_CASE("export_gguf: rows of q and k are interleaved pairs for llama only") {
     Config config = plain_config();
-    config.attention_bias = AttentionBias::qkv;
+    config.attention_bias = AttentionBias::qkvo;
     const Model model = random_model(config);
     const Gguf file = Exported(model).gguf();
     const std::size_t H = 4, Hkv = 2, D = 4, C = 16;
@@ -286,6 +288,34 @@ TEST_CASE("export_gguf: rows of q and k are interleaved pairs for llama, not for
     const Model qwen3 = random_model(qwen3_config());
     const Matrix split = Exported(qwen3).gguf().read("blk.0.attn_q.weight", {H * 6, C});
     CHECK_CLOSE(split, qwen3.layers[0].self_attn.projections.q_proj.weight, 0);
+
+    config.attention_bias = AttentionBias::qkv;
+    const Model qwen2 = random_model(config);
+    const Linear& k_proj = qwen2.layers[0].self_attn.projections.k_proj;
+    const Gguf qwen2_file = Exported(qwen2).gguf();
+    CHECK_CLOSE(qwen2_file.read("blk.0.attn_k.weight", {Hkv * D, C}), k_proj.weight, 0);
+    CHECK_CLOSE(qwen2_file.read("blk.0.attn_k.bias", {Hkv * D}), *k_proj.bias, 0);
+}
+
+TEST_CASE(
+    "export_gguf: biases of q, k and v that llama.cpp's qwen2 does not have are llama's") {
+    const auto check = [](const Config& config, const std::string& architecture) {
+        const Model model = random_model(config);
+        const Exported exported(model);
+        CHECK(exported.gguf().text("general.architecture") == architecture);
+        CHECK_CLOSE(exported.model()(small_ids), model(small_ids), 1e-6);
+        CHECK(exported.model().config.attention_bias == AttentionBias::qkv);
+    };
+    Config config = plain_config();
+    config.attention_bias = AttentionBias::qkv;
+    check(config, "qwen2");
+    config.rope_scaling = FrequencyFactors{Vector{4, 4}};
+    check(config, "qwen2");
+    config.rope_scaling = FrequencyFactors{Vector{1, 3}};
+    check(config, "llama");
+    config.rope_scaling.reset();
+    config.head_dim = 6;  // o_proj is not square
+    check(config, "llama");
 }
 
 TEST_CASE("export_gguf: other dtypes give the logits of the dequantized weights") {
@@ -425,6 +455,17 @@ TEST_CASE("exported tokenizers with byte-level BPE give the same ids and texts")
     }
 }
 
+TEST_CASE("the name of a pre-tokenizer is found by its components") {
+    Tokenizer tokenizer = with_eos(fixture_tokenizer("gpt2"), 1);
+    for (const PreType& pre : pre_types()) {
+        tokenizer.pre_tokenizers = pre.pre_tokenizers();
+        tokenizer.normalizers.clear();
+        if (pre.nfc) tokenizer.normalizers.push_back(nfc_normalizer());
+        tokenizer.ignore_merges = pre.ignore_merges;
+        CHECK(written<std::string>(tokenizer, "pre") == pre.names.front());
+    }
+}
+
 TEST_CASE("the exported king_james tokenizer gives the same ids: all its tokens are ASCII") {
     const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"), 1024);
     const Tokenizer exported = again(tokenizer);
@@ -543,7 +584,8 @@ TEST_CASE("tokenizers that llama.cpp does not have are refused") {
     const Tokenizer gpt2 = with_eos(fixture_tokenizer("gpt2"), 402);
     const std::string no_pre_type =
         "export: pre_tokenizer, normalizer and ignore_merges are not those of a name in "
-        "tokenizer.ggml.pre; supported: gpt-2, smollm, llama-bpe, qwen2, tekken";
+        "tokenizer.ggml.pre; supported: gpt-2, llama-bpe, llama-v3, llama3, qwen2, smollm, "
+        "tekken";
     Tokenizer changed = gpt2;
     changed.pre_tokenizers = {byte_level_pre_tokenizer(true, true)};
     CHECK(tokenizer_refusal(changed) == no_pre_type);

@@ -12,9 +12,9 @@ class GgufConfig {
  public:
     explicit GgufConfig(const Gguf& file)
         : file_(file), architecture_(file.text(architecture_key)) {
-        if (architecture_ != "llama" && architecture_ != "qwen3")
+        if (architecture_ != "llama" && architecture_ != "qwen2" && architecture_ != "qwen3")
             file.refuse(architecture_key + " " + architecture_ +
-                        " is not supported; supported: llama and qwen3");
+                        " is not supported; supported: llama, qwen2 and qwen3");
     }
 
     Config read() const {
@@ -153,9 +153,10 @@ Config read_config(const Gguf& file) try {
     file.refuse(error.what());
 }
 
-RopeLayout rope_layout(const Gguf& file) {
-    return file.text(architecture_key) == "llama" ? RopeLayout::interleaved
-                                                  : RopeLayout::split_half;
+RopeLayout rope_layout(const std::string& architecture) {
+    return architecture == "llama" ? RopeLayout::interleaved : RopeLayout::split_half;
 }
+
+RopeLayout rope_layout(const Gguf& file) { return rope_layout(file.text(architecture_key)); }
 
 }  // namespace llm

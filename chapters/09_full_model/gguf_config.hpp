@@ -9,7 +9,7 @@ namespace llm {
 // The tensor with Llama 3's scaling: a divisor for each of RoPE's frequencies.
 inline const std::string gguf_rope_factors = "rope_freqs.weight";
 
-// Reads the metadata of a model of architecture llama or qwen3. Biases, a tied head and
+// Reads the metadata of a model of architecture llama, qwen2 or qwen3. Biases, a tied head and
 // Llama 3's scaling follow from the tensors. Throws FileError, which names the key, if one is
 // missing, contradicts another, or requires an unsupported feature. Source: llama.cpp,
 // llama-model.cpp, load_hparams.
@@ -17,6 +17,7 @@ Config read_config(const Gguf& file);
 
 // The RoPE layout of q_proj and k_proj. For llama, llama.cpp's converter permutes the rows of
 // Hugging Face's weights to interleaved pairs.
+RopeLayout rope_layout(const std::string& architecture);
 RopeLayout rope_layout(const Gguf& file);
 
 }  // namespace llm

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
 #include "common/files/unicode.hpp"
@@ -13,41 +12,34 @@ namespace {
 // The values in tokenizer.ggml.token_type.
 enum TokenType : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
 
-// What a name in tokenizer.ggml.pre stands for.
-struct PreType {
-    std::vector<std::string> patterns;  // each one splits the words of the previous one
-    bool nfc = false;
-    bool ignore_merges = false;
-    bool add_bos = false;  // if tokenizer.ggml.add_bos_token is missing
-};
-
 // The patterns and NFC are those of the published tokenizer.json, with which the model was
 // trained. llama.cpp's ids differ for combining characters: it applies no NFC for qwen2, and
 // its pattern for tekken lacks \p{M}.
-std::map<std::string, PreType> pre_types() {
+std::vector<PreType> make_pre_types() {
     const std::string contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
     const std::string letters = R"([^\r\n\p{L}\p{N}]?\p{L}+|)";
     const std::string others = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
     const std::string upper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])";
     const std::string lower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
     const std::string before_word = R"([^\r\n\p{L}\p{N}]?)";
-    const PreType llama3{.patterns = {contractions + letters + R"(\p{N}{1,3})" + others},
+    const PreType llama3{.names = {"llama-bpe", "llama-v3", "llama3"},
+                         .patterns = {contractions + letters + R"(\p{N}{1,3})" + others},
                          .ignore_merges = true,
                          .add_bos = true};
-    const PreType qwen2{.patterns = {contractions + letters + R"(\p{N})" + others},
+    const PreType qwen2{.names = {"qwen2"},
+                        .patterns = {contractions + letters + R"(\p{N})" + others},
                         .nfc = true};
     const PreType tekken{
+        .names = {"tekken"},
         .patterns = {before_word + upper + "*" + lower + "+|" + before_word + upper + "+" +
                      lower + R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
         .ignore_merges = true,
         .add_bos = true};
-    return {{"gpt-2", {.patterns = {gpt2_split_pattern}}},
-            {"smollm", {.patterns = {R"(\p{N})", gpt2_split_pattern}}},
-            {"llama-bpe", llama3},
-            {"llama3", llama3},
-            {"llama-v3", llama3},
-            {"qwen2", qwen2},
-            {"tekken", tekken}};
+    return {{.names = {"gpt-2"}, .patterns = {gpt2_split_pattern}},
+            llama3,
+            qwen2,
+            {.names = {"smollm"}, .patterns = {R"(\p{N})", gpt2_split_pattern}},
+            tekken};
 }
 
 // Reads the tokenizer of a GGUF file, component by component.
@@ -160,9 +152,7 @@ class GgufTokenizer {
     void read_byte_level_bpe() {
         const PreType pre = read_pre_type();
         if (pre.nfc) tokenizer_.normalizers.push_back(nfc_normalizer());
-        for (const std::string& pattern : pre.patterns)
-            tokenizer_.pre_tokenizers.push_back(regex_pre_tokenizer("Split", pattern));
-        tokenizer_.pre_tokenizers.push_back(byte_level_pre_tokenizer(false, false));
+        tokenizer_.pre_tokenizers = pre.pre_tokenizers();
         tokenizer_.ignore_merges = pre.ignore_merges;
         read_merges();
         decode_tokens(unicode_to_bytes);
@@ -172,15 +162,11 @@ class GgufTokenizer {
     // "default", and a missing name in older files, are llama.cpp's guess for unknown
     // tokenizers and match no published one.
     PreType read_pre_type() const {
-        const std::map<std::string, PreType> known = pre_types();
-        std::string names;
-        for (const auto& [name, type] : known) names += (names.empty() ? "" : ", ") + name;
-        const std::string key = "tokenizer.ggml.pre";
+        const std::string key = "tokenizer.ggml.pre", names = names_of_pre_types();
         if (!file_.has(key)) file_.refuse(key + " is missing; supported are " + names);
-        const auto found = known.find(file_.text(key));
-        if (found == known.end())
-            file_.refuse(key + " " + file_.text(key) + " is not supported; " + names + " are");
-        return found->second;
+        for (const PreType& pre : pre_types())
+            if (std::count(pre.names.begin(), pre.names.end(), file_.text(key)) > 0) return pre;
+        file_.refuse(key + " " + file_.text(key) + " is not supported; " + names + " are");
     }
 
     // Each merge is "a b". A pair that is listed twice has the later rank, as in Hugging Face's
@@ -236,6 +222,26 @@ class GgufTokenizer {
 };
 
 }  // namespace
+
+std::vector<PreTokenizer> PreType::pre_tokenizers() const {
+    std::vector<PreTokenizer> result;
+    for (const std::string& pattern : patterns)
+        result.push_back(regex_pre_tokenizer("Split", pattern));
+    result.push_back(byte_level_pre_tokenizer(false, false));
+    return result;
+}
+
+const std::vector<PreType>& pre_types() {
+    static const std::vector<PreType> types = make_pre_types();
+    return types;
+}
+
+std::string names_of_pre_types() {
+    std::string names;
+    for (const PreType& pre : pre_types())
+        for (const std::string& name : pre.names) names += (names.empty() ? "" : ", ") + name;
+    return names;
+}
 
 Tokenizer read_gguf_tokenizer(const Gguf& file, std::optional<std::size_t> vocab_size) {
     Tokenizer tokenizer = GgufTokenizer(file, vocab_size).read();

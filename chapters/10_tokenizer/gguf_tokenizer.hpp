@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "common/files/gguf.hpp"
@@ -16,5 +18,20 @@ namespace llm {
 // src/llama-vocab.cpp.
 Tokenizer read_gguf_tokenizer(const Gguf& file,
                               std::optional<std::size_t> vocab_size = std::nullopt);
+
+// What a name in tokenizer.ggml.pre stands for.
+struct PreType {
+    std::vector<std::string> names;  // the first is the one that llama.cpp's converter writes
+    std::vector<std::string> patterns;  // each one splits the words of the previous one
+    bool nfc = false;
+    bool ignore_merges = false;
+    bool add_bos = false;  // if tokenizer.ggml.add_bos_token is missing
+
+    std::vector<PreTokenizer> pre_tokenizers() const;
+};
+
+// All that are supported.
+const std::vector<PreType>& pre_types();
+std::string names_of_pre_types();  // "gpt-2, llama-bpe, ..."
 
 }  // namespace llm

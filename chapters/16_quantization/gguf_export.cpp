@@ -31,7 +31,8 @@ void check_layer(const Config& config, const PreNormBlock& layer, std::size_t n)
             "export: the MLP of layer {} has a bias, which cannot be loaded", n);
     require(
         activation.name == SiLU.name,
-        "export: llama.cpp's architectures llama and qwen3 have the activation silu, not {}",
+        "export: llama.cpp's architectures llama, qwen2 and qwen3 have the activation silu, "
+        "not {}",
         activation.name);
 }
 
@@ -39,8 +40,8 @@ void check_layer(const Config& config, const PreNormBlock& layer, std::size_t n)
 void check_exportable(const Model& model) {
     const Config& config = model.config;
     require(config.qk_norm != QKNormType::without_weights,
-            "export: llama.cpp's architectures llama and qwen3 have no QK norm without weights "
-            "(Llama 4 has)");
+            "export: llama.cpp's architectures llama, qwen2 and qwen3 have no QK norm without "
+            "weights (Llama 4 has)");
     require(!is_qwen3(config) || config.attention_bias == AttentionBias::none,
             "export: llama.cpp's architecture qwen3 has no attention biases");
     for (std::size_t n = 0; n < model.layers.size(); ++n)
@@ -62,8 +63,18 @@ bool is_linear(const Vector& factors) {
                        [&](Real factor) { return factor == factors(0); });
 }
 
+// llama.cpp's architecture for a model. Its llama has optional biases. Its qwen2 has those of
+// q, k and v, an o_proj of (C, C), and no factors for RoPE's frequencies.
+std::string architecture_of(const Config& config) {
+    if (is_qwen3(config)) return "qwen3";
+    const bool is_qwen2 = config.attention_bias == AttentionBias::qkv &&
+                          config.num_attention_heads * config.head_dim == config.hidden_size &&
+                          is_linear(frequency_factors(config));
+    return is_qwen2 ? "qwen2" : "llama";
+}
+
 GgufMetadata model_metadata(const Config& config, DType dtype) {
-    const std::string architecture = is_qwen3(config) ? "qwen3" : "llama";
+    const std::string architecture = architecture_of(config);
     GgufMetadata metadata = {{"general.architecture", architecture}};
     if (block_size(dtype) > 1)
         metadata.emplace_back("general.quantization_version", std::int64_t{2});
@@ -151,27 +162,30 @@ class TensorList {
     }
 };
 
-// llama.cpp rotates interleaved pairs in models of architecture llama, and split halves, as
-// here, in those of qwen3.
-void add_attention(const std::string& layer, const AttentionLayer& attention,
+// In models of architecture llama, llama.cpp rotates interleaved pairs, in others split halves,
+// as here.
+void add_attention(const std::string& layer, const AttentionLayer& attention, RopeLayout layout,
                    TensorList& tensors) {
     const auto& [q_proj, k_proj, v_proj, o_proj] = attention.projections;
-    if (const auto* qk_norm = std::get_if<QKNormWithWeights>(&attention.qk_norm)) {
-        tensors.add_linear(layer + gguf_names.q_proj, q_proj);
-        tensors.add_linear(layer + gguf_names.k_proj, k_proj);
-        tensors.add_vector(layer + gguf_names.q_norm + ".weight", qk_norm->q_weight);
-        tensors.add_vector(layer + gguf_names.k_norm + ".weight", qk_norm->k_weight);
-    } else {
+    if (layout == RopeLayout::interleaved) {
         tensors.add_linear(layer + gguf_names.q_proj,
                            split_half_to_interleaved(q_proj, attention.num_attention_heads));
         tensors.add_linear(layer + gguf_names.k_proj,
                            split_half_to_interleaved(k_proj, attention.num_key_value_heads));
+    } else {
+        tensors.add_linear(layer + gguf_names.q_proj, q_proj);
+        tensors.add_linear(layer + gguf_names.k_proj, k_proj);
+    }
+    if (const auto* qk_norm = std::get_if<QKNormWithWeights>(&attention.qk_norm)) {
+        tensors.add_vector(layer + gguf_names.q_norm + ".weight", qk_norm->q_weight);
+        tensors.add_vector(layer + gguf_names.k_norm + ".weight", qk_norm->k_weight);
     }
     tensors.add_linear(layer + gguf_names.v_proj, v_proj);
     tensors.add_linear(layer + gguf_names.o_proj, o_proj);
 }
 
 TensorList model_tensors(const Model& model, DType dtype) {
+    const RopeLayout layout = rope_layout(architecture_of(model.config));
     TensorList tensors(dtype);
     tensors.add_matrix(gguf_names.embed_tokens + ".weight", model.embed_tokens);
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
@@ -179,7 +193,7 @@ TensorList model_tensors(const Model& model, DType dtype) {
         const std::string layer = gguf_names.layer + to_text(n) + ".";
         tensors.add_vector(layer + gguf_names.attention_norm + ".weight",
                            attention_norm.weight);
-        add_attention(layer, self_attn, tensors);
+        add_attention(layer, self_attn, layout, tensors);
         tensors.add_vector(layer + gguf_names.ffn_norm + ".weight", ffn_norm.weight);
         tensors.add_linear(layer + gguf_names.gate_proj, mlp.gate_proj);
         tensors.add_linear(layer + gguf_names.up_proj, mlp.up_proj);

@@ -16,12 +16,12 @@ struct Fallback {
     DType dtype;
 };
 
-// Writes a model and its tokenizer as a GGUF file of architecture llama or, with a QK norm,
-// qwen3. Matrices are stored in dtype; norms and biases stay in float32. load_model (chapter
-// 09) and load_tokenizer (chapter 10) read the same model and tokenizer from it. Returns the
-// tensors that fell back. Throws FileError if the file exists or cannot be written, and
-// ShapeError if llama.cpp has no such model or tokenizer. Source: llama.cpp,
-// convert_hf_to_gguf.py.
+// Writes a model and its tokenizer as a GGUF file of architecture qwen3 if it has a QK norm,
+// qwen2 if it has the biases of Qwen2, and otherwise llama. Matrices are stored in dtype; norms
+// and biases stay in float32. load_model (chapter 09) and load_tokenizer (chapter 10) read the
+// same model and tokenizer from it. Returns the tensors that fell back. Throws FileError if the
+// file exists or cannot be written, and ShapeError if llama.cpp has no such model or tokenizer.
+// Source: llama.cpp, convert_hf_to_gguf.py.
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype);
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "chapters/10_tokenizer/gguf_tokenizer.hpp"
 #include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
 #include "common/files/unicode.hpp"
 
@@ -131,58 +132,40 @@ GgufMetadata sentencepiece_metadata(const Tokenizer& tokenizer, Tokens tokens) {
             {prefix + "add_space_prefix", add_space_prefix}};
 }
 
-// What a name in tokenizer.ggml.pre stands for: the words of probe_text, separated by "·", and
-// settings.
-struct PreType {
-    std::string name;
-    std::string words;
-    bool nfc = false;
-    bool ignore_merges = false;
-};
+// A text on which pre-tokenizers differ.
 const std::string probe_text =
     "We'LL it's 12345 ½² DoesIt naïve e\u0301a __x!!\n/\n\n  x\ty 中文，の (a).b\r\n";
-const std::vector<PreType> pre_types = {
-    {"gpt-2",
-     "We·'·LL· it·'s· 12345· ½²· DoesIt· naïve· e·\u0301·a· __·x·!!·\n·/·\n\n · x·\t·y· "
-     "中文·，·の· (·a·).·b·\r\n"},
-    {"smollm",
-     "We·'·LL· it·'s· ·1·2·3·4·5· ·½·²· DoesIt· naïve· e·\u0301·a· __·x·!!·\n·/·\n\n · x·\t·y· "
-     "中文·，·の· (·a·).·b·\r\n"},
-    {"llama-bpe",
-     "We·'LL· it·'s· ·123·45· ·½²· DoesIt· naïve· e·\u0301a· __·x·!!\n·/\n\n· · x·\ty· "
-     "中文·，の· (·a·).·b·\r\n",
-     false, true},
-    {"qwen2",
-     "We·'LL· it·'s· ·1·2·3·4·5· ·½·²· DoesIt· naïve· e·\u0301a· __·x·!!\n·/\n\n· · x·\ty· "
-     "中文·，の· (·a·).·b·\r\n",
-     true},
-    {"tekken",
-     "We·'LL· it·'s· ·1·2·3·4·5· ·½·²· Does·It· naïve· e\u0301a· __·x·!!\n/\n\n· · x·\ty· "
-     "中文·，の· (·a·).·b·\r\n",
-     false, true}};
 
 bool is_byte_level(const Tokenizer& tokenizer) {
     return !tokenizer.pre_tokenizers.empty() &&
            tokenizer.pre_tokenizers.back().type == "ByteLevel";
 }
 
-// Finds the name by the words of a text on which pre-tokenizers differ. llama.cpp's converter
-// finds it by ids. Source: llama.cpp, convert_hf_to_gguf_update.py, chktxt.
-std::string find_pre_type(const Tokenizer& tokenizer) {
-    Texts words = tokenizer.pre_tokenize(probe_text, true), names;
+// The words of the probe text, which a byte-level pre-tokenizer spells in other characters.
+Texts probe_words(const Tokenizer& tokenizer) {
+    Texts words = tokenizer.pre_tokenize(probe_text, true);
     if (is_byte_level(tokenizer))
         for (std::string& word : words) word = unicode_to_bytes(word);
-    for (const PreType& pre : pre_types) {
-        const Texts normalizers = pre.nfc ? Texts{"NFC"} : Texts{};
-        if (joined(words, "·") == pre.words && normalizer_types(tokenizer) == normalizers &&
-            tokenizer.ignore_merges == pre.ignore_merges)
-            return pre.name;
-        names.push_back(pre.name);
+    return words;
+}
+
+// Finds the name by the words of a text: one pattern can be written in several ways, and
+// tokenizer.json has pre-tokenizers without a pattern. llama.cpp's converter finds it by ids.
+// Source: llama.cpp, convert_hf_to_gguf_update.py, chktxt.
+std::string find_pre_type(const Tokenizer& tokenizer) {
+    const Texts words = probe_words(tokenizer), normalizers = normalizer_types(tokenizer);
+    for (const PreType& pre : pre_types()) {
+        Tokenizer of_this_type;
+        of_this_type.pre_tokenizers = pre.pre_tokenizers();
+        if (probe_words(of_this_type) == words &&
+            tokenizer.ignore_merges == pre.ignore_merges &&
+            normalizers == (pre.nfc ? Texts{"NFC"} : Texts{}))
+            return pre.names.front();
     }
     require(false,
             "export: pre_tokenizer, normalizer and ignore_merges are not those of a name in "
             "tokenizer.ggml.pre; supported: {}",
-            joined(names, ", "));
+            names_of_pre_types());
     return "";
 }
 
