@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "chapters/09_full_model/parameters.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "tests/check.hpp"
@@ -201,21 +202,21 @@ inline Matrix token_by_token(const FastModel& model, std::span<const Id> ids) {
     return in_chunks(model, ids, std::vector<std::size_t>(ids.size(), 1));
 }
 
-// The model with weights that have been quantized and dequantized.
-inline Model dequantized_model(Model model, DType dtype) {
-    const auto round_trip = [&](Matrix& weight) {
-        weight = dequantize(quantize(weight, dtype));
-    };
-    round_trip(model.embed_tokens);
-    if (model.lm_head) round_trip(*model.lm_head);
-    for (PreNormBlock& layer : model.layers) {
-        Projections& projections = layer.self_attn.projections;
-        for (Linear* linear : {&projections.q_proj, &projections.k_proj, &projections.v_proj,
-                               &projections.o_proj, &layer.mlp.gate_proj, &layer.mlp.up_proj,
-                               &layer.mlp.down_proj})
-            round_trip(linear->weight);
+// The model with weight matrices that have been quantized, each with the kernels that are
+// chosen for its in_features, and dequantized.
+inline Model dequantized_model(Model model, const ChooseKernels& kernels) {
+    for (const auto& [name, shape, values] : named_parameters(model)) {
+        if (shape.size() != 2) continue;  // norms and biases
+        const MatrixView rows{values.data(), shape[0], shape[1], shape[1]};
+        const QuantizedMatrix quantized = quantize(matrix_of(rows), kernels(shape[1]));
+        for (std::size_t row = 0; row < rows.num_rows; ++row)
+            quantized.dequantize_row(row, rows[row]);
     }
     return model;
+}
+inline Model dequantized_model(const Model& model, DType dtype) {
+    return dequantized_model(
+        model, [&](std::size_t) -> const WeightKernels& { return kernels_of(dtype); });
 }
 
 inline std::vector<Id> greedy(const FastModel& model, std::vector<Id> ids, std::size_t count) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/09_full_model/parameters.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/tensors/matmul.hpp"
 
@@ -18,35 +19,31 @@ void round_block(std::span<Real> block, Real largest_integer) {
     for (Real& weight : block) weight = std::round(weight / scale) * scale;
 }
 
-}  // namespace
-
-Matrix fake_quantize(const Matrix& weights, std::size_t block_size, int num_bits) {
+// Rounds the blocks of all rows in place.
+void round_blocks(MatrixView weights, std::size_t block_size, int num_bits) {
     require(block_size > 0 && num_bits >= 2 && num_bits <= 8,
             "fake_quantize: no blocks of {} weights with {} bits", block_size, num_bits);
     const auto largest_integer = static_cast<Real>((1 << (num_bits - 1)) - 1);
+    const std::size_t in_features = weights.num_columns;
+    for (std::size_t row = 0; row < weights.num_rows; ++row)
+        for (std::size_t begin = 0; begin < in_features; begin += block_size)
+            round_block(weights[row].subspan(begin, std::min(block_size, in_features - begin)),
+                        largest_integer);
+}
+
+}  // namespace
+
+Matrix fake_quantize(const Matrix& weights, std::size_t block_size, int num_bits) {
     Matrix rounded = weights;
-    const MatrixView rows = view_of(rounded);
-    for (std::size_t row = 0; row < rows.num_rows; ++row)
-        for (std::size_t begin = 0; begin < rows.num_columns; begin += block_size)
-            round_block(
-                rows[row].subspan(begin, std::min(block_size, rows.num_columns - begin)),
-                largest_integer);
+    round_blocks(view_of(rounded), block_size, num_bits);
     return rounded;
 }
 
 Model fake_quantize(const Model& model, std::size_t block_size, int num_bits) {
     Model rounded = model;
-    const auto round = [&](Matrix& weight) {
-        weight = fake_quantize(weight, block_size, num_bits);
-    };
-    round(rounded.embed_tokens);
-    if (rounded.lm_head) round(*rounded.lm_head);
-    for (PreNormBlock& layer : rounded.layers) {
-        auto& [q_proj, k_proj, v_proj, o_proj] = layer.self_attn.projections;
-        for (Linear* linear : {&q_proj, &k_proj, &v_proj, &o_proj, &layer.mlp.gate_proj,
-                               &layer.mlp.up_proj, &layer.mlp.down_proj})
-            round(linear->weight);
-    }
+    for (const auto& [name, shape, values] : named_parameters(rounded))
+        if (shape.size() == 2)  // norms and biases are vectors
+            round_blocks({values.data(), shape[0], shape[1], shape[1]}, block_size, num_bits);
     return rounded;
 }
 

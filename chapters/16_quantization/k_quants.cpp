@@ -32,7 +32,7 @@ Levels regression(std::span<const Real> weights, std::span<const int> integers) 
     const double scale = (n * sum_qw - sum_q * sum_w) / determinant;
     const double min = (scale * sum_q - sum_w) / n;
 
-    // The min is stored without a sign. If it would be negative, use none.
+    // The min is an unsigned integer times a scale. If it would be negative, use none.
     if (min >= 0) return {static_cast<Real>(scale), static_cast<Real>(min)};
     return {static_cast<Real>(sum_qq == 0 ? 0 : sum_qw / sum_qq), 0};
 }
@@ -89,13 +89,16 @@ std::array<std::uint8_t, 12> pack(const std::array<ScaleAndMin, 8>& groups) {
     return bytes;
 }
 
-// The scale of 16 weights with the least squared error, for integers from -32 to 31.
+// The scale of 16 weights with the least squared error, for integers from -32 to 31. The
+// obvious one, with which the largest weight becomes -32, comes first: of scales with the same
+// error, it wins.
 Real fit_scale(std::span<const Real> weights) {
     const Real largest = largest_weight(weights);
     if (largest == 0) return 0;
     Real best = 0;
     double most_explained = 0;
-    for (int step = -9; step <= 9; ++step) {
+    for (int n = 0; n < 19; ++n) {
+        const int step = n % 2 == 0 ? n / 2 : -(n + 1) / 2;  // 0, -1, 1, ..., -9, 9
         const Real inverse = -(32 + Real(0.1) * static_cast<Real>(step)) / largest;
 
         // For given integers, the best scale is Σqw / Σqq; it explains (Σqw)² / Σqq.

@@ -21,11 +21,15 @@ struct Arguments {
     std::string model_path, tokenizer_path, export_path, dtype = "q8_0";
     std::string prompt = "And the LORD said unto Moses";
     std::size_t max_new_tokens = 100;
+    bool keep_dtypes = false;
     bool no_timing = false;
 };
 
-const std::vector<std::string> dtype_names = {"float32", "bfloat16", "float16", "q8_0",
-                                              "q6_k",    "q5_0",     "q4_k",    "q4_0"};
+std::vector<std::string> dtype_names() {
+    std::vector<std::string> names;
+    for (const DType dtype : all_dtypes) names.emplace_back(to_text(dtype));
+    return names;
+}
 
 DType dtype_named(const std::string& name) {
     for (const DType dtype : all_dtypes)
@@ -67,9 +71,10 @@ void export_file(const Model& model, const Tokenizer& tokenizer, const Arguments
     show("bytes", with_commas(std::filesystem::file_size(arguments.export_path)));
 }
 
-// Weights of a GGUF file stay in their types; others are quantized.
+// Without --dtype, the weights of a GGUF file stay in their types. Others are quantized.
 FastModel load(const Arguments& arguments) {
-    if (is_gguf(arguments.model_path)) return load_quantized_model(arguments.model_path);
+    if (is_gguf(arguments.model_path) && arguments.keep_dtypes)
+        return load_quantized_model(arguments.model_path);
     return quantize_model(load_model(arguments.model_path), dtype_named(arguments.dtype));
 }
 
@@ -113,17 +118,21 @@ int main(int argc, char** argv) {
     Arguments arguments;
     Options options("16_quantization", "How does a model fit in a quarter of its bytes?");
     options.path("--model", arguments.model_path,
-                 "generate with this model: a GGUF file, whose types are kept, or a folder");
+                 "generate with this model: a folder, or a GGUF file, whose types are kept "
+                 "without --dtype");
     options.path("--tokenizer", arguments.tokenizer_path,
                  "its tokenizer, if it is neither beside nor in the model");
     options.needs("--tokenizer", "--model");
     options.path("--export", arguments.export_path, "write the model to this GGUF file");
-    options.choice("--dtype", arguments.dtype, dtype_names,
+    options.choice("--dtype", arguments.dtype, dtype_names(),
                    "the type of its weights, in the file or in memory");
     options.text("--prompt", arguments.prompt, "the text to continue");
     options.count("--max-new-tokens", arguments.max_new_tokens, 1, 1 << 20,
                   "tokens to generate");
     options.flag("--no-timing", arguments.no_timing,
                  "leave out run times, which differ from run to run");
-    return options.run(argc, argv, [&] { run(arguments, options.seed()); });
+    return options.run(argc, argv, [&] {
+        arguments.keep_dtypes = !options.given("--dtype");
+        run(arguments, options.seed());
+    });
 }

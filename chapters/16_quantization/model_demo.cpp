@@ -6,6 +6,7 @@
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/timer.hpp"
+#include "common/tensors/block_types.hpp"
 
 namespace llm {
 namespace {
@@ -118,6 +119,7 @@ void quantized_models(const Model& model, const std::vector<Id>& ids) {
                         fixed(percent_same_argmax(logits, expected), 1), fixed(loss, 4)});
 
         // The same weights, with inputs that are rounded to 8 bits as well.
+        if (block_size(dtype) == 1) continue;
         const Matrix with_int8 = logits_of(quantize_model(model, dtype), ids);
         largest_change =
             std::max(largest_change, std::abs(mean_loss(with_int8, ids, window) - loss));
@@ -140,14 +142,15 @@ void greedy_generation(const Model& model, const Tokenizer& tokenizer,
         };
         const std::vector<Id> ids =
             generate(quantize_model(model, dtype, Activations::float32));
-        const FastModel with_int8 = quantize_model(model, dtype);
-        const double seconds =
-            with_times ? fastest_seconds(3, [&] { generate(with_int8); }) : 0;
         if (expected.empty()) expected = ids;
         const auto different = std::ranges::mismatch(ids, expected).in1;
-        const double num_new = double(ids.size() - prompt_ids.size());
-        rows.push_back({std::string(to_text(dtype)),
-                        with_times ? fixed(num_new / seconds, 0) : "-",
+        std::string speed = "-";
+        if (with_times) {
+            const FastModel with_int8 = quantize_model(model, dtype);
+            const double seconds = fastest_seconds(3, [&] { generate(with_int8); });
+            speed = fixed(double(ids.size() - prompt_ids.size()) / seconds, 0);
+        }
+        rows.push_back({std::string(to_text(dtype)), speed,
                         to_text(std::size_t(different - ids.begin()) - prompt_ids.size())});
         const auto begin = ids.begin() + std::ptrdiff_t(prompt_ids.size());
         const auto end = std::min(begin + 20, ids.end());

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
+#include "chapters/15_fast/quantized_matrix.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm {
@@ -26,15 +28,38 @@ void quantize_blocks(std::span<const Real> weights, std::span<std::byte> row,
         store(quantize(weights.subspan(i * size).template first<size>()), row, i);
 }
 
+// The largest weight with which no scale becomes inf in float16. For blocks it is the largest
+// float16 times the integer of the largest weight. A K-quant stores its scales as integers
+// times a float16. Fitting makes the largest min of Q4_K (at most 63 times the float16) and the
+// largest scale of Q6_K (128 times) a little larger than the weights require; hence 32 and 30.
+Real largest_accepted(DType dtype) {
+    constexpr Real largest_half = 65504;
+    switch (dtype) {
+        case DType::float32:
+            return std::numeric_limits<Real>::max();
+        case DType::float16:
+            return largest_half;
+        case DType::bfloat16:
+            return to_float(Bfloat16{0x7f7f});
+        case DType::q8_0:
+            return 127 * largest_half;
+        case DType::q4_0:
+            return 8 * largest_half;
+        case DType::q5_0:
+            return 16 * largest_half;
+        case DType::q4_k:
+            return 32 * largest_half;
+        case DType::q6_k:
+            return 30 * 128 * largest_half;
+    }
+    return 0;
+}
+
 void check_weights(DType dtype, std::span<const Real> weights) {
     for (const Real weight : weights)
         require(std::isfinite(weight), "quantize: a row of {} weights holds inf or NaN",
                 weights.size());
-
-    // Every scale of a block is at most its largest weight divided by 7.5.
-    const bool has_half = dtype != DType::float32 && dtype != DType::bfloat16;
-    const Real limit = dtype == DType::float16 ? 65504 : 7 * 65504;
-    require(!has_half || weights.empty() || std::abs(largest_weight(weights)) <= limit,
+    require(weights.empty() || std::abs(largest_weight(weights)) <= largest_accepted(dtype),
             "quantize: a row of {} weights has one that is too large for {}", weights.size(),
             to_text(dtype));
 }
@@ -90,15 +115,10 @@ void quantize_row(DType dtype, std::span<const Real> weights, std::span<std::byt
     check_weights(dtype, weights);
     switch (dtype) {
         case DType::float32:
-            for (std::size_t i = 0; i < weights.size(); ++i)
-                store(static_cast<float>(weights[i]), row, i);
-            return;
+        case DType::bfloat16:
+            return kernels_of(dtype).quantize(weights, row);  // chapter 15
         case DType::float16:
             for (std::size_t i = 0; i < weights.size(); ++i) store(Half(weights[i]), row, i);
-            return;
-        case DType::bfloat16:
-            for (std::size_t i = 0; i < weights.size(); ++i)
-                store(to_bfloat16(weights[i]), row, i);
             return;
         case DType::q8_0:
             return quantize_blocks(weights, row, quantize_q8_0);
