@@ -258,14 +258,23 @@ void multiply_integers(DType dtype, std::span<const std::byte> rows, std::size_t
         }
 }
 
-const IntegerKernels integer_kernels = {[](std::size_t in_features) { return 4 * in_features; },
-                                        round_to_integers<std::int32_t>, multiply_integers};
+std::size_t int32_bytes(std::size_t num_tokens, std::size_t in_features) {
+    return num_tokens * in_features * 4;
+}
+void round_to_int32(ConstMatrixView inputs, std::span<std::byte> stored) {
+    REQUIRE(stored.size() == inputs.num_rows * inputs.num_columns * 4);
+    for (std::size_t n = 0; n < inputs.num_rows; ++n)
+        round_to_integers<std::int32_t>(
+            inputs[n], stored.subspan(n * inputs.num_columns * 4, inputs.num_columns * 4));
+}
+
+const QuantizedInputKernels integer_kernels = {int32_bytes, round_to_int32, multiply_integers};
 const WeightKernels int16_kernels = {DType::float16, round_to_integers<std::int16_t>,
                                      int16_to_floats, dot_int16, &integer_kernels};
 
 }  // namespace
 
-TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have integers") {
+TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have them") {
     Generator generator(22);
     for (const std::size_t out : {1u, 2u, 31u, 64u, 65u})
         for (const std::size_t in : {1u, 64u, 65u})
@@ -302,12 +311,21 @@ TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have int
                 CHECK_CLOSE(matrix_of(outputs), unrounded * Real(2), 2e-6);
 
                 // Kernels for many tokens round them there, too.
-                IntegerKernels for_many_tokens = integer_kernels;
+                QuantizedInputKernels for_many_tokens = integer_kernels;
                 for_many_tokens.for_many_tokens = true;
                 WeightKernels kernels = int16_kernels;
-                kernels.integers = &for_many_tokens;
-                matmul_transposed(rows, quantize(weights, kernels), outputs, workspace);
+                kernels.quantized_inputs = &for_many_tokens;
+                const QuantizedMatrix stored = quantize(weights, kernels);
+                matmul_transposed(rows, stored, outputs, workspace);
                 CHECK_CLOSE(matrix_of(outputs), expected, 0);
+
+                // Kernels for more tokens than these do not.
+                for_many_tokens.min_tokens = N;
+                matmul_by_rows(rows, stored, outputs, workspace);
+                CHECK_CLOSE(matrix_of(outputs), expected, 0);
+                for_many_tokens.min_tokens = N + 1;
+                matmul_by_rows(rows, stored, outputs, workspace);
+                CHECK_CLOSE(matrix_of(outputs), unrounded, 2e-6);
                 CHECK(std::abs(quantized.dot_row(out - 1, rows[N - 1]) -
                                unrounded(N - 1, out - 1)) <=
                       tolerance_of(view_of(rounded_weights)[out - 1], rows[N - 1]) + 1e-6);

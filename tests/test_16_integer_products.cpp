@@ -42,10 +42,8 @@ std::vector<std::byte> random_rows(DType dtype, std::size_t in, std::size_t out,
 }
 
 std::vector<std::byte> quantized(ConstMatrixView inputs) {
-    const std::size_t size = quantized_input_bytes(inputs.num_columns);
-    std::vector<std::byte> result(inputs.num_rows * size);
-    for (std::size_t n = 0; n < inputs.num_rows; ++n)
-        quantize_inputs(inputs[n], std::span(result).subspan(n * size, size));
+    std::vector<std::byte> result(quantized_input_bytes(inputs.num_rows, inputs.num_columns));
+    quantize_inputs(inputs, result);
     return result;
 }
 
@@ -194,8 +192,7 @@ TEST_CASE("quantize_inputs rounds to the nearest multiple of the scale of 32 inp
     Generator generator(4);
     const std::vector<Real> inputs = random_values(96, generator);
     const std::vector<Real> expected = rounded(inputs);
-    std::vector<std::byte> result(quantized_input_bytes(96));
-    quantize_inputs(inputs, result);
+    const std::vector<std::byte> result = quantized({inputs.data(), 1, 96, 96});
     for (std::size_t i = 0; i < 96; ++i) {
         // Weights of 0, except one of 1.
         std::vector<std::byte> row(bytes_per_row(DType::q8_0, 96), std::byte{0});

@@ -14,7 +14,7 @@ void compute_context_of_tokens(const FastModel& model, std::size_t n, const Toke
     const std::size_t num_heads = model.config.num_attention_heads;
     const std::size_t num_key_value_groups = num_heads / model.config.num_key_value_heads;
     const std::size_t num_tokens = tokens.hidden_states.num_rows;
-    parallel_for(num_tokens * num_heads, [&](std::size_t i, std::size_t thread) {
+    const auto compute_head = [&](std::size_t i, std::size_t thread) {
         const std::size_t t = i / num_heads, head = i % num_heads;
         const std::size_t kv_head = head / num_key_value_groups;
         const std::size_t kv_len = tokens.first_position + t + 1;
@@ -23,7 +23,13 @@ void compute_context_of_tokens(const FastModel& model, std::size_t n, const Toke
                          state.cached_values(n, kv_head).rows(0, kv_len),
                          std::span(state.workspaces[thread].scores).first(kv_len),
                          tokens.context[t].subspan(head * head_dim, head_dim));
-    });
+    };
+    // To start other threads takes longer than the attention of a few keys.
+    const std::size_t num_heads_of_all = num_tokens * num_heads;
+    if (num_heads_of_all * head_dim * (tokens.first_position + num_tokens) < 16384)
+        for (std::size_t i = 0; i < num_heads_of_all; ++i) compute_head(i, 0);
+    else
+        parallel_for(num_heads_of_all, compute_head);
 }
 
 }  // namespace

@@ -59,10 +59,12 @@ void check_shapes(ConstMatrixView inputs, const QuantizedMatrix& weights, Matrix
 
 // Calls function(begin, end, thread) for chunks of the rows of a weight matrix, on all threads.
 // There are more chunks than threads, so that a slower thread computes fewer of them (dynamic
-// scheduling).
+// scheduling), but none has less work than it takes to start a thread: a microsecond.
 template <typename Function>
-void for_row_chunks(std::size_t num_rows, const Function& function) {
-    const std::size_t num_chunks = 4 * num_threads();
+void for_row_chunks(std::size_t num_rows, std::size_t in_features, const Function& function) {
+    constexpr std::size_t min_chunk_weights = 16384;
+    const std::size_t num_chunks = std::clamp<std::size_t>(
+        num_rows * in_features / min_chunk_weights, 1, 4 * num_threads());
     const std::size_t chunk_size = ceil_div(num_rows, num_chunks);
     parallel_for(num_chunks, [&](std::size_t chunk, std::size_t thread) {
         const std::size_t begin = std::min(chunk * chunk_size, num_rows);
@@ -117,37 +119,46 @@ void multiply_in_tiles(ConstMatrixView inputs, ConstMatrixView rows, MatrixView 
     }
 }
 
-// The decode step of a single token: one dot product per row.
+// The decode step of a single token: one dot product per row. Short rows, whose matrices are in
+// the processor's cache, are multiplied four at a time. Long rows are read from memory, and a
+// processor reads one row faster than four at once.
 void multiply_one_token(std::span<const Real> inputs, const QuantizedMatrix& weights,
                         std::span<Real> outputs, Update update) {
-    for_row_chunks(outputs.size(), [&](std::size_t begin, std::size_t end, std::size_t) {
-        for (std::size_t row = begin; row < end; ++row) {
-            const Real product = weights.dot_row(row, inputs);
-            outputs[row] = update == Update::accumulate ? outputs[row] + product : product;
-        }
-    });
+    const bool four_rows_at_a_time = weights.dtype() == DType::float32 && inputs.size() <= 256;
+    for_row_chunks(
+        outputs.size(), inputs.size(), [&](std::size_t begin, std::size_t end, std::size_t) {
+            if (four_rows_at_a_time && begin < end) {
+                dot_rows(rows_as_floats(weights, begin, end - begin, {}), inputs,
+                         outputs.subspan(begin, end - begin), update);
+                return;
+            }
+            for (std::size_t row = begin; row < end; ++row) {
+                const Real product = weights.dot_row(row, inputs);
+                outputs[row] = update == Update::accumulate ? outputs[row] + product : product;
+            }
+        });
 }
 
 // Quantizes the inputs of a product, once for all rows of the weights.
 std::span<const std::byte> quantize_inputs(ConstMatrixView inputs,
-                                           const IntegerKernels& integers,
+                                           const QuantizedInputKernels& kernels,
                                            MatmulWorkspace& workspace) {
-    const std::size_t size = integers.quantized_input_bytes(inputs.num_columns);
-    workspace.quantized.resize(inputs.num_rows * size);
-    for (std::size_t n = 0; n < inputs.num_rows; ++n)
-        integers.quantize_inputs(inputs[n],
-                                 std::span(workspace.quantized).subspan(n * size, size));
+    workspace.quantized.resize(
+        kernels.quantized_input_bytes(inputs.num_rows, inputs.num_columns));
+    kernels.quantize_inputs(inputs, workspace.quantized);
     return workspace.quantized;
 }
 
-void multiply_integers_by_rows(ConstMatrixView inputs, const QuantizedMatrix& weights,
+void multiply_quantized_inputs(ConstMatrixView inputs, const QuantizedMatrix& weights,
                                MatrixView outputs, MatmulWorkspace& workspace, Update update) {
-    const IntegerKernels& integers = *weights.kernels->integers;
-    const std::span<const std::byte> quantized = quantize_inputs(inputs, integers, workspace);
-    for_row_chunks(weights.out_features, [&](std::size_t begin, std::size_t end, std::size_t) {
-        integers.matmul(weights.dtype(), weights.rows(begin, end - begin), weights.in_features,
-                        quantized, outputs.columns(begin, end - begin), update);
-    });
+    const QuantizedInputKernels& kernels = *weights.kernels->quantized_inputs;
+    const std::span<const std::byte> quantized = quantize_inputs(inputs, kernels, workspace);
+    for_row_chunks(weights.out_features, weights.in_features,
+                   [&](std::size_t begin, std::size_t end, std::size_t) {
+                       kernels.matmul(weights.dtype(), weights.rows(begin, end - begin),
+                                      weights.in_features, quantized,
+                                      outputs.columns(begin, end - begin), update);
+                   });
 }
 
 }  // namespace
@@ -226,10 +237,14 @@ std::vector<QuantizedMatrix> WeightMemory::fuse(const std::vector<QuantizedMatri
                     out_features, in_features, matrices[0].out_features, rows.in_features);
             rows.out_features += out_features;
         }
-        const std::shared_ptr<std::byte> memory = allocate(rows.nbytes());
+        const std::size_t row_size = bytes_per_row(rows.dtype(), rows.in_features);
+        const std::shared_ptr<std::byte> memory = allocate(rows.out_features * row_size);
         std::byte* end = memory.get();
-        for (std::size_t i = first; i < last; ++i)
-            end = std::ranges::copy(matrices[i].rows(0, matrices[i].out_features), end).out;
+        for (std::size_t i = first; i < last; ++i) {
+            const std::span<const std::byte> part =
+                matrices[i].rows(0, matrices[i].out_features);
+            end = std::copy(part.begin(), part.end(), end);
+        }
         rows.bytes = memory;
         fused.push_back(rows);
     }
@@ -239,15 +254,17 @@ std::vector<QuantizedMatrix> WeightMemory::fuse(const std::vector<QuantizedMatri
 void matmul_by_rows(ConstMatrixView inputs, const QuantizedMatrix& weights, MatrixView outputs,
                     MatmulWorkspace& workspace, Update update) {
     check_shapes(inputs, weights, outputs);
-    if (weights.kernels->integers)
-        return multiply_integers_by_rows(inputs, weights, outputs, workspace, update);
+    const QuantizedInputKernels* kernels = weights.kernels->quantized_inputs;
+    if (kernels && inputs.num_rows >= kernels->min_tokens)
+        return multiply_quantized_inputs(inputs, weights, outputs, workspace, update);
     if (inputs.num_rows == 1) return multiply_one_token(inputs[0], weights, outputs[0], update);
 
     constexpr std::size_t rows_at_once = 16;
     const std::size_t buffer_size = rows_at_once * weights.in_features;
     workspace.dequantized.resize(num_threads() * buffer_size);
     for_row_chunks(
-        weights.out_features, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+        weights.out_features, weights.in_features,
+        [&](std::size_t begin, std::size_t end, std::size_t thread) {
             const std::span<Real> buffer =
                 std::span(workspace.dequantized).subspan(thread * buffer_size, buffer_size);
             for (std::size_t row = begin; row < end; row += rows_at_once) {
@@ -265,10 +282,10 @@ void matmul_transposed(ConstMatrixView inputs, const QuantizedMatrix& weights,
     check_shapes(inputs, weights, outputs);
     const std::size_t in = weights.in_features, out = weights.out_features;
 
-    const IntegerKernels* integers = weights.kernels->integers;
-    if (integers && integers->for_many_tokens) {
-        integers->matmul(weights.dtype(), weights.rows(0, out), in,
-                         quantize_inputs(inputs, *integers, workspace), outputs, update);
+    const QuantizedInputKernels* kernels = weights.kernels->quantized_inputs;
+    if (kernels && kernels->for_many_tokens) {
+        kernels->matmul(weights.dtype(), weights.rows(0, out), in,
+                        quantize_inputs(inputs, *kernels, workspace), outputs, update);
         return;
     }
 

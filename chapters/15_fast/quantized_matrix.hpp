@@ -13,17 +13,18 @@
 
 namespace llm {
 
-// Products whose inputs are quantized to integers, too (chapter 16).
-struct IntegerKernels {
-    std::size_t (*quantized_input_bytes)(std::size_t in_features);
-    void (*quantize_inputs)(std::span<const Real> inputs,     // (in)
-                            std::span<std::byte> quantized);  // quantized_input_bytes(in)
+// Products whose inputs are quantized, too: to integers or to bfloat16 (chapter 16).
+struct QuantizedInputKernels {
+    std::size_t (*quantized_input_bytes)(std::size_t num_tokens, std::size_t in_features);
+    void (*quantize_inputs)(ConstMatrixView inputs,           // (N, in)
+                            std::span<std::byte> quantized);  // quantized_input_bytes(N, in)
     // outputs = inputs * rowsᵀ, on the calling thread.
     void (*matmul)(DType dtype, std::span<const std::byte> rows, std::size_t in_features,
-                   std::span<const std::byte> inputs,  // N times quantized_input_bytes(in)
+                   std::span<const std::byte> inputs,  // quantized_input_bytes(N, in)
                    MatrixView outputs,                 // (N, number of rows)
                    Update update);
     bool for_many_tokens = false;  // whether a prefill uses them, too
+    std::size_t min_tokens = 1;    // fewer are multiplied in float32
 };
 
 // The functions of a dtype. A row of weights is stored in bytes_per_row(dtype, in) bytes.
@@ -33,7 +34,8 @@ struct WeightKernels {
     void (*quantize)(std::span<const Real> weights, std::span<std::byte> row);
     void (*dequantize)(std::span<const std::byte> row, std::span<Real> weights);
     Real (*dot)(std::span<const std::byte> row, std::span<const Real> inputs);
-    const IntegerKernels* integers = nullptr;  // none: all products are computed in float32
+    // None: all products are computed in float32.
+    const QuantizedInputKernels* quantized_inputs = nullptr;
 };
 
 // The dtypes of this chapter: 4 and 2 bytes per weight. kernels_of throws
@@ -81,7 +83,7 @@ class WeightMemory {
 // Memory of matrix products, which every call reuses.
 struct MatmulWorkspace {
     AlignedVector<Real> dequantized;     // some rows of weights
-    AlignedVector<std::byte> quantized;  // inputs of IntegerKernels
+    AlignedVector<std::byte> quantized;  // inputs of QuantizedInputKernels
 
     std::uint64_t nbytes() const;
 };
@@ -96,7 +98,8 @@ void matmul_by_rows(ConstMatrixView inputs,          // (N, in)
                     Update update = Update::overwrite);  // accumulate: outputs += ...
 
 // The matrix product of a prefill, on the calling thread. Weights of other dtypes than float32
-// are dequantized, 64 rows at a time, unless their integer kernels are for many tokens.
+// are dequantized, 64 rows at a time, unless there are kernels with quantized inputs for many
+// tokens.
 void matmul_transposed(ConstMatrixView inputs,          // (N, in)
                        const QuantizedMatrix& weights,  // (out, in)
                        MatrixView outputs,              // (N, out)

@@ -25,7 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // lane, at any (unaligned) address; Set copies a value to all lanes; MulAdd(a, b, c) is
 // a * b + c.
 constexpr hn::CappedTag<Real, 16> floats;
-using Floats = hn::Vec<decltype(floats)>;  // the contents of one register
+constexpr hn::CappedTag<Real, 4> four_floats;  // for rows that are shorter than a register
+using Floats = hn::Vec<decltype(floats)>;      // the contents of one register
 
 Floats load(const Real* values) { return hn::LoadU(floats, values); }
 
@@ -42,30 +43,30 @@ Floats load(const Bfloat16* values) {
 Real horizontal_sum(Floats values) { return hn::GetLane(hn::SumOfLanes(floats, values)); }
 
 // The sums of four registers. Adding up each one alone takes four times as many instructions.
-std::array<Real, 4> horizontal_sums(Floats a, Floats b, Floats c, Floats d) {
+template <class Tag, class Register = hn::Vec<Tag>>
+std::array<Real, 4> horizontal_sums(Tag tag, Register a, Register b, Register c, Register d) {
 #if HWY_TARGET == HWY_SCALAR  // without SIMD: one lane
     return {hn::GetLane(a), hn::GetLane(b), hn::GetLane(c), hn::GetLane(d)};
 #else
     // Interleave and add: each block of four lanes is (a0 + a2, b0 + b2, a1 + a3, b1 + b3), and
     // likewise for c and d. Then interleave pairs of lanes, as if each pair were one double,
     // and add again: each block holds a partial sum of a, b, c and d.
-    const hn::RepartitionToWide<decltype(floats)> pairs;
+    const hn::RepartitionToWide<Tag> pairs;
     const auto ab = hn::BitCast(
-        pairs, hn::Add(hn::InterleaveLower(floats, a, b), hn::InterleaveUpper(floats, a, b)));
+        pairs, hn::Add(hn::InterleaveLower(tag, a, b), hn::InterleaveUpper(tag, a, b)));
     const auto cd = hn::BitCast(
-        pairs, hn::Add(hn::InterleaveLower(floats, c, d), hn::InterleaveUpper(floats, c, d)));
-    const Floats abcd = hn::Add(hn::BitCast(floats, hn::InterleaveLower(pairs, ab, cd)),
-                                hn::BitCast(floats, hn::InterleaveUpper(pairs, ab, cd)));
+        pairs, hn::Add(hn::InterleaveLower(tag, c, d), hn::InterleaveUpper(tag, c, d)));
+    const Register abcd = hn::Add(hn::BitCast(tag, hn::InterleaveLower(pairs, ab, cd)),
+                                  hn::BitCast(tag, hn::InterleaveUpper(pairs, ab, cd)));
 
     // Add up the blocks.
-    const hn::FixedTag<Real, 4> block;
-    std::array<Real, hn::MaxLanes(floats)> blocks;
-    hn::StoreU(abcd, floats, blocks.data());
-    auto sum = hn::LoadU(block, blocks.data());
-    for (std::size_t i = 4; i < hn::Lanes(floats); i += 4)
-        sum = hn::Add(sum, hn::LoadU(block, &blocks[i]));
+    std::array<Real, hn::MaxLanes(tag)> blocks;
+    hn::StoreU(abcd, tag, blocks.data());
+    auto sum = hn::LoadU(four_floats, blocks.data());
+    for (std::size_t i = 4; i < hn::Lanes(tag); i += 4)
+        sum = hn::Add(sum, hn::LoadU(four_floats, &blocks[i]));
     std::array<Real, 4> sums;
-    hn::StoreU(sum, block, sums.data());
+    hn::StoreU(sum, four_floats, sums.data());
     return sums;
 #endif
 }
@@ -87,6 +88,61 @@ Floats sum_products(const Weight* weights, const Real* inputs, std::size_t size)
         sum3 = hn::MulAdd(load(w + 3 * lanes), load(x + 3 * lanes), sum3);
     }
     return hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+}
+
+// dot_rows with registers of this tag.
+template <class Tag>
+void dot_rows_of(Tag tag, ConstMatrixView rows, std::span<const Real> x,
+                 std::span<Real> products, Update update) {
+    const std::size_t lanes = hn::Lanes(tag), size = x.size() - x.size() % lanes;
+    const auto store = [&](std::size_t n, Real product) {
+        products[n] = update == Update::accumulate ? products[n] + product : product;
+    };
+    std::size_t n = 0;
+    for (; n + 4 <= rows.num_rows; n += 4) {
+        const Real *row0 = rows[n].data(), *row1 = rows[n + 1].data();
+        const Real *row2 = rows[n + 2].data(), *row3 = rows[n + 3].data();
+        auto sum0 = hn::Zero(tag), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+        for (std::size_t i = 0; i < size; i += lanes) {
+            const auto shared = hn::LoadU(tag, &x[i]);
+            sum0 = hn::MulAdd(hn::LoadU(tag, row0 + i), shared, sum0);
+            sum1 = hn::MulAdd(hn::LoadU(tag, row1 + i), shared, sum1);
+            sum2 = hn::MulAdd(hn::LoadU(tag, row2 + i), shared, sum2);
+            sum3 = hn::MulAdd(hn::LoadU(tag, row3 + i), shared, sum3);
+        }
+        std::array<Real, 4> sums = horizontal_sums(tag, sum0, sum1, sum2, sum3);
+        for (std::size_t k = 0; k < 4; ++k) {
+            for (std::size_t i = size; i < x.size(); ++i) sums[k] += rows[n + k][i] * x[i];
+            store(n + k, sums[k]);
+        }
+    }
+    for (; n < rows.num_rows; ++n) store(n, dot(rows[n], x));
+}
+
+// add_weighted_rows for the columns from `begin` on, one register at a time, as many as fit.
+// Returns the first column that is left. Four rows have a sum each, for the same reason as in
+// sum_products.
+template <class Tag>
+std::size_t add_weighted_columns(Tag tag, std::span<const Real> weights, ConstMatrixView rows,
+                                 std::span<Real> y, std::size_t begin) {
+    const std::size_t lanes = hn::Lanes(tag);
+    std::size_t i = begin;
+    for (; i + lanes <= y.size(); i += lanes) {
+        const auto add = [&](auto& sum, std::size_t n) {
+            sum = hn::MulAdd(hn::Set(tag, weights[n]), hn::LoadU(tag, &rows[n][i]), sum);
+        };
+        auto sum0 = hn::LoadU(tag, &y[i]), sum1 = hn::Zero(tag), sum2 = sum1, sum3 = sum1;
+        std::size_t n = 0;
+        for (; n + 4 <= weights.size(); n += 4) {
+            add(sum0, n);
+            add(sum1, n + 1);
+            add(sum2, n + 2);
+            add(sum3, n + 3);
+        }
+        for (; n < weights.size(); ++n) add(sum0, n);
+        hn::StoreU(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)), tag, &y[i]);
+    }
+    return i;
 }
 
 // The largest multiple of four registers that is not greater than a size.
@@ -122,26 +178,12 @@ Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs) {
     return sum;
 }
 
-void dot_rows(ConstMatrixView rows, std::span<const Real> x, std::span<Real> products) {
-    const std::size_t lanes = hn::Lanes(floats), size = x.size() - x.size() % lanes;
-    std::size_t n = 0;
-    for (; n + 4 <= rows.num_rows; n += 4) {
-        const Real *row0 = rows[n].data(), *row1 = rows[n + 1].data();
-        const Real *row2 = rows[n + 2].data(), *row3 = rows[n + 3].data();
-        Floats sum0 = hn::Zero(floats), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-        for (std::size_t i = 0; i < size; i += lanes) {
-            const Floats shared = load(&x[i]);
-            sum0 = hn::MulAdd(load(row0 + i), shared, sum0);
-            sum1 = hn::MulAdd(load(row1 + i), shared, sum1);
-            sum2 = hn::MulAdd(load(row2 + i), shared, sum2);
-            sum3 = hn::MulAdd(load(row3 + i), shared, sum3);
-        }
-        std::array<Real, 4> sums = horizontal_sums(sum0, sum1, sum2, sum3);
-        for (std::size_t k = 0; k < 4; ++k)
-            for (std::size_t i = size; i < x.size(); ++i) sums[k] += rows[n + k][i] * x[i];
-        std::copy_n(sums.data(), 4, &products[n]);
-    }
-    for (; n < rows.num_rows; ++n) products[n] = dot(rows[n], x);
+void dot_rows(ConstMatrixView rows, std::span<const Real> x, std::span<Real> products,
+              Update update) {
+    if (x.size() < hn::Lanes(floats))
+        dot_rows_of(four_floats, rows, x, products, update);
+    else
+        dot_rows_of(floats, rows, x, products, update);
 }
 
 DotTile dot_tile(const std::array<const Real*, 2>& rows,
@@ -164,8 +206,8 @@ DotTile dot_tile(const std::array<const Real*, 2>& rows,
         sum12 = hn::MulAdd(weights1, input2, sum12);
         sum13 = hn::MulAdd(weights1, input3, sum13);
     }
-    DotTile sums = {horizontal_sums(sum00, sum01, sum02, sum03),
-                    horizontal_sums(sum10, sum11, sum12, sum13)};
+    DotTile sums = {horizontal_sums(floats, sum00, sum01, sum02, sum03),
+                    horizontal_sums(floats, sum10, sum11, sum12, sum13)};
     for (std::size_t i = size - remainder; i < size; ++i)
         for (std::size_t r = 0; r < 2; ++r)
             for (std::size_t k = 0; k < 4; ++k) sums[r][k] += rows[r][i] * inputs[k][i];
@@ -191,8 +233,10 @@ void add_weighted_rows(std::span<const Real> weights, ConstMatrixView rows, std:
         hn::StoreU(sum2, floats, &y[i + 2 * lanes]);
         hn::StoreU(sum3, floats, &y[i + 3 * lanes]);
     }
-    for (std::size_t n = 0; n < weights.size(); ++n)
-        for (std::size_t i = size; i < y.size(); ++i) y[i] += weights[n] * rows[n][i];
+    std::size_t i = add_weighted_columns(floats, weights, rows, y, size);
+    i = add_weighted_columns(four_floats, weights, rows, y, i);
+    for (; i < y.size(); ++i)
+        for (std::size_t n = 0; n < weights.size(); ++n) y[i] += weights[n] * rows[n][i];
 }
 
 void prefetch(std::span<const std::byte> memory) {

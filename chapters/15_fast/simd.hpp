@@ -21,10 +21,11 @@ Real dot(std::span<const Real> a, std::span<const Real> b);
 // in registers and accumulated in float.
 Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs);
 
-// The dot product of each row with the same vector.
-void dot_rows(ConstMatrixView rows,       // (N, size)
-              std::span<const Real> x,    // (size)
-              std::span<Real> products);  // (N)
+// The dot product of each row with the same vector, four rows at a time.
+void dot_rows(ConstMatrixView rows,      // (N, size)
+              std::span<const Real> x,   // (size)
+              std::span<Real> products,  // (N)
+              Update update = Update::overwrite);
 
 // The dot products of two rows with four inputs of the same size: a register tile. Each value
 // that is loaded is used two or four times, instead of once as in dot.

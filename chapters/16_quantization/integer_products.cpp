@@ -197,14 +197,8 @@ int quantize_group(const Real* inputs, Real inverse_scale, std::int8_t* values) 
     return hn::GetLane(hn::SumOfLanes(integers, sum));
 }
 
-}  // namespace
-
-std::size_t quantized_input_bytes(std::size_t in_features) {
-    const std::size_t num_groups = in_features / 32 + in_features / 16;
-    return (in_features + 2 * num_groups * sizeof(Real) + 63) / 64 * 64;
-}
-
-void quantize_inputs(std::span<const Real> inputs, std::span<std::byte> quantized) {
+// Rounds the inputs of one token.
+void quantize_token(std::span<const Real> inputs, std::span<std::byte> quantized) {
     auto* values = reinterpret_cast<std::int8_t*>(quantized.data());
     auto* scales = reinterpret_cast<Real*>(&quantized[inputs.size()]);
     const InputGroups<Real> groups_of_32 = input_groups<32>(scales, inputs.size());
@@ -221,6 +215,20 @@ void quantize_inputs(std::span<const Real> inputs, std::span<std::byte> quantize
             groups_of_32.sums[block] += groups_of_16.sums[group];
         }
     }
+}
+
+}  // namespace
+
+std::size_t quantized_input_bytes(std::size_t num_tokens, std::size_t in_features) {
+    const std::size_t num_groups = in_features / 32 + in_features / 16;
+    const std::size_t bytes_per_token = in_features + 2 * num_groups * sizeof(Real);
+    return num_tokens * ((bytes_per_token + 63) / 64 * 64);
+}
+
+void quantize_inputs(ConstMatrixView inputs, std::span<std::byte> quantized) {
+    const std::size_t size = quantized_input_bytes(1, inputs.num_columns);
+    for (std::size_t n = 0; n < inputs.num_rows; ++n)
+        quantize_token(inputs[n], quantized.subspan(n * size, size));
 }
 
 void matmul_quantized(DType dtype, std::span<const std::byte> rows, std::size_t in_features,

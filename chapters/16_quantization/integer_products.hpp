@@ -10,17 +10,17 @@
 namespace llm {
 
 // Rounds the inputs of a product to integers from -127 to 127, in blocks of 32 with a float32
-// scale each. The size must be a multiple of 32; this is not checked. An input that is not
-// finite makes all products with its block NaN.
-std::size_t quantized_input_bytes(std::size_t in_features);  // a multiple of 64
-void quantize_inputs(std::span<const Real> inputs,           // (in)
-                     std::span<std::byte> quantized);        // quantized_input_bytes(in)
+// scale each. The number of features must be a multiple of 32; this is not checked. An input
+// that is not finite makes all products with its block NaN.
+std::size_t quantized_input_bytes(std::size_t num_tokens, std::size_t in_features);
+void quantize_inputs(ConstMatrixView inputs,           // (N, in)
+                     std::span<std::byte> quantized);  // quantized_input_bytes(N, in)
 
 // outputs = inputs * rowsᵀ, on the calling thread, with rows of q8_0, q4_0, q5_0, q4_k or q6_k.
 // Integers are multiplied and summed, and the sum of each block or group is scaled once.
 // Source: llama.cpp, ggml_vec_dot_q8_0_q8_0 and others.
 void matmul_quantized(DType dtype, std::span<const std::byte> rows, std::size_t in_features,
-                      std::span<const std::byte> inputs,  // N times quantized_input_bytes(in)
+                      std::span<const std::byte> inputs,  // quantized_input_bytes(N, in)
                       MatrixView outputs,                 // (N, number of rows)
                       Update update);
 

@@ -45,7 +45,7 @@ struct Product {
         return reinterpret_cast<const Block*>(&rows[r * row_size()]);
     }
     QuantizedInputs token(std::size_t n, std::size_t begin) const {
-        const std::byte* memory = &inputs[n * quantized_input_bytes(in_features)];
+        const std::byte* memory = &inputs[quantized_input_bytes(n, in_features)];
         const auto [scales, sums] = input_groups<Traits::group_size>(
             reinterpret_cast<const Real*>(memory + in_features), in_features);
         const std::size_t group = begin / Traits::group_size;

@@ -2,6 +2,7 @@
 
 #include "chapters/09_full_model/gguf_tensors.hpp"
 #include "chapters/09_full_model/tensor_names.hpp"
+#include "chapters/16_quantization/bfloat16_products.hpp"
 #include "chapters/16_quantization/integer_products.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
 #include "common/tensors/block_types.hpp"
@@ -34,13 +35,28 @@ struct Kernels {
         return sum;
     }
     static const WeightKernels& with(Activations activations) {
-        static const IntegerKernels integers = {quantized_input_bytes, quantize_inputs,
-                                                matmul_quantized, has_vnni()};
+        static const QuantizedInputKernels integers = {quantized_input_bytes, quantize_inputs,
+                                                       matmul_quantized, has_vnni()};
         static const WeightKernels float32 = {dtype, quantize, dequantize, dot};
         static const WeightKernels int8 = {dtype, quantize, dequantize, dot, &integers};
-        return activations == Activations::int8 ? int8 : float32;
+        return activations == Activations::quantized ? int8 : float32;
     }
 };
+
+// Chapter 15's kernels, and if the processor multiplies bfloat16 itself, products with rounded
+// inputs. The time of a single token is that of reading the weights: its inputs stay float32.
+const WeightKernels& bfloat16_kernels(Activations activations) {
+    static const QuantizedInputKernels rounded = {
+        bfloat16_input_bytes, round_to_bfloat16,
+        [](DType, std::span<const std::byte> rows, std::size_t in_features,
+           std::span<const std::byte> inputs, MatrixView outputs,
+           Update update) { matmul_bfloat16(rows, in_features, inputs, outputs, update); },
+        true, 2};
+    static const WeightKernels& float32 = kernels_of(DType::bfloat16);
+    static const WeightKernels bfloat16 = {DType::bfloat16, float32.quantize,
+                                           float32.dequantize, float32.dot, &rounded};
+    return activations == Activations::quantized && has_avx512_bf16() ? bfloat16 : float32;
+}
 
 // The row of a projection for interleaved pairs that becomes this row for split halves
 // (chapter 04): the first halves of all pairs come first.
@@ -51,10 +67,13 @@ std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
 
 // Reorders the rows of q_proj or k_proj. They stay quantized: no block spans two rows.
 QuantizedMatrix interleaved_to_split_half(QuantizedMatrix matrix, std::size_t head_dim) {
-    const std::shared_ptr<std::byte> bytes = allocate_bytes(matrix.nbytes());
+    const std::size_t size = matrix.rows(0, matrix.out_features).size();
+    const std::shared_ptr<std::byte> bytes = allocate_bytes(size);
     std::byte* end = bytes.get();
-    for (std::size_t row = 0; row < matrix.out_features; ++row)
-        end = std::ranges::copy(matrix.rows(interleaved_row(row, head_dim), 1), end).out;
+    for (std::size_t r = 0; r < matrix.out_features; ++r) {
+        const std::span<const std::byte> row = matrix.rows(interleaved_row(r, head_dim), 1);
+        end = std::copy(row.begin(), row.end(), end);
+    }
     matrix.bytes = bytes;
     return matrix;
 }
@@ -151,6 +170,8 @@ const WeightKernels& quantization_kernels(DType dtype, Activations activations) 
     switch (dtype) {
         case DType::float16:
             return Kernels<DType::float16>::with(Activations::float32);
+        case DType::bfloat16:
+            return bfloat16_kernels(activations);
         case DType::q8_0:
             return Kernels<DType::q8_0>::with(activations);
         case DType::q4_0:

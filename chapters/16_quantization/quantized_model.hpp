@@ -7,23 +7,25 @@
 
 namespace llm {
 
-// How products with blocks of weights are computed: with the inputs as they are
-// (weight-only quantization), or rounded to 8-bit integers, too.
-enum class Activations { float32, int8 };
+// How products are computed: with the inputs as they are (weight-only quantization), or with
+// rounded ones. With blocks of weights, inputs are rounded to 8-bit integers. With bfloat16
+// weights, those of several tokens are rounded to bfloat16 if the processor multiplies
+// bfloat16 itself. With float32 and float16 weights, inputs stay as they are.
+enum class Activations { float32, quantized };
 
 // The kernels of any dtype: chapter 15's for float32 and bfloat16, and this chapter's for
 // float16 and for blocks.
 const WeightKernels& quantization_kernels(DType dtype,
-                                          Activations activations = Activations::int8);
+                                          Activations activations = Activations::quantized);
 
 // Quantizes all weight matrices of a model, each in the stored_dtype of its rows. Norms and
 // biases stay in float32. Throws as make_fast_model (chapter 15).
 FastModel quantize_model(const Model& model, DType dtype,
-                         Activations activations = Activations::int8);
+                         Activations activations = Activations::quantized);
 
-// Loads a model of architecture llama or qwen3 from a GGUF file. The weights stay in the bytes
-// of their dtypes. Throws FileError as load_model (chapter 09).
+// Loads a model of architecture llama, qwen2 or qwen3 from a GGUF file. The weights stay in the
+// bytes of their dtypes. Throws FileError as load_model (chapter 09).
 FastModel load_quantized_model(const std::string& gguf_path,
-                               Activations activations = Activations::int8);
+                               Activations activations = Activations::quantized);
 
 }  // namespace llm
