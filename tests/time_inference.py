@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Times PyTorch for ./learn bench, which calls this: a prefill of 512 tokens, and a decode step after 0, 256 and
-1024 tokens. Reads weights and expected logits from a folder, prints seconds as JSON. Needs python3-torch."""
+1024 tokens. Reads weights and expected logits from a folder. Prints a line for each call: seconds, a tab, the
+options, a tab, the name of the benchmark. Needs python3-torch."""
 
 import json
 import os
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 
 from make_fixtures import read_safetensors, rotary_angles, rotate_half
 
-REPETITIONS = 10
+REPETITIONS = 3
 
 
 class Decoder:
@@ -56,31 +57,28 @@ class Decoder:
         return F.linear(last, self.weights["model.embed_tokens.weight"]), new_cache
 
 
-def fastest_seconds(function):
-    times = []
+def measure(name, options, function):
     for _ in range(REPETITIONS):
         begin = time.perf_counter()
         function()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+        print(time.perf_counter() - begin, options, name, sep="\t")
 
 
-def measure(folder):
+def measure_all(folder):
     decoder = Decoder(folder)
     ids = torch.arange(1025)[None] * 7919 % decoder.config["vocab_size"]
     expected = read_safetensors(folder / "logits")["logits"]
-    result = {"largest difference": (decoder(ids[:, :512], [], 0)[0][0] - expected).abs().max().item()}
+    difference = (decoder(ids[:, :512], [], 0)[0][0] - expected).abs().max().item()
+    print(difference, "", "largest difference", sep="\t")
+    caches = {position: decoder(ids[:, :position], [])[1] if position else [] for position in (0, 256, 1024)}
     for threads in sorted({1, os.cpu_count()}):
         torch.set_num_threads(threads)
-        times = {"prefill 512": fastest_seconds(lambda: decoder(ids[:, :512], []))}
-        for position in (0, 256, 1024):
-            cache = decoder(ids[:, :position], [])[1] if position else []
-            times[f"decode at {position}"] = fastest_seconds(lambda: decoder(ids[:, position:position + 1], cache))
-        for name, seconds in times.items():
-            result[name] = min(seconds, result.get(name, seconds))
-    return result
+        options = f"{threads} threads, OpenBLAS: {os.environ.get('OPENBLAS_NUM_THREADS', '')}"
+        measure("prefill 512", options, lambda: decoder(ids[:, :512], []))
+        for position, cache in caches.items():
+            measure(f"decode at {position}", options, lambda: decoder(ids[:, position:position + 1], cache))
 
 
 if __name__ == "__main__":
     with torch.no_grad():
-        print(json.dumps(measure(Path(sys.argv[1]))))
+        measure_all(Path(sys.argv[1]))

@@ -2,10 +2,12 @@
 // llama.cpp.
 #include <benchmark/benchmark.h>
 
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/16_quantization/bench_rivals.hpp"
 #include "chapters/16_quantization/bench_timing.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/options.hpp"
 
@@ -62,12 +64,15 @@ Growth measure_growth(const FastModel& model, int repetitions) {
                                   compute_logits(model, std::span(ids).first(1), states.back());
                               }});
     }
-    auto seconds = run_benchmarks(benchmarks, repetitions).seconds;
-    for (std::size_t i = 0; i < benchmarks.size(); ++i)
+    BenchmarkResults results;
+    run_benchmarks(benchmarks, repetitions, results);
+    for (std::size_t i = 0; i < benchmarks.size(); ++i) {
+        const double seconds = results.seconds(benchmarks[i].name);
         if (i < states.size())
-            growth.seconds.push_back(seconds[benchmarks[i].name]);
+            growth.seconds.push_back(seconds);
         else
-            growth.milliseconds.push_back(1000 * seconds[benchmarks[i].name]);
+            growth.milliseconds.push_back(1000 * seconds);
+    }
     for (const RunState& state : states)
         growth.megabytes.push_back(double(state.nbytes()) / 1e6);
     return growth;
@@ -149,35 +154,40 @@ void benchmark_few_tokens(const std::vector<FastModel>& models, const std::vecto
                                       compute_logits(models[k], std::span(ids).first(count),
                                                      states[k]);
                                   }});
-    auto seconds = run_benchmarks(benchmarks, repetitions).seconds;
+    BenchmarkResults results;
+    run_benchmarks(benchmarks, repetitions, results);
+    TableRow headings = {"tokens"};
+    for (const DType dtype : dtypes) {
+        headings.push_back(std::string(to_text(dtype)) + ", ms");
+        headings.push_back("/ bound");
+    }
     std::vector<TableRow> table;
     for (const std::size_t count : counts) {
         table.push_back({to_text(count)});
         for (std::size_t k = 0; k < models.size(); ++k) {
-            const double time = seconds[name_of(k, count)];
-            const double bound = std::max(seconds[name_of(k, 1)],
-                                          double(count) * seconds[name_of(k, 512)] / 512);
+            const double time = results.seconds(name_of(k, count));
+            const double bound =
+                std::max(results.seconds(name_of(k, 1)),
+                         double(count) * results.seconds(name_of(k, 512)) / 512);
             table.back().push_back(fixed(1000 * time, 2));
             table.back().push_back(fixed(time / bound, 2));
         }
     }
-    show_table({"tokens", "float32, ms", "/ bound", "bfloat16, ms", "/ bound", "q8_0, ms",
-                "/ bound", "q4_0, ms", "/ bound"},
-               table);
+    show_table(headings, table);
 }
 
-// PyTorch computes in float32; llama.cpp's weights have the same dtype.
+// PyTorch computes in float32; llama.cpp's weights have our dtype.
 struct Rivals {
-    RivalTimes pytorch;
-    std::map<DType, RivalTimes> llama_cpp;
+    Rival pytorch;
+    std::array<Rival, dtypes.size()> llama_cpp;
 };
 
-Rivals times_of_rivals(const Model& model, const Matrix& logits) {  // (T, V)
-    Rivals rivals{times_of_pytorch(model, logits), {}};
-    for (const DType dtype : dtypes) {
-        rivals.llama_cpp[dtype] = times_of_llama_cpp(model, dtype);
-        if (rivals.llama_cpp[dtype].empty()) break;
-    }
+Rivals make_rivals(const Model& model, const Matrix& logits) {  // (T, V)
+    Rivals rivals{make_pytorch_rival(model, logits), {}};
+    // Its tokens do not matter here: those that are missing get a name.
+    const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
+    for (std::size_t k = 0; k < dtypes.size(); ++k)
+        rivals.llama_cpp[k] = make_llama_cpp_rival(model, tokenizer, dtypes[k], "steps");
     return rivals;
 }
 
@@ -188,19 +198,27 @@ void show_model_table(const std::vector<Benchmark>& benchmarks, const BenchmarkR
     std::vector<TableRow> table;
     for (std::size_t i = 0; i < benchmarks.size(); ++i) {
         const std::string& name = benchmarks[i].name;
-        const auto speedup_over = [&](const RivalTimes& theirs) {
-            const auto found = theirs.find(name.substr(0, name.find(',')));
-            return found == theirs.end() ? "-"
-                                         : fixed(found->second / results.seconds.at(name), 2);
-        };
-        const auto llama_cpp = rivals.llama_cpp.find(dtypes[i / num_of_dtype]);
+        const std::string name_of_all = name.substr(0, name.find(','));  // without the dtype
+        const double seconds = results.seconds(name);
         table.push_back(result_row(benchmarks[i], results));
-        table.back().push_back(speedup_over(rivals.pytorch));
-        table.back().push_back(
-            llama_cpp == rivals.llama_cpp.end() ? "-" : speedup_over(llama_cpp->second));
+        for (const Rival& rival : {rivals.pytorch, rivals.llama_cpp[i / num_of_dtype]})
+            table.back().push_back(rival.speedup(name_of_all, seconds));
     }
     show_table({"benchmark", "ms", "speed", "% of roofline", "PyTorch", "llama.cpp"}, table);
     say("PyTorch, llama.cpp: their time, divided by ours");
+    show_roofline_of(results);
+}
+
+// Our runs and those of the other programs alternate.
+BenchmarkResults run_in_turn(const std::vector<Benchmark>& benchmarks, Rivals& rivals,
+                             int repetitions) {
+    BenchmarkResults results;
+    for (int round = 0; round < (repetitions + 1) / 2; ++round) {
+        run_benchmarks(benchmarks, std::min(repetitions, 2), results);
+        rivals.pytorch.run();
+        for (Rival& rival : rivals.llama_cpp) rival.run();
+    }
+    return results;
 }
 
 void benchmark_model(const Model& model, int repetitions) {
@@ -209,31 +227,37 @@ void benchmark_model(const Model& model, int repetitions) {
     std::vector<FastModel> models;
     std::vector<RunState> states;
     for (const DType dtype : dtypes) models.push_back(quantize_model(model, dtype));
-    for (const FastModel& fast : models) {
-        states.push_back(make_run_state(fast, ids.size()));
-        compute_logits(fast, ids, states.back());
-    }
+    for (const FastModel& fast : models) states.push_back(make_run_state(fast, ids.size()));
     std::vector<Benchmark> benchmarks;
     for (std::size_t k = 0; k < models.size(); ++k)
         std::ranges::move(model_benchmarks(models[k], ids, states[k]),
                           std::back_inserter(benchmarks));
-    const BenchmarkResults results = run_benchmarks(benchmarks, repetitions);
 
-    states[0].seq_len = 0;
     compute_logits(models[0], std::span(ids).first(512), states[0], LogitsToKeep::all);
     Rivals rivals;
-    if (repetitions > 1) rivals = times_of_rivals(model, states[0].logits);
-    show_model_table(benchmarks, results, rivals);
-    show_roofline_of(results);
+    if (repetitions > 1) rivals = make_rivals(model, states[0].logits);
+    for (std::size_t k = 0; k < models.size(); ++k) {
+        states[k].seq_len = 0;
+        compute_logits(models[k], ids, states[k]);
+    }
+
+    show_model_table(benchmarks, run_in_turn(benchmarks, rivals, repetitions), rivals);
     benchmark_few_tokens(models, ids, states, repetitions);
     benchmark_growth(models[0], repetitions);
 }
 
 int main(int argc, char** argv) {
     bool is_short = false;
+    std::string loop = "none";
     Options options("bench", "How fast is it?");
     options.flag("--short", is_short, "run each benchmark once, to see that it works");
+    options.choice("--loop", loop, {"none", "prefill", "decode"},
+                   "only repeat this for 8 seconds, for a profiler");
     return options.run(argc, argv, [&] {
+        Generator generator(options.seed());
+        const Model model = make_model(mini_llm_config(), generator);
+        if (loop != "none") return run_for_profiler(model, loop);
+
         const int repetitions = is_short ? 1 : 6;
         std::string name = "bench",
                     interleaving = "--benchmark_enable_random_interleaving=true";
@@ -241,8 +265,10 @@ int main(int argc, char** argv) {
         int count = arguments.size();
         benchmark::Initialize(&count, arguments.data());
 
-        Generator generator(options.seed());
-        benchmark_model(make_model(mini_llm_config(), generator), repetitions);
+        benchmark_model(model, repetitions);
         benchmark_layer(generator, repetitions);
+        benchmark_small_models(repetitions);
+        if (!is_short) benchmark_profile();
+        remove_files_of_rivals();
     });
 }

@@ -106,7 +106,8 @@ void benchmark_layer(Generator& generator, int repetitions) {
     step("Parts of a layer, at 512 tokens");
     Layer layer(generator);
     const std::vector<Benchmark> benchmarks = layer.benchmarks();
-    const BenchmarkResults results = run_benchmarks(benchmarks, repetitions);
+    BenchmarkResults results;
+    run_benchmarks(benchmarks, repetitions, results);
     std::vector<TableRow> table;
     for (const Benchmark& row : benchmarks) table.push_back(result_row(row, results));
     show_table({"part", "ms", "speed", "% of roofline"}, table);

@@ -1,141 +1,175 @@
 #include "chapters/16_quantization/bench_rivals.hpp"
 
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/16_quantization/quantizers.hpp"
-#include "common/files/gguf.hpp"
-#include "common/files/json_file.hpp"
+#include "chapters/16_quantization/bench_timing.hpp"
+#include "chapters/16_quantization/gguf_export.hpp"
 #include "common/files/safetensors.hpp"
-#include "common/output/show.hpp"
-#include "common/tensors/block_types.hpp"
 
 namespace llm {
 namespace {
 
 const std::string folder_of_tests = LLM_TESTS_FOLDER;
+const std::string build_folder = folder_of_tests + "/../build/";
+const std::string difference = "largest difference";
 
-const std::array<const char*, 4> benchmark_names = {"prefill 512", "decode at 0",
-                                                    "decode at 256", "decode at 1024"};
+std::string quoted(const std::string& path) { return "'" + path + "'"; }
 
-// Runs a command whose output is JSON with seconds, and keeps the fastest of each. False, with
-// a line that says so, if it fails.
-bool run(const std::string& command, const std::string& result, RivalTimes& times) {
-    if (std::system((command + " > '" + result + "'").c_str()) != 0) {
-        say("this command failed: " + command);
-        return false;
+bool succeeds(const std::string& command) { return std::system(command.c_str()) == 0; }
+
+// A new file in build/models/bench.
+std::string new_file(const std::string& name) {
+    make_folder(model_folder("bench"));
+    const std::string file = model_folder("bench") + "/" + name;
+    std::filesystem::remove(file);
+    return file;
+}
+
+// The rows of q_proj or k_proj in the order of interleaved pairs.
+Matrix interleaved_rows(const Matrix& weight, std::size_t head_dim) {
+    Matrix reordered = weight;
+    for (std::size_t row = 0; row < weight.shape(0); ++row) {
+        const std::size_t d = row % head_dim;  // the first or second feature of pair d / 2
+        const std::size_t source = row - d + d / 2 + (d % 2) * head_dim / 2;
+        xt::view(reordered, row) = xt::view(weight, source);
     }
-    const JsonFile json(result);
-    for (const char* name : benchmark_names) {
-        const auto [found, is_new] = times.emplace(name, json.number(name));
-        if (!is_new) found->second = std::min(found->second, json.number(name));
-    }
-    return true;
+    return reordered;
 }
 
-// The weights in the bytes of a dtype, row by row.
-std::vector<std::byte> stored_bytes(std::span<const Real> weights, std::size_t in_features,
-                                    DType dtype) {
-    const std::size_t row_size = bytes_per_row(dtype, in_features);
-    std::vector<std::byte> bytes(weights.size() / in_features * row_size);
-    for (std::size_t row = 0; row < weights.size() / in_features; ++row)
-        quantize_row(dtype, weights.subspan(row * in_features, in_features),
-                     std::span(bytes).subspan(row * row_size, row_size));
-    return bytes;
+std::vector<std::int32_t> llama2c_header(const Config& config) {
+    std::vector<std::int32_t> header;
+    for (const std::size_t size :
+         {config.hidden_size, config.intermediate_size, config.num_hidden_layers,
+          config.num_attention_heads, config.num_key_value_heads, config.vocab_size,
+          config.max_position_embeddings})
+        header.push_back(static_cast<std::int32_t>(size));
+    return header;
 }
 
-// The metadata that llama.cpp needs, with made-up tokens.
-GgufMetadata metadata_of(const Config& config) {
-    const auto integer = [](std::size_t size) { return static_cast<std::int64_t>(size); };
-    std::vector<std::string> tokens;
-    for (std::size_t id = 0; id < config.vocab_size; ++id) tokens.push_back("t" + to_text(id));
-    return {{"general.architecture", std::string("llama")},
-            {"llama.context_length", integer(config.max_position_embeddings)},
-            {"llama.embedding_length", integer(config.hidden_size)},
-            {"llama.block_count", integer(config.num_hidden_layers)},
-            {"llama.feed_forward_length", integer(config.intermediate_size)},
-            {"llama.attention.head_count", integer(config.num_attention_heads)},
-            {"llama.attention.head_count_kv", integer(config.num_key_value_heads)},
-            {"llama.attention.layer_norm_rms_epsilon", double(config.rms_norm_eps)},
-            {"llama.rope.dimension_count", integer(config.head_dim)},
-            {"llama.rope.freq_base", double(config.rope_theta)},
-            {"tokenizer.ggml.model", std::string("gpt2")},
-            {"tokenizer.ggml.pre", std::string("gpt-2")},
-            {"tokenizer.ggml.tokens", tokens},
-            {"tokenizer.ggml.token_type", std::vector<std::int64_t>(tokens.size(), 1)},
-            {"tokenizer.ggml.merges", std::vector<std::string>{"t 0"}},
-            {"tokenizer.ggml.bos_token_id", std::int64_t{0}},
-            {"tokenizer.ggml.eos_token_id", std::int64_t{0}}};
-}
-
-// The rows of q and k stay in the order of split halves, which llama.cpp does not expect: it
-// computes other logits, in the same time.
-void write_model(const std::string& file, const Model& model, DType dtype) {
-    std::vector<std::vector<std::byte>> memory;
-    std::vector<NamedGgufTensor> tensors;
-    const auto add = [&](const std::string& name, const auto& weights, DType type) {
-        const auto& shape = weights.shape();
-        memory.push_back(stored_bytes({weights.data(), weights.size()}, shape.back(), type));
-        tensors.push_back(
-            {name + ".weight", {type, {shape.begin(), shape.end()}, memory.back()}});
+// Writes a model with tied weights as a file of llama2.c, version 0, which load_llama2c
+// (chapter 09) reads.
+void write_llama2c(const Model& model, const std::string& path) {
+    const Config& config = model.config;
+    std::ofstream file(path, std::ios::binary);
+    const auto write = [&](const auto& numbers) {
+        file.write(reinterpret_cast<const char*>(numbers.data()),
+                   static_cast<std::streamsize>(numbers.size() * 4));
     };
-    add("token_embd", model.embed_tokens, dtype);
-    add("output_norm", model.norm.weight, DType::float32);
-    for (std::size_t n = 0; n < model.layers.size(); ++n) {
-        const auto& [self_attn, mlp, attention_norm, ffn_norm] = model.layers[n];
-        const auto& [q_proj, k_proj, v_proj, o_proj] = self_attn.projections;
-        const std::string layer = "blk." + to_text(n) + ".";
-        add(layer + "attn_norm", attention_norm.weight, DType::float32);
-        add(layer + "ffn_norm", ffn_norm.weight, DType::float32);
-        add(layer + "attn_q", q_proj.weight, dtype);
-        add(layer + "attn_k", k_proj.weight, dtype);
-        add(layer + "attn_v", v_proj.weight, dtype);
-        add(layer + "attn_output", o_proj.weight, dtype);
-        add(layer + "ffn_gate", mlp.gate_proj.weight, dtype);
-        add(layer + "ffn_up", mlp.up_proj.weight, dtype);
-        add(layer + "ffn_down", mlp.down_proj.weight, dtype);
-    }
-    write_gguf(file, metadata_of(model.config), tensors);
+    write(llama2c_header(model.config));
+    write(model.embed_tokens);
+    const std::size_t head_dim = config.head_dim;
+    const auto& layers = model.layers;
+    for (const auto& layer : layers) write(layer.attention_norm.weight);
+    for (const auto& layer : layers)
+        write(interleaved_rows(layer.self_attn.projections.q_proj.weight, head_dim));
+    for (const auto& layer : layers)
+        write(interleaved_rows(layer.self_attn.projections.k_proj.weight, head_dim));
+    for (const auto& layer : layers) write(layer.self_attn.projections.v_proj.weight);
+    for (const auto& layer : layers) write(layer.self_attn.projections.o_proj.weight);
+    for (const auto& layer : layers) write(layer.ffn_norm.weight);
+    for (const auto& layer : layers) write(layer.mlp.gate_proj.weight);
+    for (const auto& layer : layers) write(layer.mlp.down_proj.weight);
+    for (const auto& layer : layers) write(layer.mlp.up_proj.weight);
+    write(model.norm.weight);
+    // The rotary table, which run.c computes itself.
+    write(std::vector<Real>(config.max_position_embeddings * head_dim));
 }
 
 }  // namespace
 
-RivalTimes times_of_pytorch(const Model& model, const Matrix& logits) {
-    if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0) {
+void Rival::run() {
+    const std::string output = new_file("times.txt");
+    for (const std::string& command : commands) {
+        if (!succeeds(command + " > " + quoted(output))) {
+            say("this command failed: " + command);
+            *this = {};
+            return;
+        }
+        // Each line has seconds, options and the name of the benchmark.
+        std::ifstream lines(output);
+        for (std::string time, options, name; std::getline(lines, time, '\t') &&
+                                              std::getline(lines, options, '\t') &&
+                                              std::getline(lines, name);)
+            seconds[name][options].push_back(std::stod(time));
+    }
+    for (const auto& [options, differences] : seconds[difference])
+        if (differences.back() > 1e-3) {
+            say("its logits differ by " + brief(differences.back()) + ": " + commands[0]);
+            *this = {};
+            return;
+        }
+}
+
+std::string Rival::speedup(const std::string& name, double our_seconds) const {
+    const auto found = seconds.find(name);
+    if (found == seconds.end()) return "-";
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const auto& [options, calls] : found->second)
+        fastest = std::min(fastest, median(calls));
+    return fixed(fastest / our_seconds, 2);
+}
+
+Rival make_pytorch_rival(const Model& model, const Matrix& logits) {
+    if (!succeeds("/usr/bin/python3 -c 'import torch' 2>/dev/null")) {
         say("PyTorch: /usr/bin/python3 cannot import torch");
         return {};
     }
-    const std::string folder = model_folder("bench"), result = folder + "/pytorch.json";
+    const std::string folder = model_folder("bench");
     export_model(model, folder);
     write_safetensors(
         folder + "/logits",
         {{"logits", {logits.shape(0), logits.shape(1)}, {logits.data(), logits.size()}}});
-    RivalTimes times;
-    for (const char* environment : {"", "OPENBLAS_NUM_THREADS=1 "}) {
-        const std::string command = environment + std::string("/usr/bin/python3 '") +
-                                    folder_of_tests + "/time_inference.py' '" + folder + "'";
-        if (!run(command, result, times)) return {};
-        const double difference = JsonFile(result).number("largest difference");
-        show("largest difference to PyTorch's logits", difference);
-        if (difference > 1e-3) return {};
-    }
-    return times;
+    const std::string command = "/usr/bin/python3 " +
+                                quoted(folder_of_tests + "/time_inference.py") + " " +
+                                quoted(folder);
+    return {{command, "OPENBLAS_NUM_THREADS=1 " + command}, {}};
 }
 
-RivalTimes times_of_llama_cpp(const Model& model, DType dtype) {
-    const std::string installed = folder_of_tests + "/../build/llama_cpp";
-    if (!is_folder(installed + "/node_modules/node-llama-cpp")) {
+Rival make_llama_cpp_rival(const Model& model, const Tokenizer& tokenizer, DType dtype,
+                           const std::string& work) {
+    if (!is_folder(build_folder + "llama_cpp/node_modules")) {
         say("llama.cpp: there is no build/llama_cpp");
         return {};
     }
-    const std::string folder = model_folder("bench"), file = folder + "/model.gguf";
-    make_folder(folder);
-    write_model(file, model, dtype);
-    RivalTimes times;
-    run("node '" + folder_of_tests + "/time_llama_cpp.mjs' '" + installed + "' '" + file + "'",
-        folder + "/llama_cpp.json", times);
-    std::filesystem::remove(file);  // up to 200 MB
-    return times;
+    const std::string file = new_file(to_text(model.config.hidden_size) + "-" +
+                                      std::string(to_text(dtype)) + ".gguf");
+    export_gguf(model, tokenizer, file, dtype);
+    return {{"/usr/bin/python3 " + quoted(folder_of_tests + "/time_llama_cpp.py") + " " +
+             quoted(build_folder + "llama_cpp") + " " + quoted(file) + " " + work},
+            {}};
+}
+
+void remove_files_of_rivals() { std::filesystem::remove_all(model_folder("bench")); }
+
+Rival make_llama2c_rival(const Model& model, std::span<const Real> logits) {
+    const std::string folder = build_folder + "llama2_c";
+    if (!is_file(folder + "/run.c")) {
+        say("llama2.c: there is no build/llama2_c");
+        return {};
+    }
+    const std::string size = to_text(model.config.hidden_size);
+    const std::string file = new_file(size + ".bin"), expected = new_file(size + ".logits");
+    write_llama2c(model, file);
+    std::ofstream(expected, std::ios::binary)
+        .write(reinterpret_cast<const char*>(logits.data()),
+               static_cast<std::streamsize>(logits.size_bytes()));
+    Rival rival;
+    // The options of the targets runfast and runomp of its Makefile.
+    for (const std::string options : {"", "-fopenmp"}) {
+        const std::string program = new_file("llama2_c" + options);
+        const std::string compile = "cc -Ofast -march=native " + options + " -I " +
+                                    quoted(folder) + " -o " + quoted(program) + " " +
+                                    quoted(folder_of_tests + "/time_llama2_c.c") + " -lm";
+        if (succeeds(compile))
+            rival.commands.push_back(quoted(program) + " " + quoted(file) + " " +
+                                     quoted(expected) + " 'options: " + options + "'");
+        else
+            say("this command failed: " + compile);
+    }
+    return rival;
 }
 
 }  // namespace llm

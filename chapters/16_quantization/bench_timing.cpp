@@ -1,69 +1,96 @@
 #include "chapters/16_quantization/bench_timing.hpp"
 
+#include <algorithm>
+
 #include <benchmark/benchmark.h>
+
+#include "common/system/timer.hpp"
 
 namespace llm {
 namespace {
 
-// Collects the fastest repetition of each benchmark.
-class FastestReporter : public benchmark::BenchmarkReporter {
+class ProgressReporter : public benchmark::BenchmarkReporter {
  public:
-    std::map<std::string, double> seconds;
-
     bool ReportContext(const Context&) override { return true; }
     void ReportRuns(const std::vector<Run>& runs) override {
-        for (const Run& run : runs) {
-            if (run.run_type != Run::RT_Iteration) continue;  // an aggregate, such as the mean
-            const double time = run.real_accumulated_time / double(run.iterations);
-            const std::string name = run.run_name.function_name;
-            const auto [found, is_new] = seconds.emplace(name, time);
-            if (!is_new) found->second = std::min(found->second, time);
-        }
         show_progress(runs[0].run_name.function_name);
     }
 };
 
+// FLOPs or bytes per second that the machine can reach at this moment: the fastest of three
+// runs. 0 for a benchmark without work.
+double measure_limit(const Benchmark& row, RooflineBenchmark& machine,
+                     BenchmarkResults& results) {
+    if (row.flops > 0) {
+        const double seconds =
+            std::min(fastest_seconds(3, [&] { machine.multiply_on_all_cores(); }),
+                     fastest_seconds(3, [&] { machine.multiply_with_blas_threads(); }));
+        results.peaks.push_back(RooflineBenchmark::flops / seconds / 1e9);
+        return RooflineBenchmark::flops / seconds;
+    }
+    if (row.bytes > 0) {
+        const double seconds = fastest_seconds(3, [&] { machine.read_memory(); });
+        results.bandwidths.push_back(RooflineBenchmark::bytes / seconds / 1e9);
+        return RooflineBenchmark::bytes / seconds;
+    }
+    return 0;
+}
+
+// One repetition. Google Benchmark chooses the number of calls.
+void run_repetition(const Benchmark& row, RooflineBenchmark& machine, BenchmarkResults& results,
+                    benchmark::State& state) {
+    const double limit = measure_limit(row, machine, results);
+    BenchmarkResults::Calls& calls = results.calls[row.name];
+    for ([[maybe_unused]] auto _ : state) {
+        const double seconds = fastest_seconds(1, row.function);
+        state.SetIterationTime(seconds);
+        calls.seconds.push_back(seconds);
+        const double work = std::max(row.flops, row.bytes);
+        if (limit > 0) calls.percentages.push_back(100 * work / seconds / limit);
+    }
+}
+
 }  // namespace
 
-BenchmarkResults run_benchmarks(std::vector<Benchmark> benchmarks, int repetitions) {
-    RooflineBenchmark limit;
-    benchmarks.push_back({"one core", [&] { limit.multiply_on_one_core(); }});
-    benchmarks.push_back({"all cores", [&] { limit.multiply_on_all_cores(); }});
-    benchmarks.push_back({"BLAS threads", [&] { limit.multiply_with_blas_threads(); }});
-    benchmarks.push_back({"reading", [&] { limit.read_memory(); }});
+double median(std::vector<double> numbers) {
+    require(!numbers.empty(), "median: there are no numbers");
+    std::sort(numbers.begin(), numbers.end());
+    const std::size_t half = numbers.size() / 2;
+    return numbers.size() % 2 == 1 ? numbers[half] : (numbers[half - 1] + numbers[half]) / 2;
+}
+
+double BenchmarkResults::seconds(const std::string& name) const {
+    return median(calls.at(name).seconds);
+}
+
+void run_benchmarks(const std::vector<Benchmark>& benchmarks, int repetitions,
+                    BenchmarkResults& results) {
+    RooflineBenchmark machine;
     benchmark::ClearRegisteredBenchmarks();
     for (const Benchmark& row : benchmarks)
-        benchmark::RegisterBenchmark(row.name.c_str(),
-                                     [&row](benchmark::State& state) {
-                                         for ([[maybe_unused]] auto _ : state) row.function();
-                                     })
-            ->UseRealTime()
+        benchmark::RegisterBenchmark(
+            row.name.c_str(),
+            [&](benchmark::State& state) { run_repetition(row, machine, results, state); })
+            ->UseManualTime()
             ->MinTime(repetitions == 1 ? 0.001 : 0.1)
             ->Repetitions(repetitions);
-    FastestReporter reporter;
+    ProgressReporter reporter;
     benchmark::RunSpecifiedBenchmarks(&reporter);
     show_progress("");
-    std::map<std::string, double>& seconds = reporter.seconds;
-    const double all_cores = std::min(seconds["all cores"], seconds["BLAS threads"]);
-    return {seconds,
-            {RooflineBenchmark::flops / seconds["one core"] / 1e9,
-             RooflineBenchmark::flops / all_cores / 1e9,
-             RooflineBenchmark::bytes / seconds["reading"] / 1e9}};
 }
 
 TableRow result_row(const Benchmark& benchmark, const BenchmarkResults& results) {
     const bool compute_bound = benchmark.flops > 0;
-    const double seconds = results.seconds.at(benchmark.name);
+    const double seconds = results.seconds(benchmark.name);
     const double speed = (compute_bound ? benchmark.flops : benchmark.bytes) / seconds / 1e9;
-    const double limit = compute_bound ? results.roofline.peak : results.roofline.bandwidth;
     return {benchmark.name, fixed(1000 * seconds, 3),
             fixed(speed, 1) + (compute_bound ? " GFLOP/s" : " GB/s"),
-            fixed(100 * speed / limit, 0)};
+            fixed(median(results.calls.at(benchmark.name).percentages), 0)};
 }
 
 void show_roofline_of(const BenchmarkResults& results) {
-    show("roofline", fixed(results.roofline.peak, 1) + " GFLOP/s, " +
-                         fixed(results.roofline.bandwidth, 1) + " GB/s");
+    show("roofline (median)", fixed(median(results.peaks), 1) + " GFLOP/s, " +
+                                  fixed(median(results.bandwidths), 1) + " GB/s");
 }
 
 }  // namespace llm

@@ -17,21 +17,42 @@ struct Benchmark {
     double flops = 0, bytes = 0;
 };
 
-// Seconds of the fastest repetition of each, by name, and the roofline measured between them.
+// The number in the middle, or the mean of the two in the middle.
+double median(std::vector<double> numbers);
+
+// Every call of every benchmark; none is left out. The limit of a benchmark, peak or bandwidth,
+// is measured directly before each repetition of it.
 struct BenchmarkResults {
-    std::map<std::string, double> seconds;
-    Roofline roofline;
+    struct Calls {
+        std::vector<double> seconds;
+        std::vector<double> percentages;  // of the limit; empty for a benchmark without work
+    };
+    std::map<std::string, Calls> calls;     // by name
+    std::vector<double> peaks, bandwidths;  // all measured limits, in GFLOP/s and GB/s
+
+    double seconds(const std::string& name) const;  // the median
 };
 
-// The repetitions of all benchmarks are interleaved at random, so that the load of other
-// programs affects all of them.
-BenchmarkResults run_benchmarks(std::vector<Benchmark> benchmarks, int repetitions);
+// Adds repetitions of all benchmarks, of 0.1 seconds each, to the results. They are interleaved
+// at random, so that the load of other programs affects all of them.
+void run_benchmarks(const std::vector<Benchmark>& benchmarks, int repetitions,
+                    BenchmarkResults& results);
 
-// A row of a table: milliseconds, speed, and percent of the peak or of the bandwidth.
+// A row of a table: milliseconds, speed, and percent of the peak or of the bandwidth; medians.
 TableRow result_row(const Benchmark& benchmark, const BenchmarkResults& results);
 void show_roofline_of(const BenchmarkResults& results);
 
 // bench_layer.cpp: the parts of a layer, at 512 tokens.
 void benchmark_layer(Generator& generator, int repetitions);
+
+// bench_small_models.cpp: tokens per second of two small models.
+void benchmark_small_models(int repetitions);
+
+// bench_profile.cpp: the functions in which a prefill and a decode step spend their time,
+// measured by perf.
+void benchmark_profile();
+
+// What perf measures: prefills of 512 tokens, or decode steps at position 256, for 8 seconds.
+void run_for_profiler(const Model& model, const std::string& phase);
 
 }  // namespace llm
