@@ -26,9 +26,9 @@ TokenBlock make_token_block(RunState& state, const Config& config, std::size_t c
 void embed(const FastModel& model, std::span<const Id> new_ids, MatrixView hidden_states);
 
 // A linear layer, by one of the matrix products of quantized_matrix.hpp.
-using Matmul = void (*)(ConstMatrixView inputs, const QuantizedMatrix& weights,
-                        MatrixView outputs, MatmulWorkspace& workspace, Update update);
-void apply_linear(Matmul matmul, const QuantizedLinear& linear,
+using QuantizedMatmul = void (*)(ConstMatrixView inputs, const QuantizedMatrix& weights,
+                                 MatrixView outputs, MatmulWorkspace& workspace, Update update);
+void apply_linear(QuantizedMatmul matmul, const QuantizedLinear& linear,
                   ConstMatrixView inputs,  // (N, in)
                   MatrixView outputs,      // (N, out)
                   MatmulWorkspace& workspace, Update update = Update::overwrite);
