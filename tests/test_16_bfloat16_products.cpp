@@ -149,7 +149,8 @@ TEST_CASE("matmul_bfloat16: inf and NaN of a token or a row stay in its outputs"
     weights(5, 0) = infinity;  // adjacent to the last weight of row 4
     weights(9, 4) = not_a_number;
     const Matrix outputs = product(inputs, weights);
-    for (const auto [n, row] : every_index(18, 10)) {
+    for (const std::array<std::size_t, 2>& index : every_index(18, 10)) {
+        const std::size_t n = index[0], row = index[1];
         INFO("token ", n, ", row ", row);
         const bool has_infinity = row == 2 || row == 5;
         const bool has_nan = n == 7 || row == 9 || (n == 17 && has_infinity);
