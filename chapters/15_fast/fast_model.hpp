@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"
-#include "chapters/15_fast/quantized_matrix.hpp"
+#include "chapters/15_fast/weight_memory.hpp"
 
 namespace llm {
 

@@ -64,22 +64,6 @@ QuantizedMatrix quantize(const Matrix& weights,  // (out, in)
 QuantizedMatrix quantize(const Matrix& weights, DType dtype);  // with kernels_of(dtype)
 Matrix dequantize(const QuantizedMatrix& weights);             // (out, in)
 
-// Memory for the weights of a model, in blocks of 8 MB, which get huge pages: a decode step
-// reads it faster than many separate matrices of one or two megabytes.
-class WeightMemory {
- public:
-    // Copies matrices that read the same input into this memory, and fuses those that follow
-    // one another and have the same kernels: their rows become one matrix. Throws ShapeError if
-    // the numbers of input features differ.
-    std::vector<QuantizedMatrix> fuse(const std::vector<QuantizedMatrix>& matrices);
-
- private:
-    std::shared_ptr<std::byte> block_;
-    std::size_t block_size_ = 0, used_ = 0;
-
-    std::shared_ptr<std::byte> allocate(std::size_t num_bytes);
-};
-
 // Memory of matrix products, which every call reuses.
 struct MatmulWorkspace {
     AlignedVector<Real> dequantized;     // some rows of weights

@@ -1,0 +1,27 @@
+// Chapter 15: memory for the weights of a model.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "chapters/15_fast/quantized_matrix.hpp"
+
+namespace llm {
+
+// Memory for the weights of a model, in blocks of 8 MB, which get huge pages: a decode step
+// reads it faster than many separate matrices of one or two megabytes.
+class WeightMemory {
+ public:
+    // Copies matrices that read the same input into this memory, and fuses those that follow
+    // one another and have the same kernels: their rows become one matrix. Throws ShapeError if
+    // the numbers of input features differ.
+    std::vector<QuantizedMatrix> fuse(const std::vector<QuantizedMatrix>& matrices);
+
+ private:
+    std::shared_ptr<std::byte> block_;
+    std::size_t block_size_ = 0, used_ = 0;
+
+    std::shared_ptr<std::byte> allocate(std::size_t num_bytes);
+};
+
+}  // namespace llm
