@@ -933,6 +933,9 @@ def check_export(program, scratch):
     result = run([program, "--model", scratch / "q8_0.gguf", "--dtype", "q4_0", "--no-timing"])  # quantized again
     if result.returncode != 0 or result.stderr or "each token reads: 1.0" not in result.stdout:
         problems.append(f"{program.name} --model q8_0.gguf --dtype q4_0: exit {result.returncode}: {result.stdout}{result.stderr}")
+    result = run([program, "--dtype", "q4_0", "--no-timing"])  # king_james
+    if result.returncode != 0 or result.stderr or "each token reads: 1.0" not in result.stdout:
+        problems.append(f"{program.name} --dtype q4_0: exit {result.returncode}: {result.stdout}{result.stderr}")
     if len({texts[dtype] for dtype in ("float32", "bfloat16", "q8_0")}) != 1:
         problems.append(f"{program.name}: the types generate different texts: {texts}")
     check_memory(program, scratch)

@@ -136,15 +136,10 @@ GgufMetadata sentencepiece_metadata(const Tokenizer& tokenizer, Tokens tokens) {
 const std::string probe_text =
     "We'LL it's 12345 ½² DoesIt naïve e\u0301a __x!!\n/\n\n  x\ty 中文，の (a).b\r\n";
 
-bool is_byte_level(const Tokenizer& tokenizer) {
-    return !tokenizer.pre_tokenizers.empty() &&
-           tokenizer.pre_tokenizers.back().type == "ByteLevel";
-}
-
 // The words of the probe text, which a byte-level pre-tokenizer spells in other characters.
 Texts probe_words(const Tokenizer& tokenizer) {
     Texts words = tokenizer.pre_tokenize(probe_text, true);
-    if (is_byte_level(tokenizer))
+    if (tokenizer.is_byte_level())
         for (std::string& word : words) word = unicode_to_bytes(word);
     return words;
 }
@@ -202,7 +197,7 @@ GgufMetadata byte_level_metadata(const Tokenizer& tokenizer, Tokens tokens) {
     const std::string pre = find_pre_type(tokenizer);
     require(!tokenizer.strip_leading_space && tokenizer.byte_token_ids.empty(),
             "export: llama.cpp's byte-level BPE has no byte tokens and strips no space");
-    if (!is_byte_level(tokenizer)) spell_bytes(tokens);
+    if (!tokenizer.is_byte_level()) spell_bytes(tokens);
     check_decoding(tokenizer, tokens, unicode_to_bytes);
     return {{prefix + "model", std::string("gpt2")},
             {prefix + "pre", pre},

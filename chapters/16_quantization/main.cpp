@@ -95,9 +95,9 @@ void generate(const FastModel& model, const Tokenizer& tokenizer, const Argument
 }
 
 void run(Arguments arguments, std::uint32_t seed) {
-    const bool own_model = !arguments.model_path.empty();
-    if (!own_model) arguments.model_path = asset("king_james");
-    if (own_model && arguments.export_path.empty()) {
+    const bool generates = !arguments.model_path.empty() || !arguments.keep_dtypes;
+    if (arguments.model_path.empty()) arguments.model_path = asset("king_james");
+    if (generates && arguments.export_path.empty()) {
         const FastModel model = load(arguments);
         generate(model,
                  load_tokenizer_of_model(arguments.model_path, arguments.tokenizer_path,
@@ -125,7 +125,8 @@ int main(int argc, char** argv) {
     options.needs("--tokenizer", "--model");
     options.path("--export", arguments.export_path, "write the model to this GGUF file");
     options.choice("--dtype", arguments.dtype, dtype_names(),
-                   "the type of its weights, in the file or in memory");
+                   "the type of its weights, in the file or in memory; alone: generate with "
+                   "king_james in this type");
     options.text("--prompt", arguments.prompt, "the text to continue");
     options.count("--max-new-tokens", arguments.max_new_tokens, 1, 1 << 20,
                   "tokens to generate");
