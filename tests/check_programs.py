@@ -118,6 +118,7 @@ TOKENIZER_REFUSED = [  # of chapter 10; {text} is a text
     ("--export {folder}", "--export needs --train"),
     ("--byte-level", "--byte-level needs --train"),
     ("--train {text} --special-tokens <s>", "--special-tokens needs --byte-level"),
+    ("--train {text} --individual-digits", "--individual-digits needs --byte-level"),
     ("--train {text} --byte-level --special-tokens <s> --vocab-size 256",
      "256 bytes and 1 special tokens are too many for a vocabulary of 256"),
     ("--train {text} --byte-level --special-tokens a", "the token a occurs twice in the vocabulary"),
@@ -659,7 +660,8 @@ def check_tokenizers(program, scratch):
         if result.returncode != 0 or result.stderr:
             problems.append(f"{program.name} {kind.name}: exit {result.returncode}: {result.stderr}")
     exported = scratch / "exported_tokenizer"
-    for kind in (["--vocab-size", "40"], ["--byte-level", "--special-tokens", "<s> </s>"]):
+    for kind in (["--vocab-size", "40"], ["--byte-level", "--special-tokens", "<s> </s>"],
+                 ["--byte-level", "--individual-digits"]):
         outputs = []
         for options in (["--train", scratch / "text", *kind, "--export", exported], ["--tokenizer", exported]):
             result = run([program, *options, "--encode", "12 345", "--plots", "none"])

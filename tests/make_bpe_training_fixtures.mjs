@@ -1,6 +1,6 @@
 // Writes tests/fixtures/bpe_training/: a text with special tokens, and what Hugging Face's
-// BpeTrainer learns from it: the merges, and the ids of several texts. Also the
-// merges of a trainer with the tie-breaking rule of Stanford CS336 (assignment 1), written here from
+// BpeTrainer learns from it: the merges, and the ids of several texts, both also with single digits as
+// words. Also the merges of a trainer with the tie-breaking rule of Stanford CS336 (assignment 1), written here from
 // its handout. A tool for maintainers, not part of the build. To run it:
 //
 //   npm install --prefix FOLDER tokenizers@0.23.2
@@ -36,8 +36,9 @@ the end of text, the <| user |> and |endoftext| are no special tokens: <|endofte
 const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true }
 const added = (content, id) =>
   ({ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true })
-const description = (vocab, merges, added_tokens, normalizer) => JSON.stringify({
-  version: '1.0', truncation: null, padding: null, added_tokens, normalizer, pre_tokenizer: byteLevel,
+const singleDigits = { type: 'Sequence', pretokenizers: [{ type: 'Digits', individual_digits: true }, byteLevel] }
+const description = (vocab, merges, added_tokens, normalizer, pre_tokenizer = byteLevel) => JSON.stringify({
+  version: '1.0', truncation: null, padding: null, added_tokens, normalizer, pre_tokenizer,
   post_processor: null, decoder: byteLevel,
   model: { type: 'BPE', dropout: null, unk_token: null, continuing_subword_prefix: null,
     end_of_word_suffix: null, fuse_unk: false, byte_fallback: false, ignore_merges: false, vocab, merges },
@@ -49,14 +50,14 @@ const segments = (text) => SPECIAL.reduce((parts, token) => parts.flatMap((part)
 
 /** All merges of Hugging Face's trainer: it reads each segment from a file, and reads files line by
     line, so line feeds are written as U+0001, which a normalizer replaces. */
-function huggingFaceMerges() {
+function huggingFaceMerges(preTokenizer) {
   const folder = mkdtempSync(join(tmpdir(), 'bpe'))
   const files = segments(TEXT).map((part, i) => {
     writeFileSync(join(folder, `${i}`), part.replaceAll('\n', '\u0001'))
     return join(folder, `${i}`)
   })
   const lineFeeds = { type: 'Replace', pattern: { String: '\u0001' }, content: '\n' }
-  const tokenizer = Tokenizer.fromString(description({}, [], [], lineFeeds))
+  const tokenizer = Tokenizer.fromString(description({}, [], [], lineFeeds, preTokenizer))
   tokenizer.train(files)
   tokenizer.save(join(folder, 'tokenizer.json'))
   return JSON.parse(readFileSync(join(folder, 'tokenizer.json'))).model.merges
@@ -117,18 +118,24 @@ if (process.argv[3]) {
   process.exit(wrong ? 1 : 0)
 }
 
-const allMerges = huggingFaceMerges()
-const merges = allMerges.slice(0, VOCAB_SIZE - SPECIAL.length - 256)
-const alphabet = byteLevelAlphabet().sort() // by code point, as the trainer sorts it
-const tokens = [...SPECIAL, ...alphabet, ...merges.map((pair) => pair.join(''))]
-const vocab = Object.fromEntries(tokens.map((token, id) => [token, id]))
-const tokenizer = Tokenizer.fromString(description(vocab, merges, SPECIAL.map(added), null))
-const cases = []
-for (const text of TEXTS) cases.push({ text, ids: (await tokenizer.encode(text)).getIds() })
-const lines = (pairs) => pairs.map((pair) => `${escaped(pair)}`).join(',\n')
+/** The ids of all texts, with the first of these merges. */
+async function encodings(allMerges, preTokenizer) {
+  const merges = allMerges.slice(0, VOCAB_SIZE - SPECIAL.length - 256)
+  const alphabet = byteLevelAlphabet().sort() // by code point, as the trainer sorts it
+  const tokens = [...SPECIAL, ...alphabet, ...merges.map((pair) => pair.join(''))]
+  const vocab = Object.fromEntries(tokens.map((token, id) => [token, id]))
+  const tokenizer = Tokenizer.fromString(description(vocab, merges, SPECIAL.map(added), null, preTokenizer))
+  const cases = []
+  for (const text of TEXTS) cases.push({ text, ids: (await tokenizer.encode(text)).getIds() })
+  return cases
+}
+
+const allMerges = huggingFaceMerges(byteLevel)
+const digitMerges = huggingFaceMerges(singleDigits)
+const lines = (list) => list.map(escaped).join(',\n')
 
 mkdirSync(OUT, { recursive: true })
 writeFileSync(new URL('text.txt', OUT), TEXT)
-writeFileSync(new URL('merges.json', OUT), `{"hugging_face": [\n${lines(allMerges)}\n],\n"cs336": [\n${lines(cs336Merges(allMerges.length))}\n]}\n`)
-writeFileSync(new URL('encodings.json', OUT), `{"cases": [\n${cases.map(escaped).join(',\n')}\n]}\n`)
+writeFileSync(new URL('merges.json', OUT), `{"hugging_face": [\n${lines(allMerges)}\n],\n"individual_digits": [\n${lines(digitMerges)}\n],\n"cs336": [\n${lines(cs336Merges(allMerges.length))}\n]}\n`)
+writeFileSync(new URL('encodings.json', OUT), `{"cases": [\n${lines(await encodings(allMerges, byteLevel))}\n],\n"individual_digits": [\n${lines(await encodings(digitMerges, singleDigits))}\n]}\n`)
 console.log(`${allMerges.length} merges, ${TEXT.length} characters`)

@@ -95,6 +95,32 @@ TEST_CASE("train_byte_level_bpe: ids and tokenizer.json equal Hugging Face's") {
     }
 }
 
+TEST_CASE(
+    "train_byte_level_bpe with individual digits equals Hugging Face's Digits, ByteLevel") {
+    const std::string text = read_text(folder + "/text.txt");
+    const std::vector<Texts> merges =
+        JsonFile(folder + "/merges.json").text_lists("individual_digits");
+    BPEOptions options{.vocab_size = 3 + 256 + merges.size(),
+                       .special_tokens = chat_tokens,
+                       .min_frequency = 1,
+                       .individual_digits = true};
+    CHECK(merges_of(train_byte_level_bpe(text, options)) == merges);
+
+    options.vocab_size = 400;
+    const Tokenizer tokenizer = train_byte_level_bpe(text, options);
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "tokenizer.json").string();
+    save_tokenizer(tokenizer, file);
+    const Tokenizer loaded = load_tokenizer(file);
+    CHECK(loaded.vocab == tokenizer.vocab);
+    for (const JsonFile& expected :
+         JsonFile(folder + "/encodings.json").objects("individual_digits")) {
+        INFO(expected.text("text"));
+        CHECK(tokenizer.encode(expected.text("text")) == expected.ids("ids"));
+        CHECK(loaded.encode(expected.text("text")) == expected.ids("ids"));
+    }
+}
+
 TEST_CASE("train_byte_level_bpe breaks ties as Stanford CS336 does, if asked to") {
     // The merges in the handout of assignment 1.
     const std::vector<Texts> handout = {

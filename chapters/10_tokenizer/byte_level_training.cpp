@@ -23,14 +23,20 @@ void add_special_token(Tokenizer& tokenizer, const std::string& content) {
     tokenizer.all_special_ids.insert(id);
 }
 
-// How often each distinct word occurs in the text between special tokens.
-std::unordered_map<std::string, std::size_t> word_counts(
-    const std::string& text, const std::vector<AddedToken>& special_tokens) {
-    const PreTokenizer gpt2 = gpt2_pre_tokenizer();
+// How often each distinct word occurs in the text between special tokens. A word is a sequence
+// of bytes, so ByteLevel, which spells them as characters, is replaced by its pattern.
+std::unordered_map<std::string, std::size_t> word_counts(const std::string& text,
+                                                         const Tokenizer& tokenizer) {
+    std::vector<PreTokenizer> pre_tokenizers = tokenizer.pre_tokenizers;
+    pre_tokenizers.back() = gpt2_pre_tokenizer();
     std::unordered_map<std::string, std::size_t> counts;
-    for (const Segment& segment : split_at_added_tokens(special_tokens, text))
-        if (segment.id < 0)  // not a special token
-            for (const std::string& word : gpt2.split(segment.text, true)) ++counts[word];
+    for (const Segment& segment : split_at_added_tokens(tokenizer.added_tokens, text)) {
+        if (segment.id >= 0) continue;  // a special token
+        std::vector<std::string> words = {segment.text};
+        for (const PreTokenizer& pre_tokenizer : pre_tokenizers)
+            words = split_words(pre_tokenizer, words, true);
+        for (const std::string& word : words) ++counts[word];
+    }
     return counts;
 }
 
@@ -125,10 +131,12 @@ class PairQueue {
 }  // namespace
 
 BPETrainer make_byte_level_trainer(const std::string& text,
-                                   const std::vector<std::string>& special_tokens) {
+                                   const std::vector<std::string>& special_tokens,
+                                   bool individual_digits) {
     BPETrainer trainer;
     Tokenizer& tokenizer = trainer.tokenizer;
-    tokenizer.pre_tokenizers = {byte_level_pre_tokenizer(false, true)};
+    if (individual_digits) tokenizer.pre_tokenizers.push_back(digits_pre_tokenizer(true));
+    tokenizer.pre_tokenizers.push_back(byte_level_pre_tokenizer(false, true));
     for (const std::string& content : special_tokens) add_special_token(tokenizer, content);
 
     // Sort the bytes by their printable characters: first those that map to themselves.
@@ -139,14 +147,15 @@ BPETrainer make_byte_level_trainer(const std::string& text,
     for (const auto& [character, byte] : byte_of) add_token(tokenizer, byte);
 
     // Encode each word as bytes: there are no merges yet.
-    for (const auto& [word, count] : word_counts(text, tokenizer.added_tokens))
+    for (const auto& [word, count] : word_counts(text, tokenizer))
         trainer.words.push_back({tokenizer.encode(word), count});
     if (trainer.words.empty()) throw TextError("the text is empty");
     return trainer;
 }
 
 Tokenizer train_byte_level_bpe(const std::string& text, const BPEOptions& options) {
-    BPETrainer trainer = make_byte_level_trainer(text, options.special_tokens);
+    BPETrainer trainer =
+        make_byte_level_trainer(text, options.special_tokens, options.individual_digits);
     const Tokenizer& tokenizer = trainer.tokenizer;
     if (tokenizer.vocab_size() > options.vocab_size)
         throw TextError("256 bytes and " + to_text(options.special_tokens.size()) +

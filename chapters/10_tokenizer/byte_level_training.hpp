@@ -20,14 +20,17 @@ struct BPEOptions {
     std::vector<std::string> special_tokens = {};
     std::size_t min_frequency = 2;  // a pair that occurs less often is not merged
     TieBreaking ties = TieBreaking::lowest_ids;
+    bool individual_digits = false;  // each digit is a word, so that no merge contains one
 };
 
 // The initial state of byte-level training: the vocabulary is the special tokens, in this
 // order, and the 256 bytes, in the order of their printable characters. The text is split at
-// special tokens, then into words by GPT-2's pattern. Throws TextError if the text has no
-// words, if it or a special token is not UTF-8, or if a special token is empty or occurs twice.
+// special tokens, then (with individual_digits) at digits, then into words by GPT-2's pattern.
+// Throws TextError if the text has no words, if it or a special token is not UTF-8, or if a
+// special token is empty or occurs twice.
 BPETrainer make_byte_level_trainer(const std::string& text,
-                                   const std::vector<std::string>& special_tokens);
+                                   const std::vector<std::string>& special_tokens,
+                                   bool individual_digits = false);
 
 // Trains until the vocabulary has vocab_size tokens or no pair occurs min_frequency times. The
 // result encodes any text, and each special token in it as one token. Throws as

@@ -146,7 +146,7 @@ void pre_tokenization() {
     const std::string text = "It's  12 naïve cats!";
     const PreTokenizer gpt2 = gpt2_pre_tokenizer();
     const PreTokenizer byte_level = byte_level_pre_tokenizer(false, true);
-    const PreTokenizer digits = regex_pre_tokenizer("Digits", R"(\p{N})");
+    const PreTokenizer digits = digits_pre_tokenizer(true);
     const PreTokenizer metaspace = metaspace_pre_tokenizer("▁", PrependScheme::first, true);
     const std::string llama2 =
         replace_normalizer(" ", "▁").normalize(prepend_normalizer("▁").normalize(text));
@@ -218,7 +218,7 @@ std::vector<std::string> words_of(const std::string& text) {
 int main(int argc, char** argv) {
     std::string path, training_file, folder, tokens, text = "And the LORD said unto Moses";
     std::size_t vocab_size = 1024;
-    bool byte_level = false;
+    bool byte_level = false, individual_digits = false;
     Options options("10_tokenizer", "How does text become tokens, and back?");
     options.text("--encode", text, "the text to encode");
     options.path("--tokenizer", path,
@@ -232,7 +232,10 @@ int main(int argc, char** argv) {
     options.folder("--export", folder, "folder to write tokenizer.json to");
     options.needs("--vocab-size", "--train");
     options.needs("--byte-level", "--train");
+    options.flag("--individual-digits", individual_digits,
+                 "a token contains at most one digit, as in SmolLM");
     options.needs("--special-tokens", "--byte-level");
+    options.needs("--individual-digits", "--byte-level");
     options.needs("--export", "--train");
 
     return options.run(argc, argv, [&] {
@@ -241,9 +244,11 @@ int main(int argc, char** argv) {
         const bool with_merges = options.given("--encode");
         if (!training_file.empty()) {
             const std::string training_text = read_text(training_file);
-            const Tokenizer tokenizer =
-                byte_level ? train_byte_level_bpe(training_text, {vocab_size, words_of(tokens)})
-                           : train_bpe(training_text, vocab_size);
+            const BPEOptions bpe{.vocab_size = vocab_size,
+                                 .special_tokens = words_of(tokens),
+                                 .individual_digits = individual_digits};
+            const Tokenizer tokenizer = byte_level ? train_byte_level_bpe(training_text, bpe)
+                                                   : train_bpe(training_text, vocab_size);
             if (!folder.empty()) save_tokenizer(tokenizer, folder + "/tokenizer.json");
             inspect("The trained tokenizer", tokenizer, text, with_merges);
         } else if (!path.empty()) {

@@ -77,6 +77,10 @@ PreTokenizer regex_pre_tokenizer(const std::string& type, const std::string& exp
 
 PreTokenizer gpt2_pre_tokenizer() { return regex_pre_tokenizer("Split", gpt2_split_pattern); }
 
+PreTokenizer digits_pre_tokenizer(bool individual) {
+    return regex_pre_tokenizer("Digits", individual ? R"(\p{N})" : R"(\p{N}+)");
+}
+
 PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex) {
     return {"ByteLevel", [add_prefix_space, use_regex, gpt2 = gpt2_pre_tokenizer()](
                              const std::string& word, bool at_start) {

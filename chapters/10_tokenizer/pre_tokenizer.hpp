@@ -63,6 +63,10 @@ PreTokenizer regex_pre_tokenizer(const std::string& type, const std::string& exp
                                  bool keep_gaps = true);
 PreTokenizer gpt2_pre_tokenizer();
 
+// Splits numbers from the rest of a text and, if individual, into single digits. Source:
+// Hugging Face tokenizers, Digits.
+PreTokenizer digits_pre_tokenizer(bool individual);
+
 // GPT-2's byte-level pre-tokenizer: optionally prepends a space, optionally splits with
 // gpt2_split_pattern, then writes each byte as the character byte_to_unicode(byte).
 PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex);

@@ -47,9 +47,17 @@ JsonMembers character_level_components() {
 }
 
 // The components of train_byte_level_bpe's tokenizers.
-JsonMembers byte_level_components() {
+JsonMembers byte_level_components(bool individual_digits) {
     JsonMembers members;
-    for (const std::string component : {"pre_tokenizer.", "decoder."}) {
+    std::string pre_tokenizer = "pre_tokenizer.";
+    if (individual_digits) {
+        const std::string digits = "pre_tokenizer.pretokenizers.0.";
+        members.emplace_back(pre_tokenizer + "type", std::string("Sequence"));
+        members.emplace_back(digits + "type", std::string("Digits"));
+        members.emplace_back(digits + "individual_digits", true);
+        pre_tokenizer = "pre_tokenizer.pretokenizers.1.";
+    }
+    for (const std::string& component : {pre_tokenizer, std::string("decoder.")}) {
         members.emplace_back(component + "type", std::string("ByteLevel"));
         members.emplace_back(component + "add_prefix_space", false);
         members.emplace_back(component + "trim_offsets", true);
@@ -67,7 +75,9 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
         json.insert(json.end(), members.begin(), members.end());
     };
     append(special_token_members(tokenizer));
-    append(tokenizer.is_byte_level() ? byte_level_components() : character_level_components());
+    append(tokenizer.is_byte_level()
+               ? byte_level_components(tokenizer.pre_tokenizers[0].type == "Digits")
+               : character_level_components());
     append({{"model.fuse_unk", false}, {"model.byte_fallback", false}});
     append(vocab_and_merges(tokenizer));
     write_json(path, json);

@@ -165,9 +165,8 @@ class TokenizerJson {
             tokenizer_.pre_tokenizers.push_back(byte_level_pre_tokenizer(
                 flag(json, "add_prefix_space", true), flag(json, "use_regex", true)));
         } else if (type == "Digits") {
-            const bool individual = flag(json, "individual_digits", false);
             tokenizer_.pre_tokenizers.push_back(
-                regex_pre_tokenizer(type, individual ? R"(\p{N})" : R"(\p{N}+)"));
+                digits_pre_tokenizer(flag(json, "individual_digits", false)));
         } else if (type == "Split") {
             read_split(json);
         } else if (type == "Metaspace") {
