@@ -267,6 +267,7 @@ FAST_REFUSED = [  # of chapter 15
 QUANTIZATION_REFUSED = [  # of chapter 16
     *[refused for refused in FAST_REFUSED if "{model}" not in refused[0]],
     ("--dtype q2_k", "q2_k"),
+    ("--cache-dtype q8_0", "--cache-dtype takes float32 or float16, not 'q8_0'"),
     ("--dtype", "--dtype"),
     ("--model {model} --tokenizer {file}", "file"),
     ("--export {folder}/nothing/model.gguf", "cannot write"),
@@ -935,9 +936,10 @@ def check_export(program, scratch):
     result = run([program, "--model", scratch / "q8_0.gguf", "--dtype", "q4_0", "--no-timing"])  # quantized again
     if result.returncode != 0 or result.stderr or "each token reads: 1.0" not in result.stdout:
         problems.append(f"{program.name} --model q8_0.gguf --dtype q4_0: exit {result.returncode}: {result.stdout}{result.stderr}")
-    result = run([program, "--dtype", "q4_0", "--no-timing"])  # king_james
-    if result.returncode != 0 or result.stderr or "each token reads: 1.0" not in result.stdout:
-        problems.append(f"{program.name} --dtype q4_0: exit {result.returncode}: {result.stdout}{result.stderr}")
+    for cache_dtype in ("float32", "float16"):
+        result = run([program, "--dtype", "q4_0", "--cache-dtype", cache_dtype, "--no-timing"])  # king_james
+        if result.returncode != 0 or result.stderr or "each token reads: 1.0" not in result.stdout:
+            problems.append(f"{program.name} --dtype q4_0: exit {result.returncode}: {result.stdout}{result.stderr}")
     if len({texts[dtype] for dtype in ("float32", "bfloat16", "q8_0")}) != 1:
         problems.append(f"{program.name}: the types generate different texts: {texts}")
     check_memory(program, scratch)

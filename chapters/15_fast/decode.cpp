@@ -19,8 +19,8 @@ void compute_context_of_tokens(const FastModel& model, std::size_t n, const Toke
         const std::size_t kv_head = head / num_key_value_groups;
         const std::size_t kv_len = tokens.first_position + t + 1;
         decode_attention(tokens.qkv[t].subspan(head * head_dim, head_dim),
-                         state.cached_keys(n, kv_head).rows(0, kv_len),
-                         state.cached_values(n, kv_head).rows(0, kv_len),
+                         state.cached_keys(n, kv_head).first(kv_len),
+                         state.cached_values(n, kv_head).first(kv_len),
                          std::span(state.workspaces[thread].scores).first(kv_len),
                          tokens.context[t].subspan(head * head_dim, head_dim));
     };

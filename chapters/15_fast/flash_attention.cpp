@@ -16,10 +16,10 @@ void scale_row(std::span<Real> row, Real factor) {
 }
 
 // Causal attention of one tile of at most tile_size queries.
-void flash_attention_of_tile(ConstMatrixView queries, ConstMatrixView keys,
-                             ConstMatrixView values, std::size_t first_position,
-                             MatrixView context) {
-    const Real scale = attention_scale(keys.num_columns);
+void flash_attention_of_tile(ConstMatrixView queries, const CachedRows& keys,
+                             const CachedRows& values, std::size_t first_position,
+                             MatrixView context, std::span<Real> workspace) {
+    const Real scale = attention_scale(keys.num_columns());
     std::array<Real, tile_size * tile_size> memory;
     std::array<OnlineSoftmax, tile_size> softmax;
     for (std::size_t t = 0; t < queries.num_rows; ++t) std::ranges::fill(context[t], Real(0));
@@ -29,7 +29,7 @@ void flash_attention_of_tile(ConstMatrixView queries, ConstMatrixView keys,
     for (std::size_t begin = 0; begin < kv_len; begin += tile_size) {
         const std::size_t size = std::min(tile_size, kv_len - begin);
         const MatrixView scores{memory.data(), queries.num_rows, size, size};  // (T, size)
-        matmul_transposed(queries, keys.rows(begin, size), scores);
+        matmul_transposed(queries, keys.read(begin, size, workspace), scores);
 
         for (std::size_t t = 0; t < queries.num_rows; ++t) {
             // Query t attends to the keys of this tile up to its own position.
@@ -40,7 +40,7 @@ void flash_attention_of_tile(ConstMatrixView queries, ConstMatrixView keys,
             std::ranges::fill(scores[t].subspan(num_unmasked), Real(0));
             if (factor != 1) scale_row(context[t], factor);
         }
-        matmul(scores, values.rows(begin, size), context, Update::accumulate);
+        matmul(scores, values.read(begin, size, workspace), context, Update::accumulate);
     }
     for (std::size_t t = 0; t < queries.num_rows; ++t)
         for (Real& element : context[t]) element /= softmax[t].sum;
@@ -59,39 +59,41 @@ Real OnlineSoftmax::update(std::span<Real> scores, Real scale) {
     return factor;
 }
 
-void flash_attention(ConstMatrixView queries, ConstMatrixView keys, ConstMatrixView values,
-                     std::size_t first_position, MatrixView context) {
-    require(
-        keys.num_rows == values.num_rows && first_position + queries.num_rows <= keys.num_rows,
-        "attention: {} queries at position {} do not fit {} keys and {} values",
-        queries.num_rows, first_position, keys.num_rows, values.num_rows);
-    require(queries.num_columns == keys.num_columns && context.num_rows == queries.num_rows &&
-                context.num_columns == values.num_columns,
+void flash_attention(ConstMatrixView queries, const CachedRows& keys, const CachedRows& values,
+                     std::size_t first_position, MatrixView context,
+                     std::span<Real> workspace) {
+    require(keys.num_rows() == values.num_rows() &&
+                first_position + queries.num_rows <= keys.num_rows(),
+            "attention: {} queries at position {} do not fit {} keys and {} values",
+            queries.num_rows, first_position, keys.num_rows(), values.num_rows());
+    require(queries.num_columns == keys.num_columns() && context.num_rows == queries.num_rows &&
+                context.num_columns == values.num_columns(),
             "attention: queries of ({}, {}), keys of ({}, {}) and values of ({}, {}) do not "
             "fit a context of ({}, {})",
-            queries.num_rows, queries.num_columns, keys.num_rows, keys.num_columns,
-            values.num_rows, values.num_columns, context.num_rows, context.num_columns);
+            queries.num_rows, queries.num_columns, keys.num_rows(), keys.num_columns(),
+            values.num_rows(), values.num_columns(), context.num_rows, context.num_columns);
     for (std::size_t begin = 0; begin < queries.num_rows; begin += tile_size) {
         const std::size_t size = std::min(tile_size, queries.num_rows - begin);
         flash_attention_of_tile(queries.rows(begin, size), keys, values, first_position + begin,
-                                context.rows(begin, size));
+                                context.rows(begin, size), workspace);
     }
 }
 
-void decode_attention(std::span<const Real> query, ConstMatrixView keys, ConstMatrixView values,
-                      std::span<Real> scores, std::span<Real> context) {
-    require(keys.num_rows == values.num_rows && scores.size() == keys.num_rows &&
-                query.size() == keys.num_columns && context.size() == values.num_columns,
+void decode_attention(std::span<const Real> query, const CachedRows& keys,
+                      const CachedRows& values, std::span<Real> scores,
+                      std::span<Real> context) {
+    require(keys.num_rows() == values.num_rows() && scores.size() == keys.num_rows() &&
+                query.size() == keys.num_columns() && context.size() == values.num_columns(),
             "attention: a query of {}, {} scores and a context of {} do not fit keys of "
             "({}, {}) and values of ({}, {})",
-            query.size(), scores.size(), context.size(), keys.num_rows, keys.num_columns,
-            values.num_rows, values.num_columns);
-    dot_rows(keys, query, scores);
+            query.size(), scores.size(), context.size(), keys.num_rows(), keys.num_columns(),
+            values.num_rows(), values.num_columns());
+    keys.dot_rows(query, scores);
     OnlineSoftmax softmax;
-    softmax.update(scores, attention_scale(keys.num_columns));
+    softmax.update(scores, attention_scale(keys.num_columns()));
 
     std::ranges::fill(context, Real(0));
-    add_weighted_rows(scores, values, context);
+    values.add_weighted_rows(scores, context);
     scale_row(context, 1 / softmax.sum);
 }
 

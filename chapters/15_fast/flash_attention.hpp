@@ -1,7 +1,7 @@
 // Chapter 15: attention that does not store the (T, S) matrix of attention weights.
 #pragma once
 
-#include "common/tensors/matmul.hpp"
+#include "chapters/15_fast/cached_rows.hpp"
 
 namespace llm {
 
@@ -24,19 +24,21 @@ struct OnlineSoftmax {
 
 // Causal attention of one head, as in chapter 05, tile by tile. The queries are at positions
 // first_position, first_position + 1, ...; each attends to the keys from position 0 to its own.
-// Tiles that are fully masked are not computed. Throws ShapeError if the shapes do not match.
+// Tiles that are fully masked are not computed. float16 keys and values are converted to float
+// tile by tile, in the workspace. Throws ShapeError if the shapes do not match.
 // Source: "FlashAttention-2" (Dao, 2023), algorithm 1.
-void flash_attention(ConstMatrixView queries,     // (T, D)
-                     ConstMatrixView keys,        // (S, D)
-                     ConstMatrixView values,      // (S, D)
-                     std::size_t first_position,  // S - T for the last T positions
-                     MatrixView context);         // (T, D)
+void flash_attention(ConstMatrixView queries,          // (T, D)
+                     const CachedRows& keys,           // (S, D)
+                     const CachedRows& values,         // (S, D)
+                     std::size_t first_position,       // S - T for the last T positions
+                     MatrixView context,               // (T, D)
+                     std::span<Real> workspace = {});  // (tile_size * D) for float16
 
 // The same for a single query that attends to all keys, as in a decode step. Throws ShapeError
 // if the shapes do not match.
 void decode_attention(std::span<const Real> query,  // (D)
-                      ConstMatrixView keys,         // (S, D)
-                      ConstMatrixView values,       // (S, D)
+                      const CachedRows& keys,       // (S, D)
+                      const CachedRows& values,     // (S, D)
                       std::span<Real> scores,       // (S), a workspace
                       std::span<Real> context);     // (D)
 

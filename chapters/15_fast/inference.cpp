@@ -6,11 +6,11 @@ namespace {
 // Checks everything before anything is changed.
 void check_call(const FastModel& model, std::span<const Id> new_ids, const RunState& state) {
     require(!new_ids.empty(), "fast model: no tokens are given");
-    require(state.keys.shape(0) == model.layers.size() &&
-                state.keys.shape(1) == model.config.num_key_value_heads &&
-                state.keys.shape(3) == model.config.head_dim,
-            "fast model: a cache of {} belongs to another model", state.keys.shape());
-    const std::size_t num_positions = state.keys.shape(2);
+    const auto [num_layers, num_kv_heads, num_positions, head_dim] = state.cache_shape();
+    require(num_layers == model.layers.size() &&
+                num_kv_heads == model.config.num_key_value_heads &&
+                head_dim == model.config.head_dim,
+            "fast model: a cache of {} belongs to another model", state.cache_shape());
     require(state.seq_len + new_ids.size() <= num_positions,
             "cache: {} tokens after {} others exceed {} positions", new_ids.size(),
             state.seq_len, num_positions);
@@ -38,10 +38,10 @@ ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_i
 
 std::vector<Id> generate_greedily(const FastModel& model, std::vector<Id> ids,
                                   std::size_t max_new_tokens,
-                                  const std::vector<Id>& eos_token_ids) {
+                                  const std::vector<Id>& eos_token_ids, DType cache_dtype) {
     const std::size_t max_len =
         std::min(ids.size() + max_new_tokens, model.config.max_position_embeddings);
-    RunState state = make_run_state(model, max_len);
+    RunState state = make_run_state(model, max_len, cache_dtype);
     ConstMatrixView logits = compute_logits(model, ids, state);
     while (ids.size() < max_len) {
         const std::span<const Real> row = logits[0];

@@ -29,6 +29,7 @@ void decode(const FastModel& model, std::span<const Id> new_ids, RunState& state
 // max_position_embeddings tokens, or until an EOS token follows. Throws as compute_logits.
 std::vector<Id> generate_greedily(const FastModel& model, std::vector<Id> ids,
                                   std::size_t max_new_tokens,
-                                  const std::vector<Id>& eos_token_ids);
+                                  const std::vector<Id>& eos_token_ids,
+                                  DType cache_dtype = DType::float32);
 
 }  // namespace llm

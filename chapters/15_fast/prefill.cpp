@@ -25,7 +25,8 @@ void compute_qkv(const FastModel& model, std::size_t n, const TokenBlock& tokens
 
 // Attention of one head and one tile of queries, on one thread.
 void compute_context(const FastModel& model, std::size_t n, std::size_t head, std::size_t tile,
-                     const TokenBlock& all, RunState& state) {
+                     const TokenBlock& all, RunState& state,
+                     RunState::ThreadWorkspace& workspace) {
     const Config& config = model.config;
     const std::size_t head_dim = config.head_dim;
     const std::size_t kv_head =
@@ -35,7 +36,8 @@ void compute_context(const FastModel& model, std::size_t n, std::size_t head, st
     const TokenBlock tokens = all.subblock(begin, count);
     flash_attention(tokens.qkv.columns(head * head_dim, head_dim),
                     state.cached_keys(n, kv_head), state.cached_values(n, kv_head),
-                    tokens.first_position, tokens.context.columns(head * head_dim, head_dim));
+                    tokens.first_position, tokens.context.columns(head * head_dim, head_dim),
+                    workspace.floats);
 }
 
 // For a block of tokens, on one thread: output projection, norm and MLP. The output of one
@@ -99,8 +101,9 @@ void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& stat
             compute_qkv(model, n, blocks[i], state, state.workspaces[thread]);
         });
         // The last tiles of queries have the most keys and take longest: start with them.
-        parallel_for(num_tiles * num_heads, [&](std::size_t i) {
-            compute_context(model, n, i % num_heads, num_tiles - 1 - i / num_heads, all, state);
+        parallel_for(num_tiles * num_heads, [&](std::size_t i, std::size_t thread) {
+            compute_context(model, n, i % num_heads, num_tiles - 1 - i / num_heads, all, state,
+                            state.workspaces[thread]);
         });
         parallel_for(blocks.size(), [&](std::size_t i, std::size_t thread) {
             compute_output_and_mlp(model, n, blocks[i], state.workspaces[thread]);

@@ -4,6 +4,7 @@
 #include "chapters/15_fast/simd.hpp"
 #include "common/system/parallel.hpp"
 #include "common/system/timer.hpp"
+#include "common/tensors/block_types.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {
@@ -17,11 +18,11 @@ std::uint64_t prefill_flops(const Config& config, std::size_t seq_len,
     return flops;
 }
 
-std::uint64_t kv_cache_bytes(const Config& given, std::size_t num_tokens) {
+std::uint64_t kv_cache_bytes(const Config& given, std::size_t num_tokens, DType cache_dtype) {
     const Config config = validate_model(given);
     return num_tokens * kv_cache_bytes_per_token(config.num_hidden_layers,
                                                  config.num_key_value_heads, config.head_dim,
-                                                 sizeof(Real));
+                                                 bytes_per_block(cache_dtype));
 }
 
 RooflineBenchmark::RooflineBenchmark()

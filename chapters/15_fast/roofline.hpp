@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "chapters/09_full_model/model.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm {
 
@@ -14,7 +15,8 @@ std::uint64_t prefill_flops(const Config& config, std::size_t seq_len,  // T
                             LogitsToKeep logits_to_keep = LogitsToKeep::all);
 
 // Bytes of the keys and values of num_tokens tokens, which a decode step reads from the cache.
-std::uint64_t kv_cache_bytes(const Config& config, std::size_t num_tokens);
+std::uint64_t kv_cache_bytes(const Config& config, std::size_t num_tokens,
+                             DType cache_dtype = DType::float32);
 
 // The roofline of this machine: its peak in GFLOP/s (10^9 floating-point operations per second)
 // and its memory bandwidth in GB/s. Source: "Roofline" (Williams et al., 2009).

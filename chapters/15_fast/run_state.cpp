@@ -1,24 +1,48 @@
 #include "chapters/15_fast/run_state.hpp"
 
 #include "chapters/04_rope/rope_scaling.hpp"
+#include "chapters/15_fast/flash_attention.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {
 namespace {
 
-// One head of one layer of the cache, (L, Hkv, P, D) -> (P, D).
-MatrixView head_view(Tensor4& cache, std::size_t layer, std::size_t head) {
+// One head of one layer of a cache, (L, Hkv, P, D) -> (P, D).
+template <class Element>
+BasicMatrixView<const Element> head_view(const xt::xtensor<Element, 4>& cache,
+                                         std::size_t layer, std::size_t head) {
     const std::size_t num_positions = cache.shape(2), head_dim = cache.shape(3);
     return {&cache(layer, head, 0, 0), num_positions, head_dim, head_dim};
 }
 
+void store_float16(std::span<const Real> values, Half* destination) {
+    require(to_half(values, {destination, values.size()}) < 65520,
+            "cache: a key or value exceeds 65504, the range of float16; use a float32 cache");
+}
+
 }  // namespace
 
-MatrixView RunState::cached_keys(std::size_t layer, std::size_t kv_head) {
+std::array<std::size_t, 4> RunState::cache_shape() const {
+    return has_float16_cache() ? half_keys.shape() : keys.shape();
+}
+CachedRows RunState::cached_keys(std::size_t layer, std::size_t kv_head) const {
+    if (has_float16_cache()) return head_view(half_keys, layer, kv_head);
     return head_view(keys, layer, kv_head);
 }
-MatrixView RunState::cached_values(std::size_t layer, std::size_t kv_head) {
+CachedRows RunState::cached_values(std::size_t layer, std::size_t kv_head) const {
+    if (has_float16_cache()) return head_view(half_values, layer, kv_head);
     return head_view(values, layer, kv_head);
+}
+
+void RunState::store(std::size_t layer, std::size_t kv_head, std::size_t position,
+                     std::span<const Real> key, std::span<const Real> value) {
+    if (has_float16_cache()) {
+        store_float16(key, &half_keys(layer, kv_head, position, 0));
+        store_float16(value, &half_values(layer, kv_head, position, 0));
+    } else {
+        std::ranges::copy(key, &keys(layer, kv_head, position, 0));
+        std::ranges::copy(value, &values(layer, kv_head, position, 0));
+    }
 }
 
 std::uint64_t RunState::nbytes() const {
@@ -26,26 +50,35 @@ std::uint64_t RunState::nbytes() const {
                              values.size() + hidden_states.size() + qkv.size() +
                              context.size() + logits.size();
     for (const ThreadWorkspace& workspace : workspaces)
-        elements +=
-            workspace.normalized.size() + workspace.gate_up.size() + workspace.scores.size();
-    std::uint64_t bytes = elements * sizeof(Real);
+        elements += workspace.normalized.size() + workspace.gate_up.size() +
+                    workspace.scores.size() + workspace.floats.size();
+    std::uint64_t bytes =
+        elements * sizeof(Real) + (half_keys.size() + half_values.size()) * sizeof(Half);
     for (const ThreadWorkspace& workspace : workspaces) bytes += workspace.matmul.nbytes();
     return bytes;
 }
 
-RunState make_run_state(const FastModel& model, std::size_t num_positions) {
+RunState make_run_state(const FastModel& model, std::size_t num_positions, DType cache_dtype) {
     const Config& config = model.config;
     require(num_positions > 0 && num_positions <= config.max_position_embeddings,
             "fast model: a run state for {} tokens, but max_position_embeddings is {}",
             num_positions, config.max_position_embeddings);
+    require(cache_dtype == DType::float32 || cache_dtype == DType::float16,
+            "fast model: a cache is float32 or float16, not {}", to_text(cache_dtype));
     RunState state;
     state.rotary_table = make_rotary_table(rope_frequencies(config), num_positions);
-    state.keys = xt::zeros<Real>(
-        {config.num_hidden_layers, config.num_key_value_heads, num_positions, config.head_dim});
-    state.values = state.keys;
+    const std::array<std::size_t, 4> shape = {
+        config.num_hidden_layers, config.num_key_value_heads, num_positions, config.head_dim};
+    const bool is_float16 = cache_dtype == DType::float16;
+    if (is_float16)
+        state.half_keys = state.half_values = xt::xtensor<Half, 4>(shape, Half(0));
+    else
+        state.keys = state.values = xt::zeros<Real>(shape);
     state.workspaces.resize(num_threads());
-    for (RunState::ThreadWorkspace& workspace : state.workspaces)
+    for (RunState::ThreadWorkspace& workspace : state.workspaces) {
         workspace.scores.resize(num_positions);
+        if (is_float16) workspace.floats.resize(tile_size * config.head_dim);
+    }
     return state;
 }
 

@@ -73,12 +73,9 @@ void update_kv_cache(const FastModel& model, std::size_t n, std::span<Real> qkv,
                            queries, head_dim);
     apply_qk_norm_and_rope(qk_norm, &QKNormWithWeights::k_weight, state.rotary_table, position,
                            keys, head_dim);
-    for (std::size_t h = 0; h < num_kv_heads; ++h) {
-        std::ranges::copy(keys.subspan(h * head_dim, head_dim),
-                          state.cached_keys(n, h)[position].begin());
-        std::ranges::copy(values.subspan(h * head_dim, head_dim),
-                          state.cached_values(n, h)[position].begin());
-    }
+    for (std::size_t h = 0; h < num_kv_heads; ++h)
+        state.store(n, h, position, keys.subspan(h * head_dim, head_dim),
+                    values.subspan(h * head_dim, head_dim));
 }
 
 void compute_logits_of(const FastModel& model, MatrixView hidden_states, RunState& state) {

@@ -15,6 +15,11 @@ using namespace llm;
 
 constexpr std::array dtypes = {DType::float32, DType::bfloat16, DType::q8_0, DType::q4_0};
 
+// The KV cache is float16, as in llama.cpp, unless the weights are float32.
+DType cache_dtype(DType weights) {
+    return weights == DType::float32 ? DType::float32 : DType::float16;
+}
+
 // Distinct token ids.
 std::vector<Id> make_ids(std::size_t count) {
     std::vector<Id> ids;
@@ -130,10 +135,11 @@ std::vector<Benchmark> model_benchmarks(const FastModel& model, const std::vecto
         {"prefill 512" + name, [run] { run(0, 512, LogitsToKeep::last); },
          static_cast<double>(prefill_flops(model.config, 512, LogitsToKeep::last))}};
     for (const std::size_t position : {0u, 256u, 1024u})
-        benchmarks.push_back(
-            {"decode at " + to_text(position) + name,
-             [run, position] { run(position, 1, LogitsToKeep::last); }, 0,
-             double(model.weight_bytes() + kv_cache_bytes(model.config, position + 1))});
+        benchmarks.push_back({"decode at " + to_text(position) + name,
+                              [run, position] { run(position, 1, LogitsToKeep::last); }, 0,
+                              double(model.weight_bytes() +
+                                     kv_cache_bytes(model.config, position + 1,
+                                                    cache_dtype(model.embed_tokens.dtype())))});
     return benchmarks;
 }
 
@@ -227,7 +233,8 @@ void benchmark_model(const Model& model, int repetitions) {
     std::vector<FastModel> models;
     std::vector<RunState> states;
     for (const DType dtype : dtypes) models.push_back(quantize_model(model, dtype));
-    for (const FastModel& fast : models) states.push_back(make_run_state(fast, ids.size()));
+    for (std::size_t k = 0; k < models.size(); ++k)
+        states.push_back(make_run_state(models[k], ids.size(), cache_dtype(dtypes[k])));
     std::vector<Benchmark> benchmarks;
     for (std::size_t k = 0; k < models.size(); ++k)
         std::ranges::move(model_benchmarks(models[k], ids, states[k]),

@@ -18,7 +18,8 @@
 using namespace llm;
 
 struct Arguments {
-    std::string model_path, tokenizer_path, export_path, dtype = "q8_0";
+    std::string model_path, tokenizer_path, export_path, dtype = "q8_0",
+                                                         cache_dtype = "float32";
     std::string prompt = "And the LORD said unto Moses";
     std::size_t max_new_tokens = 100;
     bool keep_dtypes = false;
@@ -85,7 +86,7 @@ void generate(const FastModel& model, const Tokenizer& tokenizer, const Argument
     std::vector<Id> ids;
     const double seconds = fastest_seconds(1, [&] {
         ids = generate_greedily(model, prompt_ids, arguments.max_new_tokens,
-                                tokenizer.eos_token_ids);
+                                tokenizer.eos_token_ids, dtype_named(arguments.cache_dtype));
     });
     write_text(tokenizer.decode(ids));
     end_text();
@@ -127,6 +128,8 @@ int main(int argc, char** argv) {
     options.choice("--dtype", arguments.dtype, dtype_names(),
                    "the type of its weights, in the file or in memory; alone: generate with "
                    "king_james in this type");
+    options.choice("--cache-dtype", arguments.cache_dtype, {"float32", "float16"},
+                   "the type of the KV cache, with --model or --dtype");
     options.text("--prompt", arguments.prompt, "the text to continue");
     options.count("--max-new-tokens", arguments.max_new_tokens, 1, 1 << 20,
                   "tokens to generate");

@@ -1,0 +1,47 @@
+// Chapter 15: rows of a KV cache, in float32 or float16.
+#pragma once
+
+#include <span>
+
+#include "common/tensors/half.hpp"
+#include "common/tensors/matmul.hpp"
+
+namespace llm {
+
+// Converts to float.
+void to_float(std::span<const Half> values, std::span<Real> result);  // of equal size
+
+// Rounds to the nearest float16, ties to even; NaN stays NaN. Returns the largest magnitude: if
+// it is at least 65520, that element has become infinite.
+Real to_half(std::span<const Real> values, std::span<Half> result);  // of equal size
+
+// The keys or values of one head, (S, D): a view of a cache.
+class CachedRows {
+ public:
+    CachedRows(ConstMatrixView rows) : float32_(rows) {}
+    CachedRows(MatrixView rows) : float32_(rows) {}
+    CachedRows(BasicMatrixView<const Half> rows) : float16_(rows), is_float16_(true) {}
+
+    std::size_t num_rows() const { return is_float16_ ? float16_.num_rows : float32_.num_rows; }
+    std::size_t num_columns() const {
+        return is_float16_ ? float16_.num_columns : float32_.num_columns;
+    }
+    CachedRows first(std::size_t count) const;
+
+    // Rows as floats: a view of the cache or, if it is float16, of the workspace, into which
+    // they are converted. Throws ShapeError if the workspace is smaller than (count, D).
+    ConstMatrixView read(std::size_t begin, std::size_t count, std::span<Real> workspace) const;
+
+    // The products of simd.hpp. float16 is converted in registers. Sizes are not checked.
+    void dot_rows(std::span<const Real> x,                 // (D)
+                  std::span<Real> products) const;         // (S)
+    void add_weighted_rows(std::span<const Real> weights,  // (S)
+                           std::span<Real> y) const;       // (D)
+
+ private:
+    ConstMatrixView float32_;
+    BasicMatrixView<const Half> float16_;
+    bool is_float16_ = false;
+};
+
+}  // namespace llm
