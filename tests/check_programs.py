@@ -223,6 +223,7 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--text {numbers} --hidden-size 30", "head_dim must be even for RoPE, not 5"),
     ("--seed -1", "from 0 to 4294967295, not '-1'"),
     ("--dtype float16", "--dtype takes float32 or bfloat16, not 'float16'"),
+    ("--optimizer sgd", "--optimizer takes adamw or muon, not 'sgd'"),
     ("--qk-norm=perhaps", "--qk-norm"),
     ("--folder", "--folder"),
     ("--folder {file}", "--folder needs a folder it can write to"),

@@ -684,6 +684,31 @@ def training():
     save("13_training/king_james_logits", logits[:, -1])
 
 
+def muon():
+    """Muon as in torch.optim.Muon (2.9) with adjust_lr_fn="match_rms_adamw", in float32 instead of bfloat16."""
+    def newton_schulz(matrix):
+        x = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
+        x = x / x.norm().clamp(min=1e-7)
+        for _ in range(5):
+            gram = x @ x.T
+            x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+        return x.T if matrix.shape[0] > matrix.shape[1] else x
+
+    torch.manual_seed(13)
+    shapes = {"wide": (3, 7), "tall": (8, 5), "square": (4, 4)}
+    for name, shape in shapes.items():
+        matrix, buffer = torch.randn(shape), torch.zeros(shape)
+        gradients = torch.randn(3, *shape) * torch.tensor([1.0, 2.0, 0.5])[:, None, None]
+        save(f"13_training/muon_{name}_before", matrix)
+        save(f"13_training/muon_{name}_gradients", gradients)
+        save(f"13_training/muon_{name}_orthogonalized", newton_schulz(gradients[0]))
+        for gradient, rate in zip(gradients, (0.02, 0.05, 0.01)):
+            buffer.lerp_(gradient, 1 - 0.95)
+            update = newton_schulz(gradient.lerp(buffer, 0.95))
+            matrix = matrix * (1 - rate * 0.1) - rate * 0.2 * max(shape) ** 0.5 * update
+        save(f"13_training/muon_{name}_after", matrix)
+
+
 def fast():
     """Chapter 15. Weights in bfloat16: rows of different magnitudes, and zeros."""
     torch.manual_seed(12)
@@ -708,4 +733,5 @@ if __name__ == "__main__":
     generation()
     gradients()
     training()
+    muon()
     fast()

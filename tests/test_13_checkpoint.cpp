@@ -76,6 +76,22 @@ TEST_CASE("a model with QK norm is trained, with its weights, and resumes bit fo
     check_resume(small_model(config), small_arguments(12), square_tokens(200));
 }
 
+TEST_CASE("a run with Muon resumes bit for bit, but not one with another optimizer") {
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "run.safetensors").string();
+    const Model model = small_model(tiny_config(2));
+    const std::vector<Id> tokens = square_tokens(200);
+    TrainingArguments args = small_arguments(12);
+    args.optimizer = OptimizerType::muon;
+    TrainerState state = check_resume(model, args, tokens);
+    save_checkpoint(state, args, tokens, file);
+    TrainingArguments other_args = args;
+    other_args.optimizer = OptimizerType::adamw;
+    TrainerState other = init_trainer(model, other_args);
+    CHECK_THROWS_WITH_AS(load_checkpoint(other, other_args, tokens, file),
+                         doctest::Contains("--optimizer adamw (saved run: muon)"), FileError);
+}
+
 TEST_CASE("a model with biases is trained, with the biases, and resumes bit for bit") {
     Config config = tiny_config(2);
     for (const AttentionBias bias : {AttentionBias::qkv, AttentionBias::qkvo}) {

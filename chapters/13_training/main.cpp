@@ -16,6 +16,7 @@ struct Overrides {
                 gradient_accumulation_steps = 0, steps = 0;
     float learning_rate = 0, weight_decay = 0.1f, max_grad_norm = 1, attention_dropout = 0;
     bool qk_norm = false;
+    std::string optimizer = "adamw";
 };
 
 void override_size(std::size_t& value, std::size_t given) {
@@ -37,6 +38,7 @@ void override_arguments(TrainingArguments& args, const Overrides& given) {
     override_size(args.batch_size, given.batch_size);
     override_size(args.seq_len, given.seq_len);
     override_size(args.gradient_accumulation_steps, given.gradient_accumulation_steps);
+    args.optimizer = given.optimizer == "muon" ? OptimizerType::muon : OptimizerType::adamw;
     args.weight_decay = given.weight_decay;
     args.max_grad_norm = double(given.max_grad_norm);
     LRSchedule& schedule = args.lr_schedule;
@@ -98,6 +100,8 @@ void add_options(Options& options, Overrides& given) {
     options.count("--gradient-accumulation-steps", given.gradient_accumulation_steps, 1, 256,
                   "batches per step");
     options.count("--steps", given.steps, 0, 1 << 24, "number of steps, 0: the default");
+    options.choice("--optimizer", given.optimizer, {"adamw", "muon"},
+                   "the optimizer of the hidden matrices");
     options.number("--learning-rate", given.learning_rate, 0, 1,
                    "learning rate after warm-up, 0: the default");
     options.number("--weight-decay", given.weight_decay, 0, 10, "weight decay of matrices");

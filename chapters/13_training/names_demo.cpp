@@ -97,6 +97,24 @@ void first_steps_of_adamw() {
     show_table({"gradient", "SGD, lr 0.01", "AdamW, lr 0.01"}, rows);
 }
 
+void first_step_of_muon() {
+    step("The first step of AdamW, and of Muon, with a matrix");
+    // Singular values 3 and 0.1, with the directions (0.6, 0.8) and (-0.8, 0.6) of the outputs.
+    Matrix gradient{{1.8f, -0.08f}, {2.4f, 0.06f}};
+    Matrix by_adamw = xt::zeros<Real>({2, 2}), by_muon = by_adamw;
+    const auto parameter = [](Matrix& matrix) {
+        return Parameter{"w", {2, 2}, {matrix.data(), matrix.size()}};
+    };
+    AdamW adamw;
+    adamw.step({parameter(by_adamw)}, {parameter(gradient)}, Real(0.01));
+    Muon muon;
+    muon.step({parameter(by_muon)}, {parameter(gradient)}, Real(0.01));
+    show("gradient", gradient);
+    show("newton_schulz(gradient)", newton_schulz(gradient));
+    show("update by AdamW, lr 0.01", by_adamw);
+    show("update by Muon, lr 0.01", by_muon);
+}
+
 void learning_rates(const LRSchedule& schedule) {
     step("The learning-rate schedule");
     const auto [learning_rate, min_learning_rate, warmup_steps, max_steps] = schedule;
@@ -149,6 +167,7 @@ void examples_before_training(const std::vector<std::string>& names, const Train
     loss_before_training(task, generator);
     gradient_norms_at_initialization(task, generator);
     first_steps_of_adamw();
+    first_step_of_muon();
     learning_rates(task.args.lr_schedule);
 }
 

@@ -25,18 +25,20 @@ std::uint32_t checksum(const std::vector<Id>& tokens) {
 struct Setting {
     std::string name;  // the option, if there is one
     std::vector<Real> values;
+    std::vector<std::string> choices = {};  // of an integer that stands for a name
 
     bool is_option() const { return name.starts_with("--") || name == training_text; }
     std::string text(std::span<const Real> of) const {
         if (of.size() == 1) return brief(double(of[0]));
         if (!is_16_bits(of[0]) || !is_16_bits(of[1])) return "invalid";
-        return to_text(integer_of(of[0], of[1]));
+        const std::size_t number = integer_of(of[0], of[1]);
+        return number < choices.size() ? choices[number] : to_text(number);
     }
     static constexpr const char* training_text = "the training text";
 };
 
 Setting integer(const std::string& name, std::uint64_t number) {
-    return {name, {low_bits(number), high_bits(number)}};
+    return {name, {low_bits(number), high_bits(number)}, {}};
 }
 
 // Settings that differ (up to hash collisions) if the arguments, the text or the model differ.
@@ -59,6 +61,7 @@ std::vector<Setting> settings_of(const Model& model, const TrainingArguments& ar
             integer("--num-attention-heads", config.num_attention_heads),
             integer("--num-key-value-heads", config.num_key_value_heads),
             integer("--qk-norm", std::size_t(config.qk_norm)),
+            {"--optimizer", integer("", std::size_t(args.optimizer)).values, {"adamw", "muon"}},
             {"--attention-dropout", {config.attention_dropout}},
             {"--learning-rate", {schedule.learning_rate}},
             {"--weight-decay", {args.weight_decay}},
@@ -100,12 +103,18 @@ std::string differences(const std::vector<Setting>& settings, std::span<const Re
 // Calls visit(name, values) for every tensor of a run except the fingerprint.
 template <class Visit>
 void for_each_tensor(TrainerState& state, const Visit& visit) {
-    const std::vector<Parameter> parameters = named_parameters(state.model);
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-        visit(parameters[p].name, parameters[p].values);
-        visit(parameters[p].name + ".exp_avg", std::span<Real>(state.optimizer.exp_avg[p]));
-        visit(parameters[p].name + ".exp_avg_sq",
-              std::span<Real>(state.optimizer.exp_avg_sq[p]));
+    const auto optimizer =
+        state.muon.momentum_buffer.empty() ? OptimizerType::adamw : OptimizerType::muon;
+    const auto [adamw, muon] = parameter_groups(named_parameters(state.model), optimizer);
+    for (std::size_t p = 0; p < adamw.size(); ++p) {
+        visit(adamw[p].name, adamw[p].values);
+        visit(adamw[p].name + ".exp_avg", std::span<Real>(state.optimizer.exp_avg[p]));
+        visit(adamw[p].name + ".exp_avg_sq", std::span<Real>(state.optimizer.exp_avg_sq[p]));
+    }
+    for (std::size_t p = 0; p < muon.size(); ++p) {
+        Matrix& buffer = state.muon.momentum_buffer[p];
+        visit(muon[p].name, muon[p].values);
+        visit(muon[p].name + ".momentum_buffer", {buffer.data(), buffer.size()});
     }
     visit("losses", std::span<Real>(state.losses));
 }

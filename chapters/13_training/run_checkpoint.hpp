@@ -8,10 +8,11 @@
 namespace llm {
 
 // Writes and reads the state of a run as one safetensors file: parameters, exp_avg and
-// exp_avg_sq of each, the losses, and a fingerprint of arguments, training tokens and
-// configuration. The file is replaced atomically, so that it is complete even if the program is
-// killed while it writes. Throws FileError, also if the fingerprint differs: a run can only be
-// continued with the same arguments, data and model. The message names each difference.
+// exp_avg_sq (with Muon, momentum_buffer) of each, the losses, and a fingerprint of arguments,
+// training tokens and configuration. The file is replaced atomically, so that it is complete
+// even if the program is killed while it writes. Throws FileError, also if the fingerprint
+// differs: a run can only be continued with the same arguments, data and model. The message
+// names each difference.
 void save_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file);
 void load_checkpoint(TrainerState& state, const TrainingArguments& args,

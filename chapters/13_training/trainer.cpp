@@ -22,10 +22,23 @@ Model init_model(const Config& config, Generator& generator) {
 }
 
 TrainerState init_trainer(const Model& model, const TrainingArguments& args) {
-    TrainerState state{model, {}, 0, {}};
-    state.optimizer.weight_decay = args.weight_decay;
-    state.optimizer.reset(named_parameters(state.model));
+    TrainerState state{model, {}, {}, 0, {}};
+    state.optimizer.weight_decay = state.muon.weight_decay = args.weight_decay;
+    const auto [adamw, muon] = parameter_groups(named_parameters(state.model), args.optimizer);
+    state.optimizer.reset(adamw);
+    state.muon.reset(muon);
     return state;
+}
+
+ParameterGroups parameter_groups(const std::vector<Parameter>& parameters,
+                                 OptimizerType hidden_matrices) {
+    ParameterGroups groups;
+    for (const Parameter& parameter : parameters) {
+        const bool is_of_muon =
+            hidden_matrices == OptimizerType::muon && is_hidden_matrix(parameter);
+        (is_of_muon ? groups.muon : groups.adamw).push_back(parameter);
+    }
+    return groups;
 }
 
 namespace {
@@ -95,7 +108,11 @@ StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
     // Update the parameters.
     const double norm = clip_grad_norm(gradient, args.max_grad_norm);
     const Real learning_rate = learning_rate_at(args.lr_schedule, state.global_step);
-    state.optimizer.step(named_parameters(state.model), gradient, learning_rate);
+    const ParameterGroups groups =
+        parameter_groups(named_parameters(state.model), args.optimizer);
+    const ParameterGroups gradient_groups = parameter_groups(gradient, args.optimizer);
+    state.optimizer.step(groups.adamw, gradient_groups.adamw, learning_rate);
+    state.muon.step(groups.muon, gradient_groups.muon, learning_rate);
     state.losses.push_back(static_cast<Real>(loss));
     ++state.global_step;
     return {loss, norm, learning_rate};

@@ -7,6 +7,7 @@
 #include "chapters/09_full_model/model.hpp"
 #include "chapters/13_training/data.hpp"
 #include "chapters/13_training/lr_schedule.hpp"
+#include "chapters/13_training/muon.hpp"
 #include "chapters/13_training/optimizer.hpp"
 
 namespace llm {
@@ -17,6 +18,9 @@ namespace llm {
 // (Radford et al., 2019), section 2.3, and its code.
 Model init_model(const Config& config, Generator& generator);
 
+// Which optimizer updates the hidden matrices. AdamW updates all other parameters.
+enum class OptimizerType { adamw, muon };
+
 // The hyperparameters of a run, named as in Hugging Face's TrainingArguments. One step
 // processes gradient_accumulation_steps batches (micro-batches) of B sequences of T tokens.
 struct TrainingArguments {
@@ -24,6 +28,7 @@ struct TrainingArguments {
     std::size_t seq_len = 64;     // T
     std::size_t gradient_accumulation_steps = 1;
     LRSchedule lr_schedule;
+    OptimizerType optimizer = OptimizerType::adamw;  // HF: optim
     Real weight_decay = Real(0.1);
     double max_grad_norm = 1;
     std::uint32_t seed = 77;
@@ -34,10 +39,18 @@ struct TrainingArguments {
 struct TrainerState {
     Model model;
     AdamW optimizer;
+    Muon muon;  // without OptimizerType::muon, of no parameters
     std::size_t global_step = 0;
     std::vector<Real> losses;  // of each step
 };
 TrainerState init_trainer(const Model& model, const TrainingArguments& args);
+
+// The parameters, or their gradients, by the optimizer that updates them.
+struct ParameterGroups {
+    std::vector<Parameter> adamw, muon;
+};
+ParameterGroups parameter_groups(const std::vector<Parameter>& parameters,
+                                 OptimizerType hidden_matrices);
 
 // One step: forward and backward passes of all batches, then one step of the optimizer.
 // `gradients` has one Model (zeros_like) for each of the gradient_accumulation_steps batches.
