@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 
 #include "chapters/15_fast/simd.hpp"
 #include "common/tensors/shape.hpp"
@@ -18,15 +19,49 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // As many floats as a register holds, at most 16, and as many float16.
 constexpr hn::CappedTag<Real, 16> register_of_floats;
-constexpr hn::Rebind<hwy::float16_t, decltype(register_of_floats)> register_of_halves;
+[[maybe_unused]] constexpr hn::Rebind<hwy::float16_t, decltype(register_of_floats)>
+    register_of_halves;
 using Register = hn::Vec<decltype(register_of_floats)>;
 
 Register load_floats(const Real* values) { return hn::LoadU(register_of_floats, values); }
 
-// One instruction converts a register of float16 where the processor has it (x86: F16C).
+// Does one instruction convert a register? Otherwise Highway emulates it, but without
+// infinities and NaN, and rounds toward 0.
+#if defined(__F16C__) || HWY_TARGET == HWY_NEON
+#define LLM_FLOAT16
+#endif
+
 Register load_halves(const Half* values) {
+#ifdef LLM_FLOAT16
     const auto* halves = reinterpret_cast<const hwy::float16_t*>(values);
     return hn::PromoteTo(register_of_floats, hn::LoadU(register_of_halves, halves));
+#else
+    // Move exponent and mantissa to their places. The exponents differ by 127 - 15 = 112.
+    constexpr hn::Rebind<std::uint16_t, decltype(register_of_floats)> words;
+    constexpr hn::Rebind<std::uint32_t, decltype(register_of_floats)> integers;
+    const auto bits = hn::PromoteTo(
+        integers, hn::LoadU(words, reinterpret_cast<const std::uint16_t*>(values)));
+    const auto magnitude = hn::ShiftLeft<13>(hn::And(bits, hn::Set(integers, 0x7FFF)));
+    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(integers, 0x8000)));
+    const Register finite = hn::Mul(hn::BitCast(register_of_floats, magnitude),
+                                    hn::Set(register_of_floats, 0x1p112f));
+    const Register infinite_or_nan =
+        hn::BitCast(register_of_floats, hn::Or(magnitude, hn::Set(integers, 0x7F800000)));
+    const Register value = hn::IfThenElse(hn::Ge(finite, hn::Set(register_of_floats, 65536)),
+                                          infinite_or_nan, finite);
+    return hn::Or(value, hn::BitCast(register_of_floats, sign));
+#endif
+}
+
+void store_halves(Register floats, Half* values) {
+#ifdef LLM_FLOAT16
+    hn::StoreU(hn::DemoteTo(register_of_halves, floats), register_of_halves,
+               reinterpret_cast<hwy::float16_t*>(values));
+#else
+    std::array<Real, hn::MaxLanes(register_of_floats)> stored;
+    hn::StoreU(floats, register_of_floats, stored.data());
+    for (std::size_t i = 0; i < stored.size(); ++i) values[i] = Half(stored[i]);
+#endif
 }
 
 Real dot(std::span<const Half> row, std::span<const Real> x) {
@@ -71,12 +106,11 @@ void to_float(std::span<const Half> values, std::span<Real> result) {
 
 Real to_half(std::span<const Real> values, std::span<Half> result) {
     const std::size_t lanes = hn::Lanes(register_of_floats);
-    auto* halves = reinterpret_cast<hwy::float16_t*>(result.data());
     Register largest = hn::Zero(register_of_floats);
     std::size_t i = 0;
     for (; i + lanes <= values.size(); i += lanes) {
         const Register floats = load_floats(&values[i]);
-        hn::StoreU(hn::DemoteTo(register_of_halves, floats), register_of_halves, halves + i);
+        store_halves(floats, &result[i]);
         largest = hn::Max(hn::Abs(floats), largest);
     }
     Real maximum = hn::GetLane(hn::MaxOfLanes(register_of_floats, largest));
