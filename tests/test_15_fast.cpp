@@ -484,12 +484,12 @@ TEST_CASE("nbytes includes the workspace of each thread's matrix products") {
     state.workspaces.front().matmul.quantized.resize(10);
     CHECK(state.nbytes() - fresh == 4010);
 
-    // In a decode step of a few tokens, each thread dequantizes 16 rows of 70 weights or more.
+    // In a decode step of a few tokens, each thread dequantizes 8 rows of 70 weights or more.
     const FastModel fast = make_fast_model(model_named("GQA"), DType::bfloat16);
     state = make_run_state(fast, 50);
     compute_logits(fast, some_ids(3), state);
     CHECK(state.nbytes() - fresh >=
-          4 * 3 * (70 + 100 + 60 + 70 + 260) + 4 * 131 + num_threads() * 4 * 16 * 70);
+          4 * 3 * (70 + 100 + 60 + 70 + 260) + 4 * 131 + num_threads() * 4 * 8 * 70);
 }
 
 #ifndef LLM_SANITIZE

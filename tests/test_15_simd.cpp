@@ -66,22 +66,6 @@ TEST_CASE("dot_rows: the dot product of each row, for all sizes and numbers of r
     }
 }
 
-TEST_CASE("dot_tile: the dot products of two rows with four inputs, for all sizes") {
-    Generator generator(8);
-    for (std::size_t size = 0; size <= 100; ++size) {
-        const SpacedRows rows(2, size, generator), inputs(4, size, generator);
-        const auto data = [](const SpacedRows& of, std::size_t n) { return of.view[n].data(); };
-        const DotTile products = dot_tile(
-            {data(rows, 0), data(rows, 1)},
-            {data(inputs, 0), data(inputs, 1), data(inputs, 2), data(inputs, 3)}, size);
-        for (std::size_t r = 0; r < 2; ++r)
-            for (std::size_t k = 0; k < 4; ++k)
-                CHECK(
-                    std::abs(products[r][k] - sum_of_products(rows.view[r], inputs.view[k])) <=
-                    tolerance_of(rows.view[r], inputs.view[k]));
-    }
-}
-
 TEST_CASE("add_weighted_rows adds each row times its weight to y, for all sizes") {
     Generator generator(5);
     for (std::size_t size = 0; size <= 200; ++size) {

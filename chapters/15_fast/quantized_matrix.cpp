@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "chapters/15_fast/dot_tile.hpp"
 #include "common/system/parallel.hpp"
 #include "common/tensors/block_types.hpp"
 
@@ -59,13 +60,16 @@ void check_shapes(ConstMatrixView inputs, const QuantizedMatrix& weights, Matrix
 
 // Calls function(begin, end, thread) for chunks of the rows of a weight matrix, on all threads.
 // There are more chunks than threads, so that a slower thread computes fewer of them (dynamic
-// scheduling), but none has less work than it takes to start a thread: a microsecond.
+// scheduling), but none has less work than it takes to start a thread: a microsecond. All
+// chunks except the last one consist of whole tiles.
 template <typename Function>
-void for_row_chunks(std::size_t num_rows, std::size_t in_features, const Function& function) {
+void for_row_chunks(std::size_t num_rows, std::size_t in_features, std::size_t rows_of_tile,
+                    const Function& function) {
     constexpr std::size_t min_chunk_weights = 16384;
     const std::size_t num_chunks = std::clamp<std::size_t>(
         num_rows * in_features / min_chunk_weights, 1, 4 * num_threads());
-    const std::size_t chunk_size = ceil_div(num_rows, num_chunks);
+    const std::size_t chunk_size =
+        ceil_div(ceil_div(num_rows, num_chunks), rows_of_tile) * rows_of_tile;
     parallel_for(num_chunks, [&](std::size_t chunk, std::size_t thread) {
         const std::size_t begin = std::min(chunk * chunk_size, num_rows);
         function(begin, std::min(begin + chunk_size, num_rows), thread);
@@ -83,42 +87,6 @@ ConstMatrixView rows_as_floats(const QuantizedMatrix& weights, std::size_t begin
     return rows;
 }
 
-// Four rows of inputs; after the last one, it is repeated.
-std::array<const Real*, 4> four_inputs(ConstMatrixView inputs, std::size_t first) {
-    std::array<const Real*, 4> four;
-    for (std::size_t k = 0; k < 4; ++k)
-        four[k] = inputs[std::min(first + k, inputs.num_rows - 1)].data();
-    return four;
-}
-
-// outputs = inputs * rowsᵀ, tile by tile. Four inputs stay in the L1 cache while they are
-// multiplied by all rows. With each tile, a part of the next weights is prefetched: memory is
-// read while the processor computes.
-void multiply_in_tiles(ConstMatrixView inputs, ConstMatrixView rows, MatrixView outputs,
-                       Update update, std::span<const std::byte> next_weights) {
-    const std::size_t num_tiles = ceil_div(inputs.num_rows, 4) * ceil_div(rows.num_rows, 2);
-    const std::size_t part_size = ceil_div(next_weights.size(), num_tiles);
-    for (std::size_t token = 0; token < inputs.num_rows; token += 4) {
-        const std::array<const Real*, 4> four = four_inputs(inputs, token);
-        const std::size_t num_inputs = std::min<std::size_t>(4, inputs.num_rows - token);
-        for (std::size_t row = 0; row < rows.num_rows; row += 2) {
-            const auto part = next_weights.first(std::min(part_size, next_weights.size()));
-            prefetch(part);
-            next_weights = next_weights.subspan(part.size());
-
-            // An odd last row is computed twice.
-            const std::size_t num_rows = std::min<std::size_t>(2, rows.num_rows - row);
-            const DotTile sums = dot_tile({rows[row].data(), rows[row + num_rows - 1].data()},
-                                          four, inputs.num_columns);
-            for (std::size_t k = 0; k < num_inputs; ++k)
-                for (std::size_t r = 0; r < num_rows; ++r) {
-                    Real& output = outputs[token + k][row + r];
-                    output = update == Update::accumulate ? output + sums[r][k] : sums[r][k];
-                }
-        }
-    }
-}
-
 // The decode step of a single token: one dot product per row. Short rows, whose matrices are in
 // the processor's cache, are multiplied four at a time. Long rows are read from memory, and a
 // processor reads one row faster than four at once.
@@ -126,7 +94,7 @@ void multiply_one_token(std::span<const Real> inputs, const QuantizedMatrix& wei
                         std::span<Real> outputs, Update update) {
     const bool four_rows_at_a_time = weights.dtype() == DType::float32 && inputs.size() <= 256;
     for_row_chunks(
-        outputs.size(), inputs.size(), [&](std::size_t begin, std::size_t end, std::size_t) {
+        outputs.size(), inputs.size(), 1, [&](std::size_t begin, std::size_t end, std::size_t) {
             if (four_rows_at_a_time && begin < end) {
                 dot_rows(rows_as_floats(weights, begin, end - begin, {}), inputs,
                          outputs.subspan(begin, end - begin), update);
@@ -153,7 +121,8 @@ void multiply_quantized_inputs(ConstMatrixView inputs, const QuantizedMatrix& we
                                MatrixView outputs, MatmulWorkspace& workspace, Update update) {
     const QuantizedInputKernels& kernels = *weights.kernels->quantized_inputs;
     const std::span<const std::byte> quantized = quantize_inputs(inputs, kernels, workspace);
-    for_row_chunks(weights.out_features, weights.in_features,
+    constexpr std::size_t rows_of_tile = 16;
+    for_row_chunks(weights.out_features, weights.in_features, rows_of_tile,
                    [&](std::size_t begin, std::size_t end, std::size_t) {
                        kernels.matmul(weights.dtype(), weights.rows(begin, end - begin),
                                       weights.in_features, quantized,
@@ -220,11 +189,11 @@ void matmul_by_rows(ConstMatrixView inputs, const QuantizedMatrix& weights, Matr
         return multiply_quantized_inputs(inputs, weights, outputs, workspace, update);
     if (inputs.num_rows == 1) return multiply_one_token(inputs[0], weights, outputs[0], update);
 
-    constexpr std::size_t rows_at_once = 16;
+    constexpr std::size_t rows_at_once = 8;
     const std::size_t buffer_size = rows_at_once * weights.in_features;
     workspace.dequantized.resize(num_threads() * buffer_size);
     for_row_chunks(
-        weights.out_features, weights.in_features,
+        weights.out_features, weights.in_features, rows_at_once,
         [&](std::size_t begin, std::size_t end, std::size_t thread) {
             const std::span<Real> buffer =
                 std::span(workspace.dequantized).subspan(thread * buffer_size, buffer_size);

@@ -6,27 +6,19 @@
 #include <cmath>
 #include <limits>
 
-// Highway is an interface to the vector instructions of x86, Arm and WebAssembly. With static
-// dispatch, it uses the best instruction set that the compiler options enable. By default it
-// uses AVX2 only together with AES, the instructions for encryption, which are not needed here.
-#define HWY_COMPILE_ONLY_STATIC
-#define HWY_DISABLE_PCLMUL_AES
+#include "chapters/15_fast/horizontal_sums.hpp"
+
 #include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
-#include <hwy/highway.h>
 
 namespace llm {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// The elements of a vector register are called lanes. A tag selects their type and number: as
-// many floats as a register holds, at most 16. LoadU and StoreU load and store one value per
+// As many floats as a register holds, at most 16. LoadU and StoreU load and store one value per
 // lane, at any (unaligned) address; Set copies a value to all lanes; MulAdd(a, b, c) is
 // a * b + c.
 constexpr hn::CappedTag<Real, 16> floats;
-constexpr hn::CappedTag<Real, 4> four_floats;  // for rows that are shorter than a register
-using Floats = hn::Vec<decltype(floats)>;      // the contents of one register
+using Floats = hn::Vec<decltype(floats)>;  // the contents of one register
 
 Floats load(const Real* values) { return hn::LoadU(floats, values); }
 
@@ -41,35 +33,6 @@ Floats load(const Bfloat16* values) {
 }
 
 Real horizontal_sum(Floats values) { return hn::GetLane(hn::SumOfLanes(floats, values)); }
-
-// The sums of four registers. Adding up each one alone takes four times as many instructions.
-template <class Tag, class Register = hn::Vec<Tag>>
-std::array<Real, 4> horizontal_sums(Tag tag, Register a, Register b, Register c, Register d) {
-#if HWY_TARGET == HWY_SCALAR  // without SIMD: one lane
-    return {hn::GetLane(a), hn::GetLane(b), hn::GetLane(c), hn::GetLane(d)};
-#else
-    // Interleave and add: each block of four lanes is (a0 + a2, b0 + b2, a1 + a3, b1 + b3), and
-    // likewise for c and d. Then interleave pairs of lanes, as if each pair were one double,
-    // and add again: each block holds a partial sum of a, b, c and d.
-    const hn::RepartitionToWide<Tag> pairs;
-    const auto ab = hn::BitCast(
-        pairs, hn::Add(hn::InterleaveLower(tag, a, b), hn::InterleaveUpper(tag, a, b)));
-    const auto cd = hn::BitCast(
-        pairs, hn::Add(hn::InterleaveLower(tag, c, d), hn::InterleaveUpper(tag, c, d)));
-    const Register abcd = hn::Add(hn::BitCast(tag, hn::InterleaveLower(pairs, ab, cd)),
-                                  hn::BitCast(tag, hn::InterleaveUpper(pairs, ab, cd)));
-
-    // Add up the blocks.
-    std::array<Real, hn::MaxLanes(tag)> blocks;
-    hn::StoreU(abcd, tag, blocks.data());
-    auto sum = hn::LoadU(four_floats, blocks.data());
-    for (std::size_t i = 4; i < hn::Lanes(tag); i += 4)
-        sum = hn::Add(sum, hn::LoadU(four_floats, &blocks[i]));
-    std::array<Real, 4> sums;
-    hn::StoreU(sum, four_floats, sums.data());
-    return sums;
-#endif
-}
 
 // Multiplies weights and inputs elementwise and sums the products lane by lane. The size is a
 // multiple of four registers. A fused multiply-add (FMA) has a latency of about four clock
@@ -184,34 +147,6 @@ void dot_rows(ConstMatrixView rows, std::span<const Real> x, std::span<Real> pro
         dot_rows_of(four_floats, rows, x, products, update);
     else
         dot_rows_of(floats, rows, x, products, update);
-}
-
-DotTile dot_tile(const std::array<const Real*, 2>& rows,
-                 const std::array<const Real*, 4>& inputs, std::size_t size) {
-    const auto [row0, row1] = rows;
-    const auto [x0, x1, x2, x3] = inputs;
-    const std::size_t lanes = hn::Lanes(floats), remainder = size % lanes;
-    Floats sum00 = hn::Zero(floats), sum01 = sum00, sum02 = sum00, sum03 = sum00;
-    Floats sum10 = sum00, sum11 = sum00, sum12 = sum00, sum13 = sum00;
-    for (std::size_t i = 0; i < size - remainder; i += lanes) {
-        const Floats weights0 = load(row0 + i), weights1 = load(row1 + i);
-        const Floats input0 = load(x0 + i), input1 = load(x1 + i);
-        const Floats input2 = load(x2 + i), input3 = load(x3 + i);
-        sum00 = hn::MulAdd(weights0, input0, sum00);
-        sum01 = hn::MulAdd(weights0, input1, sum01);
-        sum02 = hn::MulAdd(weights0, input2, sum02);
-        sum03 = hn::MulAdd(weights0, input3, sum03);
-        sum10 = hn::MulAdd(weights1, input0, sum10);
-        sum11 = hn::MulAdd(weights1, input1, sum11);
-        sum12 = hn::MulAdd(weights1, input2, sum12);
-        sum13 = hn::MulAdd(weights1, input3, sum13);
-    }
-    DotTile sums = {horizontal_sums(floats, sum00, sum01, sum02, sum03),
-                    horizontal_sums(floats, sum10, sum11, sum12, sum13)};
-    for (std::size_t i = size - remainder; i < size; ++i)
-        for (std::size_t r = 0; r < 2; ++r)
-            for (std::size_t k = 0; k < 4; ++k) sums[r][k] += rows[r][i] * inputs[k][i];
-    return sums;
 }
 
 void add_weighted_rows(std::span<const Real> weights, ConstMatrixView rows, std::span<Real> y) {

@@ -1,7 +1,6 @@
 // Chapter 15: kernels that use SIMD instructions.
 #pragma once
 
-#include <array>
 #include <span>
 
 #include "common/tensors/dtype.hpp"
@@ -26,12 +25,6 @@ void dot_rows(ConstMatrixView rows,      // (N, size)
               std::span<const Real> x,   // (size)
               std::span<Real> products,  // (N)
               Update update = Update::overwrite);
-
-// The dot products of two rows with four inputs of the same size: a register tile. Each value
-// that is loaded is used two or four times, instead of once as in dot.
-using DotTile = std::array<std::array<Real, 4>, 2>;
-DotTile dot_tile(const std::array<const Real*, 2>& rows,
-                 const std::array<const Real*, 4>& inputs, std::size_t size);
 
 // y += Σ over n of weights[n] * rows[n].
 void add_weighted_rows(std::span<const Real> weights,  // (N)

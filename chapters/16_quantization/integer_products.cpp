@@ -139,7 +139,7 @@ template <class Block>
 void multiply(const Product<Block>& product) {
     std::size_t first_row = 0;
 #ifdef LLM_VNNI
-    if (product.outputs.num_rows >= 8) first_row = multiply_tiles(product);
+    if (product.outputs.num_rows > 1) first_row = multiply_tiles(product);
 #endif
     multiply_rows(product, first_row);
 }

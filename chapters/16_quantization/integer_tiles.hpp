@@ -1,4 +1,4 @@
-// Chapter 16: products of many tokens, in register tiles. Only integer_products.cpp includes
+// Chapter 16: products of several tokens, in register tiles. Only integer_products.cpp includes
 // this file.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "chapters/15_fast/simd.hpp"
 #include "chapters/16_quantization/quantized_inputs.hpp"
 #include "chapters/16_quantization/unpack_blocks.hpp"
 #include "common/tensors/matmul.hpp"
@@ -37,12 +38,13 @@ struct PackedRows {
     alignas(64) std::array<Real, 16 * num_lanes> scales, mins;
 };
 
-// Writes the blocks of one row into a lane.
+// Unpacks the blocks of one row. The scales and mins get their lane; of the values, each 16 are
+// stored where transpose_in_place expects them.
 template <class Block>
-void pack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed) {
+void unpack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed) {
     using Traits = BlockTraits<Block>;
     Real *scales = &packed.scales[lane], *mins = &packed.mins[lane];
-    std::uint8_t* values = &packed.values[4 * lane];
+    std::uint8_t* values = &packed.values[16 * (lane % 4 * (num_lanes / 4) + lane / 4)];
     for (const Block& block : blocks) {
         const GroupScales<Block> weights = unpack_scales(block);
         for (std::size_t g = 0; g < weights.num_groups; ++g) {
@@ -50,13 +52,35 @@ void pack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed) {
             *std::exchange(mins, mins + num_lanes) = weights.mins[g];
         }
         for (std::size_t part = 0; part < Traits::block_size / Traits::part_size; ++part)
-            for (const Bytes sixteen : unpack_part(block, part)) {
-                std::array<std::uint8_t, 16> stored;
-                hn::StoreU(sixteen, bytes, stored.data());
-                for (std::size_t i = 0; i < 16; i += 4, values += 4 * num_lanes)
-                    std::memcpy(values, &stored[i], 4);
-            }
+            for (const Bytes sixteen : unpack_part(block, part))
+                hn::Store(sixteen, bytes, std::exchange(values, values + 16 * num_lanes));
     }
+}
+
+// Four registers hold 16 weights of each row: register k those of rows k, k + 4, k + 8 and
+// k + 12, in a block of four lanes each. Lane r is to hold four weights of row r, so each block
+// is a 4 x 4 matrix to be transposed. Interleave lanes, then pairs of lanes.
+void transpose_in_place(std::uint8_t* values) {
+    const hn::RepartitionToWide<decltype(wide_integers)> pairs;
+    auto* lanes = reinterpret_cast<std::int32_t*>(values);
+    const auto row = [&](std::size_t k) {
+        return hn::Load(wide_integers, lanes + k * num_lanes);
+    };
+    const auto lower = [&](WideIntegers a, WideIntegers b) {
+        return hn::BitCast(pairs, hn::InterleaveLower(wide_integers, a, b));
+    };
+    const auto upper = [&](WideIntegers a, WideIntegers b) {
+        return hn::BitCast(pairs, hn::InterleaveUpper(wide_integers, a, b));
+    };
+    const auto lower01 = lower(row(0), row(1)), lower23 = lower(row(2), row(3));
+    const auto upper01 = upper(row(0), row(1)), upper23 = upper(row(2), row(3));
+    const auto store = [&](auto weights, std::size_t k) {
+        hn::Store(hn::BitCast(wide_integers, weights), wide_integers, lanes + k * num_lanes);
+    };
+    store(hn::InterleaveLower(pairs, lower01, lower23), 0);
+    store(hn::InterleaveUpper(pairs, lower01, lower23), 1);
+    store(hn::InterleaveLower(pairs, upper01, upper23), 2);
+    store(hn::InterleaveUpper(pairs, upper01, upper23), 3);
 }
 
 // The products of a group of weights and some tokens. Each register of weights is loaded once
@@ -115,8 +139,39 @@ void multiply_tile_of(const Product<Block>& product, const PackedRows& rows, std
     multiply_tile<BlockTraits<Block>::group_size>(rows, size, tokens, outputs);
 }
 
-// A prefill: 16 (or 8) rows are packed once for all tokens. Returns the number of rows that it
-// has multiplied; less than 16 (or 8) remain.
+// Packs "size" weights of 16 (or 8) rows, from the first row and from index "begin" on. The
+// same weights of the next rows are prefetched.
+template <class Block>
+void pack(const Product<Block>& product, std::size_t first_row, std::size_t begin,
+          std::size_t size, PackedRows& packed) {
+    constexpr std::size_t block_size = BlockTraits<Block>::block_size;
+    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+        const std::size_t next_row = first_row + num_lanes + lane;
+        const auto blocks_of = [&](std::size_t row) {
+            return std::span(product.row(row) + begin / block_size, size / block_size);
+        };
+        if (next_row < product.outputs.num_columns)
+            prefetch(std::as_bytes(blocks_of(next_row)));
+        unpack(blocks_of(first_row + lane), lane, packed);
+    }
+    for (std::size_t i = 0; i < size; i += 16)
+        transpose_in_place(&packed.values[i * num_lanes]);
+}
+
+// Multiplies packed rows by all tokens, up to four at a time.
+template <class Block>
+void multiply_packed(const Product<Block>& product, const PackedRows& rows, std::size_t row,
+                     std::size_t begin, std::size_t size) {
+    const std::size_t num_tokens = product.outputs.num_rows;
+    std::size_t n = 0;
+    for (; n + 4 <= num_tokens; n += 4) multiply_tile_of<4>(product, rows, row, begin, size, n);
+    if (num_tokens - n == 3) multiply_tile_of<3>(product, rows, row, begin, size, n);
+    if (num_tokens - n == 2) multiply_tile_of<2>(product, rows, row, begin, size, n);
+    if (num_tokens - n == 1) multiply_tile_of<1>(product, rows, row, begin, size, n);
+}
+
+// Several tokens: 16 (or 8) rows are packed once for all of them. Returns the number of rows
+// that it has multiplied; less than 16 (or 8) remain.
 template <class Block>
 std::size_t multiply_tiles(const Product<Block>& product) {
     const auto [rows, in_features, inputs, outputs, update] = product;
@@ -127,15 +182,8 @@ std::size_t multiply_tiles(const Product<Block>& product) {
             std::ranges::fill(outputs[n].subspan(row, num_lanes), Real(0));
         for (std::size_t begin = 0; begin < in_features; begin += 256) {
             const std::size_t size = std::min<std::size_t>(256, in_features - begin);
-            const std::size_t block_size = BlockTraits<Block>::block_size;
-            for (std::size_t lane = 0; lane < num_lanes; ++lane)
-                pack(std::span(product.row(row + lane) + begin / block_size, size / block_size),
-                     lane, packed);
-            std::size_t n = 0;
-            for (; n + 4 <= outputs.num_rows; n += 4)
-                multiply_tile_of<4>(product, packed, row, begin, size, n);
-            for (; n < outputs.num_rows; ++n)
-                multiply_tile_of<1>(product, packed, row, begin, size, n);
+            pack(product, row, begin, size, packed);
+            multiply_packed(product, packed, row, begin, size);
         }
     }
     return row;

@@ -1,0 +1,54 @@
+// Chapter 15: the sums of four vector registers. Only files with SIMD instructions include
+// this.
+#pragma once
+
+#include <array>
+
+#include "common/tensors/matmul.hpp"
+
+// Highway is an interface to the vector instructions of x86, Arm and WebAssembly. With static
+// dispatch, it uses the best instruction set that the compiler options enable. By default it
+// uses AVX2 only together with AES, the instructions for encryption, which are not needed here.
+#define HWY_COMPILE_ONLY_STATIC
+#define HWY_DISABLE_PCLMUL_AES
+#include <hwy/highway.h>
+
+namespace llm {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The elements of a vector register are called lanes. A tag selects their type and number.
+constexpr hn::CappedTag<Real, 4> four_floats;
+
+// The sums of four registers. Adding up each one alone takes four times as many instructions.
+template <class Tag, class Register = hn::Vec<Tag>>
+std::array<Real, 4> horizontal_sums(Tag tag, Register a, Register b, Register c, Register d) {
+#if HWY_TARGET == HWY_SCALAR  // without SIMD: one lane
+    return {hn::GetLane(a), hn::GetLane(b), hn::GetLane(c), hn::GetLane(d)};
+#else
+    // Interleave and add: each block of four lanes is (a0 + a2, b0 + b2, a1 + a3, b1 + b3), and
+    // likewise for c and d. Then interleave pairs of lanes, as if each pair were one double,
+    // and add again: each block holds a partial sum of a, b, c and d.
+    const hn::RepartitionToWide<Tag> pairs;
+    const auto ab = hn::BitCast(
+        pairs, hn::Add(hn::InterleaveLower(tag, a, b), hn::InterleaveUpper(tag, a, b)));
+    const auto cd = hn::BitCast(
+        pairs, hn::Add(hn::InterleaveLower(tag, c, d), hn::InterleaveUpper(tag, c, d)));
+    const Register abcd = hn::Add(hn::BitCast(tag, hn::InterleaveLower(pairs, ab, cd)),
+                                  hn::BitCast(tag, hn::InterleaveUpper(pairs, ab, cd)));
+
+    // Add up the blocks.
+    std::array<Real, hn::MaxLanes(tag)> blocks;
+    hn::StoreU(abcd, tag, blocks.data());
+    auto sum = hn::LoadU(four_floats, blocks.data());
+    for (std::size_t i = 4; i < hn::Lanes(tag); i += 4)
+        sum = hn::Add(sum, hn::LoadU(four_floats, &blocks[i]));
+    std::array<Real, 4> sums;
+    hn::StoreU(sum, four_floats, sums.data());
+    return sums;
+#endif
+}
+
+}  // namespace
+}  // namespace llm
