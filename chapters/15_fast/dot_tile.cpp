@@ -6,8 +6,7 @@
 // Registers of Arm's SVE cannot be elements of an array; NEON is used instead.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #include "chapters/15_fast/horizontal_sums.hpp"
-
-#include <hwy/cache_control.h>
+#include "chapters/15_fast/next_weights.hpp"
 
 namespace llm {
 namespace {
@@ -23,22 +22,14 @@ Floats load(ConstMatrixView matrix, std::size_t row, std::size_t column) {
     return hn::LoadU(floats, matrix.data + row * matrix.stride + column);
 }
 
-constexpr std::size_t cache_line = 64;
-
 constexpr std::size_t ceil_div(std::size_t number, std::size_t divisor) {
     return (number + divisor - 1) / divisor;
 }
 
-// What a tile prefetches with each step of its loop.
-struct NextWeights {
-    const std::byte* begin;
-    std::size_t lines_per_step;
-};
-
 // The products of some rows and tokens: a register tile. A step of the loop multiplies as many
 // features as a register holds.
 template <std::size_t num_rows, std::size_t num_tokens>
-auto multiply_tile(ConstMatrixView inputs, ConstMatrixView rows, NextWeights next) {
+auto multiply_tile(ConstMatrixView inputs, ConstMatrixView rows, NextWeights& next) {
     // horizontal_sums adds up four registers at a time.
     constexpr std::size_t num_fours = ceil_div(num_rows * num_tokens, 4);
     std::array<Floats, 4 * num_fours> sums;
@@ -53,8 +44,7 @@ auto multiply_tile(ConstMatrixView inputs, ConstMatrixView rows, NextWeights nex
             for (std::size_t r = 0; r < num_rows; ++r)
                 sums[t * num_rows + r] = hn::MulAdd(weights[r], input, sums[t * num_rows + r]);
         }
-        for (std::size_t k = 0; k < next.lines_per_step; ++k, next.begin += cache_line)
-            hwy::Prefetch(next.begin);
+        next.prefetch_step();
     }
     std::array<std::array<Real, 4>, num_fours> products;
     for (std::size_t k = 0; k < num_fours; ++k)
@@ -69,7 +59,7 @@ auto multiply_tile(ConstMatrixView inputs, ConstMatrixView rows, NextWeights nex
 // A tile, and its place in the outputs.
 template <std::size_t num_rows, std::size_t num_tokens>
 void store_tile(ConstMatrixView inputs, ConstMatrixView rows, MatrixView outputs, Update update,
-                NextWeights next) {
+                NextWeights& next) {
     const auto products = multiply_tile<num_rows, num_tokens>(inputs, rows, next);
     for (std::size_t k = 0; k < num_rows * num_tokens; ++k) {
         Real& output = outputs[k / num_rows][k % num_rows];
@@ -78,24 +68,16 @@ void store_tile(ConstMatrixView inputs, ConstMatrixView rows, MatrixView outputs
     }
 }
 
-// Multiplies num_rows rows by all tokens, up to four at a time. Each tile prefetches the same
-// part of the next weights.
+// Multiplies num_rows rows by all tokens, up to four at a time.
 template <std::size_t num_rows>
 void multiply_rows(ConstMatrixView inputs, ConstMatrixView rows, MatrixView outputs,
-                   Update update, std::span<const std::byte> next_weights) {
+                   Update update, NextWeights& next) {
     constexpr std::array tiles = {store_tile<num_rows, 1>, store_tile<num_rows, 2>,
                                   store_tile<num_rows, 3>, store_tile<num_rows, 4>};
-    const std::size_t num_tiles = ceil_div(inputs.num_rows, tiles.size());
-    const std::size_t num_steps =
-        std::max<std::size_t>(rows.num_columns / hn::Lanes(floats), 1);
-    const std::size_t lines_per_step =
-        ceil_div(next_weights.size(), num_tiles * num_steps * cache_line);
-    const std::size_t tile_size = lines_per_step * num_steps * cache_line;
-    for (std::size_t tile = 0; tile < num_tiles; ++tile) {
-        const std::size_t token = tile * tiles.size();
+    for (std::size_t token = 0; token < inputs.num_rows; token += tiles.size()) {
         const std::size_t count = std::min(tiles.size(), inputs.num_rows - token);
         tiles[count - 1](inputs.rows(token, count), rows, outputs.rows(token, count), update,
-                         {next_weights.data() + tile * tile_size, lines_per_step});
+                         next);
     }
 }
 
@@ -103,18 +85,16 @@ void multiply_rows(ConstMatrixView inputs, ConstMatrixView rows, MatrixView outp
 
 void multiply_in_tiles(ConstMatrixView inputs, ConstMatrixView rows, MatrixView outputs,
                        Update update, std::span<const std::byte> next_weights) {
-    // Each group of rows prefetches the same part of the next weights, too.
-    const std::size_t num_groups = std::max<std::size_t>(rows.num_rows / rows_of_tile, 1);
-    const std::size_t part_size = next_weights.size() / num_groups;
+    const std::size_t num_tiles = rows.num_rows / rows_of_tile * ceil_div(inputs.num_rows, 4);
+    NextWeights next =
+        prefetch_in_steps(next_weights, num_tiles * (inputs.num_columns / hn::Lanes(floats)));
     std::size_t row = 0;
-    for (; row + rows_of_tile <= rows.num_rows; row += rows_of_tile) {
+    for (; row + rows_of_tile <= rows.num_rows; row += rows_of_tile)
         multiply_rows<rows_of_tile>(inputs, rows.rows(row, rows_of_tile),
-                                    outputs.columns(row, rows_of_tile), update,
-                                    next_weights.first(part_size));
-        next_weights = next_weights.subspan(part_size);
-    }
+                                    outputs.columns(row, rows_of_tile), update, next);
+    NextWeights none{};
     for (; row < rows.num_rows; ++row)
-        multiply_rows<1>(inputs, rows.rows(row, 1), outputs.columns(row, 1), update, {});
+        multiply_rows<1>(inputs, rows.rows(row, 1), outputs.columns(row, 1), update, none);
 }
 
 }  // namespace llm

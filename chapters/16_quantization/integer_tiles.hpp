@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/next_weights.hpp"
 #include "chapters/16_quantization/quantized_inputs.hpp"
 #include "chapters/16_quantization/unpack_blocks.hpp"
 #include "common/tensors/matmul.hpp"
@@ -109,7 +109,7 @@ HWY_INLINE std::array<WideIntegers, num_tokens> multiply_group(
 template <std::size_t group_size, std::size_t num_tokens>
 void multiply_tile(const PackedRows& rows, std::size_t size,
                    const std::array<QuantizedInputs, num_tokens>& tokens,
-                   const std::array<Real*, num_tokens>& outputs) {
+                   const std::array<Real*, num_tokens>& outputs, NextWeights& next) {
     std::array<WideFloats, num_tokens> sums;
     for (std::size_t t = 0; t < num_tokens; ++t) sums[t] = hn::LoadU(wide_floats, outputs[t]);
     for (std::size_t g = 0; g < size / group_size; ++g) {
@@ -122,52 +122,46 @@ void multiply_tile(const PackedRows& rows, std::size_t size,
             sums[t] = hn::MulAdd(hn::ConvertTo(wide_floats, products[t]), scale, sums[t]);
             sums[t] = hn::NegMulAdd(mins, hn::Set(wide_floats, input_sums[g]), sums[t]);
         }
+        next.prefetch_step();
     }
     for (std::size_t t = 0; t < num_tokens; ++t) hn::StoreU(sums[t], wide_floats, outputs[t]);
 }
 
-// The same for tokens n to n + num_tokens - 1, and inputs from "begin" on.
+// Some weights of some rows.
+struct PartOfRows {
+    std::size_t first_row, begin, size;
+};
+
+// multiply_tile for tokens n to n + num_tokens - 1.
 template <std::size_t num_tokens, class Block>
-void multiply_tile_of(const Product<Block>& product, const PackedRows& rows, std::size_t row,
-                      std::size_t begin, std::size_t size, std::size_t n) {
+void multiply_tokens(const Product<Block>& product, const PackedRows& rows, PartOfRows part,
+                     std::size_t n, NextWeights& next) {
     std::array<QuantizedInputs, num_tokens> tokens;
     std::array<Real*, num_tokens> outputs;
     for (std::size_t t = 0; t < num_tokens; ++t) {
-        tokens[t] = product.token(n + t, begin);
-        outputs[t] = &product.outputs[n + t][row];
+        tokens[t] = product.token(n + t, part.begin);
+        outputs[t] = &product.outputs[n + t][part.first_row];
     }
-    multiply_tile<BlockTraits<Block>::group_size>(rows, size, tokens, outputs);
+    multiply_tile<BlockTraits<Block>::group_size>(rows, part.size, tokens, outputs, next);
 }
 
-// Packs "size" weights of 16 (or 8) rows, from the first row and from index "begin" on. The
-// same weights of the next rows are prefetched.
+// Packs a part of 16 (or 8) rows and multiplies it by all tokens, up to four at a time.
 template <class Block>
-void pack(const Product<Block>& product, std::size_t first_row, std::size_t begin,
-          std::size_t size, PackedRows& packed) {
+void multiply_part(const Product<Block>& product, PartOfRows part, PackedRows& packed,
+                   NextWeights& next) {
     constexpr std::size_t block_size = BlockTraits<Block>::block_size;
-    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
-        const std::size_t next_row = first_row + num_lanes + lane;
-        const auto blocks_of = [&](std::size_t row) {
-            return std::span(product.row(row) + begin / block_size, size / block_size);
-        };
-        if (next_row < product.outputs.num_columns)
-            prefetch(std::as_bytes(blocks_of(next_row)));
-        unpack(blocks_of(first_row + lane), lane, packed);
-    }
-    for (std::size_t i = 0; i < size; i += 16)
+    for (std::size_t lane = 0; lane < num_lanes; ++lane)
+        unpack(std::span(product.row(part.first_row + lane) + part.begin / block_size,
+                         part.size / block_size),
+               lane, packed);
+    for (std::size_t i = 0; i < part.size; i += 16)
         transpose_in_place(&packed.values[i * num_lanes]);
-}
 
-// Multiplies packed rows by all tokens, up to four at a time.
-template <class Block>
-void multiply_packed(const Product<Block>& product, const PackedRows& rows, std::size_t row,
-                     std::size_t begin, std::size_t size) {
+    constexpr std::array multiply = {multiply_tokens<1, Block>, multiply_tokens<2, Block>,
+                                     multiply_tokens<3, Block>, multiply_tokens<4, Block>};
     const std::size_t num_tokens = product.outputs.num_rows;
-    std::size_t n = 0;
-    for (; n + 4 <= num_tokens; n += 4) multiply_tile_of<4>(product, rows, row, begin, size, n);
-    if (num_tokens - n == 3) multiply_tile_of<3>(product, rows, row, begin, size, n);
-    if (num_tokens - n == 2) multiply_tile_of<2>(product, rows, row, begin, size, n);
-    if (num_tokens - n == 1) multiply_tile_of<1>(product, rows, row, begin, size, n);
+    for (std::size_t n = 0; n < num_tokens; n += multiply.size())
+        multiply[std::min(multiply.size(), num_tokens - n) - 1](product, packed, part, n, next);
 }
 
 // Several tokens: 16 (or 8) rows are packed once for all of them. Returns the number of rows
@@ -175,16 +169,21 @@ void multiply_packed(const Product<Block>& product, const PackedRows& rows, std:
 template <class Block>
 std::size_t multiply_tiles(const Product<Block>& product) {
     const auto [rows, in_features, inputs, outputs, update] = product;
+    const std::size_t num_groups = in_features / BlockTraits<Block>::group_size;
+    const std::size_t tile_size = num_lanes * product.row_size();
     PackedRows packed;
     std::size_t row = 0;
     for (; row + num_lanes <= outputs.num_columns; row += num_lanes) {
         for (std::size_t n = 0; n < outputs.num_rows && update == Update::overwrite; ++n)
             std::ranges::fill(outputs[n].subspan(row, num_lanes), Real(0));
-        for (std::size_t begin = 0; begin < in_features; begin += 256) {
-            const std::size_t size = std::min<std::size_t>(256, in_features - begin);
-            pack(product, row, begin, size, packed);
-            multiply_packed(product, packed, row, begin, size);
-        }
+        const std::size_t next_tile = (row + num_lanes) * product.row_size();
+        NextWeights next = prefetch_in_steps(
+            rows.subspan(next_tile, std::min(tile_size, rows.size() - next_tile)),
+            (outputs.num_rows + 3) / 4 * num_groups);
+        for (std::size_t begin = 0; begin < in_features; begin += 256)
+            multiply_part(product,
+                          {row, begin, std::min<std::size_t>(256, in_features - begin)}, packed,
+                          next);
     }
     return row;
 }
