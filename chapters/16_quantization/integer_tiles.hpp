@@ -91,13 +91,14 @@ HWY_INLINE std::array<WideIntegers, num_tokens> multiply_group(
     const std::array<QuantizedInputs, num_tokens>& tokens) {
     std::array<WideIntegers, num_tokens> products;
     products.fill(hn::Zero(wide_integers));
-    for (std::size_t i = group * group_size; i < (group + 1) * group_size; i += 4) {
-        const auto* four_weights =
-            reinterpret_cast<const std::int32_t*>(&rows.values[i * num_lanes]);
+    const std::size_t begin = group * group_size;
+    const auto* four_weights =
+        reinterpret_cast<const std::int32_t*>(&rows.values[begin * num_lanes]);
+    for (std::size_t i = 0; i < group_size; i += 4, four_weights += num_lanes) {
         const WideIntegers weights = hn::Load(wide_integers, four_weights);
         for (std::size_t t = 0; t < num_tokens; ++t) {
             std::int32_t four_inputs;
-            std::memcpy(&four_inputs, tokens[t].values + i, 4);
+            std::memcpy(&four_inputs, tokens[t].values + begin + i, 4);
             products[t] =
                 add_products(weights, hn::Set(wide_integers, four_inputs), products[t]);
         }
@@ -150,10 +151,12 @@ template <class Block>
 void multiply_part(const Product<Block>& product, PartOfRows part, PackedRows& packed,
                    NextWeights& next) {
     constexpr std::size_t block_size = BlockTraits<Block>::block_size;
-    for (std::size_t lane = 0; lane < num_lanes; ++lane)
+    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
         unpack(std::span(product.row(part.first_row + lane) + part.begin / block_size,
                          part.size / block_size),
                lane, packed);
+        next.prefetch_step();
+    }
     for (std::size_t i = 0; i < part.size; i += 16)
         transpose_in_place(&packed.values[i * num_lanes]);
 
@@ -169,7 +172,9 @@ void multiply_part(const Product<Block>& product, PartOfRows part, PackedRows& p
 template <class Block>
 std::size_t multiply_tiles(const Product<Block>& product) {
     const auto [rows, in_features, inputs, outputs, update] = product;
-    const std::size_t num_groups = in_features / BlockTraits<Block>::group_size;
+    const std::size_t num_steps =  // of multiply_part
+        (in_features + 255) / 256 * num_lanes +
+        in_features / BlockTraits<Block>::group_size * ((outputs.num_rows + 3) / 4);
     const std::size_t tile_size = num_lanes * product.row_size();
     PackedRows packed;
     std::size_t row = 0;
@@ -178,8 +183,7 @@ std::size_t multiply_tiles(const Product<Block>& product) {
             std::ranges::fill(outputs[n].subspan(row, num_lanes), Real(0));
         const std::size_t next_tile = (row + num_lanes) * product.row_size();
         NextWeights next = prefetch_in_steps(
-            rows.subspan(next_tile, std::min(tile_size, rows.size() - next_tile)),
-            (outputs.num_rows + 3) / 4 * num_groups);
+            rows.subspan(next_tile, std::min(tile_size, rows.size() - next_tile)), num_steps);
         for (std::size_t begin = 0; begin < in_features; begin += 256)
             multiply_part(product,
                           {row, begin, std::min<std::size_t>(256, in_features - begin)}, packed,
