@@ -167,6 +167,14 @@ TEST_CASE("matmul_quantized: any number of rows and tokens") {
                               generator));
 }
 
+TEST_CASE("matmul_quantized: 1 to 17 tokens, and rows of one block") {
+    Generator generator(5);
+    for (const DType dtype : block_dtypes)
+        for (std::size_t num_tokens = 1; num_tokens <= 17; ++num_tokens)
+            for (const std::size_t out : {1u, 7u, 15u, 16u, 17u, 31u, 32u, 33u})
+                check(Product(dtype, block_size(dtype), out, num_tokens, generator));
+}
+
 TEST_CASE("matmul_quantized: largest integers of both signs do not overflow") {
     for (const Real weight_sign : {Real(1), Real(-1)})
         for (const Real input_sign : {Real(1), Real(-1)})

@@ -172,29 +172,33 @@ void for_dtype(DType dtype, const Function& function) {
     if (dtype == DType::q6_k) function(BlockQ6_K{});
 }
 
+// Registers of up to 16 inputs.
+constexpr hn::CappedTag<Real, 16> inputs_tag;
+constexpr hn::Rebind<std::int32_t, decltype(inputs_tag)> rounded_tag;
+constexpr hn::Rebind<std::int8_t, decltype(inputs_tag)> stored_tag;
+
 // The scale that maps the largest magnitude of 32 inputs to 127; NaN if one is not finite.
 Real scale_of(const Real* inputs) {
-    Floats absmax = hn::Zero(floats), zero_or_nan = hn::Zero(floats);
-    for (std::size_t i = 0; i < 32; i += 4) {
-        const Floats values = hn::LoadU(floats, inputs + i);
+    auto absmax = hn::Zero(inputs_tag), zero_or_nan = absmax;
+    for (std::size_t i = 0; i < 32; i += hn::Lanes(inputs_tag)) {
+        const auto values = hn::LoadU(inputs_tag, inputs + i);
         absmax = hn::Max(absmax, hn::Abs(values));
-        zero_or_nan = hn::MulAdd(values, hn::Zero(floats), zero_or_nan);
+        zero_or_nan = hn::MulAdd(values, hn::Zero(inputs_tag), zero_or_nan);
     }
-    return hn::GetLane(hn::MaxOfLanes(floats, absmax)) / 127 +
-           hn::GetLane(hn::SumOfLanes(floats, zero_or_nan));
+    return hn::GetLane(hn::MaxOfLanes(inputs_tag, absmax)) / 127 +
+           hn::GetLane(hn::SumOfLanes(inputs_tag, zero_or_nan));
 }
 
 // Rounds 16 inputs, and returns the sum of the integers.
 int quantize_group(const Real* inputs, Real inverse_scale, std::int8_t* values) {
-    constexpr hn::FixedTag<std::int8_t, 4> four;
-    Integers sum = hn::Zero(integers);
-    for (std::size_t i = 0; i < 16; i += 4) {
-        const Integers rounded = hn::NearestInt(
-            hn::Mul(hn::LoadU(floats, inputs + i), hn::Set(floats, inverse_scale)));
-        hn::StoreU(hn::DemoteTo(four, rounded), four, values + i);
+    auto sum = hn::Zero(rounded_tag);
+    for (std::size_t i = 0; i < 16; i += hn::Lanes(inputs_tag)) {
+        const auto rounded = hn::NearestInt(
+            hn::Mul(hn::LoadU(inputs_tag, inputs + i), hn::Set(inputs_tag, inverse_scale)));
+        hn::StoreU(hn::DemoteTo(stored_tag, rounded), stored_tag, values + i);
         sum = hn::Add(sum, rounded);
     }
-    return hn::GetLane(hn::SumOfLanes(integers, sum));
+    return hn::GetLane(hn::SumOfLanes(rounded_tag, sum));
 }
 
 // Rounds the inputs of one token.
