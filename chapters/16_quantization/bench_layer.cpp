@@ -1,3 +1,5 @@
+#include <array>
+
 #include "chapters/15_fast/flash_attention.hpp"
 #include "chapters/15_fast/simd.hpp"
 #include "chapters/16_quantization/bench_timing.hpp"
@@ -52,13 +54,28 @@ struct Layer {
                               view_of(result).rows(begin, count));
         });
     }
+    MatrixView queries(std::size_t head) { return view_of(qkv).columns(head * D, D); }
+    MatrixView keys(std::size_t head) { return view_of(qkv).columns(C + head * D, D); }
+    MatrixView values(std::size_t head) { return view_of(qkv).columns(2 * C + head * D, D); }
     void attention_of_tile(std::size_t i) {
         const std::size_t head = i % H, begin = T - (i / H + 1) * tile_size;
-        const auto part = [&](std::size_t which) {  // queries, keys, values
-            return view_of(qkv).columns(which * C + head * D, D);
-        };
-        flash_attention(part(0).rows(begin, tile_size), part(1), part(2), begin,
+        flash_attention(queries(head).rows(begin, tile_size), keys(head), values(head), begin,
                         view_of(context).rows(begin, tile_size).columns(head * D, D));
+    }
+    // The matrix products of attention_of_tile, of the same sizes and on the same data, without
+    // the softmax between them.
+    void attention_products_of_tile(std::size_t i) {
+        const std::size_t head = i % H, begin = T - (i / H + 1) * tile_size;
+        const MatrixView tile_of_context =
+            view_of(context).rows(begin, tile_size).columns(head * D, D);
+        std::array<Real, tile_size * tile_size> memory;
+        const MatrixView tile_of_scores{memory.data(), tile_size, tile_size, tile_size};
+        for (std::size_t key = 0; key <= begin; key += tile_size) {
+            matmul_transposed(queries(head).rows(begin, tile_size),
+                              keys(head).rows(key, tile_size), tile_of_scores);
+            matmul(tile_of_scores, values(head).rows(key, tile_size), tile_of_context,
+                   key == 0 ? Update::overwrite : Update::accumulate);
+        }
     }
     void rope_of_token(std::size_t t) {
         for (std::size_t begin = 0; begin < 2 * C; begin += D)
@@ -74,6 +91,7 @@ struct Layer {
 
     std::vector<Benchmark> benchmarks() {
         const double features = double(T) * C, wide_features = double(T) * F;
+        const double attention_flops = 4 * double(H * D) * double(T) * double(T + 1) / 2;
         return {{"linear: q, k, v", linear(qkv_weight, outputs), 2 * 3 * features * C},
                 {"head", linear(head_weight, logits), 2 * features * 32000},
                 {"attention",
@@ -81,7 +99,13 @@ struct Layer {
                      parallel_for(H * T / tile_size,
                                   [&](std::size_t i) { attention_of_tile(i); });
                  },
-                 4 * double(H * D) * double(T) * double(T + 1) / 2},
+                 attention_flops},
+                {"its products alone",
+                 [this] {
+                     parallel_for(H * T / tile_size,
+                                  [&](std::size_t i) { attention_products_of_tile(i); });
+                 },
+                 attention_flops},
                 {"softmax", for_each_token([this](std::size_t t) {
                      const std::span<Real> row = view_of(scores)[t];
                      exp_and_sum(row, 1, amax(row));
@@ -111,6 +135,9 @@ void benchmark_layer(Generator& generator, int repetitions) {
     std::vector<TableRow> table;
     for (const Benchmark& row : benchmarks) table.push_back(result_row(row, results));
     show_table({"part", "ms", "speed", "% of roofline"}, table);
+    say("attention: " +
+        fixed(100 * results.seconds("its products alone") / results.seconds("attention"), 0) +
+        " % of its time is that of its products");
     say("More than 100 % of the bandwidth: the data is in a cache.");
     show_roofline_of(results);
 }
