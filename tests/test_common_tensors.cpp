@@ -172,7 +172,22 @@ TEST_CASE("matmul and matmul_transposed are sums of products and overwrite or ac
         check(by_columns * Real(2));
         matmul(left, columns, result, Update::overwrite);
         check(by_columns);
+        const Matrix transposed_left = xt::transpose(Matrix(xt::view(
+            a, xt::range(std::size_t{1}, N + 1), xt::range(std::size_t{2}, K + 2))));  // (K, N)
+        transposed_matmul(view_of(transposed_left), columns, result, Update::accumulate);
+        check(by_columns * Real(2));
+        transposed_matmul(view_of(transposed_left), columns, result);
+        check(by_columns);
     }
+}
+
+TEST_CASE("matmul and matmul_transposed of matrices return a new matrix") {
+    const Matrix a = counting({2, 3}), b = counting({3, 4}), b_transposed = xt::transpose(b);
+    const Matrix expected = xt::linalg::dot(a, b);
+    CHECK_CLOSE(matmul(a, b), expected, 0);
+    CHECK_CLOSE(matmul_transposed(a, b_transposed), expected, 0);
+    CHECK_THROWS_WITH_AS(matmul_transposed(a, b),
+                         "matmul: the product of (2, 3) and (4, 3) is not (2, 3)", ShapeError);
 }
 
 TEST_CASE("matmul and matmul_transposed report the shapes that do not match") {
@@ -186,13 +201,16 @@ TEST_CASE("matmul and matmul_transposed report the shapes that do not match") {
     };
     CHECK_NOTHROW(matmul_transposed(view_of(a), view_of(b), view_of(right)));
     CHECK_NOTHROW(matmul(view_of(a), view_of(c), view_of(right)));
-    refused(matmul_transposed, a, c, right,
-            "matmul: the product of (2, 3) and (4, 3) is not (2, 4)");
-    refused(matmul_transposed, a, b, narrow,
-            "matmul: the product of (2, 3) and (3, 4) is not (2, 3)");
-    refused(matmul_transposed, a, b, tall,
-            "matmul: the product of (2, 3) and (3, 4) is not (3, 4)");
-    refused(matmul, a, b, right, "matmul: the product of (2, 3) and (4, 3) is not (2, 4)");
-    refused(matmul, a, c, narrow, "matmul: the product of (2, 3) and (3, 4) is not (2, 3)");
-    refused(matmul, a, c, tall, "matmul: the product of (2, 3) and (3, 4) is not (3, 4)");
+    const auto by_rows = [](auto&&... arguments) { matmul_transposed(arguments...); };
+    const auto by_columns = [](auto&&... arguments) { matmul(arguments...); };
+    refused(by_rows, a, c, right, "matmul: the product of (2, 3) and (4, 3) is not (2, 4)");
+    refused(by_rows, a, b, narrow, "matmul: the product of (2, 3) and (3, 4) is not (2, 3)");
+    refused(by_rows, a, b, tall, "matmul: the product of (2, 3) and (3, 4) is not (3, 4)");
+    refused(by_columns, a, b, right, "matmul: the product of (2, 3) and (4, 3) is not (2, 4)");
+    refused(by_columns, a, c, narrow, "matmul: the product of (2, 3) and (3, 4) is not (2, 3)");
+    refused(by_columns, a, c, tall, "matmul: the product of (2, 3) and (3, 4) is not (3, 4)");
+    refused(transposed_matmul, a, c, right,
+            "matmul: the product of (3, 2) and (3, 4) is not (2, 4)");
+    refused(transposed_matmul, b, b, narrow,
+            "matmul: the product of (3, 4) and (4, 3) is not (2, 3)");
 }

@@ -37,6 +37,15 @@ void apply_to_row(Row a, Row b, std::span<Real> result, Function function) {
             result[i] = function(*a.values, b.values[i]);
 }
 
+// a[i] = function(a[i], b[i])
+template <class Function>
+void update_row(std::span<Real> a, Row b, Function function) {
+    if (b.step == 1)
+        for (std::size_t i = 0; i < a.size(); ++i) a[i] = function(a[i], b.values[i]);
+    else
+        for (std::size_t i = 0; i < a.size(); ++i) a[i] = function(a[i], *b.values);
+}
+
 // Calls function for each index of the leading axes, with the offsets of that row in a and b.
 // The stride of an axis of size 1 is 0.
 template <std::size_t N, class Function>
@@ -78,11 +87,34 @@ xt::xtensor<Real, N> broadcast(const char* symbol, const xt::xtensor<Real, N>& a
     return result;
 }
 
+// The same in the memory of a, if the result has the shape of a.
+template <std::size_t N, class Function>
+xt::xtensor<Real, N> broadcast(const char* symbol, xt::xtensor<Real, N>&& a,
+                               const xt::xtensor<Real, N>& b, Function function) {
+    for (std::size_t axis = 0; axis < N; ++axis)
+        if (b.shape(axis) != a.shape(axis) && b.shape(axis) != 1)
+            return broadcast(symbol, std::as_const(a), b, function);
+    if (a.shape() == b.shape()) {
+        update_row({a.data(), a.size()}, {b.data(), 1}, function);
+    } else if (a.size() > 0) {
+        const std::size_t size = a.shape(N - 1), step = b.shape(N - 1) == 1 ? 0 : 1;
+        for_each_row(a.shape(), a, b, [&](std::size_t row, std::size_t, std::size_t offset) {
+            update_row({a.data() + row * size, size}, {b.data() + offset, step}, function);
+        });
+    }
+    return std::move(a);
+}
+
 template <std::size_t N, class Function>
 xt::xtensor<Real, N> elementwise(const xt::xtensor<Real, N>& a, Function function) {
     xt::xtensor<Real, N> result(a.shape());
     std::transform(a.data(), a.data() + a.size(), result.data(), function);
     return result;
+}
+template <std::size_t N, class Function>
+xt::xtensor<Real, N> elementwise(xt::xtensor<Real, N>&& a, Function function) {
+    for (Real* x = a.data(); x != a.data() + a.size(); ++x) *x = function(*x);
+    return std::move(a);
 }
 
 }  // namespace
@@ -92,38 +124,73 @@ xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, 
     return broadcast("+", a, b, std::plus<Real>());
 }
 template <std::size_t N>
+xt::xtensor<Real, N> add(xt::xtensor<Real, N>&& a, const xt::xtensor<Real, N>& b) {
+    return broadcast("+", std::move(a), b, std::plus<Real>());
+}
+template <std::size_t N>
 xt::xtensor<Real, N> subtract(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
     return broadcast("-", a, b, std::minus<Real>());
+}
+template <std::size_t N>
+xt::xtensor<Real, N> subtract(xt::xtensor<Real, N>&& a, const xt::xtensor<Real, N>& b) {
+    return broadcast("-", std::move(a), b, std::minus<Real>());
 }
 template <std::size_t N>
 xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
     return broadcast("*", a, b, std::multiplies<Real>());
 }
 template <std::size_t N>
+xt::xtensor<Real, N> multiply(xt::xtensor<Real, N>&& a, const xt::xtensor<Real, N>& b) {
+    return broadcast("*", std::move(a), b, std::multiplies<Real>());
+}
+template <std::size_t N>
 xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
     return broadcast("/", a, b, std::divides<Real>());
+}
+template <std::size_t N>
+xt::xtensor<Real, N> divide(xt::xtensor<Real, N>&& a, const xt::xtensor<Real, N>& b) {
+    return broadcast("/", std::move(a), b, std::divides<Real>());
 }
 template <std::size_t N>
 xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real scalar) {
     return elementwise(a, [scalar](Real x) { return x + scalar; });
 }
 template <std::size_t N>
+xt::xtensor<Real, N> add(xt::xtensor<Real, N>&& a, Real scalar) {
+    return elementwise(std::move(a), [scalar](Real x) { return x + scalar; });
+}
+template <std::size_t N>
 xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real scalar) {
     return elementwise(a, [scalar](Real x) { return x * scalar; });
+}
+template <std::size_t N>
+xt::xtensor<Real, N> multiply(xt::xtensor<Real, N>&& a, Real scalar) {
+    return elementwise(std::move(a), [scalar](Real x) { return x * scalar; });
 }
 template <std::size_t N>
 xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real scalar) {
     return elementwise(a, [scalar](Real x) { return x / scalar; });
 }
+template <std::size_t N>
+xt::xtensor<Real, N> divide(xt::xtensor<Real, N>&& a, Real scalar) {
+    return elementwise(std::move(a), [scalar](Real x) { return x / scalar; });
+}
 
 #define LLM_INSTANTIATE(T)                   \
     template T add(const T&, const T&);      \
+    template T add(T&&, const T&);           \
     template T subtract(const T&, const T&); \
+    template T subtract(T&&, const T&);      \
     template T multiply(const T&, const T&); \
+    template T multiply(T&&, const T&);      \
     template T divide(const T&, const T&);   \
+    template T divide(T&&, const T&);        \
     template T add(const T&, Real);          \
+    template T add(T&&, Real);               \
     template T multiply(const T&, Real);     \
-    template T divide(const T&, Real);
+    template T multiply(T&&, Real);          \
+    template T divide(const T&, Real);       \
+    template T divide(T&&, Real);
 
 LLM_INSTANTIATE(Vector)
 LLM_INSTANTIATE(Matrix)

@@ -78,23 +78,38 @@ xt::xtensor<T, N> reshape(xt::xtensor<T, M>&& tensor, const std::size_t (&shape)
 // Elementwise arithmetic on two tensors, or on a tensor and a scalar. xtensor's own operators
 // return a lazy expression, do not check shapes, and are instantiated in every file that uses
 // them. These evaluate immediately, broadcast axes of size 1, throw ShapeError if the shapes
-// cannot be broadcast, and are instantiated once, in tensor.cpp.
+// cannot be broadcast, and are instantiated once, in tensor.cpp. If the left side is a
+// temporary tensor, its memory becomes that of the result.
 namespace arithmetic {
 
 template <std::size_t N>
 xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
+xt::xtensor<Real, N> add(xt::xtensor<Real, N>&& a, const xt::xtensor<Real, N>& b);
+template <std::size_t N>
 xt::xtensor<Real, N> subtract(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+template <std::size_t N>
+xt::xtensor<Real, N> subtract(xt::xtensor<Real, N>&& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
 xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
+xt::xtensor<Real, N> multiply(xt::xtensor<Real, N>&& a, const xt::xtensor<Real, N>& b);
+template <std::size_t N>
 xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b);
+template <std::size_t N>
+xt::xtensor<Real, N> divide(xt::xtensor<Real, N>&& a, const xt::xtensor<Real, N>& b);
 template <std::size_t N>
 xt::xtensor<Real, N> add(const xt::xtensor<Real, N>& a, Real scalar);
 template <std::size_t N>
+xt::xtensor<Real, N> add(xt::xtensor<Real, N>&& a, Real scalar);
+template <std::size_t N>
 xt::xtensor<Real, N> multiply(const xt::xtensor<Real, N>& a, Real scalar);
 template <std::size_t N>
+xt::xtensor<Real, N> multiply(xt::xtensor<Real, N>&& a, Real scalar);
+template <std::size_t N>
 xt::xtensor<Real, N> divide(const xt::xtensor<Real, N>& a, Real scalar);
+template <std::size_t N>
+xt::xtensor<Real, N> divide(xt::xtensor<Real, N>&& a, Real scalar);
 
 template <class T>
 inline constexpr std::size_t rank = 0;
@@ -109,31 +124,31 @@ concept SameRank = Tensor<A> &&(rank<std::remove_cvref_t<A>> == rank<std::remove
 
 template <class A, class B>
 requires arithmetic::SameRank<A, B>
-auto operator+(A&& a, B&& b) { return arithmetic::add(a, b); }
+auto operator+(A&& a, B&& b) { return arithmetic::add(std::forward<A>(a), b); }
 template <class A, class B>
 requires arithmetic::SameRank<A, B>
-auto operator-(A&& a, B&& b) { return arithmetic::subtract(a, b); }
+auto operator-(A&& a, B&& b) { return arithmetic::subtract(std::forward<A>(a), b); }
 template <class A, class B>
 requires arithmetic::SameRank<A, B>
-auto operator*(A&& a, B&& b) { return arithmetic::multiply(a, b); }
+auto operator*(A&& a, B&& b) { return arithmetic::multiply(std::forward<A>(a), b); }
 template <class A, class B>
 requires arithmetic::SameRank<A, B>
-auto operator/(A&& a, B&& b) { return arithmetic::divide(a, b); }
+auto operator/(A&& a, B&& b) { return arithmetic::divide(std::forward<A>(a), b); }
 template <arithmetic::Tensor A>
 auto operator+(A&& a, Real scalar) {
-    return arithmetic::add(a, scalar);
+    return arithmetic::add(std::forward<A>(a), scalar);
 }
 template <arithmetic::Tensor A>
 auto operator-(A&& a, Real scalar) {
-    return arithmetic::add(a, -scalar);
+    return arithmetic::add(std::forward<A>(a), -scalar);
 }
 template <arithmetic::Tensor A>
 auto operator*(A&& a, Real scalar) {
-    return arithmetic::multiply(a, scalar);
+    return arithmetic::multiply(std::forward<A>(a), scalar);
 }
 template <arithmetic::Tensor A>
 auto operator/(A&& a, Real scalar) {
-    return arithmetic::divide(a, scalar);
+    return arithmetic::divide(std::forward<A>(a), scalar);
 }
 
 }  // namespace llm
