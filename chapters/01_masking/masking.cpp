@@ -1,5 +1,7 @@
 #include "chapters/01_masking/masking.hpp"
 
+#include "common/tensors/elementwise.hpp"
+
 namespace llm {
 
 IdMatrix position_ids(std::size_t batch_size, std::size_t seq_len) {
@@ -53,13 +55,13 @@ IdMatrix position_ids(const IdMatrix& padding_mask) {
 
 Matrix softmax(const Matrix& scores) {
     // Subtract each row's maximum, which leaves the quotient unchanged: exp(1000) overflows,
-    // exp(1000 - 1000) does not. (For a row of -inf, xt::amax returns the lowest finite value,
+    // exp(1000 - 1000) does not. (For a row of -inf, row_max returns the lowest finite value,
     // so the row stays -inf. PyTorch subtracts -inf there, and -inf - (-inf) is NaN.)
-    const Matrix maxima = xt::amax(scores, {1}, xt::keep_dims);  // (N, 1)
-    const Matrix exponentials = xt::exp(scores - maxima);        // (N, S)
+    const Matrix maxima = row_max(scores);                         // (N, 1)
+    const Matrix exponentials = elementwise_exp(scores - maxima);  // (N, S)
 
     // Divide by the row's sum. If the row is fully masked, the sum is 0: divide by 1 instead.
-    const Matrix sums = xt::sum(exponentials, {1}, xt::keep_dims);  // (N, 1)
+    const Matrix sums = row_sum(exponentials);  // (N, 1)
     const Matrix divisors = xt::where(xt::equal(sums, Real(0)), Real(1), sums);
     return exponentials / divisors;  // (N, S)
 }

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "common/tensors/matmul.hpp"
+
 namespace llm {
 
 Matrix Linear::operator()(const Matrix& inputs) const {
@@ -11,7 +13,7 @@ Matrix Linear::operator()(const Matrix& inputs) const {
             inputs.shape(), weight.shape());
 
     // Each output feature is the dot product of the input with one row of the weight.
-    const Matrix products = xt::linalg::dot(inputs, xt::transpose(weight));  // (N, out)
+    Matrix products = matmul_transposed(inputs, weight);  // (N, out)
     if (!bias) return products;
     require(bias->size() == out_features, "linear: a bias of {} does not match a weight of {}",
             bias->shape(), weight.shape());

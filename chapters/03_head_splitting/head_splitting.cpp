@@ -1,5 +1,7 @@
 #include "chapters/03_head_splitting/head_splitting.hpp"
 
+#include "common/tensors/permute.hpp"
+
 namespace llm {
 
 Tensor4 split_heads(const Tensor3& states, std::size_t num_heads) {
@@ -12,15 +14,16 @@ Tensor4 split_heads(const Tensor3& states, std::size_t num_heads) {
         reshape(states, {batch_size, seq_len, num_heads, width / num_heads});
 
     // Swap token and head axes. This is the step that a second reshape cannot replace.
-    return xt::transpose(by_token, {0, 2, 1, 3});  // (B, H, T, D)
+    return swap_axes_1_and_2(by_token);  // (B, H, T, D)
 }
 
 Tensor3 merge_heads(const Tensor4& heads) {
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads);
 
     // Undo the two steps in reverse order: swap the axes back, then concatenate the heads.
-    const Tensor4 by_token = xt::transpose(heads, {0, 2, 1, 3});            // (B, T, H, D)
-    return reshape(by_token, {batch_size, seq_len, num_heads * head_dim});  // (B, T, H*D)
+    Tensor4 by_token = swap_axes_1_and_2(heads);  // (B, T, H, D)
+    return reshape(std::move(by_token),
+                   {batch_size, seq_len, num_heads * head_dim});  // (B, T, H*D)
 }
 
 std::size_t num_key_value_groups(const Config& config) {

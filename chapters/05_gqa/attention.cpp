@@ -6,9 +6,16 @@
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/04_rope/rope_scaling.hpp"
 #include "chapters/05_gqa/rms_normalize.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 namespace {
+
+// states[b, h] = head. The rows of a head are adjacent in memory.
+void set_head(Tensor4& states, std::size_t b, std::size_t h, const Matrix& head) {
+    std::copy(head.begin(), head.end(),
+              states.data() + (b * states.shape(1) + h) * head.size());
+}
 
 // The loop over heads: query head h uses key/value head h / G of its sequence.
 AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& keys,
@@ -22,16 +29,16 @@ AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& ke
             "attention: a mask of {} does not match queries of {} and keys of {}", mask.shape(),
             queries.shape(), keys.shape());
 
-    AttentionOutput result{xt::zeros<Real>({batch_size, num_heads, query_len, kv_len}),
-                           xt::zeros<Real>({batch_size, num_heads, query_len, head_dim})};
+    AttentionOutput result{Tensor4(std::array{batch_size, num_heads, query_len, kv_len}),
+                           Tensor4(std::array{batch_size, num_heads, query_len, head_dim})};
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t h = 0; h < num_heads; ++h) {
             const std::size_t kv_head = h / num_key_value_groups;
             const HeadAttentionOutput head =
                 attention(head_of(queries, b, h), head_of(keys, b, kv_head),
                           head_of(values, b, kv_head), head_of(mask, b, 0));
-            xt::view(result.weights, b, h) = head.weights;
-            xt::view(result.context, b, h) = head.context;
+            set_head(result.weights, b, h, head.weights);
+            set_head(result.context, b, h, head.context);
         }
     return result;
 }
@@ -47,7 +54,10 @@ Tensor4 rms_norm_heads(const Tensor4& heads, const Vector& weight, Real eps) {
 }  // namespace
 
 Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h) {
-    return xt::view(states, b, h);
+    Matrix head(std::array{states.shape(2), states.shape(3)});
+    const Real* const first = states.data() + (b * states.shape(1) + h) * head.size();
+    std::copy(first, first + head.size(), head.data());
+    return head;
 }
 
 Matrix attention_scores(const Matrix& queries, const Matrix& keys) {
@@ -56,7 +66,7 @@ Matrix attention_scores(const Matrix& queries, const Matrix& keys) {
             queries.shape(), keys.shape());
 
     // 1. Compute the dot product of each query and each key.
-    const Matrix products = xt::linalg::dot(queries, xt::transpose(keys));  // (T, S)
+    const Matrix products = matmul_transposed(queries, keys);  // (T, S)
 
     // 2. Divide by √D, because the standard deviation of a sum of D products grows like √D.
     // Otherwise the softmax would give the highest-scoring key nearly all the weight.
@@ -73,10 +83,10 @@ HeadAttentionOutput attention(const Matrix& queries, const Matrix& keys, const M
             scores.shape());
 
     // 3. Add the causal mask. 4. Softmax over the keys. 5. Weighted sum of the values.
-    const Matrix masked_scores = scores + mask;               // (T, S)
-    const Matrix weights = softmax(masked_scores);            // (T, S)
-    const Matrix context = xt::linalg::dot(weights, values);  // (T, D)
-    return {weights, context};
+    const Matrix masked_scores = scores + mask;  // (T, S)
+    Matrix weights = softmax(masked_scores);     // (T, S)
+    Matrix context = matmul(weights, values);    // (T, D)
+    return {std::move(weights), std::move(context)};
 }
 
 AttentionOutput multi_head_attention(const Tensor4& queries, const Tensor4& keys,

@@ -2,14 +2,16 @@
 
 #include <cmath>
 
+#include "common/tensors/elementwise.hpp"
+#include "common/tensors/matmul.hpp"
+
 namespace llm {
 
 Matrix rms_normalize(const Matrix& rows, Real eps) {
     const auto [num_rows, width] = dims(rows);
     Matrix normalized = rows;  // (N, D)
     for (std::size_t n = 0; n < num_rows; ++n) {
-        Real sum_of_squares = 0;
-        for (std::size_t d = 0; d < width; ++d) sum_of_squares += rows(n, d) * rows(n, d);
+        const Real sum_of_squares = dot_product(view_of(rows)[n], view_of(rows)[n]);
 
         // The root of the mean square. eps avoids 0 / 0 in a row of zeros.
         const Real rms = std::sqrt(sum_of_squares / static_cast<Real>(width) + eps);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "common/tensors/elementwise.hpp"
+
 namespace llm {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr Real cubic = Real(0.044715);
 
 }  // namespace
 
-Real sigmoid(Real x) { return 1 / (1 + std::exp(-x)); }
+Real sigmoid(Real x) { return 1 / (1 + vectorizable_exp(-x)); }
 
 Real relu(Real x) { return x > 0 ? x : 0; }
 
@@ -54,10 +56,29 @@ Real swish_derivative(Real x, Real beta) {
     return sigma + beta * x * sigma * (1 - sigma);
 }
 
-Tensor3 activate(const Activation& activation, const Tensor3& states) {
+namespace {
+
+Tensor3 apply_to_each(Real (*function)(Real), const Tensor3& states) {
     Tensor3 result = states;  // (B, T, F)
-    for (Real& element : result) element = activation.function(element);
+    const std::span<Real> elements(result.data(), result.size());
+    // Llama's activation: its loops are compiled with the function inlined, and vectorized.
+    if (function == silu)
+        apply_elementwise<silu>(elements);
+    else if (function == silu_derivative)
+        apply_elementwise<silu_derivative>(elements);
+    else
+        for (Real& element : elements) element = function(element);
     return result;
+}
+
+}  // namespace
+
+Tensor3 activate(const Activation& activation, const Tensor3& states) {
+    return apply_to_each(activation.function, states);
+}
+
+Tensor3 activation_derivative(const Activation& activation, const Tensor3& states) {
+    return apply_to_each(activation.derivative, states);
 }
 
 }  // namespace llm

@@ -35,7 +35,9 @@ inline constexpr Activation GELU{"gelu", gelu, gelu_derivative};
 inline constexpr Activation GELUTanh{"gelu_pytorch_tanh", gelu_tanh, gelu_tanh_derivative};
 inline constexpr Activation SiLU{"silu", silu, silu_derivative};
 
-// Applies the activation function elementwise.
+// Apply the activation function, or its derivative, elementwise.
 Tensor3 activate(const Activation& activation, const Tensor3& states);  // (B, T, F)
+Tensor3 activation_derivative(const Activation& activation,
+                              const Tensor3& states);  // (B, T, F)
 
 }  // namespace llm

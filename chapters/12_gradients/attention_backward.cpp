@@ -6,6 +6,8 @@
 #include "chapters/05_gqa/dropout.hpp"
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/12_gradients/norms_backward.hpp"
+#include "common/tensors/elementwise.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 namespace {
@@ -30,22 +32,23 @@ Tensor4 rms_norm_heads_backward(const Vector& weight, Real eps, const Tensor4& h
     return heads_from_rows(std::move(rows), heads);
 }
 
-void accumulate_head(Tensor4& sum, std::size_t b, std::size_t h, const Matrix& head) {
-    const auto [seq_len, head_dim] = dims(head);
-    for (std::size_t t = 0; t < seq_len; ++t)
-        for (std::size_t d = 0; d < head_dim; ++d) sum(b, h, t, d) += head(t, d);
+// One head of one sequence, without a copy: (T, D).
+MatrixView head_view(Tensor4& states, std::size_t b, std::size_t h) {
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(states);
+    return {states.data() + (b * num_heads + h) * seq_len * head_dim, seq_len, head_dim,
+            head_dim};
 }
 
 // The weighted sum of the values, with the weights after dropout: (B, H, T, D).
 Tensor4 context_of(const Tensor4& weights, const Tensor4& values) {
     const auto [batch_size, num_heads, seq_len, kv_len] = dims(weights);
-    Tensor4 context = xt::zeros<Real>({batch_size, num_heads, seq_len, values.shape(3)});
+    Tensor4 context(std::array{batch_size, num_heads, seq_len, values.shape(3)});
     const std::size_t num_key_value_groups = num_heads / values.shape(1);
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t h = 0; h < num_heads; ++h) {
-            const Matrix head_context = xt::linalg::dot(
-                head_of(weights, b, h), head_of(values, b, h / num_key_value_groups));
-            accumulate_head(context, b, h, head_context);
+            const Matrix head_weights = head_of(weights, b, h);                 // (T, S)
+            const Matrix value = head_of(values, b, h / num_key_value_groups);  // (S, D)
+            matmul(view_of(head_weights), view_of(value), head_view(context, b, h));
         }
     return context;
 }
@@ -65,8 +68,7 @@ Matrix softmax_backward(const Matrix& weights, const Matrix& output_gradient) {
     Matrix score_gradient = weights;  // (T, S)
     for (std::size_t t = 0; t < num_rows; ++t) {
         // dx_s = w_s (dw_s - Σ w dw): the weights of a row sum to 1.
-        Real dot = 0;
-        for (std::size_t s = 0; s < width; ++s) dot += weights(t, s) * output_gradient(t, s);
+        const Real dot = dot_product(view_of(weights)[t], view_of(output_gradient)[t]);
         for (std::size_t s = 0; s < width; ++s)
             score_gradient(t, s) = weights(t, s) * (output_gradient(t, s) - dot);
     }
@@ -131,25 +133,23 @@ QueriesKeysValues grouped_query_attention_backward(const QueriesKeysValues& head
             const Matrix output_gradient = head_of(context_gradient, b, h);  // (T, D)
 
             // Context = dropout(weights) · values.
-            Matrix weights_after_dropout = weights;
-            Matrix weight_gradient = xt::linalg::dot(output_gradient, xt::transpose(value));
+            Matrix weight_gradient = matmul_transposed(output_gradient, value);
+            Matrix weights_after_dropout;
             if (dropout_mask.size() > 0) {
                 const Matrix mask = head_of(dropout_mask, b, h);
                 weights_after_dropout = weights * mask;
                 weight_gradient = weight_gradient * mask;
             }
-            const Matrix value_gradient =
-                xt::linalg::dot(xt::transpose(weights_after_dropout), output_gradient);
+            // G query heads share a key/value head: their gradients add up.
+            const Matrix& used = dropout_mask.size() > 0 ? weights_after_dropout : weights;
+            transposed_matmul(view_of(used), view_of(output_gradient),
+                              head_view(gradient.values, b, kv_head), Update::accumulate);
 
             // Weights = softmax(scale · queries · keysᵀ + mask); the mask is a constant.
             const Matrix score_gradient = softmax_backward(weights, weight_gradient) * scale;
-            const Matrix query_gradient = xt::linalg::dot(score_gradient, key);
-            const Matrix key_gradient = xt::linalg::dot(xt::transpose(score_gradient), query);
-
-            // G query heads share a key/value head: their gradients add up.
-            accumulate_head(gradient.queries, b, h, query_gradient);
-            accumulate_head(gradient.keys, b, kv_head, key_gradient);
-            accumulate_head(gradient.values, b, kv_head, value_gradient);
+            matmul(view_of(score_gradient), view_of(key), head_view(gradient.queries, b, h));
+            transposed_matmul(view_of(score_gradient), view_of(query),
+                              head_view(gradient.keys, b, kv_head), Update::accumulate);
         }
     return gradient;
 }

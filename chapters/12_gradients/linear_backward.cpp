@@ -1,12 +1,14 @@
 #include "chapters/12_gradients/linear_backward.hpp"
 
+#include "common/tensors/matmul.hpp"
+
 namespace llm {
 
 void accumulate_product(Matrix& sum, const Matrix& left, const Matrix& right) {
-    const Matrix product = xt::linalg::dot(xt::transpose(left), right);
-    require(product.shape() == sum.shape(), "backward: {} does not fit a gradient of {}",
-            product.shape(), sum.shape());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum.data()[i] += product.data()[i];
+    const std::array product_shape{left.shape(1), right.shape(1)};
+    require(product_shape == sum.shape(), "backward: {} does not fit a gradient of {}",
+            product_shape, sum.shape());
+    transposed_matmul(view_of(left), view_of(right), view_of(sum), Update::accumulate);
 }
 
 void accumulate_rows(Vector& sum, const Matrix& rows) {
@@ -26,7 +28,7 @@ Matrix linear_backward(const Linear& linear, const Matrix& input, const Matrix& 
     if (linear.bias) accumulate_rows(*gradient.bias, output_gradient);
 
     // x_i contributes to each y_o with the factor W_oi: dx_i is the sum of dy_o W_oi.
-    return xt::linalg::dot(output_gradient, linear.weight);  // (N, in)
+    return matmul(output_gradient, linear.weight);  // (N, in)
 }
 
 Tensor3 linear_backward(const Linear& linear, const Tensor3& input,

@@ -3,17 +3,6 @@
 #include "chapters/12_gradients/linear_backward.hpp"
 
 namespace llm {
-namespace {
-
-// The derivative of the activation, elementwise.
-Tensor3 activation_derivative(const Activation& activation, const Tensor3& states) {
-    Tensor3 result = states;  // (B, T, F)
-    for (Real& element : result) element = activation.derivative(element);
-    return result;
-}
-
-}  // namespace
-
 Tensor3 mlp_forward(const Mlp& mlp, const Tensor3& input, MlpActivations& saved) {
     saved.input = input;
     saved.up = mlp.up_proj(input);                      // (B, T, F)

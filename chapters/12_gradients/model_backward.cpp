@@ -4,6 +4,7 @@
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/12_gradients/loss.hpp"
 #include "chapters/12_gradients/norms_backward.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 
@@ -51,8 +52,8 @@ Tensor3 lm_head_backward(const Matrix& weight, const Tensor3& hidden_states,
     const Matrix gradient_rows = reshape(logits_gradient, {num_rows, vocab_size});
 
     // linear_backward without a bias.
-    accumulate_product(gradient, gradient_rows, hidden_rows);         // (V, C)
-    Matrix hidden_gradient = xt::linalg::dot(gradient_rows, weight);  // (B*T, C)
+    accumulate_product(gradient, gradient_rows, hidden_rows);  // (V, C)
+    Matrix hidden_gradient = matmul(gradient_rows, weight);    // (B*T, C)
     return reshape(std::move(hidden_gradient), {batch_size, seq_len, hidden_size});
 }
 

@@ -4,6 +4,8 @@
 
 #include "chapters/05_gqa/rms_normalize.hpp"
 #include "chapters/12_gradients/linear_backward.hpp"
+#include "common/tensors/elementwise.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 namespace {
@@ -41,14 +43,13 @@ Matrix rms_normalize_backward(const Matrix& input, const Matrix& output_gradient
     const Real C = static_cast<Real>(width);
     Matrix input_gradient = input;  // (N, C)
     for (std::size_t n = 0; n < num_rows; ++n) {
-        Real sum_of_squares = 0;
-        for (std::size_t c = 0; c < width; ++c) sum_of_squares += input(n, c) * input(n, c);
+        const std::span<const Real> row = view_of(input)[n];
+        const Real sum_of_squares = dot_product(row, row);
         const Real inverse_rms = 1 / std::sqrt(sum_of_squares / C + eps);
 
         // The mean of the product of the upstream gradient and the normalized row, x̂.
-        Real mean_product = 0;
-        for (std::size_t c = 0; c < width; ++c)
-            mean_product += output_gradient(n, c) * input(n, c) * inverse_rms / C;
+        const Real mean_product =
+            dot_product(view_of(output_gradient)[n], row) * inverse_rms / C;
 
         // dx = (dx̂ - x̂ mean(dx̂ x̂)) / rms: scaling a row does not change x̂.
         for (std::size_t c = 0; c < width; ++c)
