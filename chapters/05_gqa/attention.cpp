@@ -31,15 +31,17 @@ AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& ke
 
     AttentionOutput result{Tensor4(std::array{batch_size, num_heads, query_len, kv_len}),
                            Tensor4(std::array{batch_size, num_heads, query_len, head_dim})};
-    for (std::size_t b = 0; b < batch_size; ++b)
+    for (std::size_t b = 0; b < batch_size; ++b) {
+        const Matrix sequence_mask = head_of(mask, b, 0);  // (T, S), the same for all heads
         for (std::size_t h = 0; h < num_heads; ++h) {
             const std::size_t kv_head = h / num_key_value_groups;
             const HeadAttentionOutput head =
                 attention(head_of(queries, b, h), head_of(keys, b, kv_head),
-                          head_of(values, b, kv_head), head_of(mask, b, 0));
+                          head_of(values, b, kv_head), sequence_mask);
             set_head(result.weights, b, h, head.weights);
             set_head(result.context, b, h, head.context);
         }
+    }
     return result;
 }
 

@@ -9,7 +9,7 @@ namespace llm {
 
 Matrix rms_normalize(const Matrix& rows, Real eps) {
     const auto [num_rows, width] = dims(rows);
-    Matrix normalized = rows;  // (N, D)
+    Matrix normalized(rows.shape());  // (N, D)
     for (std::size_t n = 0; n < num_rows; ++n) {
         const Real sum_of_squares = dot_product(view_of(rows)[n], view_of(rows)[n]);
 

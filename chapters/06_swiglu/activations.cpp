@@ -59,15 +59,16 @@ Real swish_derivative(Real x, Real beta) {
 namespace {
 
 Tensor3 apply_to_each(Real (*function)(Real), const Tensor3& states) {
-    Tensor3 result = states;  // (B, T, F)
-    const std::span<Real> elements(result.data(), result.size());
+    Tensor3 result(states.shape());  // (B, T, F)
+    const std::span<const Real> elements(states.data(), states.size());
+    const std::span<Real> results(result.data(), result.size());
     // Llama's activation: its loops are compiled with the function inlined, and vectorized.
     if (function == silu)
-        apply_elementwise<silu>(elements);
+        apply_elementwise<silu>(elements, results);
     else if (function == silu_derivative)
-        apply_elementwise<silu_derivative>(elements);
+        apply_elementwise<silu_derivative>(elements, results);
     else
-        for (Real& element : elements) element = function(element);
+        std::transform(elements.begin(), elements.end(), results.begin(), function);
     return result;
 }
 

@@ -7,7 +7,6 @@
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/12_gradients/norms_backward.hpp"
 #include "common/tensors/elementwise.hpp"
-#include "common/tensors/matmul.hpp"
 
 namespace llm {
 namespace {
@@ -38,6 +37,11 @@ MatrixView head_view(Tensor4& states, std::size_t b, std::size_t h) {
     return {states.data() + (b * num_heads + h) * seq_len * head_dim, seq_len, head_dim,
             head_dim};
 }
+ConstMatrixView head_view(const Tensor4& states, std::size_t b, std::size_t h) {
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(states);
+    return {states.data() + (b * num_heads + h) * seq_len * head_dim, seq_len, head_dim,
+            head_dim};
+}
 
 // The weighted sum of the values, with the weights after dropout: (B, H, T, D).
 Tensor4 context_of(const Tensor4& weights, const Tensor4& values) {
@@ -46,9 +50,9 @@ Tensor4 context_of(const Tensor4& weights, const Tensor4& values) {
     const std::size_t num_key_value_groups = num_heads / values.shape(1);
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t h = 0; h < num_heads; ++h) {
-            const Matrix head_weights = head_of(weights, b, h);                 // (T, S)
-            const Matrix value = head_of(values, b, h / num_key_value_groups);  // (S, D)
-            matmul(view_of(head_weights), view_of(value), head_view(context, b, h));
+            const std::size_t kv_head = h / num_key_value_groups;
+            matmul(head_view(weights, b, h), head_view(values, b, kv_head),
+                   head_view(context, b, h));
         }
     return context;
 }
@@ -64,13 +68,17 @@ Tensor4 rope_backward(const Tensor4& output_gradient, const RotaryTable& table,
 }
 
 Matrix softmax_backward(const Matrix& weights, const Matrix& output_gradient) {
-    const auto [num_rows, width] = dims(weights);
-    Matrix score_gradient = weights;  // (T, S)
+    return softmax_backward(view_of(weights), view_of(output_gradient));
+}
+
+Matrix softmax_backward(ConstMatrixView weights, ConstMatrixView output_gradient) {
+    const std::size_t num_rows = weights.num_rows, width = weights.num_columns;
+    Matrix score_gradient(std::array{num_rows, width});  // (T, S)
     for (std::size_t t = 0; t < num_rows; ++t) {
         // dx_s = w_s (dw_s - Σ w dw): the weights of a row sum to 1.
-        const Real dot = dot_product(view_of(weights)[t], view_of(output_gradient)[t]);
+        const Real dot = dot_product(weights[t], output_gradient[t]);
         for (std::size_t s = 0; s < width; ++s)
-            score_gradient(t, s) = weights(t, s) * (output_gradient(t, s) - dot);
+            score_gradient(t, s) = weights[t][s] * (output_gradient[t][s] - dot);
     }
     return score_gradient;
 }
@@ -120,35 +128,35 @@ QueriesKeysValues grouped_query_attention_backward(const QueriesKeysValues& head
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads.queries);
     const std::size_t num_key_value_groups = num_heads / heads.keys.shape(1);
     const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
-    QueriesKeysValues gradient{xt::zeros<Real>(heads.queries.shape()),
+    QueriesKeysValues gradient{Tensor4(heads.queries.shape()),
                                xt::zeros<Real>(heads.keys.shape()),
                                xt::zeros<Real>(heads.values.shape())};
+    const bool has_dropout = dropout_mask.size() > 0;
+    const Tensor4 dropped = has_dropout ? attentions * dropout_mask : Tensor4{};
+    const Tensor4& weights_after_dropout = has_dropout ? dropped : attentions;
+    Matrix weight_gradient(std::array{seq_len, seq_len});  // (T, T)
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t h = 0; h < num_heads; ++h) {
             const std::size_t kv_head = h / num_key_value_groups;
-            const Matrix query = head_of(heads.queries, b, h);               // (T, D)
-            const Matrix key = head_of(heads.keys, b, kv_head);              // (T, D)
-            const Matrix value = head_of(heads.values, b, kv_head);          // (T, D)
-            const Matrix weights = head_of(attentions, b, h);                // (T, T)
-            const Matrix output_gradient = head_of(context_gradient, b, h);  // (T, D)
+            const ConstMatrixView query = head_view(heads.queries, b, h);       // (T, D)
+            const ConstMatrixView key = head_view(heads.keys, b, kv_head);      // (T, D)
+            const ConstMatrixView value = head_view(heads.values, b, kv_head);  // (T, D)
+            const ConstMatrixView weights = head_view(attentions, b, h);        // (T, T)
+            const ConstMatrixView output_gradient =
+                head_view(context_gradient, b, h);  // (T, D)
 
-            // Context = dropout(weights) · values.
-            Matrix weight_gradient = matmul_transposed(output_gradient, value);
-            Matrix weights_after_dropout;
-            if (dropout_mask.size() > 0) {
-                const Matrix mask = head_of(dropout_mask, b, h);
-                weights_after_dropout = weights * mask;
-                weight_gradient = weight_gradient * mask;
-            }
-            // G query heads share a key/value head: their gradients add up.
-            const Matrix& used = dropout_mask.size() > 0 ? weights_after_dropout : weights;
-            transposed_matmul(view_of(used), view_of(output_gradient),
+            // Context = dropout(weights) · values. G query heads share a key/value head: their
+            // gradients add up.
+            matmul_transposed(output_gradient, value, view_of(weight_gradient));
+            if (has_dropout) weight_gradient = weight_gradient * head_of(dropout_mask, b, h);
+            transposed_matmul(head_view(weights_after_dropout, b, h), output_gradient,
                               head_view(gradient.values, b, kv_head), Update::accumulate);
 
             // Weights = softmax(scale · queries · keysᵀ + mask); the mask is a constant.
-            const Matrix score_gradient = softmax_backward(weights, weight_gradient) * scale;
-            matmul(view_of(score_gradient), view_of(key), head_view(gradient.queries, b, h));
-            transposed_matmul(view_of(score_gradient), view_of(query),
+            const Matrix score_gradient =
+                softmax_backward(weights, view_of(weight_gradient)) * scale;
+            matmul(view_of(score_gradient), key, head_view(gradient.queries, b, h));
+            transposed_matmul(view_of(score_gradient), query,
                               head_view(gradient.keys, b, kv_head), Update::accumulate);
         }
     return gradient;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "chapters/05_gqa/attention.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 
@@ -14,6 +15,7 @@ Tensor4 rope_backward(const Tensor4& output_gradient,  // (B, H, T, D)
 // gradient with respect to the scores.
 Matrix softmax_backward(const Matrix& weights,           // (T, S)
                         const Matrix& output_gradient);  // (T, S) -> (T, S)
+Matrix softmax_backward(ConstMatrixView weights, ConstMatrixView output_gradient);
 
 // Backward pass of apply_qk_norm_and_rope of chapter 05. Returns the gradients with respect to
 // the queries and keys before QK norm and RoPE; the gradient of the norm's weights is

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "chapters/02_projections/linear.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 
@@ -32,8 +33,10 @@ void embedding_backward(const IdMatrix& input_ids,       // (B, T)
 void accumulate_product(Matrix& sum,           // (A, B)
                         const Matrix& left,    // (N, A)
                         const Matrix& right);  // (N, B)
+void accumulate_product(Matrix& sum, ConstMatrixView left, ConstMatrixView right);
 // sum += the sum of all rows.
 void accumulate_rows(Vector& sum,          // (C)
                      const Matrix& rows);  // (N, C)
+void accumulate_rows(Vector& sum, ConstMatrixView rows);
 
 }  // namespace llm

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
+#include "common/tensors/elementwise.hpp"
 
 namespace llm {
 namespace {
@@ -31,18 +32,16 @@ IdVector flatten(const IdMatrix& targets) { return reshape(targets, {targets.siz
 
 double cross_entropy(const Matrix& logits, const IdVector& targets) {
     check_targets(logits, targets);
-    const auto [num_rows, vocab_size] = dims(logits);
+    const std::size_t num_rows = logits.shape(0);
+
+    // -ln softmax = ln(sum of e^logit) - logit of the target. The logits are used, not the
+    // probability, which can underflow to 0; subtracting the maximum avoids overflow.
+    const Matrix maxima = row_max(logits);                          // (N, 1)
+    const Matrix sums = row_sum(elementwise_exp(logits - maxima));  // (N, 1)
     double loss = 0;
     for (std::size_t n = 0; n < num_rows; ++n) {
-        // -ln softmax = ln(sum of e^logit) - logit of the target. The logits are used, not the
-        // probability, which can underflow to 0; subtracting the maximum avoids overflow.
-        Real maximum = logits(n, 0);
-        for (std::size_t v = 0; v < vocab_size; ++v) maximum = std::max(maximum, logits(n, v));
-        double sum = 0;
-        for (std::size_t v = 0; v < vocab_size; ++v)
-            sum += static_cast<double>(std::exp(logits(n, v) - maximum));
         const Real target_logit = logits(n, static_cast<std::size_t>(targets(n)));
-        loss += std::log(sum) + static_cast<double>(maximum - target_logit);
+        loss += std::log(double(sums(n, 0))) + double(maxima(n, 0) - target_logit);
     }
     return loss / static_cast<double>(num_rows);
 }

@@ -41,7 +41,7 @@ Tensor3 norm_backward_of_tokens(const Norm& norm, const Tensor3& input,
 Matrix rms_normalize_backward(const Matrix& input, const Matrix& output_gradient, Real eps) {
     const auto [num_rows, width] = dims(input);
     const Real C = static_cast<Real>(width);
-    Matrix input_gradient = input;  // (N, C)
+    Matrix input_gradient(input.shape());  // (N, C)
     for (std::size_t n = 0; n < num_rows; ++n) {
         const std::span<const Real> row = view_of(input)[n];
         const Real sum_of_squares = dot_product(row, row);

@@ -1,14 +1,18 @@
 #include "chapters/13_training/optimizer.hpp"
 
 #include <cmath>
+#include <numeric>
+
+#include "common/system/parallel.hpp"
 
 namespace llm {
 
 double grad_norm(const std::vector<Parameter>& gradients) {
-    double sum_of_squares = 0;
-    for (const Parameter& gradient : gradients)
-        for (const Real g : gradient.values) sum_of_squares += double(g) * double(g);
-    return std::sqrt(sum_of_squares);
+    std::vector<double> sums_of_squares(gradients.size());
+    parallel_for(gradients.size(), [&](std::size_t p) {
+        for (const Real g : gradients[p].values) sums_of_squares[p] += double(g) * double(g);
+    });
+    return std::sqrt(std::accumulate(sums_of_squares.begin(), sums_of_squares.end(), 0.0));
 }
 
 double clip_grad_norm(const std::vector<Parameter>& gradients, double max_grad_norm) {
@@ -63,7 +67,7 @@ void AdamW::step(const std::vector<Parameter>& parameters,
     const Real bias_correction2_sqrt =
         static_cast<Real>(std::sqrt(1 - std::pow(double(beta2), n)));
 
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
+    parallel_for(parameters.size(), [&](std::size_t p) {
         // Decoupled weight decay: it is not added to the gradient.
         const Real decay =
             has_weight_decay(parameters[p]) ? 1 - learning_rate * weight_decay : 1;
@@ -78,7 +82,7 @@ void AdamW::step(const std::vector<Parameter>& parameters,
             parameter =
                 decay * parameter - learning_rate * (m / bias_correction1) / denominator;
         }
-    }
+    });
 }
 
 }  // namespace llm

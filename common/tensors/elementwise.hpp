@@ -58,10 +58,10 @@ Matrix row_sum(const Matrix& rows);  // (N, M) -> (N, 1)
 // The sum of the products of the elements. The spans have equal lengths.
 Real dot_product(std::span<const Real> a, std::span<const Real> b);
 
-// function(x) for each element, as one loop. `function` is a constant, so that it is inlined.
+// result[i] = function(x[i]), as one loop. `function` is a constant, so that it is inlined.
 template <Real (*function)(Real)>
-void apply_elementwise(std::span<Real> elements) {
-    for (Real& element : elements) element = function(element);
+void apply_elementwise(std::span<const Real> x, std::span<Real> result) {
+    for (std::size_t i = 0; i < x.size(); ++i) result[i] = function(x[i]);
 }
 
 }  // namespace llm
