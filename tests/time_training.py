@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""Measures the training speed, in tokens per second, of PyTorch and of chapter 13's program with the same sizes. For
-maintainers; needs Debian's python3-torch. Usage: time_training.py TEXT_FILE"""
+"""Measures training steps of PyTorch at the default sizes of chapter 13. For maintainers; needs Debian's python3-torch.
+
+time_training.py            prints, for ./learn bench, lines of seconds per step, number of threads, and name of the sizes
+time_training.py TEXT_FILE  prints tokens per second of PyTorch and of chapter 13's program, which trains on that file"""
 
 import os
 import re
@@ -19,25 +21,32 @@ ROOT = Path(__file__).resolve().parent.parent
 CONFIG = {"hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 6,
           "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 1024, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
           "tie_word_embeddings": True}
-BATCH_SIZE, SEQ_LEN, STEPS = 8, 256, 6
+NAMES_CONFIG = {**CONFIG, "hidden_size": 64, "intermediate_size": 172, "num_hidden_layers": 3,
+                "num_attention_heads": 4, "head_dim": 16, "vocab_size": 27}
+# A step's configuration, sequences (all in one batch) and tokens of each.
+SIZES = {"king_james": (CONFIG, 8, 256), "names": (NAMES_CONFIG, 32, 32)}
+STEPS = 6
 
 
-def pytorch(threads):
-    """Trains a decoder of PyTorch's basic operations. The first step is not measured."""
+def pytorch(threads, name="king_james"):
+    """Trains a decoder of PyTorch's basic operations; returns the seconds of each step but the first."""
+    config, batch_size, seq_len = SIZES[name]
     torch.set_num_threads(threads)
-    weights = init_decoder(CONFIG, lambda out, into, embedding=False: torch.randn(out, into) * 0.02)
+    seconds = []
+    weights = init_decoder(config, lambda out, into, embedding=False: torch.randn(out, into) * 0.02)
     weights = {name: tensor.requires_grad_() for name, tensor in weights.items()}
     optimizer = torch.optim.AdamW(weights.values(), lr=1e-3)
     for step in range(STEPS + 1):
-        if step == 1:
-            begin = time.perf_counter()
-        ids = torch.randint(0, CONFIG["vocab_size"], (BATCH_SIZE, SEQ_LEN + 1))
+        begin = time.perf_counter()
+        ids = torch.randint(0, config["vocab_size"], (batch_size, seq_len + 1))
         optimizer.zero_grad()
-        logits = decoder(CONFIG, weights, ids[:, :-1])[1]
+        logits = decoder(config, weights, ids[:, :-1])[1]
         nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
         nn.utils.clip_grad_norm_(weights.values(), 1.0)
         optimizer.step()
-    return STEPS * BATCH_SIZE * SEQ_LEN / (time.perf_counter() - begin)
+        if step > 0:
+            seconds.append(time.perf_counter() - begin)
+    return seconds
 
 
 def ours(text):
@@ -48,7 +57,15 @@ def ours(text):
 
 
 if __name__ == "__main__":
-    theirs = {threads: pytorch(threads) for threads in sorted({1, os.cpu_count()})}
+    thread_counts = sorted({1, os.cpu_count()})
+    if len(sys.argv) == 1:
+        for name in SIZES:
+            for threads in thread_counts:
+                for seconds in pytorch(threads, name):
+                    print(seconds, f"threads: {threads}", name, sep="\t")
+        sys.exit()
+    tokens = STEPS * SIZES["king_james"][1] * SIZES["king_james"][2]
+    theirs = {threads: tokens / sum(pytorch(threads)) for threads in thread_counts}
     own = ours(sys.argv[1])
     for threads, speed in theirs.items():
         print(f"PyTorch {torch.__version__}, threads: {threads}: {speed:.0f} tokens per second")

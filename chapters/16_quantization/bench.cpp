@@ -275,6 +275,7 @@ int main(int argc, char** argv) {
         benchmark_model(model, repetitions);
         benchmark_layer(generator, repetitions);
         benchmark_small_models(repetitions);
+        benchmark_training(repetitions);
         if (!is_short) benchmark_profile();
         remove_files_of_rivals();
     });

@@ -20,6 +20,13 @@ std::string quoted(const std::string& path) { return "'" + path + "'"; }
 
 bool succeeds(const std::string& command) { return std::system(command.c_str()) == 0; }
 
+// Prints a line if there is none.
+bool has_pytorch() {
+    const bool found = succeeds("/usr/bin/python3 -c 'import torch' 2>/dev/null");
+    if (!found) say("PyTorch: /usr/bin/python3 cannot import torch");
+    return found;
+}
+
 // A new file in build/models/bench.
 std::string new_file(const std::string& name) {
     make_folder(model_folder("bench"));
@@ -113,10 +120,7 @@ std::string Rival::speedup(const std::string& name, double our_seconds) const {
 }
 
 Rival make_pytorch_rival(const Model& model, const Matrix& logits) {
-    if (!succeeds("/usr/bin/python3 -c 'import torch' 2>/dev/null")) {
-        say("PyTorch: /usr/bin/python3 cannot import torch");
-        return {};
-    }
+    if (!has_pytorch()) return {};
     const std::string folder = model_folder("bench");
     export_model(model, folder);
     write_safetensors(
@@ -125,6 +129,13 @@ Rival make_pytorch_rival(const Model& model, const Matrix& logits) {
     const std::string command = "/usr/bin/python3 " +
                                 quoted(folder_of_tests + "/time_inference.py") + " " +
                                 quoted(folder);
+    return {{command, "OPENBLAS_NUM_THREADS=1 " + command}, {}};
+}
+
+Rival make_pytorch_training_rival() {
+    if (!has_pytorch()) return {};
+    const std::string command =
+        "/usr/bin/python3 " + quoted(folder_of_tests + "/time_training.py");
     return {{command, "OPENBLAS_NUM_THREADS=1 " + command}, {}};
 }
 

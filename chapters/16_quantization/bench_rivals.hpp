@@ -30,6 +30,9 @@ struct Rival {
 // Debian's PyTorch in float32; logits are ours of 512 tokens.
 Rival make_pytorch_rival(const Model& model, const Matrix& logits);  // (T, V)
 
+// The same PyTorch, training steps at the default sizes of chapter 13.
+Rival make_pytorch_training_rival();
+
 // llama.cpp with weights of a dtype. The work is "steps" or "sequence" (time_llama_cpp.py).
 Rival make_llama_cpp_rival(const Model& model, const Tokenizer& tokenizer, DType dtype,
                            const std::string& work);

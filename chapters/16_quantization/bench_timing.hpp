@@ -48,6 +48,9 @@ void benchmark_layer(Generator& generator, int repetitions);
 // bench_small_models.cpp: tokens per second of two small models.
 void benchmark_small_models(int repetitions);
 
+// bench_training.cpp: training steps at the default sizes of chapter 13.
+void benchmark_training(int repetitions);
+
 // bench_profile.cpp: the functions in which a prefill and a decode step spend their time,
 // measured by perf.
 void benchmark_profile();
