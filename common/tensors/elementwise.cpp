@@ -1,5 +1,7 @@
 #include "common/tensors/elementwise.hpp"
 
+#include <functional>
+
 namespace llm {
 namespace {
 

@@ -3,6 +3,7 @@
 // time, and the C library's exp is a call for each number.)
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <span>
 
