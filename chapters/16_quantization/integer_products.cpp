@@ -12,6 +12,7 @@
 #define LLM_VNNI
 #endif
 #ifdef LLM_VNNI
+#include "chapters/16_quantization/integer_rows.hpp"
 #include "chapters/16_quantization/integer_tiles.hpp"
 #endif
 
@@ -120,6 +121,28 @@ void multiply_row(const Product<Block>& product, std::size_t row, std::size_t fi
     }
 }
 
+// The products of one row and all tokens.
+template <class Block>
+void multiply_row_by_all(const Product<Block>& product, std::size_t row) {
+    const std::size_t num_tokens = product.outputs.num_rows;
+#ifdef LLM_VNNI
+    using Traits = BlockTraits<Block>;
+    if constexpr (Traits::block_size == 32) {
+        for (std::size_t n = 0; n < num_tokens; ++n) {
+            const Real result =
+                multiply_blocks(product.row(row), product.in_features / Traits::block_size,
+                                product.token(n, 0));
+            Real& output = product.outputs[n][row];
+            output = product.update == Update::accumulate ? output + result : result;
+        }
+        return;
+    }
+#endif
+    std::size_t n = 0;
+    for (; n + 4 <= num_tokens; n += 4) multiply_row<4>(product, row, n);
+    for (; n < num_tokens; ++n) multiply_row<1>(product, row, n);
+}
+
 // A decode step: each row is read once, and while it is multiplied, a later one is prefetched.
 template <class Block>
 void multiply_rows(const Product<Block>& product, std::size_t first_row) {
@@ -129,9 +152,7 @@ void multiply_rows(const Product<Block>& product, std::size_t first_row) {
             std::min(row * product.row_size() + prefetch_distance, product.rows.size());
         prefetch(product.rows.subspan(
             ahead, std::min(product.row_size(), product.rows.size() - ahead)));
-        std::size_t n = 0;
-        for (; n + 4 <= product.outputs.num_rows; n += 4) multiply_row<4>(product, row, n);
-        for (; n < product.outputs.num_rows; ++n) multiply_row<1>(product, row, n);
+        multiply_row_by_all(product, row);
     }
 }
 

@@ -80,13 +80,19 @@ Floats scaled(const Byte* four_bytes, Real scale) {
 
 // 32 weights with one scale. The offset makes all values positive.
 template <class Block>
-GroupScales<Block> one_scale(const Block& block, Real offset) {
+constexpr Real offset_of = 128;  // q8_0
+template <>
+constexpr Real offset_of<BlockQ4_0> = 8;
+template <>
+constexpr Real offset_of<BlockQ5_0> = 16;
+template <class Block>
+GroupScales<Block> one_scale(const Block& block) {
     const Real scale = to_float(block.scale);
-    return {{scale}, {offset * scale}};
+    return {{scale}, {offset_of<Block> * scale}};
 }
 
 HWY_INLINE GroupScales<BlockQ8_0> unpack_scales(const BlockQ8_0& block) {
-    return one_scale(block, 128);
+    return one_scale(block);
 }
 HWY_INLINE Part<BlockQ8_0> unpack_part(const BlockQ8_0& block, std::size_t) {
     const auto* values = reinterpret_cast<const std::uint8_t*>(block.values.data());
@@ -95,7 +101,7 @@ HWY_INLINE Part<BlockQ8_0> unpack_part(const BlockQ8_0& block, std::size_t) {
 }
 
 HWY_INLINE GroupScales<BlockQ4_0> unpack_scales(const BlockQ4_0& block) {
-    return one_scale(block, 8);
+    return one_scale(block);
 }
 HWY_INLINE Part<BlockQ4_0> unpack_part(const BlockQ4_0& block, std::size_t) {
     const Bytes halves = load(block.values.data());
@@ -103,7 +109,7 @@ HWY_INLINE Part<BlockQ4_0> unpack_part(const BlockQ4_0& block, std::size_t) {
 }
 
 HWY_INLINE GroupScales<BlockQ5_0> unpack_scales(const BlockQ5_0& block) {
-    return one_scale(block, 16);
+    return one_scale(block);
 }
 HWY_INLINE Part<BlockQ5_0> unpack_part(const BlockQ5_0& block, std::size_t) {
     // LoadMaskBits selects the lanes whose bits are set. It may read 8 bytes.
