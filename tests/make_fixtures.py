@@ -709,6 +709,72 @@ def muon():
         save(f"13_training/muon_{name}_after", matrix)
 
 
+def fine_tuning():
+    """Chapter 14. Losses of log-probabilities and their gradients; a whole step through a model with LoRA."""
+    torch.manual_seed(14)
+    logits, targets = (3 * torch.randn(4, 5, 7)).requires_grad_(), torch.randint(0, 7, (4, 5))
+    mask = torch.tensor([[0, 1, 1, 0, 0], [0, 0, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 1, 0]]).float()
+    upstream = torch.randn(4, 5)
+    log_probs = torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
+    for name, tensor in [("logits", logits), ("targets", targets), ("mask", mask), ("upstream", upstream),
+                         ("log_probs", log_probs), ("sequence_log_probs", (log_probs * mask).sum(1)),
+                         ("logits_gradient", torch.autograd.grad(log_probs, logits, upstream, retain_graph=True)[0])]:
+        save(f"14_fine_tuning/{name}", tensor)
+    labels = targets.masked_fill(mask == 0, -100)
+    sft = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    save("14_fine_tuning/sft_loss", sft[None])
+    save("14_fine_tuning/sft_gradient", torch.autograd.grad(sft, logits)[0])
+
+    # DPO of two pairs: rows 0 and 1 are chosen, 2 and 3 rejected.
+    values = log_probs.detach().requires_grad_()
+    policy = (values * mask).sum(1)
+    reference = policy.detach() + torch.tensor([1.5, -4.0, 0.5, 2.0])
+    margins = 0.3 * ((policy - reference)[:2] - (policy - reference)[2:])
+    dpo = -nn.functional.logsigmoid(margins).mean()
+    save("14_fine_tuning/dpo_reference", reference)
+    save("14_fine_tuning/dpo_loss", dpo[None])
+    save("14_fine_tuning/dpo_gradient", torch.autograd.grad(dpo, values)[0])
+
+    # GRPO of two groups of two. Ratios on both sides of the clipping range, with both signs of the advantage.
+    rewards = torch.tensor([1.0, 0.0, 0.25, 0.75])
+    groups = rewards.reshape(2, 2)
+    advantages = ((groups - groups.mean(1, True)) / (groups.std(1, keepdim=True) + 1e-6)).flatten()
+    old = values.detach() + 0.4 * torch.randn(4, 5)
+    reference = values.detach() + torch.randn(4, 5)
+    ratio = torch.exp(values - old)
+    objective = torch.minimum(ratio * advantages[:, None], ratio.clamp(0.8, 1.2) * advantages[:, None])
+    kl = torch.exp(reference - values) - (reference - values) - 1
+    loss = (-objective + 0.1 * kl) * mask
+    for name, total in [("sequence_mean", (loss.sum(1) / mask.sum(1)).mean()), ("token_mean", loss.sum() / mask.sum())]:
+        save(f"14_fine_tuning/grpo_{name}_loss", total[None])
+        save(f"14_fine_tuning/grpo_{name}_gradient", torch.autograd.grad(total, values, retain_graph=True)[0])
+    for name, tensor in [("rewards", rewards), ("advantages", advantages), ("grpo_old", old),
+                         ("grpo_reference", reference), ("grpo_kl", ((kl * mask).sum() / mask.sum())[None])]:
+        save(f"14_fine_tuning/{name}", tensor)
+
+    # SFT through the model of chapter 09's fixture with LoRA on q_proj and down_proj: r 3, alpha 6.
+    folder = FOLDER / "09_full_model" / "mistral"
+    config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
+    config["rope_theta"] = config["rope_parameters"]["rope_theta"]
+    lora = []
+    for n in range(config["num_hidden_layers"]):
+        for part in ["self_attn.q_proj", "mlp.down_proj"]:
+            name = f"model.layers.{n}.{part}.weight"
+            out_features, in_features = weights[name].shape
+            pair = [(0.3 * torch.randn(shape)).requires_grad_() for shape in [(3, in_features), (out_features, 3)]]
+            weights[name] = weights[name] + 2 * pair[1] @ pair[0]
+            lora += pair
+    ids = torch.randint(0, config["vocab_size"], (3, 6))
+    prompt_mask = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 0]]).bool()
+    logits = decoder(config, weights, ids[:, :-1])[1]
+    loss = nn.functional.cross_entropy(logits[prompt_mask], ids[:, 1:][prompt_mask])
+    loss.backward()
+    flat = lambda tensors: torch.cat([tensor.detach().flatten() for tensor in tensors])
+    for name, tensor in [("lora_ids", ids), ("lora_mask", prompt_mask.float()), ("lora_values", flat(lora)),
+                         ("lora_loss", loss[None]), ("lora_gradients", flat([x.grad for x in lora]))]:
+        save(f"14_fine_tuning/{name}", tensor)
+
+
 def fast():
     """Chapter 15. Weights in bfloat16: rows of different magnitudes, and zeros."""
     torch.manual_seed(12)
@@ -734,4 +800,5 @@ if __name__ == "__main__":
     gradients()
     training()
     muon()
+    fine_tuning()
     fast()

@@ -1,0 +1,38 @@
+// Chapter 14: direct preference optimization (DPO).
+#pragma once
+
+#include "chapters/14_fine_tuning/log_probs.hpp"
+
+namespace llm {
+
+// ln(1 / (1 + e^-x)), without overflow for any x. Source: torch.nn.functional.logsigmoid.
+double log_sigmoid(double x);
+
+// The loss of N pairs, and what is usually plotted while it falls. The rewards are implicit:
+// beta * (policy - reference). The accuracy is the fraction of pairs whose chosen response has
+// the larger reward. Names as in TRL's DPOTrainer.
+struct DpoLoss {
+    double loss;
+    Vector chosen_gradient, rejected_gradient;  // (N): of the policy's log-probabilities
+    Vector chosen_rewards, rejected_rewards;    // (N)
+    double accuracy;
+};
+
+// The mean of -log σ(β((πc - rc) - (πr - rr))) over N pairs, where π and r are
+// log-probabilities of whole responses under the trained model and under the reference model.
+// Throws ShapeError if there are no pairs or the sizes differ. Source: Rafailov et al., 2023,
+// equation 7.
+DpoLoss dpo_loss(const Vector& policy_chosen,       // (N)
+                 const Vector& policy_rejected,     // (N)
+                 const Vector& reference_chosen,    // (N)
+                 const Vector& reference_rejected,  // (N)
+                 Real beta);
+
+// The same for a batch of 2 N sequences: first the N chosen responses, then the N rejected ones
+// (TRL's concatenated forward). Throws ShapeError if the number of sequences is odd.
+TokenLoss dpo_token_loss(const Matrix& log_probs,            // (2 N, T)
+                         const Matrix& response_mask,        // (2 N, T)
+                         const Vector& reference_log_probs,  // (2 N): of whole responses
+                         Real beta);
+
+}  // namespace llm

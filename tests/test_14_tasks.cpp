@@ -1,0 +1,73 @@
+// Questions with verifiable answers, and groups of sampled answers.
+#include <cmath>
+
+#include "chapters/14_fine_tuning/fine_tuner.hpp"
+#include "chapters/14_fine_tuning/rollouts.hpp"
+#include "chapters/14_fine_tuning/tasks.hpp"
+#include "tests/training.hpp"
+
+using namespace llm;
+
+TEST_CASE("Arithmetic questions: every sum and difference below the limit, once") {
+    const std::vector<Question> additions = addition_questions(100);
+    CHECK(additions.size() == 5050);
+    CHECK(additions.back().prompt == "99+0=");
+    CHECK(addition_questions(3)[4].prompt == "1+1=");
+    CHECK(addition_questions(3)[4].answer == "2");
+    const std::vector<Question> subtractions = subtraction_questions(100);
+    CHECK(subtractions.size() == 5050);
+    CHECK(subtractions.back().prompt == "99-99=");
+    CHECK(subtractions[5049 - 99].answer == "99");
+    CHECK(reversal_questions({"ark"})[0].prompt == "reverse ark=");
+    CHECK(reversal_questions({"ark"})[0].answer == "kra");
+}
+
+TEST_CASE("The held-out split has about a tenth of the questions, and depends on the prompt") {
+    std::size_t count = 0;
+    for (const Question& question : addition_questions(100)) {
+        count += is_held_out(question);
+        CHECK(is_held_out(question) == is_held_out({question.prompt, "other"}));
+    }
+    CHECK(count > 404);
+    CHECK(count < 606);
+    CHECK(!is_held_out({"1+1=", "2"}, 0));
+    CHECK(is_held_out({"1+1=", "2"}, 100));
+}
+
+TEST_CASE("The reward is 1 for the exact answer, apart from spaces around it") {
+    const Question question{"40+2=", "42"};
+    CHECK(exact_match_reward(question, "42") == 1);
+    CHECK(exact_match_reward(question, " 42\n") == 1);
+    for (const char* wrong : {"", " ", "4", "421", "4 2", "42.", "042"})
+        CHECK(exact_match_reward(question, wrong) == 0);
+}
+
+TEST_CASE(
+    "sample_rollouts: groups in order, with the stop token and the old log-probabilities") {
+    const Model model = fixture_model();
+    Generator generator(1), same(1);
+    const std::vector<std::vector<Id>> prompts{{1, 2}, {3}};
+    const Rollouts rollouts = sample_rollouts(model, prompts, 8, 5, 4, generator);
+    REQUIRE(rollouts.completions.size() == 16);
+    std::size_t num_finished = 0;
+    for (std::size_t i = 0; i < 16; ++i) {
+        const auto& [prompt_ids, response_ids] = rollouts.completions[i];
+        CHECK(prompt_ids == prompts[i / 8]);
+        REQUIRE(!response_ids.empty());
+        CHECK(response_ids.size() <= 5 + (rollouts.finished[i] ? 1 : 0));
+        CHECK((response_ids.back() == 4) == rollouts.finished[i]);
+        num_finished += rollouts.finished[i];
+        const Completion& completion = rollouts.completions[i];
+        const Vector alone =
+            sequence_log_probs(batch_log_probs(model, make_response_batch({completion}, 0)),
+                               make_response_batch({completion}, 0).response_mask);
+        CHECK(sequence_log_probs(rollouts.old_log_probs, rollouts.batch.response_mask)(i) ==
+              doctest::Approx(alone(0)).epsilon(1e-4));
+    }
+    CHECK(num_finished > 0);
+    CHECK(num_finished < 16);
+    const Rollouts again = sample_rollouts(model, prompts, 8, 5, 4, same);
+    for (std::size_t i = 0; i < 16; ++i)
+        CHECK(again.completions[i].response_ids == rollouts.completions[i].response_ids);
+    CHECK(rollouts.completions[0].response_ids != rollouts.completions[1].response_ids);
+}
