@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Writes the training data of the base model of chapter 14: a text for pretraining, and questions with
+answers for fine-tuning. A tool for maintainers, not part of the build. To run it:
+
+    apt-get install wordnet-base
+    python3 tests/make_base_text.py FOLDER
+
+FOLDER/base.txt has documents, each after <|endoftext|>: definitions, facts and opposites of WordNet
+3.0 (Princeton University; its license permits any use, and asks to keep its copyright notice:
+/usr/share/doc/wordnet-base/copyright), and arithmetic and spelling by rules. FOLDER/train.jsonl and
+FOLDER/test.jsonl have one conversation per line, as Hugging Face's trainers read them:
+{"task": ..., "messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}.
+Questions of test.jsonl are not in train.jsonl. Sums and differences of two numbers that are in test.jsonl
+are neither in train.jsonl nor in base.txt, in any order.
+"""
+import hashlib
+import json
+import random
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+WORDNET = Path("/usr/share/wordnet")
+POINTERS = {"@": "hypernym", "@i": "instance", "!": "antonym"}
+rng = random.Random(77)
+
+
+def is_held_out(question):
+    """A tenth of all questions, by a hash. Questions about the same two numbers are held out together."""
+    numbers = re.findall(r"\d+", question)
+    if len(numbers) == 2:
+        first, second = map(int, numbers)
+        question = f"{sorted([first - second, second] if '-' in question else [first, second])}"
+    return int(hashlib.sha256(question.encode()).hexdigest(), 16) % 10 == 0
+
+
+def read_wordnet():
+    """All synsets: words, gloss, examples and pointers, by (part of speech, offset); and the most
+    frequent sense of each (word, part of speech), which is the first one in the index."""
+    synsets, first_senses = {}, {}
+    for name in ("noun", "verb", "adj", "adv"):
+        for line in (WORDNET / f"data.{name}").read_text().splitlines():
+            if line.startswith("  "):
+                continue  # the license
+            fields, gloss = line.split(" | ", 1)
+            fields = fields.split()
+            count = int(fields[3], 16)
+            words = [re.sub(r"\(.*\)", "", word).replace("_", " ") for word in fields[4:4 + 2 * count:2]]
+            at = 4 + 2 * count
+            pointers = [fields[i:i + 4] for i in range(at + 1, at + 1 + 4 * int(fields[at]), 4)]
+            definition, *examples = re.split(r"; (?=\")", gloss.strip())
+            synsets[fields[2].replace("s", "a"), fields[0]] = {
+                "kind": fields[2].replace("s", "a"), "words": words, "definition": definition.rstrip("; "),
+                "examples": [match for text in examples for match in re.findall(r'^"([^"]+)"', text)],
+                "pointers": [(POINTERS[kind], (part.replace("s", "a"), offset), where)
+                             for kind, offset, part, where in pointers if kind in POINTERS]}
+        for line in (WORDNET / f"index.{name}").read_text().splitlines():
+            if not line.startswith("  "):
+                word, kind, num_synsets, *rest = line.split()
+                first_senses[word.replace("_", " "), kind] = synsets[kind, rest[-int(num_synsets)]]
+    return synsets, first_senses
+
+
+def frequent_words():
+    """How often a word, and a word as a part of speech, occurs in the texts that WordNet's authors tagged."""
+    counts = defaultdict(int)
+    for line in (WORDNET / "cntlist.rev").read_text().splitlines():
+        key, _, count = line.split()
+        word, sense = key.split("%")
+        counts[word.replace("_", " ")] += int(count)
+        counts[word.replace("_", " "), " nvara"[int(sense[0])]] += int(count)
+    return counts
+
+
+def with_article(noun):
+    return ("an " if noun[0].lower() in "aeiou" else "a ") + noun
+
+
+def capitalized(text):
+    return text[0].upper() + text[1:]
+
+
+def is_plain(text):
+    return re.fullmatch(r"[A-Za-z0-9 ,;:'().\"/-]+", text) is not None
+
+
+def definitions(synsets, first_senses, counts):
+    """A document and a question for the most frequent sense of each word that the tagged texts have."""
+    documents, questions = [], []
+    for (key, kind), synset in first_senses.items():
+        word = next(word for word in synset["words"] if word.lower() == key)
+        if counts[key, kind] < 1 or not is_plain(word + synset["definition"]):
+            continue
+        text = f"{word}: {synset['definition']}."
+        parents = [synsets[target]["words"][0] for kind, target, _ in synset["pointers"] if kind == "hypernym"]
+        if synset["kind"] == "n" and parents and word.islower():
+            text += f" {capitalized(with_article(word))} is a kind of {parents[0]}."
+            if counts[word, "n"] >= 3 and " " not in word:
+                questions.append(("kind", f"What is {with_article(word)}?",
+                                  f"{capitalized(with_article(word))} is a kind of {parents[0]}."))
+        others = [other for other in synset["words"] if other != word and is_plain(other)]
+        if others:
+            text += f" Also: {', '.join(others)}."
+        if synset["examples"] and is_plain(synset["examples"][0]):
+            text += f" {capitalized(synset['examples'][0])}."
+        documents.append(text)
+    return documents, questions
+
+
+def capitals(synsets):
+    documents, questions, seen = [], [], set()
+    for synset in synsets.values():
+        match = re.match(r"(?:the )?capital (?:and largest city )?of (?:the )?((?:[A-Z][\w-]+ ?)+)", synset["definition"])
+        place = match and match[1].strip()
+        if not place or place in seen or not is_plain(place + synset["words"][0]):
+            continue
+        seen.add(place)
+        city = synset["words"][0]
+        documents += 4 * [f"The capital of {place} is {city}.", f"{city} is the capital of {place}.",
+                          f"{city}: the capital of {place}. The capital of {place} is {city}."]
+        questions.append(("capital", f"What is the capital of {place}?", f"{city}."))
+    return documents, questions
+
+
+def opposites(synsets, counts):
+    documents, questions, seen = [], [], set()
+    for synset in synsets.values():
+        for kind, target, where in synset["pointers"]:
+            if kind != "antonym":
+                continue
+            word, other = synset["words"][int(where[:2], 16) - 1], synsets[target]["words"][int(where[2:], 16) - 1]
+            if word in seen or min(counts[word], counts[other]) < 5 or not is_plain(word + other):
+                continue
+            seen.add(word)
+            documents += 2 * [f"The opposite of {word} is {other}.", f"{word} and {other} are opposites."]
+            questions.append(("opposite", f"What is the opposite of {word}?", f"{capitalized(other)}."))
+    return documents, questions
+
+
+def arithmetic():
+    """Sums and differences of numbers below 100, and comparisons."""
+    lines, questions = [], []
+    for a in range(100):
+        for b in range(100):
+            sum_of, difference = f"What is {a} + {b}?", f"What is {a + b} - {b}?"
+            questions += [("sum", sum_of, f"{a + b}"), ("difference", difference, f"{a}")]
+            if not is_held_out(sum_of):
+                lines += [f"{a} + {b} = {a + b}", f"{a + b} - {b} = {a}"] * 2
+            if a != b and rng.random() < 0.3:
+                questions.append(("larger", f"Which is larger, {a} or {b}?", f"{max(a, b)}"))
+                if not is_held_out(sum_of):
+                    lines.append(f"{max(a, b)} is larger than {min(a, b)}")
+    rng.shuffle(lines)
+    return ["\n".join(lines[i:i + 6]) for i in range(0, len(lines), 6)], questions
+
+
+def spelling(counts):
+    """The letters of words, forward and backward, and their number."""
+    documents, questions = [], []
+    for word in sorted(word for word in counts if isinstance(word, str)):
+        if not re.fullmatch(r"[a-z]{3,8}", word) or counts[word] < 3:
+            continue
+        letters, reverse = "-".join(word), "-".join(reversed(word))
+        documents.append(f"{word} is spelled {letters} and has {len(word)} letters. Backward: {reverse}.")
+        questions += [("spell", f"Spell {word}.", letters), ("letters", f"How many letters does {word} have?", f"{len(word)}"),
+                      ("backward", f"Spell {word} backward.", reverse)]
+    return documents, questions
+
+
+def main():
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    synsets, first_senses = read_wordnet()
+    counts = frequent_words()
+    parts = [definitions(synsets, first_senses, counts), capitals(synsets), opposites(synsets, counts), arithmetic(), spelling(counts)]
+    documents = [document for part, _ in parts for document in part]
+    rng.shuffle(documents)
+    (folder / "base.txt").write_text("".join(f"<|endoftext|>{document}\n" for document in documents))
+
+    questions = [question for _, part in parts for question in part]
+    rng.shuffle(questions)
+    for name, held_out in (("train", False), ("test", True)):
+        with open(folder / f"{name}.jsonl", "w") as file:
+            for task, question, answer in questions:
+                if is_held_out(question) == held_out:
+                    messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+                    file.write(json.dumps({"task": task, "messages": messages}) + "\n")
+    print({kind: sum(task == kind for task, _, _ in questions) for kind in sorted({task for task, _, _ in questions})})
+
+
+if __name__ == "__main__":
+    main()
