@@ -66,7 +66,7 @@ void compare_casts(const Tensor3& hidden_states, Generator& generator) {
     std::size_t different = 0;
     for (const Real difference : before - after) different += difference != 0;
     show("percent of elements that differ",
-         100 * static_cast<double>(different) / static_cast<double>(before.size()));
+         std::round(100 * static_cast<double>(different) / static_cast<double>(before.size())));
     show("largest difference", largest_difference(before, after));
 
     step("bfloat16: almost the range of float32, with fewer significant bits than float16");
