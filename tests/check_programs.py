@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks the command lines of all chapter programs and of ./learn: invalid input gives one line on standard error and
-exit code 2; valid input gives the expected output and files. Usage: check_programs.py BUILD_FOLDER [SLUG...]"""
+exit code 2; valid input gives the expected output and files. Usage: check_programs.py BUILD_FOLDER [SLUG...]
+The environment variable KILLS is the number of times that a training run is killed (20)."""
 
 import array
 import ast
@@ -203,6 +204,7 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--steps 16777217", "not '16777217'"),
     ("--steps 1e3", "not '1e3'"),
     ("--steps 2 --steps 3", "--steps"),
+    ("--save-steps -1", "from 0 to 16777216, not '-1'"),
     ("--learning-rate -0.1", "from 0 to 1, not '-0.1'"),
     ("--learning-rate 1.1", "not '1.1'"),
     ("--learning-rate fast", "not 'fast'"),
@@ -238,7 +240,9 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--text {numbers} --folder assets/king_james", "assets/king_james holds a model"),
     ("--text {numbers} --folder {run} {small}", "holds a checkpoint: --resume continues its run"),
     ("--resume --text {other} --folder {run} {small}", "this run has other options or another text"),
-    ("--resume --text {numbers} --folder {run} {small} --steps 3", "this run has other options or another text"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 1", "another text: --steps 1 (saved run: 2)"),
+    ("--resume --text {numbers} --folder {run} {small} --steps 9 --seed 8 --weight-decay 0.5",
+     "another text: --seed 8 (saved run: 77), --weight-decay 0.5 (saved run: 0.1)"),
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --seed 78", "this run has other options"),
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --gradient-accumulation-steps 2", "this run has other options"),
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --num-hidden-layers 3", "this run has other options"),
@@ -361,7 +365,14 @@ def expect_refusal(command, message):
 
 
 def contents(folder):
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+    """The files of a folder. The times in a log are left out, because they differ between equal runs."""
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    return {name: re.sub(rb',"seconds":[^}]*', b"", data) if name == "log.jsonl" else data for name, data in files.items()}
+
+
+def without_speed(text):
+    """The output without the speed of training, which differs between equal runs."""
+    return re.sub(r", [\d,]+ tokens/s, \d+:\d\d left", "", text)
 
 
 def write_llama2c_model(file):
@@ -442,7 +453,7 @@ def check_good(program, scratch):
     if wide > 100:
         problems.append(f"{program.name}: a line of {wide} characters")
     second = run([*command, "--plots", "none", "--seed", "77"]).stdout
-    if first.stdout.split("\nFigures:")[0].rstrip() != second.rstrip():
+    if without_speed(first.stdout).split("\nFigures:")[0].rstrip() != without_speed(second).rstrip():
         problems.append(f"{program.name}: two runs with the same seed differ")
     if run([*command, "--plots", "none", "--seed", "78"]).stdout == second:
         problems.append(f"{program.name}: the seed changes nothing")
@@ -769,11 +780,21 @@ def check_inspection(program):
 
 
 def check_progress(program, scratch):
-    """--json has a progress event with step and loss for each step."""
+    """--json has a progress event with step and loss for each step; log.jsonl has a line for each, and for each evaluation."""
     events = events_of([program, "--steps", "6", "--folder", scratch / "progress"])
     steps = [re.match(r"(\d+)/6 .* loss (\d+\.\d\d) ", event["text"]) for event in events if event["type"] == "progress" and event["text"]]
     if [step and int(step[1]) for step in steps] != [1, 2, 3, 4, 5, 6]:
         problems.append(f"{program.name} --json: no progress event for each step: {steps}")
+    records = [json.loads(line) for line in (scratch / "progress/log.jsonl").read_text().splitlines()]
+    expected = [kind for step in range(1, 7) for kind in ((step, "loss"), (step, "validation_loss"))]
+    if [(record["step"], [*record][1]) for record in records] != expected or \
+            any([*record] != ["step", "loss", "learning_rate", "grad_norm", "tokens", "seconds"] for record in records[::2]) or \
+            [record["tokens"] for record in records[::2]] != [1024 * step for step in range(1, 7)]:
+        problems.append(f"{program.name}: a log with other lines: {records}")
+    shown = [(event["name"], event["text"]) for event in events if event["type"] == "value" and event["name"].startswith("step ")]
+    for (name, text), step, evaluation in zip(shown, records[::2], records[1::2]):
+        if name != f"step {step['step']}" or not text.startswith(f"loss {step['loss']:.3f}, validation loss {evaluation['validation_loss']:.3f}, "):
+            problems.append(f"{program.name}: {name}: {text} is not what the log has: {step} {evaluation}")
 
 
 def check_training(program, scratch):
@@ -800,7 +821,8 @@ def check_training(program, scratch):
         expect_readable(program, folder)
         result = run([*learn, "--folder", folder, "--resume"])
         last = [re.findall(r"^step 600: .*", text, re.M) for text in (result.stdout, whole.stdout)]
-        if result.returncode != 0 or result.stderr or last[0] != last[1] or len(last[1]) != 1:
+        if result.returncode != 0 or result.stderr or [*map(without_speed, last[0])] != [*map(without_speed, last[1])] or \
+                len(last[1]) != 1:
             problems.append(f"{program.name} --resume after {how.name}: {last[0]}, without a stop {last[1]} {result.stderr}")
         if contents(folder) != contents(scratch / "whole"):
             problems.append(f"{program.name}: a run that went on after {how.name} ends with other files")
@@ -809,10 +831,75 @@ def check_training(program, scratch):
         problems.append(f"{program.name} --resume of a finished run: {finished.stdout}{finished.stderr}")
     if contents(scratch / "whole") != contents(scratch / "SIGINT"):
         problems.append(f"{program.name} --resume of a finished run changes its files")
+    check_more_steps(learn, scratch)
+    check_kills(learn, scratch)
     check_progress(program, scratch)
     check_minutes(program, scratch)
     check_interrupts(program, scratch)
     check_default_folder(program)
+
+
+def check_more_steps(learn, scratch):
+    """With more --steps, a finished run goes on with its last learning rate, also if it is stopped again."""
+    folders = [scratch / name for name in ("more", "more_at_once")]
+    shutil.copytree(scratch / "whole", folders[0])
+    shutil.copytree(scratch / "whole", folders[1])
+    learn = [option for option in learn if option not in ("--steps", "600")]
+    expect_refusal([*learn, "--steps", "500", "--folder", folders[0], "--resume"], "--steps 500 (saved run: 600)")
+    code, output = run_until([*learn, "--steps", "1400", "--folder", folders[0], "--resume", "--save-steps", "10"],
+                             SimpleNamespace(exists=lambda: steps_done(folders[0]) > 650), signal.SIGKILL)
+    expect_refusal([*learn, "--folder", folders[0]], f"({steps_done(folders[0])} of 1400 steps are done)")
+    results = [run([*learn, "--folder", folders[0], "--resume"]),
+               run([*learn, "--steps", "1400", "--folder", folders[1], "--resume"])]
+    word = "The schedule of this run ends at step 600. Later steps have its last learning rate, 0.0002."
+    for result in results:
+        if result.returncode != 0 or result.stderr or word not in " ".join(result.stdout.split()) or "step 1400: loss" not in result.stdout:
+            problems.append(f"--resume --steps 1400: exit {result.returncode}: {result.stdout}{result.stderr}")
+    if code != -signal.SIGKILL or contents(folders[0]) != contents(folders[1]):
+        problems.append(f"a run that was killed after its schedule ends with other files than without: {code} {output}")
+    again = run([*learn, "--folder", folders[0], "--resume"])
+    if "All 1400 steps of this run are done" not in again.stdout or contents(folders[0]) != contents(folders[1]):
+        problems.append(f"--resume of a finished longer run: {again.stdout}{again.stderr}")
+
+
+def steps_done(folder):
+    """The number of losses in the checkpoint."""
+    with open(folder / "run.safetensors", "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    return header["losses"]["shape"][0]
+
+
+def check_kills(learn, scratch):
+    """A run that is killed at random moments, half of them while it writes a file, ends with the same files as one that is
+    not. Every kill before the last steps counts; when a run ends, the next one begins."""
+    generator, kills, during_writing, finished = random.Random(), 0, 0, 0
+    folder, whole = scratch / "killed", contents(scratch / "whole")
+    while kills < int(os.environ.get("KILLS", 20)) or finished == 0:
+        options = ["--resume"] if (folder / "run.safetensors").exists() else []
+        with subprocess.Popen([*learn, "--folder", folder, "--save-steps", "7", *options], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE) as process:
+            if generator.random() < 0.5:
+                time.sleep(generator.uniform(0, 1.2))
+            else:
+                end = time.time() + generator.uniform(0, 0.8)
+                while process.poll() is None and (time.time() < end or not any(folder.glob("*.part"))):
+                    pass
+            process.kill()
+            error = process.communicate(timeout=120)[1]
+        if process.returncode == 0:
+            finished += 1
+            if contents(folder) != whole:
+                problems.append(f"a run that was killed {kills} times ends with other files")
+            shutil.rmtree(folder)
+        elif process.returncode == -signal.SIGKILL:
+            kills += 1
+            during_writing += any(folder.glob("*.part"))
+        else:
+            problems.append(f"--resume after {kills} kills: exit {process.returncode}: {error.decode()}")
+            return
+    if during_writing == 0:
+        problems.append(f"none of {kills} kills came while a file was written")
+    print(f"a run was killed {kills} times, {during_writing} of them while it wrote a file; {finished} runs ended", file=sys.stderr)
 
 
 def check_minutes(program, scratch):

@@ -59,6 +59,45 @@ TEST_CASE("a run that is resumed from a checkpoint equals an uninterrupted one b
     CHECK_THROWS_AS(load_checkpoint(state, args, tokens, file), FileError);
 }
 
+TEST_CASE(
+    "extra steps have the last learning rate, and a run resumes with any number of them") {
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "run.safetensors").string();
+    const Model model = fixture_model();
+    const std::vector<Id> tokens = square_tokens(200);
+    TrainingArguments args = small_arguments(4);
+    args.extra_steps = 70000;
+    TrainerState state = init_trainer(model, args);
+    std::vector<Real> rates;
+    train(state, args, tokens, [&](const StepMetrics& metrics, TrainerControl& control) {
+        rates.push_back(metrics.learning_rate);
+        control.should_training_stop = rates.size() == 7;
+    });
+    CHECK(state.global_step == 7);
+    CHECK(rates[3] > args.lr_schedule.min_learning_rate);
+    CHECK(std::vector<Real>(rates.begin() + 4, rates.end()) ==
+          std::vector<Real>(3, args.lr_schedule.min_learning_rate));
+
+    // The planned run stopped after four steps; extended, it gives the same three steps.
+    TrainingArguments planned = small_arguments(4), extended = planned;
+    TrainerState first = init_trainer(model, planned), second = first;
+    train(first, planned, tokens);
+    CHECK(first.global_step == 4);
+    save_checkpoint(first, planned, tokens, file);
+    CHECK(checkpoint_extra_steps(file) == 0);
+    extended.extra_steps = 3;
+    load_checkpoint(second, extended, tokens, file);
+    train(second, extended, tokens);
+    CHECK(second.losses == state.losses);
+    CHECK_CLOSE(all_values(second.model), all_values(state.model), 0);
+
+    save_checkpoint(state, args, tokens, file);
+    CHECK(checkpoint_extra_steps(file) == 70000);
+    CHECK(checkpoint_max_steps(file) == 4);
+    write_safetensors(file, {named("fingerprint", Vector{5, 0, 7, 1})});
+    CHECK(checkpoint_extra_steps(file) == 0);  // a checkpoint of an earlier version
+}
+
 TEST_CASE("a model with QK norm is trained, with its weights, and resumes bit for bit") {
     Config config = tiny_config(2);
     config.qk_norm = QKNormType::with_weights;

@@ -24,7 +24,9 @@ struct OutputFolder {
     std::string path;
     bool resume = false;
     DType dtype = DType::float32;
+    std::size_t save_steps = 0;  // checkpoint after so many steps; 0: after about a minute
     std::string checkpoint_file() const { return path + "/run.safetensors"; }
+    std::string log_file() const { return path + "/log.jsonl"; }
 };
 
 // Trains a tokenizer on the text, and splits the tokens into training and validation sets.
@@ -34,6 +36,7 @@ void tokenize_dataset(TrainingTask& task, const std::string& text, std::size_t v
 constexpr std::size_t num_evaluation_batches = 20;
 
 // The validation losses, for the loss curve, and a function that samples text from the model.
+// Those before --resume come from the log.
 struct EvaluationLog {
     Line validation{"validation", {}, {}};
     std::function<std::string(const Model&)> sample;
@@ -48,12 +51,16 @@ Line smooth(const std::string& label, const std::vector<Real>& losses);
 std::string default_folder(const std::string& name, bool resume);
 
 // Throws FileError if there is no checkpoint to resume from, or if a run would be overwritten.
-// Sets max_steps of a resumed run.
+// Sets the schedule and extra_steps of a resumed run.
 void check_output_folder(const OutputFolder& output, TrainingTask& task);
 
 // The state of a new run, or that of the checkpoint to resume from.
 TrainerState start_or_resume(const TrainingTask& task, const Model& model,
                              const OutputFolder& output);
+
+// Tells whether steps are left in a resumed run, and how those after its schedule are trained.
+void explain_resumed_run(const TrainerState& state, const TrainingTask& task,
+                         bool has_time_limit);
 
 // Training stops after last_step, or after the first step that ends later than the deadline.
 // With a target time, last_step is adjusted after each evaluation to the measured speed. Times
@@ -71,8 +78,8 @@ struct StopCondition {
 std::size_t plan_last_step(const StopCondition& stop, std::size_t global_step,
                            double seconds_per_step);
 
-// Trains, evaluates up to six times, and saves a checkpoint at each evaluation and after
-// Ctrl-C. After max_steps steps, the learning rate is min_learning_rate.
+// Trains, evaluates up to six times, and saves a checkpoint at the start, after save_steps, at
+// each evaluation and after Ctrl-C.
 struct RunOutcome {
     double seconds_per_step;
     bool interrupted;

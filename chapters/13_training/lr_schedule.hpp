@@ -7,7 +7,8 @@ namespace llm {
 
 // Cosine schedule with warm-up. The learning rate increases linearly to learning_rate during
 // warmup_steps, then decreases to min_learning_rate at max_steps, following half a period of a
-// cosine. Source: Loshchilov and Hutter, 2017 ("SGDR"); llm.c, llmc/schedulers.h.
+// cosine, and stays there. Source: Loshchilov and Hutter, 2017 ("SGDR"); llm.c,
+// llmc/schedulers.h.
 struct LRSchedule {
     Real learning_rate = Real(1e-3), min_learning_rate = Real(1e-4);
     std::size_t warmup_steps = 100, max_steps = 1000;

@@ -126,6 +126,8 @@ int main(int argc, char** argv) {
     options.needs("--vocab-size", "--text");
     options.folder("--folder", output.path, "folder of the checkpoint and the model");
     options.flag("--resume", output.resume, "continue the run of that checkpoint");
+    options.count("--save-steps", output.save_steps, 0, 1 << 24,
+                  "steps between checkpoints, 0: about a minute");
     options.choice("--dtype", dtype, {"float32", "bfloat16"}, "data type of the saved model");
     add_options(options, given);
     options.flag("--ablations", ablations, "compare small models (10 minutes)");

@@ -110,9 +110,9 @@ void first_step_of_muon() {
     Muon muon;
     muon.step({parameter(by_muon)}, {parameter(gradient)}, Real(0.01));
     show("gradient", gradient);
-    show("newton_schulz(gradient)", newton_schulz(gradient));
-    show("update by AdamW, lr 0.01", by_adamw);
-    show("update by Muon, lr 0.01", by_muon);
+    show("orthogonalized_gradient", newton_schulz(gradient));
+    show("adamw_update", by_adamw);
+    show("muon_update", by_muon);
 }
 
 void learning_rates(const LRSchedule& schedule) {
@@ -210,10 +210,9 @@ void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
     examples_before_training(names, task, generator);
     step("Training");
     EvaluationLog log = names_log(task);
-    const std::size_t max_steps = task.args.lr_schedule.max_steps;
-    if (state.global_step >= max_steps)
-        say("All " + to_text(max_steps) + " steps of this run are done: nothing is trained.");
-    if (train_and_evaluate(state, task, output, log, {max_steps}).interrupted) return;
+    if (output.resume) explain_resumed_run(state, task, false);
+    if (train_and_evaluate(state, task, output, log, {task.args.num_steps()}).interrupted)
+        return;
 
     step("Comparison with n-gram models");
     compare_with_ngrams(task, state.model, ngram_baseline(task, task.dataset.validation));

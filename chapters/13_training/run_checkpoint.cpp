@@ -119,10 +119,10 @@ void for_each_tensor(TrainerState& state, const Visit& visit) {
     visit("losses", std::span<Real>(state.losses));
 }
 
-// Reads one of the integers at the start of the fingerprint.
-std::size_t saved_integer(const std::string& file, std::size_t index) {
+// Reads the integer with this index in a tensor, such as one at the start of the fingerprint.
+std::size_t saved_integer(const std::string& file, const std::string& name, std::size_t index) {
     const SafeTensors tensors(file);
-    const Vector values = tensors.read("fingerprint", {tensors.size_of("fingerprint")});
+    const Vector values = tensors.read(name, {tensors.size_of(name)});
     const std::size_t low = 2 * index, high = low + 1;
     if (values.size() <= high || !is_16_bits(values(low)) || !is_16_bits(values(high)))
         throw FileError(file + ": not a checkpoint of this program");
@@ -139,6 +139,8 @@ void save_checkpoint(TrainerState& state, const TrainingArguments& args,
     });
     const std::vector<Real> values = fingerprint(settings_of(state.model, args, tokens));
     tensors.push_back({"fingerprint", {values.size()}, values});
+    const std::vector<Real> extra_steps = integer("", args.extra_steps).values;
+    tensors.push_back({"extra_steps", {2}, extra_steps});
     write_safetensors(file, tensors);
 }
 
@@ -162,8 +164,16 @@ void load_checkpoint(TrainerState& state, const TrainingArguments& args,
     state.global_step = state.optimizer.step_count = state.losses.size();
 }
 
-std::size_t checkpoint_max_steps(const std::string& file) { return saved_integer(file, 0); }
-std::size_t checkpoint_warmup_steps(const std::string& file) { return saved_integer(file, 1); }
+std::size_t checkpoint_max_steps(const std::string& file) {
+    return saved_integer(file, "fingerprint", 0);
+}
+std::size_t checkpoint_warmup_steps(const std::string& file) {
+    return saved_integer(file, "fingerprint", 1);
+}
+std::size_t checkpoint_extra_steps(const std::string& file) {
+    if (!SafeTensors(file).has("extra_steps")) return 0;  // saved by an earlier version
+    return saved_integer(file, "extra_steps", 0);
+}
 
 std::size_t checkpoint_global_step(const std::string& file) {
     return SafeTensors(file).size_of("losses");  // one loss for each step

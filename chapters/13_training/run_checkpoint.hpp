@@ -18,10 +18,12 @@ void save_checkpoint(TrainerState& state, const TrainingArguments& args,
 void load_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file);
 
-// The schedule of the run that a checkpoint belongs to, and the number of its completed steps,
-// which exceeds max_steps if the run was continued after its last step. Throw FileError.
+// The schedule of the run that a checkpoint belongs to, the steps after the end of the schedule
+// (extra_steps, which are no part of the fingerprint), and the number of completed steps. Throw
+// FileError.
 std::size_t checkpoint_max_steps(const std::string& file);
 std::size_t checkpoint_warmup_steps(const std::string& file);
+std::size_t checkpoint_extra_steps(const std::string& file);
 std::size_t checkpoint_global_step(const std::string& file);
 
 }  // namespace llm

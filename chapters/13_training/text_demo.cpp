@@ -123,11 +123,11 @@ std::vector<Id> comparison_tokens(const TrainingTask& task, double seconds_per_t
 // for a speed that decreases after the last evaluation.
 StopCondition plan_stop(const TrainingTask& task, std::size_t global_step,
                         const Durations& durations, double budget) {
-    const std::size_t max_steps = task.args.lr_schedule.max_steps;
+    const std::size_t num_steps = task.args.num_steps();
     StopCondition stop{global_step};
     stop.sets_max_steps = global_step == 0;
     // An interrupted run is resumed to its own end at most; a finished one is continued.
-    if (global_step > 0 && global_step < max_steps) stop.highest_last_step = max_steps;
+    if (global_step > 0 && global_step < num_steps) stop.highest_last_step = num_steps;
     stop.target = 0.97 * budget - durations.comparison;
     stop.deadline = 1.07 * budget - durations.comparison - durations.report;
     // At most a quarter of the time is for evaluations, but there are at least two.
@@ -155,20 +155,6 @@ std::pair<StopCondition, NgramBaseline> plan_run(TrainingTask& task, const Train
     if (stop.sets_max_steps) set_max_steps(task.args.lr_schedule, stop.last_step);
     show("steps in this time", "about " + to_text(stop.last_step - state.global_step));
     return {stop, std::move(baseline)};
-}
-
-// Tells how a finished run is continued.
-void explain_finished_run(const TrainerState& state, const LRSchedule& schedule,
-                          bool has_budget) {
-    const std::string done =
-        "All " + to_text(state.global_step) + " steps of this run are done. ";
-    if (has_budget)
-        say(done + "It is continued with the last learning rate, " +
-            brief(double(schedule.min_learning_rate)) + ".");
-    else
-        say(done +
-            "Nothing is trained; --resume --minutes 5 continues the run for five minutes "
-            "with the last learning rate.");
 }
 
 }  // namespace
@@ -219,19 +205,15 @@ void text_demo(TrainingTask task, OutputFolder output, const TextOptions& option
 
     step("Text, tokens and model");
     show_sizes(task, state.model, text);
-    const LRSchedule& schedule = task.args.lr_schedule;
-    if (output.resume && state.global_step >= schedule.max_steps)
-        explain_finished_run(state, schedule, options.minutes > 0);
-    StopCondition stop{schedule.max_steps};
+    if (output.resume) explain_resumed_run(state, task, options.minutes > 0);
+    StopCondition stop{task.args.num_steps()};
     NgramBaseline baseline;
     if (options.minutes > 0)
         std::tie(stop, baseline) = plan_run(task, state, 60 * options.minutes);
 
     step("Training");
     EvaluationLog log;
-    log.sample = [&](const Model& now) {
-        return "\n    " + sample_text(now, task, num_sampled_tokens);
-    };
+    log.sample = [&](const Model& now) { return sample_text(now, task, num_sampled_tokens); };
     const RunOutcome outcome = train_and_evaluate(state, task, output, log, stop);
     show_speed(state, task, outcome);
     if (outcome.interrupted) return;

@@ -122,7 +122,7 @@ void train(TrainerState& state, const TrainingArguments& args, const std::vector
            const std::function<void(const StepMetrics&, TrainerControl&)>& on_step_end) {
     std::vector<Model> gradients(args.gradient_accumulation_steps, zeros_like(state.model));
     TrainerControl control;
-    while (state.global_step < args.lr_schedule.max_steps && !control.should_training_stop) {
+    while (state.global_step < args.num_steps() && !control.should_training_stop) {
         const StepMetrics metrics = train_step(state, args, tokens, gradients);
         if (on_step_end) on_step_end(metrics, control);
     }

@@ -28,10 +28,13 @@ struct TrainingArguments {
     std::size_t seq_len = 64;     // T
     std::size_t gradient_accumulation_steps = 1;
     LRSchedule lr_schedule;
+    std::size_t extra_steps = 0;  // after those of the schedule, with its min_learning_rate
     OptimizerType optimizer = OptimizerType::adamw;  // HF: optim
     Real weight_decay = Real(0.1);
     double max_grad_norm = 1;
     std::uint32_t seed = 77;
+
+    std::size_t num_steps() const { return lr_schedule.max_steps + extra_steps; }
 };
 
 // The state of a run, from which it can be continued. Batches and dropout masks of a step are

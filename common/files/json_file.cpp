@@ -16,6 +16,10 @@ std::string pointer_to(const std::string& key) {
     return pointer;
 }
 
+std::string_view text_of(const MappedFile& file) {
+    return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
 // A value in an error message: one line.
 std::string shortened(const nlohmann::json& value) {
     if (value.is_array()) return "a list";  // dump() would recurse to any depth
@@ -55,12 +59,13 @@ struct JsonFile::Content {
     }
 };
 
-JsonFile::JsonFile(const std::filesystem::path& file) : path_(file) {
-    const MappedFile mapped(file);
-    if (mapped.bytes().size() > 100'000'000) refuse("too large for a JSON file");
-    const auto* text = reinterpret_cast<const char*>(mapped.bytes().data());
-    const auto json = std::make_shared<const nlohmann::json>(
-        nlohmann::json::parse(text, text + mapped.bytes().size(), nullptr, false));
+JsonFile::JsonFile(const std::filesystem::path& file)
+    : JsonFile(file, text_of(MappedFile(file))) {}
+
+JsonFile::JsonFile(const std::filesystem::path& file, std::string_view text) : path_(file) {
+    if (text.size() > 100'000'000) refuse("too large for a JSON file");
+    const auto json =
+        std::make_shared<const nlohmann::json>(nlohmann::json::parse(text, nullptr, false));
     if (!json->is_object()) refuse("not a JSON object");
     content_ = std::make_shared<Content>(Content{json, json.get()});
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace llm {
 class JsonFile {
  public:
     explicit JsonFile(const std::filesystem::path& file);  // throws FileError
+    // The object in this text, for example a line of the file. Throws FileError.
+    JsonFile(const std::filesystem::path& file, std::string_view text);
 
     const std::filesystem::path& path() const { return path_; }
     bool has(const std::string& key) const;  // false for null
