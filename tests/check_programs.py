@@ -184,7 +184,14 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--text", "--text"),
     ("--text=", "--text"),
     ("--text {folder}/nothing", "cannot read"),
-    ("--text /", "is not a file"),
+    ("--text {no_files}", "no_files: the folder has no files"),
+    ("--text {numbers},{folder}/nothing", "cannot read"),
+    ("--text ,", "cannot read ,"),
+    ("--text {numbers} --document-separator 80", "tokens are too few: a tenth of them must be more than 256"),
+    ("--text {numbers} --document-separator=", "--document-separator"),
+    ("--text {numbers} --document-separator 7 --vocab-size 256", "256 bytes and 1 special tokens are too many for a vocabulary of 256"),
+    ("--document-separator x", "--document-separator needs --text"),
+    ("--cross-documents", "--cross-documents needs --text"),
     ("--text /dev/null", "is not a file"),
     ("--text {empty}", "is empty"),
     ("--text {zeros}", "no text: byte 2 is 0"),
@@ -399,10 +406,11 @@ def write_texts(program, scratch):
         (scratch / name).write_bytes(text)
     (scratch / "damaged").mkdir(exist_ok=True)
     (scratch / "damaged/run.safetensors").write_text("short")
+    (scratch / "no_files").mkdir(exist_ok=True)
     result = run([program, "--text", scratch / "numbers", "--folder", scratch / "run", "--steps", "2", *SMALL])
     if result.returncode != 0 or result.stderr:
         problems.append(f"{program.name} on a small text: exit {result.returncode}: {result.stderr}")
-    return {name: scratch / name for name in (*texts, "damaged", "run")}
+    return {name: scratch / name for name in (*texts, "damaged", "no_files", "run")}
 
 
 def check_refusals(program, scratch):
@@ -833,6 +841,7 @@ def check_training(program, scratch):
         problems.append(f"{program.name} --resume of a finished run changes its files")
     check_more_steps(learn, scratch)
     check_kills(learn, scratch)
+    check_documents(program, scratch)
     check_progress(program, scratch)
     check_minutes(program, scratch)
     check_interrupts(program, scratch)
@@ -900,6 +909,38 @@ def check_kills(learn, scratch):
     if during_writing == 0:
         problems.append(f"none of {kills} kills came while a file was written")
     print(f"a run was killed {kills} times, {during_writing} of them while it wrote a file; {finished} runs ended", file=sys.stderr)
+
+
+def check_documents(program, scratch):
+    """The files of a folder, a list of them and a text with separators give the same run, which does not resume across documents."""
+    texts = [f"The square of {i} is {i * i}; its cube is {i ** 3}.\n" for i in range(60)]
+    folder = scratch / "documents"
+    folder.mkdir()
+    for i, text in enumerate(texts):
+        (folder / f"{i:02}").write_text(text)
+    (folder / ".hidden").write_text("not read")
+    (scratch / "in_one").write_text("<SEP>".join(texts) + "<SEP>")
+    options = [option if option != "32" else "300" for option in SMALL] + ["--steps", "12"]
+    runs = {"folder": ["--text", folder], "list": ["--text", ",".join(str(folder / f"{i:02}") for i in range(60))],
+            "separators": ["--text", scratch / "in_one", "--document-separator", "<SEP>"]}
+    for name, text in runs.items():
+        result = run([program, *text, *options, "--folder", scratch / f"from_{name}"])
+        tables = re.findall(r"^(within|across) documents +(\d+\.\d+)$", result.stdout, re.M)
+        if result.returncode != 0 or result.stderr or "documents: 60\n" not in result.stdout or \
+                [kind for kind, _ in tables] != ["within", "across"] or tables[0][1] == tables[1][1]:
+            problems.append(f"{program.name} on documents of a {name}: exit {result.returncode}: {result.stdout}{result.stderr}")
+        if contents(scratch / f"from_{name}") != contents(scratch / "from_folder"):
+            problems.append(f"{program.name}: the documents of a {name} give another run than those of a folder")
+    saved = json.loads((scratch / "from_folder/generation_config.json").read_text())
+    tokenizer = json.loads((scratch / "from_folder/tokenizer.json").read_text())
+    if [token["id"] for token in tokenizer["added_tokens"] if token["content"] == "<|endoftext|>"] != [saved["eos_token_id"]]:
+        problems.append(f"{program.name}: generation_config.json has {saved} for <|endoftext|>")
+    expect_readable(program, scratch / "from_folder")
+    expect_refusal([program, *runs["folder"], *options, "--folder", scratch / "from_folder", "--resume", "--cross-documents"],
+                   "another text: --cross-documents yes (saved run: no)")
+    result = run([program, *runs["folder"], *options, "--folder", scratch / "across", "--cross-documents"])
+    if result.returncode != 0 or "Attention crosses documents." not in result.stdout or "attention across documents" not in result.stdout:
+        problems.append(f"{program.name} --cross-documents: exit {result.returncode}: {result.stdout}{result.stderr}")
 
 
 def check_minutes(program, scratch):

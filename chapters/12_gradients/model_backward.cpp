@@ -11,10 +11,17 @@ namespace llm {
 Tensor3 model_forward(const Model& model, const IdMatrix& input_ids, ModelActivations& saved,
                       Generator* dropout_generator) {
     const auto [batch_size, seq_len] = dims(input_ids);
+    const AttentionInputs inputs =
+        causal_attention_inputs(model.rotary_table(seq_len), batch_size, seq_len);
+    return model_forward(model, input_ids, inputs, saved, dropout_generator);
+}
+
+Tensor3 model_forward(const Model& model, const IdMatrix& input_ids,
+                      const AttentionInputs& attention_inputs, ModelActivations& saved,
+                      Generator* dropout_generator) {
     const Tensor3 embeddings = model.embed(input_ids);  // (B, T, C)
     saved.input_ids = input_ids;
-    saved.attention_inputs =
-        causal_attention_inputs(model.rotary_table(seq_len), batch_size, seq_len);
+    saved.attention_inputs = attention_inputs;
 
     // Run the layers with the loop of chapter 09; each saves its activations.
     saved.layers.resize(model.layers.size());
@@ -59,8 +66,18 @@ Tensor3 lm_head_backward(const Matrix& weight, const Tensor3& hidden_states,
 
 double forward_backward(const Model& model, const IdMatrix& input_ids, const IdMatrix& targets,
                         Model& gradient, Generator* dropout_generator) {
+    const auto [batch_size, seq_len] = dims(input_ids);
+    const AttentionInputs inputs =
+        causal_attention_inputs(model.rotary_table(seq_len), batch_size, seq_len);
+    return forward_backward(model, input_ids, targets, inputs, gradient, dropout_generator);
+}
+
+double forward_backward(const Model& model, const IdMatrix& input_ids, const IdMatrix& targets,
+                        const AttentionInputs& attention_inputs, Model& gradient,
+                        Generator* dropout_generator) {
     ModelActivations saved;
-    const Tensor3 logits = model_forward(model, input_ids, saved, dropout_generator);
+    const Tensor3 logits =
+        model_forward(model, input_ids, attention_inputs, saved, dropout_generator);
     const double loss = cross_entropy(logits, targets);
     model_backward(model, saved, cross_entropy_backward(logits, targets), gradient);
     return loss;
@@ -68,6 +85,13 @@ double forward_backward(const Model& model, const IdMatrix& input_ids, const IdM
 
 double evaluate_loss(const Model& model, const IdMatrix& input_ids, const IdMatrix& targets) {
     return cross_entropy(model(input_ids), targets);
+}
+
+double evaluate_loss(const Model& model, const IdMatrix& input_ids, const IdMatrix& targets,
+                     const AttentionInputs& attention_inputs) {
+    const DecoderOutput decoder =
+        run_layers(model.layers, model.embed(input_ids), attention_inputs);
+    return cross_entropy(model.logits(decoder.last_hidden_state), targets);
 }
 
 Model zeros_like(const Model& model) {

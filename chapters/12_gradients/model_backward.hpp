@@ -19,6 +19,11 @@ struct ModelActivations {
 // enables dropout (training mode). Throws ShapeError as the model does.
 Tensor3 model_forward(const Model& model, const IdMatrix& input_ids,  // (B, T)
                       ModelActivations& saved, Generator* dropout_generator = nullptr);
+// The same with other position ids and another mask, for example those of packed documents
+// (chapter 13).
+Tensor3 model_forward(const Model& model, const IdMatrix& input_ids,  // (B, T)
+                      const AttentionInputs& attention_inputs,        // of T positions
+                      ModelActivations& saved, Generator* dropout_generator = nullptr);
 
 // Accumulates the gradient of the loss with respect to every parameter of the model.
 void model_backward(const Model& model, const ModelActivations& saved,
@@ -37,9 +42,16 @@ Tensor3 lm_head_backward(const Matrix& weight,            // (V, C)
 double forward_backward(const Model& model, const IdMatrix& input_ids,  // (B, T)
                         const IdMatrix& targets,                        // (B, T)
                         Model& gradient, Generator* dropout_generator = nullptr);
+double forward_backward(const Model& model, const IdMatrix& input_ids,  // (B, T)
+                        const IdMatrix& targets,                        // (B, T)
+                        const AttentionInputs& attention_inputs,        // of T positions
+                        Model& gradient, Generator* dropout_generator = nullptr);
 // The loss alone, without dropout.
 double evaluate_loss(const Model& model, const IdMatrix& input_ids,  // (B, T)
                      const IdMatrix& targets);                       // (B, T)
+double evaluate_loss(const Model& model, const IdMatrix& input_ids,  // (B, T)
+                     const IdMatrix& targets,                        // (B, T)
+                     const AttentionInputs& attention_inputs);       // of T positions
 
 // The gradients are stored in a second Model: the same tensors, initialized to 0.
 Model zeros_like(const Model& model);

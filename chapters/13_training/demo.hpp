@@ -17,6 +17,7 @@ struct TrainingTask {
     Config config = mini_llm_config();
     TrainingArguments args;
     bool steps_given = false;  // otherwise a resumed run takes max_steps from its checkpoint
+    std::vector<Id> eos_token_ids = {};  // of documents
 };
 
 // The folder of the checkpoint, which --resume reads, and of the model, which load_model reads.
@@ -114,14 +115,37 @@ std::string tokens_per_second(const TrainingArguments& args, double seconds_per_
 void names_demo(TrainingTask task, OutputFolder output, Generator& generator);
 std::vector<std::string> load_names(TrainingTask& task, Generator& generator);
 
-// Trains a model on a text. The program ends after the given minutes; 0: after max_steps steps.
+// Trains a model on a text or on documents: the files of a folder or of a list with commas, or
+// the parts of a text between separators. The program ends after the given minutes; 0: after
+// max_steps steps.
 struct TextOptions {
-    std::string file;
+    std::string file, document_separator;
+    bool cross_documents = false;  // attention crosses documents
     std::size_t vocab_size = 1024;
     double minutes = 0;
+
+    bool has_documents() const;
 };
 void text_demo(TrainingTask task, OutputFolder output, const TextOptions& options,
                Generator& generator);
+
+// The documents, or one text. Throws FileError if a file cannot be read.
+std::vector<std::string> read_documents(const TextOptions& options);
+
+// Trains a byte-level tokenizer on the documents, packs them, and splits them into training and
+// validation sets.
+void tokenize_documents(TrainingTask& task, const std::vector<std::string>& documents,
+                        const TextOptions& options);
+
+// Writes generation_config.json, so that generation begins and stops with the end-of-text
+// token.
+void write_generation_config(const TrainingTask& task, const OutputFolder& output);
+
+// Shows document ids, position ids and the mask of a few tokens.
+void packed_documents(const TrainingTask& task);
+
+// Shows the validation loss of the model within documents and across them.
+void compare_masks(const TrainingTask& task, const Model& model);
 
 // Trains small models, each with one change, and compares their losses.
 void ablations_demo(const TrainingTask& task);

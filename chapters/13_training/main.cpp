@@ -118,7 +118,15 @@ int main(int argc, char** argv) {
     float minutes = 5;
     bool ablations = false;
     Options options("13_training", "How does a model learn?");
-    options.path("--text", text.file, "UTF-8 text file to train on; default: first names");
+    options.path("--text", text.file,
+                 "UTF-8 text file to train on, or a folder of them, or a list with commas; "
+                 "default: first names");
+    options.text("--document-separator", text.document_separator,
+                 "text between the documents of a file: \"<|endoftext|>\"");
+    options.needs("--document-separator", "--text");
+    options.flag("--cross-documents", text.cross_documents,
+                 "let tokens attend to other documents");
+    options.needs("--cross-documents", "--text");
     options.number("--minutes", minutes, 0.1, 10000, "time of a run with --text, in total");
     options.needs("--minutes", "--text");
     options.count("--vocab-size", text.vocab_size, 0, 1 << 16,

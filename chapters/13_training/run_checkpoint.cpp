@@ -71,7 +71,8 @@ std::vector<Setting> settings_of(const Model& model, const TrainingArguments& ar
             integer("head_dim", config.head_dim),
             integer("attention_bias", std::size_t(config.attention_bias)),
             {"rope_theta", {config.rope_theta}},
-            {"rms_norm_eps", {config.rms_norm_eps}}};
+            {"rms_norm_eps", {config.rms_norm_eps}},
+            {"--cross-documents", integer("", args.end_of_text_id < 0).values, {"no", "yes"}}};
 }
 
 std::vector<Real> fingerprint(const std::vector<Setting>& settings) {

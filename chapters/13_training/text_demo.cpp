@@ -7,7 +7,6 @@
 #include "chapters/13_training/ablations/ngram.hpp"
 #include "chapters/13_training/demo.hpp"
 #include "chapters/13_training/run_checkpoint.hpp"
-#include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 #include "common/system/timer.hpp"
@@ -33,15 +32,18 @@ struct Durations {
     double comparison = 0;         // all that follows the last step
 };
 
-void show_sizes(const TrainingTask& task, const Model& model, const std::string& text) {
+void show_sizes(const TrainingTask& task, const Model& model,
+                const std::vector<std::string>& documents) {
+    std::size_t num_characters = 0;
+    for (const std::string& document : documents) num_characters += characters(document).size();
     const std::size_t num_tokens = task.dataset.train.size() + task.dataset.validation.size();
     const std::uint64_t num_parameters = count_parameters(model).total();
     const TrainingArguments& args = task.args;
+    if (documents.size() > 1) show("documents", with_commas(documents.size()));
     show("tokens", with_commas(num_tokens) + ", of which for validation: " +
                        with_commas(task.dataset.validation.size()));
     show("vocabulary", with_commas(task.config.vocab_size));
-    show("characters per token",
-         fixed(double(characters(text).size()) / double(num_tokens), 2));
+    show("characters per token", fixed(double(num_characters) / double(num_tokens), 2));
     show("parameters", with_commas(num_parameters));
     const std::size_t copies = 3 + args.gradient_accumulation_steps;
     show("memory for parameters, exp_avg, exp_avg_sq and gradients",
@@ -60,6 +62,7 @@ std::string sample_text(const Model& model, const TrainingTask& task,
     GenerationConfig config;
     config.sampling.temperature = Real(0.8);
     config.max_new_tokens = max_new_tokens;
+    config.eos_token_ids = task.eos_token_ids;
     const std::vector<Id> prompt = {task.dataset.validation[0]};
     return escaped(task.tokenizer.decode(generate(model, prompt, config, generator)));
 }
@@ -197,14 +200,19 @@ void compare_with_ngrams(const TrainingTask& task, const Model& model,
 
 void text_demo(TrainingTask task, OutputFolder output, const TextOptions& options,
                Generator& generator) {
-    const std::string text = read_text(options.file);
+    const std::vector<std::string> documents = read_documents(options);
     if (output.path.empty()) output.path = default_folder("text", output.resume);
     check_output_folder(output, task);
-    tokenize_dataset(task, text, options.vocab_size);
+    if (options.has_documents())
+        tokenize_documents(task, documents, options);
+    else
+        tokenize_dataset(task, documents[0], options.vocab_size);
     TrainerState state = start_or_resume(task, init_model(task.config, generator), output);
+    write_generation_config(task, output);
 
+    if (options.has_documents()) packed_documents(task);
     step("Text, tokens and model");
-    show_sizes(task, state.model, text);
+    show_sizes(task, state.model, documents);
     if (output.resume) explain_resumed_run(state, task, options.minutes > 0);
     StopCondition stop{task.args.num_steps()};
     NgramBaseline baseline;
@@ -217,6 +225,7 @@ void text_demo(TrainingTask task, OutputFolder output, const TextOptions& option
     const RunOutcome outcome = train_and_evaluate(state, task, output, log, stop);
     show_speed(state, task, outcome);
     if (outcome.interrupted) return;
+    if (options.has_documents()) compare_masks(task, state.model);
 
     step("Comparison with n-gram models");
     if (baseline.tokens.empty()) baseline = ngram_baseline(task, task.dataset.validation);

@@ -41,6 +41,15 @@ ParameterGroups parameter_groups(const std::vector<Parameter>& parameters,
     return groups;
 }
 
+AttentionInputs attention_inputs(const Model& model, const TrainingArguments& args,
+                                 const IdMatrix& input_ids) {
+    const auto [batch_size, seq_len] = dims(input_ids);
+    const RotaryTable table = model.rotary_table(seq_len);
+    if (args.end_of_text_id >= 0)
+        return document_attention_inputs(table, input_ids, args.end_of_text_id);
+    return causal_attention_inputs(table, batch_size, seq_len);
+}
+
 namespace {
 
 // The generator of a step. The multiplier (Knuth's 2^32 / golden ratio) makes the seeds of
@@ -98,8 +107,9 @@ StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
         const auto& [batch, dropout_seed] = batches[i];
         Generator dropout_generator(dropout_seed);
         zero_grad(gradients[i]);
-        losses[i] = forward_backward(state.model, batch.input_ids, batch.targets, gradients[i],
-                                     &dropout_generator);
+        const AttentionInputs inputs = attention_inputs(state.model, args, batch.input_ids);
+        losses[i] = forward_backward(state.model, batch.input_ids, batch.targets, inputs,
+                                     gradients[i], &dropout_generator);
     });
     const std::vector<Parameter> gradient = average_gradients(gradients);
     const double loss =
@@ -132,7 +142,8 @@ double evaluate(const Model& model, const std::vector<Id>& tokens,
                 const TrainingArguments& args, std::size_t max_batches) {
     return mean_loss(evaluation_batches(tokens, args.batch_size, args.seq_len, max_batches),
                      [&](const Batch& batch) {
-                         return evaluate_loss(model, batch.input_ids, batch.targets);
+                         return evaluate_loss(model, batch.input_ids, batch.targets,
+                                              attention_inputs(model, args, batch.input_ids));
                      });
 }
 

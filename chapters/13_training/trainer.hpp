@@ -6,6 +6,7 @@
 
 #include "chapters/09_full_model/model.hpp"
 #include "chapters/13_training/data.hpp"
+#include "chapters/13_training/documents.hpp"
 #include "chapters/13_training/lr_schedule.hpp"
 #include "chapters/13_training/muon.hpp"
 #include "chapters/13_training/optimizer.hpp"
@@ -33,6 +34,7 @@ struct TrainingArguments {
     Real weight_decay = Real(0.1);
     double max_grad_norm = 1;
     std::uint32_t seed = 77;
+    Id end_of_text_id = -1;  // documents begin with it; -1: attention crosses documents
 
     std::size_t num_steps() const { return lr_schedule.max_steps + extra_steps; }
 };
@@ -54,6 +56,11 @@ struct ParameterGroups {
 };
 ParameterGroups parameter_groups(const std::vector<Parameter>& parameters,
                                  OptimizerType hidden_matrices);
+
+// The position ids and the mask of a batch: causal, within each document if there is an
+// end_of_text_id.
+AttentionInputs attention_inputs(const Model& model, const TrainingArguments& args,
+                                 const IdMatrix& input_ids);  // (B, T)
 
 // One step: forward and backward passes of all batches, then one step of the optimizer.
 // `gradients` has one Model (zeros_like) for each of the gradient_accumulation_steps batches.

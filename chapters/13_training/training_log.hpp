@@ -8,7 +8,7 @@
 namespace llm {
 
 // Appends to log.jsonl, which programs such as pandas and jq read:
-//   {"step":250,"loss":2.169,"learning_rate":0.0029,"grad_norm":0.7,"tokens":9000,"seconds":9.8}
+//   {"step":250,"loss":2.169,"learning_rate":0.0029,"grad_norm":0.7,"tokens":900,"seconds":9.8}
 //   {"step":250,"validation_loss":2.198}
 // Tokens and seconds of training are counted from the start of the run.
 class TrainingLog {
