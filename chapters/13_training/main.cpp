@@ -109,6 +109,22 @@ void add_options(Options& options, Overrides& given) {
                    "gradients are clipped to this norm");
 }
 
+void add_text_options(Options& options, TextOptions& text, float& minutes) {
+    options.path("--text", text.file,
+                 "UTF-8 text file to train on, or a folder of them, or a list with commas; "
+                 "default: first names");
+    options.number("--minutes", minutes, 0.1, 10000, "time of a run with --text, in total");
+    options.count("--vocab-size", text.vocab_size, 0, 1 << 16,
+                  "vocabulary size for --text, 0: characters");
+    options.text("--document-separator", text.document_separator,
+                 "text between the documents of a file: \"<|endoftext|>\"");
+    options.flag("--cross-documents", text.cross_documents,
+                 "let tokens attend to other documents");
+    for (const char* name :
+         {"--minutes", "--vocab-size", "--document-separator", "--cross-documents"})
+        options.needs(name, "--text");
+}
+
 int main(int argc, char** argv) {
     elapsed_seconds();  // --minutes includes the start of the program
     Overrides given;
@@ -118,20 +134,7 @@ int main(int argc, char** argv) {
     float minutes = 5;
     bool ablations = false;
     Options options("13_training", "How does a model learn?");
-    options.path("--text", text.file,
-                 "UTF-8 text file to train on, or a folder of them, or a list with commas; "
-                 "default: first names");
-    options.text("--document-separator", text.document_separator,
-                 "text between the documents of a file: \"<|endoftext|>\"");
-    options.needs("--document-separator", "--text");
-    options.flag("--cross-documents", text.cross_documents,
-                 "let tokens attend to other documents");
-    options.needs("--cross-documents", "--text");
-    options.number("--minutes", minutes, 0.1, 10000, "time of a run with --text, in total");
-    options.needs("--minutes", "--text");
-    options.count("--vocab-size", text.vocab_size, 0, 1 << 16,
-                  "vocabulary size for --text, 0: characters");
-    options.needs("--vocab-size", "--text");
+    add_text_options(options, text, minutes);
     options.folder("--folder", output.path, "folder of the checkpoint and the model");
     options.flag("--resume", output.resume, "continue the run of that checkpoint");
     options.count("--save-steps", output.save_steps, 0, 1 << 24,
