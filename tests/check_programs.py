@@ -840,6 +840,7 @@ def check_training(program, scratch):
     if contents(scratch / "whole") != contents(scratch / "SIGINT"):
         problems.append(f"{program.name} --resume of a finished run changes its files")
     check_more_steps(learn, scratch)
+    check_missed_evaluation(learn, scratch)
     check_kills(learn, scratch)
     check_documents(program, scratch)
     check_progress(program, scratch)
@@ -871,8 +872,26 @@ def check_more_steps(learn, scratch):
         problems.append(f"--resume of a finished longer run: {again.stdout}{again.stderr}")
 
 
+def check_missed_evaluation(learn, scratch):
+    """A run that was stopped between a step and its evaluation, at 200 or at the end, evaluates it when it goes on."""
+    folder = scratch / "missed"
+    run_until([*learn, "--folder", folder, "--save-steps", "100"], SimpleNamespace(exists=lambda: steps_done(folder) == 200), signal.SIGKILL)
+    for step in (steps_done(folder), 600):
+        log = (folder / "log.jsonl").read_text()
+        evaluation = re.search(rf'\{{"step":{step},"validation_loss":.*\n', log)
+        if not evaluation:
+            problems.append(f"the log of a run has no evaluation of step {step}: {log[-300:]}")
+            return
+        (folder / "log.jsonl").write_text(log.replace(evaluation[0], ""))
+        result = run([*learn, "--folder", folder, "--resume"])
+        if result.returncode != 0 or f"step {step}: loss" not in result.stdout or contents(folder) != contents(scratch / "whole"):
+            problems.append(f"--resume of a run without the evaluation of step {step}: {result.stdout}{result.stderr}")
+
+
 def steps_done(folder):
-    """The number of losses in the checkpoint."""
+    """The number of losses in the checkpoint; 0 if there is none."""
+    if not (folder / "run.safetensors").exists():
+        return 0
     with open(folder / "run.safetensors", "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
     return header["losses"]["shape"][0]

@@ -72,6 +72,7 @@ class Run {
     void train_until_stop() {
         plan();
         if (state_.global_step == 0) save_and_time();
+        if (missed_report_) report("");
         start_ = saved_at_ = elapsed_seconds();
         train(state_, args_, task_.dataset.train,
               [&](const StepMetrics& metrics, TrainerControl& control) {
@@ -80,7 +81,21 @@ class Run {
     }
     double seconds() const { return seconds_; }  // spent in training steps
 
+    // Evaluates, and saves log, checkpoint and model.
+    void report(const std::string& speed) {
+        const double loss = evaluate_and_report(state_, task_, log_, speed);
+        if (!is_logged()) log_file_.append_evaluation(state_.global_step, loss);
+        save(state_, task_, output_);
+        saved_at_ = elapsed_seconds();
+    }
+
  private:
+    // Whether the log has an evaluation of this step.
+    bool is_logged() const {
+        const auto& evaluations = log_file_.evaluations();
+        return !evaluations.empty() && evaluations.back().step == state_.global_step;
+    }
+
     // Sets the arguments and the step of the next evaluation.
     void plan() {
         LRSchedule& schedule = task_.args.lr_schedule;
@@ -95,6 +110,9 @@ class Run {
         const std::size_t interval =
             std::max<std::size_t>(1, (stop_.last_step - begin) / stop_.num_reports);
         next_report_ = begin + ((state_.global_step - begin) / interval + 1) * interval;
+        // Ctrl-C can end a run between a step and its evaluation.
+        missed_report_ = is_whole && state_.global_step > 0 &&
+                         state_.global_step % interval == 0 && !is_logged();
     }
 
     void end_step(const StepMetrics& metrics, TrainerControl& control) {
@@ -110,10 +128,7 @@ class Run {
         control.should_training_stop =
             state_.global_step >= stop_.last_step || elapsed_seconds() > stop_.deadline;
         if (state_.global_step >= next_report_ || control.should_training_stop) {
-            const double loss = evaluate_and_report(state_, task_, log_, speed);
-            log_file_.append_evaluation(state_.global_step, loss);
-            save(state_, task_, output_);
-            saved_at_ = elapsed_seconds();
+            report(speed);
             if (!control.should_training_stop) plan_next_report();
         } else if (is_save_due()) {
             save_and_time();
@@ -151,6 +166,7 @@ class Run {
     TrainingLog log_file_;
     TrainingArguments args_;
     std::size_t next_report_ = 0, num_steps_ = 0;
+    bool missed_report_ = false;
     double start_ = 0, seconds_ = 0, saved_at_ = 0, seconds_per_save_ = 0;
 };
 
@@ -191,10 +207,7 @@ RunOutcome train_and_evaluate(TrainerState& state, TrainingTask& task,
     Run run(state, task, output, log, stop);
     try {
         if (first < stop.last_step) run.train_until_stop();
-        if (state.global_step == first) {  // a resumed run had no steps left
-            evaluate_and_report(state, task, log, "");
-            save(state, task, output);
-        }
+        if (state.global_step == first) run.report("");  // a resumed run had no steps left
     } catch (const Interrupted&) {
         if (state.global_step > first) save(state, task, output);
     }
