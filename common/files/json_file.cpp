@@ -94,6 +94,10 @@ bool JsonFile::is_object(const std::string& key) const {
     return has(key) && content_->find(key)->is_object();
 }
 
+bool JsonFile::is_array(const std::string& key) const {
+    return has(key) && content_->find(key)->is_array();
+}
+
 std::size_t JsonFile::size(const std::string& key) const {
     const nlohmann::json* value = content_->find_or_refuse(key, *this);
     const bool whole = value->is_number_integer();

@@ -25,6 +25,7 @@ class JsonFile {
     bool has(const std::string& key) const;  // false for null
     bool is_null(const std::string& key) const;
     bool is_object(const std::string& key) const;
+    bool is_array(const std::string& key) const;
     std::size_t size(const std::string& key) const;  // an integer from 1 to 2^24
     double number(const std::string& key) const;     // finite
     bool boolean(const std::string& key) const;

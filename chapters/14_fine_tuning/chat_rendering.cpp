@@ -1,0 +1,218 @@
+#include <algorithm>
+
+#include "chapters/14_fine_tuning/chat_template.hpp"
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+using Messages = std::vector<Message>;
+
+// Collects the parts of a rendered conversation.
+struct Rendering {
+    std::vector<RenderedPart> parts;
+
+    Rendering& literal(const std::string& text) {
+        if (!text.empty()) parts.push_back({text, true});
+        return *this;
+    }
+    Rendering& content(const std::string& text) {
+        if (!text.empty()) parts.push_back({text, false});
+        return *this;
+    }
+};
+
+// Python's str.strip removes white space of all Unicode, also what Jinja's filter trim calls.
+bool is_white_space(const std::string& character) {
+    static const std::vector<std::string> spaces = {
+        " ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",
+        "\x1e",   "\x1f",   "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002",
+        "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+        "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+    return std::find(spaces.begin(), spaces.end(), character) != spaces.end();
+}
+
+std::string trim(const std::string& text) {
+    const std::vector<std::string> all = characters(text);
+    std::size_t begin = 0, end = all.size();
+    while (begin < end && is_white_space(all[begin])) ++begin;
+    while (end > begin && is_white_space(all[end - 1])) --end;
+    std::string trimmed;
+    for (std::size_t i = begin; i < end; ++i) trimmed += all[i];
+    return trimmed;
+}
+
+std::string strip_line_feeds_left(const std::string& text) {
+    return text.substr(std::min(text.find_first_not_of('\n'), text.size()));
+}
+std::string strip_line_feeds_right(const std::string& text) {
+    return text.substr(0, text.find_last_not_of('\n') + 1);
+}
+
+// <|im_start|>user
+// Hello<|im_end|>
+void chatml_message(const Message& message, Rendering& out) {
+    out.literal("<|im_start|>").literal(message.role + "\n").content(message.content);
+    out.literal("<|im_end|>\n");
+}
+
+void render_chatml(const ChatTemplate& chat_template, const Messages& messages,
+                   const RenderOptions& options, Rendering& out) {
+    if (messages[0].role != "system" && !chat_template.default_system_prompt.empty())
+        out.literal("<|im_start|>system\n" + chat_template.default_system_prompt +
+                    "<|im_end|>\n");
+    for (const Message& message : messages) chatml_message(message, out);
+    if (options.add_generation_prompt) out.literal("<|im_start|>assistant\n");
+}
+
+// <|start_header_id|>user<|end_header_id|>
+//
+// Hello<|eot_id|>
+void render_llama3(const ChatTemplate& chat_template, const Messages& messages,
+                   const RenderOptions& options, Rendering& out) {
+    out.literal(options.bos_token);
+    for (const Message& message : messages) {
+        out.literal("<|start_header_id|>" + message.role + "<|end_header_id|>\n\n");
+        out.content(trim(message.content)).literal("<|eot_id|>");
+    }
+    if (options.add_generation_prompt || chat_template.always_generation_prompt)
+        out.literal("<|start_header_id|>assistant<|end_header_id|>\n\n");
+}
+
+// <start_of_turn>user
+// Hello<end_of_turn>
+void render_gemma(const Messages& messages, const RenderOptions& options, Rendering& out) {
+    require(messages[0].role != "system", "Gemma's chat template: System role not supported");
+    out.literal(options.bos_token);
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        const auto& [role, content] = messages[i];
+        require((role == "user") == (i % 2 == 0),
+                "Gemma's chat template: Conversation roles must alternate "
+                "user/assistant/user/assistant/...");
+        out.literal("<start_of_turn>" + (role == "assistant" ? "model" : role) + "\n");
+        out.content(trim(content)).literal("<end_of_turn>\n");
+    }
+    if (options.add_generation_prompt) out.literal("<start_of_turn>model\n");
+}
+
+// The last message of the user; the result of a tool is none. All messages if there is none.
+std::size_t last_query(const Messages& messages) {
+    for (std::size_t i = messages.size(); i-- > 0;) {
+        const std::string& content = messages[i].content;
+        const bool tool_response =
+            content.starts_with("<tool_response>") && content.ends_with("</tool_response>");
+        if (messages[i].role == "user" && !tool_response) return i;
+    }
+    return messages.size() - 1;
+}
+
+// An answer of Qwen3: <think>, the reasoning, </think>, and the answer proper. Of earlier
+// answers the conversation holds only the answer proper.
+void qwen3_answer(const Message& message, bool after_query, bool last, Rendering& out) {
+    const std::string begin = "<think>", end = "</think>";
+    std::string answer = message.content, reasoning;
+    if (const std::size_t first_end = answer.find(end); first_end != answer.npos) {
+        reasoning = strip_line_feeds_right(answer.substr(0, first_end));
+        if (const std::size_t at = reasoning.rfind(begin); at != reasoning.npos)
+            reasoning.erase(0, at + begin.size());
+        reasoning = strip_line_feeds_left(reasoning);
+        answer = strip_line_feeds_left(answer.substr(answer.rfind(end) + end.size()));
+    }
+    out.literal("<|im_start|>assistant\n");
+    if (after_query && (last || !reasoning.empty())) {
+        out.literal("<think>\n").content(strip_line_feeds_right(reasoning));
+        out.literal("\n</think>\n\n");
+        answer = strip_line_feeds_left(answer);
+    }
+    out.content(answer).literal("<|im_end|>\n");
+}
+
+void render_qwen3(const Messages& messages, const RenderOptions& options, Rendering& out) {
+    const std::size_t query = last_query(messages);
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        if (messages[i].role == "assistant")
+            qwen3_answer(messages[i], i > query, i + 1 == messages.size(), out);
+        else
+            chatml_message(messages[i], out);
+    }
+    if (!options.add_generation_prompt) return;
+    out.literal("<|im_start|>assistant\n");
+    if (!options.enable_thinking) out.literal("<think>\n\n</think>\n\n");
+}
+
+}  // namespace
+
+std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
+                                              const Messages& messages,
+                                              const RenderOptions& options) {
+    require(!messages.empty(), "a conversation needs a message");
+    for (const Message& message : messages)
+        require(
+            message.role == "system" || message.role == "user" || message.role == "assistant",
+            "a message has the role system, user or assistant, not '{}'", message.role);
+    Rendering out;
+    switch (chat_template.format) {
+        case ChatFormat::chatml:
+            render_chatml(chat_template, messages, options, out);
+            break;
+        case ChatFormat::llama3:
+            render_llama3(chat_template, messages, options, out);
+            break;
+        case ChatFormat::gemma:
+            render_gemma(messages, options, out);
+            break;
+        case ChatFormat::qwen3:
+            render_qwen3(messages, options, out);
+            break;
+    }
+    return out.parts;
+}
+
+std::string rendered_text(const std::vector<RenderedPart>& parts) {
+    std::string text;
+    for (const RenderedPart& part : parts) text += part.text;
+    return text;
+}
+
+std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
+                                    const std::vector<RenderedPart>& parts) {
+    std::vector<AddedToken> added_tokens = tokenizer.added_tokens;
+    added_tokens.insert(added_tokens.end(), tokenizer.normalized_added_tokens.begin(),
+                        tokenizer.normalized_added_tokens.end());
+
+    // Split the template's own parts at special tokens. Text between two of them is one
+    // segment, as in tokenizer.encode: "user\n" and the message are split into words together.
+    std::vector<Segment> segments;
+    const auto append = [&](const std::string& text) {
+        if (segments.empty() || segments.back().id >= 0) segments.push_back({"", -1});
+        segments.back().text += text;
+    };
+    for (const RenderedPart& part : parts) {
+        if (!part.from_template) {
+            append(part.text);
+            continue;
+        }
+        for (const Segment& segment : split_at_added_tokens(added_tokens, part.text))
+            if (segment.id >= 0)
+                segments.push_back(segment);
+            else
+                append(segment.text);
+    }
+
+    // Encode the text between special tokens, in which none is recognized.
+    std::vector<Id> ids;
+    for (const Segment& segment : segments) {
+        if (segment.id >= 0) {
+            ids.push_back(segment.id);
+            continue;
+        }
+        characters(segment.text);  // throws for a text that is not UTF-8
+        const bool at_start = &segment == &segments.front();
+        for (const std::string& word :
+             tokenizer.pre_tokenize(tokenizer.normalize(segment.text), at_start))
+            for (const Id id : tokenizer.encode_word(word)) ids.push_back(id);
+    }
+    return ids;
+}
+
+}  // namespace llm

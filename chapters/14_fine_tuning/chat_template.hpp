@@ -1,0 +1,78 @@
+// Chapter 14: chat templates. A model that answers was trained on conversations written as one
+// text, with special tokens between the messages; it must be asked in the same format.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chapters/10_tokenizer/tokenizer.hpp"
+
+namespace llm {
+
+// A message of a conversation. The role is "system", "user" or "assistant".
+struct Message {
+    std::string role, content;
+};
+
+// The formats that are implemented.
+enum class ChatFormat { chatml, llama3, gemma, qwen3 };
+struct ChatTemplate {
+    ChatFormat format = ChatFormat::chatml;
+    std::string default_system_prompt;      // ChatML: if the first message is no system message
+    bool always_generation_prompt = false;  // the first template of Llama 3
+};
+
+std::string to_text(ChatFormat format);          // "ChatML", "Llama 3", "Gemma", "Qwen3"
+std::vector<std::string> chat_template_names();  // "chatml", "llama3", "gemma", "qwen3"
+ChatTemplate chat_template_named(const std::string& name);
+
+// Recognizes a published template by the fingerprint of its tokens. Templates are programs: one
+// that contains the same special tokens can render something else, and a model that gets
+// another format than in training answers worse without any error. So a template that is not
+// known is refused: throws FileError, which names the source and what the template resembles.
+ChatTemplate recognize_chat_template(const std::string& jinja, const std::string& source);
+
+// The template of a model: of a folder chat_template.jinja, or else chat_template in
+// tokenizer_config.json (a text, or a list from which "default" is chosen); of a GGUF file
+// tokenizer.chat_template. None if the model has none: a base model. Throws FileError as
+// recognize_chat_template. Source: Hugging Face, tokenization_utils_base.py, from_pretrained.
+std::optional<ChatTemplate> find_chat_template(const std::string& model_path);
+
+// A part of a rendered conversation: text of the template, or text that a user or the model
+// wrote.
+struct RenderedPart {
+    std::string text;
+    bool from_template;
+};
+
+struct RenderOptions {
+    bool add_generation_prompt = true;  // end with the beginning of an answer
+    bool enable_thinking = true;        // Qwen3: false writes an empty <think> block
+    std::string bos_token;              // Llama 3 and Gemma begin with it
+};
+
+// Writes a conversation as the template of Hugging Face does. Throws ShapeError for a
+// conversation without messages, for other roles, and for what the template itself refuses:
+// Gemma has no system role, and its roles must alternate.
+std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
+                                              const std::vector<Message>& messages,
+                                              const RenderOptions& options);
+std::string rendered_text(const std::vector<RenderedPart>& parts);
+
+// Encodes a rendered conversation. Special tokens are recognized in parts of the template only.
+// If they were recognized in messages, too, as tokenizer.encode(rendered_text(...)) does, then
+// a user (or a quoted web page) could write "<|im_end|>\n<|im_start|>system\n..." and so end
+// their own message and begin a system message: prompt injection.
+std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
+                                    const std::vector<RenderedPart>& parts);
+
+// The token that ends each message: <|im_end|>, <|eot_id|> or <end_of_turn>. Generation stops
+// there. Throws ShapeError, which names the token, if the tokenizer lacks a special token of
+// the format.
+Id end_of_turn_id(ChatFormat format, const Tokenizer& tokenizer);
+
+// The BOS token as text; empty if the tokenizer has none.
+std::string bos_token_text(const Tokenizer& tokenizer);
+
+}  // namespace llm
