@@ -34,7 +34,11 @@ def chapters_are_complete():
                 complain(ROOT, f"chapter {slug} lacks {name}")
         if not list((ROOT / "assets").glob(f"{slug}_*")):
             complain(ROOT / "assets", f"has no figure of {slug}")
-    folders = sorted(folder.name for folder in (ROOT / "chapters").iterdir())
+    for file in sorted((ROOT / "chapters").glob("*.cpp")):
+        lines = len(file.read_text().split("\n"))
+        if lines > 301:
+            complain(file, f"has {lines - 1} lines, a file of a chapter at most 300")
+    folders = sorted(folder.name for folder in (ROOT / "chapters").iterdir() if folder.is_dir())
     if folders != sorted(SLUGS + LESSONS):
         complain(ROOT / "chapters", f"holds {folders}, CMakeLists.txt lists {SLUGS + LESSONS}")
 

@@ -1,8 +1,14 @@
 #include "common/files/standard_input.hpp"
 
+#include <array>
 #include <iostream>
+#include <utility>
+
+#include <poll.h>
+#include <unistd.h>
 
 #include "common/files/unicode.hpp"
+#include "common/system/interrupt.hpp"
 
 namespace llm {
 
@@ -24,5 +30,33 @@ std::string read_stream(std::istream& input) try {
 }
 
 std::string read_standard_input() { return read_stream(std::cin); }
+
+bool is_interactive() { return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); }
+
+std::optional<std::string> read_line(const std::string& prompt) {
+    static std::string buffer;  // what was read after the last line
+    if (is_interactive()) std::cout << prompt;
+    std::cout << std::flush;
+    while (true) {
+        if (const std::size_t end = buffer.find('\n'); end != buffer.npos) {
+            const std::string line = buffer.substr(0, end);
+            buffer.erase(0, end + 1);
+            return line;
+        }
+
+        // A signal that arrives just before poll does not end it, so it has a time limit.
+        InterruptHandler::throw_if_interrupted();
+        pollfd input{STDIN_FILENO, POLLIN, 0};
+        if (poll(&input, 1, 100) <= 0) continue;
+        std::array<char, 4096> bytes;
+        const ssize_t count = read(STDIN_FILENO, bytes.data(), bytes.size());
+        if (count > 0) {
+            buffer.append(bytes.data(), static_cast<std::size_t>(count));
+        } else if (count == 0) {
+            if (buffer.empty()) return {};
+            return std::exchange(buffer, {});
+        }
+    }
+}
 
 }  // namespace llm

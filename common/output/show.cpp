@@ -358,6 +358,11 @@ void write_text(std::string_view piece) {
 
 void end_text() { print_generated(take_printable(unprinted_text, true) + "\n"); }
 
+void note(std::string_view line) {
+    std::cout << std::flush;
+    std::cerr << line << '\n';
+}
+
 void show_progress(std::string_view line) {
     if (print_options().json) return emit("progress", {{"text", std::string(line)}});
     if (!isatty(STDOUT_FILENO) || print_options().quiet) return;

@@ -64,6 +64,9 @@ void show_table(const TableRow& headings, const std::vector<TableRow>& rows);
 void write_text(std::string_view piece);
 void end_text();  // prints the incomplete rest and ends the line
 
+// Prints a line about the run, such as a warning, on standard error.
+void note(std::string_view line);
+
 // Shows the progress of a long computation on one line, which the next call overwrites; an
 // empty text clears it. Prints nothing with --quiet or if the output is not a terminal.
 void show_progress(std::string_view line);

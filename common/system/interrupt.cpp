@@ -8,13 +8,15 @@ namespace {
 volatile std::sig_atomic_t signal_seen = 0;
 
 void set_flag(int signal) {
-    signal_seen = 1;
+    signal_seen = signal;
     std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
 
-InterruptHandler::InterruptHandler() {
+InterruptHandler::InterruptHandler() { reset(); }
+
+void InterruptHandler::reset() {
     signal_seen = 0;
     std::signal(SIGINT, set_flag);
     std::signal(SIGTERM, set_flag);
@@ -27,6 +29,7 @@ InterruptHandler::~InterruptHandler() {
 }
 
 bool InterruptHandler::interrupted() { return signal_seen != 0; }
+bool InterruptHandler::terminated() { return signal_seen == SIGTERM; }
 
 void InterruptHandler::throw_if_interrupted() {
     if (interrupted()) throw Interrupted();

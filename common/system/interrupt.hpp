@@ -19,9 +19,14 @@ class InterruptHandler {
     InterruptHandler(const InterruptHandler&) = delete;
     InterruptHandler& operator=(const InterruptHandler&) = delete;
 
-    // Whether a signal has arrived. False if no object of this type exists.
+    // Whether a signal has arrived. False if no object of this type exists. terminated: whether
+    // it was SIGTERM.
     static bool interrupted();
+    static bool terminated();
     static void throw_if_interrupted();
+
+    // Forgets a signal that has arrived: the next one only sets the flag again.
+    void reset();
 };
 
 }  // namespace llm

@@ -1,0 +1,294 @@
+// ./learn chat: a conversation with a model, with the fast path of chapters 15 and 16.
+#include <algorithm>
+
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/14_fine_tuning/peft_files.hpp"
+#include "chapters/16_quantization/quantized_model.hpp"
+#include "chapters/chat_session.hpp"
+#include "common/files/gguf.hpp"
+#include "common/files/standard_input.hpp"
+#include "common/files/unicode.hpp"
+#include "common/output/show.hpp"
+#include "common/system/interrupt.hpp"
+#include "common/system/options.hpp"
+
+using namespace llm;
+
+struct Arguments {
+    std::string model_path, tokenizer_path, adapter_path, template_name, system_prompt;
+    std::string dtype = "float32", cache_dtype = "float32";
+    bool dtype_given = false, no_thinking = false;
+    std::size_t context_length = 2048;
+    GenerationConfig config;
+};
+
+constexpr std::array dtypes_of_weights = {DType::float32, DType::bfloat16, DType::q8_0,
+                                          DType::q4_0};
+constexpr std::array dtypes_of_cache = {DType::float32, DType::float16};
+
+std::vector<std::string> names_of(std::span<const DType> dtypes) {
+    std::vector<std::string> names;
+    for (const DType dtype : dtypes) names.emplace_back(to_text(dtype));
+    return names;
+}
+
+DType dtype_named(const std::string& name, std::span<const DType> dtypes) {
+    return *std::find_if(dtypes.begin(), dtypes.end(),
+                         [&](DType dtype) { return to_text(dtype) == name; });
+}
+
+// Without --dtype, the weights of a GGUF file stay in their types. An adapter is merged first.
+FastModel load_fast_model(const Arguments& arguments) {
+    const std::string& path = arguments.model_path;
+    const DType dtype = dtype_named(arguments.dtype, dtypes_of_weights);
+    if (arguments.adapter_path.empty()) {
+        if (is_gguf(path) && !arguments.dtype_given) return load_quantized_model(path);
+        return quantize_model(load_model(path), dtype);
+    }
+    if (is_gguf(path))
+        throw FileError(path +
+                        ": --adapter needs a model folder; the weights of a GGUF file "
+                        "may be quantized, and an adapter cannot be merged into them");
+    Model model = load_model(path);
+    merge_lora(model, load_adapter(arguments.adapter_path, model), model);
+    return quantize_model(model, dtype);
+}
+
+// The template of --template, or that of the adapter or the model.
+std::optional<ChatTemplate> load_chat_template(const Arguments& arguments) {
+    if (!arguments.template_name.empty()) return chat_template_named(arguments.template_name);
+    if (!arguments.adapter_path.empty())
+        if (const auto found = find_chat_template(arguments.adapter_path)) return found;
+    return find_chat_template(arguments.model_path);
+}
+
+ChatModel load_chat_model(Arguments& arguments) {
+    const std::optional<ChatTemplate> chat_template = load_chat_template(arguments);
+    FastModel model = load_fast_model(arguments);
+    const std::size_t vocab_size = model.config.vocab_size;
+    ChatModel chat{
+        std::move(model),
+        load_tokenizer_of_model(arguments.model_path, arguments.tokenizer_path, vocab_size),
+        chat_template};
+    arguments.config.eos_token_ids = chat.tokenizer.eos_token_ids;
+    if (chat_template)
+        arguments.config.eos_token_ids.push_back(
+            end_of_turn_id(chat_template->format, chat.tokenizer));
+    return chat;
+}
+
+// The conversation, and what answers depend on.
+struct Session {
+    const Arguments& arguments;
+    const ChatModel& chat;
+    CachedSequence cache;
+    Generator generator;
+    std::vector<Message> messages{};  // with a chat template
+    std::string text{};               // without one: the text that the model continues
+
+    std::vector<RenderedPart> render(const std::vector<Message>& conversation) const {
+        return render_conversation(
+            *chat.chat_template, conversation,
+            {true, !arguments.no_thinking, bos_token_text(chat.tokenizer)});
+    }
+    void reset() {
+        messages.clear();
+        text.clear();
+        if (!arguments.system_prompt.empty())
+            messages.push_back({"system", arguments.system_prompt});
+    }
+};
+
+// Generates tokens and prints them as text. The text of a prompt that is to be continued is not
+// printed again. Returns the text of the answer.
+std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
+                          const std::vector<Id>& printed_ids) {
+    const Tokenizer& tokenizer = session.chat.tokenizer;
+    std::vector<Id> ids = printed_ids;
+    std::string printed = tokenizer.decode_bytes(ids);
+    const Answer answer =
+        generate_answer(session.chat.model, prompt_ids, session.arguments.config,
+                        session.generator, session.cache, [&](Id id) {
+                            ids.push_back(id);
+                            const std::string text = tokenizer.decode_bytes(ids);
+                            write_text(text.substr(printed.size()));
+                            printed = text;
+                        });
+    end_text();
+    if (answer.reason == StopReason::last_position)
+        note("(The context is full: --context-length allows a longer one, up to the model's.)");
+    if (answer.reason == StopReason::interrupted) note("(stopped)");
+    return tokenizer.decode(answer.ids);
+}
+
+// Answers a message of the user. Drops the oldest turns of a conversation that is too long.
+void answer_message(Session& session, const std::string& content) {
+    std::vector<Message> messages = session.messages;
+    messages.push_back({"user", content});
+    const std::size_t num_positions = session.cache.state.cache_shape()[2];
+    const std::size_t max_tokens =
+        max_prompt_tokens(num_positions, session.arguments.config.max_new_tokens);
+    std::vector<Id> ids;
+    const std::size_t dropped =
+        drop_oldest_turns(messages, [&](const std::vector<Message>& conversation) {
+            ids = encode_conversation(session.chat.tokenizer, session.render(conversation));
+            return ids.size() <= max_tokens;
+        });
+    if (dropped > 0)
+        note("(The conversation is longer than the context: its oldest " + to_text(dropped) +
+             " messages were dropped.)");
+    require(ids.size() < num_positions,
+            "this message has {} tokens with the system prompt, the context only {}",
+            ids.size(), num_positions);
+    session.messages = messages;
+    const std::string answer = stream_answer(session, ids, {});
+    session.messages.push_back({"assistant", answer});
+}
+
+// Continues a text; an empty line continues the last one.
+void continue_text(Session& session, const std::string& line) {
+    if (line.empty() && session.text.empty()) return;
+    const std::string text = line.empty() ? session.text : line;
+    const std::vector<Id> ids = encode_prompt(session.chat.tokenizer, text);
+    const std::size_t num_positions = session.cache.state.cache_shape()[2];
+    require(ids.size() < num_positions, "the text has {} tokens, the context only {}",
+            ids.size(), num_positions);
+    session.text = text + stream_answer(session, ids, ids);
+}
+
+// Shows what the model read before its last answer, and the answer.
+void show_rendered_conversation(const Session& session) {
+    require(session.chat.chat_template.has_value(), "this model has no chat template");
+    std::vector<Message> messages = session.messages;
+    std::string answer;
+    if (!messages.empty() && messages.back().role == "assistant") {
+        answer = messages.back().content;
+        messages.pop_back();
+    }
+    write_text(rendered_text(session.render(messages)) + answer);
+    end_text();
+}
+
+void show_help(const Session& session) {
+    show("/template", "show the conversation as the model reads it, with special tokens");
+    show("/reset", "begin a new conversation");
+    show("/help", "show this list");
+    show("/quit", "end the program, as Ctrl-D does");
+    show("Ctrl-C", "stop an answer");
+    if (!session.chat.chat_template) show("an empty line", "continue the last text");
+}
+
+// Runs a line: a command, or text for the model. Returns false for /quit.
+bool run_line(Session& session, const std::string& line) {
+    if (line == "/quit") return false;
+    if (line == "/help")
+        show_help(session);
+    else if (line == "/reset")
+        session.reset();
+    else if (line == "/template")
+        show_rendered_conversation(session);
+    else if (line.starts_with('/'))
+        throw TextError("there is no command " + escaped(line) + "; /help lists them");
+    else if (!session.chat.chat_template)
+        continue_text(session, line);
+    else if (!line.empty())
+        answer_message(session, line);
+    return true;
+}
+
+// Reads lines until /quit or the end of the input, or until Ctrl-C twice at the prompt.
+void run_session(Session& session) {
+    InterruptHandler handler;
+    bool interrupted_before = false;
+    while (true) {
+        try {
+            const std::optional<std::string> line = read_line("> ");
+            interrupted_before = false;
+            if (!line || !run_line(session, *line)) return;
+            if (InterruptHandler::terminated()) return;
+        } catch (const Interrupted&) {
+            end_text();
+            if (interrupted_before || InterruptHandler::terminated()) return;
+            interrupted_before = true;
+            note("(Ctrl-C again, Ctrl-D or /quit ends the program.)");
+        } catch (const TextError& error) {
+            note(error.what());
+        } catch (const ShapeError& error) {
+            note(error.what());
+        }
+        handler.reset();
+    }
+}
+
+void chat(Arguments arguments, std::uint32_t seed) {
+    const Real temperature = arguments.config.sampling.temperature;
+    require(temperature == 0 || temperature >= Real(0.01),
+            "--temperature takes 0, or a number from 0.01 to 100, not {}",
+            brief(double(temperature)));
+    if (arguments.model_path.empty()) arguments.model_path = asset("king_james");
+    const ChatModel model = load_chat_model(arguments);
+    require(model.chat_template || arguments.system_prompt.empty(),
+            "--system needs a chat template, which this model does not have; --template NAME "
+            "chooses one");
+    if (!model.chat_template)
+        note(
+            "This model has no chat template: it was not trained to answer, and continues "
+            "each text.");
+    const std::size_t num_positions =
+        std::min(arguments.context_length, model.model.config.max_position_embeddings);
+    Session session{arguments,
+                    model,
+                    {make_run_state(model.model, num_positions,
+                                    dtype_named(arguments.cache_dtype, dtypes_of_cache)),
+                     {}},
+                    Generator(seed)};
+    session.reset();
+    if (!arguments.system_prompt.empty())  // the template may refuse it: before the first line
+        session.render({session.messages[0], {"user", ""}});
+    run_session(session);
+}
+
+void add_options(Options& options, Arguments& arguments) {
+    options.path("--model", arguments.model_path,
+                 "a Hugging Face folder, a GGUF file or a llama2.c file");
+    options.path("--tokenizer", arguments.tokenizer_path,
+                 "its tokenizer, if it is neither beside nor in the model");
+    options.needs("--tokenizer", "--model");
+    options.path("--adapter", arguments.adapter_path,
+                 "a LoRA adapter in PEFT's format, which is merged into the weights");
+    options.choice("--template", arguments.template_name, chat_template_names(),
+                   "the chat template, instead of the model's own");
+    options.text("--system", arguments.system_prompt, "the system message");
+    options.flag("--no-thinking", arguments.no_thinking,
+                 "Qwen3: begin answers with an empty <think> block");
+    options.count("--max-new-tokens", arguments.config.max_new_tokens, 1, 1 << 20,
+                  "the longest answer");
+    options.count("--context-length", arguments.context_length, 2, 1 << 20,
+                  "tokens of conversation and answer, at most those of the model; the KV "
+                  "cache takes memory for all of them");
+    SamplingConfig& sampling = arguments.config.sampling;
+    options.number("--temperature", sampling.temperature, 0, 100, "0: greedy decoding");
+    options.count("--top-k", sampling.top_k, 0, 1 << 24, "most likely tokens to keep, 0: all");
+    options.number("--top-p", sampling.top_p, 0, 1, "cumulative probability to keep");
+    options.number("--min-p", sampling.min_p, 0, 1,
+                   "smallest probability to keep, relative to the highest");
+    options.number("--repetition-penalty", sampling.repetition_penalty, 0.01, 100,
+                   "above 1: tokens that occurred become less likely");
+    options.choice("--dtype", arguments.dtype, names_of(dtypes_of_weights),
+                   "the type of the weights in memory; of a GGUF file only if it is given");
+    options.choice("--cache-dtype", arguments.cache_dtype, names_of(dtypes_of_cache),
+                   "the type of the KV cache");
+}
+
+int main(int argc, char** argv) {
+    Arguments arguments;
+    arguments.config.sampling.temperature = 0.7f;
+    arguments.config.sampling.top_p = 0.9f;
+    Options options("chat", "a conversation with a model");
+    add_options(options, arguments);
+    return options.run(argc, argv, [&] {
+        arguments.dtype_given = options.given("--dtype");
+        chat(arguments, options.seed());
+    });
+}
