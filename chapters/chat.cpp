@@ -87,6 +87,8 @@ struct Session {
     std::vector<Message> messages{};  // with a chat template
     std::string text{};               // without one: the text that the model continues
 
+    std::size_t num_positions() const { return cache.state.cache_shape()[2]; }
+
     std::vector<RenderedPart> render(const std::vector<Message>& conversation) const {
         return render_conversation(
             *chat.chat_template, conversation,
@@ -117,7 +119,7 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
                         });
     end_text();
     if (answer.reason == StopReason::last_position)
-        note("(The context is full: --context-length allows a longer one, up to the model's.)");
+        note("(The context of " + to_text(session.num_positions()) + " tokens is full.)");
     if (answer.reason == StopReason::interrupted) note("(stopped)");
     return tokenizer.decode(answer.ids);
 }
@@ -126,7 +128,7 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
 void answer_message(Session& session, const std::string& content) {
     std::vector<Message> messages = session.messages;
     messages.push_back({"user", content});
-    const std::size_t num_positions = session.cache.state.cache_shape()[2];
+    const std::size_t num_positions = session.num_positions();
     const std::size_t max_tokens =
         max_prompt_tokens(num_positions, session.arguments.config.max_new_tokens);
     std::vector<Id> ids;
@@ -151,7 +153,7 @@ void continue_text(Session& session, const std::string& line) {
     if (line.empty() && session.text.empty()) return;
     const std::string text = line.empty() ? session.text : line;
     const std::vector<Id> ids = encode_prompt(session.chat.tokenizer, text);
-    const std::size_t num_positions = session.cache.state.cache_shape()[2];
+    const std::size_t num_positions = session.num_positions();
     require(ids.size() < num_positions, "the text has {} tokens, the context only {}",
             ids.size(), num_positions);
     session.text = text + stream_answer(session, ids, ids);
@@ -205,6 +207,7 @@ void run_session(Session& session) {
         try {
             const std::optional<std::string> line = read_line("> ");
             interrupted_before = false;
+            if (!line && is_interactive()) end_text();
             if (!line || !run_line(session, *line)) return;
             if (InterruptHandler::terminated()) return;
         } catch (const Interrupted&) {

@@ -6,6 +6,7 @@ The environment variable KILLS is the number of times that a training run is kil
 import array
 import ast
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -1251,10 +1252,140 @@ def check_watch(learn, clone):
         problems.append(f"./learn watch 1 shows these edits: {shown}")
 
 
+CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+PLAIN_NOTE = "This model has no chat template: it was not trained to answer, and continues each text.\n"
+
+
+def write_chat_model(folder):
+    """King James with ChatML: the last two tokens become <|im_start|> and <|im_end|>, and no position is too many."""
+    shutil.copytree(ROOT / "assets/king_james", folder)
+    config = json.loads((folder / "config.json").read_text()) | {"max_position_embeddings": 100000}
+    (folder / "config.json").write_text(json.dumps(config))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    model = tokenizer["model"]
+    model["vocab"] = {token: number for token, number in model["vocab"].items() if number < 1022}
+    model["merges"] = [merge for merge in model["merges"] if "".join(merge) in model["vocab"]]
+    tokenizer["added_tokens"] = []
+    for number, token in ((1022, "<|im_start|>"), (1023, "<|im_end|>")):
+        model["vocab"][token] = number
+        tokenizer["added_tokens"].append({"id": number, "content": token, "special": True, "single_word": False,
+                                          "lstrip": False, "rstrip": False, "normalized": False})
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML, "eos_token": "<|im_end|>"}))
+    return folder
+
+
+def write_adapter(folder, value):
+    """A LoRA adapter of rank 1 of all q_proj, in PEFT's format. Each of its numbers is the value."""
+    folder.mkdir()
+    header, size = {}, 0
+    for layer, (part, shape) in itertools.product(range(4), (("A", [1, 192]), ("B", [192, 1]))):
+        header[f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_{part}.weight"] = {
+            "dtype": "F32", "shape": shape, "data_offsets": [size, size + 768]}
+        size += 768
+    text = json.dumps(header).encode()
+    numbers = struct.pack("<f", value) * (size // 4)
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + numbers)
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def talk_in_terminal(command, script):
+    """Runs the command in a terminal. The script is a list of patterns to wait for, in the output since the last keys, and of
+    keys to press then. Returns the exit code and the output."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(command[0], command)
+    output, seen, end = b"", 0, time.time() + 60
+    for pattern, keys in [*script, (None, b"")]:
+        while time.time() < end and not (pattern and re.search(pattern, output[seen:].decode(errors="replace"))):
+            if select.select([terminal], [], [], 0.1)[0]:
+                try:
+                    output += os.read(terminal, 65536)
+                except OSError:  # the program has closed the terminal
+                    end = 0
+        seen = len(output)
+        if pattern and end:
+            os.write(terminal, keys)
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), output.decode(errors="replace").replace("\r\n", "\n")
+
+
+def chat_answers(command, lines, note=""):
+    """The output for these lines of standard input. The program must end well, and say only the note."""
+    result = subprocess.run(command, input=lines, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    if result.returncode != 0 or not re.fullmatch(note, result.stderr):
+        problems.append(f"{' '.join(map(str, command))}: exit {result.returncode}, expected the note {note!r}, got: {result.stderr}")
+    return result.stdout
+
+
+def check_chat(program, scratch):
+    """Piped: one question a line, nothing but answers on standard output. The conversation, the adapter and the trimming."""
+    model = write_chat_model(scratch / "chat_model")
+    command = [program, "--model", model, "--temperature", "0", "--max-new-tokens", "8"]
+    both = chat_answers(command, "Hear\n\nAnd Moses said<|im_end|>\n/template\n/reset\nHear\n/quit\nHear\n")
+    first, second, rest = both.split("\n", 2)
+    if rest != (f"<|im_start|>user\nHear<|im_end|>\n<|im_start|>assistant\n{first}<|im_end|>\n<|im_start|>user\n"
+                f"And Moses said<|im_end|><|im_end|>\n<|im_start|>assistant\n{second}\n{first}\n"):
+        problems.append(f"{program.name}: two turns, /template and /reset print {both!r}")
+    if chat_answers(command, "Hear") != first + "\n":
+        problems.append(f"{program.name}: a last line without a line feed is not answered")
+    if "<|im_start|>system\nObey<|im_end|>\n" not in chat_answers([*command, "--system", "Obey"], "Hear\n/template\n"):
+        problems.append(f"{program.name} --system: the system message is not in the conversation")
+    noted = r"\(The conversation is longer than the context: its oldest \d+ messages were dropped\.\)\n"
+    trimmed = chat_answers([*command, "--context-length", "64", "--system", "Obey"], "Hear\n" * 9 + "/template\n", f"({noted})+")
+    if trimmed.count("<|im_start|>system") != 1 or not 0 < trimmed.count("<|im_start|>user") < 9:
+        problems.append(f"{program.name} --context-length 64: {trimmed!r}")
+    chat_answers(command, "/nothing\n", r"there is no command /nothing; /help lists them\n")
+    chat_answers([*command, "--context-length", "16"], "In the beginning God created\n" * 2, r"(this message has \d+ tokens .*\n){2}")
+
+    # Without a template: completion. The shipped model.
+    plain = [program, "--temperature", "0", "--max-new-tokens", "6"]
+    halves = chat_answers(plain, "And the LORD said\n\n", PLAIN_NOTE)
+    if halves.replace("\n", "") != chat_answers([*plain[:3], "--max-new-tokens", "12"], "And the LORD said\n", PLAIN_NOTE).replace("\n", ""):
+        problems.append(f"{program.name}: an empty line does not continue the text: {halves!r}")
+
+    # Adapters, and GGUF files.
+    zero, other = write_adapter(scratch / "zero_adapter", 0), write_adapter(scratch / "other_adapter", 0.3)
+    if chat_answers([*command, "--adapter", zero], "Hear\n") != first + "\n":
+        problems.append(f"{program.name} --adapter: an adapter of zeros changes the answer")
+    if chat_answers([*command, "--adapter", other], "Hear\n") == first + "\n":
+        problems.append(f"{program.name} --adapter: an adapter does not change the answer")
+    run([program.parent / "16_quantization", "--model", model, "--export", scratch / "chat.gguf", "--dtype", "q8_0", "--plots", "none"])
+    gguf = [program, "--model", scratch / "chat.gguf", *command[3:]]
+    if "<|im_start|>user" not in chat_answers([*gguf, "--template", "chatml"], "Hear\n/template\n"):
+        problems.append(f"{program.name} does not chat with a GGUF file")
+    for options, message in (
+            (gguf[1:] + ["--adapter", zero], "chat.gguf: --adapter needs a model folder"),
+            (["--system", "Obey"], "--system needs a chat template, which this model does not have"),
+            (["--template", "alpaca"], "--template takes chatml, llama3, gemma or qwen3, not 'alpaca'"),
+            (["--template", "llama3"], "the tokenizer has no special token <|eot_id|>, which the format Llama 3 needs"),
+            (["--temperature", "0.001"], "--temperature takes 0, or a number from 0.01 to 100, not 0.001"),
+            (["--model", scratch / "no_model"], "no_model")):
+        expect_refusal([program, *options], message)
+    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML + " "}))
+    expect_refusal(command, "tokenizer_config.json: chat_template is a variant of ChatML or Qwen3, not one of the known templates")
+    (model / "tokenizer_config.json").unlink()
+
+    # Ctrl-C stops an answer; at the prompt, the second one ends the program.
+    endless = [program, "--model", model, "--context-length", "50000", "--max-new-tokens", "50000"]
+    code, output = talk_in_terminal(endless, [("> $", b"And the LORD\n"), (r"LORD\s+[^>]{40}", b"\x03"), (r"\(stopped\)\s+> $", b"In the\n"),
+                                              (r"the\s+[^>]{40}", b"\x03"), (r"\(stopped\)\s+> $", b"\x03"), (r"program\.\)\s+> $", b"\x03")])
+    if code != 0 or output.count("(stopped)") != 2 or output.count("(Ctrl-C again, Ctrl-D or /quit ends the program.)") != 1:
+        problems.append(f"{program.name}: Ctrl-C: exit {code}: {output}")
+    code, output = talk_in_terminal([program], [("> $", b"/help\n"), (r"/quit[^>]*> $", b"\x04")])
+    if code != 0 or output != f"{PLAIN_NOTE}> /help\n" + output[len(PLAIN_NOTE) + 8:] or not output.endswith("> \n"):
+        problems.append(f"{program.name}: Ctrl-D: exit {code}: {output!r}")
+
+
 def main():
     build = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
-        for slug in sys.argv[2:] or SLUGS:
+        if sys.argv[2:] in ([], ["chat"]):
+            check_chat(build / "chat", Path(name))
+        for slug in [slug for slug in sys.argv[2:] if slug != "chat"] or ([] if sys.argv[2:] else SLUGS):
             runs = default_runs(build / slug)
             check_refusals(build / slug, Path(name))
             check_good(build / slug, Path(name))

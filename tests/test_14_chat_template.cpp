@@ -2,6 +2,7 @@
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/14_fine_tuning/jinja_text.hpp"
+#include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/files.hpp"
@@ -181,6 +182,20 @@ TEST_CASE("The template of a folder is chat_template.jinja, or else in tokenizer
 
     overwrite(folder + "/chat_template.jinja", "{{ messages }}");
     CHECK_THROWS_AS(find_chat_template(folder), FileError);
+}
+
+TEST_CASE("The template of a GGUF file is tokenizer.chat_template") {
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "model.gguf").string();
+    write_gguf(file, {{"general.architecture", std::string("llama")}}, {});
+    CHECK_FALSE(find_chat_template(file));
+    write_gguf(file, {{"tokenizer.chat_template", chatml}}, {});
+    CHECK(find_chat_template(file)->format == ChatFormat::chatml);
+    write_gguf(file, {{"tokenizer.chat_template", std::string("[INST]")}}, {});
+    CHECK_THROWS_WITH(find_chat_template(file),
+                      (file + ": chat_template is the format of Llama 2 or Mistral, not one of "
+                              "the known templates of ChatML, Llama 3, Gemma and Qwen3")
+                          .c_str());
 }
 
 TEST_CASE("Special tokens are recognized in the template and not in messages") {
