@@ -13,7 +13,7 @@ from pathlib import Path
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-OUTPUT = Path(__file__).resolve().parent / "fixtures" / "14_fine_tuning" / "rendered_chats.json"
+FIXTURES = Path(__file__).resolve().parent / "fixtures" / "14_fine_tuning"
 
 # Name of the file: format, default system prompt, whether it always writes the generation prompt.
 TEMPLATES = {
@@ -67,6 +67,44 @@ def render(template, messages, **options):
         return {"error": str(error)}
 
 
+def jinja_source(chance):
+    """Text and tags in a random order. No template that means anything: only its tokens are wanted."""
+    source = ""
+    for _ in range(chance.randrange(1, 9)):
+        kind = chance.choice("{%%#t")
+        if kind == "t":
+            source += chance.choice([" ", "\n", "  \n", "a", " b \n  ", "\t", "{ }", "\n\n", "\r\n", "\n \t", "c\n"])
+            continue
+        content = chance.choice(["x", " 'a' + \"b\\n\" ", " x.y | trim ", " '}}' ", " '%}' ", "if 1 == 2", " 'it\\'s' ", '"say \\"\\\\\"', " x[ 1:] ~ y2", "\n'\n'\n", "''"])
+        close = {"{": "}", "%": "%", "#": "#"}[kind]
+        source += "{" + kind + chance.choice(["", "", "-", "+"]) + content + chance.choice(["", "", "-"] + ["+"] * (kind == "%")) + close + "}"
+    return source + chance.choice(["", "", "\n", "\n\n"])
+
+
+def tokens_of(environment, source):
+    """The tokens of Jinja's own lexer: text as an expression, operators as single characters, literals after a quotation mark."""
+    tokens = []
+    for token in environment._tokenize(source, None):
+        if token.type == "data":
+            tokens += ["{{", '"' + token.value, "}}"]
+        elif token.type == "string":
+            tokens.append('"' + token.value)
+        elif token.type in ("name", "integer"):
+            tokens.append(str(token.value))
+        elif token.type.startswith(("variable_", "block_")):
+            tokens.append({"variable_begin": "{{", "variable_end": "}}", "block_begin": "{%", "block_end": "%}"}[token.type])
+        else:
+            tokens += list(token.value)
+    return tokens
+
+
+def write_tokens(environment):
+    chance = random.Random(41)
+    sources = sorted({jinja_source(chance) for _ in range(250)})
+    (FIXTURES / "jinja_tokens.json").write_text(json.dumps({"sources": sources, "tokens": [tokens_of(environment, source) for source in sources]},
+                                                           separators=(",", ":")) + "\n")
+
+
 def main():
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     environment.globals["raise_exception"] = raise_exception
@@ -85,7 +123,8 @@ def main():
     first, second = ([case["results"] for case in cases if case["template"] == f"qwen3_v{version}"] for version in (1, 2))
     assert first == second
     cases = [case for case in cases if case["template"] != "qwen3_v2"]
-    OUTPUT.write_text(json.dumps({"conversations": [{"messages": chat} for chat in chats], "cases": cases}, separators=(",", ":")) + "\n")
+    write_tokens(environment)
+    (FIXTURES / "rendered_chats.json").write_text(json.dumps({"conversations": [{"messages": chat} for chat in chats], "cases": cases}, separators=(",", ":")) + "\n")
     print(f"{len(chats)} conversations, {sum(len(case['results']) for case in cases)} results")
 
 

@@ -52,6 +52,30 @@ Tokenizer chat_tokenizer() {
 
 }  // namespace
 
+TEST_CASE("The tokens of a template are those of Jinja's lexer") {
+    const JsonFile fixtures(fixture_path("14_fine_tuning/jinja_tokens.json"));
+    const auto sources = fixtures.text_lists("sources");
+    const auto tokens = fixtures.text_lists("tokens");
+    REQUIRE(sources.size() == tokens.size());
+    CHECK(sources.size() > 200);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+        INFO(escaped(sources[i].at(0)));
+        CHECK(jinja_tokens(sources[i].at(0)) == tokens[i]);
+    }
+}
+
+TEST_CASE("Subscripts that are names become members") {
+    using Tokens = std::vector<std::string>;
+    CHECK(jinja_tokens("{{ m['role'] }}") == Tokens{"{{", "m", ".", "role", "}}"});
+    CHECK(jinja_tokens("{{ m[0][\"a_1\"] }}") ==
+          Tokens{"{{", "m", "[", "0", "]", ".", "a_1", "}}"});
+    for (const char* const other : {"{{ m['1a'] }}", "{{ m['a b'] }}", "{{ m[''] }}",
+                                    "{{ m[role] }}", "{{ x + ['role'] }}", "{{ m['9'] }}"})
+        CHECK(std::ranges::count(jinja_tokens(other), std::string("[")) == 1);
+    CHECK(fingerprint({"a", "b"}) != fingerprint({"ab"}));
+    CHECK(fingerprint({"a"}) == 0x089be207b544f1e4);  // FNV-1a of "a" and a zero byte
+}
+
 TEST_CASE("Conversations are rendered as Jinja renders the published templates") {
     const JsonFile fixtures(fixture_path("14_fine_tuning/rendered_chats.json"));
     const std::vector<JsonFile> conversations = fixtures.objects("conversations");
