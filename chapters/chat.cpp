@@ -1,12 +1,10 @@
 // ./learn chat: a conversation with a model, with the fast path of chapters 15 and 16.
 #include <algorithm>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
-#include "chapters/14_fine_tuning/peft_files.hpp"
-#include "chapters/16_quantization/quantized_model.hpp"
+#include "chapters/chat_model.hpp"
 #include "chapters/chat_session.hpp"
-#include "common/files/gguf.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/files/standard_input.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -16,9 +14,9 @@
 using namespace llm;
 
 struct Arguments {
-    std::string model_path, tokenizer_path, adapter_path, template_name, system_prompt;
-    std::string dtype = "float32", cache_dtype = "float32";
-    bool dtype_given = false, no_thinking = false;
+    ChatModelFiles files;
+    std::string system_prompt, dtype = "float32", cache_dtype = "float32";
+    bool no_thinking = false;
     std::size_t context_length = 2048;
     GenerationConfig config;
 };
@@ -36,46 +34,6 @@ std::vector<std::string> names_of(std::span<const DType> dtypes) {
 DType dtype_named(const std::string& name, std::span<const DType> dtypes) {
     return *std::find_if(dtypes.begin(), dtypes.end(),
                          [&](DType dtype) { return to_text(dtype) == name; });
-}
-
-// Without --dtype, the weights of a GGUF file stay in their types. An adapter is merged first.
-FastModel load_fast_model(const Arguments& arguments) {
-    const std::string& path = arguments.model_path;
-    const DType dtype = dtype_named(arguments.dtype, dtypes_of_weights);
-    if (arguments.adapter_path.empty()) {
-        if (is_gguf(path) && !arguments.dtype_given) return load_quantized_model(path);
-        return quantize_model(load_model(path), dtype);
-    }
-    if (is_gguf(path))
-        throw FileError(path +
-                        ": --adapter needs a model folder; the weights of a GGUF file "
-                        "may be quantized, and an adapter cannot be merged into them");
-    Model model = load_model(path);
-    merge_lora(model, load_adapter(arguments.adapter_path, model), model);
-    return quantize_model(model, dtype);
-}
-
-// The template of --template, or that of the adapter or the model.
-std::optional<ChatTemplate> load_chat_template(const Arguments& arguments) {
-    if (!arguments.template_name.empty()) return chat_template_named(arguments.template_name);
-    if (!arguments.adapter_path.empty())
-        if (const auto found = find_chat_template(arguments.adapter_path)) return found;
-    return find_chat_template(arguments.model_path);
-}
-
-ChatModel load_chat_model(Arguments& arguments) {
-    const std::optional<ChatTemplate> chat_template = load_chat_template(arguments);
-    FastModel model = load_fast_model(arguments);
-    const std::size_t vocab_size = model.config.vocab_size;
-    ChatModel chat{
-        std::move(model),
-        load_tokenizer_of_model(arguments.model_path, arguments.tokenizer_path, vocab_size),
-        chat_template};
-    arguments.config.eos_token_ids = chat.tokenizer.eos_token_ids;
-    if (chat_template)
-        arguments.config.eos_token_ids.push_back(
-            end_of_turn_id(chat_template->format, chat.tokenizer));
-    return chat;
 }
 
 // The conversation, and what answers depend on.
@@ -229,15 +187,14 @@ void chat(Arguments arguments, std::uint32_t seed) {
     require(temperature == 0 || temperature >= Real(0.01),
             "--temperature takes 0, or a number from 0.01 to 100, not {}",
             brief(double(temperature)));
-    if (arguments.model_path.empty()) arguments.model_path = asset("king_james");
-    const ChatModel model = load_chat_model(arguments);
+    if (arguments.files.model_path.empty()) arguments.files.model_path = asset("king_james");
+    const ChatModel model = load_chat_model(arguments.files);
+    arguments.config.eos_token_ids = model.eos_token_ids;
     require(model.chat_template || arguments.system_prompt.empty(),
             "--system needs a chat template, which this model does not have; --template NAME "
             "chooses one");
     if (!model.chat_template)
-        note(
-            "This model has no chat template: it was not trained to answer, and continues "
-            "each text.");
+        note("There is no chat template: the model only continues the text of each line.");
     const std::size_t num_positions =
         std::min(arguments.context_length, model.model.config.max_position_embeddings);
     Session session{arguments,
@@ -253,15 +210,17 @@ void chat(Arguments arguments, std::uint32_t seed) {
 }
 
 void add_options(Options& options, Arguments& arguments) {
-    options.path("--model", arguments.model_path,
+    options.path("--model", arguments.files.model_path,
                  "a Hugging Face folder, a GGUF file or a llama2.c file");
-    options.path("--tokenizer", arguments.tokenizer_path,
+    options.path("--tokenizer", arguments.files.tokenizer_path,
                  "its tokenizer, if it is neither beside nor in the model");
     options.needs("--tokenizer", "--model");
-    options.path("--adapter", arguments.adapter_path,
+    options.path("--adapter", arguments.files.adapter_path,
                  "a LoRA adapter in PEFT's format, which is merged into the weights");
-    options.choice("--template", arguments.template_name, chat_template_names(),
-                   "the chat template, instead of the model's own");
+    std::vector<std::string> templates = chat_template_names();
+    templates.emplace_back("none");
+    options.choice("--template", arguments.files.template_name, templates,
+                   "the chat template, instead of the model's own; none: continue texts");
     options.text("--system", arguments.system_prompt, "the system message");
     options.flag("--no-thinking", arguments.no_thinking,
                  "Qwen3: begin answers with an empty <think> block");
@@ -291,7 +250,8 @@ int main(int argc, char** argv) {
     Options options("chat", "a conversation with a model");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
-        arguments.dtype_given = options.given("--dtype");
+        if (options.given("--dtype"))
+            arguments.files.dtype = dtype_named(arguments.dtype, dtypes_of_weights);
         chat(arguments, options.seed());
     });
 }

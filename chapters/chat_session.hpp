@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,12 +11,6 @@
 #include "chapters/15_fast/inference.hpp"
 
 namespace llm {
-
-struct ChatModel {
-    FastModel model;
-    Tokenizer tokenizer;
-    std::optional<ChatTemplate> chat_template;  // none: a base model, which continues texts
-};
 
 // The tokens whose keys and values a run state holds.
 struct CachedSequence {

@@ -1254,7 +1254,7 @@ def check_watch(learn, clone):
 
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
-PLAIN_NOTE = "This model has no chat template: it was not trained to answer, and continues each text.\n"
+PLAIN_NOTE = "There is no chat template: the model only continues the text of each line.\n"
 
 
 def write_chat_model(folder):
@@ -1360,13 +1360,15 @@ def check_chat(program, scratch):
     for options, message in (
             (gguf[1:] + ["--adapter", zero], "chat.gguf: --adapter needs a model folder"),
             (["--system", "Obey"], "--system needs a chat template, which this model does not have"),
-            (["--template", "alpaca"], "--template takes chatml, llama3, gemma or qwen3, not 'alpaca'"),
+            (["--template", "alpaca"], "--template takes chatml, llama3, gemma, qwen3 or none, not 'alpaca'"),
             (["--template", "llama3"], "the tokenizer has no special token <|eot_id|>, which the format Llama 3 needs"),
             (["--temperature", "0.001"], "--temperature takes 0, or a number from 0.01 to 100, not 0.001"),
             (["--model", scratch / "no_model"], "no_model")):
         expect_refusal([program, *options], message)
     (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML + " "}))
     expect_refusal(command, "tokenizer_config.json: chat_template is a variant of ChatML or Qwen3, not one of the known templates")
+    if "<|im_start|>" in chat_answers([*command, "--template", "none"], "Hear\n", PLAIN_NOTE):
+        problems.append(f"{program.name} --template none: writes special tokens")
     (model / "tokenizer_config.json").unlink()
 
     # Ctrl-C stops an answer; at the prompt, the second one ends the program.

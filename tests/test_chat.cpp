@@ -146,6 +146,12 @@ TEST_CASE("The oldest turns are dropped, never the system message or the questio
     CHECK(dropped_to(0) == std::vector<std::string>{"s", "u3"});
 }
 
+TEST_CASE("A question without an answer is a turn, too") {
+    std::vector<Message> messages = {{"user", "u1"}, {"user", "u2"}, {"user", "u3"}};
+    CHECK(drop_oldest_turns(messages, [](const auto& rest) { return rest.size() < 3; }) == 1);
+    CHECK(contents(messages) == std::vector<std::string>{"u2", "u3"});
+}
+
 TEST_CASE("A prompt leaves room for the answer, but may have half of the positions") {
     CHECK(max_prompt_tokens(1000, 100) == 900);
     CHECK(max_prompt_tokens(1000, 800) == 500);
