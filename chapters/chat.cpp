@@ -78,6 +78,8 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
     end_text();
     if (answer.reason == StopReason::last_position)
         note("(The context of " + to_text(session.num_positions()) + " tokens is full.)");
+    if (answer.reason == StopReason::max_new_tokens && session.chat.chat_template)
+        note("(--max-new-tokens ended the answer.)");
     if (answer.reason == StopReason::interrupted) note("(stopped)");
     return tokenizer.decode(answer.ids);
 }
@@ -96,7 +98,7 @@ void answer_message(Session& session, const std::string& content) {
             return ids.size() <= max_tokens;
         });
     if (dropped > 0)
-        note("(The conversation is longer than the context: its oldest " + to_text(dropped) +
+        note("(The context is full: the oldest " + to_text(dropped) +
              " messages were dropped.)");
     require(ids.size() < num_positions,
             "this message has {} tokens with the system prompt, the context only {}",

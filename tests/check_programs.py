@@ -1316,7 +1316,8 @@ def talk_in_terminal(command, script):
 def chat_answers(command, lines, note=""):
     """The output for these lines of standard input. The program must end well, and say only the note."""
     result = subprocess.run(command, input=lines, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
-    if result.returncode != 0 or not re.fullmatch(note, result.stderr):
+    said = result.stderr.replace("(--max-new-tokens ended the answer.)\n", "")
+    if result.returncode != 0 or not re.fullmatch(note, said):
         problems.append(f"{' '.join(map(str, command))}: exit {result.returncode}, expected the note {note!r}, got: {result.stderr}")
     return result.stdout
 
@@ -1334,7 +1335,7 @@ def check_chat(program, scratch):
         problems.append(f"{program.name}: a last line without a line feed is not answered")
     if "<|im_start|>system\nObey<|im_end|>\n" not in chat_answers([*command, "--system", "Obey"], "Hear\n/template\n"):
         problems.append(f"{program.name} --system: the system message is not in the conversation")
-    noted = r"\(The conversation is longer than the context: its oldest \d+ messages were dropped\.\)\n"
+    noted = r"\(The context is full: the oldest \d+ messages were dropped\.\)\n"
     trimmed = chat_answers([*command, "--context-length", "64", "--system", "Obey"], "Hear\n" * 9 + "/template\n", f"({noted})+")
     if trimmed.count("<|im_start|>system") != 1 or not 0 < trimmed.count("<|im_start|>user") < 9:
         problems.append(f"{program.name} --context-length 64: {trimmed!r}")
