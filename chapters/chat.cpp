@@ -1,6 +1,7 @@
 // ./learn chat: a conversation with a model, with the fast path of chapters 15 and 16.
 #include <algorithm>
 
+#include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/chat_model.hpp"
 #include "chapters/chat_session.hpp"
@@ -185,10 +186,7 @@ void run_session(Session& session) {
 }
 
 void chat(Arguments arguments, std::uint32_t seed) {
-    const Real temperature = arguments.config.sampling.temperature;
-    require(temperature == 0 || temperature >= Real(0.01),
-            "--temperature takes 0, or a number from 0.01 to 100, not {}",
-            brief(double(temperature)));
+    check_temperature(arguments.config.sampling);
     if (arguments.files.model_path.empty()) arguments.files.model_path = asset("king_james");
     const ChatModel model = load_chat_model(arguments.files);
     arguments.config.eos_token_ids = model.eos_token_ids;
@@ -231,14 +229,7 @@ void add_options(Options& options, Arguments& arguments) {
     options.count("--context-length", arguments.context_length, 2, 1 << 20,
                   "tokens of conversation and answer, at most those of the model; the KV "
                   "cache takes memory for all of them");
-    SamplingConfig& sampling = arguments.config.sampling;
-    options.number("--temperature", sampling.temperature, 0, 100, "0: greedy decoding");
-    options.count("--top-k", sampling.top_k, 0, 1 << 24, "most likely tokens to keep, 0: all");
-    options.number("--top-p", sampling.top_p, 0, 1, "cumulative probability to keep");
-    options.number("--min-p", sampling.min_p, 0, 1,
-                   "smallest probability to keep, relative to the highest");
-    options.number("--repetition-penalty", sampling.repetition_penalty, 0.01, 100,
-                   "above 1: tokens that occurred become less likely");
+    add_sampling_options(options, arguments.config.sampling);
     options.choice("--dtype", arguments.dtype, names_of(dtypes_of_weights),
                    "the type of the weights in memory; of a GGUF file only if it is given");
     options.choice("--cache-dtype", arguments.cache_dtype, names_of(dtypes_of_cache),

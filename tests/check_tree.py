@@ -46,6 +46,8 @@ def chapters_are_complete():
 def includes_point_backward():
     for file in files("chapters", "common"):
         own = file.relative_to(ROOT).parts[1] if file.relative_to(ROOT).parts[0] == "chapters" else ""
+        if own == file.name:  # the chat, which joins all chapters
+            own = "chat~"
         for name in re.findall(r'^#include ["<](.*)[">]', file.read_text(), re.M):
             if name.startswith("chapters/") and name.split("/")[1] > own:
                 complain(file, f"includes a later chapter: {name}")

@@ -2,6 +2,7 @@
 // decode with a KV cache, generates text, and inspects the prediction of one of its tokens.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/demo.hpp"
+#include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/11_generation/words.hpp"
 #include "common/files/mapped_file.hpp"
@@ -108,7 +109,6 @@ void run_generation(const Model& model, const Tokenizer& tokenizer,
 }
 
 void add_options(Options& options, Arguments& arguments) {
-    SamplingConfig& sampling = arguments.config.sampling;
     options.path("--model", arguments.model_path,
                  "another model: a Hugging Face folder, a GGUF file or a llama2.c file");
     options.path("--tokenizer", arguments.tokenizer_path,
@@ -117,13 +117,7 @@ void add_options(Options& options, Arguments& arguments) {
     options.text("--prompt", arguments.prompt, "the text to continue, -: standard input");
     options.count("--max-new-tokens", arguments.config.max_new_tokens, 0, 1 << 20,
                   "tokens to generate");
-    options.number("--temperature", sampling.temperature, 0, 100, "0: greedy decoding");
-    options.count("--top-k", sampling.top_k, 0, 1 << 24, "most likely tokens to keep, 0: all");
-    options.number("--top-p", sampling.top_p, 0, 1, "cumulative probability to keep");
-    options.number("--min-p", sampling.min_p, 0, 1,
-                   "smallest probability to keep, relative to the highest");
-    options.number("--repetition-penalty", sampling.repetition_penalty, 0.01, 100,
-                   "above 1: tokens that occurred become less likely");
+    add_sampling_options(options, arguments.config.sampling);
     options.flag("--no-cache", arguments.no_cache,
                  "recompute the whole sequence for each token");
     options.count("--inspect", arguments.inspect, 0, 1 << 20,
@@ -139,9 +133,7 @@ void run(Arguments arguments, std::uint32_t seed) {
     const SamplingConfig& sampling = arguments.config.sampling;
     const bool prompt_given = arguments.prompt != not_given;
     arguments.config.use_cache = !arguments.no_cache;
-    require(sampling.temperature == 0 || sampling.temperature >= Real(0.01),
-            "--temperature takes 0, or a number from 0.01 to 100, not {}",
-            brief(double(sampling.temperature)));
+    check_temperature(sampling);
     arguments.prompt = prompt_text(arguments);
 
     // Load the model that comes with this repository, or another one.
