@@ -85,25 +85,36 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
     return tokenizer.decode(answer.ids);
 }
 
-// Answers a message of the user. Drops the oldest turns of a conversation that is too long.
-void answer_message(Session& session, const std::string& content) {
-    std::vector<Message> messages = session.messages;
-    messages.push_back({"user", content});
+// Encodes a conversation. If it is too long, its oldest turns are dropped, until it has three
+// quarters of the tokens that it may have: in the next turns its beginning then stays as it is,
+// so that the cache can be used.
+std::vector<Id> encode_what_fits(const Session& session, std::vector<Message>& messages) {
     const std::size_t num_positions = session.num_positions();
-    const std::size_t max_tokens =
+    const std::size_t allowed =
         max_prompt_tokens(num_positions, session.arguments.config.max_new_tokens);
+    std::size_t max_tokens = allowed;
     std::vector<Id> ids;
-    const std::size_t dropped =
-        drop_oldest_turns(messages, [&](const std::vector<Message>& conversation) {
-            ids = encode_conversation(session.chat.tokenizer, session.render(conversation));
-            return ids.size() <= max_tokens;
-        });
-    if (dropped > 0)
-        note("(The context is full: the oldest " + to_text(dropped) +
-             " messages were dropped.)");
+    const auto fits = [&](const std::vector<Message>& conversation) {
+        ids = encode_conversation(session.chat.tokenizer, session.render(conversation));
+        if (ids.size() <= max_tokens) return true;
+        max_tokens = allowed - allowed / 4;
+        return false;
+    };
+    const std::size_t dropped = drop_oldest_turns(messages, fits);
     require(ids.size() < num_positions,
             "this message has {} tokens with the system prompt, the context only {}",
             ids.size(), num_positions);
+    if (dropped > 0)
+        note("(The context is full: the oldest " + to_text(dropped) +
+             " messages were dropped.)");
+    return ids;
+}
+
+// Answers a message of the user.
+void answer_message(Session& session, const std::string& content) {
+    std::vector<Message> messages = session.messages;
+    messages.push_back({"user", content});
+    const std::vector<Id> ids = encode_what_fits(session, messages);
     session.messages = messages;
     const std::string answer = stream_answer(session, ids, {});
     session.messages.push_back({"assistant", answer});

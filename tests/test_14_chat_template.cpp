@@ -237,14 +237,25 @@ TEST_CASE("Special tokens are recognized in the template and not in messages") {
 }
 
 TEST_CASE("Without special tokens in messages, the ids are those of the rendered text") {
-    Tokenizer tokenizer = load_tokenizer(asset("king_james") + "/tokenizer.json");
-    tokenizer.prefix_tokens.clear();
-    tokenizer.added_tokens.push_back({"<|im_start|>", 3});
-    tokenizer.added_tokens.push_back({"<|im_end|>", 4});
-    const auto parts = render_conversation(
-        {}, {{"system", " Answer "}, {"user", "And\n\nthe LORD said"}, {"assistant", "unto"}},
-        {});
-    CHECK(encode_conversation(tokenizer, parts) == tokenizer.encode(rendered_text(parts)));
+    for (const std::string& kind : {"gpt2", "llama2", "llama3", "metaspace", "qwen", "smol"}) {
+        INFO(kind);
+        Tokenizer tokenizer =
+            load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"), 1000);
+        tokenizer.prefix_tokens.clear();
+        std::erase_if(tokenizer.added_tokens, [](const AddedToken& token) {
+            return token.content.starts_with("<|im_");
+        });
+        tokenizer.added_tokens.push_back({"<|im_start|>", 998});
+        tokenizer.added_tokens.push_back({"<|im_end|>", 999});
+        const std::vector<Message> messages = {{"system", " Answer "},
+                                               {"user", "\n\nWhat is 12+34? It's naïve, 日本"},
+                                               {"assistant", "  46\n"},
+                                               {"user", "thanks"}};
+        const auto parts = render_conversation({}, messages, {});
+        const std::vector<Id> ids = encode_conversation(tokenizer, parts);
+        CHECK(ids == tokenizer.encode(rendered_text(parts)));
+        CHECK(std::ranges::count(ids, 998) == 5);
+    }
 }
 
 TEST_CASE("A tokenizer without the special tokens of a format is refused by name") {

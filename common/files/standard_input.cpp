@@ -39,8 +39,9 @@ std::optional<std::string> read_line(const std::string& prompt) {
     std::cout << std::flush;
     while (true) {
         if (const std::size_t end = buffer.find('\n'); end != buffer.npos) {
-            const std::string line = buffer.substr(0, end);
+            std::string line = buffer.substr(0, end);
             buffer.erase(0, end + 1);
+            if (line.ends_with('\r')) line.pop_back();
             return line;
         }
 

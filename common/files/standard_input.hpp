@@ -14,7 +14,7 @@ std::string read_standard_input();
 // The same for any stream.
 std::string read_stream(std::istream& input);
 
-// Reads one line of standard input, without its line feed; nothing at the end of the input. In
+// Reads one line of standard input, without its line end; nothing at the end of the input. In
 // a terminal, the prompt is shown first. Throws Interrupted if a signal arrives meanwhile and
 // an InterruptHandler exists (common/system/interrupt.hpp).
 std::optional<std::string> read_line(const std::string& prompt);
