@@ -1,5 +1,7 @@
 // ./learn chat: a conversation with a model, with the fast path of chapters 15 and 16.
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
@@ -37,6 +39,15 @@ DType dtype_named(const std::string& name, std::span<const DType> dtypes) {
                          [&](DType dtype) { return to_text(dtype) == name; });
 }
 
+// The date as Llama 3.2 reads it: "26 Jul 2024".
+std::string today() {
+    const std::time_t now = std::time(nullptr);
+    std::array<char, 32> text;
+    const std::size_t size =
+        std::strftime(text.data(), text.size(), "%d %b %Y", std::localtime(&now));
+    return {text.data(), size};
+}
+
 // The conversation, and what answers depend on.
 struct Session {
     const Arguments& arguments;
@@ -51,7 +62,7 @@ struct Session {
     std::vector<RenderedPart> render(const std::vector<Message>& conversation) const {
         return render_conversation(
             *chat.chat_template, conversation,
-            {true, !arguments.no_thinking, bos_token_text(chat.tokenizer)});
+            {true, !arguments.no_thinking, bos_token_text(chat.tokenizer), today()});
     }
     void reset() {
         messages.clear();

@@ -84,8 +84,9 @@ TEST_CASE("Conversations are rendered as Jinja renders the published templates")
         ChatTemplate chat_template = chat_template_named(one.text("format"));
         chat_template.default_system_prompt = one.text("default_system_prompt");
         chat_template.always_generation_prompt = one.boolean("always_generation_prompt");
+        chat_template.date_in_system_message = one.boolean("date_in_system_message");
         const RenderOptions options{one.boolean("add_generation_prompt"),
-                                    one.boolean("enable_thinking"), "<bos>"};
+                                    one.boolean("enable_thinking"), "<bos>", "26 Jul 2024"};
         const std::vector<JsonFile> results = one.objects("results");
         REQUIRE(results.size() == conversations.size());
         for (std::size_t i = 0; i < results.size(); ++i) {
@@ -180,6 +181,7 @@ TEST_CASE("The published templates are recognized") {
         const ChatTemplate found = recognize_chat_template(jinja, name);
         CHECK(name.starts_with(chat_template_names()[std::size_t(found.format)]));
         CHECK(found.always_generation_prompt == (name == "llama3_first"));
+        CHECK(found.date_in_system_message == (name == "llama3.2"));
         CHECK(found.default_system_prompt.empty() == (name.find("chatml_") != 0));
     }
     CHECK(count > 0);
@@ -237,7 +239,7 @@ TEST_CASE("Special tokens are recognized in the template and not in messages") {
 }
 
 TEST_CASE("Without special tokens in messages, the ids are those of the rendered text") {
-    for (const std::string& kind : {"gpt2", "llama2", "llama3", "metaspace", "qwen", "smol"}) {
+    for (const std::string kind : {"gpt2", "llama2", "llama3", "metaspace", "qwen", "smol"}) {
         INFO(kind);
         Tokenizer tokenizer =
             load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"), 1000);

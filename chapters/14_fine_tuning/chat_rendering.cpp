@@ -71,9 +71,17 @@ void render_chatml(const ChatTemplate& chat_template, const Messages& messages,
 void render_llama3(const ChatTemplate& chat_template, const Messages& messages,
                    const RenderOptions& options, Rendering& out) {
     out.literal(options.bos_token);
-    for (const Message& message : messages) {
-        out.literal("<|start_header_id|>" + message.role + "<|end_header_id|>\n\n");
-        out.content(trim(message.content)).literal("<|eot_id|>");
+    std::size_t first = 0;
+    if (chat_template.date_in_system_message) {
+        first = messages[0].role == "system" ? 1 : 0;
+        out.literal("<|start_header_id|>system<|end_header_id|>\n\n");
+        out.literal("Cutting Knowledge Date: December 2023\n");
+        out.literal("Today Date: " + options.date_string + "\n\n");
+        out.content(first == 1 ? trim(messages[0].content) : "").literal("<|eot_id|>");
+    }
+    for (std::size_t i = first; i < messages.size(); ++i) {
+        out.literal("<|start_header_id|>" + messages[i].role + "<|end_header_id|>\n\n");
+        out.content(trim(messages[i].content)).literal("<|eot_id|>");
     }
     if (options.add_generation_prompt || chat_template.always_generation_prompt)
         out.literal("<|start_header_id|>assistant<|end_header_id|>\n\n");

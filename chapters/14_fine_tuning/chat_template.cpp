@@ -38,19 +38,21 @@ struct KnownTemplate {
 };
 const std::array known_templates = {
     // Hugging Face's documentation, "Chat templates"; TRL's setup_chat_format.
-    KnownTemplate{0x5b1d053af44b609e, {ChatFormat::chatml, "", false}},
+    KnownTemplate{0x5b1d053af44b609e, {ChatFormat::chatml, "", false, false}},
     // HuggingFaceTB/SmolLM2-135M-Instruct.
-    KnownTemplate{0x5c1af3f15fc6bac6, {ChatFormat::chatml, "", false}},
+    KnownTemplate{0x5c1af3f15fc6bac6, {ChatFormat::chatml, "", false, false}},
     // Qwen/Qwen2.5-0.5B-Instruct.
-    KnownTemplate{0x2a6b582301524c38, {ChatFormat::chatml, "", false}},
+    KnownTemplate{0x2a6b582301524c38, {ChatFormat::chatml, "", false, false}},
     // meta-llama/Meta-Llama-3-8B-Instruct; as first published.
-    KnownTemplate{0x4b856f730b55f8be, {ChatFormat::llama3, "", false}},
-    KnownTemplate{0x02acf117f1f7c458, {ChatFormat::llama3, "", true}},
+    KnownTemplate{0x4b856f730b55f8be, {ChatFormat::llama3, "", false, false}},
+    KnownTemplate{0x02acf117f1f7c458, {ChatFormat::llama3, "", true, false}},
+    // meta-llama/Llama-3.2-1B-Instruct.
+    KnownTemplate{0xf9ba8e9a69b05cbc, {ChatFormat::llama3, "", false, true}},
     // google/gemma-2-2b-it.
-    KnownTemplate{0xe63157eff1a29d3b, {ChatFormat::gemma, "", false}},
+    KnownTemplate{0xe63157eff1a29d3b, {ChatFormat::gemma, "", false, false}},
     // Qwen/Qwen3-0.6B, as first published, and the current one.
-    KnownTemplate{0xb7754467ab31ba55, {ChatFormat::qwen3, "", false}},
-    KnownTemplate{0x3a368a29e6de643c, {ChatFormat::qwen3, "", false}}};
+    KnownTemplate{0xb7754467ab31ba55, {ChatFormat::qwen3, "", false, false}},
+    KnownTemplate{0x3a368a29e6de643c, {ChatFormat::qwen3, "", false, false}}};
 
 // The words before and after the default system prompt in a literal of a ChatML template.
 const std::string before_default = "\"<|im_start|>system\n", after_default = "<|im_end|>\n";
@@ -73,7 +75,7 @@ std::string take_default_system_prompt(std::vector<std::string>& tokens) {
 std::string resemblance(const std::string& jinja) {
     static const std::array<std::pair<const char*, const char*>, 8> marks = {
         {{"<|im_start|>", "a variant of ChatML or Qwen3"},
-         {"<|start_header_id|>", "a variant of Llama 3, such as 3.1 or 3.2"},
+         {"<|start_header_id|>", "a variant of Llama 3, such as 3.1"},
          {"<start_of_turn>", "a variant of Gemma"},
          {"[INST]", "the format of Llama 2 or Mistral"},
          {"<|channel|>", "Harmony, the format of gpt-oss"},
@@ -106,7 +108,7 @@ std::vector<std::string> chat_template_names() {
 
 ChatTemplate chat_template_named(const std::string& name) {
     for (const FormatNames& format : formats)
-        if (format.name == name) return {format.format, "", false};
+        if (format.name == name) return {format.format, "", false, false};
     throw std::invalid_argument("there is no chat template " + name);
 }
 

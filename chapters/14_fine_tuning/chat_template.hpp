@@ -21,6 +21,7 @@ struct ChatTemplate {
     ChatFormat format = ChatFormat::chatml;
     std::string default_system_prompt;      // ChatML: if the first message is no system message
     bool always_generation_prompt = false;  // the first template of Llama 3
+    bool date_in_system_message = false;    // Llama 3.2
 };
 
 std::string to_text(ChatFormat format);          // "ChatML", "Llama 3", "Gemma", "Qwen3"
@@ -50,6 +51,7 @@ struct RenderOptions {
     bool add_generation_prompt = true;  // end with the beginning of an answer
     bool enable_thinking = true;        // Qwen3: false writes an empty <think> block
     std::string bos_token;              // Llama 3 and Gemma begin with it
+    std::string date_string;            // Llama 3.2: today, such as "26 Jul 2024"
 };
 
 // Writes a conversation as the template of Hugging Face does. Throws ShapeError for a
