@@ -1339,6 +1339,7 @@ def check_chat(program, scratch):
     trimmed = chat_answers([*command, "--context-length", "64", "--system", "Obey"], "Hear\n" * 9 + "/template\n", f"({noted})+")
     if trimmed.count("<|im_start|>system") != 1 or not 0 < trimmed.count("<|im_start|>user") < 9:
         problems.append(f"{program.name} --context-length 64: {trimmed!r}")
+    chat_answers(command, "/template\n", r"a conversation needs a message\n")
     chat_answers(command, "/nothing\n", r"there is no command /nothing; /help lists them\n")
     chat_answers([*command, "--context-length", "16"], "In the beginning God created\n" * 2, r"(this message has \d+ tokens .*\n){2}")
 
