@@ -182,7 +182,10 @@ bool run_line(Session& session, const std::string& line) {
     return true;
 }
 
-// Reads lines until /quit or the end of the input, or until Ctrl-C twice at the prompt.
+bool ends_at_signal() { return InterruptHandler::terminated() || !is_interactive(); }
+
+// Reads lines until /quit or the end of the input, or until Ctrl-C twice at the prompt. In a
+// pipe or script, the first Ctrl-C ends the program.
 void run_session(Session& session) {
     InterruptHandler handler;
     bool interrupted_before = false;
@@ -192,10 +195,10 @@ void run_session(Session& session) {
             interrupted_before = false;
             if (!line && is_interactive()) end_text();
             if (!line || !run_line(session, *line)) return;
-            if (InterruptHandler::terminated()) return;
+            if (InterruptHandler::interrupted() && ends_at_signal()) return;
         } catch (const Interrupted&) {
             end_text();
-            if (interrupted_before || InterruptHandler::terminated()) return;
+            if (interrupted_before || ends_at_signal()) return;
             interrupted_before = true;
             note("(Ctrl-C again, Ctrl-D or /quit ends the program.)");
         } catch (const TextError& error) {

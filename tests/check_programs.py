@@ -1379,6 +1379,14 @@ def check_chat(program, scratch):
                                               (r"the\s+[^>]{40}", b"\x03"), (r"\(stopped\)\s+> $", b"\x03"), (r"program\.\)\s+> $", b"\x03")])
     if code != 0 or output.count("(stopped)") != 2 or output.count("(Ctrl-C again, Ctrl-D or /quit ends the program.)") != 1:
         problems.append(f"{program.name}: Ctrl-C: exit {code}: {output}")
+    with subprocess.Popen(endless, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        process.stdin.write("And the LORD\n" * 9)
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    if process.returncode != 0:
+        problems.append(f"{program.name} in a pipe: exit {process.returncode} after Ctrl-C")
     code, output = talk_in_terminal([program], [("> $", b"/help\n"), (r"/quit[^>]*> $", b"\x04")])
     if code != 0 or output != f"{PLAIN_NOTE}> /help\n" + output[len(PLAIN_NOTE) + 8:] or not output.endswith("> \n"):
         problems.append(f"{program.name}: Ctrl-D: exit {code}: {output!r}")
