@@ -374,8 +374,9 @@ def pre_vs_post_norm():
         save(f"08_pre_vs_post_norm/demo_{name}", output)
 
 
-def decoder(config, weights, ids):
-    """A whole decoder from tensors with Hugging Face's names: the hidden states after each layer, and logits."""
+def decoder(config, weights, ids, positions=None, mask=None):
+    """A whole decoder from tensors with Hugging Face's names: the hidden states after each layer, and logits. Positions have
+    the shape (T), the mask that is added to the scores (T, T)."""
     heads, kv_heads, head_dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     norm = lambda x, name: rms_normalize(x, config["rms_norm_eps"]) * weights[f"{name}.weight"]
     linear = lambda x, name: x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0)
@@ -383,7 +384,7 @@ def decoder(config, weights, ids):
     if "llama3" in config:
         frequencies = llama3_frequencies(frequencies, *config["llama3"])
     seq_len = ids.shape[1]
-    angles = torch.arange(seq_len)[:, None].float() * frequencies
+    angles = (torch.arange(seq_len) if positions is None else positions)[:, None].float() * frequencies
 
     def rotate(x):
         if config.get("interleaved"):
@@ -392,7 +393,7 @@ def decoder(config, weights, ids):
         repeated = torch.cat((angles, angles), dim=-1)
         return x * repeated.cos() + rotate_half(x) * repeated.sin()
 
-    causal = torch.triu(torch.full((seq_len, seq_len), -torch.inf), diagonal=1)
+    causal = torch.triu(torch.full((seq_len, seq_len), -torch.inf), diagonal=1) if mask is None else mask
     x = weights["model.embed_tokens.weight"][ids]
     hidden_states = [x]
     for n in range(config["num_hidden_layers"]):
@@ -684,6 +685,29 @@ def training():
     save("13_training/king_james_logits", logits[:, -1])
 
 
+def documents():
+    """Chapter 13. Packed documents of 4, 1, 5 and 3 tokens: token 10, then others. The first row begins inside a document."""
+    folder = FOLDER / "09_full_model" / "mistral"
+    config, weights = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
+    config["rope_theta"] = config["rope_parameters"]["rope_theta"]
+    torch.manual_seed(13)
+    lengths = (4, 1, 5, 3)
+    ids = torch.randint(0, 10, (1, sum(lengths)))
+    starts = [sum(lengths[:n]) for n in range(1, len(lengths))]
+    ids[0, starts] = 10
+    targets = torch.randint(0, config["vocab_size"], ids.shape)
+    lower = [torch.tril(torch.ones(length, length)) for length in lengths]
+    mask = torch.block_diag(*lower).log()  # 0 or -inf
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    parameters = [tensor.requires_grad_() for name, tensor in sorted(weights.items())]
+    logits = decoder(config, weights, ids, positions, mask)[1]
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    for name, tensor in [("ids", ids), ("targets", targets), ("mask", mask), ("positions", positions), ("logits", logits[0]),
+                         ("loss", loss[None]), ("gradients", torch.cat([p.grad.flatten() for p in parameters]))]:
+        save(f"13_training/packed_{name}", tensor)
+
+
 def muon():
     """Muon as in torch.optim.Muon (2.9) with adjust_lr_fn="match_rms_adamw", in float32 instead of bfloat16."""
     def newton_schulz(matrix):
@@ -799,6 +823,7 @@ if __name__ == "__main__":
     generation()
     gradients()
     training()
+    documents()
     muon()
     fine_tuning()
     fast()

@@ -145,6 +145,31 @@ TEST_CASE("packed documents have the logits that each document has by itself") {
     }
 }
 
+TEST_CASE("packed documents equal PyTorch with a block diagonal mask") {
+    const Model model = fixture_model();
+    const IdMatrix ids = id_fixture<2>("13_training/packed_ids");
+    const IdMatrix targets = id_fixture<2>("13_training/packed_targets");
+    const IdVector positions = id_fixture<1>("13_training/packed_positions");
+    const Matrix mask = fixture<2>("13_training/packed_mask");  // (T, T)
+    const AttentionInputs inputs =
+        document_attention_inputs(model.rotary_table(13), ids, end_of_text);
+    CHECK_CLOSE(inputs.position_ids, reshape(positions, {1, 13}), 0);
+    CHECK_CLOSE(inputs.attention_mask, reshape(mask, {1, 1, 13, 13}), 0);
+
+    ModelActivations saved;
+    const Tensor3 logits = model_forward(model, ids, inputs, saved);
+    CHECK_CLOSE(reshape(logits, {13, model.config.vocab_size}),
+                fixture<2>("13_training/packed_logits"), 1e-5);
+    Model gradient = zeros_like(model);
+    const Vector loss = fixture<1>("13_training/packed_loss");
+    CHECK(forward_backward(model, ids, targets, inputs, gradient) ==
+          doctest::Approx(double(loss(0))).epsilon(1e-6));
+    std::vector<Parameter> by_name = named_parameters(gradient);
+    std::sort(by_name.begin(), by_name.end(),
+              [](const Parameter& a, const Parameter& b) { return a.name < b.name; });
+    CHECK_CLOSE(all_values(by_name), fixture<1>("13_training/packed_gradients"), 1e-6);
+}
+
 TEST_CASE("the gradient of packed documents is the mean over the tokens of all documents") {
     const Model model = fixture_model();
     const IdMatrix row = packed_row();
