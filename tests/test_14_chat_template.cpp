@@ -122,7 +122,7 @@ TEST_CASE("ChatML is recognized in every notation that renders the same") {
 
 TEST_CASE("A template that renders something else is refused") {
     // Each of them holds all special tokens of ChatML.
-    for (const auto& [part, replacement] : std::vector<std::pair<std::string, std::string>>{
+    for (const auto& change : std::vector<std::pair<std::string, std::string>>{
              {"['content']", "['content'] | trim"},
              {"\\n", "\\n\\n"},
              {"assistant\\n", "assistant"},
@@ -131,8 +131,8 @@ TEST_CASE("A template that renders something else is refused") {
              {"{% endfor %}", " {% endfor %}"},
              {"in messages %}", "in messages %} "},
              {"in messages", "in messages[1:]"}}) {
-        INFO(replacement);
-        const std::string changed = replaced(chatml, part, replacement);
+        INFO(change.second);
+        const std::string changed = replaced(chatml, change.first, change.second);
         REQUIRE(changed != chatml);
         CHECK(recognition_error(changed) ==
               "FILE: chat_template is a variant of ChatML or Qwen3, not one of the known "

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <filesystem>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/10_tokenizer/byte_level_training.hpp"
 #include "chapters/13_training/demo.hpp"
 #include "common/files/json_file.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 
@@ -13,20 +13,13 @@ namespace {
 
 const std::string end_of_text = "<|endoftext|>";
 
-// The files of a folder, sorted; hidden ones are skipped.
-std::vector<std::string> files_in(const std::string& folder) {
-    std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-        if (entry.is_regular_file() && !entry.path().filename().string().starts_with("."))
-            files.push_back(entry.path().string());
-    std::sort(files.begin(), files.end());
-    if (files.empty()) throw FileError(folder + ": the folder has no files");
-    return files;
-}
-
 // The files that --text names: one, those of a folder, or a list with commas.
 std::vector<std::string> files_of(const TextOptions& options) {
-    if (is_folder(options.file)) return files_in(options.file);
+    if (is_folder(options.file)) {
+        const std::vector<std::string> files = files_in(options.file);
+        if (files.empty()) throw FileError(options.file + ": the folder has no files");
+        return files;
+    }
     const std::vector<std::string> list = split_documents(options.file, ",");
     return is_file(options.file) || list.empty() ? std::vector{options.file} : list;
 }

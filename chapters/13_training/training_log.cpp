@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "common/files/json_file.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
@@ -10,15 +11,6 @@ namespace {
 
 // Rounded to six significant digits.
 double rounded(double number) { return std::strtod(brief(number).c_str(), nullptr); }
-
-// The complete lines of a file; none if it does not exist. A killed program can leave a part of
-// a line at the end.
-std::vector<std::string> complete_lines(const std::string& file) {
-    std::ifstream stream(file);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(stream, line) && !stream.eof();) lines.push_back(line);
-    return lines;
-}
 
 }  // namespace
 
@@ -35,28 +27,22 @@ TrainingLog::TrainingLog(const std::string& file, std::size_t global_step) : fil
         kept += line + "\n";
     }
     write_file(file, [&](std::ostream& stream) { stream << kept; });
-    stream_.open(file, std::ios::app);
 }
 
 void TrainingLog::append_step(std::size_t step, const StepMetrics& metrics, std::size_t tokens,
                               double seconds) {
-    append(json_line({{"step", step},
-                      {"loss", rounded(metrics.loss)},
-                      {"learning_rate", rounded(double(metrics.learning_rate))},
-                      {"grad_norm", rounded(metrics.grad_norm)},
-                      {"tokens", tokens},
-                      {"seconds", rounded(seconds)}}));
+    append_to_file(file_, json_line({{"step", step},
+                                     {"loss", rounded(metrics.loss)},
+                                     {"learning_rate", rounded(double(metrics.learning_rate))},
+                                     {"grad_norm", rounded(metrics.grad_norm)},
+                                     {"tokens", tokens},
+                                     {"seconds", rounded(seconds)}}));
     seconds_ = seconds;
 }
 
 void TrainingLog::append_evaluation(std::size_t step, double loss) {
-    append(json_line({{"step", step}, {"validation_loss", rounded(loss)}}));
+    append_to_file(file_, json_line({{"step", step}, {"validation_loss", rounded(loss)}}));
     evaluations_.push_back({step, loss});
-}
-
-void TrainingLog::append(const std::string& line) {
-    stream_ << line << std::flush;
-    if (!stream_) throw FileError("cannot write " + file_);
 }
 
 }  // namespace llm

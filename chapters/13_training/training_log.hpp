@@ -1,8 +1,6 @@
 // Chapter 13: the log of a training run, one JSON object per line.
 #pragma once
 
-#include <fstream>
-
 #include "chapters/13_training/trainer.hpp"
 
 namespace llm {
@@ -31,10 +29,7 @@ class TrainingLog {
     void append_evaluation(std::size_t step, double loss);
 
  private:
-    void append(const std::string& line);
-
     std::string file_;
-    std::ofstream stream_;
     std::vector<Evaluation> evaluations_;
     double seconds_ = 0;
 };

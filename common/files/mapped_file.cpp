@@ -1,5 +1,6 @@
 #include "common/files/mapped_file.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -77,6 +78,15 @@ std::string asset(const std::string& name) { return LLM_ASSETS_FOLDER "/" + name
 
 std::string model_folder(const std::string& name) { return LLM_MODELS_FOLDER "/" + name; }
 
+std::vector<std::string> files_in(const std::filesystem::path& folder) {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+        if (entry.is_regular_file() && !entry.path().filename().string().starts_with("."))
+            files.push_back(entry.path().string());
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
 void write_file(const std::filesystem::path& file,
                 const std::function<void(std::ostream&)>& write) {
     const std::filesystem::path unfinished = file.string() + ".part";
@@ -88,6 +98,19 @@ void write_file(const std::filesystem::path& file,
     if (stream && !failed) return;
     std::filesystem::remove(unfinished, failed);
     throw FileError(fmt::format("cannot write {}", file.string()));
+}
+
+void append_to_file(const std::filesystem::path& file, const std::string& text) {
+    std::ofstream stream(file, std::ios::binary | std::ios::app);
+    stream << text << std::flush;
+    if (!stream) throw FileError(fmt::format("cannot write {}", file.string()));
+}
+
+std::vector<std::string> complete_lines(const std::filesystem::path& file) {
+    std::ifstream stream(file);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(stream, line) && !stream.eof();) lines.push_back(line);
+    return lines;
 }
 
 }  // namespace llm

@@ -8,6 +8,8 @@
 #include <iosfwd>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace llm {
 
@@ -47,8 +49,18 @@ bool is_folder(const std::filesystem::path& path);
 bool is_file(const std::filesystem::path& path);
 void make_folder(const std::filesystem::path& folder);  // throws FileError
 
+// The files of a folder, sorted; hidden ones are skipped.
+std::vector<std::string> files_in(const std::filesystem::path& folder);
+
 // Writes to a temporary name first and renames the file when it is complete. Throws FileError.
 void write_file(const std::filesystem::path& file,
                 const std::function<void(std::ostream&)>& write);
+
+// Writes at the end of a file, at once. Throws FileError.
+void append_to_file(const std::filesystem::path& file, const std::string& text);
+
+// The lines of a file that end in a line feed; none if it does not exist. A killed program can
+// leave a part of a line at the end.
+std::vector<std::string> complete_lines(const std::filesystem::path& file);
 
 }  // namespace llm
