@@ -354,7 +354,7 @@ LEARN_REFUSED = [
     ("test 99", "there is no chapter '99'"),
 ]
 REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
-           "12_gradients": BASIC_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
+           "12_gradients": BASIC_REFUSED, "14_fine_tuning": BASIC_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
            "16_quantization": QUANTIZATION_REFUSED}
 problems = []
 
@@ -470,7 +470,7 @@ def check_good(program, scratch):
     check_selection(program, command, first.stdout)
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
-             "12_gradients": None, "13_training": check_training, "15_fast": check_timing,
+             "12_gradients": None, "14_fine_tuning": None, "13_training": check_training, "15_fast": check_timing,
              "16_quantization": check_export}.get(program.name, check_sizes)
     if check:
         check(program, scratch)

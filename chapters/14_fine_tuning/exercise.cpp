@@ -1,0 +1,94 @@
+#include "chapters/14_fine_tuning/exercise.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/system/exercise.hpp"
+
+namespace exercise {
+
+// Exercise 14.1 — predict: the response mask of a prompt of 2 tokens and a response of 2
+// tokens, padded to T = 5 positions.
+Vector predicted_mask() {
+    TODO("predicted_mask");
+    // return {?, ?, ?, ?, ?};
+}
+
+// Exercise 14.2 — predict: a linear layer of 1000 inputs and 500 outputs. The number of
+// trainable parameters of full fine-tuning, of LoRA with r = 8, and of LoRA with r = 16.
+Vector predicted_parameters() {
+    TODO("predicted_parameters");
+    // return {?, ?, ?};
+}
+
+// Exercise 14.3 — predict: beta is 0.1, policy and reference are equal, as before the first
+// step of DPO. The loss of a pair, and its gradients with respect to the log-probabilities of
+// the chosen and the rejected response.
+Vector predicted_dpo() {
+    TODO("predicted_dpo");
+    // return {?, ?, ?};
+}
+
+// Exercise 14.4 — predict: epsilon is 0.2. The gradient of the loss of GRPO with respect to the
+// log-probability of a token, without a KL penalty, for ratio 1.5 and A = 1, ratio 1.5 and
+// A = -1, ratio 0.5 and A = 1, ratio 0.5 and A = -1.
+Vector predicted_clipping() {
+    TODO("predicted_clipping");
+    // return {?, ?, ?, ?};
+}
+
+// Exercise 14.5 — find the bug. The loss falls, and the model answers well if someone else
+// writes the first token of the answer.
+Vector response_mask(std::size_t prompt_size, std::size_t response_size) {
+    Vector mask = xt::zeros<Real>({prompt_size + response_size - 1});
+    for (std::size_t t = 0; t < mask.size(); ++t) mask(t) = t >= prompt_size ? 1 : 0;
+    return mask;
+}
+
+// Exercise 14.6 — find the bug. The run works until all answers to one question are right.
+Vector advantages(const Vector& rewards) {
+    const Real count = static_cast<Real>(rewards.size());
+    Real mean = 0, sum_of_squares = 0;
+    for (const Real reward : rewards) mean += reward / count;
+    for (const Real reward : rewards) sum_of_squares += (reward - mean) * (reward - mean);
+    const Real std_dev = std::sqrt(sum_of_squares / (count - 1));
+    Vector result = rewards;
+    for (Real& value : result) value = (value - mean) / std_dev;
+    return result;
+}
+
+// Exercise 14.7 — find the bug. The first update after sampling is right. From the second on,
+// nothing limits how far the model moves.
+Vector clipped_gradient(const Vector& log_probs, const Vector& old_log_probs,
+                        const Vector& advantages, Real epsilon) {
+    Vector gradient = xt::zeros<Real>({log_probs.size()});
+    Vector previous = old_log_probs;
+    for (std::size_t n = 0; n < log_probs.size(); ++n) {
+        previous(n) = log_probs(n);
+        const Real ratio = std::exp(log_probs(n) - previous(n));
+        const Real clipped = std::clamp(ratio, 1 - epsilon, 1 + epsilon);
+        if (clipped * advantages(n) < ratio * advantages(n)) continue;
+        gradient(n) = -ratio * advantages(n);
+    }
+    return gradient;
+}
+
+// Exercise 14.8 — write LoRA: add_lora, lora_forward, lora_backward and merged_weight. At the
+// start the layer computes what it computed without an adapter. The backward pass never forms a
+// matrix of the shape of the weight; it returns the gradients of the input, of A and of B.
+LoraLinear add_lora([[maybe_unused]] const Matrix& weight,
+                    [[maybe_unused]] const Matrix& lora_A, [[maybe_unused]] Real lora_alpha) {
+    TODO("add_lora");
+}
+Matrix lora_forward([[maybe_unused]] const LoraLinear& layer,
+                    [[maybe_unused]] const Matrix& input) {
+    TODO("lora_forward");
+}
+LoraGradients lora_backward([[maybe_unused]] const LoraLinear& layer,
+                            [[maybe_unused]] const Matrix& input,
+                            [[maybe_unused]] const Matrix& output_gradient) {
+    TODO("lora_backward");
+}
+Matrix merged_weight([[maybe_unused]] const LoraLinear& layer) { TODO("merged_weight"); }
+
+}  // namespace exercise

@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <cmath>
+
+#include "chapters/14_fine_tuning/exercise.hpp"
+
+namespace exercise {
+
+// Exercise 14.1 — position t predicts token t + 1, so the last token of the prompt, position 1,
+// predicts the first one of the response. Positions 3 and 4 predict padding.
+Vector predicted_mask() { return {0, 1, 1, 0, 0}; }
+
+// Exercise 14.2 — 1000 * 500; r rows of 1000 numbers in A and r columns of 500 in B.
+Vector predicted_parameters() { return {500000, 12000, 24000}; }
+
+// Exercise 14.3 — the margin is 0: -ln 0.5, and the weight of the gradient is 0.5 beta.
+Vector predicted_dpo() { return {std::log(Real(2)), Real(-0.05), Real(0.05)}; }
+
+// Exercise 14.4 — the gradient is -ratio * A, or 0 where the ratio has already moved by more
+// than epsilon in the direction of A.
+Vector predicted_clipping() { return {0, Real(1.5), Real(-0.5), 0}; }
+
+// Exercise 14.5 — the last token of the prompt, at prompt_size - 1, predicts the first token of
+// the response.
+Vector response_mask(std::size_t prompt_size, std::size_t response_size) {
+    Vector mask = xt::zeros<Real>({prompt_size + response_size - 1});
+    for (std::size_t t = 0; t < mask.size(); ++t) mask(t) = t + 1 >= prompt_size ? 1 : 0;
+    return mask;
+}
+
+// Exercise 14.6 — with equal rewards the standard deviation is 0, and 0 / 0 is NaN.
+Vector advantages(const Vector& rewards) {
+    const Real count = static_cast<Real>(rewards.size());
+    Real mean = 0, sum_of_squares = 0;
+    for (const Real reward : rewards) mean += reward / count;
+    for (const Real reward : rewards) sum_of_squares += (reward - mean) * (reward - mean);
+    const Real std_dev = std::sqrt(sum_of_squares / (count - 1));
+    Vector result = rewards;
+    for (Real& value : result) value = (value - mean) / (std_dev + Real(1e-6));
+    return result;
+}
+
+// Exercise 14.7 — the ratio is relative to the log-probabilities at the time of sampling. With
+// the current ones it is always 1, and nothing is ever clipped.
+Vector clipped_gradient(const Vector& log_probs, const Vector& old_log_probs,
+                        const Vector& advantages, Real epsilon) {
+    Vector gradient = xt::zeros<Real>({log_probs.size()});
+    for (std::size_t n = 0; n < log_probs.size(); ++n) {
+        const Real ratio = std::exp(log_probs(n) - old_log_probs(n));
+        const Real clipped = std::clamp(ratio, 1 - epsilon, 1 + epsilon);
+        if (clipped * advantages(n) < ratio * advantages(n)) continue;
+        gradient(n) = -ratio * advantages(n);
+    }
+    return gradient;
+}
+
+// Exercise 14.8 — B = 0, so that the product B A is 0, while A is not: otherwise both gradients
+// would be 0.
+LoraLinear add_lora(const Matrix& weight, const Matrix& lora_A, Real lora_alpha) {
+    const std::size_t r = lora_A.shape(0);
+    return {weight, lora_A, xt::zeros<Real>({weight.shape(0), r}),
+            lora_alpha / static_cast<Real>(r)};
+}
+
+Matrix lora_forward(const LoraLinear& layer, const Matrix& input) {
+    const Matrix low_rank = xt::linalg::dot(input, xt::transpose(layer.lora_A));  // (N, r)
+    const Matrix base = xt::linalg::dot(input, xt::transpose(layer.weight));      // (N, out)
+    const Matrix update = xt::linalg::dot(low_rank, xt::transpose(layer.lora_B));
+    return base + update * layer.scaling;
+}
+
+LoraGradients lora_backward(const LoraLinear& layer, const Matrix& input,
+                            const Matrix& output_gradient) {
+    const Matrix scaled = output_gradient * layer.scaling;                        // (N, out)
+    const Matrix low_rank = xt::linalg::dot(input, xt::transpose(layer.lora_A));  // (N, r)
+    const Matrix low_rank_gradient = xt::linalg::dot(scaled, layer.lora_B);       // (N, r)
+    const Matrix by_weight = xt::linalg::dot(output_gradient, layer.weight);      // (N, in)
+    const Matrix by_adapter = xt::linalg::dot(low_rank_gradient, layer.lora_A);   // (N, in)
+    return {by_weight + by_adapter, xt::linalg::dot(xt::transpose(low_rank_gradient), input),
+            xt::linalg::dot(xt::transpose(scaled), low_rank)};
+}
+
+Matrix merged_weight(const LoraLinear& layer) {
+    const Matrix product = xt::linalg::dot(layer.lora_B, layer.lora_A);
+    return layer.weight + product * layer.scaling;
+}
+
+}  // namespace exercise
