@@ -69,16 +69,16 @@ void one_lora_layer() {
     const Linear linear{{{1, 0, 2}, {0, 1, -1}}, {}};
     LoraLayer layer{"example", {{1, 2, 0}}, {{0}, {0}}};
     const Matrix inputs{{1, 2, 3}};
-    show("W", linear.weight);
-    show("x", inputs);
-    show("W x", linear(inputs));
-    show("with A = (1, 2, 0) and B = 0", lora_linear(linear, layer, 2, inputs));
+    show("weight", linear.weight);
+    show("input", inputs);
+    show("output", linear(inputs));
+    show("output_with_zero_B", lora_linear(linear, layer, 2, inputs));
     layer.lora_B = {{1}, {-1}};
-    show("with B = (1, -1) and s = 2", lora_linear(linear, layer, 2, inputs));
+    show("output_with_adapter", lora_linear(linear, layer, 2, inputs));
     const Matrix product = xt::linalg::dot(layer.lora_B, layer.lora_A);
     const Linear merged{linear.weight + product * Real(2), {}};
-    show("W + s B A", merged.weight);
-    show("(W + s B A) x", merged(inputs));
+    show("merged_weight", merged.weight);
+    show("merged_output", merged(inputs));
 }
 
 // A model of Mini-LLM's form, small enough to compute at once.

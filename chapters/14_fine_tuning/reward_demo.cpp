@@ -1,6 +1,7 @@
 // Chapter 14: the steps of the program about GRPO.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "chapters/14_fine_tuning/demo.hpp"
 #include "chapters/14_fine_tuning/grpo.hpp"
@@ -13,7 +14,7 @@ namespace {
 void rewards_and_advantages() {
     step("GRPO: the rewards of a group become advantages");
     const Vector rewards{1, 0, 0, 0, 1, 1, 1, 1};
-    show("rewards, 2 groups of 4", rewards);
+    show("rewards", rewards);
     show("group_advantages", group_advantages(rewards, 4));
     say("The second group has equal rewards: its advantages are 0, and it gives no gradient.");
 }
@@ -24,16 +25,17 @@ void first_update() {
     const Matrix log_probs{{-1, 0, 0}, {-3, -2, -1}};
     const Matrix mask{{1, 0, 0}, {1, 1, 1}};
     const Vector advantages = group_advantages({1, 0}, 2);
-    show("mask of both responses", mask);
-    show("their advantages", advantages);
-    for (const auto& [name, aggregation] :
-         {std::pair{"sequence means", LossAggregation::sequence_mean},
-          std::pair{"token means", LossAggregation::token_mean}}) {
+    show("both_response_masks", mask);
+    show("response_advantages", advantages);
+    for (const auto& [name, gradient_name, aggregation] :
+         {std::tuple{"sequence means", "sequence_mean_gradient",
+                     LossAggregation::sequence_mean},
+          std::tuple{"token means", "token_mean_gradient", LossAggregation::token_mean}}) {
         const GrpoLoss grpo = grpo_loss(log_probs, log_probs, log_probs, mask, advantages,
                                         {Real(0.2), Real(0.04), aggregation});
         show(std::string("loss with ") + name,
              fixed(std::abs(grpo.loss) < 1e-9 ? 0 : grpo.loss, 4));
-        show(std::string("gradient with ") + name, grpo.gradient);
+        show(gradient_name, grpo.gradient);
     }
 }
 
