@@ -460,6 +460,38 @@ TEST_CASE("generate stops after max_new_tokens, at an EOS token, or at the last 
                     ShapeError);
 }
 
+TEST_CASE("shift_context keeps the first token and the last half") {
+    CHECK(shift_context({9, 1, 2, 3, 4, 5, 6, 7}) == std::vector<Id>{9, 4, 5, 6, 7});
+    CHECK(shift_context({9, 1, 2, 3, 4}) == std::vector<Id>{9, 3, 4});
+    CHECK(shift_context({9, 1, 2, 3}) == std::vector<Id>{9, 2, 3});
+    CHECK_THROWS_WITH_AS(shift_context({1, 2, 3}),
+                         "generate: a context of 3 tokens is too short to be shifted",
+                         ShapeError);
+}
+
+TEST_CASE("generate with context_shift: a full context is shifted, and computed from scratch") {
+    const Model model = checkpoint("qwen3");  // 64 positions
+    const std::vector<Id> prompt = {3, 1, 4};
+    Generator generator(1);
+    // The definition: each token is the most likely one after its context alone.
+    std::vector<Id> expected, context = prompt;
+    while (expected.size() < 150) {
+        if (context.size() == 64) context = shift_context(context);
+        const Id id = argmax_token(last_logits(model.forward(one_sequence(context), {})));
+        expected.push_back(id);
+        context.push_back(id);
+    }
+    for (const bool use_cache : {true, false}) {
+        const GenerationConfig config{greedy(), 150, {}, use_cache, true};
+        CHECK(generate(model, prompt, config, generator) == expected);
+    }
+    // Up to the last position nothing changes, and a full prompt can be continued.
+    CHECK(generate(model, prompt, {greedy(), 150, {}, true}, generator) ==
+          std::vector<Id>(expected.begin(), expected.begin() + 61));
+    CHECK(generate(model, std::vector<Id>(64, 1), {greedy(), 2, {}, true, true}, generator)
+              .size() == 2);
+}
+
 TEST_CASE("STORIES260K: a trained model writes llama2.c's story, with and without a cache") {
     const std::string file = stories260k();
     if (file.empty()) {

@@ -22,12 +22,18 @@ struct GenerationConfig {
     std::size_t max_new_tokens = 256;
     std::vector<Id> eos_token_ids;  // each ends generation and is not returned
     bool use_cache = true;          // false: every step recomputes the whole sequence
+    bool context_shift = false;     // true: go on when the context is full
 };
+
+// The tokens that stay when the context is full: the first one, and the last half of the
+// others. Throws ShapeError for fewer than 4 tokens. Source: llama.cpp, "context shift".
+std::vector<Id> shift_context(const std::vector<Id>& context);
 
 // Generates tokens after a prompt, one at a time, and passes each to on_token before it
 // computes the next one. Returns the new tokens. Stops after max_new_tokens, when the sequence
-// has max_position_embeddings tokens, or when one of eos_token_ids is sampled. Throws
-// ShapeError if the prompt is empty or too long, or if an id is not in the vocabulary.
+// has max_position_embeddings tokens (unless context_shift is true), or when one of
+// eos_token_ids is sampled. Throws ShapeError if the prompt is empty or too long, or if an id
+// is not in the vocabulary.
 std::vector<Id> generate(const Model& model, const std::vector<Id>& prompt_ids,
                          const GenerationConfig& config, Generator& generator,
                          const std::function<void(Id)>& on_token = {});

@@ -89,10 +89,11 @@ void run_generation(const Model& model, const Tokenizer& tokenizer,
     auto [ids, seconds] = generate_text(model, tokenizer, prompt_ids, config, generator);
 
     const std::size_t count = ids.size() - prompt_ids.size();
-    const std::string reason = count == config.max_new_tokens ? "--max-new-tokens"
-                               : ids.size() == model.config.max_position_embeddings
-                                   ? "the model's last position"
-                                   : "an EOS token";
+    const std::string reason =
+        count == config.max_new_tokens ? "--max-new-tokens"
+        : !config.context_shift && ids.size() == model.config.max_position_embeddings
+            ? "the model's last position"
+            : "an EOS token";
     show("tokens generated", to_text(count) + " (stopped by " + reason + ")");
     if (count == 0) return;
     if (!arguments.model_path.empty() || arguments.measure)
@@ -100,7 +101,8 @@ void run_generation(const Model& model, const Tokenizer& tokenizer,
 
     const std::size_t prompt_len = prompt_ids.size(), position = arguments.inspect;
     if (prompt_len > longest_prompt) return say("The prompt is too long for the inspection.");
-    ids.resize(std::min(ids.size(), position > 0 ? longest_text : prompt_len + num_inspected));
+    ids.resize(std::min({ids.size(), model.config.max_position_embeddings,
+                         position > 0 ? longest_text : prompt_len + num_inspected}));
     inspect_generation(
         model, tokenizer, ids,
         {prompt_len, std::min(position > 0 ? position : prompt_len + 12, ids.size() - 1),
@@ -118,6 +120,8 @@ void add_options(Options& options, Arguments& arguments) {
     options.count("--max-new-tokens", arguments.config.max_new_tokens, 0, 1 << 20,
                   "tokens to generate");
     add_sampling_options(options, arguments.config.sampling);
+    options.flag("--context-shift", arguments.config.context_shift,
+                 "when the context is full, keep its first token and its last half, and go on");
     options.flag("--no-cache", arguments.no_cache,
                  "recompute the whole sequence for each token");
     options.count("--inspect", arguments.inspect, 0, 1 << 20,
