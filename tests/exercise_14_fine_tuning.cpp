@@ -81,8 +81,8 @@ TEST_CASE("14.4 predict what clipping does to the gradient") {
 }
 
 TEST_CASE("14.5 find the bug: the first token of the answer") {
-    for (const auto& [prompt_size, response_size] :
-         {std::pair<std::size_t, std::size_t>{4, 2}, {1, 3}, {3, 1}}) {
+    for (const auto& sizes : {std::pair<std::size_t, std::size_t>{4, 2}, {1, 3}, {3, 1}}) {
+        const std::size_t prompt_size = sizes.first, response_size = sizes.second;
         INFO("a prompt of ", prompt_size, " tokens and a response of ", response_size);
         const Completion completion{std::vector<Id>(prompt_size, 1),
                                     std::vector<Id>(response_size, 2)};
