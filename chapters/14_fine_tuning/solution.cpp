@@ -12,8 +12,9 @@ Vector predicted_mask() { return {0, 1, 1, 0, 0}; }
 // Exercise 14.2 — 1000 * 500; r rows of 1000 numbers in A and r columns of 500 in B.
 Vector predicted_parameters() { return {500000, 12000, 24000}; }
 
-// Exercise 14.3 — the margin is 0: -ln 0.5, and the weight of the gradient is 0.5 beta.
-Vector predicted_dpo() { return {std::log(Real(2)), Real(-0.05), Real(0.05)}; }
+// Exercise 14.3 — the margin is 0: the loss is -ln 0.5 = 0.6931, and the weight of the gradient
+// is 0.5 beta.
+Vector predicted_dpo() { return {Real(0.6931), Real(-0.05), Real(0.05)}; }
 
 // Exercise 14.4 — the gradient is -ratio * A, or 0 where the ratio has already moved by more
 // than epsilon in the direction of A.
