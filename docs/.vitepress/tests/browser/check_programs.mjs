@@ -7,9 +7,10 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 
 const defaults = {
-  '13_training': ['--steps', '10'], '15_fast': ['--no-timing'], '16_quantization': ['--no-timing'],
+  '13_training': ['--steps', '10'], '14_fine_tuning': '--base-steps 3 --sft-steps 3 --grpo-steps 2'.split(' '),
+  '15_fast': ['--no-timing'], '16_quantization': ['--no-timing'],
 }
-const toleranceOf = slug => (slug === '13_training' ? 1e-4 : tolerance)
+const toleranceOf = slug => (['13_training', '14_fine_tuning'].includes(slug) ? 1e-4 : tolerance)
 
 // Options that the pages speak of, and refusals.
 const further = {
