@@ -193,6 +193,8 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--text {numbers} --document-separator 7 --vocab-size 256", "256 bytes and 1 special tokens are too many for a vocabulary of 256"),
     ("--document-separator x", "--document-separator needs --text"),
     ("--cross-documents", "--cross-documents needs --text"),
+    ("--special-tokens x", "--special-tokens needs --text"),
+    ("--text {numbers} --individual-digits", "--special-tokens and --individual-digits are for documents"),
     ("--text /dev/null", "is not a file"),
     ("--text {empty}", "is empty"),
     ("--text {zeros}", "no text: byte 2 is 0"),

@@ -7,7 +7,8 @@ answers for fine-tuning. A tool for maintainers, not part of the build. To run i
 
 FOLDER/base.txt has documents, each after <|endoftext|>: definitions, facts and opposites of WordNet
 3.0 (Princeton University; its license permits any use, and asks to keep its copyright notice:
-/usr/share/doc/wordnet-base/copyright), and arithmetic and spelling by rules. FOLDER/train.jsonl and
+/usr/share/doc/wordnet-base/copyright), arithmetic and spelling by rules, and conversations in ChatML in
+which the assistant repeats a text. FOLDER/train.jsonl and
 FOLDER/test.jsonl have one conversation per line, as Hugging Face's trainers read them:
 {"task": ..., "messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}.
 Questions of test.jsonl are not in train.jsonl. Sums and differences of two numbers that are in test.jsonl
@@ -168,6 +169,14 @@ def spelling(counts):
     return documents, questions
 
 
+def repetitions(documents, count):
+    """Conversations in which the assistant repeats a short text, so that the embeddings of the chat tokens
+    are trained: LoRA keeps them as they are. No question of train.jsonl or test.jsonl is like these."""
+    short = sorted({part for document in documents for part in re.split(r"[:.\n] ?", document) if 2 < len(part) < 30})
+    return ["<|im_start|>user\nRepeat: {0}<|im_end|>\n<|im_start|>assistant\n{0}<|im_end|>".format(text)
+            for text in rng.sample(short, count)]
+
+
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -175,6 +184,7 @@ def main():
     counts = frequent_words()
     parts = [definitions(synsets, first_senses, counts), capitals(synsets), opposites(synsets, counts), arithmetic(), spelling(counts)]
     documents = [document for part, _ in parts for document in part]
+    documents += repetitions(documents, 3000)
     rng.shuffle(documents)
     (folder / "base.txt").write_text("".join(f"<|endoftext|>{document}\n" for document in documents))
 

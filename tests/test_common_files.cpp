@@ -241,6 +241,14 @@ TEST_CASE("lines_of splits at line terminators, which the last line may lack") {
     CHECK(lines_of("").empty());
 }
 
+TEST_CASE("split_at_spaces returns the parts between spaces and line ends") {
+    using Parts = std::vector<std::string>;
+    CHECK(split_at_spaces("<|a|> <|b|>") == Parts{"<|a|>", "<|b|>"});
+    CHECK(split_at_spaces("  x\n\ty  ") == Parts{"x", "y"});
+    CHECK(split_at_spaces("ä") == Parts{"ä"});
+    CHECK(split_at_spaces(" \n").empty());
+}
+
 TEST_CASE("asset returns a path of the source tree, model_folder a path of the build folder") {
     CHECK(fs::path(asset("data/names.txt")).is_absolute());
     CHECK(is_file(asset("data/names.txt")));

@@ -207,14 +207,6 @@ void demo(const std::string& text, bool with_merges, Generator generator) {
     fertility(king_james);
 }
 
-// The words of a text, which are separated by spaces.
-std::vector<std::string> words_of(const std::string& text) {
-    std::vector<std::string> words;
-    for (const std::string& word : lines_of(replaced(text, " ", "\n")))
-        if (!word.empty()) words.push_back(word);
-    return words;
-}
-
 int main(int argc, char** argv) {
     std::string path, training_file, folder, tokens, text = "And the LORD said unto Moses";
     std::size_t vocab_size = 1024;
@@ -245,7 +237,7 @@ int main(int argc, char** argv) {
         if (!training_file.empty()) {
             const std::string training_text = read_text(training_file);
             const BPEOptions bpe{.vocab_size = vocab_size,
-                                 .special_tokens = words_of(tokens),
+                                 .special_tokens = split_at_spaces(tokens),
                                  .individual_digits = individual_digits};
             const Tokenizer tokenizer = byte_level ? train_byte_level_bpe(training_text, bpe)
                                                    : train_bpe(training_text, vocab_size);

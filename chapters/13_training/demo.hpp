@@ -120,7 +120,9 @@ std::vector<std::string> load_names(TrainingTask& task, Generator& generator);
 // max_steps steps.
 struct TextOptions {
     std::string file, document_separator;
-    bool cross_documents = false;  // attention crosses documents
+    std::vector<std::string> special_tokens = {};  // of documents, after <|endoftext|>
+    bool individual_digits = false;                // of the tokenizer of documents
+    bool cross_documents = false;                  // attention crosses documents
     std::size_t vocab_size = 1024;
     double minutes = 0;
 

@@ -62,8 +62,12 @@ void tokenize_documents(TrainingTask& task, const std::vector<std::string>& docu
                         const TextOptions& options) {
     std::string text;
     for (const std::string& document : documents) text += end_of_text + document;
-    task.tokenizer = train_byte_level_bpe(
-        text, {.vocab_size = options.vocab_size, .special_tokens = {end_of_text}});
+    BPEOptions bpe{.vocab_size = options.vocab_size,
+                   .special_tokens = {end_of_text},
+                   .individual_digits = options.individual_digits};
+    bpe.special_tokens.insert(bpe.special_tokens.end(), options.special_tokens.begin(),
+                              options.special_tokens.end());
+    task.tokenizer = train_byte_level_bpe(text, bpe);
     const Id id = task.tokenizer.vocab.at(end_of_text);
     Generator generator(task.args.seed);
     const std::vector<Id> tokens = pack_documents(documents, task.tokenizer, id, generator);

@@ -4,6 +4,7 @@
 
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/13_training/demo.hpp"
+#include "common/files/unicode.hpp"
 #include "common/system/options.hpp"
 #include "common/system/timer.hpp"
 
@@ -109,7 +110,8 @@ void add_options(Options& options, Overrides& given) {
                    "gradients are clipped to this norm");
 }
 
-void add_text_options(Options& options, TextOptions& text, float& minutes) {
+void add_text_options(Options& options, TextOptions& text, std::string& special_tokens,
+                      float& minutes) {
     options.path("--text", text.file,
                  "UTF-8 text file to train on, or a folder of them, or a list with commas; "
                  "default: first names");
@@ -120,8 +122,12 @@ void add_text_options(Options& options, TextOptions& text, float& minutes) {
                  "text between the documents of a file: \"<|endoftext|>\"");
     options.flag("--cross-documents", text.cross_documents,
                  "let tokens attend to other documents");
-    for (const char* name :
-         {"--minutes", "--vocab-size", "--document-separator", "--cross-documents"})
+    options.text("--special-tokens", special_tokens,
+                 "tokens reserved for chapter 14: \"<|im_start|> <|im_end|>\"");
+    options.flag("--individual-digits", text.individual_digits,
+                 "a token of documents contains at most one digit");
+    for (const char* name : {"--minutes", "--vocab-size", "--document-separator",
+                             "--cross-documents", "--special-tokens", "--individual-digits"})
         options.needs(name, "--text");
 }
 
@@ -130,11 +136,11 @@ int main(int argc, char** argv) {
     Overrides given;
     OutputFolder output;
     TextOptions text;
-    std::string dtype = "float32";
+    std::string special_tokens, dtype = "float32";
     float minutes = 5;
     bool ablations = false;
     Options options("13_training", "How does a model learn?");
-    add_text_options(options, text, minutes);
+    add_text_options(options, text, special_tokens, minutes);
     options.folder("--folder", output.path, "folder of the checkpoint and the model");
     options.flag("--resume", output.resume, "continue the run of that checkpoint");
     options.count("--save-steps", output.save_steps, 0, 1 << 24,
@@ -157,6 +163,7 @@ int main(int argc, char** argv) {
         // given.
         const bool limited = output.resume ? options.given("--minutes") : given.steps == 0;
         text.minutes = limited ? double(minutes) : 0;
+        text.special_tokens = split_at_spaces(special_tokens);
         text_demo(std::move(task), output, text, generator);
     });
 }

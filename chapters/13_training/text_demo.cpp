@@ -200,6 +200,10 @@ void compare_with_ngrams(const TrainingTask& task, const Model& model,
 
 void text_demo(TrainingTask task, OutputFolder output, const TextOptions& options,
                Generator& generator) {
+    require(options.has_documents() ||
+                (options.special_tokens.empty() && !options.individual_digits),
+            "--special-tokens and --individual-digits are for documents: a folder, a list of "
+            "files, or --document-separator");
     const std::vector<std::string> documents = read_documents(options);
     if (output.path.empty()) output.path = default_folder("text", output.resume);
     check_output_folder(output, task);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
+#include <sstream>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
@@ -91,6 +93,11 @@ std::vector<std::string> lines_of(const std::string& text) {
         begin = end + 1;
     }
     return lines;
+}
+
+std::vector<std::string> split_at_spaces(const std::string& text) {
+    std::istringstream stream(text);
+    return {std::istream_iterator<std::string>(stream), {}};
 }
 
 std::vector<std::string> characters(const std::string& text) {

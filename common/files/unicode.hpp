@@ -22,6 +22,9 @@ std::string read_text(const std::filesystem::path& file);
 // The lines of a text, without line terminators.
 std::vector<std::string> lines_of(const std::string& text);
 
+// The parts of a text between spaces and line ends, without empty ones.
+std::vector<std::string> split_at_spaces(const std::string& text);
+
 // The UTF-8 characters of a text, one string each. Throws TextError if it is not UTF-8.
 std::vector<std::string> characters(const std::string& text);
 
