@@ -7,9 +7,9 @@
 using namespace llm;
 
 TEST_CASE("dpo_token_loss and its gradient equal PyTorch's") {
-    const TokenLoss dpo = dpo_token_loss(fixture<2>("14_fine_tuning/log_probs"),
-                                         fixture<2>("14_fine_tuning/mask"),
-                                         fixture<1>("14_fine_tuning/dpo_reference"), Real(0.3));
+    const DpoTokenLoss dpo = dpo_token_loss(
+        fixture<2>("14_fine_tuning/log_probs"), fixture<2>("14_fine_tuning/mask"),
+        fixture<1>("14_fine_tuning/dpo_reference"), Real(0.3));
     CHECK(dpo.loss == doctest::Approx(fixture<1>("14_fine_tuning/dpo_loss")(0)));
     CHECK_CLOSE(dpo.gradient, fixture<2>("14_fine_tuning/dpo_gradient"), 1e-6);
 }

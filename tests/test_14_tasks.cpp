@@ -8,28 +8,16 @@
 
 using namespace llm;
 
-TEST_CASE("Arithmetic questions: every sum and difference below the limit, once") {
-    const std::vector<Question> additions = addition_questions(100);
-    CHECK(additions.size() == 5050);
-    CHECK(additions.back().prompt == "99+0=");
-    CHECK(addition_questions(3)[4].prompt == "1+1=");
-    CHECK(addition_questions(3)[4].answer == "2");
-    const std::vector<Question> subtractions = subtraction_questions(100);
-    CHECK(subtractions.size() == 5050);
-    CHECK(subtractions.back().prompt == "99-99=");
-    CHECK(subtractions[5049 - 99].answer == "99");
-    CHECK(reversal_questions({"ark"})[0].prompt == "reverse ark=");
-    CHECK(reversal_questions({"ark"})[0].answer == "kra");
-}
-
 TEST_CASE("The held-out split has about a tenth of the questions, and depends on the prompt") {
     std::size_t count = 0;
-    for (const Question& question : addition_questions(100)) {
+    for (int i = 0; i < 5000; ++i) {
+        const Question question{std::to_string(i % 100) + "+" + std::to_string(i / 100) + "=",
+                                ""};
         count += is_held_out(question);
         CHECK(is_held_out(question) == is_held_out({question.prompt, "other"}));
     }
-    CHECK(count > 404);
-    CHECK(count < 606);
+    CHECK(count > 400);
+    CHECK(count < 600);
     CHECK(!is_held_out({"1+1=", "2"}, 0));
     CHECK(is_held_out({"1+1=", "2"}, 100));
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace llm {
 
@@ -14,5 +15,21 @@ struct RunLengths {
     std::size_t base = 200, sft = 80, grpo = 40;
 };
 void training_demo(const RunLengths& steps, std::uint32_t seed);  // training_demo.cpp
+
+// Fine-tuning of a model in files: model_demo.cpp. Options without a default are 0 here and
+// depend on the method.
+struct ModelArguments {
+    std::string model, adapter;  // the folder of a model, and of an adapter to continue
+    std::string train, test;     // JSON Lines
+    std::string task;            // only conversations of this task; empty: all
+    std::string method = "sft";  // sft, sample, dpo or grpo
+    std::string folder;          // for the result; sample: the file of preferences
+    bool full = false;           // train all parameters, without an adapter
+    bool loss_on_everything = false;
+    std::size_t steps = 0, batch_size = 0, lora_r = 8, group_size = 8, max_new_tokens = 48;
+    float learning_rate = 0, lora_alpha = 16, beta = -1;
+    std::size_t test_questions = 100;  // of each task; 0: all
+};
+void model_demo(const ModelArguments& arguments, std::uint32_t seed);
 
 }  // namespace llm

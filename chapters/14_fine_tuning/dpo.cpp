@@ -35,8 +35,8 @@ DpoLoss dpo_loss(const Vector& policy_chosen, const Vector& policy_rejected,
     return result;
 }
 
-TokenLoss dpo_token_loss(const Matrix& log_probs, const Matrix& response_mask,
-                         const Vector& reference_log_probs, Real beta) {
+DpoTokenLoss dpo_token_loss(const Matrix& log_probs, const Matrix& response_mask,
+                            const Vector& reference_log_probs, Real beta) {
     const Vector policy = sequence_log_probs(log_probs, response_mask);  // (2 N)
     const std::size_t num_sequences = policy.size(), num_pairs = num_sequences / 2;
     require(num_sequences % 2 == 0 && reference_log_probs.size() == num_sequences,
@@ -53,7 +53,7 @@ TokenLoss dpo_token_loss(const Matrix& log_probs, const Matrix& response_mask,
     Vector gradient(std::array{num_sequences});
     std::copy_n(dpo.chosen_gradient.data(), num_pairs, gradient.data());
     std::copy_n(dpo.rejected_gradient.data(), num_pairs, gradient.data() + num_pairs);
-    return {dpo.loss, sequence_log_probs_backward(response_mask, gradient)};
+    return {dpo.loss, sequence_log_probs_backward(response_mask, gradient), dpo};
 }
 
 }  // namespace llm

@@ -30,9 +30,14 @@ DpoLoss dpo_loss(const Vector& policy_chosen,       // (N)
 
 // The same for a batch of 2 N sequences: first the N chosen responses, then the N rejected ones
 // (TRL's concatenated forward). Throws ShapeError if the number of sequences is odd.
-TokenLoss dpo_token_loss(const Matrix& log_probs,            // (2 N, T)
-                         const Matrix& response_mask,        // (2 N, T)
-                         const Vector& reference_log_probs,  // (2 N): of whole responses
-                         Real beta);
+struct DpoTokenLoss {
+    double loss;
+    Matrix gradient;  // (2 N, T)
+    DpoLoss pairs;
+};
+DpoTokenLoss dpo_token_loss(const Matrix& log_probs,            // (2 N, T)
+                            const Matrix& response_mask,        // (2 N, T)
+                            const Vector& reference_log_probs,  // (2 N): of whole responses
+                            Real beta);
 
 }  // namespace llm

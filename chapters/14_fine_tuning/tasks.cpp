@@ -5,10 +5,6 @@
 namespace llm {
 namespace {
 
-Question arithmetic_question(int a, char sign, int b, int answer) {
-    return {std::to_string(a) + sign + std::to_string(b) + "=", std::to_string(answer)};
-}
-
 // FNV-1a, 64 bits. Source: Fowler, Noll and Vo, RFC 9923.
 std::uint64_t fnv1a(const std::string& text) {
     std::uint64_t hash = 14695981039346656037u;
@@ -20,28 +16,6 @@ std::uint64_t fnv1a(const std::string& text) {
 }
 
 }  // namespace
-
-std::vector<Question> addition_questions(int limit) {
-    std::vector<Question> questions;
-    for (int a = 0; a < limit; ++a)
-        for (int b = 0; a + b < limit; ++b)
-            questions.push_back(arithmetic_question(a, '+', b, a + b));
-    return questions;
-}
-
-std::vector<Question> subtraction_questions(int limit) {
-    std::vector<Question> questions;
-    for (int a = 0; a < limit; ++a)
-        for (int b = 0; b <= a; ++b) questions.push_back(arithmetic_question(a, '-', b, a - b));
-    return questions;
-}
-
-std::vector<Question> reversal_questions(const std::vector<std::string>& words) {
-    std::vector<Question> questions;
-    for (const std::string& word : words)
-        questions.push_back({"reverse " + word + "=", {word.rbegin(), word.rend()}});
-    return questions;
-}
 
 bool is_held_out(const Question& question, unsigned percent) {
     // The low bits of FNV-1a of similar texts are alike; the high ones are mixed better.

@@ -6,8 +6,7 @@
 #include "chapters/13_training/trainer.hpp"
 #include "chapters/14_fine_tuning/demo.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
-#include "chapters/14_fine_tuning/grpo.hpp"
-#include "chapters/14_fine_tuning/rollouts.hpp"
+#include "chapters/14_fine_tuning/grpo_step.hpp"
 #include "chapters/14_fine_tuning/tasks.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -171,54 +170,25 @@ FineTuner train_lora(const Model& base, std::size_t steps, Line& accuracies,
     return tuner;
 }
 
-// The reward is 1 for an answer that is correct and ends, otherwise 0.
-Vector rewards_of(const Rollouts& rollouts, const std::vector<Question>& questions) {
-    const std::size_t batch_size = rollouts.completions.size();
-    const std::size_t group_size = batch_size / questions.size();
-    Vector rewards = xt::zeros<Real>({batch_size});
-    for (std::size_t i = 0; i < batch_size; ++i) {
-        if (!rollouts.finished[i]) continue;
-        std::vector<Id> ids = rollouts.completions[i].response_ids;
-        ids.pop_back();  // the end-of-text token
-        rewards(i) =
-            static_cast<Real>(exact_match_reward(questions[i / group_size], decode(ids)));
-    }
-    return rewards;
-}
-
-// Two updates with the same answers: in the second one the ratios are no longer 1.
-GrpoLoss update_twice(FineTuner& tuner, const Model& reference, const Rollouts& rollouts,
-                      const Vector& advantages, std::vector<Model>& gradients) {
-    const Matrix reference_log_probs = batch_log_probs(reference, rollouts.batch);  // (B, T)
-    GrpoLoss last;
-    for (int update = 0; update < 2; ++update) {
-        const auto loss = [&](const Matrix& log_probs) {
-            last = grpo_loss(log_probs, rollouts.old_log_probs, reference_log_probs,
-                             rollouts.batch.response_mask, advantages, {});
-            return TokenLoss{last.loss, last.gradient};
-        };
-        fine_tuning_step(tuner, rollouts.batch, loss, Real(0.0005), 1, gradients);
-    }
-    return last;
-}
-
 // Samples groups of eight answers to twelve questions, and updates. Returns a row of the table.
-TableRow grpo_step(FineTuner& tuner, const Model& reference, const Task& task,
-                   Workspace& workspace) {
+TableRow update_with_rewards(FineTuner& tuner, const Model& reference, const Task& task,
+                             Workspace& workspace) {
     const std::vector<Question> questions =
         random_questions(task.training, 12, workspace.generator);
     std::vector<std::vector<Id>> prompts;
-    for (const Question& question : questions) prompts.push_back(encode(question.prompt));
-    const Rollouts rollouts =
-        sample_rollouts(tuner.model, prompts, 8, 5, end_of_text, workspace.generator);
-    const Vector rewards = rewards_of(rollouts, questions);
-    const Vector advantages = group_advantages(rewards, 8);
-    std::size_t groups = 0;
-    for (std::size_t i = 0; i < advantages.size(); i += 8) groups += advantages(i) != 0;
-    const GrpoLoss last =
-        update_twice(tuner, reference, rollouts, advantages, workspace.gradients);
-    const double mean = double(xt::sum<Real>(rewards)()) / double(rewards.size());
-    return {fixed(mean, 2), to_text(groups), fixed(last.clip_fraction, 3), fixed(last.kl, 3)};
+    std::vector<std::string> answers;
+    for (const auto& [prompt, answer] : questions) {
+        prompts.push_back(encode(prompt));
+        answers.push_back(answer);
+    }
+    const GrpoArguments args;
+    const Rollouts rollouts = sample_rollouts(tuner.model, prompts, args.group_size, 5,
+                                              end_of_text, workspace.generator);
+    const Vector rewards = exact_match_rewards(rollouts, answers, decode);
+    const GrpoMetrics metrics =
+        grpo_step(tuner, reference, rollouts, rewards, args, workspace.gradients);
+    return {fixed(metrics.mean_reward, 2), to_text(metrics.groups_with_gradient),
+            fixed(metrics.clip_fraction, 3), fixed(metrics.kl, 3)};
 }
 
 void train_with_rewards(FineTuner tuner, std::size_t steps, Line& accuracies,
@@ -234,7 +204,7 @@ void train_with_rewards(FineTuner tuner, std::size_t steps, Line& accuracies,
             accuracies.x.push_back(double(n));
             accuracies.y.push_back(100 * accuracy(tuner.model, task.held_out));
         }
-        TableRow row = grpo_step(tuner, reference, task, workspace);
+        TableRow row = update_with_rewards(tuner, reference, task, workspace);
         row.insert(row.begin(), to_text(n + 1));
         if (n % 10 == 0 || n + 1 == steps) rows.push_back(row);
     }

@@ -1,0 +1,61 @@
+#include "chapters/14_fine_tuning/answers.hpp"
+
+#include <cmath>
+
+#include "chapters/11_generation/generation.hpp"
+#include "chapters/14_fine_tuning/tasks.hpp"
+#include "common/system/interrupt.hpp"
+#include "common/system/parallel.hpp"
+
+namespace llm {
+
+AskedQuestion question_of(const Conversation& conversation) {
+    std::size_t last = conversation.messages.size() - 1;
+    while (conversation.messages[last].role != "assistant") --last;
+    const auto begin = conversation.messages.begin();
+    return {{begin, begin + std::ptrdiff_t(last)},
+            conversation.messages[last].content,
+            conversation.task};
+}
+
+std::vector<std::string> answers_of(const Model& model, const ChatEncoder& encoder,
+                                    const std::vector<AskedQuestion>& questions,
+                                    const AnswerConfig& config, Generator& generator) {
+    GenerationConfig generation;
+    generation.sampling.temperature = config.temperature;
+    generation.max_new_tokens = config.max_new_tokens;
+    generation.eos_token_ids = {encoder.end_of_turn()};
+    std::vector<std::uint32_t> seeds(questions.size());
+    for (std::uint32_t& seed : seeds) seed = generator.next_32_bits();
+    std::vector<std::string> answers(questions.size());
+    parallel_for(questions.size(), [&](std::size_t i) {
+        InterruptHandler::throw_if_interrupted();
+        Generator own_generator(seeds[i]);
+        const std::vector<Id> ids = generate(model, encoder.prompt_ids(questions[i].messages),
+                                             generation, own_generator);
+        if (ids.size() < config.max_new_tokens) answers[i] = encoder.tokenizer.decode(ids);
+    });
+    return answers;
+}
+
+std::map<std::string, Score> score_answers(const std::vector<AskedQuestion>& questions,
+                                           const std::vector<std::string>& answers) {
+    std::map<std::string, Score> scores;
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+        Score& score = scores[questions[i].task];
+        ++score.num_questions;
+        score.num_correct += exact_match_reward({"", questions[i].answer}, answers[i]) == 1;
+    }
+    return scores;
+}
+
+Interval wilson_interval(const Score& score) {
+    const double n = double(score.num_questions), p = double(score.num_correct) / n;
+    const double z = 1.959964;  // 95 % of a normal distribution are within ± z
+    const double center = p + z * z / (2 * n);
+    const double half = z * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
+    return {std::max(0.0, (center - half) / (1 + z * z / n)),
+            std::min(1.0, (center + half) / (1 + z * z / n))};
+}
+
+}  // namespace llm

@@ -1,0 +1,46 @@
+// Chapter 14: asking questions, and counting the correct answers.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "chapters/09_full_model/model.hpp"
+#include "chapters/14_fine_tuning/conversations.hpp"
+#include "common/numbers/random.hpp"
+
+namespace llm {
+
+// What can be asked: all messages of a conversation before its last answer, and that answer.
+struct AskedQuestion {
+    std::vector<Message> messages;
+    std::string answer, task;
+};
+AskedQuestion question_of(const Conversation& conversation);
+
+// The answers of a model to questions, computed in parallel, each with a generator of its own.
+// At temperature 0 an answer is the most likely token at each step. An answer that has not
+// ended after max_new_tokens is empty, and so never correct.
+struct AnswerConfig {
+    Real temperature = 0;
+    std::size_t max_new_tokens = 48;
+};
+std::vector<std::string> answers_of(const Model& model, const ChatEncoder& encoder,
+                                    const std::vector<AskedQuestion>& questions,
+                                    const AnswerConfig& config, Generator& generator);
+
+// How many answers equal those expected, by task.
+struct Score {
+    std::size_t num_correct = 0, num_questions = 0;
+};
+std::map<std::string, Score> score_answers(const std::vector<AskedQuestion>& questions,
+                                           const std::vector<std::string>& answers);
+
+// The 95 % confidence interval of a fraction of n independent questions, which stays within
+// 0 and 1 and is not empty for 0 or n correct ones. Source: Wilson, 1927.
+struct Interval {
+    double low, high;
+};
+Interval wilson_interval(const Score& score);
+
+}  // namespace llm

@@ -1,0 +1,117 @@
+#include "chapters/14_fine_tuning/conversations.hpp"
+
+#include <algorithm>
+#include <ostream>
+
+#include "common/files/json_file.hpp"
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+std::vector<JsonFile> read_json_lines(const std::string& file) {
+    std::vector<JsonFile> objects;
+    std::size_t number = 0;
+    for (const std::string& line : lines_of(read_text(file))) {
+        ++number;
+        if (line.find_first_not_of(" \t\r") != line.npos)
+            objects.emplace_back(file + ", line " + to_text(number), line);
+    }
+    return objects;
+}
+
+std::vector<Message> messages_of(const JsonFile& json, const std::string& key) {
+    std::vector<Message> messages;
+    for (const JsonFile& message : json.objects(key))
+        messages.push_back({message.text("role"), message.text("content")});
+    return messages;
+}
+
+// The content of the only message, which is the assistant's.
+std::string answer_in(const JsonFile& json, const std::string& key) {
+    const std::vector<Message> messages = messages_of(json, key);
+    if (messages.size() != 1 || messages[0].role != "assistant")
+        json.refuse(key, "is not one message of the assistant");
+    return messages[0].content;
+}
+
+bool is_answer(const Message& message) { return message.role == "assistant"; }
+
+}  // namespace
+
+std::vector<Conversation> read_conversations(const std::string& file) {
+    std::vector<Conversation> conversations;
+    for (const JsonFile& json : read_json_lines(file)) {
+        const std::vector<Message> messages = messages_of(json, "messages");
+        if (std::none_of(messages.begin(), messages.end(), is_answer))
+            json.refuse("messages", "has no message of the assistant");
+        if (is_answer(messages.front()))
+            json.refuse("messages", "begins with a message of the assistant");
+        conversations.push_back({messages, json.has("task") ? json.text("task") : ""});
+    }
+    return conversations;
+}
+
+std::vector<Preference> read_preferences(const std::string& file) {
+    std::vector<Preference> preferences;
+    for (const JsonFile& json : read_json_lines(file)) {
+        const std::vector<Message> prompt = messages_of(json, "prompt");
+        if (prompt.empty()) json.refuse("prompt", "has no messages");
+        preferences.push_back({prompt, answer_in(json, "chosen"), answer_in(json, "rejected")});
+    }
+    return preferences;
+}
+
+void write_preferences(const std::string& file, const std::vector<Preference>& preferences) {
+    const auto add_message = [](JsonMembers& members, const std::string& key,
+                                const Message& message) {
+        members.push_back({key + ".role", message.role});
+        members.push_back({key + ".content", message.content});
+    };
+    write_file(file, [&](std::ostream& stream) {
+        for (const auto& [prompt, chosen, rejected] : preferences) {
+            JsonMembers members;
+            for (std::size_t i = 0; i < prompt.size(); ++i)
+                add_message(members, "prompt." + to_text(i), prompt[i]);
+            add_message(members, "chosen.0", {"assistant", chosen});
+            add_message(members, "rejected.0", {"assistant", rejected});
+            stream << json_line(members);
+        }
+    });
+}
+
+Id ChatEncoder::end_of_turn() const { return end_of_turn_id(chat_template.format, tokenizer); }
+
+std::vector<Id> ChatEncoder::prompt_ids(const std::vector<Message>& messages) const {
+    RenderOptions options;
+    options.bos_token = bos_token_text(tokenizer);
+    return encode_conversation(tokenizer,
+                               render_conversation(chat_template, messages, options));
+}
+
+Completion ChatEncoder::completion(const std::vector<Message>& messages,
+                                   const std::string& answer) const {
+    std::vector<Message> with_answer = messages;
+    with_answer.push_back({"assistant", answer});
+    RenderOptions options;
+    options.add_generation_prompt = false;
+    options.bos_token = bos_token_text(tokenizer);
+    const std::vector<Id> ids = encode_conversation(
+        tokenizer, render_conversation(chat_template, with_answer, options));
+    const std::vector<Id> prompt = prompt_ids(messages);
+    require(prompt.size() < ids.size() && std::equal(prompt.begin(), prompt.end(), ids.begin()),
+            "the tokens of the prompt change when this answer follows: {}", escaped(answer));
+    // What the template writes after the end of the turn is not part of the answer.
+    const auto end = std::find(ids.rbegin(), ids.rend(), end_of_turn()).base();
+    return {prompt, {ids.begin() + std::ptrdiff_t(prompt.size()), end}};
+}
+
+std::vector<Completion> ChatEncoder::completions(const std::vector<Message>& messages) const {
+    std::vector<Completion> result;
+    for (auto message = messages.begin(); message != messages.end(); ++message)
+        if (is_answer(*message))
+            result.push_back(completion({messages.begin(), message}, message->content));
+    return result;
+}
+
+}  // namespace llm

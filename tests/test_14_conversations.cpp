@@ -1,0 +1,188 @@
+// Conversations and preferences in files and as tokens; answers, and how many are correct.
+#include "chapters/11_generation/generation.hpp"
+#include "chapters/14_fine_tuning/answers.hpp"
+#include "common/files/mapped_file.hpp"
+#include "tests/files.hpp"
+#include "tests/small_model.hpp"
+
+using namespace llm;
+
+namespace {
+
+// Each byte is a token; the special tokens are 300 and 301.
+Tokenizer chat_tokenizer() {
+    Tokenizer tokenizer = byte_tokenizer();
+    tokenizer.token_bytes.resize(302);
+    tokenizer.added_tokens = {{"<|im_start|>", 300}, {"<|im_end|>", 301}};
+    for (const AddedToken& token : tokenizer.added_tokens)
+        tokenizer.token_bytes[std::size_t(token.id)] = token.content;
+    return tokenizer;
+}
+
+// A model whose weights are so large that its answers differ.
+Model chat_model() {
+    Config config = small_config();
+    config.vocab_size = 302;
+    config.max_position_embeddings = 128;
+    Generator generator(3);
+    return make_model(validate_model(config), generator);
+}
+
+std::string written(const Scratch& scratch, const std::string& text) {
+    const std::string file = scratch.folder / "lines.jsonl";
+    overwrite(file, text);
+    return file;
+}
+
+const std::string asked = R"({"role": "user", "content": "1+1"})";
+const std::string answered = R"({"role": "assistant", "content": "2"})";
+
+std::string conversation_error(const std::string& text) try {
+    read_conversations(written(Scratch(), text));
+    return "it was read";
+} catch (const FileError& error) {
+    return error.what();
+}
+
+std::string preference_error(const std::string& text) try {
+    read_preferences(written(Scratch(), text));
+    return "it was read";
+} catch (const FileError& error) {
+    return error.what();
+}
+
+}  // namespace
+
+TEST_CASE("Conversations: a line each, with or without a task") {
+    const Scratch scratch;
+    const auto conversations = read_conversations(
+        written(scratch, "{\"task\": \"sum\", \"messages\": [" + asked + "," + answered +
+                             "]}\n\n{\"messages\": [" + asked + "," + answered + "," + asked +
+                             "," + answered + "]}"));
+    REQUIRE(conversations.size() == 2);
+    CHECK(conversations[0].task == "sum");
+    CHECK(conversations[0].messages[0].role == "user");
+    CHECK(conversations[0].messages[1].content == "2");
+    CHECK(conversations[1].task.empty());
+    CHECK(conversations[1].messages.size() == 4);
+    const AskedQuestion question = question_of(conversations[1]);
+    CHECK(question.messages.size() == 3);
+    CHECK(question.answer == "2");
+    CHECK(question_of({{{"user", "a"}, {"assistant", "b"}, {"user", "c"}}, "t"}).answer == "b");
+}
+
+TEST_CASE("Conversations that cannot be trained on are refused with the number of the line") {
+    const std::string good = "{\"messages\": [" + asked + "," + answered + "]}\n";
+    CHECK(mentions(conversation_error(good + "x\n"), "line 2"));
+    CHECK(mentions(conversation_error(good + "{\"messages\": [" + asked + "]}"),
+                   "line 2: messages has no message of the assistant"));
+    CHECK(mentions(conversation_error("{\"messages\": [" + answered + "]}"),
+                   "messages begins with a message of the assistant"));
+    CHECK(mentions(conversation_error("{\"text\": \"abc\"}"), "messages"));
+    CHECK(mentions(conversation_error("{\"messages\": [{\"role\": \"user\"}]}"), "content"));
+}
+
+TEST_CASE("Preferences are read as they were written") {
+    const Scratch scratch;
+    const std::string file = scratch.folder / "pairs.jsonl";
+    write_preferences(file, {{{{"system", "S"}, {"user", "1+1"}}, "2", "3"},
+                             {{{"user", "\"ä\"\n"}}, "a", "b"}});
+    const std::vector<Preference> preferences = read_preferences(file);
+    REQUIRE(preferences.size() == 2);
+    CHECK(preferences[0].prompt[0].role == "system");
+    CHECK(preferences[0].prompt[1].content == "1+1");
+    CHECK(preferences[0].chosen == "2");
+    CHECK(preferences[0].rejected == "3");
+    CHECK(preferences[1].prompt[0].content == "\"ä\"\n");
+    CHECK(mentions(content(file), "\"chosen\":[{\"role\":\"assistant\",\"content\":\"2\"}]"));
+
+    const std::string start = "{\"prompt\": [" + asked + "], \"chosen\": [" + answered + "], ";
+    CHECK(mentions(preference_error(start + "\"rejected\": [" + asked + "]}"),
+                   "line 1: rejected is not one message of the assistant"));
+    CHECK(mentions(preference_error(start + "\"rejected\": []}"), "rejected"));
+    CHECK(mentions(preference_error(start + "\"rejected\": \"2\"}"), "rejected"));
+    CHECK(mentions(preference_error("{\"prompt\": [], \"chosen\": [], \"rejected\": []}"),
+                   "prompt has no messages"));
+}
+
+TEST_CASE("A response is what the assistant wrote, with the token that ends it") {
+    const Tokenizer tokenizer = chat_tokenizer();
+    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    CHECK(encoder.end_of_turn() == 301);
+    const auto [prompt_ids, response_ids] = encoder.completion({{"user", "1+1"}}, "2");
+    CHECK(tokenizer.decode(prompt_ids) ==
+          "<|im_start|>user\n1+1<|im_end|>\n<|im_start|>assistant\n");
+    CHECK(response_ids.size() == 2);
+    CHECK(tokenizer.decode(response_ids) == "2<|im_end|>");
+    CHECK(encoder.prompt_ids({{"user", "1+1"}}) == prompt_ids);
+    CHECK(encoder.completion({{"user", "1+1"}}, "").response_ids == std::vector<Id>{301});
+
+    // Special tokens in an answer are text.
+    const auto quoted = encoder.completion({{"user", "1"}}, "<|im_end|>x").response_ids;
+    CHECK(std::count(quoted.begin(), quoted.end(), 301) == 1);
+    CHECK(tokenizer.decode(quoted) == "<|im_end|>x<|im_end|>");
+}
+
+TEST_CASE("Each answer of a conversation is a completion of all that precedes it") {
+    const Tokenizer tokenizer = chat_tokenizer();
+    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const std::vector<Message> messages{
+        {"user", "1"}, {"assistant", "2"}, {"user", "3"}, {"assistant", "4"}, {"user", "5"}};
+    const std::vector<Completion> completions = encoder.completions(messages);
+    REQUIRE(completions.size() == 2);
+    CHECK(tokenizer.decode(completions[0].response_ids) == "2<|im_end|>");
+    CHECK(tokenizer.decode(completions[1].response_ids) == "4<|im_end|>");
+    CHECK(tokenizer.decode(completions[1].prompt_ids) ==
+          "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n"
+          "<|im_start|>user\n3<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_CASE("answers_of: greedy answers are those of generate, whatever else is asked") {
+    const Tokenizer tokenizer = chat_tokenizer();
+    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const Model model = chat_model();
+    std::vector<AskedQuestion> questions;
+    for (const char* text : {"a", "bc", "def", "0"})
+        questions.push_back({{{"user", text}}, "", ""});
+    Generator generator(1);
+    const AnswerConfig greedy{0, 12};
+    const auto answers = answers_of(model, encoder, questions, greedy, generator);
+    REQUIRE(answers.size() == 4);
+    std::size_t num_finished = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+        GenerationConfig config;
+        config.sampling.temperature = 0;
+        config.max_new_tokens = 12;
+        config.eos_token_ids = {301};
+        const auto ids =
+            generate(model, encoder.prompt_ids(questions[i].messages), config, generator);
+        CHECK(answers[i] == (ids.size() < 12 ? tokenizer.decode(ids) : ""));
+        num_finished += ids.size() < 12;
+    }
+    Generator one(5), same(5), other(6);
+    const auto sampled = answers_of(model, encoder, questions, {1, 200}, one);
+    CHECK(sampled == answers_of(model, encoder, questions, {1, 200}, same));
+}
+
+TEST_CASE("score_answers counts exact answers by task") {
+    const std::vector<AskedQuestion> questions{
+        {{}, "2", "sum"}, {{}, "3", "sum"}, {{}, "x", "spell"}, {{}, "4", "sum"}};
+    const auto scores = score_answers(questions, {"2", "4", " x\n", ""});
+    REQUIRE(scores.size() == 2);
+    CHECK(scores.at("sum").num_correct == 1);
+    CHECK(scores.at("sum").num_questions == 3);
+    CHECK(scores.at("spell").num_correct == 1);
+}
+
+// The expected values are those of statsmodels, proportion_confint(count, n, method="wilson").
+TEST_CASE("wilson_interval equals statsmodels") {
+    const auto check = [](std::size_t correct, std::size_t n, double low, double high) {
+        const Interval interval = wilson_interval({correct, n});
+        CHECK(interval.low == doctest::Approx(low).epsilon(1e-5));
+        CHECK(interval.high == doctest::Approx(high).epsilon(1e-5));
+    };
+    check(8, 10, 0.4901625, 0.9433178);
+    check(0, 10, 0, 0.2775328);
+    check(10, 10, 0.7224672, 1);
+    check(50, 100, 0.4038315, 0.5961685);
+}
