@@ -152,4 +152,10 @@ void compare_masks(const TrainingTask& task, const Model& model);
 // Trains small models, each with one change, and compares their losses.
 void ablations_demo(const TrainingTask& task);
 
+// Compares learning rates for three widths, with and without muP.
+void mup_demo(const TrainingTask& task);
+
+// Fits a scaling law to the losses of six models, and predicts that of a seventh.
+void scaling_law_demo(TrainingTask task, const std::string& text);
+
 }  // namespace llm

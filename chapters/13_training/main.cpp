@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
     TextOptions text;
     std::string special_tokens, dtype = "float32";
     float minutes = 5;
-    bool ablations = false;
+    bool ablations = false, mup = false, scaling_law = false;
     Options options("13_training", "How does a model learn?");
     add_text_options(options, text, special_tokens, minutes);
     options.folder("--folder", output.path, "folder of the checkpoint and the model");
@@ -148,15 +148,21 @@ int main(int argc, char** argv) {
     options.choice("--dtype", dtype, {"float32", "bfloat16"}, "data type of the saved model");
     add_options(options, given);
     options.flag("--ablations", ablations, "compare small models (10 minutes)");
+    options.flag("--mup", mup, "compare learning rates for three widths, with and without muP");
+    options.flag("--scaling-law", scaling_law, "predict the loss of a larger model");
+    options.needs("--scaling-law", "--text");
 
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         output.dtype = dtype == "float32" ? DType::float32 : DType::bfloat16;
         TrainingTask task = apply(given, text.file.empty() ? names_task() : text_task());
         task.args.seed = options.seed();
-        if (ablations) {
+        require(int(ablations) + int(mup) + int(scaling_law) <= 1,
+                "--ablations, --mup and --scaling-law are separate experiments; give only one");
+        if (scaling_law) return scaling_law_demo(task, read_text(text.file));
+        if (ablations || mup) {
             load_names(task, generator);
-            return ablations_demo(task);
+            return ablations ? ablations_demo(task) : mup_demo(task);
         }
         if (text.file.empty()) return names_demo(std::move(task), output, generator);
         // --minutes limits a new run unless --steps is given, a resumed run only if it is
