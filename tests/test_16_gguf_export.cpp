@@ -634,3 +634,72 @@ TEST_CASE("tokenizers that llama.cpp does not have are refused") {
     changed.pre_tokenizers = {gpt2_pre_tokenizer()};
     CHECK(mentions(tokenizer_refusal(changed), "has no pre_tokenizer"));
 }
+
+namespace {
+
+// An adapter of all linear layers with random A and B.
+LoraAdapter random_adapter(const Model& model, bool use_rslora) {
+    Generator generator(5);
+    LoraConfig config{3, 6, use_rslora, {"q_proj", "k_proj", "v_proj", "o_proj"}};
+    for (const char* name : {"gate_proj", "up_proj", "down_proj"})
+        config.target_modules.emplace_back(name);
+    LoraAdapter adapter = make_lora(model, config, generator);
+    for (LoraLayer& layer : adapter.layers)
+        layer.lora_B = randn({layer.lora_B.shape(0), layer.lora_B.shape(1)}, generator);
+    return adapter;
+}
+
+Matrix matrix_in(const Gguf& file, const std::string& name) {
+    const std::vector<std::size_t>& shape = file.tensor(name).shape;
+    return file.read<2>(name, {shape[0], shape[1]});
+}
+
+}  // namespace
+
+// The file of the merged model is made by the code that other tests and llama.cpp check.
+TEST_CASE(
+    "An adapter in GGUF, added to the file of its model, is the file of the merged model") {
+    for (const Config& config : {plain_config(), qwen3_config()})
+        for (const bool use_rslora : {false, true}) {
+            const Model model = random_model(config);
+            const LoraAdapter adapter = random_adapter(model, use_rslora);
+            const Scratch scratch;
+            const std::string file = scratch.folder / "adapter.gguf";
+            export_gguf_adapter(adapter, model, file);
+            const Gguf lora(file), base = Exported(model).gguf(),
+                                   merged = Exported(merge_lora(model, adapter)).gguf();
+            CHECK(lora.text("general.architecture") == base.text("general.architecture"));
+            CHECK(lora.text("general.type") == "adapter");
+            CHECK(lora.text("adapter.type") == "lora");
+            const Real scaling = Real(lora.number("adapter.lora.alpha") / 3);
+            CHECK(scaling == doctest::Approx(use_rslora ? 6 / std::sqrt(3.0) : 2.0));
+            CHECK(lora.tensors().size() == 2 * 7 * config.num_hidden_layers);
+            std::size_t num_adapted = 0;
+            for (const auto& [name, tensor] : base.tensors()) {
+                if (!lora.has_tensor(name + ".lora_a")) continue;
+                const Matrix a = matrix_in(lora, name + ".lora_a");
+                const Matrix b = matrix_in(lora, name + ".lora_b");
+                const Matrix product = xt::linalg::dot(b, a);
+                const Matrix sum = matrix_in(base, name) + product * scaling;
+                INFO(name);
+                CHECK_CLOSE(sum, matrix_in(merged, name), 1e-5);
+                ++num_adapted;
+            }
+            CHECK(num_adapted == 7 * config.num_hidden_layers);
+            CHECK_THROWS_WITH_AS(export_gguf_adapter(adapter, model, file),
+                                 (file + ": exists already and is not overwritten").c_str(),
+                                 FileError);
+        }
+}
+
+TEST_CASE("An adapter of another model is not exported") {
+    const Model model = random_model(plain_config());
+    Config other = plain_config();
+    other.intermediate_size += 4;
+    const Scratch scratch;
+    const std::string file = scratch.folder / "adapter.gguf";
+    CHECK_THROWS_AS(
+        export_gguf_adapter(random_adapter(random_model(other), false), model, file),
+        ShapeError);
+    CHECK(!fs::exists(file));
+}

@@ -211,12 +211,32 @@ TensorList model_tensors(const Model& model, DType dtype) {
     return tensors;
 }
 
+void refuse_to_overwrite(const std::string& file) {
+    if (std::filesystem::exists(file))
+        throw FileError(file + ": exists already and is not overwritten");
+}
+
+// "model.layers.0.self_attn.q_proj" as "blk.0.attn_q".
+std::string gguf_name_of(const std::string& name) {
+    const std::string layers = "model.layers.";
+    const std::size_t end = name.find('.', layers.size());
+    const std::string number = name.substr(layers.size(), end - layers.size());
+    const std::string module = name.substr(name.rfind('.') + 1);
+    const std::vector<std::pair<std::string, std::string>> modules = {
+        {"q_proj", gguf_names.q_proj},       {"k_proj", gguf_names.k_proj},
+        {"v_proj", gguf_names.v_proj},       {"o_proj", gguf_names.o_proj},
+        {"gate_proj", gguf_names.gate_proj}, {"up_proj", gguf_names.up_proj},
+        {"down_proj", gguf_names.down_proj}};
+    for (const auto& [ours, theirs] : modules)
+        if (module == ours) return gguf_names.layer + number + "." + theirs;
+    throw std::logic_error("an adapter of " + name);
+}
+
 }  // namespace
 
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype) {
-    if (std::filesystem::exists(file))
-        throw FileError(file + ": exists already and is not overwritten");
+    refuse_to_overwrite(file);
     check_exportable(model);
     GgufMetadata metadata = model_metadata(model.config, dtype);
     for (const auto& entry : tokenizer_metadata(tokenizer, model.config.vocab_size))
@@ -224,6 +244,34 @@ std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer
     const TensorList tensors = model_tensors(model, dtype);
     write_gguf(file, metadata, tensors.tensors());
     return tensors.fallbacks();
+}
+
+void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,
+                         const std::string& file) {
+    refuse_to_overwrite(file);
+    check_exportable(model);
+    merge_lora(model, adapter);  // throws if it does not fit
+    const auto& [config, layers] = adapter;
+    const std::string architecture = architecture_of(model.config);
+    const double alpha = double(config.scaling()) * double(config.r);
+    const GgufMetadata metadata = {{"general.architecture", architecture},
+                                   {"general.type", std::string("adapter")},
+                                   {"adapter.type", std::string("lora")},
+                                   {"adapter.lora.alpha", alpha}};
+    const bool is_interleaved = rope_layout(architecture) == RopeLayout::interleaved;
+    TensorList tensors(DType::float32);
+    for (const auto& [name, lora_A, lora_B] : layers) {
+        // The rows of B are those of the weight, and are reordered as they are.
+        Linear rows{lora_B, {}};
+        if (is_interleaved && name.ends_with("q_proj"))
+            rows = split_half_to_interleaved(rows, model.config.num_attention_heads);
+        if (is_interleaved && name.ends_with("k_proj"))
+            rows = split_half_to_interleaved(rows, model.config.num_key_value_heads);
+        const std::string weight = gguf_name_of(name) + ".weight";
+        tensors.add_matrix(weight + ".lora_a", lora_A);
+        tensors.add_matrix(weight + ".lora_b", rows.weight);
+    }
+    write_gguf(file, metadata, tensors.tensors());
 }
 
 }  // namespace llm

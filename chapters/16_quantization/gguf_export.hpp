@@ -6,6 +6,7 @@
 
 #include "chapters/09_full_model/model.hpp"
 #include "chapters/10_tokenizer/tokenizer.hpp"
+#include "chapters/14_fine_tuning/lora.hpp"
 #include "common/tensors/dtype.hpp"
 
 namespace llm {
@@ -24,5 +25,13 @@ struct Fallback {
 // Source: llama.cpp, convert_hf_to_gguf.py.
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype);
+
+// Writes a LoRA adapter of this model as a GGUF file, in float32, which llama.cpp applies to
+// the model's GGUF file (llama-server --lora FILE). The file has no field for rsLoRA:
+// lora_alpha is multiplied by √r, so that α/r is the same scaling. Throws FileError if the file
+// exists or cannot be written, and ShapeError if the adapter does not fit the model. Source:
+// llama.cpp, convert_lora_to_gguf.py.
+void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,
+                         const std::string& file);
 
 }  // namespace llm

@@ -7,6 +7,7 @@
 #include "chapters/09_full_model/gguf_config.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/14_fine_tuning/peft_files.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/16_quantization/demo.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
@@ -18,8 +19,8 @@
 using namespace llm;
 
 struct Arguments {
-    std::string model_path, tokenizer_path, export_path, dtype = "q8_0",
-                                                         cache_dtype = "float32";
+    std::string model_path, tokenizer_path, adapter_path, export_path, export_adapter_path;
+    std::string dtype = "q8_0", cache_dtype = "float32";
     std::string prompt = "And the LORD said unto Moses";
     std::size_t max_new_tokens = 100;
     bool keep_dtypes = false;
@@ -72,11 +73,19 @@ void export_file(const Model& model, const Tokenizer& tokenizer, const Arguments
     show("bytes", with_commas(std::filesystem::file_size(arguments.export_path)));
 }
 
+// The model, with the adapter merged into its weights.
+Model load_merged(const Arguments& arguments) {
+    const Model model = load_model(arguments.model_path);
+    if (arguments.adapter_path.empty()) return model;
+    return merge_lora(model, load_adapter(arguments.adapter_path, model));
+}
+
 // Without --dtype, the weights of a GGUF file stay in their types. Others are quantized.
 FastModel load(const Arguments& arguments) {
-    if (is_gguf(arguments.model_path) && arguments.keep_dtypes)
+    if (is_gguf(arguments.model_path) && arguments.keep_dtypes &&
+        arguments.adapter_path.empty())
         return load_quantized_model(arguments.model_path);
-    return quantize_model(load_model(arguments.model_path), dtype_named(arguments.dtype));
+    return quantize_model(load_merged(arguments), dtype_named(arguments.dtype));
 }
 
 void generate(const FastModel& model, const Tokenizer& tokenizer, const Arguments& arguments) {
@@ -95,6 +104,14 @@ void generate(const FastModel& model, const Tokenizer& tokenizer, const Argument
         show("tokens per second", fixed(double(ids.size() - prompt_ids.size()) / seconds, 0));
 }
 
+void export_adapter(const Arguments& arguments) {
+    const Model model = load_model(arguments.model_path);
+    export_gguf_adapter(load_adapter(arguments.adapter_path, model), model,
+                        arguments.export_adapter_path);
+    step("Export of an adapter as GGUF");
+    show("written", arguments.export_adapter_path);
+}
+
 void run(Arguments arguments, std::uint32_t seed) {
     const bool generates = !arguments.model_path.empty() || !arguments.keep_dtypes;
     if (arguments.model_path.empty()) arguments.model_path = asset("king_james");
@@ -106,7 +123,7 @@ void run(Arguments arguments, std::uint32_t seed) {
                  arguments);
         return;
     }
-    const Model model = load_model(arguments.model_path);
+    const Model model = load_merged(arguments);
     const Tokenizer tokenizer = load_tokenizer_of_model(
         arguments.model_path, arguments.tokenizer_path, model.config.vocab_size);
     if (arguments.export_path.empty())
@@ -125,6 +142,12 @@ int main(int argc, char** argv) {
                  "its tokenizer, if it is neither beside nor in the model");
     options.needs("--tokenizer", "--model");
     options.path("--export", arguments.export_path, "write the model to this GGUF file");
+    options.path("--adapter", arguments.adapter_path,
+                 "a LoRA adapter in PEFT's format, which is merged into the weights");
+    options.path("--export-adapter", arguments.export_adapter_path,
+                 "write the adapter alone to this GGUF file");
+    options.needs("--adapter", "--model");
+    options.needs("--export-adapter", "--adapter");
     options.choice("--dtype", arguments.dtype, dtype_names(),
                    "the type of its weights, in the file or in memory; alone: generate with "
                    "king_james in this type");
@@ -137,6 +160,7 @@ int main(int argc, char** argv) {
                  "leave out run times, which differ from run to run");
     return options.run(argc, argv, [&] {
         arguments.keep_dtypes = !options.given("--dtype");
+        if (!arguments.export_adapter_path.empty()) return export_adapter(arguments);
         run(arguments, options.seed());
     });
 }
