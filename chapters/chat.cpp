@@ -212,7 +212,11 @@ void run_session(Session& session) {
 
 void chat(Arguments arguments, std::uint32_t seed) {
     check_temperature(arguments.config.sampling);
-    if (arguments.files.model_path.empty()) arguments.files.model_path = asset("king_james");
+    if (arguments.files.model_path.empty()) {
+        arguments.files.model_path = asset("wordnet");
+        if (arguments.files.adapter_path.empty())
+            arguments.files.adapter_path = asset("wordnet_answers");
+    }
     const ChatModel model = load_chat_model(arguments.files);
     arguments.config.eos_token_ids = model.eos_token_ids;
     require(model.chat_template || arguments.system_prompt.empty(),

@@ -1,7 +1,8 @@
 // Checks with the real llama.cpp that it reads the GGUF files of ./learn 16 --export: the same
 // token ids, the same greedy tokens and the same probabilities as ours, also of a model of type
-// qwen2; and that a file without the permutation of q and k fails. Prints one line per check. Exits with 1 if one fails, and
-// with 77 if llama.cpp is missing. Needs Node 20 and the npm package node-llama-cpp.
+// qwen2; that a file without the permutation of q and k fails; and that an adapter, applied by llama.cpp or merged by us,
+// changes the answers as it does here. Prints one line per check. Exits with 1 if one fails, and with 77 if llama.cpp is
+// missing. Needs Node 20 and the npm package node-llama-cpp.
 // Usage: node tests/check_llama_cpp.mjs FOLDER BUILD, with node_modules in the folder.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -55,11 +56,7 @@ function generate(folder) {
 // What llama.cpp computes: the ids of the text, and the same as generate().
 async function compute(file, count) {
   const model = await llama.loadModel({ modelPath: file, useMmap: false })
-  // llama.cpp's defaults, flash attention and a KV cache in float16, round more.
-  const context = await model.createContext({
-    contextSize: 256, threads: 1, flashAttention: false,
-    experimentalKvCacheKeyType: 'F32', experimentalKvCacheValueType: 'F32'
-  })
+  const context = await createContext(model)
   const sequence = context.getSequence()
   const promptIds = model.tokenize(prompt)
   const newIds = []
@@ -78,6 +75,36 @@ async function compute(file, count) {
   await context.dispose()
   await model.dispose()
   return result
+}
+
+// llama.cpp's defaults, flash attention and a KV cache in float16, round more.
+async function createContext(model, options = {}) {
+  return model.createContext({
+    contextSize: 256, threads: 1, flashAttention: false,
+    experimentalKvCacheKeyType: 'F32', experimentalKvCacheValueType: 'F32', ...options
+  })
+}
+
+// The greedy answer of llama.cpp to a prompt with special tokens, and the probability of each of its tokens.
+async function answer(file, prompt, lora) {
+  const model = await llama.loadModel({ modelPath: file, useMmap: false })
+  const context = await createContext(model, lora ? { lora } : {})
+  const sequence = context.getSequence()
+  let input = model.tokenize(prompt, true).map(id => [id])
+  const ids = []
+  const probabilities = []
+  const end = model.tokenize('<|im_end|>', true)[0]
+  while (ids.at(-1) !== end && ids.length < 40) {
+    input.at(-1)[1] = { generateNext: { logits: true } }
+    const outputs = await sequence.controlledEvaluate(input)
+    const [best] = [...softmax(outputs.at(-1).next.logits)].sort((a, b) => b[1] - a[1])
+    ids.push(best[0])
+    probabilities.push(best[1])
+    input = [[best[0]]]
+  }
+  await context.dispose()
+  await model.dispose()
+  return { text: model.detokenize(ids.filter(id => id !== end)).trim(), probabilities }
 }
 
 function softmax(logits) {
@@ -192,5 +219,30 @@ check('qwen2: the architecture', architecture === 'qwen2', architecture)
 check(`qwen2: ${maxNewTokens} greedy tokens`, computed.text === ofQwen2.text, computed.text.slice(0, 60) + '...')
 check('qwen2: probabilities within 1e-4', difference < 1e-4,
   `largest difference of ${ofQwen2.probabilities.length}: ${difference.toExponential(1)}`)
+
+// The fine-tuned model: base and adapter, as two files and as one.
+const wordnet = fileURLToPath(new URL('../assets/wordnet', import.meta.url))
+const adapter = `${wordnet}_answers`
+const files = Object.fromEntries(['base', 'adapter', 'merged'].map(name => [name, join(scratch, `${name}.gguf`)]))
+const exporting = (...options) => execFileSync(resolve(build, '16_quantization'), ['--model', wordnet, '--dtype', 'float32', ...options])
+exporting('--export', files.base)
+exporting('--adapter', adapter, '--export', files.merged)
+exporting('--adapter', adapter, '--export-adapter', files.adapter)
+for (const question of ['What is 47 + 38?', 'Spell kitchen backward.', 'Which is larger, 31 or 13?']) {
+  const lines = run('14_fine_tuning', '--ask', question)
+  const ours = {
+    text: lines.find(line => line.text?.startsWith('answer: ')).text.slice(8),
+    probabilities: lines.find(line => line.type === 'table').rows.map(row => Number(row[1]))
+  }
+  const chat = `<|im_start|>user\n${question}<|im_end|>\n<|im_start|>assistant\n`
+  for (const [name, file, lora] of [['adapter', files.base, files.adapter], ['merged', files.merged]]) {
+    const theirs = await answer(file, chat, lora)
+    const largest = largestDifference(theirs, ours)
+    check(`${name}: ${question}`, theirs.text === ours.text && theirs.probabilities.length === ours.probabilities.length, theirs.text)
+    check(`${name}: probabilities within 1e-3`, largest < 1e-3, `largest difference: ${largest.toExponential(1)}`)
+  }
+  const without = await answer(files.base, chat)
+  check('without the adapter, another answer', without.text !== ours.text, without.text.slice(0, 60).replaceAll('\n', ' '))
+}
 
 process.exit(failures > 0 ? 1 : 0) // its threads would keep the process running

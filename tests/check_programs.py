@@ -81,6 +81,22 @@ BASIC_REFUSED = [  # of programs with only the common options
     ("--save {folder} --plots /proc/nowhere", "--plots needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
+WORDNET = ROOT / "assets/wordnet"
+FINE_TUNING_REFUSED = BASIC_REFUSED + [  # of chapter 14
+    ("--train {text}", "--train needs --model"),
+    ("--method grpo", "--method needs --model"),
+    ("--model {wordnet}", "--model needs --train, --test or both"),
+    ("--model {wordnet} --train {questions}", "--train needs --folder, where the result is saved"),
+    ("--model {wordnet} --train {questions} --folder {folder} --method ppo", "--method takes sft, sample, dpo or grpo, not 'ppo'"),
+    ("--model {wordnet} --train {questions} --folder {wordnet}", "config.json: it exists, and is not overwritten"),
+    ("--model {wordnet} --train {questions} --folder {wordnet}_answers", "adapter_config.json: it exists, and is not overwritten"),
+    ("--model {wordnet} --train {questions} --method sample --folder {file}", "it exists, and is not overwritten"),
+    ("--model {wordnet} --test {text}", "line 1"),
+    ("--model {wordnet} --test {questions} --task cooking", "it has no conversations of the task cooking"),
+    ("--model {wordnet} --train {questions} --folder {folder} --method dpo", "line 1: prompt"),
+    ("--model {wordnet} --test {questions} --adapter {folder}/nothing", "cannot read"),
+    ("--model assets/king_james --test {questions}", "the tokenizer has no special token <|im_end|>, which the format ChatML needs"),
+]
 MODEL_REFUSED = [  # of chapter 09
     ("--bogus", "unknown argument '--bogus'"),
     ("stray", "unknown argument 'stray'"),
@@ -194,6 +210,8 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--document-separator x", "--document-separator needs --text"),
     ("--cross-documents", "--cross-documents needs --text"),
     ("--special-tokens x", "--special-tokens needs --text"),
+    ("--scaling-law", "--scaling-law needs --text"),
+    ("--mup --ablations", "--ablations, --mup and --scaling-law are separate experiments; give only one"),
     ("--text {numbers} --individual-digits", "--special-tokens and --individual-digits are for documents"),
     ("--text /dev/null", "is not a file"),
     ("--text {empty}", "is empty"),
@@ -282,6 +300,10 @@ FAST_REFUSED = [  # of chapter 15
 QUANTIZATION_REFUSED = [  # of chapter 16
     *[refused for refused in FAST_REFUSED if "{model}" not in refused[0]],
     ("--dtype q2_k", "q2_k"),
+    ("--adapter x", "--adapter needs --model"),
+    ("--model {wordnet} --export-adapter x", "--export-adapter needs --adapter"),
+    ("--model {wordnet} --adapter {wordnet}_answers --export-adapter {file}", "exists already and is not overwritten"),
+    ("--model assets/king_james --adapter {wordnet}_answers --export {folder}", "model.layers.0.self_attn.q_proj"),
     ("--cache-dtype q8_0", "--cache-dtype takes float32 or float16, not 'q8_0'"),
     ("--dtype", "--dtype"),
     ("--model {model} --tokenizer {file}", "file"),
@@ -356,7 +378,7 @@ LEARN_REFUSED = [
     ("test 99", "there is no chapter '99'"),
 ]
 REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
-           "12_gradients": BASIC_REFUSED, "14_fine_tuning": BASIC_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
+           "12_gradients": BASIC_REFUSED, "14_fine_tuning": FINE_TUNING_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
            "16_quantization": QUANTIZATION_REFUSED}
 problems = []
 
@@ -423,7 +445,8 @@ def check_refusals(program, scratch):
     trains = program.name == "13_training"
     (scratch / "text").write_text(" ".join(map(str, range(800))))
     names = {"file": file, "folder": scratch / "new", "text": scratch / "text", "model": scratch / "model.bin",
-             "tokenizer": ROOT / "tests/fixtures/10_tokenizer/gpt2/tokenizer.json"}
+             "tokenizer": ROOT / "tests/fixtures/10_tokenizer/gpt2/tokenizer.json",
+             "wordnet": WORDNET, "questions": WORDNET / "questions.jsonl"}
     for name, tokens in (("words", b"And\nthe\n"), ("many_words", 17 * b"And\n"), ("no_text", b"And\xff")):
         names[name] = scratch / name
         names[name].mkdir(exist_ok=True)
@@ -472,7 +495,7 @@ def check_good(program, scratch):
     check_selection(program, command, first.stdout)
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
-             "12_gradients": None, "14_fine_tuning": None, "13_training": check_training, "15_fast": check_timing,
+             "12_gradients": None, "14_fine_tuning": check_fine_tuning, "13_training": check_training, "15_fast": check_timing,
              "16_quantization": check_export}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
@@ -985,7 +1008,7 @@ def check_interrupts(program, scratch):
     text = [*file, "--minutes", "0.3"]
     # However slow the machine is, the first report is not the last one.
     small = [*file, "--seq-len", "16", "--hidden-size", "24", "--num-attention-heads", "4", "--plots", "none", "--steps", "6000"]
-    for options, moment in ((text, "── Text"), (text, "── Training"), (small, r"step \d+: "), (text, "── Comparison"), (["--ablations"], "── Norm"),
+    for options, moment in ((text, "── Text"), (text, "── Training"), (small, r"step \d+: "), (text, "── Comparison"), (["--ablations"], "── Norm"), (["--mup"], "── Learning"),
                             (["--steps", "900"], "── Gradient norms"), (["--steps", "900"], r"step \d+: ")):
         folder = scratch / "interrupted"
         shutil.rmtree(folder, ignore_errors=True)
@@ -1259,6 +1282,51 @@ CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\
 PLAIN_NOTE = "There is no chat template: the model only continues the text of each line.\n"
 
 
+def check_fine_tuning(program, scratch):
+    """The shipped base model and adapter answer held-out questions; every method trains, saves what ./learn chat reads, and
+    gives the same bytes with the same seed."""
+    questions = WORDNET / "questions.jsonl"
+    asked = run([program, "--model", WORDNET, "--adapter", ROOT / "assets/wordnet_answers", "--test", questions])
+    correct = dict(re.findall(r"^(\w+) +\d+ +(\d+\.\d) ", asked.stdout, re.M))
+    if asked.returncode != 0 or asked.stderr or min(float(correct.get(task, 0)) for task in ("sum", "spell", "larger")) < 60:
+        problems.append(f"{program.name}: the shipped adapter answers {correct}: {asked.stderr}")
+
+    def train(name, *options):
+        folder = scratch / name
+        result = run([program, "--model", WORDNET, "--folder", folder, "--batch-size", "4", "--plots", "none", *options])
+        if result.returncode != 0 or result.stderr:
+            problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stderr}")
+        return folder
+
+    sft = train("sft", "--train", questions, "--steps", "3")
+    if {file.name for file in sft.iterdir()} != {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"}:
+        problems.append(f"{program.name} saved {list(sft.iterdir())}")
+    if contents(train("again", "--train", questions, "--steps", "3")) != contents(sft):
+        problems.append(f"{program.name}: two runs of SFT with the same seed differ")
+    for name, options in (("seed", ["--seed", "5"]), ("everything", ["--loss-on-everything"])):
+        if contents(train(name, "--train", questions, "--steps", "3", *options)) == contents(sft):
+            problems.append(f"{program.name} {options} changes nothing")
+    pairs = train("pairs.jsonl", "--method", "sample", "--adapter", sft, "--train", questions, "--steps", "3")
+    lines = [json.loads(line) for line in pairs.read_text().splitlines()]
+    if not lines or any(line["chosen"] == line["rejected"] for line in lines):
+        problems.append(f"{program.name} --method sample wrote {lines[:3]}")
+    for name, options in (("dpo", ["--train", pairs, "--adapter", sft]), ("grpo", ["--train", questions, "--adapter", sft])):
+        if contents(train(name, "--method", name, "--steps", "2", *options)) == contents(sft):
+            problems.append(f"{program.name} --method {name} changes nothing")
+    full = train("full", "--train", questions, "--steps", "1", "--full")
+    for options in (["--model", WORDNET, "--adapter", sft], ["--model", full]):
+        if "<|im_start|>user\nHear<|im_end|>" not in chat_answers([program.parent / "chat", *options, "--max-new-tokens", "4"], "Hear\n/template\n"):
+            problems.append(f"chat {options} does not use the saved chat template")
+
+    endless = [program, "--model", WORDNET, "--train", questions, "--folder", scratch / "stopped", "--steps", "100000", "--plots", "none"]
+    with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=60)[0]
+    if process.returncode != 0 or "Stopped after the last complete step." not in output or not (scratch / "stopped/adapter_config.json").exists():
+        problems.append(f"{program.name}: Ctrl-C: exit {process.returncode}: {output}")
+
+
 def write_chat_model(folder):
     """King James with ChatML: the last two tokens become <|im_start|> and <|im_end|>, and no position is too many."""
     shutil.copytree(ROOT / "assets/king_james", folder)
@@ -1345,10 +1413,16 @@ def check_chat(program, scratch):
     chat_answers(command, "/nothing\n", r"there is no command /nothing; /help lists them\n")
     chat_answers([*command, "--context-length", "16"], "In the beginning God created\n" * 2, r"(this message has \d+ tokens .*\n){2}")
 
-    # Without a template: completion. The shipped model.
-    plain = [program, "--temperature", "0", "--max-new-tokens", "6"]
+    # Without options, the shipped model with its adapter answers.
+    answer = chat_answers([program, "--temperature", "0"], "What is 21 + 34?\nSpell house.\n")
+    if not re.fullmatch(r"21 \+ 34 = \d+\nhouse is spelled [a-z-]+\.\n", answer):
+        problems.append(f"{program.name}: the shipped model answers {answer!r}")
+
+    # Without a template: completion.
+    king_james = [program, "--model", ROOT / "assets/king_james"]
+    plain = [*king_james, "--temperature", "0", "--max-new-tokens", "6"]
     halves = chat_answers(plain, "And the LORD said\n\n", PLAIN_NOTE)
-    if halves.replace("\n", "") != chat_answers([*plain[:3], "--max-new-tokens", "12"], "And the LORD said\n", PLAIN_NOTE).replace("\n", ""):
+    if halves.replace("\n", "") != chat_answers([*plain[:-1], "12"], "And the LORD said\n", PLAIN_NOTE).replace("\n", ""):
         problems.append(f"{program.name}: an empty line does not continue the text: {halves!r}")
 
     # Adapters, and GGUF files.
@@ -1363,7 +1437,7 @@ def check_chat(program, scratch):
         problems.append(f"{program.name} does not chat with a GGUF file")
     for options, message in (
             (gguf[1:] + ["--adapter", zero], "chat.gguf: --adapter needs a model folder"),
-            (["--system", "Obey"], "--system needs a chat template, which this model does not have"),
+            ([*king_james[1:], "--system", "Obey"], "--system needs a chat template, which this model does not have"),
             (["--template", "alpaca"], "--template takes chatml, llama3, gemma, qwen3 or none, not 'alpaca'"),
             (["--template", "llama3"], "the tokenizer has no special token <|eot_id|>, which the format Llama 3 needs"),
             (["--temperature", "0.001"], "--temperature takes 0, or a number from 0.01 to 100, not 0.001"),
@@ -1389,7 +1463,7 @@ def check_chat(program, scratch):
         process.communicate(timeout=60)
     if process.returncode != 0:
         problems.append(f"{program.name} in a pipe: exit {process.returncode} after Ctrl-C")
-    code, output = talk_in_terminal([program], [("> $", b"/help\n"), (r"/quit[^>]*> $", b"\x04")])
+    code, output = talk_in_terminal(list(map(str, king_james)), [("> $", b"/help\n"), (r"/quit[^>]*> $", b"\x04")])
     if code != 0 or output != f"{PLAIN_NOTE}> /help\n" + output[len(PLAIN_NOTE) + 8:] or not output.endswith("> \n"):
         problems.append(f"{program.name}: Ctrl-D: exit {code}: {output!r}")
 

@@ -11,6 +11,8 @@ FOLDER/base.txt has documents, each after <|endoftext|>: definitions, facts and 
 which the assistant repeats a text. FOLDER/train.jsonl and
 FOLDER/test.jsonl have one conversation per line, as Hugging Face's trainers read them:
 {"task": ..., "messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}.
+The answers are sentences as in base.txt; train_short.jsonl and test_short.jsonl have the same questions
+with the shortest answers, train_turns.jsonl and test_turns.jsonl conversations of two to four questions.
 Questions of test.jsonl are not in train.jsonl. Sums and differences of two numbers that are in test.jsonl
 are neither in train.jsonl nor in base.txt, in any order.
 """
@@ -91,7 +93,7 @@ def definitions(synsets, first_senses, counts):
     documents, questions = [], []
     for (key, kind), synset in first_senses.items():
         word = next(word for word in synset["words"] if word.lower() == key)
-        if counts[key, kind] < 1 or not is_plain(word + synset["definition"]):
+        if counts[key, kind] < 3 or not is_plain(word + synset["definition"]):
             continue
         text = f"{word}: {synset['definition']}."
         parents = [synsets[target]["words"][0] for kind, target, _ in synset["pointers"] if kind == "hypernym"]
@@ -99,7 +101,8 @@ def definitions(synsets, first_senses, counts):
             text += f" {capitalized(with_article(word))} is a kind of {parents[0]}."
             if counts[word, "n"] >= 3 and " " not in word:
                 questions.append(("kind", f"What is {with_article(word)}?",
-                                  f"{capitalized(with_article(word))} is a kind of {parents[0]}."))
+                                  f"{capitalized(with_article(word))} is a kind of {parents[0]}.",
+                                  f"{capitalized(parents[0])}."))
         others = [other for other in synset["words"] if other != word and is_plain(other)]
         if others:
             text += f" Also: {', '.join(others)}."
@@ -120,7 +123,7 @@ def capitals(synsets):
         city = synset["words"][0]
         documents += 4 * [f"The capital of {place} is {city}.", f"{city} is the capital of {place}.",
                           f"{city}: the capital of {place}. The capital of {place} is {city}."]
-        questions.append(("capital", f"What is the capital of {place}?", f"{city}."))
+        questions.append(("capital", f"What is the capital of {place}?", f"The capital of {place} is {city}.", f"{city}."))
     return documents, questions
 
 
@@ -135,7 +138,8 @@ def opposites(synsets, counts):
                 continue
             seen.add(word)
             documents += 2 * [f"The opposite of {word} is {other}.", f"{word} and {other} are opposites."]
-            questions.append(("opposite", f"What is the opposite of {word}?", f"{capitalized(other)}."))
+            questions.append(("opposite", f"What is the opposite of {word}?", f"The opposite of {word} is {other}.",
+                              f"{capitalized(other)}."))
     return documents, questions
 
 
@@ -145,13 +149,15 @@ def arithmetic():
     for a in range(100):
         for b in range(100):
             sum_of, difference = f"What is {a} + {b}?", f"What is {a + b} - {b}?"
-            questions += [("sum", sum_of, f"{a + b}"), ("difference", difference, f"{a}")]
+            questions += [("sum", sum_of, f"{a} + {b} = {a + b}", f"{a + b}"),
+                          ("difference", difference, f"{a + b} - {b} = {a}", f"{a}")]
             if not is_held_out(sum_of):
-                lines += [f"{a} + {b} = {a + b}", f"{a + b} - {b} = {a}"] * 2
+                lines += [f"{a} + {b} = {a + b}", f"{a + b} - {b} = {a}"] * 5
             if a != b and rng.random() < 0.3:
-                questions.append(("larger", f"Which is larger, {a} or {b}?", f"{max(a, b)}"))
+                questions.append(("larger", f"Which is larger, {a} or {b}?", f"{max(a, b)} is larger than {min(a, b)}",
+                                  f"{max(a, b)}"))
                 if not is_held_out(sum_of):
-                    lines.append(f"{max(a, b)} is larger than {min(a, b)}")
+                    lines += [f"{max(a, b)} is larger than {min(a, b)}"] * 5
     rng.shuffle(lines)
     return ["\n".join(lines[i:i + 6]) for i in range(0, len(lines), 6)], questions
 
@@ -163,9 +169,11 @@ def spelling(counts):
         if not re.fullmatch(r"[a-z]{3,8}", word) or counts[word] < 3:
             continue
         letters, reverse = "-".join(word), "-".join(reversed(word))
-        documents.append(f"{word} is spelled {letters} and has {len(word)} letters. Backward: {reverse}.")
-        questions += [("spell", f"Spell {word}.", letters), ("letters", f"How many letters does {word} have?", f"{len(word)}"),
-                      ("backward", f"Spell {word} backward.", reverse)]
+        spelled = f"{word} is spelled {letters} and has {len(word)} letters."
+        documents.append(f"{spelled} Backward: {reverse}.")
+        questions += [("spell", f"Spell {word}.", f"{word} is spelled {letters}.", letters),
+                      ("letters", f"How many letters does {word} have?", spelled, f"{len(word)}"),
+                      ("backward", f"Spell {word} backward.", f"{spelled} Backward: {reverse}.", reverse)]
     return documents, questions
 
 
@@ -175,6 +183,17 @@ def repetitions(documents, count):
     short = sorted({part for document in documents for part in re.split(r"[:.\n] ?", document) if 2 < len(part) < 30})
     return ["<|im_start|>user\nRepeat: {0}<|im_end|>\n<|im_start|>assistant\n{0}<|im_end|>".format(text)
             for text in rng.sample(short, count)]
+
+
+def write_turns(file, questions):
+    """The same questions as conversations of two to four; each belongs to the task of the last one."""
+    remaining = list(questions)
+    with open(file, "w") as stream:
+        while len(remaining) >= 4:
+            turns = [remaining.pop() for _ in range(rng.randint(2, 4))]
+            messages = [message for _, question, answer, _ in turns
+                        for message in ({"role": "user", "content": question}, {"role": "assistant", "content": answer})]
+            stream.write(json.dumps({"task": turns[-1][0], "messages": messages}) + "\n")
 
 
 def main():
@@ -190,13 +209,18 @@ def main():
 
     questions = [question for _, part in parts for question in part]
     rng.shuffle(questions)
-    for name, held_out in (("train", False), ("test", True)):
+    for name, held_out, is_short in (("train", False, False), ("test", True, False),
+                                     ("train_short", False, True), ("test_short", True, True)):
         with open(folder / f"{name}.jsonl", "w") as file:
-            for task, question, answer in questions:
+            for task, question, answer, short in questions:
                 if is_held_out(question) == held_out:
-                    messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+                    content = short if is_short else answer
+                    messages = [{"role": "user", "content": question}, {"role": "assistant", "content": content}]
                     file.write(json.dumps({"task": task, "messages": messages}) + "\n")
-    print({kind: sum(task == kind for task, _, _ in questions) for kind in sorted({task for task, _, _ in questions})})
+    for name, held_out in (("train_turns", False), ("test_turns", True)):
+        write_turns(folder / f"{name}.jsonl", [question for question in questions if is_held_out(question[1]) == held_out])
+    tasks = [question[0] for question in questions]
+    print({task: tasks.count(task) for task in sorted(set(tasks))})
 
 
 if __name__ == "__main__":

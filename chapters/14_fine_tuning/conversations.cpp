@@ -1,9 +1,9 @@
 #include "chapters/14_fine_tuning/conversations.hpp"
 
 #include <algorithm>
-#include <ostream>
 
 #include "common/files/json_file.hpp"
+#include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm {
@@ -68,25 +68,35 @@ void write_preferences(const std::string& file, const std::vector<Preference>& p
         members.push_back({key + ".role", message.role});
         members.push_back({key + ".content", message.content});
     };
-    write_file(file, [&](std::ostream& stream) {
-        for (const auto& [prompt, chosen, rejected] : preferences) {
-            JsonMembers members;
-            for (std::size_t i = 0; i < prompt.size(); ++i)
-                add_message(members, "prompt." + to_text(i), prompt[i]);
-            add_message(members, "chosen.0", {"assistant", chosen});
-            add_message(members, "rejected.0", {"assistant", rejected});
-            stream << json_line(members);
-        }
-    });
+    std::string text;
+    for (const auto& [prompt, chosen, rejected] : preferences) {
+        JsonMembers members;
+        for (std::size_t i = 0; i < prompt.size(); ++i)
+            add_message(members, "prompt." + to_text(i), prompt[i]);
+        add_message(members, "chosen.0", {"assistant", chosen});
+        add_message(members, "rejected.0", {"assistant", rejected});
+        text += json_line(members);
+    }
+    write_text_file(file, text);
+}
+
+ChatTemplate chat_template_of(const std::string& model, const std::string& adapter) {
+    for (const std::string& path : {adapter, model})
+        if (!path.empty())
+            if (const auto found = find_chat_template(path)) return *found;
+    return chat_template_named("chatml");
 }
 
 Id ChatEncoder::end_of_turn() const { return end_of_turn_id(chat_template.format, tokenizer); }
 
-std::vector<Id> ChatEncoder::prompt_ids(const std::vector<Message>& messages) const {
+std::vector<RenderedPart> ChatEncoder::prompt(const std::vector<Message>& messages) const {
     RenderOptions options;
     options.bos_token = bos_token_text(tokenizer);
-    return encode_conversation(tokenizer,
-                               render_conversation(chat_template, messages, options));
+    return render_conversation(chat_template, messages, options);
+}
+
+std::vector<Id> ChatEncoder::prompt_ids(const std::vector<Message>& messages) const {
+    return encode_conversation(tokenizer, prompt(messages));
 }
 
 Completion ChatEncoder::completion(const std::vector<Message>& messages,

@@ -32,6 +32,10 @@ struct Preference {
 std::vector<Preference> read_preferences(const std::string& file);
 void write_preferences(const std::string& file, const std::vector<Preference>& preferences);
 
+// The chat template of an adapter's folder, or else that of the model's folder, or else ChatML.
+// An empty path is skipped. Throws FileError as find_chat_template.
+ChatTemplate chat_template_of(const std::string& model, const std::string& adapter);
+
 // A model's tokenizer and chat template.
 struct ChatEncoder {
     const Tokenizer& tokenizer;
@@ -40,6 +44,7 @@ struct ChatEncoder {
     // The token that ends an answer.
     Id end_of_turn() const;
     // The messages, followed by the generation prompt.
+    std::vector<RenderedPart> prompt(const std::vector<Message>& messages) const;
     std::vector<Id> prompt_ids(const std::vector<Message>& messages) const;
     // The answer to these messages, as the prompt and a response that ends with end_of_turn.
     // Throws ShapeError if the tokens of the prompt depend on the answer.

@@ -137,6 +137,7 @@ void lora_parameters(Generator& generator) {
 
 void add_model_options(Options& options, ModelArguments& arguments) {
     options.path("--model", arguments.model, "a Hugging Face folder: fine-tune this model");
+    options.text("--ask", arguments.ask, "a question; without --model, to the shipped model");
     options.path("--adapter", arguments.adapter, "a LoRA adapter in PEFT's format to continue");
     options.path("--train", arguments.train, "JSON Lines of conversations or of preferences");
     options.path("--test", arguments.test, "JSON Lines of held-out questions and answers");
@@ -158,12 +159,15 @@ void add_model_options(Options& options, ModelArguments& arguments) {
     options.count("--group-size", arguments.group_size, 2, 1024, "answers to each question");
     options.count("--max-new-tokens", arguments.max_new_tokens, 1, 1 << 20,
                   "the longest answer");
+    options.number("--temperature", arguments.temperature, 0, 100,
+                   "temperature of the answers to --test");
     options.count("--test-questions", arguments.test_questions, 0, 1 << 24,
                   "questions of each task, 0: all");
     for (const char* name :
          {"--adapter", "--train", "--test", "--task", "--method", "--folder", "--full",
           "--loss-on-everything", "--steps", "--batch-size", "--learning-rate", "--lora-r",
-          "--lora-alpha", "--beta", "--group-size", "--max-new-tokens", "--test-questions"})
+          "--lora-alpha", "--beta", "--group-size", "--max-new-tokens", "--temperature",
+          "--test-questions"})
         options.needs(name, "--model");
 }
 
@@ -176,6 +180,7 @@ int main(int argc, char** argv) {
     options.count("--grpo-steps", steps.grpo, 1, 10000, "steps of GRPO on reversing");
     add_model_options(options, arguments);
     return options.run(argc, argv, [&] {
+        if (options.given("--ask")) return ask_demo(arguments);
         if (!arguments.model.empty()) {
             require(!arguments.train.empty() || !arguments.test.empty(),
                     "--model needs --train, --test or both");

@@ -1,6 +1,5 @@
 // Chapter 14: fine-tuning of a model in files, and its answers to held-out questions.
 #include <algorithm>
-#include <ostream>
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
@@ -8,6 +7,7 @@
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/14_fine_tuning/model_runs.hpp"
 #include "chapters/14_fine_tuning/peft_files.hpp"
+#include "chapters/14_fine_tuning/tasks.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
@@ -20,16 +20,9 @@ bool samples(const ModelArguments& arguments) { return arguments.method == "samp
 // The template that is saved with a model that had none: ChatML, as in Hugging Face's
 // documentation.
 const std::string chatml_template =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + "
-    "message['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-
-ChatTemplate template_of(const ModelArguments& arguments) {
-    for (const std::string& path : {arguments.adapter, arguments.model})
-        if (!path.empty())
-            if (const auto found = find_chat_template(path)) return *found;
-    return chat_template_named("chatml");
-}
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
+    "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 // Throws FileError if the result would overwrite something.
 void check_result_is_new(const ModelArguments& arguments) {
@@ -106,8 +99,7 @@ void save_result(const ModelArguments& arguments, const ModelRun& run) {
         save_adapter(run.tuner.lora->adapter, folder);
     }
     if (run.encoder.chat_template.format == ChatFormat::chatml)
-        write_file(folder + "/chat_template.jinja",
-                   [](std::ostream& stream) { stream << chatml_template; });
+        write_text_file(folder + "/chat_template.jinja", chatml_template);
     say("Saved in " + folder + ". ./learn chat --model " +
         (arguments.full ? folder : arguments.model + " --adapter " + folder) +
         " talks with it.");
@@ -185,14 +177,16 @@ void show_scores(const std::vector<Scores>& models) {
 // The first question of each task with its answer.
 void show_examples(const std::vector<AskedQuestion>& questions,
                    const std::vector<std::string>& answers) {
-    std::vector<TableRow> rows;
-    std::string shown = "\n";
+    std::map<std::string, bool> shown;
     for (std::size_t i = 0; i < questions.size(); ++i) {
-        if (shown.find("\n" + questions[i].task + "\n") != shown.npos) continue;
-        shown += questions[i].task + "\n";
-        rows.push_back({questions[i].messages.back().content, questions[i].answer, answers[i]});
+        const auto& [messages, correct, task] = questions[i];
+        if (shown[task]) continue;
+        shown[task] = true;
+        say(messages.back().content);
+        const bool is_correct = exact_match_reward({"", correct}, answers[i]) == 1;
+        say("    " + (answers[i].empty() ? "(no end)" : answers[i]) +
+            (is_correct ? "" : "    not: " + correct));
     }
-    show_table({"question", "correct answer", "answer"}, rows);
 }
 
 }  // namespace
@@ -206,7 +200,7 @@ void model_demo(const ModelArguments& given, std::uint32_t seed) {
         load_tokenizer_of_model(arguments.model, "", model.config.vocab_size);
     Generator generator(seed);
     ModelRun run{arguments,
-                 {tokenizer, template_of(arguments)},
+                 {tokenizer, chat_template_of(arguments.model, arguments.adapter)},
                  start_tuner(arguments, model, generator),
                  std::vector<Model>(4, zeros_like(model)),
                  generator,
@@ -221,8 +215,9 @@ void model_demo(const ModelArguments& given, std::uint32_t seed) {
     std::vector<std::string> answers;
     const auto ask = [&] {
         show_progress("asking " + to_text(questions.size()) + " questions ...");
-        answers = answers_of(run.tuner.model, run.encoder, questions,
-                             {0, arguments.max_new_tokens}, run.generator);
+        answers =
+            answers_of(run.tuner.model, run.encoder, questions,
+                       {Real(arguments.temperature), arguments.max_new_tokens}, run.generator);
         show_progress("");
         scores.push_back(score_answers(questions, answers));
     };

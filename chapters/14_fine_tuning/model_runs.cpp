@@ -116,7 +116,7 @@ void run_sft(ModelRun& run, const std::vector<Conversation>& conversations) {
 void run_dpo(ModelRun& run, const std::vector<Preference>& preferences) {
     const Model reference = run.tuner.model;
     const Real beta = run.arguments.beta < 0 ? Real(0.1) : Real(run.arguments.beta);
-    Reports reports(run.steps, {"loss", "chosen reward", "rejected reward", "accuracy"});
+    Reports reports(run.steps, {"loss", "chosen", "rejected", "accuracy"});
     for (std::size_t step = 0; step < run.steps; ++step) {
         // First all chosen answers, then the rejected ones to the same prompts.
         std::vector<Completion> completions;
@@ -154,7 +154,7 @@ void run_grpo(ModelRun& run, const std::vector<AskedQuestion>& questions) {
     const auto decode = [&](const std::vector<Id>& ids) {
         return run.encoder.tokenizer.decode(ids);
     };
-    Reports reports(run.steps, {"mean reward", "groups with a gradient", "clipped", "KL"});
+    Reports reports(run.steps, {"reward", "groups", "clipped", "KL"});
     for (std::size_t step = 0; step < run.steps; ++step) {
         std::vector<std::vector<Id>> prompts;
         std::vector<std::string> answers;

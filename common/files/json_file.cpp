@@ -234,8 +234,7 @@ std::string json_line(const JsonMembers& members) {
 }
 
 void write_json(const std::filesystem::path& file, const JsonMembers& members) {
-    const std::string text = json_of(members).dump(2) + "\n";
-    write_file(file, [&](std::ostream& stream) { stream << text; });
+    write_text_file(file, json_of(members).dump(2) + "\n");
 }
 
 }  // namespace llm

@@ -100,6 +100,10 @@ void write_file(const std::filesystem::path& file,
     throw FileError(fmt::format("cannot write {}", file.string()));
 }
 
+void write_text_file(const std::filesystem::path& file, const std::string& text) {
+    write_file(file, [&](std::ostream& stream) { stream << text; });
+}
+
 void append_to_file(const std::filesystem::path& file, const std::string& text) {
     std::ofstream stream(file, std::ios::binary | std::ios::app);
     stream << text << std::flush;

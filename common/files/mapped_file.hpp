@@ -56,6 +56,9 @@ std::vector<std::string> files_in(const std::filesystem::path& folder);
 void write_file(const std::filesystem::path& file,
                 const std::function<void(std::ostream&)>& write);
 
+// The same for a text.
+void write_text_file(const std::filesystem::path& file, const std::string& text);
+
 // Writes at the end of a file, at once. Throws FileError.
 void append_to_file(const std::filesystem::path& file, const std::string& text);
 

@@ -3,6 +3,10 @@ const words = ['words/tokens.txt', 'words/words.safetensors']
 const tokenizer = ['king_james/tokenizer.json']
 const model = ['king_james/config.json', 'king_james/model.safetensors', ...tokenizer]
 const names = ['data/names.txt']
+const answers = [
+  ...['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json'].map(file => `wordnet/${file}`),
+  ...['adapter_config.json', 'adapter_model.safetensors', 'chat_template.jinja'].map(file => `wordnet_answers/${file}`),
+]
 
 const assetsOf: Record<string, string[]> = {
   '01_masking': words,
@@ -22,6 +26,7 @@ const assetsOf: Record<string, string[]> = {
   '16_quantization': [...model, 'data/apocrypha.txt'],
 }
 
-export function assetPaths(slug: string): string[] {
+export function assetPaths(slug: string, args: string[]): string[] {
+  if (slug === '14_fine_tuning') return args.includes('--ask') ? answers : []
   return assetsOf[slug] ?? []
 }

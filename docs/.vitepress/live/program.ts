@@ -81,7 +81,7 @@ export function programsIn(folder: string, createWorker: () => ProgramWorker): R
 
   async function start(worker: ProgramWorker, { slug, args }: Command, onEvent: (event: LiveEvent) => void,
                        { files: moreFiles = [], keep, onFiles = () => {} }: RunFiles) {
-    const [module, ...files] = await Promise.all([moduleOf(slug), ...assetPaths(slug).map(assetOf)])
+    const [module, ...files] = await Promise.all([moduleOf(slug), ...assetPaths(slug, args).map(assetOf)])
     const errors: string[] = []
     return new Promise<RunResult>((resolve, reject) => {
       worker.onerror = event => reject(new Error(event.message))

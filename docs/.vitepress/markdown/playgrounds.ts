@@ -2,6 +2,7 @@
 import type MarkdownIt from 'markdown-it'
 
 const components: Record<string, string> = {
+  answer: 'AnswerPlayground',
   attention: 'AttentionPlayground',
   generation: 'GenerationPlayground',
   rope: 'RopePlayground',

@@ -6,6 +6,7 @@ import ModelMap from './components/ModelMap.vue'
 import Prediction from './components/Prediction.vue'
 
 const playgrounds = {
+  AnswerPlayground: () => import('./components/playgrounds/AnswerPlayground.vue'),
   AttentionPlayground: () => import('./components/playgrounds/AttentionPlayground.vue'),
   GenerationPlayground: () => import('./components/playgrounds/GenerationPlayground.vue'),
   RopePlayground: () => import('./components/playgrounds/RopePlayground.vue'),

@@ -33,6 +33,7 @@ const further = {
     '--temperature 0 --repetition-penalty 1.3 --max-new-tokens 40', '--temperature 0 --max-new-tokens 40 --no-cache',
     '--inspect 10', '--measure', '--top-p 2'],
   '12_gradients': ['--seed 1', '--seed -1'],
+  '14_fine_tuning': ['--ask "What is 20 + 31?"', '--ask "Spell kitchen."', '--lora-r 0'],
   '13_training': ['--steps 10 --seed 1 --num-hidden-layers 2', '--steps 10 --qk-norm --dtype bfloat16', '--steps x'],
   // (With blocks, the inputs are rounded, too: the processor decides which text follows.)
   '16_quantization': ['--no-timing --model assets/king_james --dtype bfloat16', '--dtype q2_k'],

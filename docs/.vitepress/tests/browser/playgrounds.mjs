@@ -103,12 +103,30 @@ async function checkTraining(element) {
   return samples === 1 ? [] : [`shows ${samples} samples instead of 1`]
 }
 
+// Answers as the native program does, with a probability for each token.
+async function checkAnswer(element) {
+  const question = 'What is 20 + 31?'
+  await element.locator('input[type="text"]').fill(question)
+  await element.getByRole('button', { name: 'Ask', exact: true }).click()
+  await settle(element)
+  const answer = trimmed(await element.locator('strong').textContent())
+  const events = eventsOf(await runNatively({ slug: '14_fine_tuning', args: ['--ask', question] }))
+  const expected = events.find(({ type, text }) => type === 'text' && text.startsWith('answer: ')).text.slice(8)
+  const { rows } = events.find(({ type }) => type === 'table')
+  const shown = await element.locator('tbody tr').count()
+  return [
+    ...(answer === expected ? [] : [`answers "${answer}" instead of "${expected}"`]),
+    ...(shown === rows.length ? [] : [`shows ${shown} tokens instead of ${rows.length}`]),
+  ]
+}
+
 const checks = {
   '04_rope': checkRope,
   '05_gqa': checkAttention,
   '10_tokenizer': checkTokenizer,
   '11_generation': checkGeneration,
   '13_training': checkTraining,
+  '14_fine_tuning': checkAnswer,
 }
 
 // These pages have one playground each, and no other page has one.
