@@ -1310,8 +1310,9 @@ def check_fine_tuning(program, scratch):
     lines = [json.loads(line) for line in pairs.read_text().splitlines()]
     if not lines or any(line["chosen"] == line["rejected"] for line in lines):
         problems.append(f"{program.name} --method sample wrote {lines[:3]}")
-    for name, options in (("dpo", ["--train", pairs, "--adapter", sft]), ("grpo", ["--train", questions, "--adapter", sft])):
-        if contents(train(name, "--method", name, "--steps", "2", *options)) == contents(sft):
+    answers = ROOT / "assets/wordnet_answers"
+    for name, adapter, options in (("dpo", sft, ["--train", pairs]), ("grpo", answers, ["--train", questions, "--task", "backward"])):
+        if contents(train(name, "--method", name, "--adapter", adapter, "--steps", "2", *options)) == contents(adapter):
             problems.append(f"{program.name} --method {name} changes nothing")
     full = train("full", "--train", questions, "--steps", "1", "--full")
     for options in (["--model", WORDNET, "--adapter", sft], ["--model", full]):

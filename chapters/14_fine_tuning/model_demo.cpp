@@ -1,5 +1,6 @@
 // Chapter 14: fine-tuning of a model in files, and its answers to held-out questions.
 #include <algorithm>
+#include <functional>
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
@@ -105,33 +106,40 @@ void save_result(const ModelArguments& arguments, const ModelRun& run) {
         " talks with it.");
 }
 
-void train(ModelRun& run) {
+// The run of a method, with its data, which is read before training begins.
+std::function<void()> prepared_run(ModelRun& run) {
     const ModelArguments& arguments = run.arguments;
-    step("Training: " + arguments.method);
+    if (arguments.method == "dpo")
+        return [&run, data = read_preferences(arguments.train)] { run_dpo(run, data); };
+    if (arguments.method == "grpo")
+        return [&run, data = read_questions(arguments.train, arguments.task)] {
+            run_grpo(run, data);
+        };
+    return [&run, data = of_task(read_conversations(arguments.train), arguments.task,
+                                 arguments.train)] { run_sft(run, data); };
+}
+
+void train(ModelRun& run) {
+    const std::function<void()> train_with_data = prepared_run(run);
+    step("Training: " + run.arguments.method);
     show("trained parameters",
          with_commas(run.tuner.lora ? num_parameters(run.tuner.lora->adapter)
                                     : count_parameters(run.tuner.model).total()));
     const InterruptHandler interrupt_handler;
     try {
-        if (arguments.method == "sft")
-            run_sft(run, of_task(read_conversations(arguments.train), arguments.task,
-                                 arguments.train));
-        else if (arguments.method == "dpo")
-            run_dpo(run, read_preferences(arguments.train));
-        else
-            run_grpo(run, read_questions(arguments.train, arguments.task));
+        train_with_data();
     } catch (const Interrupted&) {
         show_progress("");
         say("Stopped after the last complete step.");
     }
-    save_result(arguments, run);
+    save_result(run.arguments, run);
 }
 
 void sample(ModelRun& run) {
+    const std::vector<AskedQuestion> questions =
+        read_questions(run.arguments.train, run.arguments.task);
     step("Sampling answers, of which the wrong ones are saved");
-    const InterruptHandler interrupt_handler;
-    const std::vector<Preference> preferences =
-        sample_preferences(run, read_questions(run.arguments.train, run.arguments.task));
+    const std::vector<Preference> preferences = sample_preferences(run, questions);
     write_preferences(run.arguments.folder, preferences);
     show("preferences in " + run.arguments.folder, with_commas(preferences.size()));
 }

@@ -67,7 +67,8 @@ void compare_rates(const TrainingTask& task, Parametrization parametrization,
                             std::uint32_t(1 + i % num_seeds)),
                     task.dataset.train);
     });
-    LinePlot panel{name_of(parametrization), "learning rate", "training loss", {}};
+    LinePlot panel{
+        name_of(parametrization), "learning rate, in thousandths", "training loss", {}};
     panel.log_x = true;
     for (std::size_t w = 0; w < widths.size(); ++w) {
         Line line{"width " + to_text(widths[w]), {}, {}};
@@ -78,7 +79,7 @@ void compare_rates(const TrainingTask& task, Parametrization parametrization,
                 mean += losses[((widths.size() - 1 - w) * rates.size() + r) * num_seeds + s] /
                         double(num_seeds);
             row.push_back(fixed(mean, 3));
-            line.x.push_back(double(rates[r]));
+            line.x.push_back(1000 * double(rates[r]));
             line.y.push_back(std::min(mean, 2.6));  // what diverges is drawn at the top
         }
         rows.push_back(row);
