@@ -94,7 +94,7 @@ async function answer(file, prompt, lora) {
   const ids = []
   const probabilities = []
   const end = model.tokenize('<|im_end|>', true)[0]
-  while (ids.at(-1) !== end && ids.length < 40) {
+  while (ids.at(-1) !== end && ids.length < 64) {
     input.at(-1)[1] = { generateNext: { logits: true } }
     const outputs = await sequence.controlledEvaluate(input)
     const [best] = [...softmax(outputs.at(-1).next.logits)].sort((a, b) => b[1] - a[1])
@@ -102,9 +102,10 @@ async function answer(file, prompt, lora) {
     probabilities.push(best[1])
     input = [[best[0]]]
   }
+  const text = model.detokenize(ids.filter(id => id !== end)).trim()
   await context.dispose()
   await model.dispose()
-  return { text: model.detokenize(ids.filter(id => id !== end)).trim(), probabilities }
+  return { text, probabilities }
 }
 
 function softmax(logits) {
@@ -231,7 +232,7 @@ exporting('--adapter', adapter, '--export-adapter', files.adapter)
 for (const question of ['What is 47 + 38?', 'Spell kitchen backward.', 'Which is larger, 31 or 13?']) {
   const lines = run('14_fine_tuning', '--ask', question)
   const ours = {
-    text: lines.find(line => line.text?.startsWith('answer: ')).text.slice(8),
+    text: lines.find(line => line.type === 'value' && line.name === 'answer').text,
     probabilities: lines.find(line => line.type === 'table').rows.map(row => Number(row[1]))
   }
   const chat = `<|im_start|>user\n${question}<|im_end|>\n<|im_start|>assistant\n`

@@ -111,7 +111,7 @@ async function checkAnswer(element) {
   await settle(element)
   const answer = trimmed(await element.locator('strong').textContent())
   const events = eventsOf(await runNatively({ slug: '14_fine_tuning', args: ['--ask', question] }))
-  const expected = events.find(({ type, text }) => type === 'text' && text.startsWith('answer: ')).text.slice(8)
+  const expected = events.find(({ type, name }) => type === 'value' && name === 'answer').text
   const { rows } = events.find(({ type }) => type === 'table')
   const shown = await element.locator('tbody tr').count()
   return [
