@@ -147,7 +147,7 @@ TableRow row_of(std::size_t width, const TrainingTask& task, const ScalingPoint&
     return {to_text(width),
             with_commas(parameters),
             with_commas(tokens_per_parameter * parameters),
-            brief(point.compute / 1e12),
+            fixed(point.compute / 1e12, 3),
             fixed(point.loss, 3),
             fixed(law(point.compute), 3)};
 }
@@ -156,12 +156,12 @@ void plot_law(const std::vector<ScalingPoint>& points, const ScalingLaw& law) {
     Line measured{"measured", {}, {}}, fitted{"fit of the first six", {}, {}};
     for (const auto& [compute, loss] : points) {
         measured.x.push_back(compute / 1e12);
-        measured.y.push_back(loss);
+        measured.y.push_back(loss - law.irreducible_loss);
         fitted.x.push_back(compute / 1e12);
-        fitted.y.push_back(law(compute));
+        fitted.y.push_back(law(compute) - law.irreducible_loss);
     }
     LinePlot panel{
-        "A scaling law", "compute, TFLOP", "loss, nats per character", {measured, fitted}};
+        "A scaling law", "compute, TFLOP", "loss - E, nats per character", {measured, fitted}};
     panel.log_x = panel.log_y = true;
     plot("scaling", {panel});
 }
