@@ -1008,7 +1008,7 @@ def check_interrupts(program, scratch):
     text = [*file, "--minutes", "0.3"]
     # However slow the machine is, the first report is not the last one.
     small = [*file, "--seq-len", "16", "--hidden-size", "24", "--num-attention-heads", "4", "--plots", "none", "--steps", "6000"]
-    for options, moment in ((text, "── Text"), (text, "── Training"), (small, r"step \d+: "), (text, "── Comparison"), (["--ablations"], "── Norm"), (["--mup"], "── Learning"),
+    for options, moment in ((text, "── Text"), (text, "── Training"), (small, r"step \d+: "), (text, "── Comparison"), (["--ablations"], "── Norm"), (["--mup"], "── Coordinate"),
                             (["--steps", "900"], "── Gradient norms"), (["--steps", "900"], r"step \d+: ")):
         folder = scratch / "interrupted"
         shutil.rmtree(folder, ignore_errors=True)
