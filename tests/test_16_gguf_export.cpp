@@ -675,7 +675,8 @@ TEST_CASE(
             CHECK(scaling == doctest::Approx(use_rslora ? 6 / std::sqrt(3.0) : 2.0));
             CHECK(lora.tensors().size() == 2 * 7 * config.num_hidden_layers);
             std::size_t num_adapted = 0;
-            for (const auto& [name, tensor] : base.tensors()) {
+            for (const auto& entry : base.tensors()) {
+                const std::string& name = entry.first;
                 if (!lora.has_tensor(name + ".lora_a")) continue;
                 const Matrix a = matrix_in(lora, name + ".lora_a");
                 const Matrix b = matrix_in(lora, name + ".lora_b");
