@@ -148,7 +148,8 @@ void add_model_options(Options& options, ModelArguments& arguments) {
                  "where the result is saved; of sample, the file");
     options.flag("--full", arguments.full, "train all parameters, without LoRA");
     options.flag("--loss-on-everything", arguments.loss_on_everything, "sft: no response mask");
-    options.count("--steps", arguments.steps, 1, 1 << 24, "number of steps");
+    options.count("--steps", arguments.steps, 1, 1 << 24,
+                  "number of steps; default 600 for sft, otherwise 60");
     options.count("--batch-size", arguments.batch_size, 1, 4096,
                   "conversations, pairs or questions per step");
     options.number("--learning-rate", arguments.learning_rate, 0, 1,

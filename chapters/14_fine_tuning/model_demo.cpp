@@ -80,7 +80,7 @@ FineTuner start_tuner(const ModelArguments& arguments, const Model& model,
 // The defaults of each method.
 void set_defaults(ModelArguments& arguments) {
     const bool grpo = arguments.method == "grpo", dpo = arguments.method == "dpo";
-    if (arguments.steps == 0) arguments.steps = grpo ? 60 : dpo ? 100 : 600;
+    if (arguments.steps == 0) arguments.steps = grpo || dpo || samples(arguments) ? 60 : 600;
     if (arguments.batch_size == 0) arguments.batch_size = grpo ? 16 : 32;
     if (arguments.learning_rate == 0)
         arguments.learning_rate = grpo ? 0.0005f : dpo ? 0.0002f : 0.003f;
