@@ -1303,6 +1303,8 @@ def check_fine_tuning(program, scratch):
         problems.append(f"{program.name} saved {list(sft.iterdir())}")
     if contents(train("again", "--train", questions, "--steps", "3")) != contents(sft):
         problems.append(f"{program.name}: two runs of SFT with the same seed differ")
+    if contents(train("tested", "--train", questions, "--steps", "3", "--test", questions, "--test-questions", "1")) != contents(sft):
+        problems.append(f"{program.name}: --test changes what is trained")
     for name, options in (("seed", ["--seed", "5"]), ("everything", ["--loss-on-everything"])):
         if contents(train(name, "--train", questions, "--steps", "3", *options)) == contents(sft):
             problems.append(f"{program.name} {options} changes nothing")

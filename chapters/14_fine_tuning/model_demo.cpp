@@ -10,6 +10,7 @@
 #include "chapters/14_fine_tuning/peft_files.hpp"
 #include "chapters/14_fine_tuning/tasks.hpp"
 #include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 
@@ -91,16 +92,28 @@ LRSchedule schedule_of(const ModelArguments& arguments) {
     return {rate, rate / 10, std::min<std::size_t>(100, arguments.steps / 20), arguments.steps};
 }
 
+// A whole model with what tells how it is used: its tokenizer, template and special tokens.
+void save_model(const ModelArguments& arguments, const ModelRun& run) {
+    export_model(run.tuner.model, arguments.folder);
+    save_tokenizer(run.encoder.tokenizer, arguments.folder + "/tokenizer.json");
+    for (const char* name :
+         {"/chat_template.jinja", "/tokenizer_config.json", "/generation_config.json"})
+        if (is_file(arguments.model + name))
+            write_text_file(arguments.folder + name, read_text(arguments.model + name));
+}
+
+// A model without a template is trained with that of its adapter, or with ChatML; the result
+// is saved with it.
 void save_result(const ModelArguments& arguments, const ModelRun& run) {
     const std::string& folder = arguments.folder;
-    if (arguments.full) {
-        export_model(run.tuner.model, folder);
-        save_tokenizer(run.encoder.tokenizer, folder + "/tokenizer.json");
-    } else {
+    if (arguments.full)
+        save_model(arguments, run);
+    else
         save_adapter(run.tuner.lora->adapter, folder);
-    }
-    if (run.encoder.chat_template.format == ChatFormat::chatml)
-        write_text_file(folder + "/chat_template.jinja", chatml_template);
+    const std::string of_adapter = arguments.adapter + "/chat_template.jinja";
+    if (!find_chat_template(arguments.model))
+        write_text_file(folder + "/chat_template.jinja",
+                        is_file(of_adapter) ? read_text(of_adapter) : chatml_template);
     say("Saved in " + folder + ". ./learn chat --model " +
         (arguments.full ? folder : arguments.model + " --adapter " + folder) +
         " talks with it.");
@@ -222,10 +235,11 @@ void model_demo(const ModelArguments& given, std::uint32_t seed) {
     std::vector<Scores> scores;
     std::vector<std::string> answers;
     const auto ask = [&] {
+        Generator own_generator(seed);  // so that --test does not change the training
         show_progress("asking " + to_text(questions.size()) + " questions ...");
         answers =
             answers_of(run.tuner.model, run.encoder, questions,
-                       {Real(arguments.temperature), arguments.max_new_tokens}, run.generator);
+                       {Real(arguments.temperature), arguments.max_new_tokens}, own_generator);
         show_progress("");
         scores.push_back(score_answers(questions, answers));
     };
