@@ -809,6 +809,95 @@ def fast():
     save("15_fast/bfloat16", weights.bfloat16().float())
 
 
+def seen_keys(kind, query_positions, key_positions, size=0, sinks=0):
+    """Which keys a query sees, as the overlays of Hugging Face's masking_utils.py: (..., T, S)."""
+    q, k = query_positions[..., :, None], key_positions[..., None, :]
+    local = {"full": torch.ones_like(q - k, dtype=torch.bool), "sliding": k > q - size if size else None,
+             "chunked": q.div(size, rounding_mode="floor") == k.div(size, rounding_mode="floor") if size else None}
+    return (k <= q) & (local[kind] | (k < sinks))
+
+
+def scored_attention(queries, keys, values, seen, scale, softcap, sinks):
+    """As eager_attention_forward of Hugging Face's Gemma 2 (softcap) and gpt-oss (sinks)."""
+    groups = queries.shape[1] // keys.shape[1]
+    keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
+    scores = queries @ keys.transpose(2, 3) * scale
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    scores = scores.masked_fill(~seen, -torch.inf)
+    if sinks is not None:
+        column = sinks.reshape(1, -1, 1, 1).expand(queries.shape[0], -1, queries.shape[2], 1)
+        scores = torch.cat((scores, column), dim=-1)
+    weights = torch.softmax(scores, dim=-1)
+    weights = weights[..., :-1] if sinks is not None else weights.nan_to_num(0.0)
+    return weights, weights @ values
+
+
+def yarn_frequencies(dim, base, factor, original, beta_fast, beta_slow, truncate):
+    """As Hugging Face's _compute_yarn_parameters, in double."""
+    def correction(rotations):
+        return dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(base))
+    low, high = correction(beta_fast), correction(beta_slow)
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    high += 0.001 if low == high else 0
+    pos_freqs = base ** (torch.arange(0, dim, 2).double() / dim)
+    extrapolation = 1 - ((torch.arange(dim // 2).double() - low) / (high - low)).clamp(0, 1)
+    return ((1 / (factor * pos_freqs)) * (1 - extrapolation) + 1 / pos_freqs * extrapolation).float()
+
+
+def long_context():
+    """Chapter 17. More tokens than a window and than a chunk; a sequence with padding on the left."""
+    torch.manual_seed(17)
+    query_len, kv_len, window, chunk, sinks = 9, 11, 4, 3, 2
+    keys = torch.arange(kv_len)
+    for kind, size, first in [("full", 0, 0), ("sliding", window, 0), ("chunked", chunk, 0), ("sliding", window, sinks)]:
+        seen = seen_keys(kind, keys[-query_len:], keys, size, first)
+        name = "sinks_and_window" if first else kind
+        save(f"17_long_context/{name}_mask", torch.zeros(query_len, kv_len).masked_fill(~seen, -torch.inf))
+
+    # Sequences of 11 and 8 tokens, T = S = 11: positions of padding are 1, its columns are masked.
+    padding = torch.tensor([[1] * 11, [0] * 3 + [1] * 8])
+    positions = (padding.cumsum(-1) - 1).masked_fill(padding == 0, 1)
+    save("17_long_context/padding_mask", padding)
+    heads = {name: (2 * torch.randn(B, count, kv_len, D)).requires_grad_()
+             for name, count in [("queries", H), ("keys", HKV), ("values", HKV)]}
+    learned = torch.randn(H).requires_grad_()
+    output_gradient = torch.randn(B, H, kv_len, D)
+    for name, tensor in {**heads, "sinks": learned, "context_gradient": output_gradient}.items():
+        save(f"17_long_context/{name}", tensor)
+    scale, softcap = 0.4, 1.5
+    variants = {"plain": (None, None), "softcap": (softcap, None), "sink": (None, learned), "both": (softcap, learned)}
+    for name, (cap, sink) in variants.items():
+        kind, size = ("chunked", chunk) if name == "softcap" else ("sliding", window)
+        seen = seen_keys(kind, positions, positions, size)[:, None] & (padding[:, None, None, :] == 1)
+        weights, context = scored_attention(*heads.values(), seen, scale, cap, sink)
+        save(f"17_long_context/{name}_weights", weights)
+        save(f"17_long_context/{name}_context", context)
+        if sink is not None:  # without a sink, a fully masked row has no gradient in PyTorch
+            wanted = list(heads.values()) + [learned]
+            for key, gradient in zip(["queries", "keys", "values", "sinks"],
+                                     torch.autograd.grad((context * output_gradient).sum(), wanted)):
+                save(f"17_long_context/{name}_{key}_gradient", gradient)
+    all_keys = seen_keys("chunked", keys, keys, chunk).expand(B, 1, -1, -1)
+    context = scored_attention(*heads.values(), all_keys, scale, softcap, None)[1]
+    for key, gradient in zip(heads, torch.autograd.grad((context * output_gradient).sum(), list(heads.values()))):
+        save(f"17_long_context/softcap_{key}_gradient", gradient)
+
+    # Llama 4's temperature, with steps at 5, 10, ...
+    tuned = torch.log(torch.floor((positions.float() + 1.0) / 5) + 1.0) * 0.3 + 1.0
+    save("17_long_context/tuned_queries", heads["queries"] * tuned[:, None, :, None])
+
+    save("17_long_context/yarn_8", yarn_frequencies(24, 10000.0, 8.0, 256, 32, 1, True))
+    save("17_long_context/yarn_gpt_oss", yarn_frequencies(64, 150000.0, 32.0, 4096, 32, 1, False))
+    save("17_long_context/yarn_narrow", yarn_frequencies(10, 500.0, 4.0, 16, 2, 1, True))
+    factor = 0.1 * math.log(8.0) + 1
+    angles = torch.arange(13).float()[:, None] * yarn_frequencies(24, 10000.0, 8.0, 256, 32, 1, True)
+    save("17_long_context/yarn_cos", angles.cos() * factor)
+    save("17_long_context/yarn_sin", angles.sin() * factor)
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -827,3 +916,4 @@ if __name__ == "__main__":
     muon()
     fine_tuning()
     fast()
+    long_context()

@@ -1,0 +1,41 @@
+// Chapter 17: YaRN and dynamic NTK scaling, the two that chapter 04 leaves out.
+#pragma once
+
+#include <optional>
+
+#include "chapters/04_rope/rope.hpp"
+
+namespace llm {
+
+// The rope_scaling of rope_type yarn, under the names of config.json.
+struct YarnScaling {
+    Real factor = 1;
+    Real original_max_position_embeddings = 0;
+    Real beta_fast =
+        32;              // pairs with at least this many rotations in the original context stay
+    Real beta_slow = 1;  // pairs with at most this many are interpolated by the full factor
+    bool truncate = true;  // round the limits between to whole pairs; gpt-oss does not
+    std::optional<Real> attention_factor = std::nullopt;  // if none, 0.1 ln(factor) + 1
+};
+
+// The frequencies of YaRN: position interpolation for low frequencies, the original ones for
+// high frequencies, and a linear transition over the pairs between. Throws ShapeError unless
+// factor >= 1, the original context has positions and beta_fast > beta_slow > 0. Source:
+// "YaRN" (Peng et al., 2023), section 3.2; Hugging Face, _compute_yarn_parameters.
+Vector yarn_frequencies(std::size_t head_dim, Real rope_theta,
+                        const YarnScaling& scaling);  // (D/2)
+
+// What YaRN multiplies both cosine and sine by, so that a score q · k grows by its square: more
+// keys need a sharper softmax. Source: YaRN, section 3.4.
+Real yarn_attention_factor(const YarnScaling& scaling);
+RotaryTable make_yarn_rotary_table(std::size_t head_dim, Real rope_theta,
+                                   const YarnScaling& scaling,
+                                   std::size_t num_positions);  // P
+
+// Dynamic NTK: ntk_theta of chapter 04 with a factor that follows the length, and 1 until the
+// original context is full. Source: emozilla, 2023; Hugging Face,
+// _compute_dynamic_ntk_parameters.
+Real dynamic_ntk_theta(Real rope_theta, Real factor, std::size_t head_dim, std::size_t seq_len,
+                       std::size_t original_max_position_embeddings);
+
+}  // namespace llm
