@@ -891,7 +891,7 @@ def long_context():
 
     save("17_long_context/yarn_8", yarn_frequencies(24, 10000.0, 8.0, 256, 32, 1, True))
     save("17_long_context/yarn_gpt_oss", yarn_frequencies(64, 150000.0, 32.0, 4096, 32, 1, False))
-    save("17_long_context/yarn_narrow", yarn_frequencies(10, 500.0, 4.0, 16, 2, 1, True))
+    save("17_long_context/yarn_narrow", yarn_frequencies(10, 500.0, 4.0, 16, 8, 1e-5, True))
     factor = 0.1 * math.log(8.0) + 1
     angles = torch.arange(13).float()[:, None] * yarn_frequencies(24, 10000.0, 8.0, 256, 32, 1, True)
     save("17_long_context/yarn_cos", angles.cos() * factor)

@@ -25,8 +25,8 @@ struct YarnScaling {
 Vector yarn_frequencies(std::size_t head_dim, Real rope_theta,
                         const YarnScaling& scaling);  // (D/2)
 
-// What YaRN multiplies both cosine and sine by, so that a score q · k grows by its square: more
-// keys need a sharper softmax. Source: YaRN, section 3.4.
+// What YaRN multiplies both cosine and sine by, so that a score q · k grows by its square: with
+// more keys, the softmax must be sharper. Source: YaRN, section 3.4.
 Real yarn_attention_factor(const YarnScaling& scaling);
 RotaryTable make_yarn_rotary_table(std::size_t head_dim, Real rope_theta,
                                    const YarnScaling& scaling,

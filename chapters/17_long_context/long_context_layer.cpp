@@ -1,0 +1,113 @@
+#include "chapters/17_long_context/long_context_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "chapters/01_masking/masking.hpp"
+#include "chapters/05_gqa/kv_cache.hpp"
+
+namespace llm {
+namespace {
+
+// Position ids of each sequence: (T) -> (B, T).
+IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size) {
+    return xt::repeat(reshape(position_ids, {1, position_ids.size()}), batch_size, 0);
+}
+
+// QK norm and RoPE of a layer with RoPE; the temperature of one without.
+QueriesKeysValues encode_positions(const LongContextAttention& attention,
+                                   const QueriesKeysValues& projected,
+                                   const LongContextInputs& inputs) {
+    const IdMatrix position_ids =  // (B, T)
+        repeat_ids(inputs.position_ids, projected.queries.shape(0));
+    if (const auto* nope = std::get_if<NoPE>(&attention.position_encoding)) {
+        if (!nope->temperature_tuning) return projected;
+        return {tune_temperature(projected.queries, position_ids, *nope->temperature_tuning),
+                projected.keys, projected.values};
+    }
+    const std::size_t table = std::get<RopeOfTable>(attention.position_encoding).table;
+    require(table < inputs.rotary_tables.size(),
+            "long_context_attention: rotary table {} of {} does not exist", table,
+            inputs.rotary_tables.size());
+    return apply_qk_norm_and_rope(attention.layer.qk_norm, projected,
+                                  {inputs.rotary_tables[table], position_ids, {}});
+}
+
+// The keys and values that the new tokens may attend to.
+PositionedKeysValues visible_keys_values(const QueriesKeysValues& heads,
+                                         const IdVector& position_ids, RollingCache* cache) {
+    if (!cache) return {heads.keys, heads.values, position_ids};
+    require(position_ids.size() > 0 && position_ids(0) == static_cast<Id>(cache->seq_len),
+            "long_context_attention: position ids do not begin at {}, after the cached tokens",
+            cache->seq_len);
+    return cache->update(heads.keys, heads.values);
+}
+
+}  // namespace
+
+LongContextInputs long_context_inputs(std::vector<RotaryTable> rotary_tables,
+                                      std::size_t seq_len, std::size_t past_len) {
+    return {std::move(rotary_tables),
+            xt::arange<Id>(static_cast<Id>(past_len), static_cast<Id>(past_len + seq_len))};
+}
+
+AttentionLayer::Output LongContextAttention::operator()(const Tensor3& hidden_states,
+                                                        const LongContextInputs& inputs,
+                                                        RollingCache* cache) const {
+    // Project and split into heads, then encode positions.
+    const QueriesKeysValues heads =
+        encode_positions(*this, project_qkv(layer, hidden_states), inputs);
+
+    // Compute attention over the visible keys. The pattern needs the positions of the keys,
+    // because a rolling cache does not hold them in order.
+    const PositionedKeysValues visible = visible_keys_values(heads, inputs.position_ids, cache);
+    const Tensor4 mask =  // (B, 1, T, S)
+        expand_mask(pattern_mask(pattern, inputs.position_ids, visible.position_ids),
+                    hidden_states.shape(0));
+    AttentionOutput result =
+        scored_attention({heads.queries, visible.keys, visible.values}, mask, score_function);
+    return {project_output(layer, result.context), std::move(result.weights)};
+}
+
+LongContextAttention make_long_context_attention(const AttentionLayer& layer,
+                                                 std::size_t head_dim,
+                                                 const AttentionPattern& pattern) {
+    const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
+    return {layer, pattern, RopeOfTable{}, {scale, std::nullopt, std::nullopt}};
+}
+
+AttentionLayer::Output LongContextBlock::operator()(const Tensor3& hidden_states,
+                                                    const LongContextInputs& inputs,
+                                                    RollingCache* cache) const {
+    AttentionLayer::Output attention = self_attn(attention_norm(hidden_states), inputs, cache);
+    const Tensor3 after_attention = hidden_states + attention.hidden_states;  // (B, T, C)
+    return {after_attention + mlp(ffn_norm(after_attention)), std::move(attention.attentions)};
+}
+
+RollingCache make_rolling_cache(const AttentionPattern& pattern) {
+    if (const auto* sliding = std::get_if<SlidingWindow>(&pattern)) return {sliding->window};
+    if (const auto* chunked = std::get_if<ChunkedAttention>(&pattern))
+        return {chunked->chunk_size};
+    if (const auto* sinks = std::get_if<SinksAndWindow>(&pattern))
+        return {sinks->window, sinks->num_sinks};
+    return {std::numeric_limits<std::size_t>::max()};  // never full
+}
+
+std::uint64_t num_cached_tokens(const AttentionPattern& pattern, std::uint64_t seq_len) {
+    if (std::holds_alternative<FullAttention>(pattern)) return seq_len;
+    const RollingCache cache = make_rolling_cache(pattern);
+    return std::min<std::uint64_t>(seq_len, std::uint64_t{cache.num_sinks} + cache.window);
+}
+
+std::uint64_t rolling_cache_bytes(const std::vector<AttentionPattern>& patterns,
+                                  std::uint64_t seq_len, std::size_t num_key_value_heads,
+                                  std::size_t head_dim, std::size_t bytes_per_element) {
+    std::uint64_t num_tokens = 0;  // of all layers
+    for (const AttentionPattern& pattern : patterns)
+        num_tokens += num_cached_tokens(pattern, seq_len);
+    return num_tokens *
+           kv_cache_bytes_per_token(1, num_key_value_heads, head_dim, bytes_per_element);
+}
+
+}  // namespace llm

@@ -1,0 +1,75 @@
+// Chapter 17: an attention layer and a block with a pattern, a rolling cache, an optional RoPE
+// and a score function of their own; run_layers of chapter 09 applies them.
+#pragma once
+
+#include <cstdint>
+
+#include "chapters/06_swiglu/mlp.hpp"
+#include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
+#include "chapters/17_long_context/attention_pattern.hpp"
+#include "chapters/17_long_context/rolling_cache.hpp"
+#include "chapters/17_long_context/score_function.hpp"
+
+namespace llm {
+
+// The inputs of all layers other than the hidden states.
+struct LongContextInputs {
+    std::vector<RotaryTable> rotary_tables;  // one per rope_theta: Gemma 3 has two
+    IdVector position_ids;                   // (T), the same for all sequences
+};
+// For T tokens that follow past_len earlier ones.
+LongContextInputs long_context_inputs(std::vector<RotaryTable> rotary_tables,
+                                      std::size_t seq_len, std::size_t past_len = 0);
+
+// How a layer knows positions. NoPE: it does not, apart from the mask; Llama 4's NoPE layers
+// also leave out the QK norm.
+struct RopeOfTable {
+    std::size_t table = 0;  // index into rotary_tables
+};
+struct NoPE {
+    std::optional<TemperatureTuning> temperature_tuning = std::nullopt;
+};
+using LayerPositionEncoding = std::variant<RopeOfTable, NoPE>;
+
+// The attention layer of chapter 05 with these four choices. Source: Hugging Face,
+// modeling_gemma3.py, modeling_gpt_oss.py, modeling_llama4.py.
+struct LongContextAttention {
+    AttentionLayer layer;  // projections, numbers of heads and QK norm
+    AttentionPattern pattern = FullAttention{};
+    LayerPositionEncoding position_encoding = RopeOfTable{};
+    ScoreFunction score_function;
+
+    // With a cache, the T new tokens attend to the cached ones, too: attentions has one column
+    // per entry of the cache and per new token, in that order. Throws ShapeError if the shapes
+    // do not match, or if the cache does not end where the position ids begin.
+    AttentionLayer::Output operator()(const Tensor3& hidden_states,     // (B, T, C)
+                                      const LongContextInputs& inputs,  // T positions
+                                      RollingCache* cache = nullptr) const;
+};
+// With RoPE of the first table, and a scale of 1/√D.
+LongContextAttention make_long_context_attention(const AttentionLayer& layer,
+                                                 std::size_t head_dim,
+                                                 const AttentionPattern& pattern);
+
+// x + f(norm(x)), with attention as f, then with the MLP.
+struct LongContextBlock {
+    LongContextAttention self_attn;
+    GatedMlp mlp;
+    RMSNorm attention_norm, ffn_norm;
+
+    AttentionLayer::Output operator()(const Tensor3& hidden_states,  // (B, T, C)
+                                      const LongContextInputs& inputs,
+                                      RollingCache* cache = nullptr) const;
+};
+
+// An empty cache that holds what a layer with this pattern needs: W tokens, a chunk, or all.
+RollingCache make_rolling_cache(const AttentionPattern& pattern);
+
+// The number of cached tokens after seq_len tokens, and the bytes of keys and values of all
+// layers.
+std::uint64_t num_cached_tokens(const AttentionPattern& pattern, std::uint64_t seq_len);
+std::uint64_t rolling_cache_bytes(const std::vector<AttentionPattern>& patterns,  // L
+                                  std::uint64_t seq_len, std::size_t num_key_value_heads,
+                                  std::size_t head_dim, std::size_t bytes_per_element);
+
+}  // namespace llm

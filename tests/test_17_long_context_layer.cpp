@@ -1,0 +1,182 @@
+// The layer of chapter 17 against the one of chapter 05, and its caches against recomputation.
+#include <algorithm>
+#include <random>
+
+#include "chapters/01_masking/masking.hpp"
+#include "chapters/09_full_model/decoder.hpp"
+#include "chapters/17_long_context/long_context_layer.hpp"
+#include "chapters/17_long_context/yarn.hpp"
+#include "common/numbers/random.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+
+namespace {
+
+constexpr std::size_t B = 2, C = 12, D = 6, length = 17;
+
+Config small_config() {
+    Config config;
+    config.hidden_size = C;
+    config.num_attention_heads = 4;
+    config.num_key_value_heads = 2;
+    config.head_dim = D;
+    config.intermediate_size = 10;
+    return config;
+}
+
+std::vector<RotaryTable> rotary_tables() {
+    return {make_rotary_table(inverse_frequencies(D, 10000), length),
+            make_yarn_rotary_table(D, 1000, {4, 8}, length)};
+}
+
+LongContextBlock make_test_block(const AttentionPattern& pattern, Generator& generator) {
+    const Config config = small_config();
+    const Vector ones = xt::ones<Real>({C});
+    return {
+        make_long_context_attention(make_attention_layer(config, generator), D, pattern),
+        make_gated_mlp(config.hidden_size, config.intermediate_size, false, SiLU, generator),
+        RMSNorm{ones}, RMSNorm{ones}};
+}
+
+// A sliding window with sinks and a cap, a chunk with the second RoPE, a full NoPE layer with a
+// temperature, and StreamingLLM's pattern.
+std::vector<LongContextBlock> mixed_layers() {
+    Generator generator(8);
+    std::vector<LongContextBlock> layers;
+    for (const AttentionPattern& pattern :
+         {AttentionPattern{SlidingWindow{3}}, AttentionPattern{ChunkedAttention{4}},
+          AttentionPattern{FullAttention{}}, AttentionPattern{SinksAndWindow{2, 3}}})
+        layers.push_back(make_test_block(pattern, generator));
+    layers[0].self_attn.score_function.sinks = Vector{0.5f, -1, 2, 0};
+    layers[0].self_attn.score_function.attn_logit_softcapping = Real(1.5);
+    layers[1].self_attn.position_encoding = RopeOfTable{1};
+    layers[2].self_attn.position_encoding = NoPE{TemperatureTuning{3, Real(0.4)}};
+    return layers;
+}
+
+std::vector<RollingCache> make_caches(const std::vector<LongContextBlock>& layers) {
+    std::vector<RollingCache> caches;
+    for (const LongContextBlock& layer : layers)
+        caches.push_back(make_rolling_cache(layer.self_attn.pattern));
+    return caches;
+}
+
+Tensor3 run(const std::vector<LongContextBlock>& layers, const Tensor3& embeddings,
+            const LongContextInputs& inputs, std::vector<RollingCache>* caches = nullptr) {
+    return run_layers(layers, embeddings, inputs, caches).last_hidden_state;
+}
+
+Tensor3 part_of(const Tensor3& states, std::size_t first, std::size_t count) {
+    return xt::view(states, xt::all(), xt::range(first, first + count), xt::all());
+}
+
+Tensor3 random_embeddings() {
+    Generator generator(9);
+    return randn({B, length, C}, generator) * Real(2);
+}
+
+}  // namespace
+
+TEST_CASE("with full attention and RoPE, the layer is that of chapter 05") {
+    Generator generator(4);
+    const AttentionLayer layer = make_attention_layer(small_config(), generator);
+    const Tensor3 states = random_embeddings();
+    const AttentionLayer::Output expected =
+        layer(states, causal_attention_inputs(rotary_tables()[0], B, length));
+    const auto output = make_long_context_attention(layer, D, FullAttention{})(
+        states, long_context_inputs(rotary_tables(), length));
+    CHECK_CLOSE(output.hidden_states, expected.hidden_states, 1e-5);
+    CHECK_CLOSE(output.attentions, expected.attentions, 1e-5);
+}
+
+TEST_CASE("a NoPE layer depends on the mask only: shifted positions change nothing") {
+    Generator generator(4);
+    LongContextAttention attention = make_long_context_attention(
+        make_attention_layer(small_config(), generator), D, SlidingWindow{5});
+    const Tensor3 states = part_of(random_embeddings(), 0, 7);
+    const auto at = [&](std::size_t past_len) {
+        return attention(states, long_context_inputs({rotary_tables()[1]}, 7, past_len))
+            .hidden_states;
+    };
+    attention.position_encoding = NoPE{};
+    CHECK_CLOSE(at(9), at(0), 0);
+
+    // No RoPE and no QK norm: the projections themselves.
+    const auto [queries, keys, values] = project_qkv(attention.layer, states);
+    const Tensor4 mask = expand_mask(pattern_mask(SlidingWindow{5}, 7, 7), B);
+    CHECK_CLOSE(at(0),
+                project_output(attention.layer,
+                               grouped_query_attention(queries, keys, values, mask).context),
+                1e-5);
+
+    // A temperature does depend on the position.
+    attention.position_encoding = NoPE{TemperatureTuning{4, 1}};
+    CHECK(difference(at(9), at(0), 1e-3) != "");
+}
+
+TEST_CASE("each layer of a mixed stack keeps its own window: caches equal recomputation") {
+    const auto layers = mixed_layers();
+    const Tensor3 embeddings = random_embeddings();
+    const Tensor3 expected =
+        run(layers, embeddings, long_context_inputs(rotary_tables(), length));
+    std::mt19937 random(3);
+    for (int repetition = 0; repetition < 50; ++repetition) {
+        auto caches = make_caches(layers);
+        for (std::size_t first = 0; first < length;) {
+            const std::size_t count = std::min<std::size_t>(1 + random() % 9, length - first);
+            CAPTURE(first);
+            CAPTURE(count);
+            const auto inputs = long_context_inputs(rotary_tables(), count, first);
+            REQUIRE_CLOSE(run(layers, part_of(embeddings, first, count), inputs, &caches),
+                          part_of(expected, first, count), 1e-5);
+            first += count;
+        }
+        for (std::size_t n = 0; n < layers.size(); ++n)
+            CHECK(caches[n].keys.shape(2) ==
+                  num_cached_tokens(layers[n].self_attn.pattern, length));
+    }
+}
+
+TEST_CASE("each choice of a layer changes the result") {
+    const Tensor3 embeddings = random_embeddings();
+    const auto inputs = long_context_inputs(rotary_tables(), length);
+    const Tensor3 expected = run(mixed_layers(), embeddings, inputs);
+    for (int choice = 0; choice < 5; ++choice) {
+        CAPTURE(choice);
+        auto layers = mixed_layers();
+        if (choice == 0) layers[0].self_attn.score_function.sinks = std::nullopt;
+        if (choice == 1)
+            layers[0].self_attn.score_function.attn_logit_softcapping = std::nullopt;
+        if (choice == 2) layers[1].self_attn.position_encoding = RopeOfTable{0};
+        if (choice == 3) layers[2].self_attn.position_encoding = NoPE{};
+        if (choice == 4) layers[3].self_attn.pattern = SinksAndWindow{2, 4};
+        CHECK(difference(run(layers, embeddings, inputs), expected, 1e-4) != "");
+    }
+}
+
+TEST_CASE("rolling_cache_bytes by hand: Gemma 3's five windows and one full layer") {
+    const auto patterns = layer_patterns(6, SlidingWindow{512}, 6);
+    // Keys and values, 4 heads of 256, bf16: 4096 bytes a token and layer.
+    CHECK(rolling_cache_bytes(patterns, 100, 4, 256, 2) == 6 * 100 * 4096);
+    CHECK(rolling_cache_bytes(patterns, 32768, 4, 256, 2) == (5 * 512 + 32768) * 4096ull);
+    CHECK(num_cached_tokens(SinksAndWindow{4, 1020}, 5000) == 1024);
+    CHECK(num_cached_tokens(ChunkedAttention{8192}, 9000) == 8192);
+    CHECK(num_cached_tokens(FullAttention{}, 1ull << 40) == 1ull << 40);
+}
+
+TEST_CASE("a layer names a missing rotary table and positions that leave a gap") {
+    Generator generator(4);
+    LongContextAttention attention = make_long_context_attention(
+        make_attention_layer(small_config(), generator), D, SlidingWindow{5});
+    const Tensor3 states = random_embeddings();
+    RollingCache cache{5};
+    CHECK_THROWS_WITH_AS(
+        attention(part_of(states, 0, 2), long_context_inputs(rotary_tables(), 2, 1), &cache),
+        "long_context_attention: position ids do not begin at 0, after the cached tokens",
+        ShapeError);
+    attention.position_encoding = RopeOfTable{2};
+    CHECK_THROWS_WITH_AS(attention(states, long_context_inputs(rotary_tables(), length)),
+                         "long_context_attention: rotary table 2 of 2 does not exist",
+                         ShapeError);
+}
