@@ -110,8 +110,17 @@ TEST_CASE("a NoPE layer depends on the mask only: shifted positions change nothi
                                grouped_query_attention(queries, keys, values, mask).context),
                 1e-5);
 
-    // A temperature does depend on the position.
-    attention.position_encoding = NoPE{TemperatureTuning{4, 1}};
+    // A temperature changes the queries only, and depends on the position.
+    const TemperatureTuning tuning{4, 1};
+    attention.position_encoding = NoPE{tuning};
+    const IdMatrix positions = position_ids(B, 7);
+    CHECK_CLOSE(
+        at(0),
+        project_output(attention.layer,
+                       grouped_query_attention(tune_temperature(queries, positions, tuning),
+                                               keys, values, mask)
+                           .context),
+        1e-5);
     CHECK(difference(at(9), at(0), 1e-3) != "");
 }
 

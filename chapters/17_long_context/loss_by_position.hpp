@@ -1,0 +1,20 @@
+// Chapter 17: how well a model predicts at each position, within its context and beyond.
+#pragma once
+
+#include "chapters/09_full_model/model.hpp"
+
+namespace llm {
+
+// The mean loss of the targets at each position, over the sequences of a batch. Throws
+// ShapeError as token_log_probs of chapter 14 does.
+Vector loss_by_position(const Tensor3& logits,     // (B, T, V)
+                        const IdMatrix& targets);  // (B, T) -> (T)
+
+// The same for a model with another rotary table, so that scaled frequencies can be compared.
+// For a context longer than that of training, raise config.max_position_embeddings first.
+// Throws ShapeError if the sequences exceed it or the table.
+Vector loss_by_position(const Model& model, const RotaryTable& rotary_table,  // (P, D/2)
+                        const IdMatrix& input_ids,                            // (B, T)
+                        const IdMatrix& targets);                             // (B, T) -> (T)
+
+}  // namespace llm

@@ -1,0 +1,53 @@
+// The loss by position: by hand, and as parts of the mean loss of chapter 12.
+#include <cmath>
+
+#include "chapters/04_rope/rope_scaling.hpp"
+#include "chapters/12_gradients/loss.hpp"
+#include "chapters/17_long_context/loss_by_position.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+
+TEST_CASE("loss_by_position by hand: one mean per position, over the batch") {
+    // Probabilities 1/4 and 3/4 are logits 0 and ln 3.
+    const Real ln3 = Real(std::log(3.0));
+    const Tensor3 logits = {{{0, ln3}, {0, 0}, {0, ln3}}, {{0, ln3}, {0, 0}, {ln3, 0}}};
+    const Vector losses = loss_by_position(logits, {{0, 1, 1}, {1, 0, 1}});
+    const double quarter = std::log(4.0), three_quarters = std::log(4.0 / 3);
+    CHECK_CLOSE(losses,
+                (Vector{Real((quarter + three_quarters) / 2), Real(std::log(2.0)),
+                        Real((three_quarters + quarter) / 2)}),
+                1e-6);
+    CHECK_CLOSE(loss_by_position({{{0, ln3}, {0, ln3}}}, {{0, 1}}),
+                (Vector{Real(quarter), Real(three_quarters)}), 1e-6);
+}
+
+TEST_CASE("with its own rotary table, the mean over the positions is the model's loss") {
+    Config config;
+    config.hidden_size = 12;
+    config.num_attention_heads = 4;
+    config.num_key_value_heads = 2;
+    config.head_dim = 6;
+    config.vocab_size = 9;
+    config.intermediate_size = 10;
+    config.num_hidden_layers = 2;
+    config.max_position_embeddings = 5;
+    Generator generator(2);
+    Model model = make_model(config, generator);
+    const IdMatrix inputs = {{1, 2, 8, 0, 5}, {7, 7, 3, 4, 6}, {0, 1, 2, 3, 4}};
+    const IdMatrix targets = {{2, 8, 0, 5, 3}, {7, 3, 4, 6, 0}, {8, 1, 0, 2, 2}};
+    const Vector losses = loss_by_position(model, model.rotary_table(5), inputs, targets);
+    CHECK(xt::mean<Real>(losses)() ==
+          doctest::Approx(cross_entropy(model(inputs), targets)).epsilon(1e-5));
+
+    // Another table is used, and it may be longer than the context.
+    const Vector slow = interpolate_positions(inverse_frequencies(6, config.rope_theta), 4);
+    const RotaryTable scaled = make_rotary_table(slow, 20);
+    CHECK(difference(loss_by_position(model, scaled, inputs, targets), losses, 1e-4) != "");
+    const IdMatrix longer = {{1, 2, 8, 0, 5, 4, 2}};
+    model.config.max_position_embeddings = 7;
+    CHECK(loss_by_position(model, scaled, longer, longer).size() == 7);
+    CHECK_THROWS_WITH_AS(loss_by_position(model, model.rotary_table(5), longer, longer),
+                         "attention: kv_len 7 exceeds the 5 positions of the rotary table",
+                         ShapeError);
+}
