@@ -3,6 +3,7 @@
 #include <random>
 
 #include "chapters/01_masking/masking.hpp"
+#include "chapters/08_pre_vs_post_norm/block.hpp"
 #include "chapters/09_full_model/decoder.hpp"
 #include "chapters/17_long_context/long_context_layer.hpp"
 #include "chapters/17_long_context/yarn.hpp"
@@ -88,6 +89,18 @@ TEST_CASE("with full attention and RoPE, the layer is that of chapter 05") {
         states, long_context_inputs(rotary_tables(), length));
     CHECK_CLOSE(output.hidden_states, expected.hidden_states, 1e-5);
     CHECK_CLOSE(output.attentions, expected.attentions, 1e-5);
+}
+
+TEST_CASE("with full attention and RoPE, the block is the pre-norm block of chapter 08") {
+    Generator generator(4);
+    const LongContextBlock block = make_test_block(FullAttention{}, generator);
+    const PreNormBlock expected{block.self_attn.layer, block.mlp, block.attention_norm,
+                                block.ffn_norm};
+    const Tensor3 states = random_embeddings();
+    CHECK_CLOSE(
+        block(states, long_context_inputs(rotary_tables(), length)).hidden_states,
+        expected(states, causal_attention_inputs(rotary_tables()[0], B, length)).hidden_states,
+        1e-5);
 }
 
 TEST_CASE("a NoPE layer depends on the mask only: shifted positions change nothing") {

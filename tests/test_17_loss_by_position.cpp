@@ -5,6 +5,7 @@
 #include "chapters/12_gradients/loss.hpp"
 #include "chapters/17_long_context/loss_by_position.hpp"
 #include "tests/check.hpp"
+#include "tests/small_model.hpp"
 
 using namespace llm;
 
@@ -23,15 +24,7 @@ TEST_CASE("loss_by_position by hand: one mean per position, over the batch") {
 }
 
 TEST_CASE("with its own rotary table, the mean over the positions is the model's loss") {
-    Config config;
-    config.hidden_size = 12;
-    config.num_attention_heads = 4;
-    config.num_key_value_heads = 2;
-    config.head_dim = 6;
-    config.vocab_size = 9;
-    config.intermediate_size = 10;
-    config.num_hidden_layers = 2;
-    config.max_position_embeddings = 5;
+    const Config config = small_config();
     Generator generator(2);
     Model model = make_model(config, generator);
     const IdMatrix inputs = {{1, 2, 8, 0, 5}, {7, 7, 3, 4, 6}, {0, 1, 2, 3, 4}};
@@ -41,13 +34,13 @@ TEST_CASE("with its own rotary table, the mean over the positions is the model's
           doctest::Approx(cross_entropy(model(inputs), targets)).epsilon(1e-5));
 
     // Another table is used, and it may be longer than the context.
-    const Vector slow = interpolate_positions(inverse_frequencies(6, config.rope_theta), 4);
-    const RotaryTable scaled = make_rotary_table(slow, 20);
+    const Vector slow = interpolate_positions(inverse_frequencies(4, config.rope_theta), 4);
+    const RotaryTable scaled = make_rotary_table(slow, 80);
     CHECK(difference(loss_by_position(model, scaled, inputs, targets), losses, 1e-4) != "");
-    const IdMatrix longer = {{1, 2, 8, 0, 5, 4, 2}};
-    model.config.max_position_embeddings = 7;
-    CHECK(loss_by_position(model, scaled, longer, longer).size() == 7);
+    const IdMatrix longer = xt::ones<Id>({1, 70});
+    model.config.max_position_embeddings = 128;
+    CHECK(loss_by_position(model, scaled, longer, longer).size() == 70);
     CHECK_THROWS_WITH_AS(loss_by_position(model, model.rotary_table(5), longer, longer),
-                         "attention: kv_len 7 exceeds the 5 positions of the rotary table",
+                         "attention: kv_len 70 exceeds the 5 positions of the rotary table",
                          ShapeError);
 }
