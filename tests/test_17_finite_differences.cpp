@@ -1,6 +1,7 @@
 // The gradients of chapter 17 against central differences of a loss, in double.
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/17_long_context/attention_pattern.hpp"
+#include "chapters/17_long_context/long_context_backward.hpp"
 #include "chapters/17_long_context/score_function.hpp"
 #include "tests/finite_differences.hpp"
 
@@ -54,4 +55,36 @@ TEST_CASE("tune_temperature is its own backward pass: against central difference
     check_gradient("queries", span_of(queries), span_of(gradient), [&] {
         return loss(tune_temperature(queries, positions, {4, 0.5}));
     });
+}
+
+TEST_CASE("forward_backward against central differences: a decoder with every kind of layer") {
+    Config config = small_config();
+    config.intermediate_size = F;
+    config.num_hidden_layers = 3;
+    config.vocab_size = V;
+    config.max_position_embeddings = 6;
+    Generator generator(8);
+    LongContextDecoder decoder = make_long_context_decoder(make_model(config, generator), true);
+    // QK norm and a window; a cap and a chunk; no RoPE, a temperature and a learned sink.
+    LongContextAttention* const layers[] = {&decoder.layers[0].self_attn,
+                                            &decoder.layers[1].self_attn,
+                                            &decoder.layers[2].self_attn};
+    layers[0]->pattern = SlidingWindow{2};
+    layers[0]->layer.qk_norm = QKNormWithWeights{random_vector(D, 4), random_vector(D, 5)};
+    layers[1]->pattern = ChunkedAttention{2};
+    layers[1]->score_function.attn_logit_softcapping = 1.5;
+    layers[1]->score_function.sinks = std::nullopt;
+    layers[2]->position_encoding = NoPE{TemperatureTuning{2, 0.5}};
+    for (const Parameter& parameter : named_parameters(decoder))
+        for (Real& value : parameter.values) value = Real(0.5) * generator.next_normal();
+
+    const IdMatrix input_ids = {{0, 3, 6}, {2, 2, 5}}, targets = {{3, 6, 1}, {2, 5, 4}};
+    LongContextDecoder gradient = zeros_like(decoder);
+    forward_backward(decoder, input_ids, targets, gradient);
+    LongContextDecoder scratch = zeros_like(decoder);
+    const auto parameters = named_parameters(decoder), gradients = named_parameters(gradient);
+    REQUIRE(parameters.size() == gradients.size());
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+        check_gradient(parameters[p].name, parameters[p].values, gradients[p].values,
+                       [&] { return forward_backward(decoder, input_ids, targets, scratch); });
 }

@@ -10,30 +10,6 @@
 namespace llm {
 namespace {
 
-// Position ids of each sequence: (T) -> (B, T).
-IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size) {
-    return xt::repeat(reshape(position_ids, {1, position_ids.size()}), batch_size, 0);
-}
-
-// QK norm and RoPE of a layer with RoPE; the temperature of one without.
-QueriesKeysValues encode_positions(const LongContextAttention& attention,
-                                   const QueriesKeysValues& projected,
-                                   const LongContextInputs& inputs) {
-    const IdMatrix position_ids =  // (B, T)
-        repeat_ids(inputs.position_ids, projected.queries.shape(0));
-    if (const auto* nope = std::get_if<NoPE>(&attention.position_encoding)) {
-        if (!nope->temperature_tuning) return projected;
-        return {tune_temperature(projected.queries, position_ids, *nope->temperature_tuning),
-                projected.keys, projected.values};
-    }
-    const std::size_t table = std::get<RopeOfTable>(attention.position_encoding).table;
-    require(table < inputs.rotary_tables.size(),
-            "long_context_attention: rotary table {} of {} does not exist", table,
-            inputs.rotary_tables.size());
-    return apply_qk_norm_and_rope(attention.layer.qk_norm, projected,
-                                  {inputs.rotary_tables[table], position_ids, {}});
-}
-
 // The keys and values that the new tokens may attend to.
 PositionedKeysValues visible_keys_values(const QueriesKeysValues& heads,
                                          const IdVector& position_ids, RollingCache* cache) {
@@ -50,6 +26,32 @@ LongContextInputs long_context_inputs(std::vector<RotaryTable> rotary_tables,
                                       std::size_t seq_len, std::size_t past_len) {
     return {std::move(rotary_tables),
             xt::arange<Id>(static_cast<Id>(past_len), static_cast<Id>(past_len + seq_len))};
+}
+
+IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size) {
+    return xt::repeat(reshape(position_ids, {1, position_ids.size()}), batch_size, 0);
+}
+
+AttentionInputs rope_inputs(const LongContextInputs& inputs, const RopeOfTable& rope,
+                            std::size_t batch_size) {
+    require(rope.table < inputs.rotary_tables.size(),
+            "long_context_attention: rotary table {} of {} does not exist", rope.table,
+            inputs.rotary_tables.size());
+    return {inputs.rotary_tables[rope.table], repeat_ids(inputs.position_ids, batch_size), {}};
+}
+
+QueriesKeysValues encode_positions(const LongContextAttention& attention,
+                                   const QueriesKeysValues& projected,
+                                   const LongContextInputs& inputs) {
+    const std::size_t batch_size = projected.queries.shape(0);
+    if (const auto* rope = std::get_if<RopeOfTable>(&attention.position_encoding))
+        return apply_qk_norm_and_rope(attention.layer.qk_norm, projected,
+                                      rope_inputs(inputs, *rope, batch_size));
+    const auto& tuning = std::get<NoPE>(attention.position_encoding).temperature_tuning;
+    if (!tuning) return projected;
+    return {tune_temperature(projected.queries, repeat_ids(inputs.position_ids, batch_size),
+                             *tuning),
+            projected.keys, projected.values};
 }
 
 AttentionLayer::Output LongContextAttention::operator()(const Tensor3& hidden_states,

@@ -46,6 +46,16 @@ struct LongContextAttention {
                                       const LongContextInputs& inputs,  // T positions
                                       RollingCache* cache = nullptr) const;
 };
+// The parts of the layer that its backward pass shares. Position ids of each sequence:
+IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size);  // (T) -> (B, T)
+// The inputs of chapter 05's QK norm and RoPE, without a mask. Throws ShapeError if there is no
+// such table.
+AttentionInputs rope_inputs(const LongContextInputs& inputs, const RopeOfTable& rope,
+                            std::size_t batch_size);
+// QK norm and RoPE of a layer with RoPE; the temperature of one without.
+QueriesKeysValues encode_positions(const LongContextAttention& attention,
+                                   const QueriesKeysValues& projected,
+                                   const LongContextInputs& inputs);
 // With RoPE of the first table, and a scale of 1/√D.
 LongContextAttention make_long_context_attention(const AttentionLayer& layer,
                                                  std::size_t head_dim,

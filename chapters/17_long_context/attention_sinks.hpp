@@ -1,0 +1,33 @@
+// Chapter 17: training with a first token or with learned sinks, and measuring who gets the
+// attention that no key should have.
+#pragma once
+
+#include "chapters/13_training/trainer.hpp"
+#include "chapters/17_long_context/long_context_backward.hpp"
+
+namespace llm {
+
+// The batch with this token instead of the first one of each sequence, as if each were the
+// beginning of a text. The targets stay. Throws ShapeError if the sequences have no tokens.
+Batch with_first_token(Batch batch, Id first_token_id);
+
+// Trains with AdamW, one random batch per step, and, if given, a first token. Returns the loss
+// of each step. Throws Interrupted after Ctrl-C.
+std::vector<Real> train_decoder(LongContextDecoder& decoder, const TrainingArguments& args,
+                                const std::vector<Id>& tokens, std::optional<Id> first_token_id,
+                                Generator& generator);
+
+// Mean attention weights of each head, over the sequences and the queries from first_query on.
+// Throws ShapeError unless there are such queries.
+struct SinkWeights {
+    Matrix first_key;  // (L, H): of the first token
+    Matrix sink;       // (L, H): of the learned sink, what a row of weights lacks to 1
+};
+SinkWeights mean_sink_weights(const std::vector<Tensor4>& attentions,  // L times (B, H, T, T)
+                              std::size_t first_query);
+
+// The mean loss of the targets from position `first` on. Throws ShapeError unless there are
+// any.
+double mean_loss_from(const Vector& losses, std::size_t first);  // (T)
+
+}  // namespace llm

@@ -1,0 +1,74 @@
+// Chapter 17: forward and backward passes of its layer and block, and of a decoder made of
+// them.
+#pragma once
+
+#include "chapters/09_full_model/parameters.hpp"
+#include "chapters/12_gradients/mlp_backward.hpp"
+#include "chapters/17_long_context/long_context_layer.hpp"
+
+namespace llm {
+
+// The activations of the attention layer that its backward pass needs.
+struct LongContextActivations {
+    Tensor3 input;                // (B, T, C)
+    QueriesKeysValues projected;  // split into heads
+    QueriesKeysValues rotated;    // after encode_positions
+    ScoredAttentionActivations scored;
+    Tensor4 context;  // (B, H, T, D)
+};
+
+// The same output as attention(input, inputs), (B, T, C); the activations are saved.
+Tensor3 attention_forward(const LongContextAttention& attention,
+                          const Tensor3& input,             // (B, T, C)
+                          const LongContextInputs& inputs,  // T positions
+                          LongContextActivations& saved);
+// Returns the gradient with respect to the input, (B, T, C); those of the weights, of the QK
+// norm and of the sinks are accumulated.
+Tensor3 attention_backward(const LongContextAttention& attention,
+                           const LongContextInputs& inputs, const LongContextActivations& saved,
+                           const Tensor3& output_gradient,  // (B, T, C)
+                           LongContextAttention& gradient);
+
+// The same for the block; compare chapter 12's.
+struct LongContextBlockActivations {
+    Tensor3 input;                     // (B, T, C)
+    LongContextActivations self_attn;  // with its input
+    Tensor3 after_attention;           // (B, T, C)
+    MlpActivations mlp;                // with its input
+};
+Tensor3 block_forward(const LongContextBlock& block, const Tensor3& hidden_states,
+                      const LongContextInputs& inputs, LongContextBlockActivations& saved);
+Tensor3 block_backward(const LongContextBlock& block, const LongContextInputs& inputs,
+                       const LongContextBlockActivations& saved, const Tensor3& output_gradient,
+                       LongContextBlock& gradient);
+
+// A decoder with tied weights, made of such blocks.
+struct LongContextDecoder {
+    Matrix embed_tokens;                   // (V, C)
+    std::vector<LongContextBlock> layers;  // L
+    RMSNorm norm;                          // (C)
+    RotaryTable rotary_table;              // (P, D/2)
+};
+
+// The same weights with full attention. With learned sinks, each head has one of 0. The head
+// is tied, whether or not that of the model is.
+LongContextDecoder make_long_context_decoder(const Model& model, bool learned_sinks);
+// A copy in which every layer has this pattern.
+LongContextDecoder with_pattern(const LongContextDecoder& decoder,
+                                const AttentionPattern& pattern);
+
+// The same functions as for Model in chapters 09 and 12. (The sinks are called
+// model.layers.0.self_attn.sinks, as in gpt-oss.)
+std::vector<Parameter> named_parameters(LongContextDecoder& decoder);
+LongContextDecoder zeros_like(const LongContextDecoder& decoder);
+double forward_backward(const LongContextDecoder& decoder, const IdMatrix& input_ids,  // (B, T)
+                        const IdMatrix& targets,                                       // (B, T)
+                        LongContextDecoder& gradient);
+struct LongContextOutput {
+    Tensor3 logits;                   // (B, T, V)
+    std::vector<Tensor4> attentions;  // L times (B, H, T, S)
+};
+LongContextOutput evaluate(const LongContextDecoder& decoder,
+                           const IdMatrix& input_ids);  // (B, T)
+
+}  // namespace llm

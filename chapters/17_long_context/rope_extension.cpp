@@ -1,0 +1,68 @@
+#include "chapters/17_long_context/rope_extension.hpp"
+
+#include "chapters/04_rope/rope_scaling.hpp"
+#include "chapters/12_gradients/model_backward.hpp"
+#include "common/system/interrupt.hpp"
+
+namespace llm {
+
+namespace {
+
+YarnScaling yarn_scaling(const Config& config, std::size_t factor) {
+    return {static_cast<Real>(factor), static_cast<Real>(config.max_position_embeddings)};
+}
+
+}  // namespace
+
+Vector extended_frequencies(const Config& config, RopeExtension extension, std::size_t factor) {
+    require(factor >= 1, "extended_frequencies: the factor must be at least 1");
+    const Real scale = static_cast<Real>(factor), theta = config.rope_theta;
+    const Vector frequencies = inverse_frequencies(config.head_dim, theta);  // (D/2)
+    switch (extension) {
+        case RopeExtension::none:
+            return frequencies;
+        case RopeExtension::position_interpolation:
+            return interpolate_positions(frequencies, scale);
+        case RopeExtension::ntk_aware:
+            return inverse_frequencies(config.head_dim,
+                                       ntk_theta(theta, scale, config.head_dim));
+        case RopeExtension::llama3:
+            return scale_like_llama3(
+                frequencies, {scale, 1, 4, static_cast<Real>(config.max_position_embeddings)});
+        case RopeExtension::yarn:
+            break;
+    }
+    return yarn_frequencies(config.head_dim, theta, yarn_scaling(config, factor));
+}
+
+RotaryTable extended_rotary_table(const Config& config, RopeExtension extension,
+                                  std::size_t factor) {
+    const std::size_t num_positions = factor * config.max_position_embeddings;  // P
+    if (extension == RopeExtension::yarn)
+        return make_yarn_rotary_table(config.head_dim, config.rope_theta,
+                                      yarn_scaling(config, factor), num_positions);
+    return make_rotary_table(extended_frequencies(config, extension, factor), num_positions);
+}
+
+void fine_tune(Model& model, const RotaryTable& rotary_table, const TrainingArguments& args,
+               const std::vector<Id>& tokens) {
+    // Positions beyond those of the configuration are those of the table.
+    model.config.max_position_embeddings = rotary_table.cos.shape(0);
+    const AttentionInputs inputs =
+        causal_attention_inputs(rotary_table, args.batch_size, args.seq_len);
+    AdamW optimizer;
+    optimizer.weight_decay = args.weight_decay;
+    Generator generator(args.seed);
+    Model gradient = zeros_like(model);
+    for (std::size_t step = 0; step < args.lr_schedule.max_steps; ++step) {
+        InterruptHandler::throw_if_interrupted();
+        const Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
+        zero_grad(gradient);
+        forward_backward(model, batch.input_ids, batch.targets, inputs, gradient);
+        clip_grad_norm(named_parameters(gradient), args.max_grad_norm);
+        optimizer.step(named_parameters(model), named_parameters(gradient),
+                       learning_rate_at(args.lr_schedule, step));
+    }
+}
+
+}  // namespace llm

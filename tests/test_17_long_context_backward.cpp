@@ -1,0 +1,71 @@
+// The decoder of chapter 17 against the model of chapters 09 and 12.
+#include "chapters/12_gradients/model_backward.hpp"
+#include "chapters/17_long_context/long_context_backward.hpp"
+#include "tests/small_model.hpp"
+
+using namespace llm;
+
+namespace {
+
+// Weights that give sensible probabilities.
+Model test_model() {
+    Generator generator(5);
+    Config config = small_config();
+    config.tie_word_embeddings = true;
+    Model model = make_model(config, generator);
+    init_normal(model, Real(0.3), generator);
+    return model;
+}
+
+Vector copy_of(const Parameter& parameter) {
+    Vector copy = xt::zeros<Real>({parameter.values.size()});
+    std::copy(parameter.values.begin(), parameter.values.end(), copy.begin());
+    return copy;
+}
+
+const IdMatrix targets{{16, 0, 5, 5, 2}, {1, 2, 3, 4, 9}};  // (B, T)
+
+}  // namespace
+
+TEST_CASE("with full attention, the decoder's logits are those of chapter 09's model") {
+    const Model model = test_model();
+    const LongContextOutput output =
+        evaluate(make_long_context_decoder(model, false), small_ids);
+    const ModelOutput expected = model.forward(small_ids, {.output_attentions = true});
+    CHECK_CLOSE(output.logits, expected.logits, 1e-5);
+    REQUIRE(output.attentions.size() == 2);
+    CHECK_CLOSE(output.attentions[1], expected.attentions[1], 1e-5);
+}
+
+TEST_CASE("with full attention, its gradients are those of chapter 12's model") {
+    const Model model = test_model();
+    Model expected = zeros_like(model);
+    const double loss = forward_backward(model, small_ids, targets, expected);
+    const LongContextDecoder decoder = make_long_context_decoder(model, false);
+    LongContextDecoder gradient = zeros_like(decoder);
+    CHECK(forward_backward(decoder, small_ids, targets, gradient) ==
+          doctest::Approx(loss).epsilon(1e-6));
+    const auto gradients = named_parameters(gradient),
+               all_expected = named_parameters(expected);
+    REQUIRE(gradients.size() == all_expected.size());
+    for (std::size_t p = 0; p < gradients.size(); ++p) {
+        CAPTURE(gradients[p].name);
+        REQUIRE(gradients[p].name == all_expected[p].name);
+        CHECK_CLOSE(copy_of(gradients[p]), copy_of(all_expected[p]), 1e-5);
+    }
+}
+
+TEST_CASE("with_pattern changes the pattern of every layer and nothing else") {
+    const LongContextDecoder decoder = make_long_context_decoder(test_model(), true);
+    const Tensor3 logits = evaluate(decoder, small_ids).logits;
+    CHECK(difference(evaluate(with_pattern(decoder, SlidingWindow{2}), small_ids).logits,
+                     logits, 1e-3) != "");
+    CHECK_CLOSE(evaluate(with_pattern(decoder, SlidingWindow{5}), small_ids).logits, logits, 0);
+}
+
+TEST_CASE("the decoder names a token id that is not in its vocabulary") {
+    const LongContextDecoder decoder = make_long_context_decoder(test_model(), false);
+    CHECK_THROWS_WITH_AS(evaluate(decoder, IdMatrix{{3, 17}}),
+                         "long_context_decoder: token id 17 lies outside the vocabulary of 17",
+                         ShapeError);
+}
