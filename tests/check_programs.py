@@ -310,6 +310,18 @@ QUANTIZATION_REFUSED = [  # of chapter 16
     ("--export {folder}/nothing/model.gguf", "cannot write"),
     ("--export {file}", "exists"),
 ]
+LONG_CONTEXT_REFUSED = [  # of chapter 17
+    *BASIC_REFUSED,
+    ("--sinks", "--sinks needs --text"),
+    ("--extend", "--extend needs --text"),
+    ("--sinks --measure --text {text}", "--sinks, --extend and --measure are separate; give only one"),
+    ("--factor 0", "--factor takes an integer from 1 to 32, not '0'"),
+    ("--text {folder}/nothing", "cannot read"),
+    ("--text {file}", "tokens are too few"),
+    ("--text {file} --sinks", "tokens are too few"),
+    ("--text {text} --extend --train-len 4096 --factor 8", "--train-len 4096 exceeds 8 times the context of 256"),
+    ("--text {file} --extend", "tokens are too few"),
+]
 WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),
     ("--words {folder}/nothing", "cannot read"),
@@ -379,7 +391,7 @@ LEARN_REFUSED = [
 ]
 REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
            "12_gradients": BASIC_REFUSED, "14_fine_tuning": FINE_TUNING_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
-           "16_quantization": QUANTIZATION_REFUSED}
+           "16_quantization": QUANTIZATION_REFUSED, "17_long_context": LONG_CONTEXT_REFUSED}
 problems = []
 
 
@@ -496,9 +508,22 @@ def check_good(program, scratch):
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
              "12_gradients": None, "14_fine_tuning": check_fine_tuning, "13_training": check_training, "15_fast": check_timing,
-             "16_quantization": check_export}.get(program.name, check_sizes)
+             "16_quantization": check_export, "17_long_context": check_long_context}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
+
+
+def check_long_context(program, scratch):
+    """--measure, --sinks and --extend run, the latter two with a short text and a few steps."""
+    short = scratch / "short.txt"
+    short.write_text((ROOT / "assets/data/king_james_held_out.txt").read_text()[:20000])
+    for options, shown in ((["--measure", "--plots", "none"], "window of 128"),
+                           (["--sinks", "--text", short, "--steps", "2", "--num-seeds", "1"], "learned sinks"),
+                           (["--extend", "--text", short, "--steps", "2", "--factor", "2", "--train-len", "300"], "YaRN"),
+                           (["--factor", "1", "--text", short, "--only", "13"], "none  ")):
+        result = run([program, *options, "--plots", scratch / "long_context_plots"] if "--plots" not in options else [program, *options])
+        if result.returncode != 0 or result.stderr or shown not in result.stdout:
+            problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")
 
 
 def check_help(program):

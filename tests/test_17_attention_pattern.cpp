@@ -51,7 +51,7 @@ Matrix measured_receptive_field(const std::vector<AttentionPattern>& patterns,
 
 }  // namespace
 
-TEST_CASE("a window of W is W keys, the query's own included; early queries see fewer") {
+TEST_CASE("a window of W is W keys, the query's own included, early queries see fewer") {
     CHECK(num_keys(SlidingWindow{128}, 1000) == 128);
     CHECK(attends(SlidingWindow{128}, 1000, 873));
     CHECK_FALSE(attends(SlidingWindow{128}, 1000, 872));
@@ -85,7 +85,7 @@ TEST_CASE("the masks equal PyTorch's, with more keys than queries") {
     CHECK_CLOSE(pattern_mask(SinksAndWindow{2, 4}, T, S), mask_fixture("sinks_and_window"), 0);
 }
 
-TEST_CASE("a batch has one mask per sequence, by its own positions; keys may be in any order") {
+TEST_CASE("a batch has one mask per sequence, by its own positions, keys may be in any order") {
     const IdMatrix queries = {{5, 6}, {2, 3}};
     const IdMatrix keys = {{4, 5, 2}, {3, 0, 1}};
     const Tensor4 mask = pattern_mask(SlidingWindow{2}, queries, keys);
@@ -123,7 +123,7 @@ TEST_CASE("the receptive field equals the one measured by changing each input") 
         }
 }
 
-TEST_CASE("L layers with a window of W reach L(W - 1) tokens back; chunks reach no further") {
+TEST_CASE("L layers with a window of W reach L(W - 1) tokens back, chunks reach no further") {
     for (const std::size_t L : {1, 2, 4}) {
         const Matrix field = receptive_field(layer_patterns(L, SlidingWindow{4}, 0), 20);
         for (std::size_t s = 0; s < 20; ++s) CHECK(field(19, s) == (19 - s <= L * 3 ? 1 : 0));

@@ -74,11 +74,13 @@ TEST_CASE("train_decoder with a first token: the first step by hand") {
     TrainingArguments args = test_arguments(2);
     args.lr_schedule.warmup_steps = 0;
     args.lr_schedule.min_learning_rate = 0;
+    args.weight_decay = Real(0.5);
     LongContextDecoder decoder = test_decoder(true), expected = decoder;
     Generator generator(1), same_generator(1);
     train_decoder(decoder, args, repeating_tokens(), Id{16}, generator);
 
     AdamW optimizer;
+    optimizer.weight_decay = Real(0.5);
     for (std::size_t step = 0; step < 2; ++step) {
         Batch batch = random_batch(repeating_tokens(), 4, 6, same_generator);
         for (std::size_t b = 0; b < 4; ++b) batch.input_ids(b, 0) = 16;

@@ -1,4 +1,5 @@
 // The decoder of chapter 17 against the model of chapters 09 and 12.
+#include "chapters/12_gradients/loss.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/17_long_context/long_context_backward.hpp"
 #include "tests/small_model.hpp"
@@ -55,12 +56,37 @@ TEST_CASE("with full attention, its gradients are those of chapter 12's model") 
     }
 }
 
+TEST_CASE("gradients are accumulated, those of the sinks, too") {
+    const LongContextDecoder decoder = make_long_context_decoder(test_model(), true);
+    LongContextDecoder once = zeros_like(decoder), twice = zeros_like(decoder);
+    forward_backward(decoder, small_ids, targets, once);
+    for (int i = 0; i < 2; ++i) forward_backward(decoder, small_ids, targets, twice);
+    const Vector sinks = *once.layers[1].self_attn.score_function.sinks;
+    CHECK_CLOSE(*twice.layers[1].self_attn.score_function.sinks, Vector(sinks * Real(2)), 1e-6);
+    CHECK_CLOSE(twice.embed_tokens, Matrix(once.embed_tokens * Real(2)), 1e-5);
+}
+
 TEST_CASE("with_pattern changes the pattern of every layer and nothing else") {
     const LongContextDecoder decoder = make_long_context_decoder(test_model(), true);
+    const LongContextDecoder windowed = with_pattern(decoder, SlidingWindow{2});
+    for (const LongContextBlock& layer : windowed.layers) {
+        REQUIRE(std::holds_alternative<SlidingWindow>(layer.self_attn.pattern));
+        CHECK(std::get<SlidingWindow>(layer.self_attn.pattern).window == 2);
+    }
     const Tensor3 logits = evaluate(decoder, small_ids).logits;
-    CHECK(difference(evaluate(with_pattern(decoder, SlidingWindow{2}), small_ids).logits,
-                     logits, 1e-3) != "");
+    CHECK(difference(evaluate(windowed, small_ids).logits, logits, 1e-3) != "");
     CHECK_CLOSE(evaluate(with_pattern(decoder, SlidingWindow{5}), small_ids).logits, logits, 0);
+}
+
+TEST_CASE("forward_backward computes the loss of the same logits as evaluate, with a window") {
+    LongContextDecoder decoder =
+        with_pattern(make_long_context_decoder(test_model(), true), SlidingWindow{2});
+    decoder.layers[1].self_attn.pattern = ChunkedAttention{3};
+    decoder.layers[0].self_attn.score_function.sinks = Vector{0.5f, -1, 2, 0};
+    LongContextDecoder gradient = zeros_like(decoder);
+    CHECK(forward_backward(decoder, small_ids, targets, gradient) ==
+          doctest::Approx(cross_entropy(evaluate(decoder, small_ids).logits, targets))
+              .epsilon(1e-6));
 }
 
 TEST_CASE("the decoder names a token id that is not in its vocabulary") {

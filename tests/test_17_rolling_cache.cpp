@@ -89,7 +89,7 @@ TEST_CASE("a rolling cache of a chunk's size serves chunked attention") {
                     1e-5);
 }
 
-TEST_CASE("the token of position p overwrites that of p - W; sinks stay") {
+TEST_CASE("the token of position p overwrites that of p - W, sinks stay") {
     const Sequence sequence = random_sequence(12);
     RollingCache cache{4, 2};
     for (std::size_t t = 0; t < 6; ++t) {

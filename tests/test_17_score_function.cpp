@@ -69,7 +69,7 @@ TEST_CASE("a soft cap is nearly the identity near 0 and never exceeds the cap") 
                          "logit_softcap: the cap must be positive", ShapeError);
 }
 
-TEST_CASE("softmax_with_sink: the weights and the sink's sum to 1; a sink of -inf is none") {
+TEST_CASE("softmax_with_sink: the weights and the sink's sum to 1, a sink of -inf is none") {
     Generator generator(3);
     const Matrix scores = randn({4, 6}, generator) * Real(3);
     const auto [weights, sink_weights] = softmax_with_sink(scores, Real(0.7));

@@ -13,8 +13,7 @@ struct FullAttention {};  // all earlier keys, and the query's own
 struct SlidingWindow {    // the last "window" keys, the query's own included: Mistral
     std::size_t window = 0;
 };
-struct ChunkedAttention {  // the keys of the chunk: positions c·n to c·n + n - 1; Llama 4
-                           // 4
+struct ChunkedAttention {  // the keys of the chunk: positions c·n to c·n + n - 1 (Llama 4)
     std::size_t chunk_size = 0;
 };
 struct SinksAndWindow {  // the first num_sinks keys and a sliding window: StreamingLLM

@@ -11,9 +11,8 @@ namespace llm {
 struct YarnScaling {
     Real factor = 1;
     Real original_max_position_embeddings = 0;
-    Real beta_fast =
-        32;              // pairs with at least this many rotations in the original context stay
-    Real beta_slow = 1;  // pairs with at most this many are interpolated by the full factor
+    Real beta_fast = 32;   // pairs that rotate at least so often in the original context stay
+    Real beta_slow = 1;    // pairs that rotate at most so often are divided by the factor
     bool truncate = true;  // round the limits between to whole pairs; gpt-oss does not
     std::optional<Real> attention_factor = std::nullopt;  // if none, 0.1 ln(factor) + 1
 };
