@@ -24,6 +24,7 @@ const assetsOf: Record<string, string[]> = {
   '13_training': names,
   '15_fast': model,
   '16_quantization': [...model, 'data/apocrypha.txt'],
+  '17_long_context': [...model, 'data/king_james_held_out.txt'],
 }
 
 export function assetPaths(slug: string, args: string[]): string[] {

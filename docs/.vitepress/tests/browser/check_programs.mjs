@@ -9,6 +9,7 @@ import { join } from 'node:path'
 const defaults = {
   '13_training': ['--steps', '10'], '14_fine_tuning': '--base-steps 3 --sft-steps 3 --grpo-steps 2'.split(' '),
   '15_fast': ['--no-timing'], '16_quantization': ['--no-timing'],
+  '17_long_context': '--factor 4 --num-sequences 1'.split(' '),
 }
 const toleranceOf = slug => (['13_training', '14_fine_tuning'].includes(slug) ? 1e-4 : tolerance)
 
@@ -37,6 +38,7 @@ const further = {
   '13_training': ['--steps 10 --seed 1 --num-hidden-layers 2', '--steps 10 --qk-norm --dtype bfloat16', '--steps x'],
   // (With blocks, the inputs are rounded, too: the processor decides which text follows.)
   '16_quantization': ['--no-timing --model assets/king_james --dtype bfloat16', '--dtype q2_k'],
+  '17_long_context': ['--factor 2', '--factor 0'],
   '15_fast': ['--no-timing --max-new-tokens 20', '--no-timing --prompt "And God said"', '--max-new-tokens 0'],
 }
 
