@@ -897,6 +897,104 @@ def long_context():
     save("17_long_context/yarn_cos", angles.cos() * factor)
     save("17_long_context/yarn_sin", angles.sin() * factor)
 
+def windowed_decoder(config, weights, ids):
+    """Logits of a mistral, gemma2 or gemma3_text model from tensors and settings with Hugging Face's names; all fields given."""
+    gemma, head_dim = config["model_type"] != "mistral", config["head_dim"]
+    heads, kv_heads, seq_len = config["num_attention_heads"], config["num_key_value_heads"], ids.shape[1]
+
+    def norm(x, name):
+        weight = weights[f"{name}.weight"]
+        return rms_normalize(x, config["rms_norm_eps"]) * (1 + weight if gemma else weight)
+
+    def capped(x, key):
+        cap = config.get(key)
+        return x if cap is None else cap * torch.tanh(x / cap)
+
+    linear = lambda x, name: x @ weights[f"{name}.weight"].T
+    positions = torch.arange(seq_len)
+    x = weights["model.embed_tokens.weight"][ids]
+    if gemma:
+        x = x * config["hidden_size"] ** 0.5
+    for n, layer_type in enumerate(config["layer_types"]):
+        name, slides = f"model.layers.{n}.", layer_type == "sliding_attention"
+        theta = config["rope_local_base_freq"] if slides and "rope_local_base_freq" in config else config["rope_theta"]
+        angles = rotary_angles(head_dim, theta, positions.float())[1]
+        if not slides and config.get("rope_scaling"):
+            angles = angles / config["rope_scaling"]["factor"]
+        angles = torch.cat((angles, angles), dim=-1)
+        rotate = lambda y: y * angles.cos() + rotate_half(y) * angles.sin()
+        split = lambda y, count: y.view(*ids.shape, count, head_dim).transpose(1, 2)
+        h = norm(x, name + "input_layernorm")
+        queries, keys, values = (split(linear(h, f"{name}self_attn.{part}_proj"), count)
+                                 for part, count in (("q", heads), ("k", kv_heads), ("v", kv_heads)))
+        if config["model_type"] == "gemma3_text":
+            queries, keys = norm(queries, name + "self_attn.q_norm"), norm(keys, name + "self_attn.k_norm")
+        keys, values = (y.repeat_interleave(heads // kv_heads, 1) for y in (rotate(keys), values))
+        scores = rotate(queries) @ keys.mT * config.get("query_pre_attn_scalar", head_dim) ** -0.5
+        distance = positions[:, None] - positions
+        seen = (distance >= 0) & (distance < (config["sliding_window"] if slides else seq_len))
+        weighted = capped(scores, "attn_logit_softcapping").masked_fill(~seen, -torch.inf).softmax(-1) @ values
+        attended = linear(weighted.transpose(1, 2).reshape(*ids.shape, -1), name + "self_attn.o_proj")
+        x = x + (norm(attended, name + "post_attention_layernorm") if gemma else attended)
+        h = norm(x, name + ("pre_feedforward_layernorm" if gemma else "post_attention_layernorm"))
+        gate = linear(h, name + "mlp.gate_proj")
+        gate = nn.functional.gelu(gate, approximate="tanh") if gemma else nn.functional.silu(gate)
+        activated = linear(gate * linear(h, name + "mlp.up_proj"), name + "mlp.down_proj")
+        x = x + (norm(activated, name + "post_feedforward_layernorm") if gemma else activated)
+    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    return capped(norm(x, "model.norm") @ head.T, "final_logit_softcapping")
+
+
+def long_context_models():
+    """Chapter 17. A checkpoint of each model type, its logits for more tokens than the window, and greedy text."""
+    base = {"hidden_size": 20, "intermediate_size": 14, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+            "vocab_size": 31, "max_position_embeddings": 64, "rms_norm_eps": 1e-3, "sliding_window": 5}
+    gemma = {**base, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 9.0}
+    window, full = "sliding_attention", "full_attention"
+    configs = {
+        "mistral": {**base, "num_hidden_layers": 3, "rope_theta": 500.0, "hidden_act": "silu", "tie_word_embeddings": False,
+                    "layer_types": [window] * 3},
+        "gemma2": {**gemma, "num_hidden_layers": 4, "rope_theta": 500.0, "attn_logit_softcapping": 2.0,
+                   "final_logit_softcapping": 10.0, "layer_types": [window, full] * 2},
+        "gemma3_text": {**gemma, "num_hidden_layers": 7, "rope_theta": 5000.0, "rope_local_base_freq": 100.0,
+                        "rope_scaling": {"rope_type": "linear", "factor": 4.0}, "layer_types": [window] * 5 + [full, window]}}
+    torch.manual_seed(171)
+    ids = torch.randint(0, 31, (2, 19))
+    save("17_long_context/ids", ids)
+    for name, config in configs.items():
+        config["model_type"] = name
+        draw = lambda *shape: torch.randn(*shape) * shape[-1] ** -0.5
+        weights = {"model.embed_tokens.weight": draw(31, 20), "model.norm.weight": torch.rand(20) * 2}
+        norms = ["input_layernorm", "post_attention_layernorm"]
+        if name != "mistral":
+            norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+        for n in range(config["num_hidden_layers"]):
+            layer = f"model.layers.{n}."
+            for part, out, into in [("self_attn.q_proj", 24, 20), ("self_attn.k_proj", 12, 20), ("self_attn.v_proj", 12, 20),
+                                    ("self_attn.o_proj", 20, 24), ("mlp.gate_proj", 14, 20), ("mlp.up_proj", 14, 20),
+                                    ("mlp.down_proj", 20, 14)]:
+                weights[f"{layer}{part}.weight"] = 2 * draw(out, into)
+            weights |= {f"{layer}{norm}.weight": torch.rand(20) for norm in norms}
+            if name == "gemma3_text":
+                weights |= {f"{layer}self_attn.{norm}.weight": torch.rand(6) for norm in ("q_norm", "k_norm")}
+        if name == "mistral":
+            weights["lm_head.weight"] = 2 * draw(31, 20)
+        weights = {key: value.bfloat16() for key, value in weights.items()}
+        folder = FOLDER / "17_long_context" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        write_safetensors(folder / "model.safetensors", weights)
+        written = {key: value for key, value in config.items() if key != "layer_types"}  # the rules of each type give them
+        (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
+        weights = {key: value.float() for key, value in weights.items()}
+        save(f"17_long_context/{name}_logits", windowed_decoder(config, weights, ids))
+        greedy = ids[:1, :9]
+        for _ in range(30):
+            logits = windowed_decoder(config, weights, greedy)[:, -1]
+            best, second = logits[0].topk(2)[0]
+            assert best - second > 1e-3  # otherwise rounding would decide
+            greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
+        save(f"17_long_context/{name}_greedy", greedy)
+
 
 if __name__ == "__main__":
     random_numbers()
@@ -917,3 +1015,4 @@ if __name__ == "__main__":
     fine_tuning()
     fast()
     long_context()
+    long_context_models()
