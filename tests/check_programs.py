@@ -321,6 +321,13 @@ LONG_CONTEXT_REFUSED = [  # of chapter 17
     ("--text {file} --sinks", "tokens are too few"),
     ("--text {text} --extend --train-len 4096 --factor 8", "--train-len 4096 exceeds 8 times the context of 256"),
     ("--text {file} --extend", "tokens are too few"),
+    ("--tokens 1", "--tokens needs --model"),
+    ("--prompt x", "--prompt needs --model"),
+    ("--model {folder}/nothing", "cannot read"),
+    ("--model assets/king_james", "model_type llama is not supported; supported: mistral, gemma2 and gemma3_text"),
+    ("--model tests/fixtures/17_long_context/gemma2 --prompt x", "tokenizer.json"),
+    ("--model tests/fixtures/17_long_context/gemma2 --tokens 1,31", "31"),
+    ("--model tests/fixtures/17_long_context/gemma2 --temperature 0.001", "--temperature"),
 ]
 WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),
@@ -514,7 +521,14 @@ def check_good(program, scratch):
 
 
 def check_long_context(program, scratch):
-    """--measure, --sinks and --extend run, the latter two with a short text and a few steps."""
+    """--measure, --sinks and --extend run, the latter two with a short text and a few steps; a model of each type is
+    exported, and its copy shows the same logits."""
+    for model_type in ("mistral", "gemma2", "gemma3_text"):
+        model, copy = ROOT / "tests/fixtures/17_long_context" / model_type, scratch / f"copy_of_{model_type}"
+        shown = [run([program, "--model", folder, "--tokens", "3,1,4,1,5,9,2,6", *more]).stdout.split("exported")[0]
+                 for folder, more in ((model, ["--export", copy]), (copy, []))]
+        if shown[0] != shown[1] or "next token" not in shown[0]:
+            problems.append(f"{program.name}: the exported {model_type} model shows {shown[1]} instead of {shown[0]}")
     short = scratch / "short.txt"
     short.write_text((ROOT / "assets/data/king_james_held_out.txt").read_text()[:20000])
     for options, shown in ((["--measure", "--plots", "none"], "window of 128"),

@@ -91,7 +91,8 @@ void refuse_sliding_window(const JsonFile& json, const std::string& type,
     if (has_sliding_window(json, type) && window < max_position_embeddings)
         refuse_value(
             json, "sliding_window", to_text(window),
-            "null, or at least max_position_embeddings " + to_text(max_position_embeddings));
+            "null, or at least max_position_embeddings " + to_text(max_position_embeddings) +
+                (type == "mistral" ? " (chapter 17 reads windows: ./learn 17 --model)" : ""));
 }
 
 // Reads Llama 3's scaling, a nested object.
@@ -196,7 +197,11 @@ Config read_config(const JsonFile& json) try {
     const std::string type = is_mini_llm_config(json) ? "mini-llm" : json.text("model_type");
     if (type != "mini-llm" && type != "llama" && type != "mistral" && type != "qwen2" &&
         type != "qwen3")
-        refuse_value(json, "model_type", type, "llama, mistral, qwen2, qwen3 and mini-llm");
+        refuse_value(json, "model_type", type,
+                     type == "gemma2" || type == "gemma3_text"
+                         ? "llama, mistral, qwen2, qwen3 and mini-llm (chapter 17 reads " +
+                               type + ": ./learn 17 --model)"
+                         : "llama, mistral, qwen2, qwen3 and mini-llm");
     return validate_model(type == "mini-llm" ? read_mini_llm(json)
                                              : read_hugging_face(json, type));
 } catch (const ShapeError& error) {

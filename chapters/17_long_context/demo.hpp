@@ -1,9 +1,11 @@
 // The demos of chapter 17's program.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
+#include "chapters/11_generation/generation.hpp"
 #include "chapters/17_long_context/rope_extension.hpp"
 #include "common/output/show.hpp"
 
@@ -37,5 +39,15 @@ void fine_tune_on_longer_sequences(const Model& model, const std::vector<Id>& to
 // sinks, and evaluates them with windows.
 void train_with_sinks(const std::vector<Id>& tokens, std::size_t vocab_size,
                       std::size_t num_steps, std::size_t num_seeds);
+
+// model_demo.cpp: the layers of a published model, its logits for these tokens, the text that
+// it writes after a prompt, and a copy of it in another folder.
+struct ModelRun {
+    std::string model_path, tokenizer_path, export_folder;
+    std::vector<Id> tokens;             // none: no logits
+    std::optional<std::string> prompt;  // none: no text
+    GenerationConfig generation;
+};
+void run_model(const ModelRun& run, Generator& generator);
 
 }  // namespace llm

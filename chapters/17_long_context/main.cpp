@@ -3,6 +3,7 @@
 // training.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/17_long_context/demo.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -15,6 +16,8 @@ struct Arguments {
     bool sinks = false, extend = false, measure = false;
     std::size_t steps = 0, num_seeds = 3, num_sequences = 2;
     ExtensionRuns extension;
+    ModelRun model;
+    std::string prompt;
 };
 
 void demo(const Model& model, const std::vector<Id>& tokens, const Arguments& arguments,
@@ -55,8 +58,27 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     demo(model, tokens, arguments, Generator(seed));
 }
 
+void add_model_options(Options& options, Arguments& arguments) {
+    ModelRun& model = arguments.model;
+    options.path("--model", model.model_path,
+                 "a Hugging Face folder of type mistral, gemma2 or gemma3_text");
+    options.path("--tokenizer", model.tokenizer_path, "its tokenizer, if it is not beside it");
+    options.ids("--tokens", model.tokens, "show the logits for these input ids");
+    options.text("--prompt", arguments.prompt, "the text to continue");
+    options.count("--max-new-tokens", model.generation.max_new_tokens, 0, 1 << 20,
+                  "tokens to generate");
+    add_sampling_options(options, model.generation.sampling);
+    options.folder("--export", model.export_folder,
+                   "folder to write the model to, for Hugging Face");
+    for (const char* name : {"--tokenizer", "--tokens", "--prompt", "--export"})
+        options.needs(name, "--model");
+}
+
 int main(int argc, char** argv) {
     Arguments arguments;
+    arguments.model.generation.max_new_tokens = 100;
+    arguments.model.generation.sampling.temperature = 0.8f;
+    arguments.model.generation.sampling.top_p = 0.9f;
     Options options("17_long_context", "How much of the past must a token see?");
     options.path("--text", arguments.text,
                  "UTF-8 text to measure the loss on, or to train on with --sinks or --extend");
@@ -72,11 +94,16 @@ int main(int argc, char** argv) {
     options.count("--num-seeds", arguments.num_seeds, 1, 100, "runs of each model of --sinks");
     options.count("--train-len", arguments.extension.seq_len, 2, 8192,
                   "tokens of a sequence of --extend");
+    add_model_options(options, arguments);
     options.needs("--sinks", "--text");
     options.needs("--extend", "--text");
     return options.run(argc, argv, [&] {
         require(int(arguments.sinks) + int(arguments.extend) + int(arguments.measure) <= 1,
                 "--sinks, --extend and --measure are separate; give only one");
-        run(arguments, options.seed());
+        if (arguments.model.model_path.empty()) return run(arguments, options.seed());
+        check_temperature(arguments.model.generation.sampling);
+        if (options.given("--prompt")) arguments.model.prompt = arguments.prompt;
+        Generator generator(options.seed());
+        run_model(arguments.model, generator);
     });
 }

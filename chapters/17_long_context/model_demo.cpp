@@ -1,0 +1,103 @@
+// The demo of chapter 17 for published models: --model.
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/17_long_context/demo.hpp"
+#include "chapters/17_long_context/long_context_checkpoint.hpp"
+#include "common/system/timer.hpp"
+
+namespace llm {
+namespace {
+
+std::string text_of(const AttentionPattern& pattern) {
+    const auto* sliding = std::get_if<SlidingWindow>(&pattern);
+    return sliding ? "window of " + to_text(sliding->window) : "full";
+}
+
+void show_layers(const LongContextModel& model) {
+    const auto& [type, config, patterns, local_theta, rope_factor, scalar, attn_cap,
+                 final_cap] = model.config;
+    step("The layers of a " + to_text(type) + " model");
+    std::vector<TableRow> rows;
+    for (std::size_t n = 0; n < patterns.size(); ++n) {
+        const bool slides = std::holds_alternative<SlidingWindow>(patterns[n]);
+        const Real theta = slides && local_theta ? *local_theta : config.rope_theta;
+        rows.push_back(
+            {to_text(n), text_of(patterns[n]), brief(double(theta)),
+             slides ? "1" : brief(double(rope_factor)),
+             with_commas(num_cached_tokens(patterns[n], config.max_position_embeddings))});
+    }
+    show_table({"layer", "attention", "theta", "positions divided by", "cached tokens"}, rows);
+    show("scale of scores", fixed(1 / std::sqrt(double(scalar)), 4));
+    if (attn_cap) show("soft cap of scores", double(*attn_cap));
+    if (final_cap) show("soft cap of logits", double(*final_cap));
+    const std::uint64_t bytes =
+        rolling_cache_bytes(patterns, config.max_position_embeddings,
+                            config.num_key_value_heads, config.head_dim, sizeof(Real));
+    show("bytes of the KV caches at most", with_commas(bytes));
+}
+
+// The five most likely next tokens.
+void show_logits(const LongContextModel& model, const std::vector<Id>& tokens) {
+    step("Logits");
+    const IdMatrix input_ids = one_sequence(tokens);  // (1, T)
+    const Tensor3 logits = model(input_ids);          // (1, T, V)
+    show("input_ids", input_ids);
+    show("logits", logits);
+    const Vector last = xt::view(logits, 0, tokens.size() - 1, xt::all());  // (V)
+    std::vector<std::size_t> order(last.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    const std::size_t count = std::min<std::size_t>(5, order.size());
+    std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(count), order.end(),
+                      [&](std::size_t a, std::size_t b) { return last(a) > last(b); });
+    std::vector<TableRow> rows;
+    for (std::size_t rank = 0; rank < count; ++rank)
+        rows.push_back({to_text(order[rank]), fixed(double(last(order[rank])), 4)});
+    show_table({"next token", "logit"}, rows);
+}
+
+void write_continuation(const LongContextModel& model, const Tokenizer& tokenizer,
+                        std::vector<Id> ids, GenerationConfig config, Generator& generator) {
+    config.eos_token_ids = tokenizer.eos_token_ids;
+    step("The generated text");
+    std::string printed = tokenizer.decode_bytes(ids);
+    write_text(printed);
+    std::size_t count = 0;
+    const std::vector<Id> prompt_ids = ids;
+    const double seconds = fastest_seconds(1, [&] {
+        generate(model, prompt_ids, config, generator, [&](Id id) {
+            ids.push_back(id);
+            ++count;
+            const std::string text = tokenizer.decode_bytes(ids);
+            write_text(text.substr(printed.size()));
+            printed = text;
+        });
+    });
+    end_text();
+    show("tokens generated", count);
+    if (count > 0) show("tokens per second", fixed(double(count) / seconds, 0));
+}
+
+}  // namespace
+
+void run_model(const ModelRun& run, Generator& generator) {
+    const LongContextModel model = load_long_context_model(run.model_path);
+    // Read all input before anything is shown.
+    std::optional<Tokenizer> tokenizer;
+    std::vector<Id> prompt_ids;
+    if (run.prompt) {
+        tokenizer = load_tokenizer_of_model(run.model_path, run.tokenizer_path,
+                                            model.config.config.vocab_size);
+        prompt_ids = encode_prompt(*tokenizer, *run.prompt);
+        check_input(model.config.config, one_sequence(prompt_ids));
+    }
+    if (!run.tokens.empty()) check_input(model.config.config, one_sequence(run.tokens));
+
+    show_layers(model);
+    if (!run.tokens.empty()) show_logits(model, run.tokens);
+    if (run.prompt)
+        write_continuation(model, *tokenizer, prompt_ids, run.generation, generator);
+    if (run.export_folder.empty()) return;
+    export_model(model, run.export_folder);
+    show("exported to", run.export_folder);
+}
+
+}  // namespace llm
