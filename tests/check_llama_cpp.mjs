@@ -1,6 +1,6 @@
 // Checks with the real llama.cpp that it reads the GGUF files of ./learn 16 --export: the same
 // token ids, the same greedy tokens and the same probabilities as ours, also of a model of type
-// qwen2; that a file without the permutation of q and k fails; and that an adapter, applied by llama.cpp or merged by us,
+// qwen2; the same logits of models of types gemma2 and gemma3_text (./learn 17 --gguf); that a file without the permutation of q and k fails; and that an adapter, applied by llama.cpp or merged by us,
 // changes the answers as it does here. Prints one line per check. Exits with 1 if one fails, and with 77 if llama.cpp is
 // missing. Needs Node 20 and the npm package node-llama-cpp.
 // Usage: node tests/check_llama_cpp.mjs FOLDER BUILD, with node_modules in the folder.
@@ -244,6 +244,98 @@ for (const question of ['What is 47 + 38?', 'Spell kitchen backward.', 'Which is
   }
   const without = await answer(files.base, chat)
   check('without the adapter, another answer', without.text !== ours.text, without.text.slice(0, 60).replaceAll('\n', ' '))
+}
+
+// A random model of type gemma2 or gemma3_text with the vocabulary of king_james: more tokens than its window, and weights
+// with which one token is likely.
+function randomGemma(type) {
+  const folder = join(scratch, type)
+  mkdirSync(folder)
+  copyFileSync(join(king_james, 'tokenizer.json'), join(folder, 'tokenizer.json'))
+  const [V, C, F, D] = [1024, 64, 96, 32]
+  const L = type === 'gemma2' ? 4 : 7
+  writeFileSync(join(folder, 'config.json'), JSON.stringify({
+    model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
+    num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
+    query_pre_attn_scalar: D, sliding_window: 8, hidden_activation: 'gelu_pytorch_tanh',
+    ...(type === 'gemma2' ? { attn_logit_softcapping: 5, final_logit_softcapping: 30, rope_theta: 10000 }
+      : { rope_theta: 1e6, rope_local_base_freq: 1e4, rope_scaling: { rope_type: 'linear', factor: 2 } })
+  }))
+  let state = 12345
+  const uniform = () => (state = (Math.imul(1664525, state) + 1013904223) >>> 0) / 2 ** 32 - 0.5
+  const header = {}
+  const parts = []
+  let end = 0
+  const add = (name, shape, scale, offset = 0) => {
+    const values = Float32Array.from({ length: shape.reduce((a, b) => a * b) }, () => offset + scale * uniform())
+    header[name + '.weight'] = { dtype: 'F32', shape, data_offsets: [end, end += 4 * values.length] }
+    parts.push(Buffer.from(values.buffer))
+  }
+  add('model.embed_tokens', [V, C], 2)
+  add('model.norm', [C], 0.5)
+  for (let n = 0; n < L; ++n) {
+    const layer = `model.layers.${n}.`
+    for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
+      ['self_attn.o_proj', C, 4 * D], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C], ['mlp.down_proj', C, F]])
+      add(layer + name, [out, into], 6 / Math.sqrt(into))
+    for (const name of ['input_layernorm', 'pre_feedforward_layernorm']) add(layer + name, [C], 1)
+    for (const name of ['post_attention_layernorm', 'post_feedforward_layernorm']) add(layer + name, [C], 1, 2)
+    if (type !== 'gemma2') for (const name of ['q_norm', 'k_norm']) add(layer + 'self_attn.' + name, [D], 1)
+  }
+  const text = Buffer.from(JSON.stringify(header))
+  const size = Buffer.alloc(8)
+  size.writeBigUInt64LE(BigInt(text.length))
+  writeFileSync(join(folder, 'model.safetensors'), Buffer.concat([size, text, ...parts]))
+  return folder
+}
+
+// llama.cpp's greedy continuation of these ids, and the logits at each of its positions.
+async function continueGreedily(file, ids, count) {
+  const model = await llama.loadModel({ modelPath: file, useMmap: false })
+  const context = await createContext(model, { contextSize: 64 })
+  const sequence = context.getSequence()
+  const all = [...ids]
+  const logits = []
+  let input = ids.map(id => [id])
+  for (let i = 0; i < count; ++i) {
+    input.at(-1)[1] = { generateNext: { logits: true } }
+    const { next } = (await sequence.controlledEvaluate(input)).at(-1)
+    logits.push(next.logits)
+    const [best] = [...next.logits].sort((a, b) => b[1] - a[1])
+    all.push(best[0])
+    input = [[best[0]]]
+  }
+  await context.dispose()
+  await model.dispose()
+  return { all, logits }
+}
+
+// Windows, two RoPEs, soft caps, QK norm, four norms: logits after 24 tokens with a window of 8.
+for (const type of ['gemma2', 'gemma3_text']) {
+  const folder = randomGemma(type)
+  const file = join(scratch, `${type}.gguf`)
+  run('17_long_context', '--model', folder, '--gguf', file)
+  const ids = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % 1000 + 3)
+  const { all, logits } = await continueGreedily(file, ids, 16)
+  const ours = run('17_long_context', '--model', folder, '--tokens', all.slice(0, -1).join(','))
+    .find(line => line.type === 'tensor' && line.name === 'logits').values
+  let largest = 0
+  let highest = 0
+  let likely = 0
+  logits.forEach((map, i) => {
+    const row = ours.slice((ids.length - 1 + i) * map.size, (ids.length + i) * map.size)
+    for (const [id, logit] of map) {
+      largest = Math.max(largest, Math.abs(logit - row[id]))
+      highest = Math.max(highest, Math.abs(row[id]))
+    }
+    likely += softmax(map).get(all[ids.length + i]) / logits.length
+  })
+  const greedy = logits.every((_, i) => {
+    const row = ours.slice((ids.length - 1 + i) * 1024, (ids.length + i) * 1024)
+    return row.indexOf(Math.max(...row)) === all[ids.length + i]
+  })
+  check(`${type}: 16 greedy tokens`, greedy && likely > 0.3, `mean probability ${likely.toFixed(2)}: ${all.slice(24).join(' ')}`)
+  check(`${type}: logits within 1e-3 of the largest`, largest < 1e-3 * highest, `${largest.toExponential(1)} of ${highest.toFixed(1)}`)
 }
 
 process.exit(failures > 0 ? 1 : 0) // its threads would keep the process running

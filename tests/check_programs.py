@@ -328,6 +328,8 @@ LONG_CONTEXT_REFUSED = [  # of chapter 17
     ("--model tests/fixtures/17_long_context/gemma2 --prompt x", "tokenizer.json"),
     ("--model tests/fixtures/17_long_context/gemma2 --tokens 1,31", "31"),
     ("--model tests/fixtures/17_long_context/gemma2 --temperature 0.001", "--temperature"),
+    ("--gguf x", "--gguf needs --model"),
+    ("--model tests/fixtures/17_long_context/gemma2 --gguf {folder}/x", "tokenizer.json"),
 ]
 WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),

@@ -43,7 +43,7 @@ void train_with_sinks(const std::vector<Id>& tokens, std::size_t vocab_size,
 // model_demo.cpp: the layers of a published model, its logits for these tokens, the text that
 // it writes after a prompt, and a copy of it in another folder.
 struct ModelRun {
-    std::string model_path, tokenizer_path, export_folder;
+    std::string model_path, tokenizer_path, export_folder, gguf_file;
     std::vector<Id> tokens;             // none: no logits
     std::optional<std::string> prompt;  // none: no text
     GenerationConfig generation;

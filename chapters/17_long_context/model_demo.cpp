@@ -2,6 +2,7 @@
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/17_long_context/demo.hpp"
 #include "chapters/17_long_context/long_context_checkpoint.hpp"
+#include "chapters/17_long_context/long_context_gguf.hpp"
 #include "common/system/timer.hpp"
 
 namespace llm {
@@ -83,9 +84,10 @@ void run_model(const ModelRun& run, Generator& generator) {
     // Read all input before anything is shown.
     std::optional<Tokenizer> tokenizer;
     std::vector<Id> prompt_ids;
-    if (run.prompt) {
+    if (run.prompt || !run.gguf_file.empty())
         tokenizer = load_tokenizer_of_model(run.model_path, run.tokenizer_path,
                                             model.config.config.vocab_size);
+    if (run.prompt) {
         prompt_ids = encode_prompt(*tokenizer, *run.prompt);
         check_input(model.config.config, one_sequence(prompt_ids));
     }
@@ -95,6 +97,10 @@ void run_model(const ModelRun& run, Generator& generator) {
     if (!run.tokens.empty()) show_logits(model, run.tokens);
     if (run.prompt)
         write_continuation(model, *tokenizer, prompt_ids, run.generation, generator);
+    if (!run.gguf_file.empty()) {
+        export_gguf(model, *tokenizer, run.gguf_file);
+        show("written", run.gguf_file);
+    }
     if (run.export_folder.empty()) return;
     export_model(model, run.export_folder);
     show("exported to", run.export_folder);

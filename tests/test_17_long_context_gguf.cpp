@@ -1,0 +1,124 @@
+// GGUF files of Gemma 2 and 3. tests/check_llama_cpp.mjs lets the real llama.cpp read them.
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/17_long_context/long_context_checkpoint.hpp"
+#include "chapters/17_long_context/long_context_gguf.hpp"
+#include "common/files/gguf.hpp"
+#include "tests/check.hpp"
+#include "tests/files.hpp"
+
+using namespace llm;
+
+namespace {
+
+// A model of tests/fixtures with the vocabulary of the shipped tokenizer and with settings that
+// llama.cpp has.
+LongContextModel test_model(const std::string& type) {
+    LongContextModel model = load_long_context_model(fixture_path("17_long_context/" + type));
+    Generator generator(3);
+    model.config.config.vocab_size = 1024;
+    model.config.config.tie_word_embeddings = type != "mistral";
+    model.embed_tokens = randn({1024, 20}, generator);
+    if (model.lm_head) model.lm_head = randn({1024, 20}, generator);
+    model.config.query_pre_attn_scalar = 6;
+    if (type == "gemma3_text") model.config.rope_local_base_freq = Real(10'000);
+    return model;
+}
+
+Tokenizer shipped_tokenizer() { return load_tokenizer(asset("king_james/tokenizer.json")); }
+
+std::string refusal_of(const LongContextModel& model) {
+    const Scratch scratch;
+    try {
+        export_gguf(model, shipped_tokenizer(), (scratch.folder / "model.gguf").string());
+    } catch (const ShapeError& error) {
+        return error.what();
+    }
+    return "not refused";
+}
+
+}  // namespace
+
+TEST_CASE("export_gguf of chapter 17: metadata and tensors of gemma2 and gemma3_text") {
+    for (const std::string type : {"gemma2", "gemma3_text"}) {
+        CAPTURE(type);
+        const LongContextModel model = test_model(type);
+        const Scratch scratch;
+        const std::string path = (scratch.folder / "model.gguf").string();
+        export_gguf(model, shipped_tokenizer(), path);
+        CHECK_THROWS_AS(export_gguf(model, shipped_tokenizer(), path), FileError);
+
+        const Gguf file(path);
+        const bool gemma2 = type == "gemma2";
+        const std::string prefix = gemma2 ? "gemma2." : "gemma3.";
+        CHECK(file.text("general.architecture") + "." == prefix);
+        CHECK(file.integer(prefix + "attention.sliding_window") == 5);
+        CHECK(file.integer(prefix + "attention.head_count") == 4);
+        CHECK(file.integer(prefix + "attention.head_count_kv") == 2);
+        CHECK(file.integer(prefix + "attention.key_length") == 6);
+        CHECK(file.integer(prefix + "feed_forward_length") == 14);
+        CHECK(file.number(prefix + "rope.freq_base") == (gemma2 ? 500 : 5000));
+        CHECK(file.has(prefix + "rope.scaling.factor") == !gemma2);
+        if (gemma2) {
+            CHECK(file.number(prefix + "attn_logit_softcapping") == 2);
+            CHECK(file.number(prefix + "final_logit_softcapping") == 10);
+        } else {
+            CHECK(file.number(prefix + "rope.scaling.factor") == 4);
+        }
+        const auto& block = std::get<LongContextSandwichBlock>(model.layers[2].block);
+        CHECK_CLOSE(file.read("blk.2.attn_norm.weight", {20}), block.attention_norm.weight, 0);
+        CHECK_CLOSE(file.read("blk.2.post_attention_norm.weight", {20}),
+                    block.attention_output_norm.weight, 0);
+        CHECK_CLOSE(file.read("blk.2.ffn_norm.weight", {20}), block.ffn_norm.weight, 0);
+        CHECK_CLOSE(file.read("blk.2.post_ffw_norm.weight", {20}), block.ffn_output_norm.weight,
+                    0);
+        CHECK_CLOSE(file.read("blk.2.attn_q.weight", {24, 20}),
+                    block.self_attn.layer.projections.q_proj.weight, 0);
+        CHECK_CLOSE(file.read("blk.2.ffn_down.weight", {20, 14}), block.mlp.down_proj.weight,
+                    0);
+        CHECK(file.has_tensor("blk.2.attn_q_norm.weight") == !gemma2);
+        CHECK(file.tensors().size() == model.layers.size() * (gemma2 ? 11 : 13) + 2);
+    }
+}
+
+TEST_CASE("export_gguf of chapter 17 refuses what llama.cpp does not compute") {
+    LongContextModel model = test_model("gemma3_text");
+    model.config.patterns[0] = FullAttention{};
+    CHECK(refusal_of(model) ==
+          "export: llama.cpp's gemma3_text has full attention in layers 5, 11, ... and windows "
+          "in all others");
+    model = test_model("gemma2");
+    model.config.patterns[3] = SlidingWindow{5};
+    CHECK(
+        refusal_of(model) ==
+        "export: llama.cpp's gemma2 has full attention in layers 1, 3, ... and windows in all "
+        "others");
+    model = test_model("gemma2");
+    model.config.query_pre_attn_scalar = 9;
+    CHECK(refusal_of(model) ==
+          "export: llama.cpp's gemma2 scales scores by 1/√head_dim: query_pre_attn_scalar must "
+          "be 6");
+    model = test_model("gemma2");
+    model.config.final_logit_softcapping = std::nullopt;
+    CHECK(refusal_of(model) == "export: llama.cpp's gemma2 has soft caps of scores and logits");
+    model = test_model("gemma3_text");
+    model.config.rope_local_base_freq = Real(500);
+    CHECK(refusal_of(model) ==
+          "export: llama.cpp's gemma3 has a rope_local_base_freq of 10000");
+    CHECK(refusal_of(test_model("mistral")) ==
+          "export: llama.cpp's llama has no window: 64 tokens do not fit into a window of 5");
+}
+
+TEST_CASE(
+    "export_gguf of chapter 17: a Mistral whose context fits into its window is a llama") {
+    LongContextModel model = test_model("mistral");
+    for (std::size_t n = 0; n < model.layers.size(); ++n) {
+        model.config.patterns[n] = SlidingWindow{64};
+        std::get<LongContextBlock>(model.layers[n].block).self_attn.pattern = SlidingWindow{64};
+    }
+    const Scratch scratch;
+    const std::string path = (scratch.folder / "model.gguf").string();
+    export_gguf(model, shipped_tokenizer(), path);
+    const IdMatrix ids = load_ids<2>(fixture_file("17_long_context/ids"));
+    CHECK_CLOSE(load_model(path)(ids), model(ids), 2e-5);
+}
