@@ -1,8 +1,9 @@
 // Checks with the real llama.cpp that it reads the GGUF files of ./learn 16 --export: the same
 // token ids, the same greedy tokens and the same probabilities as ours, also of a model of type
-// qwen2; the same logits of models of types gemma2 and gemma3_text (./learn 17 --gguf); that a file without the permutation of q and k fails; and that an adapter, applied by llama.cpp or merged by us,
-// changes the answers as it does here. Prints one line per check. Exits with 1 if one fails, and with 77 if llama.cpp is
-// missing. Needs Node 20 and the npm package node-llama-cpp.
+// qwen2; that a file without the permutation of q and k fails; that an adapter, applied by llama.cpp
+// or merged by us, changes the answers as it does here; and that the files of ./learn 17 --gguf, of
+// types gemma2 and gemma3_text, have the same logits. Prints one line per check. Exits with 1 if one
+// fails, and with 77 if llama.cpp is missing. Needs Node 20 and the npm package node-llama-cpp.
 // Usage: node tests/check_llama_cpp.mjs FOLDER BUILD, with node_modules in the folder.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

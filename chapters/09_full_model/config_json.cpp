@@ -208,6 +208,24 @@ Config read_config(const JsonFile& json) try {
     json.refuse(error.what());
 }
 
+JsonMembers common_members(const std::string& model_type, const std::string& architecture,
+                           const Config& config, DType dtype) {
+    return {{"architectures", std::vector<std::string>{architecture}},
+            {"model_type", model_type},
+            {"hidden_size", config.hidden_size},
+            {"intermediate_size", config.intermediate_size},
+            {"num_hidden_layers", config.num_hidden_layers},
+            {"num_attention_heads", config.num_attention_heads},
+            {"num_key_value_heads", config.num_key_value_heads},
+            {"head_dim", config.head_dim},
+            {"vocab_size", config.vocab_size},
+            {"max_position_embeddings", config.max_position_embeddings},
+            {"rms_norm_eps", static_cast<double>(config.rms_norm_eps)},
+            {"rope_theta", static_cast<double>(config.rope_theta)},
+            {"tie_word_embeddings", config.tie_word_embeddings},
+            {"torch_dtype", std::string(to_text(dtype))}};
+}
+
 JsonMembers config_json(const Config& config, DType dtype) {
     const bool qwen2 = config.attention_bias == AttentionBias::qkv;
     const bool qwen3 = config.qk_norm == QKNormType::with_weights;
@@ -221,22 +239,9 @@ JsonMembers config_json(const Config& config, DType dtype) {
             "rope_freqs.weight or linear scaling has)");
     const std::string type = qwen3 ? "qwen3" : qwen2 ? "qwen2" : "llama";
     const std::string name = qwen3 ? "Qwen3" : qwen2 ? "Qwen2" : "Llama";
-    JsonMembers json = {{"architectures", std::vector<std::string>{name + "ForCausalLM"}},
-                        {"model_type", type},
-                        {"hidden_size", config.hidden_size},
-                        {"intermediate_size", config.intermediate_size},
-                        {"num_hidden_layers", config.num_hidden_layers},
-                        {"num_attention_heads", config.num_attention_heads},
-                        {"num_key_value_heads", config.num_key_value_heads},
-                        {"head_dim", config.head_dim},
-                        {"vocab_size", config.vocab_size},
-                        {"max_position_embeddings", config.max_position_embeddings},
-                        {"rms_norm_eps", static_cast<double>(config.rms_norm_eps)},
-                        {"rope_theta", static_cast<double>(config.rope_theta)},
-                        {"tie_word_embeddings", config.tie_word_embeddings},
-                        {"attention_bias", config.attention_bias == AttentionBias::qkvo},
-                        {"hidden_act", std::string("silu")},
-                        {"torch_dtype", std::string(to_text(dtype))}};
+    JsonMembers json = common_members(type, name + "ForCausalLM", config, dtype);
+    json.insert(json.end(), {{"attention_bias", config.attention_bias == AttentionBias::qkvo},
+                             {"hidden_act", std::string("silu")}});
     if (rope_scaling) {
         const auto* scaling = std::get_if<Llama3Scaling>(&*rope_scaling);
         const auto original =

@@ -20,4 +20,8 @@ bool is_mini_llm_config(const JsonFile& json);
 // has its biases, norms and RoPE scaling.
 JsonMembers config_json(const Config& config, DType dtype);
 
+// Those that all model types have: the type, sizes, theta, the data type.
+JsonMembers common_members(const std::string& model_type, const std::string& architecture,
+                           const Config& config, DType dtype);
+
 }  // namespace llm

@@ -78,28 +78,11 @@ GgufMetadata model_metadata(const Config& config, DType dtype) {
     GgufMetadata metadata = {{"general.architecture", architecture}};
     if (block_size(dtype) > 1)
         metadata.emplace_back("general.quantization_version", std::int64_t{2});
-    const auto add = [&](const std::string& key, const GgufValue& value) {
-        metadata.emplace_back(architecture + "." + key, value);
-    };
-    const auto add_size = [&](const std::string& key, std::size_t size) {
-        add(key, static_cast<std::int64_t>(size));
-    };
-    add_size("block_count", config.num_hidden_layers);
-    add_size("context_length", config.max_position_embeddings);
-    add_size("embedding_length", config.hidden_size);
-    add_size("feed_forward_length", config.intermediate_size);
-    add_size("vocab_size", config.vocab_size);
-    add_size("attention.head_count", config.num_attention_heads);
-    add_size("attention.head_count_kv", config.num_key_value_heads);
-    add_size("attention.key_length", config.head_dim);
-    add_size("attention.value_length", config.head_dim);
-    add_size("rope.dimension_count", config.head_dim);
-    add("attention.layer_norm_rms_epsilon", double(config.rms_norm_eps));
-    add("rope.freq_base", double(config.rope_theta));
+    for (const auto& entry : size_metadata(architecture, config)) metadata.push_back(entry);
     if (const Vector factors = frequency_factors(config);
         is_linear(factors) && factors(0) != 1) {
-        add("rope.scaling.type", std::string("linear"));
-        add("rope.scaling.factor", double(factors(0)));
+        metadata.emplace_back(architecture + ".rope.scaling.type", std::string("linear"));
+        metadata.emplace_back(architecture + ".rope.scaling.factor", double(factors(0)));
     }
     return metadata;
 }
@@ -233,6 +216,27 @@ std::string gguf_name_of(const std::string& name) {
 }
 
 }  // namespace
+
+GgufMetadata size_metadata(const std::string& architecture, const Config& config) {
+    GgufMetadata metadata;
+    const auto add_size = [&](const std::string& key, std::size_t size) {
+        metadata.emplace_back(architecture + "." + key, static_cast<std::int64_t>(size));
+    };
+    add_size("block_count", config.num_hidden_layers);
+    add_size("context_length", config.max_position_embeddings);
+    add_size("embedding_length", config.hidden_size);
+    add_size("feed_forward_length", config.intermediate_size);
+    add_size("vocab_size", config.vocab_size);
+    add_size("attention.head_count", config.num_attention_heads);
+    add_size("attention.head_count_kv", config.num_key_value_heads);
+    add_size("attention.key_length", config.head_dim);
+    add_size("attention.value_length", config.head_dim);
+    add_size("rope.dimension_count", config.head_dim);
+    metadata.emplace_back(architecture + ".attention.layer_norm_rms_epsilon",
+                          double(config.rms_norm_eps));
+    metadata.emplace_back(architecture + ".rope.freq_base", double(config.rope_theta));
+    return metadata;
+}
 
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype) {

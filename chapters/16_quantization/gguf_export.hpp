@@ -7,6 +7,7 @@
 #include "chapters/09_full_model/model.hpp"
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "chapters/14_fine_tuning/lora.hpp"
+#include "common/files/gguf.hpp"
 #include "common/tensors/dtype.hpp"
 
 namespace llm {
@@ -25,6 +26,9 @@ struct Fallback {
 // Source: llama.cpp, convert_hf_to_gguf.py.
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype);
+
+// The metadata of all architectures: sizes, theta and the eps of the norms.
+GgufMetadata size_metadata(const std::string& architecture, const Config& config);
 
 // Writes a LoRA adapter of this model as a GGUF file, in float32, which llama.cpp applies to
 // the model's GGUF file (llama-server --lora FILE). The file has no field for rsLoRA:

@@ -1,5 +1,6 @@
 #include "chapters/17_long_context/long_context_config.hpp"
 
+#include "chapters/09_full_model/config_json.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
@@ -160,23 +161,11 @@ JsonMembers config_json(const LongContextConfig& given, DType dtype) {
     const std::string name = !gemma                                             ? "Mistral"
                              : given.model_type == LongContextModelType::gemma2 ? "Gemma2"
                                                                                 : "Gemma3";
-    JsonMembers json = {{"architectures", std::vector<std::string>{name + "ForCausalLM"}},
-                        {"model_type", to_text(given.model_type)},
-                        {"hidden_size", config.hidden_size},
-                        {"intermediate_size", config.intermediate_size},
-                        {"num_hidden_layers", config.num_hidden_layers},
-                        {"num_attention_heads", config.num_attention_heads},
-                        {"num_key_value_heads", config.num_key_value_heads},
-                        {"head_dim", config.head_dim},
-                        {"vocab_size", config.vocab_size},
-                        {"max_position_embeddings", config.max_position_embeddings},
-                        {"rms_norm_eps", static_cast<double>(config.rms_norm_eps)},
-                        {"rope_theta", static_cast<double>(config.rope_theta)},
-                        {"tie_word_embeddings", config.tie_word_embeddings},
-                        {"attention_bias", false},
-                        {gemma ? "hidden_activation" : "hidden_act",
-                         std::string(gemma ? "gelu_pytorch_tanh" : "silu")},
-                        {"torch_dtype", std::string(to_text(dtype))}};
+    JsonMembers json =
+        common_members(to_text(given.model_type), name + "ForCausalLM", config, dtype);
+    json.insert(json.end(), {{"attention_bias", false},
+                             {gemma ? "hidden_activation" : "hidden_act",
+                              std::string(gemma ? "gelu_pytorch_tanh" : "silu")}});
     std::vector<std::string> layer_types;
     std::size_t window = 4096;
     for (const AttentionPattern& pattern : given.patterns) {

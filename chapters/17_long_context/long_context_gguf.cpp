@@ -46,23 +46,10 @@ GgufMetadata model_metadata(const LongContextConfig& given) {
     const auto add = [&](const std::string& key, const GgufValue& value) {
         metadata.emplace_back(architecture + "." + key, value);
     };
-    const auto add_size = [&](const std::string& key, std::size_t size) {
-        add(key, static_cast<std::int64_t>(size));
-    };
-    add_size("block_count", config.num_hidden_layers);
-    add_size("context_length", config.max_position_embeddings);
-    add_size("embedding_length", config.hidden_size);
-    add_size("feed_forward_length", config.intermediate_size);
-    add_size("vocab_size", config.vocab_size);
-    add_size("attention.head_count", config.num_attention_heads);
-    add_size("attention.head_count_kv", config.num_key_value_heads);
-    add_size("attention.key_length", config.head_dim);
-    add_size("attention.value_length", config.head_dim);
-    add("attention.layer_norm_rms_epsilon", double(config.rms_norm_eps));
-    add("rope.freq_base", double(config.rope_theta));
+    for (const auto& entry : size_metadata(architecture, config)) metadata.push_back(entry);
     for (const AttentionPattern& pattern : given.patterns)
         if (const auto* sliding = std::get_if<SlidingWindow>(&pattern)) {
-            add_size("attention.sliding_window", sliding->window);
+            add("attention.sliding_window", static_cast<std::int64_t>(sliding->window));
             break;
         }
     if (given.rope_factor != 1) {
