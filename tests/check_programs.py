@@ -535,7 +535,7 @@ def check_long_context(program, scratch):
     short.write_text((ROOT / "assets/data/king_james_held_out.txt").read_text()[:20000])
     for options, shown in ((["--measure", "--plots", "none"], "window of 128"),
                            (["--sinks", "--text", short, "--steps", "2", "--num-seeds", "1"], "learned sinks"),
-                           (["--extend", "--text", short, "--steps", "2", "--factor", "2", "--train-len", "300"], "YaRN"),
+                           (["--extend", "--text", short, "--steps", "2", "--factor", "2", "--train-len", "300"], " 511\nnone "),
                            (["--factor", "1", "--text", short, "--only", "13"], "none  ")):
         result = run([program, *options, "--plots", scratch / "long_context_plots"] if "--plots" not in options else [program, *options])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:

@@ -24,8 +24,8 @@ const std::vector<NamedExtension> extensions = {
 // The mean loss in each part of the context that is as long as that of training: (factor).
 // Up to max_sequences adjacent sequences of P tokens are evaluated.
 std::vector<double> loss_by_part(const Model& given, const RotaryTable& rotary_table,
-                                 const std::vector<Id>& tokens, std::size_t max_sequences) {
-    const std::size_t part_len = given.config.max_position_embeddings;
+                                 const std::vector<Id>& tokens, std::size_t part_len,
+                                 std::size_t max_sequences) {
     const std::size_t num_positions = rotary_table.cos.shape(0);  // P
     const std::size_t num_sequences =
         std::min(max_sequences, (tokens.size() - 1) / num_positions);
@@ -102,7 +102,7 @@ void loss_beyond_the_context(const Model& model, const std::vector<Id>& tokens,
     for (const auto& [name, extension] : extensions)
         comparison.add(
             name, loss_by_part(model, extended_rotary_table(model.config, extension, factor),
-                               tokens, num_sequences));
+                               tokens, part_len, num_sequences));
     comparison.show(part_len);
     plot("extension", {LinePlot{"Loss beyond the context", "position / trained context", "loss",
                                 comparison.lines}});
@@ -137,7 +137,7 @@ void fine_tune_on_longer_sequences(const Model& model, const std::vector<Id>& to
         const RotaryTable table =
             extended_rotary_table(model.config, extensions[i].extension, runs.factor);
         comparison.add(extensions[i].name,
-                       loss_by_part(models[i], table, dataset.validation, 16));
+                       loss_by_part(models[i], table, dataset.validation, part_len, 16));
     }
     comparison.show(part_len);
     plot("fine_tuning", {LinePlot{"After fine-tuning", "position / trained context", "loss",
