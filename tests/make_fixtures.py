@@ -995,6 +995,58 @@ def long_context_models():
             greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
         save(f"17_long_context/{name}_greedy", greedy)
 
+def experts():
+    """Chapter 18. The experts of each token, their gates, and autograd's gradient, written from the published modeling files."""
+    torch.manual_seed(18)
+    tokens, num_experts, groups, kept_groups = 7, 12, 4, 2
+    logits = (2 * torch.randn(tokens, num_experts)).requires_grad_()
+    bias = torch.randn(num_experts)
+    in_groups = lambda scores: scores.view(tokens, groups, -1)
+
+    def limited(scores, group_scores, masked):
+        kept = group_scores.topk(kept_groups, dim=-1).indices
+        mask = torch.zeros_like(group_scores).scatter(1, kept, 1).bool()
+        return scores.masked_fill(~mask.repeat_interleave(num_experts // groups, 1), masked)
+
+    def mixtral(count):
+        weights, chosen = logits.softmax(-1).topk(count, dim=-1)
+        return chosen, weights / weights.sum(-1, keepdim=True)
+
+    def qwen3_without_norm(count):
+        weights, chosen = logits.softmax(-1).topk(count, dim=-1)
+        return chosen, weights
+
+    def gpt_oss(count):
+        values, chosen = logits.topk(count, dim=-1)
+        return chosen, values.softmax(-1)
+
+    def deepseek_v2(count):
+        scores = logits.softmax(-1)
+        chosen = limited(scores, in_groups(scores).max(-1).values, 0.0).topk(count, dim=-1).indices
+        return chosen, scores.gather(1, chosen) * 16.0
+
+    def deepseek_v3(count):
+        scores = logits.sigmoid()
+        biased = scores + bias
+        chosen = limited(biased, in_groups(biased).topk(2, dim=-1).values.sum(-1), -torch.inf).topk(count, dim=-1).indices
+        weights = scores.gather(1, chosen)
+        return chosen, weights / weights.sum(-1, keepdim=True) * 2.5
+
+    def llama4(count):
+        values, chosen = logits.topk(count, dim=-1)
+        return chosen, values.sigmoid()
+
+    save("18_experts/router_logits", logits)
+    save("18_experts/correction_bias", bias)
+    for function, count in [(mixtral, 3), (qwen3_without_norm, 4), (gpt_oss, 3), (deepseek_v2, 3), (deepseek_v3, 4), (llama4, 1)]:
+        chosen, gates = function(count)
+        output_gradient = torch.randn(tokens, count)
+        name = f"18_experts/{function.__name__}"
+        save(f"{name}_experts", chosen)
+        save(f"{name}_gates", gates)
+        save(f"{name}_gate_gradient", output_gradient)
+        save(f"{name}_logits_gradient", torch.autograd.grad((gates * output_gradient).sum(), logits)[0])
+
 
 if __name__ == "__main__":
     random_numbers()
@@ -1016,3 +1068,4 @@ if __name__ == "__main__":
     fast()
     long_context()
     long_context_models()
+    experts()
