@@ -1,0 +1,182 @@
+#include "chapters/18_experts/mixture_of_experts.hpp"
+
+#include <algorithm>
+
+#include "chapters/12_gradients/linear_backward.hpp"
+
+namespace llm {
+namespace {
+
+bool scales_input(const Routing& routing) {
+    return std::holds_alternative<InputSigmoidRouting>(routing);
+}
+
+// Multiplies each row by the gate of its token and slot.
+Matrix apply_gates(Matrix rows, const Matrix& gates, const Dispatch& dispatch) {
+    for (std::size_t row = 0; row < rows.shape(0); ++row)
+        for (std::size_t c = 0; c < rows.shape(1); ++c)
+            rows(row, c) *= gates(dispatch.tokens[row], dispatch.slots[row]);
+    return rows;
+}
+
+// The gradient of the gates: the dot product of each row with its gradient, (M, C) -> (N, K).
+Matrix gate_gradient_of(const Matrix& rows, const Matrix& row_gradient, const Matrix& gates,
+                        const Dispatch& dispatch) {
+    Matrix gradient = xt::zeros<Real>(gates.shape());  // (N, K)
+    for (std::size_t row = 0; row < rows.shape(0); ++row)
+        for (std::size_t c = 0; c < rows.shape(1); ++c)
+            gradient(dispatch.tokens[row], dispatch.slots[row]) +=
+                rows(row, c) * row_gradient(row, c);
+    return gradient;
+}
+
+// Adds each row to the one of its token: the backward pass of gather_tokens.
+Matrix add_to_tokens(const Matrix& rows, const Dispatch& dispatch, std::size_t num_tokens) {
+    Matrix sums = xt::zeros<Real>({num_tokens, rows.shape(1)});  // (N, C)
+    for (std::size_t row = 0; row < rows.shape(0); ++row)
+        for (std::size_t c = 0; c < rows.shape(1); ++c)
+            sums(dispatch.tokens[row], c) += rows(row, c);
+    return sums;
+}
+
+// The rows of one expert as a batch of one sequence: (1, rows, C).
+Tensor3 rows_of_expert(const Matrix& rows, const Dispatch& dispatch, std::size_t e) {
+    const Matrix part =
+        xt::view(rows, xt::range(dispatch.first_row[e], dispatch.first_row[e + 1]), xt::all());
+    return reshape(part, {std::size_t{1}, part.shape(0), part.shape(1)});
+}
+void set_rows_of_expert(Matrix& rows, const Dispatch& dispatch, std::size_t e,
+                        const Tensor3& part) {
+    std::copy(part.begin(), part.end(), rows.data() + dispatch.first_row[e] * rows.shape(1));
+}
+
+bool has_tokens(const Dispatch& dispatch, std::size_t e) {
+    return dispatch.first_row[e] < dispatch.first_row[e + 1];
+}
+
+Matrix rows_of(const Tensor3& states) {
+    return reshape(states, {states.shape(0) * states.shape(1), states.shape(2)});
+}
+
+}  // namespace
+
+Dispatch dispatch_tokens(const IdMatrix& experts, std::size_t num_experts) {
+    const auto [num_tokens, num_slots] = dims(experts);
+    Dispatch dispatch;
+    dispatch.first_row.assign(num_experts + 1, 0);
+    for (const Id expert : experts) {
+        require(expert >= 0 && expert < static_cast<Id>(num_experts),
+                "dispatch: there is no expert {} of {}", expert, num_experts);
+        ++dispatch.first_row[static_cast<std::size_t>(expert) + 1];
+    }
+    for (std::size_t e = 0; e < num_experts; ++e)
+        dispatch.first_row[e + 1] += dispatch.first_row[e];
+
+    // A counting sort: the next free row of each expert.
+    std::vector<std::size_t> next = dispatch.first_row;
+    dispatch.tokens.resize(experts.size());
+    dispatch.slots.resize(experts.size());
+    for (std::size_t n = 0; n < num_tokens; ++n)
+        for (std::size_t k = 0; k < num_slots; ++k) {
+            const std::size_t row = next[static_cast<std::size_t>(experts(n, k))]++;
+            dispatch.tokens[row] = n;
+            dispatch.slots[row] = k;
+        }
+    return dispatch;
+}
+
+Matrix gather_tokens(const Matrix& hidden_states, const Dispatch& dispatch) {
+    Matrix rows(std::array{dispatch.tokens.size(), hidden_states.shape(1)});  // (M, C)
+    for (std::size_t row = 0; row < rows.shape(0); ++row)
+        for (std::size_t c = 0; c < rows.shape(1); ++c)
+            rows(row, c) = hidden_states(dispatch.tokens[row], c);
+    return rows;
+}
+
+Matrix combine_experts(const Matrix& expert_outputs, const Matrix& gates,
+                       const Dispatch& dispatch) {
+    return add_to_tokens(apply_gates(expert_outputs, gates, dispatch), dispatch,
+                         gates.shape(0));
+}
+
+Tensor3 MixtureOfExperts::operator()(const Tensor3& hidden_states) const {
+    MixtureActivations saved;
+    return mixture_forward(*this, hidden_states, saved);
+}
+
+Tensor3 mixture_forward(const MixtureOfExperts& mixture, const Tensor3& input,
+                        MixtureActivations& saved) {
+    // Choose the experts of each token, and sort the tokens by expert.
+    const std::size_t num_experts = mixture.experts.size();
+    saved.input = rows_of(input);
+    saved.router_logits = mixture.router(saved.input);
+    saved.routed = route(saved.router_logits, mixture.num_experts_per_tok, mixture.routing);
+    saved.dispatch = dispatch_tokens(saved.routed.experts, num_experts);
+    Matrix rows = gather_tokens(saved.input, saved.dispatch);  // (M, C)
+    if (scales_input(mixture.routing))
+        rows = apply_gates(std::move(rows), saved.routed.gates, saved.dispatch);
+
+    // Apply each expert to its tokens: a few large products instead of many small ones.
+    saved.experts.assign(num_experts, {});
+    saved.expert_outputs = Matrix(rows.shape());
+    for (std::size_t e = 0; e < num_experts; ++e)
+        if (has_tokens(saved.dispatch, e))
+            set_rows_of_expert(
+                saved.expert_outputs, saved.dispatch, e,
+                mlp_forward(mixture.experts[e], rows_of_expert(rows, saved.dispatch, e),
+                            saved.experts[e]));
+
+    // Add the outputs of each token's experts, and of the shared ones.
+    const std::size_t num_tokens = saved.input.shape(0);
+    const Matrix combined =  // (N, C)
+        scales_input(mixture.routing)
+            ? add_to_tokens(saved.expert_outputs, saved.dispatch, num_tokens)
+            : combine_experts(saved.expert_outputs, saved.routed.gates, saved.dispatch);
+    const Tensor3 output = reshape(combined, {input.shape(0), input.shape(1), input.shape(2)});
+    if (!mixture.shared) return output;
+    return output + mlp_forward(*mixture.shared, input, saved.shared);
+}
+
+Tensor3 mixture_backward(const MixtureOfExperts& mixture, const MixtureActivations& saved,
+                         const Tensor3& output_gradient, MixtureOfExperts& gradient,
+                         const Matrix& router_logits_gradient) {
+    const bool on_input = scales_input(mixture.routing);
+    const Matrix& gates = saved.routed.gates;
+    const std::size_t num_tokens = saved.input.shape(0);
+
+    // Each row receives the gradient of its token, times its gate.
+    const Matrix row_gradient = gather_tokens(rows_of(output_gradient), saved.dispatch);
+    const Matrix expert_gradient =  // (M, C)
+        on_input ? row_gradient : apply_gates(row_gradient, gates, saved.dispatch);
+    Matrix input_rows_gradient = xt::zeros<Real>(row_gradient.shape());  // (M, C)
+    for (std::size_t e = 0; e < mixture.experts.size(); ++e)
+        if (has_tokens(saved.dispatch, e))
+            set_rows_of_expert(input_rows_gradient, saved.dispatch, e,
+                               mlp_backward(mixture.experts[e], saved.experts[e],
+                                            rows_of_expert(expert_gradient, saved.dispatch, e),
+                                            gradient.experts[e]));
+
+    // The gates multiply outputs, or inputs in Llama 4.
+    const Matrix gate_gradient =  // (N, K)
+        on_input ? gate_gradient_of(gather_tokens(saved.input, saved.dispatch),
+                                    input_rows_gradient, gates, saved.dispatch)
+                 : gate_gradient_of(saved.expert_outputs, row_gradient, gates, saved.dispatch);
+    if (on_input)
+        input_rows_gradient =
+            apply_gates(std::move(input_rows_gradient), gates, saved.dispatch);
+    Matrix logits_gradient =
+        route_backward(saved.router_logits, saved.routed, mixture.routing, gate_gradient);
+    if (router_logits_gradient.size() > 0) logits_gradient += router_logits_gradient;
+
+    const Matrix input_gradient =  // (N, C): through the experts and through the router
+        add_to_tokens(input_rows_gradient, saved.dispatch, num_tokens) +
+        linear_backward(mixture.router, saved.input, logits_gradient, gradient.router);
+    const Tensor3 result =
+        reshape(input_gradient,
+                {output_gradient.shape(0), output_gradient.shape(1), output_gradient.shape(2)});
+    if (!mixture.shared) return result;
+    return result +
+           mlp_backward(*mixture.shared, saved.shared, output_gradient, *gradient.shared);
+}
+
+}  // namespace llm

@@ -1,0 +1,61 @@
+// Chapter 18: an MLP of many experts, of which each token uses a few.
+#pragma once
+
+#include "chapters/06_swiglu/mlp.hpp"
+#include "chapters/12_gradients/mlp_backward.hpp"
+#include "chapters/18_experts/router.hpp"
+
+namespace llm {
+
+// The pairs of token and expert, sorted by expert, so that the tokens of an expert are adjacent
+// rows of a matrix. M = N·K. Pairs of the same expert keep the order of their tokens.
+struct Dispatch {
+    std::vector<std::size_t> tokens;     // (M): the token of each row
+    std::vector<std::size_t> slots;      // (M): which of its K experts the row belongs to
+    std::vector<std::size_t> first_row;  // (E + 1): rows first_row[e] to first_row[e + 1] - 1
+};
+// Throws ShapeError if an expert does not exist.
+Dispatch dispatch_tokens(const IdMatrix& experts,   // (N, K)
+                         std::size_t num_experts);  // E
+
+// Copies the hidden state of each row's token.
+Matrix gather_tokens(const Matrix& hidden_states,  // (N, C)
+                     const Dispatch& dispatch);    // -> (M, C)
+// For each token, the sum of its K rows, each multiplied by its gate.
+Matrix combine_experts(const Matrix& expert_outputs,  // (M, C)
+                       const Matrix& gates,           // (N, K)
+                       const Dispatch& dispatch);     // -> (N, C)
+
+// A mixture of experts instead of the MLP of a block, with experts for all tokens if there are
+// any (shared experts: DeepSeek, Llama 4). Source: Hugging Face, modeling_mixtral.py,
+// modeling_deepseek_v3.py.
+struct MixtureOfExperts {
+    Linear router;                        // (E, C)
+    std::vector<GatedMlp> experts;        // E
+    std::optional<GatedMlp> shared;       // intermediate size: that of all shared experts
+    std::size_t num_experts_per_tok = 2;  // K
+    Routing routing = SoftmaxRouting{};
+
+    Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
+};
+
+// The activations of a mixture that its backward pass needs.
+struct MixtureActivations {
+    Matrix input;          // (N, C)
+    Matrix router_logits;  // (N, E)
+    RoutedTokens routed;
+    Dispatch dispatch;
+    std::vector<MlpActivations> experts;  // E; empty for an expert without tokens
+    Matrix expert_outputs;                // (M, C): before the gates
+    MlpActivations shared;
+};
+Tensor3 mixture_forward(const MixtureOfExperts& mixture,
+                        const Tensor3& input,  // (B, T, C)
+                        MixtureActivations& saved);
+// Returns the gradient with respect to the input, (B, T, C), through experts and router. The
+// gradient of the router's logits by other losses, (N, E), is added if it is not empty.
+Tensor3 mixture_backward(const MixtureOfExperts& mixture, const MixtureActivations& saved,
+                         const Tensor3& output_gradient,  // (B, T, C)
+                         MixtureOfExperts& gradient, const Matrix& router_logits_gradient = {});
+
+}  // namespace llm

@@ -1,0 +1,102 @@
+// Tokens sorted by expert against a loop over tokens.
+#include "chapters/18_experts/mixture_of_experts.hpp"
+#include "common/numbers/random.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+
+namespace {
+
+constexpr std::size_t B = 2, T = 5, C = 6, F = 4, E = 5, K = 2;
+
+// Expert 3 is chosen by no token: all hidden states are positive, and its router weights are
+// very negative.
+MixtureOfExperts test_mixture(const Routing& routing, bool shared) {
+    Generator generator(4);
+    MixtureOfExperts mixture{make_linear(C, E, false, generator), {}, std::nullopt, K, routing};
+    xt::view(mixture.router.weight, 3, xt::all()) = Real(-50);
+    for (std::size_t e = 0; e < E; ++e)
+        mixture.experts.push_back(make_gated_mlp(C, F, false, SiLU, generator));
+    if (shared) mixture.shared = make_gated_mlp(C, 2 * F, false, SiLU, generator);
+    return mixture;
+}
+
+Tensor3 positive_states() {
+    Generator generator(5);
+    return uniform({B, T, C}, Real(0.1), Real(2), generator);
+}
+
+// Each token by itself, with the gates of its router.
+Tensor3 one_by_one(const MixtureOfExperts& mixture, const Tensor3& states) {
+    Tensor3 result = xt::zeros<Real>({B, T, C});
+    for (std::size_t b = 0; b < B; ++b)
+        for (std::size_t t = 0; t < T; ++t) {
+            Matrix token = xt::view(states, b, xt::range(t, t + 1), xt::all());  // (1, C)
+            const RoutedTokens routed = route(mixture.router(token), K, mixture.routing);
+            Matrix sum = xt::zeros<Real>({std::size_t{1}, C});
+            for (std::size_t k = 0; k < K; ++k) {
+                const GatedMlp& expert =
+                    mixture.experts[static_cast<std::size_t>(routed.experts(0, k))];
+                const Real gate = routed.gates(0, k);
+                const bool on_input =
+                    std::holds_alternative<InputSigmoidRouting>(mixture.routing);
+                const Tensor3 input =
+                    reshape(Matrix(token * (on_input ? gate : Real(1))), {1, 1, C});
+                const Tensor3 output = expert(input);
+                for (std::size_t c = 0; c < C; ++c)
+                    sum(0, c) += output(0, 0, c) * (on_input ? Real(1) : gate);
+            }
+            if (mixture.shared) {
+                const Tensor3 output = (*mixture.shared)(reshape(token, {1, 1, C}));
+                for (std::size_t c = 0; c < C; ++c) sum(0, c) += output(0, 0, c);
+            }
+            for (std::size_t c = 0; c < C; ++c) result(b, t, c) = sum(0, c);
+        }
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("dispatch_tokens by hand: sorted by expert, in the order of the tokens") {
+    const Dispatch dispatch = dispatch_tokens({{2, 0}, {0, 3}, {2, 3}}, 5);
+    CHECK(dispatch.tokens == std::vector<std::size_t>{0, 1, 0, 2, 1, 2});
+    CHECK(dispatch.slots == std::vector<std::size_t>{1, 0, 0, 0, 1, 1});
+    CHECK(dispatch.first_row == std::vector<std::size_t>{0, 2, 2, 4, 6, 6});
+    CHECK_THROWS_WITH_AS(dispatch_tokens({{0, 5}}, 5), "dispatch: there is no expert 5 of 5",
+                         ShapeError);
+}
+
+TEST_CASE("combine_experts by hand: rows times gates, added by token") {
+    const Dispatch dispatch = dispatch_tokens({{2, 0}, {0, 3}}, 4);
+    const Matrix outputs = {{1, 2}, {10, 20}, {100, 200}, {1000, 2000}};
+    CHECK_CLOSE(combine_experts(outputs, {{0.5f, 2}, {3, 0.25f}}, dispatch),
+                (Matrix{{2 + 50, 4 + 100}, {30 + 250, 60 + 500}}), 1e-6);
+    CHECK_CLOSE(gather_tokens({{1, 2}, {3, 4}}, dispatch),
+                (Matrix{{1, 2}, {3, 4}, {1, 2}, {3, 4}}), 0);
+}
+
+TEST_CASE(
+    "a mixture of experts equals a loop over tokens, also with an expert without tokens") {
+    const Tensor3 states = positive_states();
+    for (const bool shared : {false, true})
+        for (const Routing& routing :
+             {Routing{SoftmaxRouting{}}, Routing{SoftmaxRouting{false, 3}},
+              Routing{TopKSoftmaxRouting{}}, Routing{SigmoidRouting{xt::zeros<Real>({E})}},
+              Routing{InputSigmoidRouting{}}}) {
+            CAPTURE(routing.index());
+            CAPTURE(shared);
+            const MixtureOfExperts mixture = test_mixture(routing, shared);
+            CHECK_CLOSE(mixture(states), one_by_one(mixture, states), 1e-5);
+            MixtureActivations saved;
+            mixture_forward(mixture, states, saved);
+            CHECK(saved.dispatch.first_row[3] == saved.dispatch.first_row[4]);
+        }
+}
+
+TEST_CASE("one expert and K = 1 is the MLP of chapter 06") {
+    Generator generator(6);
+    const GatedMlp mlp = make_gated_mlp(C, F, false, SiLU, generator);
+    const MixtureOfExperts mixture{
+        make_linear(C, 1, false, generator), {mlp}, std::nullopt, 1, SoftmaxRouting{}};
+    CHECK_CLOSE(mixture(positive_states()), mlp(positive_states()), 1e-6);
+}
