@@ -212,7 +212,7 @@ def matches(expected, actual):
 
 def run(command, tree):
     environment = {**os.environ, "NO_COLOR": "1", "HOME": str(tree)}
-    result = subprocess.run(["bash", "-c", command], cwd=tree, env=environment, timeout=600,
+    result = subprocess.run(["bash", "-c", command], cwd=tree, env=environment, timeout=1200,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
     lines = (result.stdout + result.stderr).rstrip().split("\n")
     return result.returncode, [line for line in lines if not line.startswith("building ")]
