@@ -39,15 +39,19 @@ void check_input(const Config& config, const IdMatrix& input_ids) {
             input_ids.shape(1), config.max_position_embeddings);
 }
 
-Tensor3 Model::embed(const IdMatrix& input_ids) const {
-    check_input(config, input_ids);
+Tensor3 embedding(const Matrix& weight, const IdMatrix& input_ids) {
     const auto [batch_size, seq_len] = dims(input_ids);
-    Tensor3 embeddings = xt::zeros<Real>({batch_size, seq_len, config.hidden_size});
+    Tensor3 embeddings = xt::zeros<Real>({batch_size, seq_len, weight.shape(1)});
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t t = 0; t < seq_len; ++t)
             xt::view(embeddings, b, t) =
-                xt::view(embed_tokens, static_cast<std::size_t>(input_ids(b, t)));
+                xt::view(weight, static_cast<std::size_t>(input_ids(b, t)));
     return embeddings;
+}
+
+Tensor3 Model::embed(const IdMatrix& input_ids) const {
+    check_input(config, input_ids);
+    return embedding(embed_tokens, input_ids);
 }
 
 RotaryTable Model::rotary_table(std::size_t num_positions) const {

@@ -17,6 +17,11 @@ Config validate_model(Config config);
 // is longer than max_position_embeddings.
 void check_input(const Config& config, const IdMatrix& input_ids);  // (B, T)
 
+// The rows of the ids. The ids must be in the vocabulary. Source:
+// torch.nn.functional.embedding.
+Tensor3 embedding(const Matrix& weight,        // (V, C)
+                  const IdMatrix& input_ids);  // (B, T) -> (B, T, C)
+
 // The KV cache of a model: one cache per layer, and the rotary table of its P positions.
 struct KVCache {
     RotaryTable rotary_table;        // (P, D/2)

@@ -119,16 +119,6 @@ AblationModel zeros_like(const AblationModel& model) {
 
 namespace {
 
-Tensor3 embed(const Matrix& embed_tokens, const IdMatrix& input_ids) {
-    const auto [batch_size, seq_len] = dims(input_ids);
-    Tensor3 embeddings = xt::zeros<Real>({batch_size, seq_len, embed_tokens.shape(1)});
-    for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t t = 0; t < seq_len; ++t)
-            xt::view(embeddings, b, t) =
-                xt::view(embed_tokens, static_cast<std::size_t>(input_ids(b, t)));
-    return embeddings;
-}
-
 Tensor3 apply_norm(const FinalNorm& norm, const Tensor3& hidden_states) {
     if (const auto* rms_norm = std::get_if<RMSNorm>(&norm)) return (*rms_norm)(hidden_states);
     if (const auto* layer_norm = std::get_if<LayerNorm>(&norm))
@@ -159,7 +149,7 @@ Tensor3 forward(const AblationModel& model, const IdMatrix& input_ids,
     for (std::size_t n = 0; n < model.layers.size(); ++n)
         layers.push_back({&model.layers[n], &saved.layers[n]});
     saved.last_hidden_state =
-        run_layers(layers, embed(model.embed_tokens, input_ids), saved.attention_inputs)
+        run_layers(layers, embedding(model.embed_tokens, input_ids), saved.attention_inputs)
             .last_hidden_state;
     saved.normalized = apply_norm(model.norm, saved.last_hidden_state);
     return Linear{model.embed_tokens, std::nullopt}(saved.normalized);
