@@ -48,22 +48,21 @@ TEST_CASE("a model with caches equals one pass, for random cuts of the prompt") 
         const LongContextModel model = load_long_context_model(folder_of(type));
         const Tensor3 expected = model(ids);
         for (int repetition = 0; repetition < 20; ++repetition) {
-            std::vector<RollingCache> caches = make_caches(model);
+            LongContextCache cache = make_cache(model, 64);
             for (std::size_t first = 0; first < length;) {
                 const std::size_t count =
                     std::min<std::size_t>(1 + random() % 11, length - first);
-                const Tensor3 logits =
-                    model.forward(columns(ids, first, count), &caches).logits;
+                const Tensor3 logits = model.forward(columns(ids, first, count), &cache).logits;
                 const Tensor3 part =
                     xt::view(expected, xt::all(), xt::range(first, first + count), xt::all());
                 REQUIRE_CLOSE(logits, part, 2e-5);
                 first += count;
             }
-            CHECK(caches[0].keys.shape(2) == 5);  // the window of the first layer
+            CHECK(cache.layers[0].keys.shape(2) == 5);  // the window of the first layer
         }
-        std::vector<RollingCache> caches = make_caches(model);
+        LongContextCache cache = make_cache(model, 64);
         const Tensor3 last = xt::view(expected, xt::all(), xt::range(length - 1, length));
-        CHECK_CLOSE(model.forward(ids, &caches, LogitsToKeep::last).logits, last, 2e-5);
+        CHECK_CLOSE(model.forward(ids, &cache, LogitsToKeep::last).logits, last, 2e-5);
     }
 }
 
@@ -117,10 +116,10 @@ TEST_CASE("a long-context model names what it cannot do") {
                          "generate: context_shift is not supported for gemma2", ShapeError);
     CHECK_THROWS_WITH_AS(generate(model, {}, {}, generator),
                          "generate: the prompt must have at least one token", ShapeError);
-    std::vector<RollingCache> caches = make_caches(model);
+    LongContextCache cache = make_cache(model, 64);
     const IdMatrix ids = xt::zeros<Id>({1, 40});
-    model.forward(ids, &caches);
-    CHECK_THROWS_WITH_AS(model.forward(ids, &caches),
+    model.forward(ids, &cache);
+    CHECK_THROWS_WITH_AS(model.forward(ids, &cache),
                          "long_context_model: 80 tokens exceed max_position_embeddings of 64",
                          ShapeError);
 }

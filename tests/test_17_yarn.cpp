@@ -26,7 +26,7 @@ TEST_CASE("yarn_frequencies equal the published ones, relative to each frequency
                    yarn_fixture("yarn_narrow"));
 }
 
-TEST_CASE("YaRN leaves fast pairs alone and interpolates slow ones") {
+TEST_CASE("YaRN keeps high frequencies and interpolates low ones") {
     const Vector original = inverse_frequencies(24, 10000);
     const Vector scaled = yarn_frequencies(24, 10000, {8, 256});
     CHECK(scaled(0) == original(0));

@@ -1,5 +1,5 @@
-// Chapter 17: training with a first token or with learned sinks, and measuring who gets the
-// attention that no key should have.
+// Chapter 17: training with a first token or with learned sinks, and the attention weights that
+// the first token and the learned sinks receive.
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"
@@ -7,8 +7,8 @@
 
 namespace llm {
 
-// The batch with this token instead of the first one of each sequence, as if each were the
-// beginning of a text. The targets stay. Throws ShapeError if the sequences have no tokens.
+// Replaces the first token of each sequence, as if each were the beginning of a text. The
+// targets are unchanged. Throws ShapeError if the sequences have no tokens.
 Batch with_first_token(Batch batch, Id first_token_id);
 
 // Trains with AdamW, one random batch per step, and, if given, a first token. Returns the loss
@@ -21,7 +21,7 @@ std::vector<Real> train_decoder(LongContextDecoder& decoder, const TrainingArgum
 // Throws ShapeError unless there are such queries.
 struct SinkWeights {
     Matrix first_key;  // (L, H): of the first token
-    Matrix sink;       // (L, H): of the learned sink, what a row of weights lacks to 1
+    Matrix sink;       // (L, H): of the learned sink: 1 minus the sum of a row
 };
 SinkWeights mean_sink_weights(const std::vector<Tensor4>& attentions,  // L times (B, H, T, T)
                               std::size_t first_query);

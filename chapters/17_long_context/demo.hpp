@@ -13,7 +13,7 @@ namespace llm {
 
 // pattern_demo.cpp: masks, receptive field, the rolling cache, and the bytes of caches.
 void masks_of_patterns(Generator& generator);
-void how_far_information_travels();
+void receptive_field_of_layers();
 void rolling_cache_by_hand();
 void wrong_ring_buffer();
 void bytes_of_caches();
@@ -21,7 +21,7 @@ void time_by_length(const Config& config);
 
 // score_demo.cpp: soft caps, a sink in the softmax, temperature.
 void soft_caps();
-void softmax_that_wants_a_sink();
+void softmax_with_a_sink();
 void temperature_of_queries();
 
 // extension_demo.cpp: RoPE beyond the context of training.

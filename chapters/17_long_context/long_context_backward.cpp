@@ -45,20 +45,14 @@ LongContextInputs inputs_of(const LongContextDecoder& decoder, const IdMatrix& i
     return long_context_inputs({decoder.rotary_table}, input_ids.shape(1));
 }
 
-// The rows of the token ids: (B, T) -> (B, T, C).
-Tensor3 embed(const Matrix& embed_tokens, const IdMatrix& input_ids) {
-    const auto [batch_size, seq_len] = dims(input_ids);
-    const auto [vocab_size, hidden_size] = dims(embed_tokens);
-    Tensor3 embeddings(std::array{batch_size, seq_len, hidden_size});
-    for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t t = 0; t < seq_len; ++t) {
-            const Id id = input_ids(b, t);
-            require(id >= 0 && id < static_cast<Id>(vocab_size),
-                    "long_context_decoder: token id {} lies outside the vocabulary of {}", id,
-                    vocab_size);
-            xt::view(embeddings, b, t) = xt::view(embed_tokens, static_cast<std::size_t>(id));
-        }
-    return embeddings;
+// (B, T) -> (B, T, C)
+Tensor3 embed(const LongContextDecoder& decoder, const IdMatrix& input_ids) {
+    const std::size_t vocab_size = decoder.embed_tokens.shape(0);
+    for (const Id id : input_ids)
+        require(id >= 0 && id < static_cast<Id>(vocab_size),
+                "long_context_decoder: token id {} lies outside the vocabulary of {}", id,
+                vocab_size);
+    return embedding(decoder.embed_tokens, input_ids);
 }
 
 }  // namespace
@@ -181,8 +175,7 @@ double forward_backward(const LongContextDecoder& decoder, const IdMatrix& input
         layers.push_back({&decoder.layers[n], &saved[n]});
     std::vector<RollingCache>* const no_caches = nullptr;
     const Tensor3 last_hidden_state =  // (B, T, C)
-        run_layers(layers, embed(decoder.embed_tokens, input_ids), inputs, no_caches)
-            .last_hidden_state;
+        run_layers(layers, embed(decoder, input_ids), inputs, no_caches).last_hidden_state;
     const Tensor3 normalized = decoder.norm(last_hidden_state);                     // (B, T, C)
     const Tensor3 logits = Linear{decoder.embed_tokens, std::nullopt}(normalized);  // (B, T, V)
 
@@ -202,8 +195,8 @@ double forward_backward(const LongContextDecoder& decoder, const IdMatrix& input
 LongContextOutput evaluate(const LongContextDecoder& decoder, const IdMatrix& input_ids) {
     std::vector<RollingCache>* const no_caches = nullptr;
     DecoderOutput output =
-        run_layers(decoder.layers, embed(decoder.embed_tokens, input_ids),
-                   inputs_of(decoder, input_ids), no_caches, {.output_attentions = true});
+        run_layers(decoder.layers, embed(decoder, input_ids), inputs_of(decoder, input_ids),
+                   no_caches, {.output_attentions = true});
     return {Linear{decoder.embed_tokens, std::nullopt}(decoder.norm(output.last_hidden_state)),
             std::move(output.attentions)};
 }

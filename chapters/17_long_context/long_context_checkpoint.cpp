@@ -13,15 +13,13 @@ struct Reader {
     const LongContextConfig& config;
     const SafeTensors& tensors;
 
-    bool gemma() const { return config.model_type != LongContextModelType::mistral; }
-
     Linear linear(const std::string& name, std::size_t out, std::size_t in) const {
         return {tensors.read(name + ".weight", {out, in}), std::nullopt};
     }
     RMSNorm norm(const std::string& name, std::size_t size) const {
         const Vector stored = tensors.read(name + ".weight", {size});
         const Real eps = config.config.rms_norm_eps;
-        return gemma() ? gemma_norm(stored, eps) : RMSNorm{stored, eps};
+        return config.is_gemma() ? gemma_norm(stored, eps) : RMSNorm{stored, eps};
     }
 
     LongContextAttention attention(const std::string& layer, std::size_t n) const {
@@ -50,7 +48,7 @@ struct Reader {
     GatedMlp mlp(const std::string& layer) const {
         const std::size_t C = config.config.hidden_size, F = config.config.intermediate_size;
         return {linear(layer + ".mlp.gate_proj", F, C), linear(layer + ".mlp.up_proj", F, C),
-                linear(layer + ".mlp.down_proj", C, F), gemma() ? GELUTanh : SiLU};
+                linear(layer + ".mlp.down_proj", C, F), config.is_gemma() ? GELUTanh : SiLU};
     }
 
     // Hugging Face calls the norm before the MLP post_attention_layernorm in Mistral. In Gemma,
@@ -60,7 +58,7 @@ struct Reader {
         const std::string name = "model.layers." + std::to_string(n);
         const RMSNorm input = norm(name + ".input_layernorm", C);
         const RMSNorm post_attention = norm(name + ".post_attention_layernorm", C);
-        if (!gemma())
+        if (!config.is_gemma())
             return {LongContextBlock{attention(name, n), mlp(name), input, post_attention}};
         return {LongContextSandwichBlock{attention(name, n), mlp(name), input, post_attention,
                                          norm(name + ".pre_feedforward_layernorm", C),
@@ -79,7 +77,7 @@ void refuse_unexpected_tensors(const JsonFile& json, const LongContextConfig& co
     if (config.config.qk_norm == QKNormType::none)
         for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
             unexpected.push_back(name);
-    if (config.model_type == LongContextModelType::mistral)
+    if (!config.is_gemma())
         for (const char* name :
              {"pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight"})
             unexpected.push_back(name);
@@ -158,8 +156,7 @@ LongContextModel load_long_context_model(const std::string& folder) {
 }
 
 void export_model(const LongContextModel& model, const std::string& folder, DType dtype) {
-    const bool gemma = model.config.model_type != LongContextModelType::mistral;
-    StoredTensors stored{{}, {}, gemma};
+    StoredTensors stored{{}, {}, model.config.is_gemma()};
     stored.tensors.push_back(named("model.embed_tokens.weight", model.embed_tokens));
     for (std::size_t n = 0; n < model.layers.size(); ++n)
         stored.add("model.layers." + std::to_string(n), model.layers[n]);

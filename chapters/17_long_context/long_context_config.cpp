@@ -74,9 +74,7 @@ std::vector<AttentionPattern> read_patterns(const JsonFile& json, LongContextMod
                                             std::size_t num_hidden_layers) {
     if (json.is_null("sliding_window") && !json.has("layer_types"))
         return std::vector<AttentionPattern>(num_hidden_layers, FullAttention{});
-    const SlidingWindow window{json.has("layer_types") && json.is_null("sliding_window")
-                                   ? 1
-                                   : size_or(json, "sliding_window", 4096)};
+    const SlidingWindow window{size_or(json, "sliding_window", 4096)};
     if (!json.has("layer_types")) {
         const std::size_t full_every = type == LongContextModelType::mistral  ? 0
                                        : type == LongContextModelType::gemma2 ? 2
@@ -125,10 +123,6 @@ std::string to_text(LongContextModelType type) {
     throw std::invalid_argument("there is no such model type");
 }
 
-bool is_long_context_config(const JsonFile& json) {
-    return json.has("model_type") && model_types.contains(json.text("model_type"));
-}
-
 LongContextConfig read_long_context_config(const JsonFile& json) try {
     const std::string name = json.text("model_type");
     if (!model_types.contains(name))
@@ -157,7 +151,7 @@ LongContextConfig read_long_context_config(const JsonFile& json) try {
 
 JsonMembers config_json(const LongContextConfig& given, DType dtype) {
     const Config& config = given.config;
-    const bool gemma = is_gemma(given.model_type);
+    const bool gemma = given.is_gemma();
     const std::string name = !gemma                                             ? "Mistral"
                              : given.model_type == LongContextModelType::gemma2 ? "Gemma2"
                                                                                 : "Gemma3";

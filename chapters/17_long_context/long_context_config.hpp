@@ -26,10 +26,9 @@ struct LongContextConfig {
     Real query_pre_attn_scalar = 0;  // the scale of scores is 1/√ of it; mistral: head_dim
     std::optional<Real> attn_logit_softcapping = std::nullopt;
     std::optional<Real> final_logit_softcapping = std::nullopt;
-};
 
-// Whether this chapter reads a config.json: one of these model types.
-bool is_long_context_config(const JsonFile& json);
+    bool is_gemma() const { return model_type != LongContextModelType::mistral; }
+};
 
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
 // an unsupported feature. Missing fields have the defaults of transformers 4.57.

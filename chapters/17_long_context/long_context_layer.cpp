@@ -22,10 +22,19 @@ PositionedKeysValues visible_keys_values(const QueriesKeysValues& heads,
 
 }  // namespace
 
-LongContextInputs long_context_inputs(std::vector<RotaryTable> rotary_tables,
+LongContextInputs long_context_inputs(const std::vector<RotaryTable>& rotary_tables,
                                       std::size_t seq_len, std::size_t past_len) {
-    return {std::move(rotary_tables),
-            xt::arange<Id>(static_cast<Id>(past_len), static_cast<Id>(past_len + seq_len))};
+    const std::size_t end = past_len + seq_len;
+    LongContextInputs inputs{{},
+                             xt::arange<Id>(static_cast<Id>(past_len), static_cast<Id>(end))};
+    for (const auto& [cos, sin] : rotary_tables) {
+        require(end <= cos.shape(0),
+                "long_context_inputs: a rotary table of {} is too short for {} positions",
+                cos.shape(), end);
+        inputs.rotary_tables.push_back({xt::view(cos, xt::range(past_len, end), xt::all()),
+                                        xt::view(sin, xt::range(past_len, end), xt::all())});
+    }
+    return inputs;
 }
 
 IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size) {
@@ -37,7 +46,10 @@ AttentionInputs rope_inputs(const LongContextInputs& inputs, const RopeOfTable& 
     require(rope.table < inputs.rotary_tables.size(),
             "long_context_attention: rotary table {} of {} does not exist", rope.table,
             inputs.rotary_tables.size());
-    return {inputs.rotary_tables[rope.table], repeat_ids(inputs.position_ids, batch_size), {}};
+    // The table has one row per token: row t is that of token t, whatever its position.
+    return {inputs.rotary_tables[rope.table],
+            position_ids(batch_size, inputs.position_ids.size()),
+            {}};
 }
 
 QueriesKeysValues encode_positions(const LongContextAttention& attention,

@@ -14,12 +14,14 @@ namespace llm {
 
 // The inputs of all layers other than the hidden states.
 struct LongContextInputs {
-    std::vector<RotaryTable> rotary_tables;  // one per rope_theta: Gemma 3 has two
+    std::vector<RotaryTable> rotary_tables;  // (T, D/2); one per rope_theta: Gemma 3 has two
     IdVector position_ids;                   // (T), the same for all sequences
 };
-// For T tokens that follow past_len earlier ones.
-LongContextInputs long_context_inputs(std::vector<RotaryTable> rotary_tables,
-                                      std::size_t seq_len, std::size_t past_len = 0);
+// For T tokens that follow past_len earlier ones: their rows of the tables. (Hugging Face:
+// position_embeddings.) Throws ShapeError if a table is too short.
+LongContextInputs long_context_inputs(
+    const std::vector<RotaryTable>& rotary_tables,  // (P, D/2) each
+    std::size_t seq_len, std::size_t past_len = 0);
 
 // How a layer knows positions. NoPE: it does not, apart from the mask; Llama 4's NoPE layers
 // also leave out the QK norm.

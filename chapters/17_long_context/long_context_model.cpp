@@ -6,14 +6,6 @@
 #include "chapters/04_rope/rope_scaling.hpp"
 
 namespace llm {
-namespace {
-
-bool is_gemma(const LongContextModel& model) {
-    return model.config.model_type != LongContextModelType::mistral;
-}
-
-}  // namespace
-
 AttentionLayer::Output LongContextSandwichBlock::operator()(const Tensor3& hidden_states,
                                                             const LongContextInputs& inputs,
                                                             RollingCache* cache) const {
@@ -51,15 +43,9 @@ std::vector<RotaryTable> rotary_tables(const LongContextConfig& config,
 
 Tensor3 LongContextModel::embed(const IdMatrix& input_ids) const {
     check_input(config.config, input_ids);
-    const auto [batch_size, seq_len] = dims(input_ids);
-    const std::size_t hidden_size = config.config.hidden_size;
-    const Real scale = is_gemma(*this) ? std::sqrt(static_cast<Real>(hidden_size)) : Real(1);
-    Tensor3 embeddings(std::array{batch_size, seq_len, hidden_size});
-    for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t t = 0; t < seq_len; ++t)
-            xt::view(embeddings, b, t) =
-                xt::view(embed_tokens, static_cast<std::size_t>(input_ids(b, t))) * scale;
-    return embeddings;
+    if (!config.is_gemma()) return embedding(embed_tokens, input_ids);
+    return embedding(embed_tokens, input_ids) *
+           std::sqrt(static_cast<Real>(config.config.hidden_size));
 }
 
 Tensor3 LongContextModel::logits(const Tensor3& hidden_states) const {
@@ -73,31 +59,31 @@ Tensor3 LongContextModel::operator()(const IdMatrix& input_ids) const {
     return forward(input_ids, nullptr).logits;
 }
 
-ModelOutput LongContextModel::forward(const IdMatrix& input_ids,
-                                      std::vector<RollingCache>* caches,
+ModelOutput LongContextModel::forward(const IdMatrix& input_ids, LongContextCache* cache,
                                       LogitsToKeep logits_to_keep) const {
     const Tensor3 embeddings = embed(input_ids);  // (B, T, C)
     const std::size_t seq_len = input_ids.shape(1);
-    const std::size_t past_len = caches && !caches->empty() ? caches->front().seq_len : 0;
-    const std::size_t num_positions = past_len + seq_len;
-    require(num_positions <= config.config.max_position_embeddings,
-            "long_context_model: {} tokens exceed max_position_embeddings of {}", num_positions,
+    const std::size_t past_len = cache ? cache->seq_len : 0, end = past_len + seq_len;
+    require(end <= config.config.max_position_embeddings,
+            "long_context_model: {} tokens exceed max_position_embeddings of {}", end,
             config.config.max_position_embeddings);
-    const LongContextInputs inputs =
-        long_context_inputs(rotary_tables(config, num_positions), seq_len, past_len);
+    const LongContextInputs inputs = long_context_inputs(
+        cache ? cache->rotary_tables : rotary_tables(config, end), seq_len, past_len);
     const Tensor3 last_hidden_state =
-        run_layers(layers, embeddings, inputs, caches).last_hidden_state;
+        run_layers(layers, embeddings, inputs, cache ? &cache->layers : nullptr)
+            .last_hidden_state;
+    if (cache) cache->seq_len = end;
     if (logits_to_keep == LogitsToKeep::all) return {logits(last_hidden_state), {}, {}};
     return {logits(xt::view(last_hidden_state, xt::all(), xt::range(seq_len - 1, seq_len))),
             {},
             {}};
 }
 
-std::vector<RollingCache> make_caches(const LongContextModel& model) {
-    std::vector<RollingCache> caches;
+LongContextCache make_cache(const LongContextModel& model, std::size_t num_positions) {
+    LongContextCache cache{rotary_tables(model.config, num_positions), {}};
     for (const AttentionPattern& pattern : model.config.patterns)
-        caches.push_back(make_rolling_cache(pattern));
-    return caches;
+        cache.layers.push_back(make_rolling_cache(pattern));
+    return cache;
 }
 
 std::vector<Id> generate(const LongContextModel& model, const std::vector<Id>& prompt_ids,
@@ -110,13 +96,15 @@ std::vector<Id> generate(const LongContextModel& model, const std::vector<Id>& p
     const std::size_t num_free =
         model.config.config.max_position_embeddings - prompt_ids.size();
     const std::vector<Id>& eos = config.eos_token_ids;
-    std::vector<RollingCache> caches = make_caches(model);
+    const std::size_t max_new_tokens = std::min(config.max_new_tokens, num_free);
+    const LongContextCache empty_cache = make_cache(model, prompt_ids.size() + max_new_tokens);
+    LongContextCache cache = empty_cache;
     std::vector<Id> ids = prompt_ids, new_ids = prompt_ids;
-    while (ids.size() - prompt_ids.size() < std::min(config.max_new_tokens, num_free)) {
+    while (ids.size() - prompt_ids.size() < max_new_tokens) {
         // Without a cache, every step is a prefill of all tokens.
-        if (!config.use_cache) caches = make_caches(model), new_ids = ids;
+        if (!config.use_cache) cache = empty_cache, new_ids = ids;
         const ModelOutput output =
-            model.forward(one_sequence(new_ids), &caches, LogitsToKeep::last);
+            model.forward(one_sequence(new_ids), &cache, LogitsToKeep::last);
         const Id id = sample_next_token(last_logits(output), ids, config.sampling, generator);
         if (std::find(eos.begin(), eos.end(), id) != eos.end()) break;
         ids.push_back(id);

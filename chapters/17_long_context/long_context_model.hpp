@@ -29,6 +29,13 @@ struct LongContextLayer {
                                       RollingCache* cache = nullptr) const;
 };
 
+// The caches of a model, and the rotary tables of its P positions.
+struct LongContextCache {
+    std::vector<RotaryTable> rotary_tables;  // (P, D/2) each
+    std::vector<RollingCache> layers;        // L
+    std::size_t seq_len = 0;                 // tokens so far
+};
+
 // From token ids to logits.
 struct LongContextModel {
     LongContextConfig config;
@@ -37,12 +44,12 @@ struct LongContextModel {
     RMSNorm norm;                          // (C)
     std::optional<Matrix> lm_head;         // (V, C); none if tied to embed_tokens
 
-    // The logits of the next token at each position, or of the last one. With caches, one per
-    // layer, the new tokens follow the cached ones. Throws ShapeError as check_input() of
-    // chapter 09 does, also if the cached and the new tokens exceed max_position_embeddings.
+    // The logits of the next token at each position, or of the last one. With a cache,
+    // the new tokens follow the cached ones. Throws ShapeError as check_input() of chapter 09
+    // does, also if the cached and the new tokens exceed max_position_embeddings.
     Tensor3 operator()(const IdMatrix& input_ids) const;  // (B, T) -> (B, T, V)
     ModelOutput forward(const IdMatrix& input_ids,        // (B, T)
-                        std::vector<RollingCache>* caches,
+                        LongContextCache* cache,
                         LogitsToKeep logits_to_keep = LogitsToKeep::all) const;
 
     // The steps of forward(), before and after run_layers. Gemma multiplies embeddings by √C.
@@ -55,8 +62,8 @@ struct LongContextModel {
 std::vector<RotaryTable> rotary_tables(const LongContextConfig& config,
                                        std::size_t num_positions);  // P
 
-// One empty cache per layer, each as large as its pattern needs.
-std::vector<RollingCache> make_caches(const LongContextModel& model);
+// An empty cache for P positions; that of each layer holds what its pattern needs.
+LongContextCache make_cache(const LongContextModel& model, std::size_t num_positions);
 
 // generate() of chapter 11 for these models. Throws ShapeError for context_shift, too.
 std::vector<Id> generate(const LongContextModel& model, const std::vector<Id>& prompt_ids,

@@ -1,6 +1,5 @@
 // Chapter 17 — How much of the past must a token see? This program shows attention patterns, a
-// rolling cache, what sinks and soft caps do to scores, and a model beyond the context of its
-// training.
+// rolling cache, soft caps and attention sinks, and the loss beyond the context of training.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/sampling_options.hpp"
@@ -23,12 +22,12 @@ struct Arguments {
 void demo(const Model& model, const std::vector<Id>& tokens, const Arguments& arguments,
           Generator generator) {
     masks_of_patterns(generator);
-    how_far_information_travels();
+    receptive_field_of_layers();
     rolling_cache_by_hand();
     wrong_ring_buffer();
     bytes_of_caches();
     soft_caps();
-    softmax_that_wants_a_sink();
+    softmax_with_a_sink();
     temperature_of_queries();
     frequencies_of_pairs(model.config, arguments.extension.factor);
     loss_beyond_the_context(model, tokens, arguments.extension.factor, arguments.num_sequences);

@@ -123,7 +123,7 @@ void masks_of_patterns(Generator& generator) {
                   visible_keys(SinksAndWindow{1, 3}, 8)}});
 }
 
-void how_far_information_travels() {
+void receptive_field_of_layers() {
     step("How far does information travel? A window of 4, up to four layers");
     std::vector<TableRow> rows;
     for (std::size_t num_layers = 1; num_layers <= 4; ++num_layers)
@@ -220,8 +220,7 @@ void time_by_length(const Config& config) {
     Generator generator(1);
     const Tensor3 token = randn({1, 1, config.hidden_size}, generator);  // (1, 1, C)
     const Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);
-    const LongContextInputs all_positions =
-        long_context_inputs({make_rotary_table(frequencies, 4200)}, 1);
+    const std::vector<RotaryTable> tables = {make_rotary_table(frequencies, 4200)};
     std::vector<TableRow> rows;
     for (const std::size_t past_len : {256u, 512u, 1024u, 2048u, 4096u}) {
         TableRow row = {to_text(past_len)};
@@ -232,11 +231,9 @@ void time_by_length(const Config& config) {
             const Tensor4 states =
                 randn({1, config.num_key_value_heads, past_len, config.head_dim}, generator);
             for (RollingCache& cache : caches) cache.update(states, states);
-            LongContextInputs inputs = all_positions;
-            inputs.position_ids(0) = static_cast<Id>(past_len);
+            std::size_t position = past_len;
             const double seconds = fastest_seconds(8, [&] {
-                run(layers, token, inputs, &caches);
-                ++inputs.position_ids(0);
+                run(layers, token, long_context_inputs(tables, 1, position++), &caches);
             });
             row.push_back(fixed(1000 * seconds, 2));
         }

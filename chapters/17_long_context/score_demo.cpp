@@ -22,7 +22,7 @@ void soft_caps() {
          fixed(double(softmax(logit_softcap(masked, 2))(0, 2)), 4));
 }
 
-void softmax_that_wants_a_sink() {
+void softmax_with_a_sink() {
     step("No key matches, but the weights must sum to 1");
     const Matrix scores = {{-4, -5, -4.5f, -6}};
     show("low_scores", scores);

@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::size_t seq_len = 128, window = 32;
 
-enum class Beginning { crops, first_token, learned_sinks };
+enum class TrainingSetup { crops, first_token, learned_sinks };
 struct Variant {
     std::string name;
-    Beginning beginning;
+    TrainingSetup setup;
 };
-const std::vector<Variant> variants = {{"crops", Beginning::crops},
-                                       {"first token", Beginning::first_token},
-                                       {"learned sinks", Beginning::learned_sinks}};
+const std::vector<Variant> variants = {{"crops", TrainingSetup::crops},
+                                       {"first token", TrainingSetup::first_token},
+                                       {"learned sinks", TrainingSetup::learned_sinks}};
 
 // A model of the shipped tokenizer, with one more token for the beginning of a text.
 Config small_config(std::size_t vocab_size) {
@@ -77,13 +77,13 @@ Measurement measure(const LongContextDecoder& decoder, const Batch& batch) {
     return result;
 }
 
-Measurement train_and_measure(const Dataset& dataset, const Config& config, Beginning beginning,
+Measurement train_and_measure(const Dataset& dataset, const Config& config, TrainingSetup setup,
                               const TrainingArguments& args) {
     Generator generator(args.seed);
     LongContextDecoder decoder = make_long_context_decoder(
-        init_model(config, generator), beginning == Beginning::learned_sinks);
+        init_model(config, generator), setup == TrainingSetup::learned_sinks);
     std::optional<Id> first_token_id;
-    if (beginning == Beginning::first_token)
+    if (setup == TrainingSetup::first_token)
         first_token_id = static_cast<Id>(config.vocab_size - 1);
     train_decoder(decoder, args, dataset.train, first_token_id, generator);
     Batch batch = evaluation_batches(dataset.validation, 64, seq_len, 1).front();
@@ -118,7 +118,7 @@ void train_with_sinks(const std::vector<Id>& tokens, std::size_t vocab_size,
         runs.size(),
         [&](std::size_t i) {
             runs[i] = train_and_measure(
-                dataset, config, variants[i / num_seeds].beginning,
+                dataset, config, variants[i / num_seeds].setup,
                 arguments(num_steps, static_cast<std::uint32_t>(1 + i % num_seeds)));
         },
         [&](std::size_t done) {

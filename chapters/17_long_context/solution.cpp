@@ -71,7 +71,8 @@ Matrix windowed_attention(const Matrix& queries, const Matrix& keys, const Matri
 }
 
 // Exercise 17.5 — pairs that make many rotations in the original context have shown every angle
-// in training and stay; pairs that make less than one see new angles unless they are slowed.
+// in training and stay; pairs that make less than one reach new angles unless their frequency
+// is divided.
 Vector ntk_by_parts(const Vector& inverse_frequencies, Real factor,
                     Real original_max_position_embeddings, Real beta_slow, Real beta_fast) {
     Vector frequencies = inverse_frequencies;  // (D/2)
