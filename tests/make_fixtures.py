@@ -1046,6 +1046,44 @@ def experts():
         save(f"{name}_gates", gates)
         save(f"{name}_gate_gradient", output_gradient)
         save(f"{name}_logits_gradient", torch.autograd.grad((gates * output_gradient).sum(), logits)[0])
+    balance(logits.detach())
+    gpt_oss_expert()
+
+
+def balance(logits):
+    """The losses of a router, as in modeling_mixtral.py (load_balancing_loss_func for one layer) and in ST-MoE."""
+    num_experts, count = logits.shape[1], 3
+    logits = logits.clone().requires_grad_()
+    chosen = logits.softmax(-1).topk(count, dim=-1).indices
+    tokens_per_expert = torch.nn.functional.one_hot(chosen, num_experts).float().mean(0)  # (K, E)
+    aux_loss = num_experts * (tokens_per_expert * logits.softmax(-1).mean(0)).sum()
+    z_loss = logits.logsumexp(-1).square().mean()
+    for name, loss in [("aux_loss", aux_loss), ("z_loss", z_loss)]:
+        save(f"18_experts/{name}", loss.reshape(1))
+        save(f"18_experts/{name}_logits_gradient", torch.autograd.grad(loss, logits, retain_graph=True)[0])
+
+
+def gpt_oss_expert():
+    """One expert of GptOssExperts: weights large enough that gate and up are clamped on both sides."""
+    torch.manual_seed(181)
+    hidden, width = 6, 5
+    shapes = {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}
+    weights = {name: (4 * torch.randn(shape)).requires_grad_() for name, shape in shapes.items()}
+    biases = {name: torch.randn(shape[0], requires_grad=True) for name, shape in shapes.items()}
+    states = torch.randn(2, 4, hidden, requires_grad=True)
+    linear = lambda name, x: x @ weights[name].T + biases[name]
+    gate = linear("gate", states).clamp(max=7.0)
+    up = linear("up", states).clamp(min=-7.0, max=7.0)
+    output = linear("down", (up + 1) * gate * torch.sigmoid(gate * 1.702))
+    output_gradient = torch.randn_like(output)
+    inputs = {"input": states, **{f"{n}_weight": w for n, w in weights.items()}, **{f"{n}_bias": b for n, b in biases.items()}}
+    gradients = torch.autograd.grad((output * output_gradient).sum(), list(inputs.values()))
+    save("18_experts/clamped_output", output)
+    save("18_experts/clamped_output_gradient", output_gradient)
+    for (name, tensor), gradient in zip(inputs.items(), gradients):
+        save(f"18_experts/clamped_{name}", tensor)
+        save(f"18_experts/clamped_{name}_gradient", gradient)
+
 
 
 if __name__ == "__main__":

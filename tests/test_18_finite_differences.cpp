@@ -1,5 +1,5 @@
 // The gradients of chapter 18 against central differences of a loss, in double.
-#include "chapters/18_experts/mixture_of_experts.hpp"
+#include "chapters/18_experts/mixture_decoder.hpp"
 #include "tests/finite_differences.hpp"
 
 using namespace llm;
@@ -12,17 +12,18 @@ constexpr std::size_t E = 4;
 MixtureOfExperts random_mixture(const Routing& routing) {
     MixtureOfExperts mixture{{random_matrix(E, C, 1), std::nullopt}, {}, {}, 2, routing};
     for (std::uint32_t e = 0; e < E; ++e)
-        mixture.experts.push_back({{random_matrix(F, C, 10 + e), std::nullopt},
-                                   {random_matrix(F, C, 20 + e), std::nullopt},
-                                   {random_matrix(C, F, 30 + e), std::nullopt},
-                                   SiLU});
-    mixture.shared = mixture.experts[0];
+        mixture.experts.push_back(GatedMlp{{random_matrix(F, C, 10 + e), std::nullopt},
+                                           {random_matrix(F, C, 20 + e), std::nullopt},
+                                           {random_matrix(C, F, 30 + e), std::nullopt},
+                                           SiLU});
+    mixture.shared = std::get<GatedMlp>(mixture.experts[0]);
     return mixture;
 }
 
 void add_parameters(ParameterList& list, MixtureOfExperts& mixture) {
     llm::add_parameters(list, "router", mixture.router);
-    for (GatedMlp& expert : mixture.experts) llm::add_parameters(list, "expert", expert);
+    for (Expert& expert : mixture.experts)
+        llm::add_parameters(list, "expert", std::get<GatedMlp>(expert));
     llm::add_parameters(list, "shared", *mixture.shared);
 }
 
@@ -75,5 +76,92 @@ TEST_CASE("mixture_backward adds the gradient of another loss of the router's lo
     };
     check_gradient("input", span_of(input), span_of(input_gradient), value);
     check_gradient("router", span_of(mixture.router.weight), span_of(gradient.router.weight),
+                   value);
+}
+
+namespace {
+
+// Two layers: a mixture with these settings and a dense MLP.
+MixtureDecoder random_decoder(const MixtureOfExperts& mixture) {
+    Config config;
+    config.hidden_size = C;
+    config.num_attention_heads = H;
+    config.num_key_value_heads = Hkv;
+    config.head_dim = D;
+    config.intermediate_size = F;
+    config.num_hidden_layers = 2;
+    config.vocab_size = V;
+    config.max_position_embeddings = T;
+    config.tie_word_embeddings = true;
+    Generator generator(8);
+    const Model model = make_model(config, generator);
+    MixtureDecoder decoder{model.embed_tokens, {}, model.norm, model.rotary_table(T)};
+    for (const PreNormBlock& layer : model.layers)
+        decoder.layers.push_back(
+            {make_long_context_attention(layer.self_attn, D, FullAttention{}), layer.mlp,
+             layer.attention_norm, layer.ffn_norm});
+    decoder.layers[0].mlp = mixture;
+    for (const Parameter& parameter : named_parameters(decoder))
+        for (Real& value : parameter.values) value = Real(0.5) * generator.next_normal();
+    return decoder;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "forward_backward against central differences: with router losses, and dropped tokens") {
+    const RouterLossCoefficients coefficients{0.7, 0.3};
+    const IdMatrix input_ids = {{0, 3, 6}, {2, 2, 5}}, targets = {{3, 6, 1}, {2, 5, 4}};
+    for (const bool drops : {false, true}) {
+        CAPTURE(drops);
+        MixtureOfExperts mixture = random_mixture(SoftmaxRouting{});
+        if (drops) mixture.capacity_factor = 0.7;
+        MixtureDecoder decoder = random_decoder(mixture);
+        MixtureDecoder gradient = zeros_like(decoder), scratch = gradient;
+        const MixtureLoss at_first =
+            forward_backward(decoder, input_ids, targets, coefficients, gradient);
+        CHECK((at_first.num_dropped > 0) == drops);
+        const auto value = [&] {
+            const MixtureLoss loss =
+                forward_backward(decoder, input_ids, targets, coefficients, scratch);
+            return loss.cross_entropy + coefficients.aux_loss * loss.aux_loss +
+                   coefficients.z_loss * loss.z_loss;
+        };
+        const auto parameters = named_parameters(decoder),
+                   gradients = named_parameters(gradient);
+        for (std::size_t p = 0; p < parameters.size(); ++p) {
+            double largest = 0;
+            for (const Real g : gradients[p].values) largest = std::max(largest, std::abs(g));
+            if (largest > 0)  // an expert may have no token
+                check_gradient(parameters[p].name, parameters[p].values, gradients[p].values,
+                               value);
+        }
+    }
+}
+
+TEST_CASE("mlp_backward of gpt-oss's expert against central differences") {
+    ClampedGatedMlp mlp{{random_matrix(F, C, 1), random_vector(F, 2)},
+                        {random_matrix(F, C, 3), random_vector(F, 4)},
+                        {random_matrix(C, F, 5), random_vector(C, 6)}};
+    mlp.limit = 1.5;  // so that some values are clamped
+    Tensor3 input = random_states(C, 7);
+    const Loss<3> loss(input.shape());
+    MlpActivations saved;
+    mlp_forward(mlp, input, saved);
+    ClampedGatedMlp gradient = mlp;
+    for (Linear* linear : {&gradient.gate_proj, &gradient.up_proj, &gradient.down_proj}) {
+        linear->weight.fill(0);
+        linear->bias->fill(0);
+    }
+    const Tensor3 input_gradient = mlp_backward(mlp, saved, loss.weights, gradient);
+    const auto value = [&] {
+        MlpActivations scratch;
+        return loss(mlp_forward(mlp, input, scratch));
+    };
+    check_gradient("input", span_of(input), span_of(input_gradient), value);
+    check_gradient("gate", span_of(mlp.gate_proj.weight), span_of(gradient.gate_proj.weight),
+                   value);
+    check_gradient("up", span_of(mlp.up_proj.weight), span_of(gradient.up_proj.weight), value);
+    check_gradient("down bias", span_of(*mlp.down_proj.bias), span_of(*gradient.down_proj.bias),
                    value);
 }

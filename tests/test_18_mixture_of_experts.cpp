@@ -35,8 +35,8 @@ Tensor3 one_by_one(const MixtureOfExperts& mixture, const Tensor3& states) {
             const RoutedTokens routed = route(mixture.router(token), K, mixture.routing);
             Matrix sum = xt::zeros<Real>({std::size_t{1}, C});
             for (std::size_t k = 0; k < K; ++k) {
-                const GatedMlp& expert =
-                    mixture.experts[static_cast<std::size_t>(routed.experts(0, k))];
+                const GatedMlp& expert = std::get<GatedMlp>(
+                    mixture.experts[static_cast<std::size_t>(routed.experts(0, k))]);
                 const Real gate = routed.gates(0, k);
                 const bool on_input =
                     std::holds_alternative<InputSigmoidRouting>(mixture.routing);

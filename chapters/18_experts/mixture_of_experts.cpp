@@ -1,6 +1,7 @@
 #include "chapters/18_experts/mixture_of_experts.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "chapters/12_gradients/linear_backward.hpp"
 
@@ -85,6 +86,28 @@ Dispatch dispatch_tokens(const IdMatrix& experts, std::size_t num_experts) {
     return dispatch;
 }
 
+std::size_t expert_capacity(std::size_t num_choices, std::size_t num_experts,
+                            double capacity_factor) {
+    require(capacity_factor > 0, "expert_capacity: the capacity factor must be above 0");
+    return static_cast<std::size_t>(
+        std::ceil(double(num_choices) / double(num_experts) * capacity_factor));
+}
+
+Dispatch drop_over_capacity(const Dispatch& dispatch, std::size_t capacity) {
+    Dispatch kept;
+    kept.first_row = {0};
+    for (std::size_t e = 0; e + 1 < dispatch.first_row.size(); ++e) {
+        const std::size_t first = dispatch.first_row[e];
+        const std::size_t last = std::min(dispatch.first_row[e + 1], first + capacity);
+        for (std::size_t row = first; row < last; ++row) {
+            kept.tokens.push_back(dispatch.tokens[row]);
+            kept.slots.push_back(dispatch.slots[row]);
+        }
+        kept.first_row.push_back(kept.tokens.size());
+    }
+    return kept;
+}
+
 Matrix gather_tokens(const Matrix& hidden_states, const Dispatch& dispatch) {
     Matrix rows(std::array{dispatch.tokens.size(), hidden_states.shape(1)});  // (M, C)
     for (std::size_t row = 0; row < rows.shape(0); ++row)
@@ -112,6 +135,10 @@ Tensor3 mixture_forward(const MixtureOfExperts& mixture, const Tensor3& input,
     saved.router_logits = mixture.router(saved.input);
     saved.routed = route(saved.router_logits, mixture.num_experts_per_tok, mixture.routing);
     saved.dispatch = dispatch_tokens(saved.routed.experts, num_experts);
+    if (mixture.capacity_factor)
+        saved.dispatch = drop_over_capacity(
+            saved.dispatch, expert_capacity(saved.routed.experts.size(), num_experts,
+                                            *mixture.capacity_factor));
     Matrix rows = gather_tokens(saved.input, saved.dispatch);  // (M, C)
     if (scales_input(mixture.routing))
         rows = apply_gates(std::move(rows), saved.routed.gates, saved.dispatch);
@@ -123,8 +150,8 @@ Tensor3 mixture_forward(const MixtureOfExperts& mixture, const Tensor3& input,
         if (has_tokens(saved.dispatch, e))
             set_rows_of_expert(
                 saved.expert_outputs, saved.dispatch, e,
-                mlp_forward(mixture.experts[e], rows_of_expert(rows, saved.dispatch, e),
-                            saved.experts[e]));
+                expert_forward(mixture.experts[e], rows_of_expert(rows, saved.dispatch, e),
+                               saved.experts[e]));
 
     // Add the outputs of each token's experts, and of the shared ones.
     const std::size_t num_tokens = saved.input.shape(0);
@@ -151,10 +178,11 @@ Tensor3 mixture_backward(const MixtureOfExperts& mixture, const MixtureActivatio
     Matrix input_rows_gradient = xt::zeros<Real>(row_gradient.shape());  // (M, C)
     for (std::size_t e = 0; e < mixture.experts.size(); ++e)
         if (has_tokens(saved.dispatch, e))
-            set_rows_of_expert(input_rows_gradient, saved.dispatch, e,
-                               mlp_backward(mixture.experts[e], saved.experts[e],
-                                            rows_of_expert(expert_gradient, saved.dispatch, e),
-                                            gradient.experts[e]));
+            set_rows_of_expert(
+                input_rows_gradient, saved.dispatch, e,
+                expert_backward(mixture.experts[e], saved.experts[e],
+                                rows_of_expert(expert_gradient, saved.dispatch, e),
+                                gradient.experts[e]));
 
     // The gates multiply outputs, or inputs in Llama 4.
     const Matrix gate_gradient =  // (N, K)

@@ -1,8 +1,9 @@
 // Chapter 18: an MLP of many experts, of which each token uses a few.
 #pragma once
 
-#include "chapters/06_swiglu/mlp.hpp"
-#include "chapters/12_gradients/mlp_backward.hpp"
+#include <optional>
+
+#include "chapters/18_experts/expert.hpp"
 #include "chapters/18_experts/router.hpp"
 
 namespace llm {
@@ -18,6 +19,15 @@ struct Dispatch {
 Dispatch dispatch_tokens(const IdMatrix& experts,   // (N, K)
                          std::size_t num_experts);  // E
 
+// The number of tokens that an expert accepts: N·K/E, times the capacity factor, rounded up.
+// Throws ShapeError unless the factor is above 0. Source: Switch Transformer (Fedus et al.,
+// 2021), equation 3; Megatron-LM, get_capacity.
+std::size_t expert_capacity(std::size_t num_choices,  // N·K
+                            std::size_t num_experts, double capacity_factor);
+// Keeps the first `capacity` rows of each expert. A token of a dropped row goes without that
+// expert: the residual stream alone carries it on.
+Dispatch drop_over_capacity(const Dispatch& dispatch, std::size_t capacity);
+
 // Copies the hidden state of each row's token.
 Matrix gather_tokens(const Matrix& hidden_states,  // (N, C)
                      const Dispatch& dispatch);    // -> (M, C)
@@ -31,10 +41,11 @@ Matrix combine_experts(const Matrix& expert_outputs,  // (M, C)
 // modeling_deepseek_v3.py.
 struct MixtureOfExperts {
     Linear router;                        // (E, C)
-    std::vector<GatedMlp> experts;        // E
+    std::vector<Expert> experts;          // E
     std::optional<GatedMlp> shared;       // intermediate size: that of all shared experts
     std::size_t num_experts_per_tok = 2;  // K
     Routing routing = SoftmaxRouting{};
+    std::optional<double> capacity_factor = std::nullopt;  // none: no token is dropped
 
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };

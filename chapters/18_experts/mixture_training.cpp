@@ -1,0 +1,105 @@
+#include "chapters/18_experts/mixture_training.hpp"
+
+#include "chapters/12_gradients/loss.hpp"
+#include "common/system/interrupt.hpp"
+
+namespace llm {
+namespace {
+
+std::vector<MixtureOfExperts*> mixtures_of(MixtureDecoder& decoder) {
+    std::vector<MixtureOfExperts*> mixtures;
+    for (MixtureBlock& layer : decoder.layers)
+        if (auto* mixture = std::get_if<MixtureOfExperts>(&layer.mlp))
+            mixtures.push_back(mixture);
+    return mixtures;
+}
+
+Linear random_linear(std::size_t in, std::size_t out, Generator& generator) {
+    return {randn({out, in}, generator) * Real(0.02), std::nullopt};
+}
+GatedMlp random_mlp(std::size_t hidden_size, std::size_t intermediate_size,
+                    std::size_t num_hidden_layers, Generator& generator) {
+    return {random_linear(hidden_size, intermediate_size, generator),
+            random_linear(hidden_size, intermediate_size, generator),
+            scale_for_depth(random_linear(intermediate_size, hidden_size, generator),
+                            num_hidden_layers)};
+}
+
+MixtureOfExperts random_mixture(std::size_t hidden_size, std::size_t num_hidden_layers,
+                                const MixtureSizes& sizes, const Routing& routing,
+                                Generator& generator) {
+    const std::size_t F = sizes.moe_intermediate_size;
+    MixtureOfExperts mixture{random_linear(hidden_size, sizes.num_experts, generator),
+                             {},
+                             std::nullopt,
+                             sizes.num_experts_per_tok,
+                             routing};
+    for (std::size_t e = 0; e < sizes.num_experts; ++e)
+        mixture.experts.push_back(random_mlp(hidden_size, F, num_hidden_layers, generator));
+    if (sizes.n_shared_experts > 0)
+        mixture.shared =
+            random_mlp(hidden_size, sizes.n_shared_experts * F, num_hidden_layers, generator);
+    return mixture;
+}
+
+}  // namespace
+
+MixtureDecoder init_mixture_decoder(const Config& config, const MixtureSizes& sizes,
+                                    const Routing& routing, Generator& generator) {
+    const Model model = init_model(config, generator);
+    const std::size_t C = model.config.hidden_size, L = model.config.num_hidden_layers;
+    MixtureDecoder decoder{model.embed_tokens,
+                           {},
+                           model.norm,
+                           model.rotary_table(model.config.max_position_embeddings)};
+    for (const PreNormBlock& layer : model.layers) {
+        decoder.layers.push_back({make_long_context_attention(
+                                      layer.self_attn, model.config.head_dim, FullAttention{}),
+                                  layer.mlp, layer.attention_norm, layer.ffn_norm});
+        if (sizes.num_experts > 0)
+            decoder.layers.back().mlp = random_mixture(C, L, sizes, routing, generator);
+    }
+    return decoder;
+}
+
+MixtureRun train_mixture(MixtureDecoder& decoder, const TrainingArguments& args,
+                         const BalanceArguments& balance, const std::vector<Id>& tokens,
+                         Generator& generator) {
+    const std::vector<MixtureOfExperts*> mixtures = mixtures_of(decoder);
+    for (MixtureOfExperts* mixture : mixtures)
+        mixture->capacity_factor = balance.capacity_factor;
+    AdamW optimizer;
+    optimizer.weight_decay = args.weight_decay;
+    MixtureRun run;
+    std::size_t num_choices = 0, num_dropped = 0;
+    for (std::size_t step = 0; step < args.lr_schedule.max_steps; ++step) {
+        InterruptHandler::throw_if_interrupted();
+        const Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
+        MixtureDecoder gradient = zeros_like(decoder);
+        MixtureLoss loss = forward_backward(decoder, batch.input_ids, batch.targets,
+                                            balance.coefficients, gradient);
+        clip_grad_norm(named_parameters(gradient), args.max_grad_norm);
+        optimizer.step(named_parameters(decoder), named_parameters(gradient),
+                       learning_rate_at(args.lr_schedule, step));
+
+        // Balance without a loss: the bias of DeepSeek-V3 follows the load.
+        for (std::size_t n = 0; n < mixtures.size(); ++n)
+            if (auto* sigmoid = std::get_if<SigmoidRouting>(&mixtures[n]->routing))
+                update_correction_bias(sigmoid->e_score_correction_bias, loss.load[n],
+                                       balance.bias_update_rate);
+        run.losses.push_back(static_cast<Real>(loss.cross_entropy));
+        run.load.push_back(std::move(loss.load));
+        num_choices += loss.num_choices;
+        num_dropped += loss.num_dropped;
+    }
+    if (num_choices > 0) run.dropped = double(num_dropped) / double(num_choices);
+    return run;
+}
+
+double mean_cross_entropy(const MixtureDecoder& decoder, const std::vector<Batch>& batches) {
+    return mean_loss(batches, [&](const Batch& batch) {
+        return cross_entropy(evaluate(decoder, batch.input_ids).logits, batch.targets);
+    });
+}
+
+}  // namespace llm

@@ -1,0 +1,42 @@
+// Chapter 18: training a decoder with mixtures, and what its experts process.
+#pragma once
+
+#include "chapters/13_training/trainer.hpp"
+#include "chapters/18_experts/mixture_decoder.hpp"
+
+namespace llm {
+
+// The sizes of the mixtures, under Hugging Face's names. Without experts, the MLP is dense.
+struct MixtureSizes {
+    std::size_t num_experts = 0;            // E
+    std::size_t num_experts_per_tok = 0;    // K
+    std::size_t moe_intermediate_size = 0;  // F of each expert
+    std::size_t n_shared_experts = 0;       // for all tokens, as one MLP of n·F
+};
+// Initial weights as those of init_model (chapter 13): standard deviation 0.02, that of o_proj
+// and down_proj divided by √(2L). Throws ShapeError as it does, and as route does.
+MixtureDecoder init_mixture_decoder(const Config& config, const MixtureSizes& sizes,
+                                    const Routing& routing, Generator& generator);
+
+// How a training run keeps the load balanced.
+struct BalanceArguments {
+    RouterLossCoefficients coefficients;
+    Real bias_update_rate = 0;              // of SigmoidRouting; 0: the bias stays
+    std::optional<double> capacity_factor;  // none: no token is dropped
+};
+
+// The course of a run.
+struct MixtureRun {
+    std::vector<Real> losses;               // cross-entropy of each step
+    std::vector<std::vector<Vector>> load;  // (E) of each layer with a mixture, of each step
+    double dropped = 0;                     // the fraction of all choices
+};
+// Trains with AdamW, one random batch per step. Throws Interrupted after Ctrl-C.
+MixtureRun train_mixture(MixtureDecoder& decoder, const TrainingArguments& args,
+                         const BalanceArguments& balance, const std::vector<Id>& tokens,
+                         Generator& generator);
+
+// The mean cross-entropy of the batches.
+double mean_cross_entropy(const MixtureDecoder& decoder, const std::vector<Batch>& batches);
+
+}  // namespace llm

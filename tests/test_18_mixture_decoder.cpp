@@ -1,0 +1,191 @@
+// The decoder of chapter 18 against those of chapters 12 and 17, and training runs.
+#include "chapters/12_gradients/model_backward.hpp"
+#include "chapters/18_experts/mixture_training.hpp"
+#include "tests/small_model.hpp"
+
+using namespace llm;
+
+namespace {
+
+const IdMatrix targets{{16, 0, 5, 5, 2}, {1, 2, 3, 4, 9}};  // (B, T)
+
+Config decoder_config() {
+    Config config = small_config();
+    config.tie_word_embeddings = true;
+    return config;
+}
+
+// Weights that give sensible probabilities.
+MixtureDecoder decoder_of(const Model& model) {
+    MixtureDecoder decoder{model.embed_tokens, {}, model.norm, model.rotary_table(16)};
+    for (const PreNormBlock& layer : model.layers)
+        decoder.layers.push_back({make_long_context_attention(
+                                      layer.self_attn, model.config.head_dim, FullAttention{}),
+                                  layer.mlp, layer.attention_norm, layer.ffn_norm});
+    return decoder;
+}
+Model test_model() {
+    Generator generator(5);
+    Model model = make_model(decoder_config(), generator);
+    init_normal(model, Real(0.3), generator);
+    return model;
+}
+
+MixtureDecoder test_decoder(const MixtureSizes& sizes, const Routing& routing) {
+    Generator generator(7);
+    return init_mixture_decoder(decoder_config(), sizes, routing, generator);
+}
+
+Vector copy_of(const Parameter& parameter) {
+    Vector copy = xt::zeros<Real>({parameter.values.size()});
+    std::copy(parameter.values.begin(), parameter.values.end(), copy.begin());
+    return copy;
+}
+
+TrainingArguments short_run(std::size_t num_steps) {
+    TrainingArguments args;
+    args.batch_size = 2;
+    args.seq_len = 6;
+    args.lr_schedule = {Real(0.01), Real(0.001), 1, num_steps};
+    return args;
+}
+std::vector<Id> test_tokens() {
+    Generator generator(3);
+    std::vector<Id> tokens(300);
+    for (Id& token : tokens) token = static_cast<Id>(generator.next_32_bits() % 11);
+    return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("with dense MLPs, loss and gradients are those of chapter 12's model") {
+    const Model model = test_model();
+    Model expected = zeros_like(model);
+    const double loss = forward_backward(model, small_ids, targets, expected);
+    const MixtureDecoder decoder = decoder_of(model);
+    MixtureDecoder gradient = zeros_like(decoder);
+    CHECK(forward_backward(decoder, small_ids, targets, {1, 1}, gradient).cross_entropy ==
+          doctest::Approx(loss).epsilon(1e-6));
+    const auto gradients = named_parameters(gradient),
+               all_expected = named_parameters(expected);
+    REQUIRE(gradients.size() == all_expected.size());
+    for (std::size_t p = 0; p < gradients.size(); ++p) {
+        CAPTURE(gradients[p].name);
+        REQUIRE(gradients[p].name == all_expected[p].name);
+        CHECK_CLOSE(copy_of(gradients[p]), copy_of(all_expected[p]), 1e-5);
+    }
+    CHECK_CLOSE(evaluate(decoder, small_ids).logits, model(small_ids), 1e-5);
+}
+
+TEST_CASE("a mixture of equal experts is a dense model") {
+    const Model model = test_model();
+    const MixtureDecoder dense = decoder_of(model);
+    MixtureDecoder mixture = dense;
+    Generator generator(2);
+    for (std::size_t n = 0; n < mixture.layers.size(); ++n)
+        mixture.layers[n].mlp = MixtureOfExperts{
+            make_linear(model.config.hidden_size, 3, false, generator),
+            std::vector<Expert>(3, model.layers[n].mlp), std::nullopt, 2, SoftmaxRouting{}};
+    CHECK_CLOSE(evaluate(mixture, small_ids).logits, evaluate(dense, small_ids).logits, 1e-5);
+}
+
+TEST_CASE("evaluate, run_layers with blocks, and forward_backward compute the same") {
+    const MixtureDecoder decoder = test_decoder({4, 2, 6, 1}, SoftmaxRouting{});
+    const MixtureOutput output = evaluate(decoder, small_ids);
+    const LongContextInputs inputs =
+        long_context_inputs({decoder.rotary_table}, small_ids.shape(1));
+    std::vector<RollingCache>* const no_caches = nullptr;
+    const Tensor3 last_hidden_state =
+        run_layers(decoder.layers, embedding(decoder.embed_tokens, small_ids), inputs,
+                   no_caches)
+            .last_hidden_state;
+    CHECK_CLOSE((Linear{decoder.embed_tokens, std::nullopt}(decoder.norm(last_hidden_state))),
+                output.logits, 1e-6);
+    REQUIRE(output.routed.size() == decoder.layers.size());
+    CHECK(output.routed[0].experts.shape() == std::array<std::size_t, 2>{10, 2});
+    MixtureDecoder gradient = zeros_like(decoder);
+    const MixtureLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
+    CHECK(loss.cross_entropy ==
+          doctest::Approx(mean_cross_entropy(decoder, {Batch{small_ids, targets}})));
+    CHECK_CLOSE(loss.load[1], expert_load(output.routed[1].experts, 4), 1e-6);
+    CHECK(loss.num_choices == 40);
+    CHECK(loss.num_dropped == 0);
+}
+
+TEST_CASE("the losses of all routers are added up, and their gradients reach the routers") {
+    const MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    MixtureDecoder gradient = zeros_like(decoder), with_losses = gradient;
+    const MixtureLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
+    forward_backward(decoder, small_ids, targets, {Real(0.5), Real(0.25)}, with_losses);
+    CHECK(loss.aux_loss >= 1.9);  // about 1 for each of two layers
+    CHECK(loss.z_loss == doctest::Approx(2 * std::log(4) * std::log(4)).epsilon(0.1));
+    for (std::size_t n = 0; n < decoder.layers.size(); ++n) {
+        const auto router = [&](MixtureDecoder& part) -> Matrix& {
+            return std::get<MixtureOfExperts>(part.layers[n].mlp).router.weight;
+        };
+        CHECK(xt::amax(xt::abs(router(with_losses) - router(gradient)))() > Real(1e-3));
+    }
+}
+
+TEST_CASE("names and numbers of the parameters; the correction bias is not among them") {
+    MixtureDecoder decoder = test_decoder({4, 2, 6, 1}, SigmoidRouting{xt::zeros<Real>({4})});
+    std::size_t count = 0;
+    std::string names;
+    for (const Parameter& parameter : named_parameters(decoder)) {
+        count += parameter.values.size();
+        names += parameter.name + " ";
+    }
+    CHECK(names.find("model.layers.1.mlp.gate.weight ") != std::string::npos);
+    CHECK(names.find("model.layers.1.mlp.experts.3.down_proj.weight ") != std::string::npos);
+    CHECK(names.find("model.layers.0.mlp.shared_experts.up_proj.weight ") != std::string::npos);
+    const Config config = decoder_config();
+    const std::size_t dense = count_parameters(config).total() - count_parameters(config).mlp;
+    CHECK(count == dense + config.num_hidden_layers * config.hidden_size * (4 + 5 * 3 * 6));
+}
+
+TEST_CASE("train_mixture lowers the loss and reports losses, loads and dropped tokens") {
+    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    Generator generator(1);
+    BalanceArguments balance;
+    balance.capacity_factor = 0.5;
+    const MixtureRun run =
+        train_mixture(decoder, short_run(60), balance, test_tokens(), generator);
+    REQUIRE(run.losses.size() == 60);
+    CHECK(run.losses.back() < run.losses.front() - Real(0.2));
+    REQUIRE(run.load.size() == 60);
+    REQUIRE(run.load[0].size() == decoder.layers.size());
+    CHECK(double(xt::sum(run.load[59][1])()) == doctest::Approx(1));
+    CHECK(run.dropped >= 0.5);  // half of the choices fit at most
+    CHECK(run.dropped < 0.9);
+}
+
+TEST_CASE("no token is dropped when a model is evaluated") {
+    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    const Tensor3 expected = evaluate(decoder, small_ids).logits;
+    for (MixtureBlock& layer : decoder.layers)
+        std::get<MixtureOfExperts>(layer.mlp).capacity_factor = 0.25;
+    CHECK_CLOSE(evaluate(decoder, small_ids).logits, expected, 0);
+}
+
+TEST_CASE("only the bias update changes the correction bias") {
+    const SigmoidRouting routing{xt::zeros<Real>({4})};
+    for (const Real rate : {Real(0), Real(0.01)}) {
+        MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, routing);
+        Generator generator(1);
+        BalanceArguments balance;
+        balance.bias_update_rate = rate;
+        train_mixture(decoder, short_run(10), balance, test_tokens(), generator);
+        const auto& mixture = std::get<MixtureOfExperts>(decoder.layers[1].mlp);
+        const Vector& bias = std::get<SigmoidRouting>(mixture.routing).e_score_correction_bias;
+        CHECK((xt::amax(xt::abs(bias))() > 0) == (rate > 0));
+    }
+}
+
+TEST_CASE("mixture_decoder names a token id outside the vocabulary") {
+    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    MixtureDecoder gradient = zeros_like(decoder);
+    CHECK_THROWS_WITH_AS(evaluate(decoder, {{99}}),
+                         "mixture_decoder: token id 99 lies outside the vocabulary of 17",
+                         ShapeError);
+    CHECK_THROWS_AS(forward_backward(decoder, {{-1}}, {{1}}, {}, gradient), ShapeError);
+}
