@@ -87,20 +87,6 @@ GgufMetadata model_metadata(const Config& config, DType dtype) {
     return metadata;
 }
 
-// Reorders the rows of each head of q_proj or k_proj (and its bias): the inverse of
-// interleaved_to_split_half (chapter 04). Source: llama.cpp, convert_hf_to_gguf.py, permute.
-Linear split_half_to_interleaved(const Linear& projection, std::size_t num_heads) {
-    const std::size_t num_rows = projection.weight.shape(0), head_dim = num_rows / num_heads;
-    Linear reordered = projection;
-    for (std::size_t row = 0; row < num_rows; ++row) {
-        const std::size_t d = row % head_dim;  // the first or second feature of pair d / 2
-        const std::size_t source = row - d + d / 2 + (d % 2) * head_dim / 2;
-        xt::view(reordered.weight, row) = xt::view(projection.weight, source);
-        if (projection.bias) (*reordered.bias)(row) = (*projection.bias)(source);
-    }
-    return reordered;
-}
-
 // The tensors of a file, and the memory with their bytes.
 class TensorList {
  public:
@@ -216,6 +202,18 @@ std::string gguf_name_of(const std::string& name) {
 }
 
 }  // namespace
+
+Linear split_half_to_interleaved(const Linear& projection, std::size_t num_heads) {
+    const std::size_t num_rows = projection.weight.shape(0), head_dim = num_rows / num_heads;
+    Linear reordered = projection;
+    for (std::size_t row = 0; row < num_rows; ++row) {
+        const std::size_t d = row % head_dim;  // the first or second feature of pair d / 2
+        const std::size_t source = row - d + d / 2 + (d % 2) * head_dim / 2;
+        xt::view(reordered.weight, row) = xt::view(projection.weight, source);
+        if (projection.bias) (*reordered.bias)(row) = (*projection.bias)(source);
+    }
+    return reordered;
+}
 
 GgufMetadata size_metadata(const std::string& architecture, const Config& config) {
     GgufMetadata metadata;

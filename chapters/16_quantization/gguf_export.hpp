@@ -27,6 +27,10 @@ struct Fallback {
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype);
 
+// Reorders the rows of each head of q_proj or k_proj (and its bias): the inverse of
+// interleaved_to_split_half (chapter 04). Source: llama.cpp, convert_hf_to_gguf.py, permute.
+Linear split_half_to_interleaved(const Linear& projection, std::size_t num_heads);
+
 // The metadata of all architectures: sizes, theta and the eps of the norms.
 GgufMetadata size_metadata(const std::string& architecture, const Config& config);
 

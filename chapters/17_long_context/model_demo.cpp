@@ -3,7 +3,7 @@
 #include "chapters/17_long_context/demo.hpp"
 #include "chapters/17_long_context/long_context_checkpoint.hpp"
 #include "chapters/17_long_context/long_context_gguf.hpp"
-#include "common/system/timer.hpp"
+#include "chapters/17_long_context/model_output.hpp"
 
 namespace llm {
 namespace {
@@ -36,47 +36,6 @@ void show_layers(const LongContextModel& model) {
     show("bytes of the KV caches at most", with_commas(bytes));
 }
 
-// The five most likely next tokens.
-void show_logits(const LongContextModel& model, const std::vector<Id>& tokens) {
-    step("Logits");
-    const IdMatrix input_ids = one_sequence(tokens);  // (1, T)
-    const Tensor3 logits = model(input_ids);          // (1, T, V)
-    show("input_ids", input_ids);
-    show("logits", logits);
-    const Vector last = xt::view(logits, 0, tokens.size() - 1, xt::all());  // (V)
-    std::vector<std::size_t> order(last.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    const std::size_t count = std::min<std::size_t>(5, order.size());
-    std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(count), order.end(),
-                      [&](std::size_t a, std::size_t b) { return last(a) > last(b); });
-    std::vector<TableRow> rows;
-    for (std::size_t rank = 0; rank < count; ++rank)
-        rows.push_back({to_text(order[rank]), fixed(double(last(order[rank])), 4)});
-    show_table({"next token", "logit"}, rows);
-}
-
-void write_continuation(const LongContextModel& model, const Tokenizer& tokenizer,
-                        std::vector<Id> ids, GenerationConfig config, Generator& generator) {
-    config.eos_token_ids = tokenizer.eos_token_ids;
-    step("The generated text");
-    std::string printed = tokenizer.decode_bytes(ids);
-    write_text(printed);
-    std::size_t count = 0;
-    const std::vector<Id> prompt_ids = ids;
-    const double seconds = fastest_seconds(1, [&] {
-        generate(model, prompt_ids, config, generator, [&](Id id) {
-            ids.push_back(id);
-            ++count;
-            const std::string text = tokenizer.decode_bytes(ids);
-            write_text(text.substr(printed.size()));
-            printed = text;
-        });
-    });
-    end_text();
-    show("tokens generated", count);
-    if (count > 0) show("tokens per second", fixed(double(count) / seconds, 0));
-}
-
 }  // namespace
 
 void run_model(const ModelRun& run, Generator& generator) {
@@ -94,9 +53,13 @@ void run_model(const ModelRun& run, Generator& generator) {
     if (!run.tokens.empty()) check_input(model.config.config, one_sequence(run.tokens));
 
     show_layers(model);
-    if (!run.tokens.empty()) show_logits(model, run.tokens);
+    if (!run.tokens.empty()) show_next_tokens(run.tokens, model(one_sequence(run.tokens)));
     if (run.prompt)
-        write_continuation(model, *tokenizer, prompt_ids, run.generation, generator);
+        write_continuation(
+            *tokenizer, prompt_ids, run.generation,
+            [&](const GenerationConfig& config, const std::function<void(Id)>& on_token) {
+                generate(model, prompt_ids, config, generator, on_token);
+            });
     if (!run.gguf_file.empty()) {
         export_gguf(model, *tokenizer, run.gguf_file);
         show("written", run.gguf_file);

@@ -152,7 +152,8 @@ std::size_t SafeTensors::size_of(const std::string& name) const {
     return found->second.shape[0];
 }
 
-void SafeTensors::check(const std::string& name, std::span<const std::size_t> shape) const {
+const SafeTensors::Entry& SafeTensors::entry_of(const std::string& name,
+                                                std::span<const std::size_t> shape) const {
     const auto found = tensors_.find(name);
     if (found == tensors_.end())
         throw FileError(fmt::format("{}: tensor {} of shape {} is missing",
@@ -162,6 +163,21 @@ void SafeTensors::check(const std::string& name, std::span<const std::size_t> sh
     if (!std::equal(shape.begin(), shape.end(), entry.shape.begin(), entry.shape.end()))
         throw FileError(fmt::format("{}: tensor {} should have the shape {}, it has {}", file,
                                     name, to_text(shape), to_text(entry.shape)));
+    return entry;
+}
+
+std::span<const std::byte> SafeTensors::read_bytes(
+    const std::string& name, const std::vector<std::size_t>& shape) const {
+    const Entry& entry = entry_of(name, shape);
+    if (entry.type != "U8")
+        throw FileError(fmt::format("{}: tensor {} is of type {}; U8 was expected",
+                                    files_[entry.file].path().string(), name, entry.type));
+    return entry.bytes;
+}
+
+void SafeTensors::check(const std::string& name, std::span<const std::size_t> shape) const {
+    const Entry& entry = entry_of(name, shape);
+    const std::string file = files_[entry.file].path().string();
     if (entry.type != "F32" && entry.type != "F16" && entry.type != "BF16")
         throw FileError(
             fmt::format("{}: tensor {} is of type {}; F32, F16 and BF16 can be read", file,

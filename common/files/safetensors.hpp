@@ -34,6 +34,11 @@ class SafeTensors {
         return result;
     }
 
+    // The elements of a tensor of type U8 with this shape, for formats with a meaning of their
+    // own.
+    std::span<const std::byte> read_bytes(const std::string& name,
+                                          const std::vector<std::size_t>& shape) const;
+
  private:
     struct Entry {
         std::size_t file;
@@ -45,6 +50,7 @@ class SafeTensors {
     std::map<std::string, Entry> tensors_;
 
     void add_file(const std::filesystem::path& file);
+    const Entry& entry_of(const std::string& name, std::span<const std::size_t> shape) const;
     void check(const std::string& name, std::span<const std::size_t> shape) const;
     void convert(const std::string& name, std::span<Real> elements) const;
 };
