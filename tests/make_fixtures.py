@@ -437,9 +437,10 @@ def init_decoder(config, init):
 
 def write_safetensors(file, tensors, extra=None):
     header, data = dict(extra or {}), b"\0" * max([e["data_offsets"][1] for e in (extra or {}).values()] or [0])
-    types = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    types = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.uint8: "U8"}
     for name, tensor in tensors.items():
-        raw = tensor.contiguous().view(torch.int16 if tensor.element_size() == 2 else torch.int32).numpy().tobytes()
+        integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[tensor.element_size()]
+        raw = tensor.contiguous().view(integers).numpy().tobytes()
         header[name] = {"dtype": types[tensor.dtype], "shape": list(tensor.shape),
                         "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
@@ -1085,6 +1086,205 @@ def gpt_oss_expert():
         save(f"18_experts/clamped_{name}_gradient", gradient)
 
 
+def mixture_decoder(config, weights, ids):
+    """Logits of a mixtral, qwen3_moe, gpt_oss or llama4_text model, from tensors and settings with Hugging Face's names."""
+    kind, head_dim, eps = config["model_type"], config["head_dim"], config["rms_norm_eps"]
+    heads, kv_heads, seq_len = config["num_attention_heads"], config["num_key_value_heads"], ids.shape[1]
+    positions = torch.arange(seq_len)
+    distance = positions[:, None] - positions
+    linear = lambda x, name: x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", torch.zeros(()))
+    norm = lambda x, name: rms_normalize(x, eps) * weights[f"{name}.weight"]
+    split = lambda y, count: y.view(*ids.shape, count, head_dim).transpose(1, 2)
+
+    factor = 1.0
+    frequencies, _ = rotary_angles(head_dim, config["rope_theta"], positions.float())
+    if kind == "gpt_oss":
+        scaling = config["rope_scaling"]
+        frequencies = yarn_frequencies(head_dim, config["rope_theta"], scaling["factor"], scaling["original_max_position_embeddings"],
+                                       scaling["beta_fast"], scaling["beta_slow"], scaling["truncate"])
+        factor = 0.1 * math.log(scaling["factor"]) + 1
+    if kind == "llama4_text":  # low_freq_factor = high_freq_factor: nothing lies between
+        scaling = config["rope_scaling"]
+        long = 2 * torch.pi / frequencies > scaling["original_max_position_embeddings"] / scaling["low_freq_factor"]
+        frequencies = torch.where(long, frequencies / scaling["factor"], frequencies)
+    angles = positions[:, None].float() * frequencies
+
+    def rotate(y):
+        if kind == "llama4_text":  # interleaved pairs as complex numbers
+            pairs = torch.view_as_complex(y.reshape(*y.shape[:-1], -1, 2))
+            return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+        both = torch.cat((angles, angles), dim=-1)
+        return y * both.cos() * factor + rotate_half(y) * both.sin() * factor
+
+    def attend(x, n):
+        name = f"model.layers.{n}.self_attn."
+        queries, keys, values = (split(linear(x, f"{name}{part}_proj"), count)
+                                 for part, count in (("q", heads), ("k", kv_heads), ("v", kv_heads)))
+        seen = distance >= 0
+        if kind == "qwen3_moe":
+            queries, keys = norm(queries, name + "q_norm"), norm(keys, name + "k_norm")
+        if kind == "llama4_text" and not config["no_rope_layers"][n]:
+            scale = torch.log1p(torch.floor((positions.float() + 1) / config["floor_scale"])) * config["attn_scale"] + 1
+            queries = queries * scale[:, None]
+        else:
+            queries, keys = rotate(queries), rotate(keys)
+            if kind == "llama4_text":
+                queries, keys = rms_normalize(queries, eps), rms_normalize(keys, eps)
+                chunk = positions // config["attention_chunk_size"]
+                seen = seen & (chunk[:, None] == chunk)
+        if kind == "mixtral" or kind == "gpt_oss" and n % 2 == 0:
+            seen = seen & (distance < config["sliding_window"])
+        keys, values = (y.repeat_interleave(heads // kv_heads, 1) for y in (keys, values))
+        scores = (queries @ keys.mT * head_dim ** -0.5).masked_fill(~seen, -torch.inf)
+        if kind == "gpt_oss":
+            sinks = weights[name + "sinks"].view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+            probabilities = torch.cat((scores, sinks), dim=-1).softmax(-1)[..., :-1]
+        else:
+            probabilities = scores.softmax(-1)
+        return linear((probabilities @ values).transpose(1, 2).reshape(*ids.shape, -1), name + "o_proj")
+
+    def mlp(x, name, gate="gate_proj", up="up_proj", down="down_proj"):
+        return linear(nn.functional.silu(linear(x, name + gate)) * linear(x, name + up), name + down)
+
+    def expert(x, name, e):
+        if kind == "mixtral":
+            return mlp(x, f"{name}experts.{e}.", "w1", "w3", "w2")
+        if kind == "qwen3_moe":
+            return mlp(x, f"{name}experts.{e}.")
+        gate_up, down = x @ weights[name + "experts.gate_up_proj"][e], weights[name + "experts.down_proj"][e]
+        if kind == "llama4_text":
+            gate, up = gate_up.chunk(2, dim=-1)
+            return (nn.functional.silu(gate) * up) @ down
+        gate_up = gate_up + weights[name + "experts.gate_up_proj_bias"][e]
+        gate, up = gate_up[..., ::2].clamp(max=config["swiglu_limit"]), gate_up[..., 1::2].clamp(-config["swiglu_limit"], config["swiglu_limit"])
+        return ((up + 1) * gate * torch.sigmoid(gate * 1.702)) @ down + weights[name + "experts.down_proj_bias"][e]
+
+    def mixture(x, name):
+        rows, count = x.reshape(-1, x.shape[-1]), config["num_experts_per_tok"]
+        logits = linear(rows, name + ("router" if kind in ("gpt_oss", "llama4_text") else "gate"))
+        if kind == "gpt_oss":
+            values, chosen = logits.topk(count, dim=-1)
+            gates = values.softmax(-1)
+        elif kind == "llama4_text":
+            values, chosen = logits.topk(count, dim=-1)
+            gates = values.sigmoid()
+        else:
+            gates, chosen = logits.softmax(-1).topk(count, dim=-1)
+            if kind == "mixtral" or config["norm_topk_prob"]:
+                gates = gates / gates.sum(-1, keepdim=True)
+        output = torch.zeros_like(rows)
+        for n in range(rows.shape[0]):
+            for k in range(count):
+                e, gate = int(chosen[n, k]), gates[n, k]
+                output[n] += expert(gate * rows[n], name, e) if kind == "llama4_text" else gate * expert(rows[n], name, e)
+        if kind == "llama4_text":
+            output = output + mlp(rows, name + "shared_expert.")
+        return output.view_as(x)
+
+    place = {"mixtral": "block_sparse_moe.", "llama4_text": "feed_forward."}.get(kind, "mlp.")
+    x = weights["model.embed_tokens.weight"][ids]
+    for n in range(config["num_hidden_layers"]):
+        name = f"model.layers.{n}."
+        x = x + attend(norm(x, name + "input_layernorm"), n)
+        layer = mixture if n not in config["dense_layers"] else mlp
+        x = x + layer(norm(x, name + "post_attention_layernorm"), name + place)
+    return norm(x, "model.norm") @ weights.get("lm_head.weight", weights["model.embed_tokens.weight"]).T
+
+
+def mxfp4(weights):
+    """Random MXFP4 blocks of the shape (E, out, in), and the float32 weights that they mean."""
+    experts, out, into = weights
+    blocks = torch.randint(0, 256, (experts, out, into // 32, 16), dtype=torch.uint8)
+    scales = torch.randint(122, 126, (experts, out, into // 32), dtype=torch.uint8)
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = torch.cat((values, -values))
+    pairs = torch.stack((values[(blocks & 15).long()], values[(blocks >> 4).long()]), dim=-1).flatten(-2)
+    return blocks, scales, (pairs * 2.0 ** (scales.float() - 127)[..., None]).flatten(-2)
+
+
+def mixture_models():
+    """Chapter 18. A checkpoint of each model type, its logits for more tokens than window and chunk, and greedy text."""
+    base = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+            "vocab_size": 31, "max_position_embeddings": 64, "rms_norm_eps": 1e-3, "hidden_act": "silu",
+            "tie_word_embeddings": False, "dense_layers": []}
+    llama4 = {"rope_theta": 500.0, "intermediate_size": 10, "intermediate_size_mlp": 14, "num_local_experts": 5, "num_experts_per_tok": 1,
+              "num_hidden_layers": 4, "moe_layers": [1, 2, 3], "no_rope_layers": [1, 0, 1, 1], "attention_chunk_size": 5,
+              "floor_scale": 4.0, "attn_scale": 0.5, "dense_layers": [0],
+              "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0,
+                               "original_max_position_embeddings": 40}}
+    gpt_oss = {"rope_theta": 500.0, "intermediate_size": 32, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5,
+               "swiglu_limit": 1.5, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
+                                                     "beta_fast": 4.0, "beta_slow": 1.0, "truncate": False}}
+    configs = {
+        "mixtral": {"rope_theta": 500.0, "intermediate_size": 10, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 6},
+        "qwen3_moe": {"rope_theta": 5000.0, "intermediate_size": 14, "moe_intermediate_size": 10, "num_experts": 7, "num_experts_per_tok": 3,
+                      "norm_topk_prob": True, "num_hidden_layers": 4, "decoder_sparse_step": 2, "mlp_only_layers": [3], "dense_layers": [0, 2, 3]},
+        "gpt_oss": gpt_oss,
+        "gpt_oss_mxfp4": {**gpt_oss, "quantization_config": {"quant_method": "mxfp4"}},
+        "llama4_text": llama4}
+    torch.manual_seed(182)
+    ids = torch.randint(0, 31, (2, 17))
+    save("18_experts/ids", ids)
+    for name, sizes in configs.items():
+        kind = name.removesuffix("_mxfp4")
+        config = {**base, **sizes, "model_type": kind}
+        draw = lambda *shape: 2 * torch.randn(*shape) * shape[-1] ** -0.5
+        size, heads, kv_heads = config["hidden_size"], config["num_attention_heads"] * 6, config["num_key_value_heads"] * 6
+        experts = config.get("num_experts") or config["num_local_experts"]
+        width = config.get("moe_intermediate_size") or config["intermediate_size"]
+        weights = {"model.embed_tokens.weight": draw(31, size), "model.norm.weight": torch.rand(size) * 2, "lm_head.weight": draw(31, size)}
+        mlp = lambda prefix, width, names=("gate_proj", "up_proj", "down_proj"): {
+            f"{prefix}{names[0]}.weight": draw(width, size), f"{prefix}{names[1]}.weight": draw(width, size), f"{prefix}{names[2]}.weight": draw(size, width)}
+        stored = {}
+        for n in range(config["num_hidden_layers"]):
+            layer = f"model.layers.{n}."
+            for part, out, into in [("q", heads, size), ("k", kv_heads, size), ("v", kv_heads, size), ("o", size, heads)]:
+                weights[f"{layer}self_attn.{part}_proj.weight"] = draw(out, into)
+                if kind == "gpt_oss":
+                    weights[f"{layer}self_attn.{part}_proj.bias"] = torch.randn(out)
+            weights |= {f"{layer}{norm}.weight": torch.rand(size) for norm in ("input_layernorm", "post_attention_layernorm")}
+            place = layer + {"mixtral": "block_sparse_moe.", "llama4_text": "feed_forward."}.get(kind, "mlp.")
+            if n in config["dense_layers"]:
+                weights |= mlp(place, config.get("intermediate_size_mlp", config["intermediate_size"]))
+            elif kind in ("mixtral", "qwen3_moe"):
+                weights[place + "gate.weight"] = draw(experts, size)
+                names = ("w1", "w3", "w2") if kind == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+                for e in range(experts):
+                    weights |= mlp(f"{place}experts.{e}.", width, names)
+            else:
+                weights[place + "router.weight"] = draw(experts, size)
+                weights |= {place + "experts.gate_up_proj": 2 * torch.randn(experts, size, 2 * width) * size ** -0.5,
+                            place + "experts.down_proj": 2 * torch.randn(experts, width, size) * width ** -0.5}
+                if kind == "llama4_text":
+                    weights |= mlp(place + "shared_expert.", width)
+                else:
+                    weights |= {place + "router.bias": torch.randn(experts), place + "experts.gate_up_proj_bias": torch.randn(experts, 2 * width),
+                                place + "experts.down_proj_bias": torch.randn(experts, size), f"{layer}self_attn.sinks": torch.randn(heads // 6)}
+                if name == "gpt_oss_mxfp4":
+                    for tensor, shape in [("gate_up_proj", (experts, 2 * width, size)), ("down_proj", (experts, size, width))]:
+                        blocks, scales, values = mxfp4(shape)
+                        stored |= {f"{place}experts.{tensor}_blocks": blocks, f"{place}experts.{tensor}_scales": scales}
+                        weights[f"{place}experts.{tensor}"] = values.mT
+            if kind == "qwen3_moe":
+                weights |= {f"{layer}self_attn.{norm}.weight": torch.rand(6) for norm in ("q_norm", "k_norm")}
+        weights = {key: value.bfloat16() for key, value in weights.items()}
+        quantized = {key.rsplit("_", 1)[0] for key in stored}
+        folder = FOLDER / "18_experts" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        write_safetensors(folder / "model.safetensors", {**{k: v for k, v in weights.items() if k not in quantized}, **stored})
+        written = {key: value for key, value in config.items() if key != "dense_layers"}
+        (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
+        weights = {key: value.float() for key, value in weights.items()}
+        save(f"18_experts/{name}_logits", mixture_decoder(config, weights, ids))
+        greedy = ids[:1, :9]
+        for _ in range(20):
+            logits = mixture_decoder(config, weights, greedy)[:, -1]
+            best, second = logits[0].topk(2)[0]
+            assert best - second > 1e-3  # otherwise rounding would decide
+            greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
+        save(f"18_experts/{name}_greedy", greedy)
+
+
 
 if __name__ == "__main__":
     random_numbers()
@@ -1107,3 +1307,4 @@ if __name__ == "__main__":
     long_context()
     long_context_models()
     experts()
+    mixture_models()

@@ -120,6 +120,9 @@ TEST_CASE("an unsupported or invalid field of config.json is refused by name") {
         {"\"hidden_size\": 16",
          "\"hidden_size\": " + std::string(200000, '[') + std::string(200000, ']'),
          "not a list"},
+        {"\"mistral\"", "\"gemma2\"", "(chapter 17 reads gemma2: ./learn 17 --model)"},
+        {"\"mistral\"", "\"gpt_oss\"", "(chapter 18 reads gpt_oss: ./learn 18 --model)"},
+        {"\"mistral\"", "\"mamba\"", "supported: llama, mistral, qwen2, qwen3 and mini-llm"},
         {"\"silu\"", "\"" + std::string(100000, 'x') + "\"", "hidden_act xxx"},
     };
     for (const auto& [old_text, new_text, message] : cases) {

@@ -127,7 +127,7 @@ TEST_CASE("the losses of all routers are added up, and their gradients reach the
     }
 }
 
-TEST_CASE("names and numbers of the parameters; the correction bias is not among them") {
+TEST_CASE("names and numbers of the parameters, of which the correction bias is none") {
     MixtureDecoder decoder = test_decoder({4, 2, 6, 1}, SigmoidRouting{xt::zeros<Real>({4})});
     std::size_t count = 0;
     std::string names;

@@ -1,5 +1,7 @@
 #include "chapters/09_full_model/config_json.hpp"
 
+#include <set>
+
 #include "common/output/show.hpp"
 
 namespace llm {
@@ -187,6 +189,17 @@ Config read_hugging_face(const JsonFile& json, const std::string& type) {
     return config;
 }
 
+// The chapter that reads a model type, if it is a later one.
+std::string reading_chapter(const std::string& type) {
+    for (const auto& [chapter, types] :
+         {std::pair<std::string, std::set<std::string>>{"17", {"gemma2", "gemma3_text"}},
+          {"18", {"mixtral", "qwen3_moe", "gpt_oss", "llama4_text"}}})
+        if (types.contains(type))
+            return " (chapter " + chapter + " reads " + type + ": ./learn " + chapter +
+                   " --model)";
+    return "";
+}
+
 }  // namespace
 
 bool is_mini_llm_config(const JsonFile& json) {
@@ -195,13 +208,10 @@ bool is_mini_llm_config(const JsonFile& json) {
 
 Config read_config(const JsonFile& json) try {
     const std::string type = is_mini_llm_config(json) ? "mini-llm" : json.text("model_type");
-    if (type != "mini-llm" && type != "llama" && type != "mistral" && type != "qwen2" &&
-        type != "qwen3")
+    const std::set<std::string> supported = {"mini-llm", "llama", "mistral", "qwen2", "qwen3"};
+    if (!supported.contains(type))
         refuse_value(json, "model_type", type,
-                     type == "gemma2" || type == "gemma3_text"
-                         ? "llama, mistral, qwen2, qwen3 and mini-llm (chapter 17 reads " +
-                               type + ": ./learn 17 --model)"
-                         : "llama, mistral, qwen2, qwen3 and mini-llm");
+                     "llama, mistral, qwen2, qwen3 and mini-llm" + reading_chapter(type));
     return validate_model(type == "mini-llm" ? read_mini_llm(json)
                                              : read_hugging_face(json, type));
 } catch (const ShapeError& error) {

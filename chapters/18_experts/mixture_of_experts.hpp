@@ -50,6 +50,13 @@ struct MixtureOfExperts {
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 
+// The sizes of the mixtures, under Hugging Face's names. Without experts, the MLP is dense.
+struct MixtureSizes {
+    std::size_t num_experts = 0;            // E
+    std::size_t num_experts_per_tok = 0;    // K
+    std::size_t moe_intermediate_size = 0;  // F of each expert
+    std::size_t n_shared_experts = 0;       // for all tokens, as one MLP of n·F
+};
 // The activations of a mixture that its backward pass needs.
 struct MixtureActivations {
     Matrix input;          // (N, C)

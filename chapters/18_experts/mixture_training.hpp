@@ -6,13 +6,6 @@
 
 namespace llm {
 
-// The sizes of the mixtures, under Hugging Face's names. Without experts, the MLP is dense.
-struct MixtureSizes {
-    std::size_t num_experts = 0;            // E
-    std::size_t num_experts_per_tok = 0;    // K
-    std::size_t moe_intermediate_size = 0;  // F of each expert
-    std::size_t n_shared_experts = 0;       // for all tokens, as one MLP of n·F
-};
 // Initial weights as those of init_model (chapter 13): standard deviation 0.02, that of o_proj
 // and down_proj divided by √(2L). Throws ShapeError as it does, and as route does.
 MixtureDecoder init_mixture_decoder(const Config& config, const MixtureSizes& sizes,

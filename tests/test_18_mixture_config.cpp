@@ -1,0 +1,174 @@
+// config.json of the model types of chapter 18: what is read, defaults, and what is refused.
+#include "chapters/18_experts/mixture_checkpoint.hpp"
+#include "tests/check.hpp"
+#include "tests/files.hpp"
+
+using namespace llm;
+
+namespace {
+
+const std::string sizes =
+    R"("hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 8,
+       "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 17,
+       "max_position_embeddings": 64)";
+
+MixtureConfig read(const std::string& type, const std::string& members) {
+    const Scratch scratch;
+    overwrite(scratch.folder / "config.json", R"({"model_type": ")" + type + "\", " + sizes +
+                                                  (members.empty() ? "" : ", ") + members +
+                                                  "}");
+    return read_mixture_config(JsonFile(scratch.folder / "config.json"));
+}
+
+// The message, without the path of the file.
+std::string refusal_of(const std::string& type, const std::string& members) {
+    try {
+        read(type, members);
+    } catch (const FileError& error) {
+        const std::string message = error.what();
+        return message.substr(message.find(": ") + 2);
+    }
+    return "not refused";
+}
+
+// W for a window, minus n for chunks, 0 for full attention.
+std::vector<int> patterns(const MixtureConfig& config) {
+    std::vector<int> result;
+    for (const AttentionPattern& pattern : config.patterns) {
+        const auto* sliding = std::get_if<SlidingWindow>(&pattern);
+        const auto* chunked = std::get_if<ChunkedAttention>(&pattern);
+        result.push_back(sliding   ? int(sliding->window)
+                         : chunked ? -int(chunked->chunk_size)
+                                   : 0);
+    }
+    return result;
+}
+using Patterns = std::vector<int>;
+using Layers = std::vector<bool>;
+
+}  // namespace
+
+TEST_CASE("read_mixture_config: defaults of mixtral and qwen3_moe") {
+    const MixtureConfig mixtral = read("mixtral", "");
+    CHECK(mixtral.config.head_dim == 4);  // there is no such key
+    CHECK(mixtral.config.rope_theta == 1'000'000);
+    CHECK(mixtral.config.rms_norm_eps == Real(1e-5));
+    CHECK_FALSE(mixtral.config.tie_word_embeddings);
+    CHECK(mixtral.sizes.num_experts == 8);
+    CHECK(mixtral.sizes.num_experts_per_tok == 2);
+    CHECK(mixtral.sizes.moe_intermediate_size == 20);
+    CHECK(mixtral.norm_topk_prob);
+    CHECK(patterns(mixtral) == Patterns(8, 0));
+    CHECK(patterns(read("mixtral", R"("sliding_window": 9)")) == Patterns(8, 9));
+    CHECK(patterns(read("mixtral", R"("sliding_window": null)")) == Patterns(8, 0));
+
+    const MixtureConfig qwen = read("qwen3_moe", "");
+    CHECK(qwen.config.rope_theta == 10'000);
+    CHECK(qwen.config.rms_norm_eps == Real(1e-6));
+    CHECK(qwen.config.qk_norm == QKNormType::with_weights);
+    CHECK(qwen.sizes.num_experts == 128);
+    CHECK(qwen.sizes.num_experts_per_tok == 8);
+    CHECK(qwen.sizes.moe_intermediate_size == 768);
+    CHECK_FALSE(qwen.norm_topk_prob);
+    CHECK(qwen.is_mixture == Layers(8, true));
+    CHECK(patterns(read("qwen3_moe", R"("sliding_window": 9)")) == Patterns(8, 0));
+}
+
+TEST_CASE("qwen3_moe: decoder_sparse_step and mlp_only_layers combine") {
+    CHECK(read("qwen3_moe", R"("decoder_sparse_step": 2)").is_mixture ==
+          Layers{false, true, false, true, false, true, false, true});
+    CHECK(read("qwen3_moe", R"("decoder_sparse_step": 2, "mlp_only_layers": [3, 4])")
+              .is_mixture == Layers{false, true, false, false, false, true, false, true});
+    CHECK(read("qwen3_moe", R"("mlp_only_layers": [])").is_mixture == Layers(8, true));
+    CHECK(refusal_of("qwen3_moe", R"("mlp_only_layers": [8])") ==
+          "mlp_only_layers has no layer 8 of 8");
+}
+
+TEST_CASE("read_mixture_config: defaults of gpt_oss, its windows and its YaRN") {
+    const MixtureConfig config = read("gpt_oss", "");
+    CHECK(config.config.head_dim == 64);
+    CHECK(config.config.rope_theta == 150'000);
+    CHECK(config.config.qk_norm == QKNormType::none);
+    CHECK(config.sizes.num_experts == 128);
+    CHECK(config.sizes.num_experts_per_tok == 4);
+    CHECK(config.swiglu_limit == 7);
+    CHECK_FALSE(config.mxfp4);
+    CHECK(patterns(config) == Patterns{128, 0, 128, 0, 128, 0, 128, 0});
+    REQUIRE(config.yarn);
+    CHECK(config.yarn->factor == 32);
+    CHECK(config.yarn->original_max_position_embeddings == 4096);
+    CHECK_FALSE(config.yarn->truncate);
+    CHECK(read("gpt_oss", R"("rope_scaling": {"rope_type": "yarn", "factor": 4})")
+              .yarn->truncate);
+    CHECK_FALSE(read("gpt_oss", R"("rope_scaling": null)").yarn);
+    CHECK(read("gpt_oss", R"("quantization_config": {"quant_method": "mxfp4"})").mxfp4);
+    CHECK(patterns(read("gpt_oss", R"("sliding_window": 3, "layer_types": [)"
+                                   R"("full_attention", "sliding_attention", "full_attention",
+                                      "full_attention", "full_attention", "full_attention",
+                                      "full_attention", "full_attention"])")) ==
+          Patterns{0, 3, 0, 0, 0, 0, 0, 0});
+    CHECK(read("gpt_oss", R"("experts_per_token": 3)").sizes.num_experts_per_tok == 3);
+}
+
+TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every fourth layer") {
+    const MixtureConfig config = read("llama4_text", R"("num_local_experts": 4)");
+    const Layers every_fourth = {true, true, true, false, true, true, true, false};
+    CHECK(config.config.head_dim == 128);
+    CHECK(config.config.intermediate_size == 16384);
+    CHECK(config.config.rope_theta == 500'000);
+    CHECK(config.sizes.moe_intermediate_size == 20);
+    CHECK(config.sizes.num_experts_per_tok == 1);
+    CHECK(config.sizes.n_shared_experts == 1);
+    CHECK(config.use_rope == every_fourth);
+    CHECK(patterns(config) == Patterns{-8192, -8192, -8192, 0, -8192, -8192, -8192, 0});
+    REQUIRE(config.temperature_tuning);
+    CHECK(config.temperature_tuning->floor_scale == 8192);
+    CHECK(config.is_mixture == Layers(8, true));
+    CHECK(read("llama4_text", R"("no_rope_layers": [])").use_rope == every_fourth);
+    CHECK(read("llama4_text", R"("no_rope_layers": [0, 1, 1, 1, 1, 1, 1, 1])").use_rope ==
+          Layers{false, true, true, true, true, true, true, true});
+    CHECK_FALSE(read("llama4_text", R"("attn_temperature_tuning": false)").temperature_tuning);
+    CHECK(read("llama4_text", R"("interleave_moe_layer_step": 2)").is_mixture ==
+          Layers{false, true, false, true, false, true, false, true});
+    CHECK(read("llama4_text", R"("interleave_moe_layer_step": 2, "moe_layers": [0])")
+              .is_mixture == Layers{true, false, false, false, false, false, false, false});
+    const std::string equal_factors =
+        R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+           "high_freq_factor": 1, "original_max_position_embeddings": 8192})";
+    CHECK(read("llama4_text", equal_factors).config.rope_scaling.has_value());
+}
+
+TEST_CASE("read_mixture_config names what is not supported") {
+    CHECK(refusal_of("deepseek_v3", "") ==
+          "model_type deepseek_v3 is not supported; supported: mixtral, qwen3_moe, gpt_oss and "
+          "llama4_text");
+    CHECK(refusal_of("mixtral", R"("hidden_act": "gelu")") ==
+          "hidden_act gelu is not supported; supported: silu");
+    CHECK(refusal_of("mixtral", R"("attention_bias": true)") ==
+          "attention_bias true is not supported; supported: false");
+    CHECK(refusal_of("gpt_oss", R"("attention_bias": false)") ==
+          "attention_bias false is not supported; supported: true");
+    CHECK(refusal_of("qwen3_moe", R"("use_sliding_window": true)") ==
+          "use_sliding_window true is not supported; supported: false");
+    CHECK(refusal_of("qwen3_moe", R"("rope_scaling": {"rope_type": "yarn"})") ==
+          "rope_scaling is not supported for qwen3_moe");
+    CHECK(refusal_of("gpt_oss", R"("rope_scaling": {"rope_type": "linear"})") ==
+          "rope_scaling.rope_type linear is not supported; supported: yarn");
+    CHECK(refusal_of("llama4_text", R"("rope_scaling": {"rope_type": "yarn"})") ==
+          "rope_scaling.rope_type yarn is not supported; supported: llama3");
+    CHECK(refusal_of("llama4_text", R"("use_qk_norm": false)") ==
+          "use_qk_norm false is not supported; supported: true");
+    CHECK(refusal_of("mixtral", R"("quantization_config": {"quant_method": "fp8"})") ==
+          "quantization_config.quant_method fp8 is not supported; supported: mxfp4 of gpt_oss");
+    CHECK(refusal_of("mixtral", R"("rope_parameters": {"rope_theta": 1})") ==
+          "rope_parameters is not supported");
+    CHECK(refusal_of("mixtral", R"("num_experts_per_tok": 9)") ==
+          "num_experts_per_tok must be at most the number of experts, 8, not 9");
+    CHECK(refusal_of("llama4_text", R"("no_rope_layers": [1, 1])") ==
+          "no_rope_layers has 2 entries for 8 layers");
+    CHECK(refusal_of("gpt_oss", R"("layer_types": ["full_attention"])") ==
+          "layer_types has 1 entries for 8 layers");
+    CHECK(refusal_of("gpt_oss", R"("layer_types": ["chunked_attention"])") ==
+          "layer_types chunked_attention is not supported; supported: full_attention and "
+          "sliding_attention");
+}
