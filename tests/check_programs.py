@@ -331,6 +331,24 @@ LONG_CONTEXT_REFUSED = [  # of chapter 17
     ("--gguf x", "--gguf needs --model"),
     ("--model tests/fixtures/17_long_context/gemma2 --gguf {folder}/x", "tokenizer.json"),
 ]
+EXPERTS_REFUSED = [  # of chapter 18
+    *BASIC_REFUSED,
+    ("--train", "--train needs --text"),
+    ("--train --collapse --text {text}", "--collapse and --train are separate; give only one"),
+    ("--num-experts 4", "--num-experts needs --collapse"),
+    ("--collapse --num-experts 0", "--num-experts takes an integer from 1 to 64, not '0'"),
+    ("--collapse --num-experts 2 --num-experts-per-tok 3", "--num-experts-per-tok 3 exceeds --num-experts 2"),
+    ("--collapse --aux-loss-coef -1", "--aux-loss-coef takes a number from 0 to 10, not '-1'"),
+    ("--text {folder}/nothing", "cannot read"),
+    ("--text {file}", "tokens are too few"),
+    ("--export {folder}/x", "--export needs --train or --model"),
+    ("--tokens 1", "--tokens needs --model"),
+    ("--prompt x", "--prompt needs --model"),
+    ("--model {folder}/nothing", "cannot read"),
+    ("--model assets/king_james", "model_type llama is not supported; supported: mixtral, qwen3_moe, gpt_oss and llama4_text"),
+    ("--model assets/king_james_experts --prompt x", "tokenizer.json"),
+    ("--model assets/king_james_experts --tokens 1,1024", "1024"),
+]
 WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),
     ("--words {folder}/nothing", "cannot read"),
@@ -400,7 +418,8 @@ LEARN_REFUSED = [
 ]
 REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
            "12_gradients": BASIC_REFUSED, "14_fine_tuning": FINE_TUNING_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
-           "16_quantization": QUANTIZATION_REFUSED, "17_long_context": LONG_CONTEXT_REFUSED}
+           "16_quantization": QUANTIZATION_REFUSED, "17_long_context": LONG_CONTEXT_REFUSED,
+           "18_experts": EXPERTS_REFUSED}
 problems = []
 
 
@@ -517,7 +536,7 @@ def check_good(program, scratch):
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
              "12_gradients": None, "14_fine_tuning": check_fine_tuning, "13_training": check_training, "15_fast": check_timing,
-             "16_quantization": check_export, "17_long_context": check_long_context}.get(program.name, check_sizes)
+             "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
 
@@ -538,6 +557,27 @@ def check_long_context(program, scratch):
                            (["--extend", "--text", short, "--steps", "2", "--factor", "2", "--train-len", "300"], " 511\nnone "),
                            (["--factor", "1", "--text", short, "--only", "13"], "none  ")):
         result = run([program, *options, "--plots", scratch / "long_context_plots"] if "--plots" not in options else [program, *options])
+        if result.returncode != 0 or result.stderr or shown not in result.stdout:
+            problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")
+
+
+def check_experts(program, scratch):
+    """--collapse and --train run, the latter with a short text and a few steps; a model of each type is exported, and its
+    copy shows the same logits."""
+    for model_type in ("mixtral", "qwen3_moe", "gpt_oss", "gpt_oss_mxfp4", "llama4_text"):
+        model, copy = ROOT / "tests/fixtures/18_experts" / model_type, scratch / f"copy_of_{model_type}"
+        shown = [run([program, "--model", folder, "--tokens", "3,1,4,1,5,9,2,6", *more]).stdout.split("exported")[0]
+                 for folder, more in ((model, ["--export", copy]), (copy, []))]
+        if shown[0] != shown[1] or "next token" not in shown[0]:
+            problems.append(f"{program.name}: the exported {model_type} model shows {shown[1]} instead of {shown[0]}")
+    short, trained = scratch / "short.txt", scratch / "trained_experts"
+    short.write_text((ROOT / "assets/data/king_james_held_out.txt").read_text()[:20000])
+    for options, shown in ((["--collapse"], "\nbias update"), (["--collapse", "--num-experts", "3", "--aux-loss-coef", "0.5"], "\nauxiliary loss"),
+                           (["--train", "--text", short, "--steps", "2", "--num-seeds", "1", "--export", trained], "4 of 16"),
+                           (["--model", trained, "--tokenizer", ROOT / "assets/king_james/tokenizer.json", "--prompt", "And God",
+                             "--max-new-tokens", "3"], "And God"),
+                           (["--text", short, "--only", "9"], "newline")):
+        result = run([program, *options, "--plots", scratch / "expert_plots"])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:
             problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")
 

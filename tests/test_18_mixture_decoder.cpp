@@ -159,6 +159,31 @@ TEST_CASE("train_mixture lowers the loss and reports losses, loads and dropped t
     CHECK(run.dropped < 0.9);
 }
 
+TEST_CASE("train_mixture: the load-balancing loss balances the load") {
+    const auto violation_with = [](Real coefficient) {
+        MixtureDecoder decoder = test_decoder({4, 1, 6, 0}, SoftmaxRouting{false});
+        Generator generator(1);
+        BalanceArguments balance;
+        balance.coefficients.aux_loss = coefficient;
+        const MixtureRun run =
+            train_mixture(decoder, short_run(60), balance, test_tokens(), generator);
+        double sum = 0;
+        for (std::size_t step = 40; step < 60; ++step)
+            sum += max_violation(run.load[step][0]) / 20;
+        return sum;
+    };
+    CHECK(violation_with(1) < 0.5 * violation_with(0));
+}
+
+TEST_CASE("train_mixture clips gradients") {
+    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    Generator generator(1);
+    TrainingArguments args = short_run(30);
+    args.max_grad_norm = 1e-12;  // far below the eps of AdamW: no step
+    const MixtureRun run = train_mixture(decoder, args, {}, test_tokens(), generator);
+    CHECK(std::abs(run.losses.back() - run.losses.front()) < Real(0.05));
+}
+
 TEST_CASE("no token is dropped when a model is evaluated") {
     MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     const Tensor3 expected = evaluate(decoder, small_ids).logits;

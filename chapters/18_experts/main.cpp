@@ -1,0 +1,104 @@
+// Chapter 18 — How does a model know more than it computes? This program routes tokens to
+// experts, and shows what the experts of a trained model process.
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/11_generation/sampling_options.hpp"
+#include "chapters/18_experts/demo.hpp"
+#include "chapters/18_experts/mixture_checkpoint.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
+#include "common/system/options.hpp"
+
+using namespace llm;
+
+struct Arguments {
+    std::string text, prompt;
+    bool collapse = false, train = false;
+    std::size_t num_steps = 1000, num_seeds = 3;
+    MixtureSizes sizes{8, 2, 32, 0};
+    float aux_loss_coefficient = 0.02f;
+    MixtureModelRun model;
+};
+
+void demo(const Tokenizer& tokenizer, const std::vector<Id>& tokens, Generator generator) {
+    route_by_hand();
+    published_routers();
+    dispatch_by_hand(generator);
+    published_sizes();
+    losses_by_hand();
+    dropped_tokens();
+    const MixtureModel model = load_mixture_model(asset("king_james_experts"));
+    load_of_layers(model, tokens);
+    words_of_experts(model, tokenizer, tokens);
+}
+
+void run(const Arguments& arguments, std::uint32_t seed) {
+    const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
+    const std::string file =
+        arguments.text.empty() ? asset("data/king_james_held_out.txt") : arguments.text;
+    const std::vector<Id> tokens = tokenizer.encode(read_text(file));
+    require(tokens.size() > 4096, "{}: {} tokens are too few; at least 4097 are needed", file,
+            tokens.size());
+    if (arguments.train)
+        return train_against_dense(tokens, tokenizer.vocab_size(), arguments.num_steps,
+                                   arguments.num_seeds, arguments.model.export_folder);
+    if (arguments.collapse)
+        return collapse(tokens, tokenizer.vocab_size(), arguments.sizes,
+                        arguments.aux_loss_coefficient, seed);
+    demo(tokenizer, tokens, Generator(seed));
+}
+
+void add_model_options(Options& options, Arguments& arguments) {
+    MixtureModelRun& model = arguments.model;
+    options.path("--model", model.model_path,
+                 "a Hugging Face folder: mixtral, qwen3_moe, gpt_oss or llama4_text");
+    options.path("--tokenizer", model.tokenizer_path, "its tokenizer, if it is not beside it");
+    options.ids("--tokens", model.tokens, "show the logits for these input ids");
+    options.text("--prompt", arguments.prompt, "the text to continue");
+    options.count("--max-new-tokens", model.generation.max_new_tokens, 0, 1 << 20,
+                  "tokens to generate");
+    add_sampling_options(options, model.generation.sampling);
+    options.folder("--export", model.export_folder,
+                   "folder to write --model, or one trained model, to, for Hugging Face");
+    for (const char* name : {"--tokenizer", "--tokens", "--prompt"})
+        options.needs(name, "--model");
+}
+
+int main(int argc, char** argv) {
+    Arguments arguments;
+    arguments.model.generation.max_new_tokens = 100;
+    arguments.model.generation.sampling.temperature = 0.8f;
+    arguments.model.generation.sampling.top_p = 0.9f;
+    Options options("18_experts", "How does a model know more than it computes?");
+    options.path("--text", arguments.text,
+                 "UTF-8 text to route, or to train on with --collapse or --train");
+    options.flag("--collapse", arguments.collapse,
+                 "train for 60 steps without and with load balancing");
+    options.count("--num-experts", arguments.sizes.num_experts, 1, 64, "experts of --collapse");
+    options.count("--num-experts-per-tok", arguments.sizes.num_experts_per_tok, 1, 64,
+                  "experts of each token of --collapse");
+    options.number("--aux-loss-coef", arguments.aux_loss_coefficient, 0, 10,
+                   "coefficient of the load-balancing loss of --collapse");
+    options.flag("--train", arguments.train, "train mixtures and dense models on --text");
+    options.count("--steps", arguments.num_steps, 1, 1 << 20, "training steps of --train");
+    options.count("--num-seeds", arguments.num_seeds, 1, 100, "runs of each model of --train");
+    add_model_options(options, arguments);
+    for (const char* name : {"--num-experts", "--num-experts-per-tok", "--aux-loss-coef"})
+        options.needs(name, "--collapse");
+    options.needs("--train", "--text");
+    return options.run(argc, argv, [&] {
+        require(arguments.sizes.num_experts_per_tok <= arguments.sizes.num_experts,
+                "--num-experts-per-tok {} exceeds --num-experts {}",
+                arguments.sizes.num_experts_per_tok, arguments.sizes.num_experts);
+        require(!arguments.collapse || !arguments.train,
+                "--collapse and --train are separate; give only one");
+        require(!options.given("--export") || arguments.train ||
+                    !arguments.model.model_path.empty(),
+                "--export needs --train or --model");
+        if (arguments.model.model_path.empty()) return run(arguments, options.seed());
+        check_temperature(arguments.model.generation.sampling);
+        if (options.given("--prompt")) arguments.model.prompt = arguments.prompt;
+        Generator generator(options.seed());
+        run_model(arguments.model, generator);
+    });
+}

@@ -1,0 +1,138 @@
+#include "chapters/18_experts/exercise.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "chapters/01_masking/masking.hpp"
+#include "chapters/12_gradients/linear_backward.hpp"
+
+namespace exercise {
+namespace {
+
+// The indices of the largest elements of row n.
+std::vector<std::size_t> largest_of_row(const Matrix& matrix, std::size_t n,
+                                        std::size_t count) {
+    std::vector<std::size_t> order(matrix.shape(1));
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return matrix(n, a) > matrix(n, b); });
+    order.resize(count);
+    return order;
+}
+
+RoutedTokens empty_routing(std::size_t num_tokens, std::size_t num_experts_per_tok) {
+    const std::array shape{num_tokens, num_experts_per_tok};
+    return {IdMatrix(shape), Matrix(shape)};
+}
+
+}  // namespace
+
+RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_experts_per_tok) {
+    const Matrix probabilities = softmax(router_logits);  // (N, E)
+    RoutedTokens routed = empty_routing(router_logits.shape(0), num_experts_per_tok);
+    for (std::size_t n = 0; n < router_logits.shape(0); ++n) {
+        const auto chosen = largest_of_row(probabilities, n, num_experts_per_tok);
+        for (std::size_t k = 0; k < num_experts_per_tok; ++k) {
+            routed.experts(n, k) = static_cast<Id>(chosen[k]);
+            routed.gates(n, k) = probabilities(n, chosen[k]);
+        }
+    }
+    // The gates of a token sum to 1.
+    for (std::size_t n = 0; n < routed.gates.shape(0); ++n) {
+        Real sum = 0;
+        for (std::size_t k = 0; k < num_experts_per_tok; ++k) sum += routed.gates(n, k);
+        for (std::size_t k = 0; k < num_experts_per_tok; ++k) routed.gates(n, k) /= sum;
+    }
+    return routed;
+}
+
+Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
+                              const RoutedTokens& routed, const Matrix& gate_gradient,
+                              Real aux_loss_coefficient) {
+    const Matrix logits = router(hidden_states);  // (N, E)
+    Linear gradient = router;
+    gradient.weight.fill(0);
+
+    // Of the cross-entropy, through the gates, and of the load-balancing loss.
+    const RouterLoss balancing = load_balancing_loss(logits, routed.experts);
+    const Matrix logits_gradient =  // (N, E)
+        route_backward(logits, routed, SoftmaxRouting{}, gate_gradient) +
+        aux_loss_coefficient * balancing.logits_gradient;
+    linear_backward(router, hidden_states, logits_gradient, gradient);
+    return gradient.weight;
+}
+
+RoutedTokens route_like_deepseek(const Matrix& router_logits,
+                                 const Vector& e_score_correction_bias,
+                                 std::size_t num_experts_per_tok) {
+    Matrix scores(router_logits.shape()), biased(router_logits.shape());  // (N, E)
+    for (std::size_t n = 0; n < scores.shape(0); ++n)
+        for (std::size_t e = 0; e < scores.shape(1); ++e) {
+            scores(n, e) = 1 / (1 + std::exp(-router_logits(n, e)));
+            biased(n, e) = scores(n, e) + e_score_correction_bias(e);
+        }
+
+    // The bias decides the choice only; the gates use the unbiased scores.
+    RoutedTokens routed = empty_routing(router_logits.shape(0), num_experts_per_tok);
+    for (std::size_t n = 0; n < scores.shape(0); ++n) {
+        const auto chosen = largest_of_row(biased, n, num_experts_per_tok);
+        Real sum = 0;
+        for (const std::size_t e : chosen) sum += scores(n, e);
+        for (std::size_t k = 0; k < num_experts_per_tok; ++k) {
+            routed.experts(n, k) = static_cast<Id>(chosen[k]);
+            routed.gates(n, k) = scores(n, chosen[k]) / sum;
+        }
+    }
+    return routed;
+}
+
+std::vector<GatedMlp> split_into_experts(const GatedMlp& mlp, std::size_t num_experts) {
+    const std::size_t F = mlp.gate_proj.weight.shape(0);
+    require(num_experts > 0 && F % num_experts == 0,
+            "split_into_experts: {} experts do not divide {} features", num_experts, F);
+    std::vector<GatedMlp> experts;
+    for (std::size_t e = 0; e < num_experts; ++e) {
+        const std::size_t first = e * F / num_experts, end = (e + 1) * F / num_experts;
+        experts.push_back(
+            {{xt::view(mlp.gate_proj.weight, xt::range(first, end)), std::nullopt},
+             {xt::view(mlp.up_proj.weight, xt::range(first, end)), std::nullopt},
+             {xt::view(mlp.down_proj.weight, xt::all(), xt::range(first, end)), std::nullopt},
+             mlp.activation});
+    }
+    return experts;
+}
+
+Tensor3 expert_choice(const Linear& router, const std::vector<GatedMlp>& experts,
+                      const Tensor3& hidden_states, std::size_t capacity) {
+    const auto [batch_size, seq_len, hidden_size] = dims(hidden_states);
+    const std::size_t num_tokens = batch_size * seq_len;
+    const Matrix rows = reshape(hidden_states, {num_tokens, hidden_size});  // (N, C)
+    const Matrix probabilities = softmax(router(rows));                     // (N, E)
+    const Matrix by_expert = xt::transpose(probabilities);                  // (E, N)
+    Tensor3 output = xt::zeros<Real>(hidden_states.shape());
+    for (std::size_t e = 0; e < experts.size(); ++e) {
+        // Gather the tokens of the expert, apply it, and add its output to them.
+        const auto chosen = largest_of_row(by_expert, e, std::min(capacity, num_tokens));
+        Tensor3 input(std::array{std::size_t{1}, chosen.size(), hidden_size});
+        for (std::size_t i = 0; i < chosen.size(); ++i)
+            for (std::size_t c = 0; c < hidden_size; ++c) input(0, i, c) = rows(chosen[i], c);
+        const Tensor3 expert_output = experts[e](input);
+        for (std::size_t i = 0; i < chosen.size(); ++i)
+            for (std::size_t c = 0; c < hidden_size; ++c)
+                output.data()[chosen[i] * hidden_size + c] +=
+                    probabilities(chosen[i], e) * expert_output(0, i, c);
+    }
+    return output;
+}
+
+// Each expert has 3 million parameters: 17 of them in total, 4 and the shared one active.
+Vector predicted_parameters() { return {51, 15}; }
+
+// 4 / (4 + 2); 4 / (4 + 2 + 1 + 1); 1 / (1 + e^-ln 4) = 4 / 5.
+Vector predicted_gates() { return {Real(4) / 6, Real(0.5), Real(0.8)}; }
+
+// The capacity is 128 / 8 · 1.25 = 20. Two experts accept 40 of 128.
+Vector predicted_dropped() { return {0, 88}; }
+
+}  // namespace exercise
