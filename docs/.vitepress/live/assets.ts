@@ -25,6 +25,8 @@ const assetsOf: Record<string, string[]> = {
   '15_fast': model,
   '16_quantization': [...model, 'data/apocrypha.txt'],
   '17_long_context': [...model, 'data/king_james_held_out.txt'],
+  '18_experts': [...tokenizer, ...['config.json', 'model.safetensors'].map(file => `king_james_experts/${file}`),
+    'data/king_james_held_out.txt'],
 }
 
 export function assetPaths(slug: string, args: string[]): string[] {

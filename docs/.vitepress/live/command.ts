@@ -7,7 +7,7 @@ export interface Command {
 
 // Programs that run for seconds. They start when the reader asks for it.
 const slowSlugs = ['08_pre_vs_post_norm', '09_full_model', '13_training', '14_fine_tuning', '15_fast', '16_quantization',
-  '17_long_context']
+  '17_long_context', '18_experts']
 const slowOptions = ['--measure']
 
 export function isSlow({ slug, args }: Command): boolean {
