@@ -1,9 +1,10 @@
 // Checks with the real llama.cpp that it reads the GGUF files of ./learn 16 --export: the same
 // token ids, the same greedy tokens and the same probabilities as ours, also of a model of type
 // qwen2; that a file without the permutation of q and k fails; that an adapter, applied by llama.cpp
-// or merged by us, changes the answers as it does here; and that the files of ./learn 17 --gguf, of
-// types gemma2 and gemma3_text, have the same logits. Prints one line per check. Exits with 1 if one
-// fails, and with 77 if llama.cpp is missing. Needs Node 20 and the npm package node-llama-cpp.
+// or merged by us, changes the answers as it does here; and that the files of ./learn 17 --gguf (types
+// gemma2 and gemma3_text) and ./learn 18 --gguf (mixtral, qwen3_moe, gpt_oss and llama4_text) have the
+// same logits. Prints one line per check. Exits with 1 if one fails, and with 77 if llama.cpp is
+// missing. Needs Node 20 and the npm package node-llama-cpp.
 // Usage: node tests/check_llama_cpp.mjs FOLDER BUILD, with node_modules in the folder.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -247,47 +248,119 @@ for (const question of ['What is 47 + 38?', 'Spell kitchen backward.', 'Which is
   check('without the adapter, another answer', without.text !== ours.text, without.text.slice(0, 60).replaceAll('\n', ' '))
 }
 
-// A random model of type gemma2 or gemma3_text with the vocabulary of king_james: more tokens than its window, and weights
-// with which one token is likely.
-function randomGemma(type) {
-  const folder = join(scratch, type)
+// A model with random weights, and the vocabulary of king_james, from its config.json and the shapes of its tensors.
+// scaleOf gives the width of the interval of a tensor's elements, and its middle.
+function randomModel(name, config, shapes, scaleOf) {
+  const folder = join(scratch, name)
   mkdirSync(folder)
   copyFileSync(join(king_james, 'tokenizer.json'), join(folder, 'tokenizer.json'))
-  const [V, C, F, D] = [1024, 64, 96, 32]
-  const L = type === 'gemma2' ? 4 : 7
-  writeFileSync(join(folder, 'config.json'), JSON.stringify({
-    model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
-    num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
-    query_pre_attn_scalar: D, sliding_window: 8, hidden_activation: 'gelu_pytorch_tanh',
-    ...(type === 'gemma2' ? { attn_logit_softcapping: 5, final_logit_softcapping: 30, rope_theta: 10000 }
-      : { rope_theta: 1e6, rope_local_base_freq: 1e4, rope_scaling: { rope_type: 'linear', factor: 2 } })
-  }))
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config))
   let state = 12345
   const uniform = () => (state = (Math.imul(1664525, state) + 1013904223) >>> 0) / 2 ** 32 - 0.5
   const header = {}
   const parts = []
   let end = 0
-  const add = (name, shape, scale, offset = 0) => {
+  for (const [tensor, shape] of shapes) {
+    const [scale, offset] = scaleOf(tensor, shape)
     const values = Float32Array.from({ length: shape.reduce((a, b) => a * b) }, () => offset + scale * uniform())
-    header[name + '.weight'] = { dtype: 'F32', shape, data_offsets: [end, end += 4 * values.length] }
+    header[tensor] = { dtype: 'F32', shape, data_offsets: [end, end += 4 * values.length] }
     parts.push(Buffer.from(values.buffer))
-  }
-  add('model.embed_tokens', [V, C], 2)
-  add('model.norm', [C], 0.5)
-  for (let n = 0; n < L; ++n) {
-    const layer = `model.layers.${n}.`
-    for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
-      ['self_attn.o_proj', C, 4 * D], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C], ['mlp.down_proj', C, F]])
-      add(layer + name, [out, into], 6 / Math.sqrt(into))
-    for (const name of ['input_layernorm', 'pre_feedforward_layernorm']) add(layer + name, [C], 1)
-    for (const name of ['post_attention_layernorm', 'post_feedforward_layernorm']) add(layer + name, [C], 1, 2)
-    if (type !== 'gemma2') for (const name of ['q_norm', 'k_norm']) add(layer + 'self_attn.' + name, [D], 1)
   }
   const text = Buffer.from(JSON.stringify(header))
   const size = Buffer.alloc(8)
   size.writeBigUInt64LE(BigInt(text.length))
   writeFileSync(join(folder, 'model.safetensors'), Buffer.concat([size, text, ...parts]))
   return folder
+}
+
+// More tokens than the window; weights with which one token is likely.
+function randomGemma(type) {
+  const [V, C, F, D] = [1024, 64, 96, 32]
+  const L = type === 'gemma2' ? 4 : 7
+  const config = {
+    model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
+    num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
+    query_pre_attn_scalar: D, sliding_window: 8, hidden_activation: 'gelu_pytorch_tanh',
+    ...(type === 'gemma2' ? { attn_logit_softcapping: 5, final_logit_softcapping: 30, rope_theta: 10000 }
+      : { rope_theta: 1e6, rope_local_base_freq: 1e4, rope_scaling: { rope_type: 'linear', factor: 2 } })
+  }
+  const shapes = [['model.embed_tokens.weight', [V, C]], ['model.norm.weight', [C]]]
+  for (let n = 0; n < L; ++n) {
+    const layer = `model.layers.${n}.`
+    for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
+      ['self_attn.o_proj', C, 4 * D], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C], ['mlp.down_proj', C, F]])
+      shapes.push([`${layer}${name}.weight`, [out, into]])
+    for (const name of ['input_layernorm', 'pre_feedforward_layernorm', 'post_attention_layernorm', 'post_feedforward_layernorm'])
+      shapes.push([`${layer}${name}.weight`, [C]])
+    if (type !== 'gemma2') for (const name of ['q_norm', 'k_norm']) shapes.push([`${layer}self_attn.${name}.weight`, [D]])
+  }
+  return randomModel(type, config, shapes, (name, shape) => {
+    if (name === 'model.embed_tokens.weight') return [2, 0]
+    if (name === 'model.norm.weight') return [0.5, 0]
+    if (shape.length === 2) return [6 / Math.sqrt(shape[1]), 0]
+    return [1, /post_(attention|feedforward)_layernorm/.test(name) ? 2 : 0]
+  })
+}
+
+// Types with a mixture of experts. Llama 4: a dense layer before each mixture; the fourth layer has no RoPE.
+function randomMixture(type) {
+  const [V, C, F, D, E] = [1024, 64, 96, 32, 8]
+  const L = 4
+  const config = {
+    model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
+    num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
+    tie_word_embeddings: false, num_experts_per_tok: type === 'llama4_text' ? 1 : 3, num_local_experts: E, rope_theta: 10000,
+    ...({
+      qwen3_moe: { num_experts: E, moe_intermediate_size: F, norm_topk_prob: true },
+      gpt_oss: {
+        sliding_window: 8,
+        rope_scaling: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 16, beta_fast: 32, beta_slow: 1, truncate: true }
+      },
+      llama4_text: {
+        intermediate_size_mlp: 2 * F, interleave_moe_layer_step: 2,
+        rope_scaling: { rope_type: 'llama3', factor: 8, low_freq_factor: 1, high_freq_factor: 1, original_max_position_embeddings: 64 }
+      }
+    }[type] ?? {})
+  }
+  const stacked = type === 'gpt_oss' || type === 'llama4_text'
+  const shapes = [['model.embed_tokens.weight', [V, C]], ['model.norm.weight', [C]], ['lm_head.weight', [V, C]]]
+  const add = (name, shape) => {
+    shapes.push([`${name}.weight`, shape])
+    if (type === 'gpt_oss' && shape.length === 2) shapes.push([`${name}.bias`, [shape[0]]])
+  }
+  const addMlp = (prefix, F, [gate, up, down] = ['gate_proj', 'up_proj', 'down_proj']) => {
+    add(prefix + gate, [F, C])
+    add(prefix + up, [F, C])
+    add(prefix + down, [C, F])
+  }
+  for (let n = 0; n < L; ++n) {
+    const layer = `model.layers.${n}.`
+    for (const [name, out, into] of [['q_proj', 4 * D, C], ['k_proj', 2 * D, C], ['v_proj', 2 * D, C], ['o_proj', C, 4 * D]])
+      add(`${layer}self_attn.${name}`, [out, into])
+    if (type === 'gpt_oss') shapes.push([`${layer}self_attn.sinks`, [4]])
+    if (type === 'qwen3_moe') for (const name of ['q_norm', 'k_norm']) add(`${layer}self_attn.${name}`, [D])
+    for (const name of ['input_layernorm', 'post_attention_layernorm']) add(layer + name, [C])
+    const mlp = layer + ({ mixtral: 'block_sparse_moe.', llama4_text: 'feed_forward.' }[type] ?? 'mlp.')
+    if (type === 'llama4_text' && n % 2 === 0) {
+      addMlp(mlp, 2 * F)
+      continue
+    }
+    add(mlp + (stacked ? 'router' : 'gate'), [E, C])
+    if (type === 'llama4_text') addMlp(mlp + 'shared_expert.', F)
+    if (!stacked)
+      for (let e = 0; e < E; ++e) addMlp(`${mlp}experts.${e}.`, F, type === 'mixtral' ? ['w1', 'w3', 'w2'] : undefined)
+    else {
+      shapes.push([`${mlp}experts.gate_up_proj`, [E, C, 2 * F]], [`${mlp}experts.down_proj`, [E, F, C]])
+      if (type === 'gpt_oss') shapes.push([`${mlp}experts.gate_up_proj_bias`, [E, 2 * F]], [`${mlp}experts.down_proj_bias`, [E, C]])
+    }
+  }
+  return randomModel(type, config, shapes, (name, shape) => {
+    if (name === 'model.embed_tokens.weight') return [2, 0]
+    if (name === 'lm_head.weight') return [3, 0]
+    if (shape.length === 1) return /norm/.test(name) ? [1, 1] : [2, 0]
+    if (name.endsWith('_bias')) return [1, 0]
+    return [5 / Math.sqrt(shape.at(shape.length === 3 ? 1 : -1)), 0]
+  })
 }
 
 // llama.cpp's greedy continuation of these ids, and the logits at each of its positions.
@@ -311,14 +384,15 @@ async function continueGreedily(file, ids, count) {
   return { all, logits }
 }
 
-// Windows, two RoPEs, soft caps, QK norm, four norms: logits after 24 tokens with a window of 8.
-for (const type of ['gemma2', 'gemma3_text']) {
-  const folder = randomGemma(type)
+// Windows, two RoPEs, soft caps, QK norm, four norms, mixtures: logits after 24 tokens with a window of 8.
+for (const [program, type, folder] of [
+  ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
+  ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)])]) {
   const file = join(scratch, `${type}.gguf`)
-  run('17_long_context', '--model', folder, '--gguf', file)
+  run(program, '--model', folder, '--gguf', file)
   const ids = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % 1000 + 3)
   const { all, logits } = await continueGreedily(file, ids, 16)
-  const ours = run('17_long_context', '--model', folder, '--tokens', all.slice(0, -1).join(','))
+  const ours = run(program, '--model', folder, '--tokens', all.slice(0, -1).join(','))
     .find(line => line.type === 'tensor' && line.name === 'logits').values
   let largest = 0
   let highest = 0

@@ -347,6 +347,8 @@ EXPERTS_REFUSED = [  # of chapter 18
     ("--model {folder}/nothing", "cannot read"),
     ("--model assets/king_james", "model_type llama is not supported; supported: mixtral, qwen3_moe, gpt_oss and llama4_text"),
     ("--model assets/king_james_experts --prompt x", "tokenizer.json"),
+    ("--gguf x", "--gguf needs --model"),
+    ("--model assets/king_james_experts --gguf {folder}/x", "tokenizer.json"),
     ("--model assets/king_james_experts --tokens 1,1024", "1024"),
 ]
 WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors

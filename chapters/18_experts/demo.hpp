@@ -36,7 +36,7 @@ void train_against_dense(const std::vector<Id>& tokens, std::size_t vocab_size,
 // model_demo.cpp: a published model: its layers, its logits for these tokens, the text that it
 // writes after a prompt, and a copy of it in another folder.
 struct MixtureModelRun {
-    std::string model_path, tokenizer_path, export_folder;
+    std::string model_path, tokenizer_path, export_folder, gguf_file;
     std::vector<Id> tokens;             // none: no logits
     std::optional<std::string> prompt;  // none: no text
     GenerationConfig generation;

@@ -60,7 +60,8 @@ void add_model_options(Options& options, Arguments& arguments) {
     add_sampling_options(options, model.generation.sampling);
     options.folder("--export", model.export_folder,
                    "folder to write --model, or one trained model, to, for Hugging Face");
-    for (const char* name : {"--tokenizer", "--tokens", "--prompt"})
+    options.path("--gguf", model.gguf_file, "write the model to this GGUF file, in float32");
+    for (const char* name : {"--tokenizer", "--tokens", "--prompt", "--gguf"})
         options.needs(name, "--model");
 }
 

@@ -6,11 +6,10 @@
 #include "chapters/17_long_context/rolling_generation.hpp"
 
 namespace llm {
-namespace {
 
 // Llama 3's scaling, also with low_freq_factor = high_freq_factor, as in Llama 4 Scout: there
 // is nothing to interpolate between, and the formula would divide by 0.
-Vector scaled_frequencies(const Config& config) {
+Vector mixture_rope_frequencies(const Config& config) {
     const auto* scaling =
         config.rope_scaling ? std::get_if<Llama3Scaling>(&*config.rope_scaling) : nullptr;
     if (!scaling || scaling->low_freq_factor < scaling->high_freq_factor)
@@ -24,14 +23,12 @@ Vector scaled_frequencies(const Config& config) {
     return frequencies;
 }
 
-}  // namespace
-
 std::vector<RotaryTable> rotary_tables(const MixtureConfig& config, std::size_t num_positions) {
     const std::size_t head_dim = config.config.head_dim;
     if (config.yarn)
         return {make_yarn_rotary_table(head_dim, config.config.rope_theta, *config.yarn,
                                        num_positions)};
-    return {make_rotary_table(scaled_frequencies(config.config), num_positions)};
+    return {make_rotary_table(mixture_rope_frequencies(config.config), num_positions)};
 }
 
 Tensor3 MixtureModel::embed(const IdMatrix& input_ids) const {

@@ -4,6 +4,7 @@
 #include "chapters/18_experts/demo.hpp"
 #include "chapters/18_experts/mixture_checkpoint.hpp"
 #include "chapters/18_experts/mixture_counts.hpp"
+#include "chapters/18_experts/mixture_gguf.hpp"
 
 namespace llm {
 namespace {
@@ -43,9 +44,10 @@ void run_model(const MixtureModelRun& run, Generator& generator) {
     // Read all input before anything is shown.
     std::optional<Tokenizer> tokenizer;
     std::vector<Id> prompt_ids;
-    if (run.prompt) {
+    if (run.prompt || !run.gguf_file.empty())
         tokenizer = load_tokenizer_of_model(run.model_path, run.tokenizer_path,
                                             model.config.config.vocab_size);
+    if (run.prompt) {
         prompt_ids = encode_prompt(*tokenizer, *run.prompt);
         check_input(model.config.config, one_sequence(prompt_ids));
     }
@@ -59,6 +61,10 @@ void run_model(const MixtureModelRun& run, Generator& generator) {
             [&](const GenerationConfig& config, const std::function<void(Id)>& on_token) {
                 generate(model, prompt_ids, config, generator, on_token);
             });
+    if (!run.gguf_file.empty()) {
+        export_gguf(model, *tokenizer, run.gguf_file);
+        show("written", run.gguf_file);
+    }
     if (run.export_folder.empty()) return;
     export_model(model, run.export_folder);
     show("exported to", run.export_folder);
