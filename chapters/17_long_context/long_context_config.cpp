@@ -83,20 +83,7 @@ std::vector<AttentionPattern> read_patterns(const JsonFile& json, LongContextMod
                                            : size_or(json, "sliding_window_pattern", 6);
         return layer_patterns(num_hidden_layers, window, full_every);
     }
-    std::vector<AttentionPattern> patterns;
-    for (const auto& names : json.text_lists("layer_types")) {
-        const std::string name = names.empty() ? "" : names.front();
-        if (name != "full_attention" && name != "sliding_attention")
-            refuse_value(json, "layer_types", name, "full_attention and sliding_attention");
-        if (name == "sliding_attention" && json.is_null("sliding_window"))
-            json.refuse("layer_types has sliding_attention, but sliding_window is null");
-        patterns.push_back(name == "full_attention" ? AttentionPattern{FullAttention{}}
-                                                    : AttentionPattern{window});
-    }
-    if (patterns.size() != num_hidden_layers)
-        json.refuse("layer_types has " + to_text(patterns.size()) + " entries for " +
-                    to_text(num_hidden_layers) + " layers");
-    return patterns;
+    return read_layer_types(json, window, num_hidden_layers);
 }
 
 // rope_scaling of Gemma 3, which is for layers with full attention only.
@@ -116,6 +103,25 @@ Real read_rope_factor(const JsonFile& json, LongContextModelType type) {
 }
 
 }  // namespace
+
+std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
+                                               const SlidingWindow& window,
+                                               std::size_t num_hidden_layers) {
+    std::vector<AttentionPattern> patterns;
+    for (const auto& names : json.text_lists("layer_types")) {
+        const std::string name = names.empty() ? "" : names.front();
+        if (name != "full_attention" && name != "sliding_attention")
+            refuse_value(json, "layer_types", name, "full_attention and sliding_attention");
+        if (name == "sliding_attention" && json.is_null("sliding_window"))
+            json.refuse("layer_types has sliding_attention, but sliding_window is null");
+        patterns.push_back(name == "full_attention" ? AttentionPattern{FullAttention{}}
+                                                    : AttentionPattern{window});
+    }
+    if (patterns.size() != num_hidden_layers)
+        json.refuse("layer_types has " + to_text(patterns.size()) + " entries for " +
+                    to_text(num_hidden_layers) + " layers");
+    return patterns;
+}
 
 std::string to_text(LongContextModelType type) {
     for (const auto& [name, named_type] : model_types)

@@ -34,6 +34,12 @@ struct LongContextConfig {
 // an unsupported feature. Missing fields have the defaults of transformers 4.57.
 LongContextConfig read_long_context_config(const JsonFile& json);
 
+// The pattern of each layer from layer_types, which has sliding_attention or full_attention for
+// each. Throws FileError.
+std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
+                                               const SlidingWindow& window,
+                                               std::size_t num_hidden_layers);
+
 // The members of config.json for a configuration.
 JsonMembers config_json(const LongContextConfig& config, DType dtype);
 

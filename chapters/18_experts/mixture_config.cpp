@@ -1,6 +1,7 @@
 #include "chapters/18_experts/mixture_config.hpp"
 
 #include "chapters/09_full_model/config_json.hpp"
+#include "chapters/17_long_context/long_context_config.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
@@ -189,18 +190,7 @@ std::vector<AttentionPattern> read_patterns(const JsonFile& json, MixtureModelTy
     const SlidingWindow window{size_or(json, "sliding_window", 128)};
     if (!json.has("layer_types") || !gpt_oss)
         return layer_patterns(num_hidden_layers, window, gpt_oss ? 2 : 0);
-    std::vector<AttentionPattern> patterns;
-    for (const auto& names : json.text_lists("layer_types")) {
-        const std::string name = names.empty() ? "" : names.front();
-        if (name != "full_attention" && name != "sliding_attention")
-            refuse_value(json, "layer_types", name, "full_attention and sliding_attention");
-        patterns.push_back(name == "full_attention" ? AttentionPattern{FullAttention{}}
-                                                    : AttentionPattern{window});
-    }
-    if (patterns.size() != num_hidden_layers)
-        json.refuse("layer_types has " + to_text(patterns.size()) + " entries for " +
-                    to_text(num_hidden_layers) + " layers");
-    return patterns;
+    return read_layer_types(json, window, num_hidden_layers);
 }
 
 std::optional<YarnScaling> read_yarn(const JsonFile& json) {
