@@ -121,12 +121,15 @@ def check_exercises():
     for slug in SLUGS:
         page = ROOT / "docs" / f"{slug}.md"
         text = page.read_text() if page.exists() else ""
-        for answers in ("exercise", "solution"):
-            source = (ROOT / "chapters" / slug / f"{answers}.cpp").read_text()
-            for number in re.findall(r"^// Exercise (\d+\.\d+) — ", source, re.M):
-                section = re.search(rf"^### Exercise {re.escape(number)} — .*?(?=^##|\Z)", text, re.M | re.S)
-                if not section or section[0].count("<details>") != 2:
-                    complain(page, 1, f"no section with two hints for exercise {number}")
+        exercises, solutions = (
+            re.findall(r"^// Exercise (\d+\.\d+) — ", (ROOT / "chapters" / slug / f"{answers}.cpp").read_text(), re.M)
+            for answers in ("exercise", "solution"))
+        if exercises != solutions:
+            complain(page, 1, f"exercise.cpp has the exercises {exercises}, solution.cpp explains {solutions}")
+        for number in exercises:
+            section = re.search(rf"^### Exercise {re.escape(number)} — .*?(?=^##|\Z)", text, re.M | re.S)
+            if not section or section[0].count("<details>") != 2:
+                complain(page, 1, f"no section with two hints for exercise {number}")
 
 
 def tests_shown_to_fail():

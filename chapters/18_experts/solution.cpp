@@ -28,6 +28,8 @@ RoutedTokens empty_routing(std::size_t num_tokens, std::size_t num_experts_per_t
 
 }  // namespace
 
+// Exercise 18.1 — the sum of the chosen probabilities divides them. A second softmax takes them
+// for logits: the choice stays right, but all gates come close to 1/K.
 RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_experts_per_tok) {
     const Matrix probabilities = softmax(router_logits);  // (N, E)
     RoutedTokens routed = empty_routing(router_logits.shape(0), num_experts_per_tok);
@@ -38,7 +40,6 @@ RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_exp
             routed.gates(n, k) = probabilities(n, chosen[k]);
         }
     }
-    // The gates of a token sum to 1.
     for (std::size_t n = 0; n < routed.gates.shape(0); ++n) {
         Real sum = 0;
         for (std::size_t k = 0; k < num_experts_per_tok; ++k) sum += routed.gates(n, k);
@@ -47,6 +48,8 @@ RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_exp
     return routed;
 }
 
+// Exercise 18.2 — both gradients arrive at the logits before the router's backward pass. Added
+// after it, the one of the load-balancing loss reaches no weight.
 Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
                               const RoutedTokens& routed, const Matrix& gate_gradient,
                               Real aux_loss_coefficient) {
@@ -54,7 +57,6 @@ Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
     Linear gradient = router;
     gradient.weight.fill(0);
 
-    // Of the cross-entropy, through the gates, and of the load-balancing loss.
     const RouterLoss balancing = load_balancing_loss(logits, routed.experts);
     const Matrix logits_gradient =  // (N, E)
         route_backward(logits, routed, SoftmaxRouting{}, gate_gradient) +
@@ -63,6 +65,8 @@ Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
     return gradient.weight;
 }
 
+// Exercise 18.3 — the bias decides the choice only; the gates use the scores without it. Before
+// training, all biases are 0, so that random weights cannot show the mistake.
 RoutedTokens route_like_deepseek(const Matrix& router_logits,
                                  const Vector& e_score_correction_bias,
                                  std::size_t num_experts_per_tok) {
@@ -73,7 +77,6 @@ RoutedTokens route_like_deepseek(const Matrix& router_logits,
             biased(n, e) = scores(n, e) + e_score_correction_bias(e);
         }
 
-    // The bias decides the choice only; the gates use the unbiased scores.
     RoutedTokens routed = empty_routing(router_logits.shape(0), num_experts_per_tok);
     for (std::size_t n = 0; n < scores.shape(0); ++n) {
         const auto chosen = largest_of_row(biased, n, num_experts_per_tok);
@@ -87,6 +90,8 @@ RoutedTokens route_like_deepseek(const Matrix& router_logits,
     return routed;
 }
 
+// Exercise 18.4 — a feature has a row of gate_proj and up_proj, and a column of down_proj. The
+// MLP's output is a sum over its features, so parts of them can be added.
 std::vector<GatedMlp> split_into_experts(const GatedMlp& mlp, std::size_t num_experts) {
     const std::size_t F = mlp.gate_proj.weight.shape(0);
     require(num_experts > 0 && F % num_experts == 0,
@@ -103,6 +108,7 @@ std::vector<GatedMlp> split_into_experts(const GatedMlp& mlp, std::size_t num_ex
     return experts;
 }
 
+// Exercise 18.5 — the probabilities are over experts, the choice is over tokens.
 Tensor3 expert_choice(const Linear& router, const std::vector<GatedMlp>& experts,
                       const Tensor3& hidden_states, std::size_t capacity) {
     const auto [batch_size, seq_len, hidden_size] = dims(hidden_states);
@@ -126,13 +132,14 @@ Tensor3 expert_choice(const Linear& router, const std::vector<GatedMlp>& experts
     return output;
 }
 
-// Each expert has 3 million parameters: 17 of them in total, 4 and the shared one active.
+// Exercise 18.6 — each expert has 3 million parameters: 17 of them in total, 4 and the shared
+// one active.
 Vector predicted_parameters() { return {51, 15}; }
 
-// 4 / (4 + 2); 4 / (4 + 2 + 1 + 1); 1 / (1 + e^-ln 4) = 4 / 5.
+// Exercise 18.7 — 4 / (4 + 2); 4 / (4 + 2 + 1 + 1); 1 / (1 + e^-ln 4) = 4 / 5.
 Vector predicted_gates() { return {Real(4) / 6, Real(0.5), Real(0.8)}; }
 
-// The capacity is 128 / 8 · 1.25 = 20. Two experts accept 40 of 128.
+// Exercise 18.8 — the capacity is 128 / 8 · 1.25 = 20. Two experts accept 40 of 128.
 Vector predicted_dropped() { return {0, 88}; }
 
 }  // namespace exercise
