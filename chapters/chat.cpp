@@ -1,4 +1,5 @@
-// ./learn chat: a conversation with a model, with the fast path of chapters 15 and 16.
+// ./learn chat: a conversation with a model: with the fast path of chapters 15 and 16, or of a
+// model type of chapter 17 or 18.
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -52,12 +53,10 @@ std::string today() {
 struct Session {
     const Arguments& arguments;
     const ChatModel& chat;
-    CachedSequence cache;
+    CachedSequence cached;
     Generator generator;
     std::vector<Message> messages{};  // with a chat template
     std::string text{};               // without one: the text that the model continues
-
-    std::size_t num_positions() const { return cache.state.cache_shape()[2]; }
 
     std::vector<RenderedPart> render(const std::vector<Message>& conversation) const {
         return render_conversation(
@@ -79,17 +78,16 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
     const Tokenizer& tokenizer = session.chat.tokenizer;
     std::vector<Id> ids = printed_ids;
     std::string printed = tokenizer.decode_bytes(ids);
-    const Answer answer =
-        generate_answer(session.chat.model, prompt_ids, session.arguments.config,
-                        session.generator, session.cache, [&](Id id) {
-                            ids.push_back(id);
-                            const std::string text = tokenizer.decode_bytes(ids);
-                            write_text(text.substr(printed.size()));
-                            printed = text;
-                        });
+    const Answer answer = generate_answer(
+        prompt_ids, session.arguments.config, session.generator, session.cached, [&](Id id) {
+            ids.push_back(id);
+            const std::string text = tokenizer.decode_bytes(ids);
+            write_text(text.substr(printed.size()));
+            printed = text;
+        });
     end_text();
     if (answer.reason == StopReason::last_position)
-        note("(The context of " + to_text(session.num_positions()) + " tokens is full.)");
+        note("(The context of " + to_text(session.cached.num_positions) + " tokens is full.)");
     if (answer.reason == StopReason::max_new_tokens && session.chat.chat_template)
         note("(--max-new-tokens ended the answer.)");
     if (answer.reason == StopReason::interrupted) note("(stopped)");
@@ -100,7 +98,7 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
 // quarters of the tokens that it may have: in the next turns its beginning then stays as it is,
 // so that the cache can be used.
 std::vector<Id> encode_what_fits(const Session& session, std::vector<Message>& messages) {
-    const std::size_t num_positions = session.num_positions();
+    const std::size_t num_positions = session.cached.num_positions;
     const std::size_t allowed =
         max_prompt_tokens(num_positions, session.arguments.config.max_new_tokens);
     std::size_t max_tokens = allowed;
@@ -136,7 +134,7 @@ void continue_text(Session& session, const std::string& line) {
     if (line.empty() && session.text.empty()) return;
     const std::string text = line.empty() ? session.text : line;
     const std::vector<Id> ids = encode_prompt(session.chat.tokenizer, text);
-    const std::size_t num_positions = session.num_positions();
+    const std::size_t num_positions = session.cached.num_positions;
     require(ids.size() < num_positions, "the text has {} tokens, the context only {}",
             ids.size(), num_positions);
     session.text = text + stream_answer(session, ids, ids);
@@ -222,16 +220,14 @@ void chat(Arguments arguments, std::uint32_t seed) {
     require(model.chat_template || arguments.system_prompt.empty(),
             "--system needs a chat template, which this model does not have; --template NAME "
             "chooses one");
+    const std::size_t num_positions =
+        std::min(arguments.context_length, config_of(model.model).max_position_embeddings);
+    Session session{arguments, model,
+                    make_cached_sequence(model.model, num_positions,
+                                         dtype_named(arguments.cache_dtype, dtypes_of_cache)),
+                    Generator(seed)};
     if (!model.chat_template)
         note("There is no chat template: the model only continues the text of each line.");
-    const std::size_t num_positions =
-        std::min(arguments.context_length, model.model.config.max_position_embeddings);
-    Session session{arguments,
-                    model,
-                    {make_run_state(model.model, num_positions,
-                                    dtype_named(arguments.cache_dtype, dtypes_of_cache)),
-                     {}},
-                    Generator(seed)};
     session.reset();
     if (!arguments.system_prompt.empty())  // the template may refuse it: before the first line
         session.render({session.messages[0], {"user", ""}});

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "chapters/14_fine_tuning/chat_template.hpp"
-#include "chapters/15_fast/fast_model.hpp"
+#include "chapters/chat_session.hpp"
 
 namespace llm {
 
 struct ChatModel {
-    FastModel model;
+    AnyModel model;
     Tokenizer tokenizer;
     std::optional<ChatTemplate> chat_template;  // none: a base model, which continues texts
     std::vector<Id> eos_token_ids;              // with the token that ends an answer
@@ -25,8 +25,9 @@ struct ChatModelFiles {
 };
 
 // Merges the adapter into the weights before they are quantized; one for a GGUF file is
-// refused. Throws FileError, and ShapeError if the tokenizer lacks a special token of the
-// template.
+// refused, as are adapters and other types of weights than float32 for the model types of
+// chapters 17 and 18. Throws FileError, and ShapeError if the tokenizer lacks a special token
+// of the template.
 ChatModel load_chat_model(const ChatModelFiles& files);
 
 }  // namespace llm

@@ -1511,6 +1511,18 @@ def check_chat(program, scratch):
     if halves.replace("\n", "") != chat_answers([*plain[:-1], "12"], "And the LORD said\n", PLAIN_NOTE).replace("\n", ""):
         problems.append(f"{program.name}: an empty line does not continue the text: {halves!r}")
 
+    # The model types of chapters 17 and 18.
+    experts = [program, "--model", ROOT / "assets/king_james_experts", "--tokenizer", ROOT / "assets/king_james/tokenizer.json",
+               "--temperature", "0", "--max-new-tokens"]
+    halves = chat_answers([*experts, "6"], "And the LORD said\n\n", PLAIN_NOTE)
+    if halves.replace("\n", "") != chat_answers([*experts, "12"], "And the LORD said\n", PLAIN_NOTE).replace("\n", ""):
+        problems.append(f"{program.name}: an empty line does not continue the text of a mixture model: {halves!r}")
+    for options, message in (
+            (["--dtype", "q8_0"], "config.json: --dtype q8_0 is not supported for model_type mixtral; supported: float32"),
+            (["--cache-dtype", "float16"], "a cache of float16 is not supported for this model type; supported: float32"),
+            (["--adapter", ROOT / "assets/wordnet_answers"], "config.json: --adapter is not supported for model_type mixtral")):
+        expect_refusal([*experts, "6", *options], message)
+
     # Adapters, and GGUF files.
     zero, other = write_adapter(scratch / "zero_adapter", 0), write_adapter(scratch / "other_adapter", 0.3)
     if chat_answers([*command, "--adapter", zero], "Hear\n") != first + "\n":

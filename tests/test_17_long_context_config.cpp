@@ -12,12 +12,22 @@ const std::string sizes =
        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 17,
        "max_position_embeddings": 64)";
 
-LongContextConfig read(const std::string& type, const std::string& members) {
-    const Scratch scratch;
+JsonFile config_json(const Scratch& scratch, const std::string& type,
+                     const std::string& members) {
     overwrite(scratch.folder / "config.json", R"({"model_type": ")" + type + "\", " + sizes +
                                                   (members.empty() ? "" : ", ") + members +
                                                   "}");
-    return read_long_context_config(JsonFile(scratch.folder / "config.json"));
+    return JsonFile(scratch.folder / "config.json");
+}
+
+LongContextConfig read(const std::string& type, const std::string& members) {
+    const Scratch scratch;
+    return read_long_context_config(config_json(scratch, type, members));
+}
+
+bool is_long_context(const std::string& type, const std::string& members) {
+    const Scratch scratch;
+    return is_long_context_config(config_json(scratch, type, members));
 }
 
 // The message, without the path of the file.
@@ -74,6 +84,19 @@ TEST_CASE("read_long_context_config: defaults of mistral, gemma2 and gemma3_text
     CHECK(windows(gemma3) == Windows{4096, 4096, 4096, 4096, 4096, 0, 4096, 4096});
     CHECK_FALSE(gemma3.attn_logit_softcapping.has_value());
     CHECK_FALSE(gemma3.final_logit_softcapping.has_value());
+}
+
+TEST_CASE(
+    "is_long_context_config: Gemma, and mistral if a window hides tokens of its context") {
+    CHECK(is_long_context("gemma2", ""));
+    CHECK(is_long_context("gemma3_text", ""));
+    CHECK(is_long_context("mistral", R"("sliding_window": 63)"));
+    CHECK_FALSE(is_long_context("mistral", R"("sliding_window": 64)"));
+    CHECK_FALSE(is_long_context("mistral", R"("sliding_window": null)"));
+    CHECK_FALSE(is_long_context(
+        "mistral", R"("sliding_window": null, "rope_parameters": {"rope_theta": 100})"));
+    CHECK_FALSE(is_long_context("llama", R"("sliding_window": 5)"));
+    CHECK_FALSE(is_long_context("mixtral", ""));
 }
 
 TEST_CASE("read_long_context_config: layer_types wins over a pattern, null is no window") {

@@ -48,6 +48,19 @@ using Layers = std::vector<bool>;
 
 }  // namespace
 
+TEST_CASE("is_mixture_config: the model types of chapter 18") {
+    const Scratch scratch;
+    const auto is_mixture = [&](const std::string& json) {
+        overwrite(scratch.folder / "config.json", json);
+        return is_mixture_config(JsonFile(scratch.folder / "config.json"));
+    };
+    for (const std::string type : {"mixtral", "qwen3_moe", "gpt_oss", "llama4_text"})
+        CHECK(is_mixture(R"({"model_type": ")" + type + "\"}"));
+    CHECK_FALSE(is_mixture(R"({"model_type": "llama"})"));
+    CHECK_FALSE(is_mixture(R"({"model_type": "mistral"})"));
+    CHECK_FALSE(is_mixture("{}"));
+}
+
 TEST_CASE("read_mixture_config: defaults of mixtral and qwen3_moe") {
     const MixtureConfig mixtral = read("mixtral", "");
     CHECK(mixtral.config.head_dim == 4);  // there is no such key

@@ -1,5 +1,7 @@
 #include "chapters/17_long_context/long_context_config.hpp"
 
+#include <algorithm>
+
 #include "chapters/09_full_model/config_json.hpp"
 #include "common/output/show.hpp"
 
@@ -127,6 +129,18 @@ std::string to_text(LongContextModelType type) {
     for (const auto& [name, named_type] : model_types)
         if (named_type == type) return name;
     throw std::invalid_argument("there is no such model type");
+}
+
+bool is_long_context_config(const JsonFile& json) {
+    if (!json.has("model_type") || !model_types.contains(json.text("model_type"))) return false;
+    const LongContextModelType type = model_types.at(json.text("model_type"));
+    if (is_gemma(type)) return true;
+    const std::size_t num_positions = json.size("max_position_embeddings");
+    const auto patterns = read_patterns(json, type, json.size("num_hidden_layers"));  // L
+    return std::any_of(patterns.begin(), patterns.end(), [&](const AttentionPattern& pattern) {
+        const auto* sliding = std::get_if<SlidingWindow>(&pattern);
+        return sliding && sliding->window < num_positions;
+    });
 }
 
 LongContextConfig read_long_context_config(const JsonFile& json) try {

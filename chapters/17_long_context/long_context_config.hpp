@@ -30,6 +30,10 @@ struct LongContextConfig {
     bool is_gemma() const { return model_type != LongContextModelType::mistral; }
 };
 
+// Whether only this chapter reads this config.json. Chapter 09 reads mistral, too, if its
+// windows are as wide as the context. Throws FileError.
+bool is_long_context_config(const JsonFile& json);
+
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
 // an unsupported feature. Missing fields have the defaults of transformers 4.57.
 LongContextConfig read_long_context_config(const JsonFile& json);

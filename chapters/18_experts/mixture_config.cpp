@@ -219,6 +219,10 @@ std::string to_text(MixtureModelType type) {
     throw std::invalid_argument("there is no such model type");
 }
 
+bool is_mixture_config(const JsonFile& json) {
+    return json.has("model_type") && model_types.contains(json.text("model_type"));
+}
+
 MixtureConfig read_mixture_config(const JsonFile& json) try {
     const std::string name = json.text("model_type");
     if (!model_types.contains(name))

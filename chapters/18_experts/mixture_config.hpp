@@ -35,6 +35,9 @@ struct MixtureConfig {
     std::optional<TemperatureTuning> temperature_tuning = std::nullopt;
 };
 
+// Whether this is a config.json of one of these types.
+bool is_mixture_config(const JsonFile& json);
+
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
 // an unsupported feature. Missing fields have the defaults of transformers 4.57.
 MixtureConfig read_mixture_config(const JsonFile& json);
