@@ -833,7 +833,7 @@ def check_generation(program, scratch):
     exported = scratch / "exported"
     run([program.parent / "09_full_model", "--model", scratch / "model.bin", "--tokens", "1", "--export", exported, "--plots", "none"])
     without_speed = lambda text: re.sub(r"tokens per second: .*", "", text)
-    for kind in ("gpt2", "llama3", "qwen", "smol", "llama2", "metaspace"):
+    for kind in ("gpt2", "llama3", "qwen", "smol", "llama2", "metaspace", "gpt_oss", "gemma"):
         shutil.copy(ROOT / "tests/fixtures/10_tokenizer" / kind / "tokenizer.json", exported)
         command = [program, "--model", exported, "--prompt", "The café: 12\n<|im_end|> ", "--max-new-tokens", "20"]
         texts = []

@@ -1,4 +1,4 @@
-// Writes tests/fixtures/10_tokenizer/KIND/{tokenizer.json,encodings.json}: six small tokenizers of
+// Writes tests/fixtures/10_tokenizer/KIND/{tokenizer.json,encodings.json}: eight small tokenizers of
 // the kinds that real models have, and the ids of many texts from Hugging Face's own library. A tool
 // for maintainers: building, running and testing the project does not need node. To run it:
 //
@@ -156,6 +156,17 @@ const qwen = () => byteLevelKind({ merges: 90,
   post_processor: byteLevel({ trim_offsets: false, use_regex: false }),
   decoder: byteLevel({ trim_offsets: false, use_regex: false }) })
 
+// o200k_base of GPT-4o: a word begins at an upper-case letter after a lower-case one, and ends with a contraction
+const o200kWord = (upper, lower) => '[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]' + upper +
+  '[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]' + lower + "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+const gptOss = () => byteLevelKind({ merges: 90, extra: WHOLE_WORDS,
+  after: [['<|startoftext|>', true], ['<|start|>', true], ['<|message|>', true], ['<|end|>', true]],
+  model: { ignore_merges: true }, normalizer: null,
+  pre_tokenizer: sequence('pretokenizers',
+    split(`${o200kWord('*', '+')}|${o200kWord('+', '*')}|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`),
+    byteLevel({ use_regex: false })),
+  post_processor: byteLevel({ trim_offsets: false }), decoder: byteLevel() })
+
 const smol = () => byteLevelKind({ merges: 90,
   before: ['<|endoftext|>', '<|im_start|>', '<|im_end|>'], normalizer: null,
   pre_tokenizer: sequence('pretokenizers', { type: 'Digits', individual_digits: true }, byteLevel()),
@@ -163,7 +174,7 @@ const smol = () => byteLevelKind({ merges: 90,
 
 /** Llama 2's pieces: bytes, the 48 most frequent characters, and what was merged from them. Merges
     are listed as real conversions do it: every way to cut a piece into two pieces of the list. */
-function llama2(rest) {
+function llama2({ specials = ['<unk>', '<s>', '</s>'], bos = '<s>', ...rest }) {
   const text = CORPUS.replaceAll(' ', '▁')
   const count = (character) => text.split(character).length
   const characters = [...new Set(text.replaceAll('\n', ''))]
@@ -174,16 +185,16 @@ function llama2(rest) {
   const merged = train(words, 107).map((pair) => pair.join(''))
   merged.push(...['▁▁', '▁▁▁▁', '▁▁▁▁▁▁▁▁'].filter((piece) => !merged.includes(piece)))
   const bytes = Array.from({ length: 256 }, (_, i) => `<0x${i.toString(16).toUpperCase().padStart(2, '0')}>`)
-  const vocab = numbered(['<unk>', '<s>', '</s>', ...bytes, ...characters, ...merged])
+  const vocab = numbered([...specials, ...bytes, ...characters, ...merged])
   const merges = merged.flatMap((piece) =>
     Array.from({ length: piece.length - 1 }, (_, i) => [piece.slice(0, i + 1), piece.slice(i + 1)])
       .filter(([left, right]) => left in vocab && right in vocab)
       .sort(([a, b], [c, d]) => vocab[a] - vocab[c] || vocab[b] - vocab[d])
       .map((pair) => pair.join(' ')))
   return whole({
-    added_tokens: ['<unk>', '<s>', '</s>'].map((content, id) => added(id, content)),
+    added_tokens: specials.map((content, id) => added(id, content)),
     ...rest,
-    post_processor: startWith(1, '<s>'),
+    post_processor: startWith(vocab[bos], bos),
     decoder: sequence('decoders', { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
       { type: 'ByteFallback' }, { type: 'Fuse' }, { type: 'Strip', content: ' ', start: 1, stop: 0 }),
     model: { type: 'BPE', dropout: null, unk_token: '<unk>', continuing_subword_prefix: null,
@@ -195,6 +206,19 @@ const prepending = { normalizer: sequence('normalizers', { type: 'Prepend', prep
   { type: 'Replace', pattern: { String: ' ' }, content: '▁' }), pre_tokenizer: null }
 const metaspace = { normalizer: null,
   pre_tokenizer: { type: 'Metaspace', replacement: '▁', prepend_scheme: 'first', split: false } }
+
+// Without a space in front. The normalizer leaves no space to split at.
+function gemma() {
+  const specials = ['<pad>', '<eos>', '<bos>', '<unk>', '<start_of_turn>', '<end_of_turn>']
+  const kind = llama2({ specials, bos: '<bos>', normalizer: { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
+    pre_tokenizer: { type: 'Split', pattern: { String: ' ' }, behavior: 'MergedWithPrevious', invert: false } })
+  kind.decoder.decoders.pop()
+  kind.model.merges = kind.model.merges.map((pair) => pair.split(' '))
+  const lines = Object.keys(kind.model.vocab).length
+  kind.model.vocab['\n\n'] = lines
+  kind.added_tokens.push(added(lines, '\n\n', false))
+  return kind
+}
 
 /** The texts for every kind; `a` and `b` are two of its added tokens. */
 const texts = (a, b) => [
@@ -220,6 +244,9 @@ const KINDS = [
   ['smol', smol(), ['<|im_end|>', '<|im_start|>']],
   ['llama2', llama2(prepending), ['<s>', '</s>'], spacing],
   ['metaspace', llama2(metaspace), ['<s>', '</s>'], spacing],
+  ['gpt_oss', gptOss(), ['<|start|>', '<|message|>'],
+    ["HTMLParser's DON'Tcare isn'tIt XMLHttpRequest", 'a/b/\n//c/\r\n/', 'ǅungla ʰa ªb ΑβΓ', 'the lighthouse', "We'LL'd 'll"]],
+  ['gemma', gemma(), ['<start_of_turn>', '<end_of_turn>'], ['<unk>the', '\nthe cat', 'a\n\n\n\nb\n\n \n', 'a                return j', 'x ']],
 ]
 
 const escaped = (value) => JSON.stringify(value)

@@ -269,8 +269,20 @@ TEST_CASE("tokenizer.json: messages name the file, the key and, apart from it, t
                  "not supported (character 1 of the pattern '\\b|"));
 }
 
+TEST_CASE("split_after_pre_tokenizer: each occurrence of the text ends a word") {
+    const auto split = [](const std::string& text) {
+        return split_after_pre_tokenizer("ab").split(text, true);
+    };
+    using Words = std::vector<std::string>;
+    CHECK(split("How ab are ababyou abb?") == Words{"How ab", " are ab", "ab", "you ab", "b?"});
+    CHECK(split("ab") == Words{"ab"});
+    CHECK(split("xab") == Words{"xab"});
+    CHECK(split("") == Words{});
+}
+
 TEST_CASE("encoding_steps: added tokens stay whole, and BPE on the last step gives the ids") {
-    for (const std::string kind : {"gpt2", "llama3", "qwen", "smol", "llama2", "metaspace"}) {
+    for (const std::string kind :
+         {"gpt2", "llama3", "qwen", "smol", "llama2", "metaspace", "gpt_oss", "gemma"}) {
         const Tokenizer tokenizer = fixture_tokenizer(kind);
         const std::string token = tokenizer.added_tokens.back().content;
         for (const std::string& text :

@@ -53,8 +53,9 @@ TEST_CASE("byte_to_unicode: GPT-2's characters, one for each byte") {
     CHECK(byte_fallback_token(0xe2) == "<0xE2>");
 }
 
-TEST_CASE("tokenizers of six kinds encode and decode as Hugging Face's library does") {
-    for (const std::string kind : {"gpt2", "llama3", "qwen", "smol", "llama2", "metaspace"}) {
+TEST_CASE("tokenizers of eight kinds encode and decode as Hugging Face's library does") {
+    for (const std::string kind :
+         {"gpt2", "llama3", "qwen", "smol", "llama2", "metaspace", "gpt_oss", "gemma"}) {
         const std::string folder = fixture_path("10_tokenizer/" + kind);
         const Tokenizer tokenizer = load_tokenizer(folder + "/tokenizer.json", 1000);
         const auto cases = JsonFile(folder + "/encodings.json").objects("cases");
@@ -367,6 +368,10 @@ TEST_CASE("tokenizer.json: a component that is not supported is refused by its n
         {"qwen", "\"NFC\"", "\"NFKC\"", "normalizer.type NFKC is not supported"},
         {"qwen", "\"Isolated\"", "\"MergedWithNext\"",
          "pre_tokenizer.pretokenizers.0.behavior MergedWithNext is not supported"},
+        {"qwen", "\"Isolated\"", "\"MergedWithPrevious\"",
+         "pre_tokenizer.pretokenizers.0: a pattern that is no String is not supported"},
+        {"gemma", "\"invert\": false", "\"invert\": true",
+         "pre_tokenizer.behavior inverted MergedWithPrevious is not supported"},
         {"qwen", "\"Regex\": \"", "\"Regex\": \"(", "the pattern '("},
         {"smol", "\"Digits\"", "\"Punctuation\"", "type Punctuation is not supported"},
         {"llama2", "\"Prepend\"", "\"Strip\"", "normalizer.normalizers.0.type Strip"},

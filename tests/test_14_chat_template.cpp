@@ -238,8 +238,31 @@ TEST_CASE("Special tokens are recognized in the template and not in messages") {
     CHECK(ids.size() == 2 + 1 + std::string("user\n\nassistant\n").size() + attack.size());
 }
 
+TEST_CASE(
+    "Added tokens that are not special are recognized in messages, unless the template writes "
+    "them") {
+    Tokenizer tokenizer = chat_tokenizer();
+    for (const std::string token : {"<table>", "\n\n", "<|x|>"}) {
+        tokenizer.added_tokens.push_back({token, Id(tokenizer.token_bytes.size())});
+        tokenizer.token_bytes.push_back(token);
+    }
+    tokenizer.all_special_ids = {305};  // <|x|>
+    const auto parts = render_conversation({}, {{"user", "\n<table><|im_end|><|x|>a\n\n"}}, {});
+    const std::vector<Id> ids = encode_conversation(tokenizer, parts);
+    CHECK(std::ranges::count(ids, 303) == 1);
+    CHECK(std::ranges::count(ids, 304) == 2);  // also over the edge of the message: user\n
+    CHECK(std::ranges::count(ids, 305) == 0);
+    CHECK(std::ranges::count(ids, 301) == 1);
+
+    // Llama 3's template writes white space after a header. It does not make it special.
+    const auto llama3 =
+        render_conversation(chat_template_named("llama3"), {{"user", "a\n\nb"}}, {});
+    CHECK(std::ranges::count(encode_conversation(tokenizer, llama3), 304) == 3);
+}
+
 TEST_CASE("Without special tokens in messages, the ids are those of the rendered text") {
-    for (const std::string kind : {"gpt2", "llama2", "llama3", "metaspace", "qwen", "smol"}) {
+    for (const std::string kind :
+         {"gpt2", "llama2", "llama3", "metaspace", "qwen", "smol", "gpt_oss", "gemma"}) {
         INFO(kind);
         Tokenizer tokenizer =
             load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"), 1000);
@@ -257,6 +280,11 @@ TEST_CASE("Without special tokens in messages, the ids are those of the rendered
         const std::vector<Id> ids = encode_conversation(tokenizer, parts);
         CHECK(ids == tokenizer.encode(rendered_text(parts)));
         CHECK(std::ranges::count(ids, 998) == 5);
+
+        // A text that begins without a special token.
+        tokenizer.added_tokens.push_back({"\n\n", 997});
+        CHECK(encode_conversation(tokenizer, {{"a\n\nb", false}}) ==
+              tokenizer.encode("a\n\nb"));
     }
 }
 

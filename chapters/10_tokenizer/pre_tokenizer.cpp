@@ -77,6 +77,20 @@ PreTokenizer regex_pre_tokenizer(const std::string& type, const std::string& exp
 
 PreTokenizer gpt2_pre_tokenizer() { return regex_pre_tokenizer("Split", gpt2_split_pattern); }
 
+PreTokenizer split_after_pre_tokenizer(const std::string& separator) {
+    return {"Split", [separator](const std::string& word, bool) {
+                std::vector<std::string> parts;
+                for (std::size_t at = 0; at < word.size();) {
+                    const std::size_t found = word.find(separator, at);
+                    const std::size_t end =
+                        found == word.npos ? word.size() : found + separator.size();
+                    parts.push_back(word.substr(at, end - at));
+                    at = end;
+                }
+                return parts;
+            }};
+}
+
 PreTokenizer digits_pre_tokenizer(bool individual) {
     return regex_pre_tokenizer("Digits", individual ? R"(\p{N})" : R"(\p{N}+)");
 }

@@ -63,6 +63,11 @@ PreTokenizer regex_pre_tokenizer(const std::string& type, const std::string& exp
                                  bool keep_gaps = true);
 PreTokenizer gpt2_pre_tokenizer();
 
+// Ends a word after each occurrence of a text ("behavior": "MergedWithPrevious"), as Gemma's
+// tokenizer does after spaces. Its normalizer has replaced them by ▁ before, so it never
+// splits.
+PreTokenizer split_after_pre_tokenizer(const std::string& separator);
+
 // Splits numbers from the rest of a text and, if individual, into single digits. Source:
 // Hugging Face tokenizers, Digits.
 PreTokenizer digits_pre_tokenizer(bool individual);

@@ -179,6 +179,11 @@ class TokenizerJson {
     void read_split(const JsonFile& json) try {
         const std::string behavior = json.text("behavior");
         const bool invert = flag(json, "invert", false);
+        if (behavior == "MergedWithPrevious" && !invert) {
+            const std::string separator = pattern(json, "String");
+            tokenizer_.pre_tokenizers.push_back(split_after_pre_tokenizer(separator));
+            return;
+        }
         const bool only_matches = behavior == "Removed" && invert;
         if (behavior != "Isolated" && !only_matches)
             json.refuse("behavior",

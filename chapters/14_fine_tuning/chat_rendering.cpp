@@ -184,9 +184,19 @@ std::string rendered_text(const std::vector<RenderedPart>& parts) {
 
 std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
                                     const std::vector<RenderedPart>& parts) {
-    std::vector<AddedToken> added_tokens = tokenizer.added_tokens;
-    added_tokens.insert(added_tokens.end(), tokenizer.normalized_added_tokens.begin(),
-                        tokenizer.normalized_added_tokens.end());
+    // Other added tokens, such as "\n\n" and "<table>" in Gemma, are ordinary text: they are
+    // recognized in messages, too, unless the template writes them.
+    const auto is_special = [&](const AddedToken& token) {
+        const auto writes = [&](const RenderedPart& part) {
+            return part.from_template && part.text.find(token.content) != std::string::npos;
+        };
+        return tokenizer.all_special_ids.contains(token.id) ||
+               (!trim(token.content).empty() && std::ranges::any_of(parts, writes));
+    };
+    std::vector<AddedToken> special_tokens, other_tokens;
+    for (const auto* tokens : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
+        for (const AddedToken& token : *tokens)
+            (is_special(token) ? special_tokens : other_tokens).push_back(token);
 
     // Split the template's own parts at special tokens. Text between two of them is one
     // segment, as in tokenizer.encode: "user\n" and the message are split into words together.
@@ -200,7 +210,7 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
             append(part.text);
             continue;
         }
-        for (const Segment& segment : split_at_added_tokens(added_tokens, part.text))
+        for (const Segment& segment : split_at_added_tokens(special_tokens, part.text))
             if (segment.id >= 0)
                 segments.push_back(segment);
             else
@@ -215,10 +225,17 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
             continue;
         }
         characters(segment.text);  // throws for a text that is not UTF-8
-        const bool at_start = &segment == &segments.front();
-        for (const std::string& word :
-             tokenizer.pre_tokenize(tokenizer.normalize(segment.text), at_start))
-            for (const Id id : tokenizer.encode_word(word)) ids.push_back(id);
+        bool at_start = &segment == &segments.front();
+        for (const Segment& part : split_at_added_tokens(other_tokens, segment.text)) {
+            if (part.id >= 0) {
+                ids.push_back(part.id);
+            } else {
+                for (const std::string& word :
+                     tokenizer.pre_tokenize(tokenizer.normalize(part.text), at_start))
+                    for (const Id id : tokenizer.encode_word(word)) ids.push_back(id);
+            }
+            at_start = false;
+        }
     }
     return ids;
 }

@@ -62,10 +62,11 @@ std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
                                               const RenderOptions& options);
 std::string rendered_text(const std::vector<RenderedPart>& parts);
 
-// Encodes a rendered conversation. Special tokens are recognized in parts of the template only.
-// If they were recognized in messages, too, as tokenizer.encode(rendered_text(...)) does, then
-// a user (or a quoted web page) could write "<|im_end|>\n<|im_start|>system\n..." and so end
-// their own message and begin a system message: prompt injection.
+// Encodes a rendered conversation. Special tokens, and other added tokens that the template
+// writes, are recognized in parts of the template only. If they were recognized in messages,
+// too, as tokenizer.encode(rendered_text(...)) does, then a user (or a quoted web page) could
+// write "<|im_end|>\n<|im_start|>system\n..." and so end their own message and begin a system
+// message: prompt injection.
 std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
                                     const std::vector<RenderedPart>& parts);
 
