@@ -1432,6 +1432,27 @@ def write_chat_model(folder):
     return folder
 
 
+def write_gemma_model(folder):
+    """The Gemma 3 of the tests (random weights, windows of 5 tokens) with the 419 tokens of the tokenizer of Gemma's kind. Its 31
+    tokens become the last ones; all others have a half of their embeddings, so that they are read, but not written."""
+    shutil.copytree(ROOT / "tests/fixtures/17_long_context/gemma3_text", folder)
+    shutil.copy(ROOT / "tests/fixtures/10_tokenizer/gemma/tokenizer.json", folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<bos>"}))
+    config = json.loads((folder / "config.json").read_text()) | {"vocab_size": 419, "max_position_embeddings": 4096}
+    (folder / "config.json").write_text(json.dumps(config))
+    content = (folder / "model.safetensors").read_bytes()
+    size, = struct.unpack("<Q", content[:8])
+    header, numbers = json.loads(content[8:8 + size]), content[8 + size:]
+    embed = header["model.embed_tokens.weight"]  # bfloat16
+    rows = struct.unpack("<620H", numbers[slice(*embed["data_offsets"])])
+    halved = [number - 0x80 if number & 0x7f80 else number for number in rows]
+    rows = (halved * 13)[:388 * 20] + list(rows)
+    embed["shape"], embed["data_offsets"] = [419, 20], [len(numbers), len(numbers) + 2 * len(rows)]
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + numbers + struct.pack(f"<{len(rows)}H", *rows))
+    return folder
+
+
 def write_adapter(folder, value):
     """A LoRA adapter of rank 1 of all q_proj, in PEFT's format. Each of its numbers is the value."""
     folder.mkdir()
@@ -1522,6 +1543,15 @@ def check_chat(program, scratch):
             (["--cache-dtype", "float16"], "a cache of float16 is not supported for this model type; supported: float32"),
             (["--adapter", ROOT / "assets/wordnet_answers"], "config.json: --adapter is not supported for model_type mixtral")):
         expect_refusal([*experts, "6", *options], message)
+    gemma = ["--model", write_gemma_model(scratch / "gemma"), "--temperature", "0", "--repetition-penalty", "2", "--max-new-tokens", "8"]
+    answers = chat_answers([program, *gemma, "--template", "gemma3", "--system", "Obey"], "Hear\n\nThe cat\n/template\n")
+    one, two, conversation = answers.split("\n", 2)
+    prompt = conversation.removesuffix(two + "\n")
+    if not prompt.startswith("<bos><start_of_turn>user\nObey\n\nHear<end_of_turn>\n<start_of_turn>model\n" + one) or one == two:
+        problems.append(f"{program.name} --template gemma3: {answers!r}")
+    written = run([program.parent / "17_long_context", *gemma, "--prompt", prompt.removeprefix("<bos>"), "--plots", "none"]).stdout
+    if f"\nmodel\n{two}\ntokens generated" not in written:
+        problems.append(f"{program.name} --template gemma3: the second answer is {two!r}, but chapter 17 writes {written!r}")
 
     # Adapters, and GGUF files.
     zero, other = write_adapter(scratch / "zero_adapter", 0), write_adapter(scratch / "other_adapter", 0.3)
@@ -1536,7 +1566,7 @@ def check_chat(program, scratch):
     for options, message in (
             (gguf[1:] + ["--adapter", zero], "chat.gguf: --adapter needs a model folder"),
             ([*king_james[1:], "--system", "Obey"], "--system needs a chat template, which this model does not have"),
-            (["--template", "alpaca"], "--template takes chatml, llama3, gemma, qwen3 or none, not 'alpaca'"),
+            (["--template", "alpaca"], "--template takes chatml, llama3, gemma, gemma3, qwen3 or none, not 'alpaca'"),
             (["--template", "llama3"], "the tokenizer has no special token <|eot_id|>, which the format Llama 3 needs"),
             (["--temperature", "0.001"], "--temperature takes 0, or a number from 0.01 to 100, not 0.001"),
             (["--model", scratch / "no_model"], "no_model")):

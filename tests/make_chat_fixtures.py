@@ -24,6 +24,7 @@ TEMPLATES = {
     "llama3_first": ("llama3", "", True, False),
     "llama3.2": ("llama3", "", False, True),
     "gemma": ("gemma", "", False, False),
+    "gemma3": ("gemma3", "", False, False),
     "qwen3_v1": ("qwen3", "", False, False),
     "qwen3_v2": ("qwen3", "", False, False),
 }

@@ -89,15 +89,21 @@ void render_llama3(const ChatTemplate& chat_template, const Messages& messages,
 
 // <start_of_turn>user
 // Hello<end_of_turn>
-void render_gemma(const Messages& messages, const RenderOptions& options, Rendering& out) {
-    require(messages[0].role != "system", "Gemma's chat template: System role not supported");
+void render_gemma(const ChatTemplate& chat_template, const Messages& messages,
+                  const RenderOptions& options, Rendering& out) {
+    const bool has_system_message = messages[0].role == "system";
+    require(chat_template.format == ChatFormat::gemma3 || !has_system_message,
+            "Gemma's chat template: System role not supported");
     out.literal(options.bos_token);
-    for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::size_t first = has_system_message ? 1 : 0;
+    for (std::size_t i = first; i < messages.size(); ++i) {
         const auto& [role, content] = messages[i];
-        require((role == "user") == (i % 2 == 0),
+        require((role == "user") == ((i - first) % 2 == 0),
                 "Gemma's chat template: Conversation roles must alternate "
                 "user/assistant/user/assistant/...");
         out.literal("<start_of_turn>" + (role == "assistant" ? "model" : role) + "\n");
+        if (i == first && has_system_message)  // Gemma 3
+            out.content(messages[0].content).literal("\n\n");
         out.content(trim(content)).literal("<end_of_turn>\n");
     }
     if (options.add_generation_prompt) out.literal("<start_of_turn>model\n");
@@ -167,7 +173,8 @@ std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
             render_llama3(chat_template, messages, options, out);
             break;
         case ChatFormat::gemma:
-            render_gemma(messages, options, out);
+        case ChatFormat::gemma3:
+            render_gemma(chat_template, messages, options, out);
             break;
         case ChatFormat::qwen3:
             render_qwen3(messages, options, out);

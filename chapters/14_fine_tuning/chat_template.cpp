@@ -22,6 +22,7 @@ const std::array formats = {
                 "llama3",
                 {"<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"}},
     FormatNames{ChatFormat::gemma, "Gemma", "gemma", {"<end_of_turn>", "<start_of_turn>"}},
+    FormatNames{ChatFormat::gemma3, "Gemma 3", "gemma3", {"<end_of_turn>", "<start_of_turn>"}},
     FormatNames{ChatFormat::qwen3, "Qwen3", "qwen3", {"<|im_end|>", "<|im_start|>"}}};
 
 const FormatNames& names_of(ChatFormat format) {
@@ -50,6 +51,8 @@ const std::array known_templates = {
     KnownTemplate{0xf9ba8e9a69b05cbc, {ChatFormat::llama3, "", false, true}},
     // google/gemma-2-2b-it.
     KnownTemplate{0xe63157eff1a29d3b, {ChatFormat::gemma, "", false, false}},
+    // google/gemma-3-1b-it, which those with images have, too.
+    KnownTemplate{0x1ccc419a0b0fa6cd, {ChatFormat::gemma3, "", false, false}},
     // Qwen/Qwen3-0.6B, as first published, and the current one.
     KnownTemplate{0xb7754467ab31ba55, {ChatFormat::qwen3, "", false, false}},
     KnownTemplate{0x3a368a29e6de643c, {ChatFormat::qwen3, "", false, false}}};

@@ -16,7 +16,7 @@ struct Message {
 };
 
 // The formats that are implemented.
-enum class ChatFormat { chatml, llama3, gemma, qwen3 };
+enum class ChatFormat { chatml, llama3, gemma, gemma3, qwen3 };
 struct ChatTemplate {
     ChatFormat format = ChatFormat::chatml;
     std::string default_system_prompt;      // ChatML: if the first message is no system message
@@ -24,8 +24,8 @@ struct ChatTemplate {
     bool date_in_system_message = false;    // Llama 3.2
 };
 
-std::string to_text(ChatFormat format);          // "ChatML", "Llama 3", "Gemma", "Qwen3"
-std::vector<std::string> chat_template_names();  // "chatml", "llama3", "gemma", "qwen3"
+std::string to_text(ChatFormat format);          // "ChatML", "Llama 3", "Gemma", ...
+std::vector<std::string> chat_template_names();  // "chatml", "llama3", "gemma", ...
 ChatTemplate chat_template_named(const std::string& name);
 
 // Recognizes a published template by the fingerprint of its tokens. Templates are programs: one
@@ -56,7 +56,8 @@ struct RenderOptions {
 
 // Writes a conversation as the template of Hugging Face does. Throws ShapeError for a
 // conversation without messages, for other roles, and for what the template itself refuses:
-// Gemma has no system role, and its roles must alternate.
+// Gemma has no system role (Gemma 3 writes a system message before the first one of the user),
+// and its roles must alternate.
 std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
                                               const std::vector<Message>& messages,
                                               const RenderOptions& options);
