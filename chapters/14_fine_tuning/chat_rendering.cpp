@@ -198,7 +198,8 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
             return part.from_template && part.text.find(token.content) != std::string::npos;
         };
         return tokenizer.all_special_ids.contains(token.id) ||
-               (!trim(token.content).empty() && std::ranges::any_of(parts, writes));
+               (!trim(token.content).empty() &&
+                std::any_of(parts.begin(), parts.end(), writes));
     };
     std::vector<AddedToken> special_tokens, other_tokens;
     for (const auto* tokens : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
