@@ -3,7 +3,7 @@
 
 #include "chapters/17_long_context/long_context_checkpoint.hpp"
 #include "chapters/18_experts/mixture_checkpoint.hpp"
-#include "chapters/chat_session.hpp"
+#include "chapters/apps/chat/chat_session.hpp"
 #include "common/system/interrupt.hpp"
 #include "tests/fast_helpers.hpp"
 #include "tests/files.hpp"

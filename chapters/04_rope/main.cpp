@@ -8,7 +8,7 @@
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/02_projections/projections.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
-#include "chapters/04_rope/demo.hpp"
+#include "chapters/04_rope/demo/demo.hpp"
 #include "chapters/04_rope/rope.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"

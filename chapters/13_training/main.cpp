@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/13_training/demo.hpp"
+#include "chapters/13_training/demo/demo.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/options.hpp"
 #include "common/system/timer.hpp"

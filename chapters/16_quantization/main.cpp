@@ -9,7 +9,7 @@
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/peft_files.hpp"
 #include "chapters/15_fast/inference.hpp"
-#include "chapters/16_quantization/demo.hpp"
+#include "chapters/16_quantization/demo/demo.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"

@@ -3,7 +3,7 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/sampling_options.hpp"
-#include "chapters/17_long_context/demo.hpp"
+#include "chapters/17_long_context/demo/demo.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/options.hpp"

@@ -3,7 +3,7 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/sampling_options.hpp"
-#include "chapters/18_experts/demo.hpp"
+#include "chapters/18_experts/demo/demo.hpp"
 #include "chapters/18_experts/mixture_checkpoint.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"

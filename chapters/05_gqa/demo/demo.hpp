@@ -1,0 +1,13 @@
+// Chapter 05: the steps of the program that optional.cpp defines.
+#pragma once
+
+#include "chapters/05_gqa/attention.hpp"
+
+namespace llm {
+
+void einsum_that_sums_over_the_group(const QueriesKeysValues& heads);
+void order_of_norm_and_rope(const Tensor4& states,  // (B, Hkv, T, D), any states
+                            const AttentionInputs& inputs, Real eps, Generator& generator);
+void dropout_of_weights(Generator& generator);
+
+}  // namespace llm

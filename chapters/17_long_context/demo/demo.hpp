@@ -1,0 +1,53 @@
+// The demos of chapter 17's program.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "chapters/10_tokenizer/tokenizer.hpp"
+#include "chapters/11_generation/generation.hpp"
+#include "chapters/17_long_context/rope_extension.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+
+// pattern.cpp: masks, receptive field, the rolling cache, and the bytes of caches.
+void masks_of_patterns(Generator& generator);
+void receptive_field_of_layers();
+void rolling_cache_by_hand();
+void wrong_ring_buffer();
+void bytes_of_caches();
+void time_by_length(const Config& config);
+
+// score.cpp: soft caps, a sink in the softmax, temperature.
+void soft_caps();
+void softmax_with_a_sink();
+void temperature_of_queries();
+
+// extension.cpp: RoPE beyond the context of training.
+void frequencies_of_pairs(const Config& config, std::size_t factor);
+void loss_beyond_the_context(const Model& model, const std::vector<Id>& tokens,
+                             std::size_t factor, std::size_t num_sequences);
+// The same after fine-tuning on longer sequences, for each extension.
+struct ExtensionRuns {
+    std::size_t factor = 8, seq_len = 1024;
+};
+void fine_tune_on_longer_sequences(const Model& model, const std::vector<Id>& tokens,
+                                   const ExtensionRuns& runs, std::size_t num_steps);
+
+// sinks.cpp: trains small models on random crops, with a first token, and with learned
+// sinks, and evaluates them with windows.
+void train_with_sinks(const std::vector<Id>& tokens, std::size_t vocab_size,
+                      std::size_t num_steps, std::size_t num_seeds);
+
+// model.cpp: the layers of a published model, its logits for these tokens, the text that
+// it writes after a prompt, and a copy of it in another folder.
+struct ModelRun {
+    std::string model_path, tokenizer_path, export_folder, gguf_file;
+    std::vector<Id> tokens;             // none: no logits
+    std::optional<std::string> prompt;  // none: no text
+    GenerationConfig generation;
+};
+void run_model(const ModelRun& run, Generator& generator);
+
+}  // namespace llm

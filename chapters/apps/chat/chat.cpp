@@ -1,0 +1,275 @@
+// ./learn chat: a conversation with a model: with the fast path of chapters 15 and 16, or of a
+// model type of chapter 17 or 18.
+#include <algorithm>
+#include <array>
+#include <ctime>
+
+#include "chapters/11_generation/sampling_options.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/apps/chat/chat_model.hpp"
+#include "chapters/apps/chat/chat_session.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/files/standard_input.hpp"
+#include "common/files/unicode.hpp"
+#include "common/output/show.hpp"
+#include "common/system/interrupt.hpp"
+#include "common/system/options.hpp"
+
+using namespace llm;
+
+struct Arguments {
+    ChatModelFiles files;
+    std::string system_prompt, dtype = "float32", cache_dtype = "float32";
+    bool no_thinking = false;
+    std::size_t context_length = 2048;
+    GenerationConfig config;
+};
+
+constexpr std::array dtypes_of_weights = {DType::float32, DType::bfloat16, DType::q8_0,
+                                          DType::q4_0};
+constexpr std::array dtypes_of_cache = {DType::float32, DType::float16};
+
+std::vector<std::string> names_of(std::span<const DType> dtypes) {
+    std::vector<std::string> names;
+    for (const DType dtype : dtypes) names.emplace_back(to_text(dtype));
+    return names;
+}
+
+DType dtype_named(const std::string& name, std::span<const DType> dtypes) {
+    return *std::find_if(dtypes.begin(), dtypes.end(),
+                         [&](DType dtype) { return to_text(dtype) == name; });
+}
+
+// The date as Llama 3.2 reads it: "26 Jul 2024".
+std::string today() {
+    const std::time_t now = std::time(nullptr);
+    std::array<char, 32> text;
+    const std::size_t size =
+        std::strftime(text.data(), text.size(), "%d %b %Y", std::localtime(&now));
+    return {text.data(), size};
+}
+
+// The conversation, and what answers depend on.
+struct Session {
+    const Arguments& arguments;
+    const ChatModel& chat;
+    CachedSequence cached;
+    Generator generator;
+    std::vector<Message> messages{};  // with a chat template
+    std::string text{};               // without one: the text that the model continues
+
+    std::vector<RenderedPart> render(const std::vector<Message>& conversation) const {
+        return render_conversation(
+            *chat.chat_template, conversation,
+            {true, !arguments.no_thinking, bos_token_text(chat.tokenizer), today()});
+    }
+    void reset() {
+        messages.clear();
+        text.clear();
+        if (!arguments.system_prompt.empty())
+            messages.push_back({"system", arguments.system_prompt});
+    }
+};
+
+// Generates tokens and prints them as text. The text of a prompt that is to be continued is not
+// printed again. Returns the text of the answer.
+std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
+                          const std::vector<Id>& printed_ids) {
+    const Tokenizer& tokenizer = session.chat.tokenizer;
+    std::vector<Id> ids = printed_ids;
+    std::string printed = tokenizer.decode_bytes(ids);
+    const Answer answer = generate_answer(
+        prompt_ids, session.arguments.config, session.generator, session.cached, [&](Id id) {
+            ids.push_back(id);
+            const std::string text = tokenizer.decode_bytes(ids);
+            write_text(text.substr(printed.size()));
+            printed = text;
+        });
+    end_text();
+    if (answer.reason == StopReason::last_position)
+        note("(The context of " + to_text(session.cached.num_positions) + " tokens is full.)");
+    if (answer.reason == StopReason::max_new_tokens && session.chat.chat_template)
+        note("(--max-new-tokens ended the answer.)");
+    if (answer.reason == StopReason::interrupted) note("(stopped)");
+    return tokenizer.decode(answer.ids);
+}
+
+// Encodes a conversation. If it is too long, its oldest turns are dropped, until it has three
+// quarters of the tokens that it may have: in the next turns its beginning then stays as it is,
+// so that the cache can be used.
+std::vector<Id> encode_what_fits(const Session& session, std::vector<Message>& messages) {
+    const std::size_t num_positions = session.cached.num_positions;
+    const std::size_t allowed =
+        max_prompt_tokens(num_positions, session.arguments.config.max_new_tokens);
+    std::size_t max_tokens = allowed;
+    std::vector<Id> ids;
+    const auto fits = [&](const std::vector<Message>& conversation) {
+        ids = encode_conversation(session.chat.tokenizer, session.render(conversation));
+        if (ids.size() <= max_tokens) return true;
+        max_tokens = allowed - allowed / 4;
+        return false;
+    };
+    const std::size_t dropped = drop_oldest_turns(messages, fits);
+    require(ids.size() < num_positions,
+            "this message has {} tokens with the system prompt, the context only {}",
+            ids.size(), num_positions);
+    if (dropped > 0)
+        note("(The context is full: the oldest " + to_text(dropped) +
+             " messages were dropped.)");
+    return ids;
+}
+
+// Answers a message of the user.
+void answer_message(Session& session, const std::string& content) {
+    std::vector<Message> messages = session.messages;
+    messages.push_back({"user", content});
+    const std::vector<Id> ids = encode_what_fits(session, messages);
+    session.messages = messages;
+    const std::string answer = stream_answer(session, ids, {});
+    session.messages.push_back({"assistant", answer});
+}
+
+// Continues a text; an empty line continues the last one.
+void continue_text(Session& session, const std::string& line) {
+    if (line.empty() && session.text.empty()) return;
+    const std::string text = line.empty() ? session.text : line;
+    const std::vector<Id> ids = encode_prompt(session.chat.tokenizer, text);
+    const std::size_t num_positions = session.cached.num_positions;
+    require(ids.size() < num_positions, "the text has {} tokens, the context only {}",
+            ids.size(), num_positions);
+    session.text = text + stream_answer(session, ids, ids);
+}
+
+// Shows what the model read before its last answer, and the answer.
+void show_rendered_conversation(const Session& session) {
+    require(session.chat.chat_template.has_value(), "this model has no chat template");
+    std::vector<Message> messages = session.messages;
+    std::string answer;
+    if (!messages.empty() && messages.back().role == "assistant") {
+        answer = messages.back().content;
+        messages.pop_back();
+    }
+    write_text(rendered_text(session.render(messages)) + answer);
+    end_text();
+}
+
+void show_help(const Session& session) {
+    show("/template", "show the conversation as the model reads it, with special tokens");
+    show("/reset", "begin a new conversation");
+    show("/help", "show this list");
+    show("/quit", "end the program, as Ctrl-D does");
+    show("Ctrl-C", "stop an answer");
+    if (!session.chat.chat_template) show("an empty line", "continue the last text");
+}
+
+// Runs a line: a command, or text for the model. Returns false for /quit.
+bool run_line(Session& session, const std::string& line) {
+    if (line == "/quit") return false;
+    if (line == "/help")
+        show_help(session);
+    else if (line == "/reset")
+        session.reset();
+    else if (line == "/template")
+        show_rendered_conversation(session);
+    else if (line.starts_with('/'))
+        throw TextError("there is no command " + escaped(line) + "; /help lists them");
+    else if (!session.chat.chat_template)
+        continue_text(session, line);
+    else if (!line.empty())
+        answer_message(session, line);
+    return true;
+}
+
+bool ends_at_signal() { return InterruptHandler::terminated() || !is_interactive(); }
+
+// Reads lines until /quit or the end of the input, or until Ctrl-C twice at the prompt. In a
+// pipe or script, the first Ctrl-C ends the program.
+void run_session(Session& session) {
+    InterruptHandler handler;
+    bool interrupted_before = false;
+    while (true) {
+        try {
+            const std::optional<std::string> line = read_line("> ");
+            interrupted_before = false;
+            if (!line && is_interactive()) end_text();
+            if (!line || !run_line(session, *line)) return;
+            if (InterruptHandler::interrupted() && ends_at_signal()) return;
+        } catch (const Interrupted&) {
+            end_text();
+            if (interrupted_before || ends_at_signal()) return;
+            interrupted_before = true;
+            note("(Ctrl-C again, Ctrl-D or /quit ends the program.)");
+        } catch (const TextError& error) {
+            note(error.what());
+        } catch (const ShapeError& error) {
+            note(error.what());
+        }
+        handler.reset();
+    }
+}
+
+void chat(Arguments arguments, std::uint32_t seed) {
+    check_temperature(arguments.config.sampling);
+    if (arguments.files.model_path.empty()) {
+        arguments.files.model_path = asset("wordnet");
+        if (arguments.files.adapter_path.empty())
+            arguments.files.adapter_path = asset("wordnet_answers");
+    }
+    const ChatModel model = load_chat_model(arguments.files);
+    arguments.config.eos_token_ids = model.eos_token_ids;
+    require(model.chat_template || arguments.system_prompt.empty(),
+            "--system needs a chat template, which this model does not have; --template NAME "
+            "chooses one");
+    const std::size_t num_positions =
+        std::min(arguments.context_length, config_of(model.model).max_position_embeddings);
+    Session session{arguments, model,
+                    make_cached_sequence(model.model, num_positions,
+                                         dtype_named(arguments.cache_dtype, dtypes_of_cache)),
+                    Generator(seed)};
+    if (!model.chat_template)
+        note("There is no chat template: the model only continues the text of each line.");
+    session.reset();
+    if (!arguments.system_prompt.empty())  // the template may refuse it: before the first line
+        session.render({session.messages[0], {"user", ""}});
+    run_session(session);
+}
+
+void add_options(Options& options, Arguments& arguments) {
+    options.path("--model", arguments.files.model_path,
+                 "a Hugging Face folder, a GGUF file or a llama2.c file");
+    options.path("--tokenizer", arguments.files.tokenizer_path,
+                 "its tokenizer, if it is neither beside nor in the model");
+    options.needs("--tokenizer", "--model");
+    options.path("--adapter", arguments.files.adapter_path,
+                 "a LoRA adapter in PEFT's format, which is merged into the weights");
+    std::vector<std::string> templates = chat_template_names();
+    templates.emplace_back("none");
+    options.choice("--template", arguments.files.template_name, templates,
+                   "the chat template, instead of the model's own; none: continue texts");
+    options.text("--system", arguments.system_prompt, "the system message");
+    options.flag("--no-thinking", arguments.no_thinking,
+                 "Qwen3: begin answers with an empty <think> block");
+    options.count("--max-new-tokens", arguments.config.max_new_tokens, 1, 1 << 20,
+                  "the longest answer");
+    options.count("--context-length", arguments.context_length, 2, 1 << 20,
+                  "tokens of conversation and answer, at most those of the model; the KV "
+                  "cache takes memory for all of them");
+    add_sampling_options(options, arguments.config.sampling);
+    options.choice("--dtype", arguments.dtype, names_of(dtypes_of_weights),
+                   "the type of the weights in memory; of a GGUF file only if it is given");
+    options.choice("--cache-dtype", arguments.cache_dtype, names_of(dtypes_of_cache),
+                   "the type of the KV cache");
+}
+
+int main(int argc, char** argv) {
+    Arguments arguments;
+    arguments.config.sampling.temperature = 0.7f;
+    arguments.config.sampling.top_p = 0.9f;
+    Options options("chat", "a conversation with a model");
+    add_options(options, arguments);
+    return options.run(argc, argv, [&] {
+        if (options.given("--dtype"))
+            arguments.files.dtype = dtype_named(arguments.dtype, dtypes_of_weights);
+        chat(arguments, options.seed());
+    });
+}

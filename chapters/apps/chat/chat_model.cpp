@@ -1,0 +1,71 @@
+#include "chapters/apps/chat/chat_model.hpp"
+
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/14_fine_tuning/peft_files.hpp"
+#include "chapters/16_quantization/quantized_model.hpp"
+#include "chapters/17_long_context/long_context_checkpoint.hpp"
+#include "chapters/18_experts/mixture_checkpoint.hpp"
+#include "common/files/gguf.hpp"
+#include "common/files/mapped_file.hpp"
+
+namespace llm {
+namespace {
+
+FastModel load_fast_model(const ChatModelFiles& files) {
+    const std::string& path = files.model_path;
+    const DType dtype = files.dtype.value_or(DType::float32);
+    if (files.adapter_path.empty()) {
+        if (is_gguf(path) && !files.dtype) return load_quantized_model(path);
+        return quantize_model(load_model(path), dtype);
+    }
+    if (is_gguf(path))
+        throw FileError(path +
+                        ": --adapter needs a model folder; the weights of a GGUF file "
+                        "may be quantized, and an adapter cannot be merged into them");
+    const Model model = load_model(path);
+    return quantize_model(merge_lora(model, load_adapter(files.adapter_path, model)), dtype);
+}
+
+// The model types of chapters 17 and 18 have no fast path. None if it is another one.
+std::optional<AnyModel> load_later_model(const ChatModelFiles& files) {
+    const std::string path = files.model_path + "/config.json";
+    if (!is_file(path)) return {};
+    const JsonFile json(path);
+    const bool long_context = is_long_context_config(json);
+    if (!long_context && !is_mixture_config(json)) return {};
+    const std::string type = json.text("model_type");
+    if (!files.adapter_path.empty())
+        throw FileError(path + ": --adapter is not supported for model_type " + type);
+    if (files.dtype.value_or(DType::float32) != DType::float32)
+        throw FileError(path + ": --dtype " + std::string(to_text(*files.dtype)) +
+                        " is not supported for model_type " + type + "; supported: float32");
+    if (long_context) return load_long_context_model(files.model_path);
+    return load_mixture_model(files.model_path);
+}
+
+std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try {
+    if (files.template_name == "none") return {};
+    if (!files.template_name.empty()) return chat_template_named(files.template_name);
+    if (!files.adapter_path.empty())
+        if (const auto found = find_chat_template(files.adapter_path)) return found;
+    return find_chat_template(files.model_path);
+} catch (const FileError& error) {
+    throw FileError(std::string(error.what()) + "; --template chooses one of them, or none");
+}
+
+}  // namespace
+
+ChatModel load_chat_model(const ChatModelFiles& files) {
+    const std::optional<ChatTemplate> chat_template = load_chat_template(files);
+    std::optional<AnyModel> later_model = load_later_model(files);
+    AnyModel model = later_model ? std::move(*later_model) : load_fast_model(files);
+    Tokenizer tokenizer = load_tokenizer_of_model(files.model_path, files.tokenizer_path,
+                                                  config_of(model).vocab_size);
+    std::vector<Id> eos_token_ids = tokenizer.eos_token_ids;
+    if (chat_template)
+        eos_token_ids.push_back(end_of_turn_id(chat_template->format, tokenizer));
+    return {std::move(model), std::move(tokenizer), chat_template, eos_token_ids};
+}
+
+}  // namespace llm

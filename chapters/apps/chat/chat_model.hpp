@@ -1,0 +1,33 @@
+// What ./learn chat loads: a model for inference, its tokenizer and its chat template.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "chapters/14_fine_tuning/chat_template.hpp"
+#include "chapters/apps/chat/chat_session.hpp"
+
+namespace llm {
+
+struct ChatModel {
+    AnyModel model;
+    Tokenizer tokenizer;
+    std::optional<ChatTemplate> chat_template;  // none: a base model, which continues texts
+    std::vector<Id> eos_token_ids;              // with the token that ends an answer
+};
+
+struct ChatModelFiles {
+    std::string model_path;      // a folder, a GGUF file or a llama2.c file
+    std::string tokenizer_path;  // empty: beside or in the model
+    std::string adapter_path;    // a folder in PEFT's format; empty: none
+    std::string template_name;   // "chatml", "none", ...; empty: that of the adapter or model
+    std::optional<DType> dtype;  // of the weights; none: a GGUF file's own types, else float32
+};
+
+// Merges the adapter into the weights before they are quantized; one for a GGUF file is
+// refused, as are adapters and other types of weights than float32 for the model types of
+// chapters 17 and 18. Throws FileError, and ShapeError if the tokenizer lacks a special token
+// of the template.
+ChatModel load_chat_model(const ChatModelFiles& files);
+
+}  // namespace llm
