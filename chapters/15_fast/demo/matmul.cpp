@@ -1,8 +1,8 @@
 // The demos of chapter 15 that measure the roofline and time variants of one computation.
+#include "chapters/15_fast/matmul.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/15_fast/demo/demo.hpp"
 #include "chapters/15_fast/inference.hpp"
-#include "chapters/15_fast/matmul.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/system/timer.hpp"
 

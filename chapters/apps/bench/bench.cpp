@@ -4,9 +4,9 @@
 
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/15_fast/inference.hpp"
+#include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
-#include "chapters/16_quantization/quantized_model.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/options.hpp"

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/apps/bench/bench_timing.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
+#include "chapters/apps/bench/bench_timing.hpp"
 #include "common/files/safetensors.hpp"
 
 namespace llm {

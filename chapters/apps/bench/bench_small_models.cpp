@@ -4,9 +4,9 @@
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/15_fast/inference.hpp"
+#include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
-#include "chapters/16_quantization/quantized_model.hpp"
 
 namespace llm {
 namespace {
