@@ -1,4 +1,5 @@
-// What the tests of chapter 15 share: guarded memory, sums in double, and models of each kind.
+// What the tests of chapters 15 and 16 share: guarded memory, sums in double, and models of
+// each kind.
 #pragma once
 
 #include <bit>
@@ -11,6 +12,9 @@
 #include "tests/check.hpp"
 
 namespace llm {
+
+inline constexpr std::array block_dtypes = {DType::q8_0, DType::q4_0, DType::q5_0, DType::q4_k,
+                                            DType::q6_k};
 
 inline const Real not_a_number = std::numeric_limits<Real>::quiet_NaN();
 

@@ -13,7 +13,7 @@ using namespace llm;
 namespace {
 
 // The message for a checkpoint with these members added to its config.json.
-std::string refusal_with(const std::string& name, const std::string& members) {
+std::string refusal_of_config_with(const std::string& name, const std::string& members) {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/" + name);
     edit(folder + "/config.json", "\"hidden_act\"", members + ", \"hidden_act\"");
@@ -184,24 +184,26 @@ TEST_CASE("a setting that would change the result is refused with key, value and
     for (const auto& [key, refused, accepted] : cases) {
         const std::string& setting = key;  // INFO's lambda cannot capture a structured binding
         INFO(setting);
-        const std::string line = refusal_with("llama", "\"" + key + "\": " + refused);
+        const std::string line = refusal_of_config_with("llama", "\"" + key + "\": " + refused);
         CHECK(mentions(line, "is not supported"));
         if (refused.find_first_of("[\"") == refused.npos)
             CHECK(mentions(line, "config.json: " + key + " " + refused.substr(0, 2)));
-        CHECK(refusal_with("llama", "\"" + key + "\": " + accepted) == "it was loaded");
-        CHECK(refusal_with("llama", "\"" + key + "\": null") == "it was loaded");
+        CHECK(refusal_of_config_with("llama", "\"" + key + "\": " + accepted) ==
+              "it was loaded");
+        CHECK(refusal_of_config_with("llama", "\"" + key + "\": null") == "it was loaded");
     }
-    CHECK(mentions(refusal_with("llama", "\"partial_rotary_factor\": 0.25"),
+    CHECK(mentions(refusal_of_config_with("llama", "\"partial_rotary_factor\": 0.25"),
                    "/config.json: partial_rotary_factor 0.25 is not supported; supported: 1"));
-    CHECK(mentions(refusal_with("llama", "\"final_logit_softcapping\": 30.0"),
+    CHECK(mentions(refusal_of_config_with("llama", "\"final_logit_softcapping\": 30.0"),
                    "final_logit_softcapping 30 is not supported; supported: null"));
-    CHECK(mentions(refusal_with("llama", "\"sliding_window\": 8"),
+    CHECK(mentions(refusal_of_config_with("llama", "\"sliding_window\": 8"),
                    "supported: null, or at least max_position_embeddings 64"));
-    CHECK(refusal_with("llama", "\"sliding_window\": 8, \"use_sliding_window\": false") ==
+    CHECK(refusal_of_config_with("llama",
+                                 "\"sliding_window\": 8, \"use_sliding_window\": false") ==
           "it was loaded");
-    CHECK(mentions(refusal_with("qwen2", "\"layer_types\": [\"sliding_attention\"]"),
+    CHECK(mentions(refusal_of_config_with("qwen2", "\"layer_types\": [\"sliding_attention\"]"),
                    "sliding_window 8 is not supported"));
-    CHECK(refusal_with("qwen3", "\"use_qk_norm\": true") == "it was loaded");
+    CHECK(refusal_of_config_with("qwen3", "\"use_qk_norm\": true") == "it was loaded");
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/mini_llm");
     edit(folder + "/config.json", "\"dim\"", "\"rope_theta\": 500000.0, \"dim\"");
@@ -212,7 +214,7 @@ TEST_CASE("a setting that would change the result is refused with key, value and
 
 TEST_CASE("RoPE: a missing type, a partial rotation and two values of theta are refused") {
     const auto scaled = [](const std::string& object) {
-        return refusal_with("qwen2", "\"rope_scaling\": " + object);
+        return refusal_of_config_with("qwen2", "\"rope_scaling\": " + object);
     };
     const std::string missing = "rope_scaling has no rope_type; supported: default and llama3";
     CHECK(mentions(scaled("{}"), missing));

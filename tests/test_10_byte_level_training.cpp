@@ -17,7 +17,7 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-const std::string folder = fixture_path("bpe_training");
+const std::string training_fixtures = fixture_path("bpe_training");
 const Texts chat_tokens = {"<|endoftext|>", "<|user|>", "<|assistant|>"};
 
 // The merges of a tokenizer in the order of their ranks, as spelled in tokenizer.json.
@@ -62,9 +62,9 @@ std::string refusal(const std::string& text, std::size_t vocab_size,
 }  // namespace
 
 TEST_CASE("train_byte_level_bpe learns the merges of Hugging Face's BpeTrainer") {
-    const std::string text = read_text(folder + "/text.txt");
+    const std::string text = read_text(training_fixtures + "/text.txt");
     const std::vector<Texts> merges =
-        JsonFile(folder + "/merges.json").text_lists("hugging_face");
+        JsonFile(training_fixtures + "/merges.json").text_lists("hugging_face");
     for (const std::size_t count : std::vector<std::size_t>{0, 1, 40, 150, merges.size()}) {
         const Tokenizer tokenizer = trained(text, 3 + 256 + count, chat_tokens);
         CHECK(tokenizer.vocab_size() == 3 + 256 + count);
@@ -75,7 +75,7 @@ TEST_CASE("train_byte_level_bpe learns the merges of Hugging Face's BpeTrainer")
 }
 
 TEST_CASE("train_byte_level_bpe: ids and tokenizer.json equal Hugging Face's") {
-    const std::string text = read_text(folder + "/text.txt");
+    const std::string text = read_text(training_fixtures + "/text.txt");
     const Tokenizer tokenizer = trained(text, 400, chat_tokens, 2);
     const Scratch scratch;
     const std::string file = (scratch.folder / "tokenizer.json").string();
@@ -86,7 +86,7 @@ TEST_CASE("train_byte_level_bpe: ids and tokenizer.json equal Hugging Face's") {
     CHECK(loaded.all_special_ids == std::set<Id>{0, 1, 2});
     CHECK(loaded.unk_token_id == -1);
 
-    const auto cases = JsonFile(folder + "/encodings.json").objects("cases");
+    const auto cases = JsonFile(training_fixtures + "/encodings.json").objects("cases");
     CHECK(cases.size() >= 10);
     for (const JsonFile& expected : cases) {
         INFO(expected.text("text"));
@@ -97,9 +97,9 @@ TEST_CASE("train_byte_level_bpe: ids and tokenizer.json equal Hugging Face's") {
 
 TEST_CASE(
     "train_byte_level_bpe with individual digits equals Hugging Face's Digits, ByteLevel") {
-    const std::string text = read_text(folder + "/text.txt");
+    const std::string text = read_text(training_fixtures + "/text.txt");
     const std::vector<Texts> merges =
-        JsonFile(folder + "/merges.json").text_lists("individual_digits");
+        JsonFile(training_fixtures + "/merges.json").text_lists("individual_digits");
     BPEOptions options{.vocab_size = 3 + 256 + merges.size(),
                        .special_tokens = chat_tokens,
                        .min_frequency = 1,
@@ -114,7 +114,7 @@ TEST_CASE(
     const Tokenizer loaded = load_tokenizer(file);
     CHECK(loaded.vocab == tokenizer.vocab);
     for (const JsonFile& expected :
-         JsonFile(folder + "/encodings.json").objects("individual_digits")) {
+         JsonFile(training_fixtures + "/encodings.json").objects("individual_digits")) {
         INFO(expected.text("text"));
         CHECK(tokenizer.encode(expected.text("text")) == expected.ids("ids"));
         CHECK(loaded.encode(expected.text("text")) == expected.ids("ids"));
@@ -130,11 +130,12 @@ TEST_CASE("train_byte_level_bpe breaks ties as Stanford CS336 does, if asked to"
           handout);
 
     // A longer text, with tokens of any bytes.
-    const std::string text = read_text(folder + "/text.txt");
-    const std::vector<Texts> expected = JsonFile(folder + "/merges.json").text_lists("cs336");
+    const std::string text = read_text(training_fixtures + "/text.txt");
+    const std::vector<Texts> expected =
+        JsonFile(training_fixtures + "/merges.json").text_lists("cs336");
     CHECK(merges_of(trained(text, 1000, chat_tokens, 1, TieBreaking::greatest_bytes)) ==
           expected);
-    CHECK(expected != JsonFile(folder + "/merges.json").text_lists("hugging_face"));
+    CHECK(expected != JsonFile(training_fixtures + "/merges.json").text_lists("hugging_face"));
 }
 
 TEST_CASE(

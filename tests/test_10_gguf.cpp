@@ -4,11 +4,10 @@
 #include <random>
 
 #include "chapters/10_tokenizer/gguf_tokenizer.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
-#include "tests/check.hpp"
 #include "tests/files.hpp"
+#include "tests/fixture_tokenizer.hpp"
 
 using namespace llm;
 using Ids = std::vector<Id>;
@@ -82,10 +81,6 @@ Tokenizer tokenizer_of(const Metadata& metadata) {
     const fs::path file = scratch.folder / "model.gguf";
     write_metadata(file, metadata);
     return read_gguf_tokenizer(Gguf(file));
-}
-
-Tokenizer fixture_tokenizer(const std::string& kind) {
-    return load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
 }
 
 // The texts of the fixture, texts with special tokens, and random ones.

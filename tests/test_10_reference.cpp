@@ -4,20 +4,15 @@
 #include <random>
 
 #include "chapters/10_tokenizer/encoding_steps.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
-#include "tests/check.hpp"
 #include "tests/files.hpp"
+#include "tests/fixture_tokenizer.hpp"
 
 using namespace llm;
 using Ids = std::vector<Id>;
 
 namespace {
-
-Tokenizer fixture_tokenizer(const std::string& kind) {
-    return load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
-}
 
 // The words of a text, separated by a middle dot.
 std::string words(const std::string& pattern, const std::string& text) {

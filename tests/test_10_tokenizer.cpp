@@ -10,6 +10,7 @@
 #include "tests/files.hpp"
 
 using namespace llm;
+using Ids = std::vector<Id>;
 
 TEST_CASE(
     "apply_merges: the lowest rank first, among equals the leftmost, until no pair has a "
@@ -181,7 +182,7 @@ TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
     overwrite(terse, replaced(content(fixture_path("10_tokenizer/llama2/tokenizer.json")),
                               "\"normalized\": false", "\"normalized\": true"));
     const Tokenizer late = load_tokenizer(terse, 1000);
-    using Ids = std::vector<Id>;  // Hugging Face's ids
+    // The ids are Hugging Face's.
     CHECK(late.encode("<s>the") == Ids{1, 1, 261, 310});
     CHECK(late.encode("the<s>") == Ids{1, 314, 63, 268, 65});
     CHECK(late.encode("the <s>x") == Ids{1, 314, 1, 305});
@@ -296,7 +297,6 @@ TEST_CASE(
     const std::string file = (scratch.folder / "tok13.bin").string();
     overwrite(file, llama2c_file(small_vocab));
     const Tokenizer tokenizer = load_tokenizer(file, 13);
-    using Ids = std::vector<Id>;
     CHECK(tokenizer.encode("") == Ids{1});
     CHECK(tokenizer.encode("ab") == Ids{1, 11});
     // "ba" has a higher score than "ab", so " ab" is not made.

@@ -10,7 +10,7 @@ using namespace llm;
 namespace {
 
 // Each byte is a token; the special tokens are 300 and 301.
-Tokenizer chat_tokenizer() {
+Tokenizer two_token_tokenizer() {
     Tokenizer tokenizer = byte_tokenizer();
     tokenizer.token_bytes.resize(302);
     tokenizer.added_tokens = {{"<|im_start|>", 300}, {"<|im_end|>", 301}};
@@ -109,7 +109,7 @@ TEST_CASE("Preferences are read as they were written") {
 }
 
 TEST_CASE("A response is what the assistant wrote, with the token that ends it") {
-    const Tokenizer tokenizer = chat_tokenizer();
+    const Tokenizer tokenizer = two_token_tokenizer();
     const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
     CHECK(encoder.end_of_turn() == 301);
     const auto [prompt_ids, response_ids] = encoder.completion({{"user", "1+1"}}, "2");
@@ -127,7 +127,7 @@ TEST_CASE("A response is what the assistant wrote, with the token that ends it")
 }
 
 TEST_CASE("Each answer of a conversation is a completion of all that precedes it") {
-    const Tokenizer tokenizer = chat_tokenizer();
+    const Tokenizer tokenizer = two_token_tokenizer();
     const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
     const std::vector<Message> messages{
         {"user", "1"}, {"assistant", "2"}, {"user", "3"}, {"assistant", "4"}, {"user", "5"}};
@@ -141,7 +141,7 @@ TEST_CASE("Each answer of a conversation is a completion of all that precedes it
 }
 
 TEST_CASE("answers_of: greedy answers are those of generate, whatever else is asked") {
-    const Tokenizer tokenizer = chat_tokenizer();
+    const Tokenizer tokenizer = two_token_tokenizer();
     const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
     const Model model = chat_model();
     std::vector<AskedQuestion> questions;

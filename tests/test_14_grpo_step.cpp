@@ -7,11 +7,11 @@ using namespace llm;
 
 namespace {
 
-const std::vector<std::vector<Id>> prompts{{1, 2}, {3}};
+const std::vector<std::vector<Id>> two_prompts{{1, 2}, {3}};
 
 Rollouts sampled(const Model& model) {
     Generator generator(1);
-    return sample_rollouts(model, prompts, 4, 5, 4, generator);
+    return sample_rollouts(model, two_prompts, 4, 5, 4, generator);
 }
 
 // Rewards that differ within both groups.

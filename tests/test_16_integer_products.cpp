@@ -11,9 +11,6 @@ using namespace llm;
 
 namespace {
 
-const std::array block_dtypes = {DType::q8_0, DType::q4_0, DType::q5_0, DType::q4_k,
-                                 DType::q6_k};
-
 std::vector<std::size_t> sizes_of(DType dtype) {
     if (block_size(dtype) == 256) return {256, 512, 768, 1536};
     return {32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 480, 512, 1536};

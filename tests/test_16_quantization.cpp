@@ -13,9 +13,6 @@ using namespace llm;
 
 namespace {
 
-const std::array block_dtypes = {DType::q8_0, DType::q4_0, DType::q5_0, DType::q4_k,
-                                 DType::q6_k};
-
 std::string gguf(const std::string& name) { return fixture_path("gguf/" + name + ".gguf"); }
 
 // Rows of 256 and 512 weights, so that every type fits without a fallback.

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "common/numbers/random.hpp"
-#include "tests/check.hpp"
+#include "tests/fast_helpers.hpp"
 
 using namespace llm;
 
@@ -13,8 +13,6 @@ namespace {
 
 const std::array all_dtypes = {DType::float32, DType::float16, DType::bfloat16, DType::q8_0,
                                DType::q4_0,    DType::q5_0,    DType::q4_k,     DType::q6_k};
-const std::array block_dtypes = {DType::q8_0, DType::q4_0, DType::q5_0, DType::q4_k,
-                                 DType::q6_k};
 
 std::vector<Real> restored(DType dtype, std::span<const Real> weights) {
     std::vector<std::byte> row(bytes_per_row(dtype, weights.size()));

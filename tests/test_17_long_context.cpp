@@ -14,9 +14,9 @@ using namespace llm;
 
 namespace {
 
-constexpr std::size_t B = 2, C = 12, D = 6, length = 17;
+constexpr std::size_t B = 2, C = 12, D = 6, seq_len = 17;
 
-Config small_config() {
+Config windowed_config() {
     Config config;
     config.hidden_size = C;
     config.num_attention_heads = 4;
@@ -27,12 +27,12 @@ Config small_config() {
 }
 
 std::vector<RotaryTable> rotary_tables() {
-    return {make_rotary_table(inverse_frequencies(D, 10000), length),
-            make_yarn_rotary_table(D, 1000, {4, 8}, length)};
+    return {make_rotary_table(inverse_frequencies(D, 10000), seq_len),
+            make_yarn_rotary_table(D, 1000, {4, 8}, seq_len)};
 }
 
 LongContextBlock make_test_block(const AttentionPattern& pattern, Generator& generator) {
-    const Config config = small_config();
+    const Config config = windowed_config();
     const Vector ones = xt::ones<Real>({C});
     return {
         make_long_context_attention(make_attention_layer(config, generator), D, pattern),
@@ -74,19 +74,19 @@ Tensor3 part_of(const Tensor3& states, std::size_t first, std::size_t count) {
 
 Tensor3 random_embeddings() {
     Generator generator(9);
-    return randn({B, length, C}, generator) * Real(2);
+    return randn({B, seq_len, C}, generator) * Real(2);
 }
 
 }  // namespace
 
 TEST_CASE("with full attention and RoPE, the layer is that of chapter 05") {
     Generator generator(4);
-    const AttentionLayer layer = make_attention_layer(small_config(), generator);
+    const AttentionLayer layer = make_attention_layer(windowed_config(), generator);
     const Tensor3 states = random_embeddings();
     const AttentionLayer::Output expected =
-        layer(states, causal_attention_inputs(rotary_tables()[0], B, length));
+        layer(states, causal_attention_inputs(rotary_tables()[0], B, seq_len));
     const auto output = make_long_context_attention(layer, D, FullAttention{})(
-        states, long_context_inputs(rotary_tables(), length));
+        states, long_context_inputs(rotary_tables(), seq_len));
     CHECK_CLOSE(output.hidden_states, expected.hidden_states, 1e-5);
     CHECK_CLOSE(output.attentions, expected.attentions, 1e-5);
 }
@@ -98,15 +98,15 @@ TEST_CASE("with full attention and RoPE, the block is the pre-norm block of chap
                                 block.ffn_norm};
     const Tensor3 states = random_embeddings();
     CHECK_CLOSE(
-        block(states, long_context_inputs(rotary_tables(), length)).hidden_states,
-        expected(states, causal_attention_inputs(rotary_tables()[0], B, length)).hidden_states,
+        block(states, long_context_inputs(rotary_tables(), seq_len)).hidden_states,
+        expected(states, causal_attention_inputs(rotary_tables()[0], B, seq_len)).hidden_states,
         1e-5);
 }
 
 TEST_CASE("a NoPE layer depends on the mask only: shifted positions change nothing") {
     Generator generator(4);
     LongContextAttention attention = make_long_context_attention(
-        make_attention_layer(small_config(), generator), D, SlidingWindow{5});
+        make_attention_layer(windowed_config(), generator), D, SlidingWindow{5});
     const Tensor3 states = part_of(random_embeddings(), 0, 7);
     const auto at = [&](std::size_t past_len) {
         return attention(states, long_context_inputs({rotary_tables()[1]}, 7, past_len))
@@ -141,12 +141,12 @@ TEST_CASE("each layer of a mixed stack keeps its own window: caches equal recomp
     const auto layers = mixed_layers();
     const Tensor3 embeddings = random_embeddings();
     const Tensor3 expected =
-        run(layers, embeddings, long_context_inputs(rotary_tables(), length));
+        run(layers, embeddings, long_context_inputs(rotary_tables(), seq_len));
     std::mt19937 random(3);
     for (int repetition = 0; repetition < 50; ++repetition) {
         auto caches = make_caches(layers);
-        for (std::size_t first = 0; first < length;) {
-            const std::size_t count = std::min<std::size_t>(1 + random() % 9, length - first);
+        for (std::size_t first = 0; first < seq_len;) {
+            const std::size_t count = std::min<std::size_t>(1 + random() % 9, seq_len - first);
             CAPTURE(first);
             CAPTURE(count);
             const auto inputs = long_context_inputs(rotary_tables(), count, first);
@@ -156,13 +156,13 @@ TEST_CASE("each layer of a mixed stack keeps its own window: caches equal recomp
         }
         for (std::size_t n = 0; n < layers.size(); ++n)
             CHECK(caches[n].keys.shape(2) ==
-                  num_cached_tokens(layers[n].self_attn.pattern, length));
+                  num_cached_tokens(layers[n].self_attn.pattern, seq_len));
     }
 }
 
 TEST_CASE("each choice of a layer changes the result") {
     const Tensor3 embeddings = random_embeddings();
-    const auto inputs = long_context_inputs(rotary_tables(), length);
+    const auto inputs = long_context_inputs(rotary_tables(), seq_len);
     const Tensor3 expected = run(mixed_layers(), embeddings, inputs);
     for (int choice = 0; choice < 5; ++choice) {
         CAPTURE(choice);
@@ -190,7 +190,7 @@ TEST_CASE("rolling_cache_bytes by hand: Gemma 3's five windows and one full laye
 TEST_CASE("a layer names a missing rotary table and positions that leave a gap") {
     Generator generator(4);
     LongContextAttention attention = make_long_context_attention(
-        make_attention_layer(small_config(), generator), D, SlidingWindow{5});
+        make_attention_layer(windowed_config(), generator), D, SlidingWindow{5});
     const Tensor3 states = random_embeddings();
     RollingCache cache{5};
     CHECK_THROWS_WITH_AS(
@@ -198,7 +198,7 @@ TEST_CASE("a layer names a missing rotary table and positions that leave a gap")
         "long_context_attention: position ids do not begin at 0, after the cached tokens",
         ShapeError);
     attention.position_encoding = RopeOfTable{2};
-    CHECK_THROWS_WITH_AS(attention(states, long_context_inputs(rotary_tables(), length)),
+    CHECK_THROWS_WITH_AS(attention(states, long_context_inputs(rotary_tables(), seq_len)),
                          "long_context_attention: rotary table 2 of 2 does not exist",
                          ShapeError);
 }

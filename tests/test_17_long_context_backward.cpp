@@ -24,7 +24,7 @@ Vector copy_of(const Parameter& parameter) {
     return copy;
 }
 
-const IdMatrix targets{{16, 0, 5, 5, 2}, {1, 2, 3, 4, 9}};  // (B, T)
+const IdMatrix small_targets{{16, 0, 5, 5, 2}, {1, 2, 3, 4, 9}};  // (B, T)
 
 }  // namespace
 
@@ -41,10 +41,10 @@ TEST_CASE("with full attention, the decoder's logits are those of chapter 09's m
 TEST_CASE("with full attention, its gradients are those of chapter 12's model") {
     const Model model = test_model();
     Model expected = zeros_like(model);
-    const double loss = forward_backward(model, small_ids, targets, expected);
+    const double loss = forward_backward(model, small_ids, small_targets, expected);
     const LongContextDecoder decoder = make_long_context_decoder(model, false);
     LongContextDecoder gradient = zeros_like(decoder);
-    CHECK(forward_backward(decoder, small_ids, targets, gradient) ==
+    CHECK(forward_backward(decoder, small_ids, small_targets, gradient) ==
           doctest::Approx(loss).epsilon(1e-6));
     const auto gradients = named_parameters(gradient),
                all_expected = named_parameters(expected);
@@ -59,8 +59,8 @@ TEST_CASE("with full attention, its gradients are those of chapter 12's model") 
 TEST_CASE("gradients are accumulated, those of the sinks, too") {
     const LongContextDecoder decoder = make_long_context_decoder(test_model(), true);
     LongContextDecoder once = zeros_like(decoder), twice = zeros_like(decoder);
-    forward_backward(decoder, small_ids, targets, once);
-    for (int i = 0; i < 2; ++i) forward_backward(decoder, small_ids, targets, twice);
+    forward_backward(decoder, small_ids, small_targets, once);
+    for (int i = 0; i < 2; ++i) forward_backward(decoder, small_ids, small_targets, twice);
     const Vector sinks = *once.layers[1].self_attn.score_function.sinks;
     CHECK_CLOSE(*twice.layers[1].self_attn.score_function.sinks, Vector(sinks * Real(2)), 1e-6);
     CHECK_CLOSE(twice.embed_tokens, Matrix(once.embed_tokens * Real(2)), 1e-5);
@@ -84,8 +84,8 @@ TEST_CASE("forward_backward computes the loss of the same logits as evaluate, wi
     decoder.layers[1].self_attn.pattern = ChunkedAttention{3};
     decoder.layers[0].self_attn.score_function.sinks = Vector{0.5f, -1, 2, 0};
     LongContextDecoder gradient = zeros_like(decoder);
-    CHECK(forward_backward(decoder, small_ids, targets, gradient) ==
-          doctest::Approx(cross_entropy(evaluate(decoder, small_ids).logits, targets))
+    CHECK(forward_backward(decoder, small_ids, small_targets, gradient) ==
+          doctest::Approx(cross_entropy(evaluate(decoder, small_ids).logits, small_targets))
               .epsilon(1e-6));
 }
 

@@ -7,16 +7,16 @@ using namespace llm;
 
 namespace {
 
-const std::string sizes =
+const std::string sizes_json =
     R"("hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 8,
        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 17,
        "max_position_embeddings": 64)";
 
 MixtureConfig read(const std::string& type, const std::string& members) {
     const Scratch scratch;
-    overwrite(scratch.folder / "config.json", R"({"model_type": ")" + type + "\", " + sizes +
-                                                  (members.empty() ? "" : ", ") + members +
-                                                  "}");
+    overwrite(scratch.folder / "config.json", R"({"model_type": ")" + type + "\", " +
+                                                  sizes_json + (members.empty() ? "" : ", ") +
+                                                  members + "}");
     return read_mixture_config(JsonFile(scratch.folder / "config.json"));
 }
 

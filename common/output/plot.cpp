@@ -20,7 +20,7 @@ struct Figure {
     std::vector<Panel> panels;
 };
 
-std::string slug;
+std::string file_prefix;             // the slug of the chapter
 std::filesystem::path plots_folder;  // empty: figures are not drawn
 std::vector<Figure> figures;
 
@@ -293,7 +293,7 @@ void plot(const std::string& name, const std::vector<Panel>& panels) {
 }
 
 void collect_plots(const std::string& chapter_slug, const std::filesystem::path& folder) {
-    slug = chapter_slug;
+    file_prefix = chapter_slug;
     plots_folder = folder;
 }
 
@@ -322,7 +322,8 @@ bool draw(const std::vector<Figure>& wanted) {
     for (const Figure& figure : wanted)
         for (const std::string terminal : {"svg", "pngcairo fontscale 0.75"}) {
             const std::string ending = terminal == "svg" ? "svg" : "png";
-            files.push_back(plots_folder / fmt::format("{}_{}.{}", slug, figure.name, ending));
+            files.push_back(plots_folder /
+                            fmt::format("{}_{}.{}", file_prefix, figure.name, ending));
             script += figure_script(figure, files.back().string() + ".part", terminal);
         }
     const bool drawn = run_gnuplot(script);

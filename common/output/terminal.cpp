@@ -17,7 +17,7 @@ namespace llm {
 namespace {
 
 PrintOptions chosen;
-std::vector<std::string> titles;
+std::vector<std::string> titles_of_steps;
 bool nothing_printed = true;
 
 // With --step: the lines that the current page has completed, and the width of the line after
@@ -99,27 +99,29 @@ std::size_t terminal_height() {
 
 void set_print_options(const PrintOptions& options) {
     chosen = options;
-    titles.clear();
+    titles_of_steps.clear();
     nothing_printed = true;
     page_lines = line_width = 0;
 }
 
 const PrintOptions& print_options() { return chosen; }
 
-const std::vector<std::string>& step_titles() { return titles; }
+const std::vector<std::string>& step_titles() { return titles_of_steps; }
 
 bool step_is_printed() {
-    return !chosen.only || (!titles.empty() && chosen.only == titles.size());
+    return !chosen.only || (!titles_of_steps.empty() && chosen.only == titles_of_steps.size());
 }
 
 void begin_step(std::string_view title) {
     if (chosen.only && step_is_printed()) throw OnlyStepDone{};
     const bool follows_output = !nothing_printed;
-    titles.emplace_back(title);
-    if (chosen.json) return emit("step", {{"number", titles.size()}, {"title", titles.back()}});
+    titles_of_steps.emplace_back(title);
+    if (chosen.json)
+        return emit("step",
+                    {{"number", titles_of_steps.size()}, {"title", titles_of_steps.back()}});
     if (pausing() && follows_output && step_is_printed() && !chosen.quiet) wait_for_enter();
     const std::string number =
-        isatty(STDOUT_FILENO) ? fmt::format("{}. ", titles.size()) : std::string();
+        isatty(STDOUT_FILENO) ? fmt::format("{}. ", titles_of_steps.size()) : std::string();
     const std::string heading = fmt::format("── {}{} ──", number, title);
     print("\n");
     if (pausing()) page_lines = 0;  // the empty line may leave the screen
