@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLUGS = re.findall(r"^chapter\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
+SLUGS = re.findall(r"^(\d\w+) \|", (ROOT / "chapters/contents.txt").read_text(), re.M)
 NUMBER = re.compile(r"[-−]?\d+\.?\d*(?:e[-+]?\d+)?")
 TOLERANCE = Decimal("2e-4")
 STORIES260K = ROOT / (os.environ.get("STORIES260K") or "stories260K.bin")

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parent.parent
-SLUGS = re.findall(r"^chapter\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
+SLUGS = re.findall(r"^(\d\w+) \|", (ROOT / "chapters/contents.txt").read_text(), re.M)
 
 # Options, and a part of the error message. {file} is an existing file, {folder} a folder that does not exist.
 SIZES_REFUSED = [  # of programs with --seq-len
@@ -1272,6 +1272,26 @@ def check_learn(scratch):
     check_site(learn)
 
 
+def check_progress(scratch):
+    """Long commands show on one line of a terminal how far they are, and in a pipe a line every ten seconds; their other
+    output goes to a file."""
+    script = scratch / "progress.sh"
+    script.write_text(f"""source {ROOT}/common/cmake/build.sh
+        work() {{ printf '@1/8 a\\n'; sleep 5; printf '@2/8 b\\nan error\\n@6/8 c\\nthe end'; }}
+        begin_progress building; work | follow_progress {scratch}/errors.txt; echo done""")
+    code, text = run_in_terminal(["bash", str(script)])
+    clear = "\r\x1b[2K"
+    for part in (f"{clear}building: 1/8, 12 %{clear}", "building: 2/8, 25 %, 0:15 left", f"building: 6/8, 75 %, 0:01 left{clear}", f"{clear}done"):
+        if code != 0 or part not in text or "\n" in text.removesuffix("\n"):
+            problems.append(f"the progress of a build lacks {part!r}: {text!r}")
+    if (scratch / "errors.txt").read_text() != "an error\nthe end\n":
+        problems.append(f"the output of a build: {(scratch / 'errors.txt').read_text()!r}")
+    script.write_text(script.read_text().replace("sleep 5", "sleep 11"))
+    result = run(["bash", script])
+    if result.stderr != "building: 1/8, 12 %, 1:10 left\n" and result.stderr != "building: 1/8, 12 %, 1:17 left\n":
+        problems.append(f"the progress of a build in a pipe: {result.stderr!r}")
+
+
 def check_site(learn):
     """./learn site refuses invalid options, and installs nothing that was not agreed to."""
     for options, message in [(["--bild"], "unknown option '--bild'"), (["--port"], "got ''"), (["--port", "80"], "got '80'"),
@@ -1611,6 +1631,7 @@ def main():
             check_terminal(build / "01_masking")
             check_terminal(build / "05_gqa")
             check_learn(Path(name))
+            check_progress(Path(name))
             for arguments, message in LEARN_REFUSED:
                 expect_refusal([ROOT / "learn", *arguments.split()], message)
     for problem in problems:

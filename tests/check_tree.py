@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SLUGS = re.findall(r"^chapter\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
-LESSONS = re.findall(r"^lesson\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M)  # no page or program yet
+SLUGS = re.findall(r"^(\d\w+) \|", (ROOT / "chapters/contents.txt").read_text(), re.M)
+QUESTIONS = dict(re.findall(r"^(\d\w+) \| .* \| (.*)$", (ROOT / "chapters/contents.txt").read_text(), re.M))
 problems = []
 
 
@@ -25,55 +25,66 @@ def chapters_are_complete():
         for name in ("main.cpp", "exercise.hpp", "exercise.cpp", "solution.cpp"):
             if not (ROOT / "chapters" / slug / name).exists():
                 complain(ROOT / "chapters" / slug, f"lacks {name}")
-        for file in sorted((ROOT / "chapters" / slug).rglob("*.cpp")):
-            lines = len(file.read_text().split("\n"))
-            if lines > 301:
-                complain(file, f"has {lines - 1} lines, a file of a chapter at most 300")
+        first = (ROOT / "chapters" / slug / "main.cpp").read_text().split("\n")[0]
+        if f" — {QUESTIONS[slug]}" not in first:
+            complain(ROOT / "chapters/contents.txt", f"has another question of {slug} than its main.cpp")
         for name in (f"tests/test_{slug}.cpp", f"tests/exercise_{slug}.cpp", f"docs/{slug}.md"):
             if not (ROOT / name).exists():
                 complain(ROOT, f"chapter {slug} lacks {name}")
         if not list((ROOT / "assets").glob(f"{slug}_*")):
             complain(ROOT / "assets", f"has no figure of {slug}")
-    for file in sorted((ROOT / "chapters").glob("*.cpp")):
+    for file in sorted((ROOT / "chapters").rglob("*.cpp")):
         lines = len(file.read_text().split("\n"))
         if lines > 301:
             complain(file, f"has {lines - 1} lines, a file of a chapter at most 300")
     folders = sorted(folder.name for folder in (ROOT / "chapters").iterdir() if folder.is_dir())
-    if folders != sorted(SLUGS + LESSONS):
-        complain(ROOT / "chapters", f"holds {folders}, CMakeLists.txt lists {SLUGS + LESSONS}")
+    if folders != sorted([*SLUGS, "apps"]):
+        complain(ROOT / "chapters", f"holds {folders}, contents.txt lists {SLUGS}")
 
 
 def includes_point_backward():
     for file in files("chapters", "common"):
-        own = file.relative_to(ROOT).parts[1] if file.relative_to(ROOT).parts[0] == "chapters" else ""
-        if own == file.name:  # the chat, which joins all chapters
-            own = "chat~"
+        top, own = file.relative_to(ROOT).parts[:2]
+        if top == "common":
+            own = ""
+        lesson = own and own != "apps" and file.name != "main.cpp" and file.parent.name != "demo"
         for name in re.findall(r'^#include ["<](.*)[">]', file.read_text(), re.M):
             if name.startswith("chapters/") and name.split("/")[1] > own:
                 complain(file, f"includes a later chapter: {name}")
-            if own and not file.name.startswith("bench") and re.match(r"(xtensor(-blas)?|xtl|fmt|CLI|nlohmann|doctest|tests)/|unistd|sys/|csignal|cstdio|future|mutex|filesystem|.*stream|thread", name):
+            if lesson and re.match(r"chapters/.*/demo/|chapters/apps/", name):
+                complain(file, f"includes {name}, which is no lesson")
+            if own and file.parent.name != "bench" and re.match(r"(xtensor(-blas)?|xtl|fmt|CLI|nlohmann|doctest|tests)/|unistd|sys/|csignal|cstdio|future|mutex|filesystem|.*stream|thread", name):
                 complain(file, f"includes {name}, which belongs into common/")
             if not own and file.suffix == ".hpp" and re.match(r"(fmt|CLI|nlohmann)/", name):
                 complain(file, f"includes {name}, which belongs into a .cpp file")
 
 
+def executable(file):
+    """The executable of a test file: tests/test_13_muon.cpp is a part of test_13_training."""
+    number = file.stem[5:7]
+    group = next((slug for slug in SLUGS if slug.startswith(f"{number}_")), file.stem[5:].split("_")[0])
+    return f"test_{group}_in_double" if "finite_differences" in file.stem else f"test_{group}"
+
+
 def every_test_can_run(build):
     """doctest passes a title with ; or * to nobody, and CTest then calls it green."""
-    titles = 0
+    titles = {}  # of each executable
     for file in sorted((ROOT / "tests").glob("test_*.cpp")):
         # A long title is several literals, one a line.
         literals = re.findall(r'TEST_CASE\(((?:\s*"(?:[^"\\]|\\.)*")+)\)', file.read_text())
         found = ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', title)) for title in literals]
-        titles += len(found)
+        name = executable(file)
+        titles[name] = titles.get(name, 0) + len(found)
         for title in found:
             if re.search(r"[;*\[\]\\]", title):
                 complain(file, f"a title CTest cannot run: {title}")
-        count = subprocess.run([build / file.stem, "--count"], check=True, stdout=subprocess.PIPE, text=True).stdout
-        if f"filters: {len(found)}\n" not in count:
-            complain(file, f"has {len(found)} titles, doctest counts: {count.strip()}")
+    for name, total in titles.items():
+        count = subprocess.run([build / name, "--count"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        if f"filters: {total}\n" not in count:
+            complain(ROOT / "tests", f"{name} has {total} titles, doctest counts: {count.strip()}")
     listing = subprocess.run(["ctest", "-N", "-LE", "maintainer|browser"], cwd=build, check=True, stdout=subprocess.PIPE, text=True)
-    if not re.search(rf"^Total Tests: {titles}$", listing.stdout, re.M):
-        complain(ROOT / "tests", f"there are {titles} titles, CTest knows {listing.stdout.split()[-1]} tests")
+    if not re.search(rf"^Total Tests: {sum(titles.values())}$", listing.stdout, re.M):
+        complain(ROOT / "tests", f"there are {sum(titles.values())} titles, CTest knows {listing.stdout.split()[-1]} tests")
 
 
 # Names and phrases that this project once coined, with what the field says instead. They must not

@@ -3,6 +3,7 @@
 # serves it to this machine.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+source common/cmake/build.sh
 
 note() { printf '%s\n' "$*" >&2; }
 refuse() {
@@ -53,33 +54,26 @@ install_tools() {
     [[ ${#packages[@]} -gt 0 ]] || return 0
     command -v apt-get >/dev/null || refuse "install these first: ${packages[*]}"
 
-    local as_root=() space
-    if [[ $(id -u) -ne 0 ]]; then
-        command -v sudo >/dev/null || refuse "install as root: apt-get install ${packages[*]}"
-        as_root=(sudo)
+    local space
+    if [[ $(id -u) -ne 0 ]] && ! command -v sudo >/dev/null; then
+        refuse "install as root: apt-get install ${packages[*]}"
     fi
-    "${as_root[@]}" apt-get update -qq >&2 || true # the package lists may be recent enough
+    update_package_lists
     space=$(LC_ALL=C apt-get install --assume-no --no-install-recommends "${packages[@]}" 2>/dev/null |
         sed -n 's/^After this operation, \(.*\) of additional disk space.*/\1/p') || true
     confirm "The website needs these Debian packages (${space:-unknown size}): ${packages[*]}"
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+    install_packages "${packages[@]}" || refuse "apt-get could not install them; see its message above"
 }
 
 install_node_modules() {
     local installed=docs/node_modules/.package-lock.json
     [[ -e $installed && ! docs/package-lock.json -nt $installed ]] && return
     confirm "The website needs npm packages (250 MB in docs/node_modules): VitePress and others, listed in docs/package.json"
-    npm --prefix docs ci --omit=dev --no-progress --loglevel=error >&2
+    quietly "installing npm packages" npm --prefix docs ci --omit=dev --no-progress --loglevel=error
 }
 
-# Runs a command and shows its output only if it fails.
-quietly() {
-    local output
-    output=$("$@" 2>&1) && return
-    note "$output"
-    refuse "this command failed: $*"
-}
+# Runs a command and shows its output only if it fails: quietly TEXT COMMAND...
+quietly() { run_with_progress "$@" || refuse "this command failed: ${*:2}"; }
 
 is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
@@ -97,13 +91,10 @@ serve() {
 
 install_tools
 install_node_modules
-[[ -e build-web/programs/01_masking.wasm ]] ||
-    note "compiling the programs to WebAssembly (the first time takes about four minutes) ..."
-quietly common/web/fetch_sources.sh build-web/sources
-quietly cmake --preset web
-quietly cmake --build --preset web
-note "building the pages ..."
-quietly npm --prefix docs run build
+quietly "1 of 3: fetching sources" common/web/fetch_sources.sh build-web/sources
+quietly "1 of 3: configuring" cmake --preset web
+build_with_progress "2 of 3: compiling the programs to WebAssembly" build-web all || refuse "the programs could not be compiled"
+quietly "3 of 3: building the pages" npm --prefix docs run build
 
 mkdir -p build/site/programs
 cp build-web/programs/*.js build-web/programs/*.wasm build/site/programs/

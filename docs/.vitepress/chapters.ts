@@ -11,14 +11,10 @@ export interface Chapter {
   title: string // "Attention and grouped-query attention (GQA)"
 }
 
-// The first number of each part.
-const parts = [
-  { first: 1, name: 'I · The block' },
-  { first: 10, name: 'II · The model at work' },
-  { first: 15, name: 'III · Fast' },
-  { first: 17, name: 'IV · After Llama' },
-  { first: 21, name: 'V · For many' },
-]
+// The parts and their chapters: chapters/contents.txt has lines such as "04_rope | I The block | How ... ?".
+const rows = readFileSync(resolve(root, 'chapters/contents.txt'), 'utf8')
+  .split('\n').filter(line => /^\d/.test(line)).map(line => line.split(' | '))
+const parts = [...new Set(rows.map(([, part]) => part))]
 
 const furtherPages = [
   { text: 'Questions', link: '/questions' },
@@ -39,12 +35,13 @@ export function readChapters(): Chapter[] {
 }
 
 export function sidebar(chapters: Chapter[]) {
-  const groups = parts.map((part, index) => {
-    const end = parts[index + 1]?.first ?? Infinity
-    const items = chapters
-      .filter(({ number }) => Number(number) >= part.first && Number(number) < end)
-      .map(({ number, slug, title }) => ({ text: `${number} · ${title}`, link: `/${slug}` }))
-    return { text: part.name, items }
+  const groups = parts.map((part) => {
+    const items = rows.filter(row => row[1] === part).map(([slug]) => {
+      const chapter = chapters.find(other => other.slug === slug)
+      if (!chapter) throw new Error(`chapters/contents.txt lists ${slug}, which has no page`)
+      return { text: `${chapter.number} · ${chapter.title}`, link: `/${slug}` }
+    })
+    return { text: part.replace(' ', ' · '), items }
   })
-  return [...groups.filter(group => group.items.length > 0), { text: 'Further pages', items: furtherPages }]
+  return [...groups, { text: 'Further pages', items: furtherPages }]
 }

@@ -1,0 +1,70 @@
+# The chapters of chapters/contents.txt. In the folder of a chapter, main.cpp and demo/ are the
+# program, exercise.cpp and solution.cpp the exercises, and every other file is its lesson.
+
+add_custom_target(exercises)
+add_custom_target(solutions)
+
+# The lesson is a library, which all later chapters link. Its files are compiled together, which
+# takes half the time. ./learn marks a chapter whose lesson you edit in build/edited/: its files
+# are compiled one by one, so that a change takes a second or two.
+function(lesson slug)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS chapters/${slug}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/(main|exercise|solution|demo/[^/]*)\\.cpp$")
+  add_library(lesson_${slug} STATIC ${sources})
+  target_link_libraries(lesson_${slug} PUBLIC ${lessons} common)
+  target_precompile_headers(lesson_${slug} REUSE_FROM common)
+  if(NOT EXISTS ${PROJECT_BINARY_DIR}/edited/${slug})
+    set_target_properties(lesson_${slug} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  endif()
+endfunction()
+
+function(program slug)
+  file(GLOB demo CONFIGURE_DEPENDS chapters/${slug}/demo/*.cpp)
+  add_executable(${slug} chapters/${slug}/main.cpp ${demo})
+  target_link_libraries(${slug} lesson_${slug})
+  target_precompile_headers(${slug} REUSE_FROM output)
+  target_compile_options(${slug} PRIVATE ${for_programs})
+endfunction()
+
+# The exercises are linked twice: with your exercise.cpp and with solution.cpp.
+function(exercises slug)
+  foreach(answers exercise solution)
+    test_executable(${answers}_${slug} HEADERS check LIBRARIES test_exercise_main check lesson_${slug}
+                    SOURCES tests/exercise_${slug}.cpp chapters/${slug}/${answers}.cpp)
+    set_target_properties(${answers}_${slug} PROPERTIES UNITY_BUILD OFF)
+    add_dependencies(exercises ${answers}_${slug})
+  endforeach()
+  add_dependencies(solutions solution_${slug})
+endfunction()
+
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS chapters/contents.txt)
+file(STRINGS chapters/contents.txt slugs REGEX "^[0-9]")
+list(TRANSFORM slugs REPLACE " .*" "")
+foreach(slug ${slugs})
+  lesson(${slug})
+  list(PREPEND lessons lesson_${slug})
+  program(${slug})
+  string(SUBSTRING ${slug} 0 2 number)
+  file(GLOB test_sources CONFIGURE_DEPENDS tests/test_${number}_*.cpp)
+  list(FILTER test_sources EXCLUDE REGEX "finite_differences")
+  add_tests(${slug} lesson_${slug})
+  exercises(${slug})
+endforeach()
+
+# Answers that crash, do not end or are wrong: what the report says of them is tested.
+test_executable(broken_exercises HEADERS check LIBRARIES test_exercise_main check
+                SOURCES tests/broken_exercises.cpp)
+add_dependencies(exercises broken_exercises)
+
+# Sampling 50 million numbers is the longest part of chapter 09; AdamW updates every parameter; a
+# training step normalizes, rotates and differentiates every activation.
+if(for_speed)
+  set_source_files_properties(common/numbers/random.cpp chapters/04_rope/rope.cpp
+                              chapters/05_gqa/rms_normalize.cpp
+                              chapters/07_rmsnorm_vs_layernorm/norms.cpp
+                              chapters/12_gradients/attention_backward.cpp
+                              chapters/12_gradients/norms_backward.cpp
+                              chapters/13_training/optimizer.cpp
+                              chapters/13_training/trainer.cpp
+                              PROPERTIES COMPILE_OPTIONS "${for_speed}")
+endif()

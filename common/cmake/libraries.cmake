@@ -1,0 +1,103 @@
+# The precompiled headers, the libraries of common/, and what the tests share.
+
+# Lessons, programs and tests have precompiled headers of their own (those of common, output and
+# check): Clang does not mix levels of optimization, and programs do not link doctest.
+set(headers common/tensors/tensor.hpp <cmath> <complex> <filesystem> <functional> <numbers> <optional>
+            <random> <variant>)
+
+# Tensors, random numbers, threads.
+file(GLOB numeric_sources CONFIGURE_DEPENDS common/numbers/*.cpp common/tensors/*.cpp)
+list(FILTER numeric_sources EXCLUDE REGEX "/(elementwise|tensor)\\.cpp$")
+add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/system/parallel.cpp
+                          common/system/timer.cpp $<TARGET_OBJECTS:vectorized>)
+target_precompile_headers(common PRIVATE ${headers})
+
+# Elementwise functions, in vector registers. Exponentials are vectorized only with
+# -fno-trapping-math: both results of a comparison are computed, of which one may set a
+# floating-point exception flag. No result changes.
+set(vectorized -O3 -fno-trapping-math ${instruction_set})
+add_library(vectorized OBJECT common/tensors/elementwise.cpp common/tensors/tensor.cpp)
+target_link_libraries(vectorized PRIVATE settings)
+target_compile_options(vectorized PRIVATE ${vectorized})
+
+# Printing, plotting, and the options of the programs.
+file(GLOB output_sources CONFIGURE_DEPENDS common/output/*.cpp)
+add_library(output STATIC ${output_sources} common/system/options.cpp)
+target_link_libraries(output PRIVATE CLI11::CLI11 nlohmann_json::nlohmann_json)
+target_precompile_headers(output PRIVATE ${headers})
+target_compile_options(output PRIVATE ${for_programs})
+
+# Reading and writing files.
+file(GLOB file_sources CONFIGURE_DEPENDS common/files/*.cpp)
+add_library(files STATIC ${file_sources})
+target_link_libraries(files PRIVATE nlohmann_json::nlohmann_json ${PCRE2} ${UTF8PROC})
+target_include_directories(files PRIVATE ${PCRE2_FOLDER} ${UTF8PROC_FOLDER})
+if(EMSCRIPTEN)
+  target_precompile_headers(files REUSE_FROM output)
+else()
+  target_precompile_headers(files REUSE_FROM common)
+endif()
+target_compile_options(files PRIVATE ${for_files})
+
+# The three use one another. Compiled together, their files take half the time (options.cpp with CLI11
+# is the largest, and stays alone).
+target_link_libraries(common PUBLIC settings files output PRIVATE Threads::Threads)
+target_link_libraries(files PUBLIC settings common)
+target_link_libraries(output PUBLIC settings common)
+set_target_properties(common output vectorized PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+set_target_properties(files PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+
+if(EMSCRIPTEN)  # folders of the virtual file system
+  set(assets_parent "")
+  set(results_folder "")
+else()
+  set(assets_parent ${PROJECT_SOURCE_DIR})
+  set(results_folder ${PROJECT_BINARY_DIR})
+endif()
+set_source_files_properties(common/system/options.cpp PROPERTIES COMPILE_DEFINITIONS
+                            LLM_PLOTS_FOLDER="${results_folder}/plots")
+target_compile_definitions(files PRIVATE LLM_ASSETS_FOLDER="${assets_parent}/assets"
+                                         LLM_MODELS_FOLDER="${results_folder}/models")
+
+# What every test links: the comparator and the fixtures. Tests add doctest's main, exercises a
+# main that reports in words.
+add_library(check STATIC EXCLUDE_FROM_ALL tests/check.cpp)
+target_link_libraries(check PUBLIC common doctest::doctest)
+set_source_files_properties(tests/check.cpp PROPERTIES COMPILE_DEFINITIONS
+                            LLM_FIXTURES_FOLDER="${PROJECT_SOURCE_DIR}/tests/fixtures")
+target_precompile_headers(check PRIVATE ${headers} tests/check.hpp)
+target_compile_options(check PRIVATE ${for_programs})
+foreach(name main exercise_main)  # without the header: they configure doctest
+  add_library(test_${name} OBJECT EXCLUDE_FROM_ALL tests/${name}.cpp)
+  target_link_libraries(test_${name} settings doctest::doctest)
+  target_compile_options(test_${name} PRIVATE ${for_programs})
+endforeach()
+
+# Adds an executable of tests or exercises from sources, which are compiled together.
+function(test_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "HEADERS" "SOURCES;LIBRARIES")
+  add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
+  target_link_libraries(${name} ${arg_LIBRARIES})
+  target_precompile_headers(${name} REUSE_FROM ${arg_HEADERS})
+  target_compile_options(${name} PRIVATE ${for_programs})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+endfunction()
+
+# Adds tests; their cases appear in CTest as SLUG.title.
+add_custom_target(tests)
+function(discover_tests name slug)
+  doctest_discover_tests(${name} TEST_PREFIX "${slug}."
+                         PROPERTIES SKIP_REGULAR_EXPRESSION "MESSAGE: skipped")
+  add_dependencies(tests ${name})
+endfunction()
+function(add_tests slug)
+  test_executable(test_${slug} HEADERS check LIBRARIES test_main check ${ARGN}
+                  SOURCES ${test_sources})
+  discover_tests(test_${slug} ${slug})
+endfunction()
+
+file(GLOB test_sources CONFIGURE_DEPENDS tests/test_common_*.cpp)
+list(APPEND test_sources common/web/blas.cpp)  # the BLAS of the website, compared with the system's
+add_tests(common)
+set(test_sources tests/test_xtensor.cpp)
+add_tests(xtensor)

@@ -1,0 +1,57 @@
+# Checks of the pristine tree. A learner who edits files does not run them; .ci/run does.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+function(maintainer_test name)
+  add_test(NAME maintainer.${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(maintainer.${name} PROPERTIES LABELS maintainer)
+endfunction()
+
+maintainer_test(tree ${Python3_EXECUTABLE} tests/check_tree.py ${PROJECT_BINARY_DIR})
+maintainer_test(programs ${Python3_EXECUTABLE} tests/check_programs.py ${PROJECT_BINARY_DIR})
+maintainer_test(pages ${Python3_EXECUTABLE} tests/check_docs.py static)
+foreach(slug ${slugs} broken)
+  maintainer_test(exercises.${slug} ${Python3_EXECUTABLE} tests/check_exercises.py
+                  ${PROJECT_BINARY_DIR} ${slug})
+endforeach()
+# The commands of a page run, and its edits are made, in a copy of the tree. Two copies, so that
+# two pages can be checked at a time.
+set(pages ${slugs})
+list(TRANSFORM pages REPLACE "(.+)" "docs/\\1.md")
+set(copy 0)
+foreach(page README.md ${pages} docs/mistakes.md docs/contributing.md)
+  math(EXPR copy "1 - ${copy}")
+  get_filename_component(name ${page} NAME_WE)
+  maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/check_docs.py ${page}
+                  ${PROJECT_BINARY_DIR}/edited_${copy})
+  set_tests_properties(maintainer.page.${name} PROPERTIES RESOURCE_LOCK edited_${copy} TIMEOUT 1800)
+endforeach()
+
+# The real llama.cpp reads what chapter 16 exports, where it is installed (docs/performance.md).
+find_program(NODE node)
+if(NODE)
+  maintainer_test(llama_cpp ${NODE} tests/check_llama_cpp.mjs ${PROJECT_BINARY_DIR}/llama_cpp
+                  ${PROJECT_BINARY_DIR})
+  set_tests_properties(maintainer.llama_cpp PROPERTIES SKIP_RETURN_CODE 77)
+endif()
+
+# Processors that this machine is not: their vector instructions at least compile.
+if(HAS_MARCH_NATIVE)
+  foreach(processor x86-64-v3 skylake-avx512 sapphirerapids)
+    foreach(file ${simd_files})
+      get_filename_component(name ${file} NAME_WE)
+      maintainer_test(${name}.${processor} ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -march=${processor}
+                      -I${PROJECT_SOURCE_DIR} -Wall -Wextra -Wshadow -Werror ${false_alarms}
+                      -c ${file} -o ${PROJECT_BINARY_DIR}/${name}_${processor}.o)
+    endforeach()
+  endforeach()
+endif()
+# The website's own code, and the site that ./learn site --build has made, in Chromium.
+maintainer_test(site.types npm --prefix docs run --silent check)
+maintainer_test(site.units npm --prefix docs run --silent test)
+foreach(part programs pages)
+  add_test(NAME browser.${part} COMMAND node docs/.vitepress/tests/browser/check_${part}.mjs
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(browser.${part} PROPERTIES LABELS browser PROCESSORS 2 TIMEOUT 1800)
+endforeach()
+
+maintainer_test(format sh -c "git ls-files '*.?pp' | xargs clang-format --dry-run -Werror")
+maintainer_test(shellcheck shellcheck -x learn common/cmake/build.sh .ci/run common/web/fetch_sources.sh common/web/site.sh tests/fuzz.sh)

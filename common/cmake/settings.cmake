@@ -1,0 +1,89 @@
+# Compiler, linker, levels of optimization and dependencies.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+include(CheckCXXCompilerFlag)
+
+# A faster linker and a compiler cache, where they are installed. (What lld 14 links of GCC 12's objects
+# aborts when some functions throw.)
+find_program(MOLD mold)
+find_program(LLD ld.lld)
+if(MOLD AND NOT EMSCRIPTEN)
+  add_link_options(-fuse-ld=mold)
+elseif(LLD AND CMAKE_CXX_COMPILER_ID MATCHES Clang AND NOT EMSCRIPTEN)
+  add_link_options(-fuse-ld=lld)
+endif()
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env  # copies of the tree share the cache
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+endif()
+
+if(EMSCRIPTEN)
+  include(common/web/libraries.cmake)
+else()
+  find_package(xtensor REQUIRED)
+  find_package(xtensor-blas REQUIRED)
+  find_package(BLAS REQUIRED)
+  find_package(CLI11 REQUIRED)
+  find_package(fmt REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+  find_package(doctest REQUIRED)
+  find_package(Threads REQUIRED)
+  find_path(PCRE2_FOLDER pcre2.h REQUIRED)
+  find_library(PCRE2 pcre2-8 REQUIRED)
+  find_path(UTF8PROC_FOLDER utf8proc.h REQUIRED)
+  find_library(UTF8PROC utf8proc REQUIRED)
+  find_path(HWY_FOLDER hwy/highway.h REQUIRED)  # Highway; its library is not needed
+  include(doctest)
+endif()
+
+# Lessons are compiled with -O2, and with GCC a few loops with -O3, at which it vectorizes; programs and tests, which only call
+# lessons, are not optimized, so that a change is compiled quickly. The asserts in lessons and
+# libraries stay on.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(for_programs $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
+set(for_files $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(for_speed $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
+endif()
+if(EMSCRIPTEN)  # programs and files are downloaded
+  set(for_programs -Os)
+  set(for_files -Os)
+endif()
+if(SANITIZE)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O1")
+  set(for_speed "")
+endif()
+
+# The vector instructions of this machine.
+check_cxx_compiler_flag(-march=native HAS_MARCH_NATIVE)
+if(NATIVE AND HAS_MARCH_NATIVE)
+  set(instruction_set -march=native)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(instruction_set -msse4.2)
+endif()
+
+# What every target is compiled with.
+add_library(settings INTERFACE)
+target_include_directories(settings INTERFACE ${PROJECT_SOURCE_DIR})
+target_link_libraries(settings INTERFACE xtensor xtensor-blas fmt::fmt ${BLAS_LIBRARIES})
+target_compile_options(settings INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+target_compile_definitions(settings INTERFACE DOCTEST_CONFIG_SUPER_FAST_ASSERTS)
+if(SANITIZE)
+  target_compile_options(settings INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
+                                            -fno-omit-frame-pointer -g1)
+  target_link_options(settings INTERFACE -fsanitize=address,undefined)
+  target_compile_definitions(settings INTERFACE XTENSOR_ENABLE_ASSERT LLM_SANITIZE)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)  # so that the fuzzer sees which lines it reaches
+    target_compile_options(settings INTERFACE -fsanitize=fuzzer-no-link)
+  endif()
+endif()

@@ -1,0 +1,26 @@
+# What works in vector registers is compiled for this machine, and for speed. GCC warns of
+# uninitialized variables in its own avx512fintrin.h, where results begin as undefined on purpose
+# (GCC bug 105593). Highway 1.0 does not use the vector instructions of x86 before SSSE3.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(false_alarms -Wno-uninitialized -Wno-maybe-uninitialized)
+endif()
+set_source_files_properties(chapters/06_swiglu/activations.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+                            COMPILE_OPTIONS "${vectorized}")
+set(simd_files 15_fast/simd 15_fast/dot_tile 15_fast/vectorized_loops 15_fast/cached_rows
+               16_quantization/integer_products 16_quantization/bfloat16_products)
+list(TRANSFORM simd_files REPLACE "(.+)" "chapters/\\1.cpp")
+set_source_files_properties(${simd_files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+                            COMPILE_OPTIONS "-O3;${instruction_set};${false_alarms}")
+target_include_directories(lesson_15_fast PRIVATE ${HWY_FOLDER})
+target_include_directories(lesson_16_quantization PRIVATE ${HWY_FOLDER})
+
+# What reads and writes files need not be fast on the website, but small.
+if(EMSCRIPTEN)
+  set_source_files_properties(
+    chapters/09_full_model/checkpoint.cpp
+    chapters/09_full_model/config_json.cpp chapters/09_full_model/gguf_config.cpp
+    chapters/10_tokenizer/gguf_tokenizer.cpp chapters/10_tokenizer/save_tokenizer.cpp
+    chapters/10_tokenizer/tokenizer_json.cpp
+    chapters/16_quantization/gguf_export.cpp chapters/16_quantization/gguf_tokenizer_export.cpp
+    PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -Os)
+endif()
