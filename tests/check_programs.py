@@ -1272,7 +1272,7 @@ def check_learn(scratch):
     check_site(learn)
 
 
-def check_progress(scratch):
+def check_progress_of_builds(scratch):
     """Long commands show on one line of a terminal how far they are, and in a pipe a line every ten seconds; their other
     output goes to a file."""
     script = scratch / "progress.sh"
@@ -1631,7 +1631,7 @@ def main():
             check_terminal(build / "01_masking")
             check_terminal(build / "05_gqa")
             check_learn(Path(name))
-            check_progress(Path(name))
+            check_progress_of_builds(Path(name))
             for arguments, message in LEARN_REFUSED:
                 expect_refusal([ROOT / "learn", *arguments.split()], message)
     for problem in problems:
