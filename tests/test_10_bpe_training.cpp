@@ -4,6 +4,7 @@
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
 #include "common/files/mapped_file.hpp"
+#include "common/files/regex.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"

@@ -5,6 +5,7 @@
 
 #include "chapters/10_tokenizer/encoding_steps.hpp"
 #include "common/files/mapped_file.hpp"
+#include "common/files/regex.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/files.hpp"
 #include "tests/fixture_tokenizer.hpp"

@@ -1,6 +1,7 @@
 #include <bit>
 
 #include "common/files/json_file.hpp"
+#include "common/files/regex.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/files.hpp"

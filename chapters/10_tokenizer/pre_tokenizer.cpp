@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "common/files/regex.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm {

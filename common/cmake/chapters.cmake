@@ -21,8 +21,8 @@ endfunction()
 function(program slug)
   file(GLOB demo CONFIGURE_DEPENDS chapters/${slug}/demo/*.cpp)
   add_executable(${slug} chapters/${slug}/main.cpp ${demo})
-  target_link_libraries(${slug} lesson_${slug})
-  target_precompile_headers(${slug} REUSE_FROM output)
+  target_link_libraries(${slug} lesson_${slug} options)
+  target_precompile_headers(${slug} REUSE_FROM options)
   target_compile_options(${slug} PRIVATE ${for_programs})
 endfunction()
 
@@ -51,6 +51,8 @@ foreach(slug ${slugs})
   exercises(${slug})
 endforeach()
 
+target_link_libraries(lesson_09_full_model PUBLIC model_files)
+
 # Answers that crash, do not end or are wrong: what the report says of them is tested.
 test_executable(broken_exercises HEADERS check LIBRARIES test_exercise_main check
                 SOURCES tests/broken_exercises.cpp)
@@ -59,7 +61,8 @@ add_dependencies(exercises broken_exercises)
 # Sampling 50 million numbers is the longest part of chapter 09; AdamW updates every parameter; a
 # training step normalizes, rotates and differentiates every activation.
 if(for_speed)
-  set_source_files_properties(common/numbers/random.cpp chapters/04_rope/rope.cpp
+  set_source_files_properties(common/numbers/random.cpp common/tensors/tensor.cpp
+                              chapters/04_rope/rope.cpp
                               chapters/05_gqa/rms_normalize.cpp
                               chapters/07_rmsnorm_vs_layernorm/norms.cpp
                               chapters/12_gradients/attention_backward.cpp

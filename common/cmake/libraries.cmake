@@ -1,51 +1,62 @@
 # The precompiled headers, the libraries of common/, and what the tests share.
 
-# Lessons, programs and tests have precompiled headers of their own (those of common, output and
-# check): Clang does not mix levels of optimization, and programs do not link doctest.
+# Lessons, programs and tests have precompiled headers of their own (those of common, options
+# and check): Clang does not mix levels of optimization, and programs do not link doctest.
 set(headers common/tensors/tensor.hpp <cmath> <complex> <filesystem> <functional> <numbers> <optional>
             <random> <variant>)
 
 # Tensors, random numbers, threads.
 file(GLOB numeric_sources CONFIGURE_DEPENDS common/numbers/*.cpp common/tensors/*.cpp)
-list(FILTER numeric_sources EXCLUDE REGEX "/(elementwise|tensor)\\.cpp$")
+list(REMOVE_ITEM numeric_sources ${PROJECT_SOURCE_DIR}/common/tensors/vectorized.cpp)
 add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/system/parallel.cpp
                           common/system/timer.cpp $<TARGET_OBJECTS:vectorized>)
 target_precompile_headers(common PRIVATE ${headers})
 
-# Elementwise functions, in vector registers. Exponentials are vectorized only with
-# -fno-trapping-math: both results of a comparison are computed, of which one may set a
-# floating-point exception flag. No result changes.
+# Loops over rows, in vector registers. Exponentials are vectorized only with -fno-trapping-math:
+# both results of a comparison are computed, of which one may set a floating-point exception flag.
+# No result changes.
 set(vectorized -O3 -fno-trapping-math ${instruction_set})
-add_library(vectorized OBJECT common/tensors/elementwise.cpp common/tensors/tensor.cpp)
+add_library(vectorized OBJECT common/tensors/vectorized.cpp)
 target_link_libraries(vectorized PRIVATE settings)
 target_compile_options(vectorized PRIVATE ${vectorized})
 
-# Printing, plotting, and the options of the programs.
+# Printing and plotting; reading and writing files.
 file(GLOB output_sources CONFIGURE_DEPENDS common/output/*.cpp)
-add_library(output STATIC ${output_sources} common/system/options.cpp)
-target_link_libraries(output PRIVATE CLI11::CLI11 nlohmann_json::nlohmann_json)
-target_precompile_headers(output PRIVATE ${headers})
-target_compile_options(output PRIVATE ${for_programs})
+add_library(output STATIC ${output_sources})
+add_library(files STATIC common/files/json_file.cpp common/files/mapped_file.cpp
+                         common/files/safetensors.cpp common/files/standard_input.cpp
+                         common/files/unicode.cpp common/files/words.cpp)
+target_link_libraries(files PRIVATE nlohmann_json::nlohmann_json ${UTF8PROC})
+target_include_directories(files PRIVATE ${UTF8PROC_FOLDER})
 
-# Reading and writing files.
-file(GLOB file_sources CONFIGURE_DEPENDS common/files/*.cpp)
-add_library(files STATIC ${file_sources})
-target_link_libraries(files PRIVATE nlohmann_json::nlohmann_json ${PCRE2} ${UTF8PROC})
-target_include_directories(files PRIVATE ${PCRE2_FOLDER} ${UTF8PROC_FOLDER})
-if(EMSCRIPTEN)
-  target_precompile_headers(files REUSE_FROM output)
-else()
-  target_precompile_headers(files REUSE_FROM common)
-endif()
-target_compile_options(files PRIVATE ${for_files})
+# What no chapter before 09 needs, and so is not compiled for it: GGUF files, and the patterns of
+# tokenizers.
+add_library(model_files STATIC common/files/gguf.cpp common/files/regex.cpp
+                               common/files/regex_syntax.cpp)
+target_link_libraries(model_files PUBLIC common PRIVATE ${PCRE2} ${UTF8PROC})
+target_include_directories(model_files PRIVATE ${PCRE2_FOLDER} ${UTF8PROC_FOLDER})
 
-# The three use one another. Compiled together, their files take half the time (options.cpp with CLI11
-# is the largest, and stays alone).
+# What only programs need: their options.
+add_library(options STATIC common/system/options.cpp)
+target_link_libraries(options PUBLIC common PRIVATE CLI11::CLI11)
+target_compile_options(options PRIVATE ${for_programs})
+target_precompile_headers(options PRIVATE ${headers})
+
+foreach(library output files model_files)
+  target_compile_options(${library} PRIVATE ${for_files})
+  if(EMSCRIPTEN)
+    target_precompile_headers(${library} REUSE_FROM options)
+  else()
+    target_precompile_headers(${library} REUSE_FROM common)
+  endif()
+endforeach()
+
+# The three use one another. Compiled together, their files take half the time.
 target_link_libraries(common PUBLIC settings files output PRIVATE Threads::Threads)
 target_link_libraries(files PUBLIC settings common)
 target_link_libraries(output PUBLIC settings common)
-set_target_properties(common output vectorized PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-set_target_properties(files PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+set_target_properties(common output files model_files PROPERTIES UNITY_BUILD ON
+                                                                UNITY_BUILD_BATCH_SIZE 16)
 
 if(EMSCRIPTEN)  # folders of the virtual file system
   set(assets_parent "")
@@ -98,6 +109,6 @@ endfunction()
 
 file(GLOB test_sources CONFIGURE_DEPENDS tests/test_common_*.cpp)
 list(APPEND test_sources common/web/blas.cpp)  # the BLAS of the website, compared with the system's
-add_tests(common)
+add_tests(common model_files options)
 set(test_sources tests/test_xtensor.cpp)
 add_tests(xtensor)

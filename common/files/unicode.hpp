@@ -1,11 +1,9 @@
-// Unicode for tokenizers and terminals: UTF-8 characters, normalization, regular expressions.
+// Unicode for tokenizers and terminals: UTF-8 characters and normalization.
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace llm {
@@ -52,20 +50,5 @@ std::string escaped(const std::string& text);
 // U+FFFD as in replace_invalid_utf8. The bytes of an incomplete character at the end stay in
 // the text, unless at_end says that nothing follows.
 std::string take_printable(std::string& text, bool at_end);
-
-// A regular expression of a tokenizer, in the syntax of regex_syntax.hpp.
-class Pattern {
- public:
-    explicit Pattern(const std::string& expression);  // throws TextError
-
-    // The begin and end of each match, in bytes, from left to right, with the empty matches
-    // that Hugging Face's library finds: none at the end of another match, none in an empty
-    // text. Throws TextError if the text is not UTF-8, or if the search exceeds its step limit.
-    std::vector<std::pair<std::size_t, std::size_t>> matches(const std::string& text) const;
-
- private:
-    std::string expression_;
-    std::shared_ptr<void> code_;
-};
 
 }  // namespace llm

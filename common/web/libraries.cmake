@@ -20,7 +20,7 @@ target_include_directories(web_headers SYSTEM INTERFACE ${headers_folder})
 target_compile_definitions(web_headers INTERFACE FMT_HEADER_ONLY)
 target_compile_options(web_headers INTERFACE
                        $<$<COMPILE_LANGUAGE:CXX>:-include${PROJECT_SOURCE_DIR}/common/web/prelude.hpp>)
-foreach(library xtensor xtensor-blas fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json doctest::doctest
+foreach(library xtensor fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json doctest::doctest
                 Threads::Threads)
   add_library(${library} INTERFACE IMPORTED)
   target_link_libraries(${library} INTERFACE web_headers)
