@@ -61,8 +61,7 @@ add_dependencies(exercises broken_exercises)
 # Sampling 50 million numbers is the longest part of chapter 09; AdamW updates every parameter; a
 # training step normalizes, rotates and differentiates every activation.
 if(for_speed)
-  set_source_files_properties(common/numbers/random.cpp common/tensors/tensor.cpp
-                              chapters/04_rope/rope.cpp
+  set_source_files_properties(common/numbers/random.cpp chapters/04_rope/rope.cpp
                               chapters/05_gqa/rms_normalize.cpp
                               chapters/07_rmsnorm_vs_layernorm/norms.cpp
                               chapters/12_gradients/attention_backward.cpp

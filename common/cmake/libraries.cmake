@@ -7,16 +7,16 @@ set(headers common/tensors/tensor.hpp <cmath> <complex> <filesystem> <functional
 
 # Tensors, random numbers, threads.
 file(GLOB numeric_sources CONFIGURE_DEPENDS common/numbers/*.cpp common/tensors/*.cpp)
-list(REMOVE_ITEM numeric_sources ${PROJECT_SOURCE_DIR}/common/tensors/vectorized.cpp)
+list(FILTER numeric_sources EXCLUDE REGEX "/(tensor|vectorized)\\.cpp$")
 add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/system/parallel.cpp
                           common/system/timer.cpp $<TARGET_OBJECTS:vectorized>)
 target_precompile_headers(common PRIVATE ${headers})
 
-# Loops over rows, in vector registers. Exponentials are vectorized only with -fno-trapping-math:
-# both results of a comparison are computed, of which one may set a floating-point exception flag.
-# No result changes.
+# Loops over rows and the arithmetic of tensors, in vector registers. Exponentials are vectorized
+# only with -fno-trapping-math: both results of a comparison are computed, of which one may set a
+# floating-point exception flag. No result changes.
 set(vectorized -O3 -fno-trapping-math ${instruction_set})
-add_library(vectorized OBJECT common/tensors/vectorized.cpp)
+add_library(vectorized OBJECT common/tensors/tensor.cpp common/tensors/vectorized.cpp)
 target_link_libraries(vectorized PRIVATE settings)
 target_compile_options(vectorized PRIVATE ${vectorized})
 

@@ -12,17 +12,14 @@ foreach(slug ${slugs} broken)
   maintainer_test(exercises.${slug} ${Python3_EXECUTABLE} tests/check_exercises.py
                   ${PROJECT_BINARY_DIR} ${slug})
 endforeach()
-# The commands of a page run, and its edits are made, in a copy of the tree. Two copies, so that
-# two pages can be checked at a time.
-set(pages ${slugs})
-list(TRANSFORM pages REPLACE "(.+)" "docs/\\1.md")
-set(copy 0)
+# The commands of the pages run, and their edits are made, in one copy of the tree, one page after
+# another.
+list(TRANSFORM slugs REPLACE "(.+)" "docs/\\1.md" OUTPUT_VARIABLE pages)
 foreach(page README.md ${pages} docs/mistakes.md docs/contributing.md)
-  math(EXPR copy "1 - ${copy}")
   get_filename_component(name ${page} NAME_WE)
   maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/check_docs.py ${page}
-                  ${PROJECT_BINARY_DIR}/edited_${copy})
-  set_tests_properties(maintainer.page.${name} PROPERTIES RESOURCE_LOCK edited_${copy} TIMEOUT 1800)
+                  ${PROJECT_BINARY_DIR}/copy)
+  set_tests_properties(maintainer.page.${name} PROPERTIES RESOURCE_LOCK copy TIMEOUT 1800)
 endforeach()
 
 # The real llama.cpp reads what chapter 16 exports, where it is installed (docs/performance.md).
