@@ -191,7 +191,11 @@ TEST_CASE("scale_like_llama3 uses every field, as Hugging Face does with other v
     const Vector scaled = scale_like_llama3(inverse_frequencies(128, 500000), scaling);
     const Vector ratio = scaled / fixture<1>("04_rope/llama3_other_frequencies");
     CHECK_CLOSE(ratio, Vector(xt::ones<Real>({64})), 1e-5);
-    CHECK_THROWS_AS(scale_like_llama3(Vector{1}, Llama3Scaling{8, 4, 4, 8192}), ShapeError);
+    CHECK_THROWS_AS(scale_like_llama3(Vector{1}, Llama3Scaling{8, 4, 3, 8192}), ShapeError);
+
+    // With equal factors, as in Llama 4, nothing is interpolated: 1304 and 0.13 rotations.
+    const Vector divided = scale_like_llama3(Vector{1, Real(1e-4)}, {8, 4, 4, 8192});
+    CHECK_CLOSE(divided, (Vector{1, Real(1e-4) / 8}), 0);
 }
 
 TEST_CASE("rope_frequencies scales if the configuration has a rope_scaling") {

@@ -64,6 +64,13 @@ TEST_CASE("load_model: checkpoints of every supported type give PyTorch's logits
     }
 }
 
+TEST_CASE("load_model: Mini-LLM's files with a model_type are read as those without one") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/mini_llm");
+    edit(folder + "/config.json", "\"dim\"", "\"model_type\": \"mini-llm\", \"dim\"");
+    CHECK_CLOSE(load_model(folder)(small_ids), expected_logits("mini_llm"), 1e-5);
+}
+
 TEST_CASE("export_model: the exported model loads with the same configuration and logits") {
     const Scratch scratch;
     for (const std::string name :

@@ -20,18 +20,19 @@ Real ntk_theta(Real rope_theta, Real factor, std::size_t head_dim) {
 }
 
 Vector scale_like_llama3(const Vector& inverse_frequencies, const Llama3Scaling& scaling) {
-    require(scaling.low_freq_factor < scaling.high_freq_factor,
-            "rope: low_freq_factor must be less than high_freq_factor");
+    const Real low = scaling.low_freq_factor, high = scaling.high_freq_factor;
+    require(low <= high, "rope: low_freq_factor must not exceed high_freq_factor");
     Vector scaled = inverse_frequencies;  // (D/2)
     for (Real& frequency : scaled) {
         // How many rotations does this pair make within the original context?
         const Real wavelength = 2 * std::numbers::pi_v<Real> / frequency;
         const Real rotations = scaling.original_max_position_embeddings / wavelength;
 
-        // Interpolate: 0 for at most low_freq_factor rotations, 1 for high_freq_factor or more.
-        const Real smooth_factor = (rotations - scaling.low_freq_factor) /
-                                   (scaling.high_freq_factor - scaling.low_freq_factor);
-        const Real smooth = std::clamp(smooth_factor, Real(0), Real(1));
+        // Interpolate: 0 for at most `low` rotations, 1 for `high` or more. (In Llama 4 they
+        // are equal: nothing lies between them.)
+        const Real smooth = rotations >= high  ? Real(1)
+                            : rotations <= low ? Real(0)
+                                               : (rotations - low) / (high - low);
         frequency = (1 - smooth) * frequency / scaling.factor + smooth * frequency;
     }
     return scaled;

@@ -15,7 +15,7 @@ Vector interpolate_positions(const Vector& inverse_frequencies,  // (D/2)
 Real ntk_theta(Real rope_theta, Real factor, std::size_t head_dim);
 
 // Llama 3.1's scaling: divides low frequencies by factor, leaves high ones as they are, and
-// interpolates those between. Throws ShapeError unless low_freq_factor is less than
+// interpolates those between. Throws ShapeError if low_freq_factor exceeds
 // high_freq_factor. Source: Hugging Face, modeling_rope_utils.py,
 // _compute_llama3_parameters.
 Vector scale_like_llama3(const Vector& inverse_frequencies,  // (D/2)

@@ -203,7 +203,7 @@ std::string reading_chapter(const std::string& type) {
 }  // namespace
 
 bool is_mini_llm_config(const JsonFile& json) {
-    return !json.has("model_type") && json.has("dim");
+    return json.has("model_type") ? json.text("model_type") == "mini-llm" : json.has("dim");
 }
 
 Config read_config(const JsonFile& json) try {

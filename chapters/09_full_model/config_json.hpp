@@ -12,8 +12,8 @@ namespace llm {
 // an unsupported feature.
 Config read_config(const JsonFile& json);
 
-// Whether this is Mini-LLM's config.json, which has Meta's field names and no model_type. The
-// q_proj and k_proj of such a checkpoint use interleaved RoPE.
+// Whether this is Mini-LLM's config.json, which has Meta's field names and the model_type
+// mini-llm or none. The q_proj and k_proj of such a checkpoint use interleaved RoPE.
 bool is_mini_llm_config(const JsonFile& json);
 
 // The members of config.json for a configuration. Throws ShapeError if no supported model_type

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/numbers/hash.hpp"
+
 namespace llm {
 namespace {
 
@@ -154,12 +156,10 @@ std::vector<std::string> jinja_tokens(const std::string& text) {
 }
 
 std::uint64_t fingerprint(const std::vector<std::string>& tokens) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    const auto add = [&](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3; };
-    for (const std::string& token : tokens) {
-        for (const char c : token) add(static_cast<unsigned char>(c));
-        add(0);  // so that "a", "b" and "ab" differ
-    }
+    std::uint64_t hash = fnv1a("");
+    for (const std::string& token :
+         tokens)  // with a zero byte, so that "a", "b" and "ab" differ
+        hash = fnv1a(std::string_view(token.c_str(), token.size() + 1), hash);
     return hash;
 }
 

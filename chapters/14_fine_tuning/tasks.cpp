@@ -1,21 +1,8 @@
 #include "chapters/14_fine_tuning/tasks.hpp"
 
-#include <cstdint>
+#include "common/numbers/hash.hpp"
 
 namespace llm {
-namespace {
-
-// FNV-1a, 64 bits. Source: Fowler, Noll and Vo, RFC 9923.
-std::uint64_t fnv1a(const std::string& text) {
-    std::uint64_t hash = 14695981039346656037u;
-    for (const char byte : text) {
-        hash ^= static_cast<unsigned char>(byte);
-        hash *= 1099511628211u;
-    }
-    return hash;
-}
-
-}  // namespace
 
 bool is_held_out(const Question& question, unsigned percent) {
     // The low bits of FNV-1a of similar texts are alike; the high ones are mixed better.
