@@ -1129,7 +1129,8 @@ def mixture_decoder(config, weights, ids):
         else:
             queries, keys = rotate(queries), rotate(keys)
             if kind == "llama4_text":
-                queries, keys = rms_normalize(queries, eps), rms_normalize(keys, eps)
+                if config.get("use_qk_norm", True):
+                    queries, keys = rms_normalize(queries, eps), rms_normalize(keys, eps)
                 chunk = positions // config["attention_chunk_size"]
                 seen = seen & (chunk[:, None] == chunk)
         if kind == "mixtral" or kind == "gpt_oss" and n % 2 == 0:
@@ -1276,6 +1277,8 @@ def mixture_models():
         (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
         weights = {key: value.float() for key, value in weights.items()}
         save(f"18_experts/{name}_logits", mixture_decoder(config, weights, ids))
+        if kind == "llama4_text":  # Maverick
+            save(f"18_experts/{name}_without_qk_norm_logits", mixture_decoder({**config, "use_qk_norm": False}, weights, ids))
         greedy = ids[:1, :9]
         for _ in range(20):
             logits = mixture_decoder(config, weights, greedy)[:, -1]

@@ -92,6 +92,5 @@ TEST_CASE("forward_backward computes the loss of the same logits as evaluate, wi
 TEST_CASE("the decoder names a token id that is not in its vocabulary") {
     const LongContextDecoder decoder = make_long_context_decoder(test_model(), false);
     CHECK_THROWS_WITH_AS(evaluate(decoder, IdMatrix{{3, 17}}),
-                         "long_context_decoder: token id 17 lies outside the vocabulary of 17",
-                         ShapeError);
+                         "decoder: there is no token 17 in a vocabulary of 17", ShapeError);
 }

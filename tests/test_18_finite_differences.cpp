@@ -81,7 +81,7 @@ TEST_CASE("mixture_backward adds the gradient of another loss of the router's lo
 
 namespace {
 
-// Two layers: a mixture with these settings and a dense MLP.
+// Two layers: a mixture with these settings and a dense MLP. Both have attention sinks.
 MixtureDecoder random_decoder(const MixtureOfExperts& mixture) {
     Config config;
     config.hidden_size = C;
@@ -101,6 +101,8 @@ MixtureDecoder random_decoder(const MixtureOfExperts& mixture) {
             {make_long_context_attention(layer.self_attn, D, FullAttention{}), layer.mlp,
              layer.attention_norm, layer.ffn_norm});
     decoder.layers[0].mlp = mixture;
+    for (MixtureBlock& layer : decoder.layers)
+        layer.self_attn.score_function.sinks = xt::zeros<Real>({H});
     for (const Parameter& parameter : named_parameters(decoder))
         for (Real& value : parameter.values) value = Real(0.5) * generator.next_normal();
     return decoder;
@@ -110,32 +112,34 @@ MixtureDecoder random_decoder(const MixtureOfExperts& mixture) {
 
 TEST_CASE(
     "forward_backward against central differences: with router losses, and dropped tokens") {
-    const RouterLossCoefficients coefficients{0.7, 0.3};
     const IdMatrix input_ids = {{0, 3, 6}, {2, 2, 5}}, targets = {{3, 6, 1}, {2, 5, 4}};
     for (const bool drops : {false, true}) {
         CAPTURE(drops);
-        MixtureOfExperts mixture = random_mixture(SoftmaxRouting{});
-        if (drops) mixture.capacity_factor = 0.7;
-        MixtureDecoder decoder = random_decoder(mixture);
+        BalanceArguments balance{.coefficients = {0.7, 0.3}};
+        if (drops) balance.capacity_factor = 0.7;
+        MixtureDecoder decoder = random_decoder(random_mixture(SoftmaxRouting{}));
         MixtureDecoder gradient = zeros_like(decoder), scratch = gradient;
         const MixtureLoss at_first =
-            forward_backward(decoder, input_ids, targets, coefficients, gradient);
+            forward_backward(decoder, input_ids, targets, balance, gradient);
         CHECK((at_first.num_dropped > 0) == drops);
         const auto value = [&] {
             const MixtureLoss loss =
-                forward_backward(decoder, input_ids, targets, coefficients, scratch);
-            return loss.cross_entropy + coefficients.aux_loss * loss.aux_loss +
-                   coefficients.z_loss * loss.z_loss;
+                forward_backward(decoder, input_ids, targets, balance, scratch);
+            return loss.cross_entropy + balance.coefficients.aux_loss * loss.aux_loss +
+                   balance.coefficients.z_loss * loss.z_loss;
         };
         const auto parameters = named_parameters(decoder),
                    gradients = named_parameters(gradient);
+        std::size_t num_sinks = 0;
         for (std::size_t p = 0; p < parameters.size(); ++p) {
+            num_sinks += parameters[p].name.ends_with("sinks");
             double largest = 0;
             for (const Real g : gradients[p].values) largest = std::max(largest, std::abs(g));
             if (largest > 0)  // an expert may have no token
                 check_gradient(parameters[p].name, parameters[p].values, gradients[p].values,
                                value);
         }
+        CHECK(num_sinks == 2);
     }
 }
 

@@ -140,6 +140,8 @@ TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every four
     CHECK(read("llama4_text", R"("no_rope_layers": [])").use_rope == every_fourth);
     CHECK(read("llama4_text", R"("no_rope_layers": [0, 1, 1, 1, 1, 1, 1, 1])").use_rope ==
           Layers{false, true, true, true, true, true, true, true});
+    CHECK(config.config.qk_norm == QKNormType::without_weights);
+    CHECK(read("llama4_text", R"("use_qk_norm": false)").config.qk_norm == QKNormType::none);
     CHECK_FALSE(read("llama4_text", R"("attn_temperature_tuning": false)").temperature_tuning);
     CHECK(read("llama4_text", R"("interleave_moe_layer_step": 2)").is_mixture ==
           Layers{false, true, false, true, false, true, false, true});
@@ -169,8 +171,6 @@ TEST_CASE("read_mixture_config names what is not supported") {
           "rope_scaling.rope_type linear is not supported; supported: yarn");
     CHECK(refusal_of("llama4_text", R"("rope_scaling": {"rope_type": "yarn"})") ==
           "rope_scaling.rope_type yarn is not supported; supported: llama3");
-    CHECK(refusal_of("llama4_text", R"("use_qk_norm": false)") ==
-          "use_qk_norm false is not supported; supported: true");
     CHECK(refusal_of("mixtral", R"("quantization_config": {"quant_method": "fp8"})") ==
           "quantization_config.quant_method fp8 is not supported; supported: mxfp4 of gpt_oss");
     CHECK(refusal_of("mixtral", R"("rope_parameters": {"rope_theta": 1})") ==

@@ -64,7 +64,7 @@ TEST_CASE("with dense MLPs, loss and gradients are those of chapter 12's model")
     const double loss = forward_backward(model, small_ids, targets, expected);
     const MixtureDecoder decoder = decoder_of(model);
     MixtureDecoder gradient = zeros_like(decoder);
-    CHECK(forward_backward(decoder, small_ids, targets, {1, 1}, gradient).cross_entropy ==
+    CHECK(forward_backward(decoder, small_ids, targets, {{1, 1}}, gradient).cross_entropy ==
           doctest::Approx(loss).epsilon(1e-6));
     const auto gradients = named_parameters(gradient),
                all_expected = named_parameters(expected);
@@ -116,7 +116,7 @@ TEST_CASE("the losses of all routers are added up, and their gradients reach the
     const MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     MixtureDecoder gradient = zeros_like(decoder), with_losses = gradient;
     const MixtureLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
-    forward_backward(decoder, small_ids, targets, {Real(0.5), Real(0.25)}, with_losses);
+    forward_backward(decoder, small_ids, targets, {{Real(0.5), Real(0.25)}}, with_losses);
     CHECK(loss.aux_loss >= 1.9);  // about 1 for each of two layers
     CHECK(loss.z_loss == doctest::Approx(2 * std::log(4) * std::log(4)).epsilon(0.1));
     for (std::size_t n = 0; n < decoder.layers.size(); ++n) {
@@ -141,6 +141,18 @@ TEST_CASE("names and numbers of the parameters, of which the correction bias is 
     const Config config = decoder_config();
     const std::size_t dense = count_parameters(config).total() - count_parameters(config).mlp;
     CHECK(count == dense + config.num_hidden_layers * config.hidden_size * (4 + 5 * 3 * 6));
+}
+
+TEST_CASE("attention sinks are parameters, whose gradients begin at 0") {
+    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    const std::size_t without_sinks = named_parameters(decoder).size();
+    const std::size_t num_heads = decoder_config().num_attention_heads;
+    for (MixtureBlock& layer : decoder.layers)
+        layer.self_attn.score_function.sinks = xt::ones<Real>({num_heads});
+    CHECK(named_parameters(decoder).size() == without_sinks + decoder.layers.size());
+    const MixtureDecoder gradient = zeros_like(decoder);
+    for (const MixtureBlock& layer : gradient.layers)
+        CHECK(*layer.self_attn.score_function.sinks == Vector(xt::zeros<Real>({num_heads})));
 }
 
 TEST_CASE("train_mixture lowers the loss and reports losses, loads and dropped tokens") {
@@ -184,12 +196,15 @@ TEST_CASE("train_mixture clips gradients") {
     CHECK(std::abs(run.losses.back() - run.losses.front()) < Real(0.05));
 }
 
-TEST_CASE("no token is dropped when a model is evaluated") {
-    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
-    const Tensor3 expected = evaluate(decoder, small_ids).logits;
-    for (MixtureBlock& layer : decoder.layers)
-        std::get<MixtureOfExperts>(layer.mlp).capacity_factor = 0.25;
-    CHECK_CLOSE(evaluate(decoder, small_ids).logits, expected, 0);
+TEST_CASE("tokens are dropped in training, not when a model is evaluated") {
+    const MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    MixtureDecoder gradient = zeros_like(decoder);
+    BalanceArguments balance;
+    balance.capacity_factor = 0.25;
+    const MixtureLoss loss = forward_backward(decoder, small_ids, targets, balance, gradient);
+    CHECK(loss.num_dropped > 0);
+    CHECK(loss.cross_entropy !=
+          doctest::Approx(cross_entropy(evaluate(decoder, small_ids).logits, targets)));
 }
 
 TEST_CASE("only the bias update changes the correction bias") {
@@ -206,11 +221,10 @@ TEST_CASE("only the bias update changes the correction bias") {
     }
 }
 
-TEST_CASE("mixture_decoder names a token id outside the vocabulary") {
+TEST_CASE("the decoder names a token id outside the vocabulary") {
     MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     MixtureDecoder gradient = zeros_like(decoder);
     CHECK_THROWS_WITH_AS(evaluate(decoder, {{99}}),
-                         "mixture_decoder: token id 99 lies outside the vocabulary of 17",
-                         ShapeError);
+                         "decoder: there is no token 99 in a vocabulary of 17", ShapeError);
     CHECK_THROWS_AS(forward_backward(decoder, {{-1}}, {{1}}, {}, gradient), ShapeError);
 }

@@ -61,14 +61,17 @@ RotaryTable Model::rotary_table(std::size_t num_positions) const {
     return make_rotary_table(rope_frequencies(config), num_positions);
 }
 
-Tensor3 Model::logits(const Tensor3& hidden_states) const {
+Tensor3 lm_head(const Matrix& weight, const Tensor3& hidden_states) {
     const auto [batch_size, seq_len, width] = dims(hidden_states);
-    const Tensor3 normalized = norm(hidden_states);                          // (B, T, C)
-    const Matrix rows = reshape(normalized, {batch_size * seq_len, width});  // (B*T, C)
+    const Matrix rows = reshape(hidden_states, {batch_size * seq_len, width});  // (B*T, C)
 
-    // A linear layer without bias: each logit is the dot product with one row of the head.
-    Matrix flat_logits = xt::linalg::dot(rows, xt::transpose(head()));  // (B*T, V)
-    return reshape(std::move(flat_logits), {batch_size, seq_len, config.vocab_size});
+    // A linear layer without bias: each logit is the dot product with one row of the weight.
+    Matrix flat_logits = xt::linalg::dot(rows, xt::transpose(weight));  // (B*T, V)
+    return reshape(std::move(flat_logits), {batch_size, seq_len, weight.shape(0)});
+}
+
+Tensor3 Model::logits(const Tensor3& hidden_states) const {
+    return llm::lm_head(head(), norm(hidden_states));
 }
 
 Tensor3 Model::operator()(const IdMatrix& input_ids) const {

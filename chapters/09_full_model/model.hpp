@@ -22,6 +22,11 @@ void check_input(const Config& config, const IdMatrix& input_ids);  // (B, T)
 Tensor3 embedding(const Matrix& weight,        // (V, C)
                   const IdMatrix& input_ids);  // (B, T) -> (B, T, C)
 
+// The logits of normalized hidden states: a linear layer without bias, whose weight is not
+// copied.
+Tensor3 lm_head(const Matrix& weight,           // (V, C)
+                const Tensor3& hidden_states);  // (B, T, C) -> (B, T, V)
+
 // The KV cache of a model: one cache per layer, and the rotary table of its P positions.
 struct KVCache {
     RotaryTable rotary_table;        // (P, D/2)

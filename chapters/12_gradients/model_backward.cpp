@@ -94,15 +94,4 @@ double evaluate_loss(const Model& model, const IdMatrix& input_ids, const IdMatr
     return cross_entropy(model.logits(decoder.last_hidden_state), targets);
 }
 
-Model zeros_like(const Model& model) {
-    Model zeros = model;
-    zero_grad(zeros);
-    return zeros;
-}
-
-void zero_grad(Model& gradient) {
-    for (const Parameter& parameter : named_parameters(gradient))
-        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
-}
-
 }  // namespace llm

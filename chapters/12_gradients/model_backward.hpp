@@ -1,7 +1,7 @@
 // Chapter 12: forward and backward passes of the model of chapter 09.
 #pragma once
 
-#include "chapters/09_full_model/model.hpp"
+#include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/block_backward.hpp"
 
 namespace llm {
@@ -53,8 +53,18 @@ double evaluate_loss(const Model& model, const IdMatrix& input_ids,  // (B, T)
                      const IdMatrix& targets,                        // (B, T)
                      const AttentionInputs& attention_inputs);       // of T positions
 
-// The gradients are stored in a second Model: the same tensors, initialized to 0.
-Model zeros_like(const Model& model);
-void zero_grad(Model& gradient);
+// The gradients of a model, or of anything that has named_parameters, are stored in a second
+// one: the same tensors, initialized to 0. Source: torch.optim.Optimizer.zero_grad.
+template <class AnyModel>
+void zero_grad(AnyModel& gradient) {
+    for (const Parameter& parameter : named_parameters(gradient))
+        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
+}
+template <class AnyModel>
+AnyModel zeros_like(const AnyModel& model) {
+    AnyModel zeros = model;
+    zero_grad(zeros);
+    return zeros;
+}
 
 }  // namespace llm

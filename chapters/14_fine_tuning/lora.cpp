@@ -94,6 +94,11 @@ Matrix lora_linear(const Linear& linear, const LoraLayer& layer, Real scaling,
     return linear(inputs) + update * scaling;
 }
 
+void check_adapter(const Model& base, const LoraAdapter& adapter) {
+    const std::vector<ConstNamedLinear> linears = named_linears(base);
+    for (const LoraLayer& layer : adapter.layers) find_linear(linears, layer);
+}
+
 void merge_lora(const Model& base, const LoraAdapter& adapter, Model& merged) {
     const std::vector<ConstNamedLinear> base_linears = named_linears(base);
     const std::vector<NamedLinear> merged_linears = named_linears(merged);
@@ -131,17 +136,6 @@ void lora_backward(const LoraAdapter& adapter, const Model& model_gradient,
         gradient.layers[n].lora_B = gradient.layers[n].lora_B + b_gradient * scaling;
         gradient.layers[n].lora_A = gradient.layers[n].lora_A + a_gradient * scaling;
     }
-}
-
-LoraAdapter zeros_like(const LoraAdapter& adapter) {
-    LoraAdapter zeros = adapter;
-    zero_grad(zeros);
-    return zeros;
-}
-
-void zero_grad(LoraAdapter& gradient) {
-    for (const Parameter& parameter : named_parameters(gradient))
-        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
 }
 
 std::vector<Parameter> named_parameters(LoraAdapter& adapter) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/09_full_model/parameters.hpp"
+#include "chapters/12_gradients/model_backward.hpp"
 
 namespace llm {
 
@@ -53,9 +53,12 @@ LoraAdapter make_lora(const Model& model, const LoraConfig& config, Generator& g
 Matrix lora_linear(const Linear& linear, const LoraLayer& layer, Real scaling,
                    const Matrix& inputs);  // (N, in) -> (N, out)
 
+// Throws ShapeError unless the base model has the linear layers of the adapter, in its sizes.
+void check_adapter(const Model& base, const LoraAdapter& adapter);
+
 // Merging: W + s B A as one matrix, so that the forward and backward passes of the chapters
 // before compute with the adapter unchanged. The first overload overwrites the adapted matrices
-// of `merged`, a copy of the base model. Both throw ShapeError if a layer does not fit.
+// of `merged`, a copy of the base model. Both throw ShapeError as check_adapter() does.
 void merge_lora(const Model& base, const LoraAdapter& adapter, Model& merged);
 Model merge_lora(const Model& base, const LoraAdapter& adapter);
 // Subtracts s B A again; the weights differ from the original ones by rounding errors.
@@ -67,8 +70,6 @@ void unmerge_lora(Model& merged, const LoraAdapter& adapter);
 // optimizer and the file have the size of the adapter in both cases.
 void lora_backward(const LoraAdapter& adapter, const Model& model_gradient,
                    LoraAdapter& gradient);
-LoraAdapter zeros_like(const LoraAdapter& adapter);
-void zero_grad(LoraAdapter& gradient);
 
 // A and B of each layer, by their names in PEFT's files:
 // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".

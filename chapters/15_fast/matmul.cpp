@@ -12,12 +12,16 @@ void check_shapes(const Matrix& inputs, const Matrix& weight) {
             "matmul: inputs of {} do not fit a weight of {}", inputs.shape(), weight.shape());
 }
 
-// A linear layer of chapter 02, computed with this matmul.
-Tensor3 linear(const Linear& layer, const Tensor3& inputs, Matmul matmul) {
+// A linear layer of chapter 02, and a weight without bias, computed with this matmul.
+Tensor3 linear(const Matrix& weight, const Tensor3& inputs, Matmul matmul) {
     const auto [batch_size, seq_len, width] = dims(inputs);
-    Matrix outputs = matmul(reshape(inputs, {batch_size * seq_len, width}), layer.weight);
-    if (layer.bias) outputs = outputs + reshape(*layer.bias, {1, layer.bias->size()});
-    return reshape(outputs, {batch_size, seq_len, outputs.shape(1)});
+    Matrix outputs = matmul(reshape(inputs, {batch_size * seq_len, width}), weight);
+    return reshape(std::move(outputs), {batch_size, seq_len, weight.shape(0)});
+}
+Tensor3 linear(const Linear& layer, const Tensor3& inputs, Matmul matmul) {
+    Tensor3 outputs = linear(layer.weight, inputs, matmul);
+    if (!layer.bias) return outputs;
+    return std::move(outputs) + reshape(*layer.bias, {1, 1, layer.bias->size()});
 }
 
 // A block of chapter 08 whose linear layers are computed with this matmul.
@@ -117,8 +121,7 @@ Tensor3 forward_with(Matmul matmul, const Model& model, const IdMatrix& input_id
     for (const PreNormBlock& block : model.layers) layers.push_back({&block, matmul});
     const Tensor3 last = run_layers(layers, embeddings, inputs).last_hidden_state;
 
-    const Linear head{model.lm_head ? *model.lm_head : model.embed_tokens, {}};
-    return linear(head, model.norm(last), matmul);  // (B, T, V)
+    return linear(model.head(), model.norm(last), matmul);  // (B, T, V)
 }
 
 }  // namespace llm

@@ -252,7 +252,7 @@ void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,
                          const std::string& file) {
     refuse_to_overwrite(file);
     check_exportable(model);
-    merge_lora(model, adapter);  // throws if it does not fit
+    check_adapter(model, adapter);
     const auto& [config, layers] = adapter;
     const std::string architecture = architecture_of(model.config);
     const double alpha = double(config.scaling()) * double(config.r);

@@ -1,6 +1,6 @@
 #include "chapters/17_long_context/attention_sinks.hpp"
 
-#include "common/system/interrupt.hpp"
+#include "chapters/13_training/training_loop.hpp"
 
 namespace llm {
 
@@ -15,21 +15,12 @@ Batch with_first_token(Batch batch, Id first_token_id) {
 std::vector<Real> train_decoder(LongContextDecoder& decoder, const TrainingArguments& args,
                                 const std::vector<Id>& tokens, std::optional<Id> first_token_id,
                                 Generator& generator) {
-    AdamW optimizer;
-    optimizer.weight_decay = args.weight_decay;
-    std::vector<Real> losses;
-    for (std::size_t step = 0; step < args.lr_schedule.max_steps; ++step) {
-        InterruptHandler::throw_if_interrupted();
-        Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
-        if (first_token_id) batch = with_first_token(std::move(batch), *first_token_id);
-        LongContextDecoder gradient = zeros_like(decoder);
-        const double loss = forward_backward(decoder, batch.input_ids, batch.targets, gradient);
-        clip_grad_norm(named_parameters(gradient), args.max_grad_norm);
-        optimizer.step(named_parameters(decoder), named_parameters(gradient),
-                       learning_rate_at(args.lr_schedule, step));
-        losses.push_back(static_cast<Real>(loss));
-    }
-    return losses;
+    return run_training_loop<LongContextDecoder>(
+        decoder, args, [&](LongContextDecoder& gradient) {
+            Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
+            if (first_token_id) batch = with_first_token(std::move(batch), *first_token_id);
+            return forward_backward(decoder, batch.input_ids, batch.targets, gradient);
+        });
 }
 
 SinkWeights mean_sink_weights(const std::vector<Tensor4>& attentions, std::size_t first_query) {

@@ -4,23 +4,10 @@
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/12_gradients/attention_backward.hpp"
 #include "chapters/12_gradients/linear_backward.hpp"
-#include "chapters/12_gradients/loss.hpp"
-#include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/12_gradients/norms_backward.hpp"
 
 namespace llm {
 namespace {
-
-// A block that saves its activations when it is called, for run_layers of chapter 09.
-struct SavingLongContextBlock {
-    const LongContextBlock* block;
-    LongContextBlockActivations* saved;
-
-    AttentionLayer::Output operator()(const Tensor3& hidden_states,
-                                      const LongContextInputs& inputs, RollingCache*) const {
-        return {block_forward(*block, hidden_states, inputs, *saved), {}};
-    }
-};
 
 // Backward pass of encode_positions.
 QueriesKeysValues encode_positions_backward(const LongContextAttention& attention,
@@ -39,20 +26,6 @@ QueriesKeysValues encode_positions_backward(const LongContextAttention& attentio
     return {tune_temperature(output_gradient.queries,
                              repeat_ids(inputs.position_ids, batch_size), *tuning),
             output_gradient.keys, output_gradient.values};
-}
-
-LongContextInputs inputs_of(const LongContextDecoder& decoder, const IdMatrix& input_ids) {
-    return long_context_inputs({decoder.rotary_table}, input_ids.shape(1));
-}
-
-// (B, T) -> (B, T, C)
-Tensor3 embed(const LongContextDecoder& decoder, const IdMatrix& input_ids) {
-    const std::size_t vocab_size = decoder.embed_tokens.shape(0);
-    for (const Id id : input_ids)
-        require(id >= 0 && id < static_cast<Id>(vocab_size),
-                "long_context_decoder: token id {} lies outside the vocabulary of {}", id,
-                vocab_size);
-    return embedding(decoder.embed_tokens, input_ids);
 }
 
 }  // namespace
@@ -140,64 +113,36 @@ LongContextDecoder with_pattern(const LongContextDecoder& decoder,
     return result;
 }
 
-std::vector<Parameter> named_parameters(LongContextDecoder& decoder) {
-    ParameterList list;
-    add_parameters(list, "model.embed_tokens.weight", decoder.embed_tokens);
-    for (std::size_t n = 0; n < decoder.layers.size(); ++n) {
-        const std::string name = "model.layers." + std::to_string(n);
-        auto& [self_attn, mlp, attention_norm, ffn_norm] = decoder.layers[n];
-        add_parameters(list, name + ".input_layernorm", attention_norm);
-        add_parameters(list, name + ".self_attn", self_attn.layer);
-        if (auto& sinks = self_attn.score_function.sinks)
-            list.push_back(
-                {name + ".self_attn.sinks", {sinks->size()}, {sinks->data(), sinks->size()}});
-        add_parameters(list, name + ".post_attention_layernorm", ffn_norm);
-        add_parameters(list, name + ".mlp", mlp);
-    }
-    add_parameters(list, "model.norm", decoder.norm);
-    return list;
+void add_parameters(ParameterList& list, const std::string& name,
+                    LongContextAttention& attention) {
+    add_parameters(list, name, attention.layer);
+    if (auto& sinks = attention.score_function.sinks)
+        list.push_back({name + ".sinks", {sinks->size()}, {sinks->data(), sinks->size()}});
 }
 
-LongContextDecoder zeros_like(const LongContextDecoder& decoder) {
-    LongContextDecoder zeros = decoder;
-    for (const Parameter& parameter : named_parameters(zeros))
-        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
-    return zeros;
+void add_parameters(ParameterList& list, const std::string& name, LongContextBlock& block) {
+    add_parameters(list, name + ".input_layernorm", block.attention_norm);
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".post_attention_layernorm", block.ffn_norm);
+    add_parameters(list, name + ".mlp", block.mlp);
 }
 
 double forward_backward(const LongContextDecoder& decoder, const IdMatrix& input_ids,
                         const IdMatrix& targets, LongContextDecoder& gradient) {
-    // Run the layers with the loop of chapter 09; each saves its activations.
-    const LongContextInputs inputs = inputs_of(decoder, input_ids);
-    std::vector<LongContextBlockActivations> saved(decoder.layers.size());
-    std::vector<SavingLongContextBlock> layers;
-    for (std::size_t n = 0; n < decoder.layers.size(); ++n)
-        layers.push_back({&decoder.layers[n], &saved[n]});
-    std::vector<RollingCache>* const no_caches = nullptr;
-    const Tensor3 last_hidden_state =  // (B, T, C)
-        run_layers(layers, embed(decoder, input_ids), inputs, no_caches).last_hidden_state;
-    const Tensor3 normalized = decoder.norm(last_hidden_state);                     // (B, T, C)
-    const Tensor3 logits = Linear{decoder.embed_tokens, std::nullopt}(normalized);  // (B, T, V)
-
-    // The layers, last to first.
-    Tensor3 hidden_gradient = norm_backward(
-        decoder.norm, last_hidden_state,
-        lm_head_backward(decoder.embed_tokens, normalized,
-                         cross_entropy_backward(logits, targets), gradient.embed_tokens),
-        gradient.norm);
-    for (std::size_t n = decoder.layers.size(); n-- > 0;)
-        hidden_gradient = block_backward(decoder.layers[n], inputs, saved[n], hidden_gradient,
-                                         gradient.layers[n]);
-    embedding_backward(input_ids, hidden_gradient, gradient.embed_tokens);
+    DecoderActivations<LongContextBlockActivations> saved;
+    const Tensor3 logits = decoder_forward(decoder, input_ids, saved);  // (B, T, V)
+    decoder_backward(decoder, input_ids, saved, cross_entropy_backward(logits, targets),
+                     gradient);
     return cross_entropy(logits, targets);
 }
 
 LongContextOutput evaluate(const LongContextDecoder& decoder, const IdMatrix& input_ids) {
+    const LongContextInputs inputs =
+        long_context_inputs({decoder.rotary_table}, input_ids.shape(1));
     std::vector<RollingCache>* const no_caches = nullptr;
-    DecoderOutput output =
-        run_layers(decoder.layers, embed(decoder, input_ids), inputs_of(decoder, input_ids),
-                   no_caches, {.output_attentions = true});
-    return {Linear{decoder.embed_tokens, std::nullopt}(decoder.norm(output.last_hidden_state)),
+    DecoderOutput output = run_layers(decoder.layers, embed(decoder, input_ids), inputs,
+                                      no_caches, {.output_attentions = true});
+    return {lm_head(decoder.embed_tokens, decoder.norm(output.last_hidden_state)),
             std::move(output.attentions)};
 }
 

@@ -2,9 +2,8 @@
 // them.
 #pragma once
 
-#include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/mlp_backward.hpp"
-#include "chapters/17_long_context/long_context_layer.hpp"
+#include "chapters/17_long_context/decoder.hpp"
 
 namespace llm {
 
@@ -29,6 +28,11 @@ Tensor3 attention_backward(const LongContextAttention& attention,
                            const Tensor3& output_gradient,  // (B, T, C)
                            LongContextAttention& gradient);
 
+// Append the parameters; those of sinks are called NAME.sinks, as in gpt-oss.
+void add_parameters(ParameterList& list, const std::string& name,
+                    LongContextAttention& attention);
+void add_parameters(ParameterList& list, const std::string& name, LongContextBlock& block);
+
 // The same for the block; compare chapter 12's.
 struct LongContextBlockActivations {
     Tensor3 input;                     // (B, T, C)
@@ -42,13 +46,7 @@ Tensor3 block_backward(const LongContextBlock& block, const LongContextInputs& i
                        const LongContextBlockActivations& saved, const Tensor3& output_gradient,
                        LongContextBlock& gradient);
 
-// A decoder with tied weights, made of such blocks.
-struct LongContextDecoder {
-    Matrix embed_tokens;                   // (V, C)
-    std::vector<LongContextBlock> layers;  // L
-    RMSNorm norm;                          // (C)
-    RotaryTable rotary_table;              // (P, D/2)
-};
+using LongContextDecoder = Decoder<LongContextBlock>;
 
 // The same weights with full attention. With learned sinks, each head has one of 0. The head
 // is tied, whether or not that of the model is.
@@ -57,10 +55,8 @@ LongContextDecoder make_long_context_decoder(const Model& model, bool learned_si
 LongContextDecoder with_pattern(const LongContextDecoder& decoder,
                                 const AttentionPattern& pattern);
 
-// The same functions as for Model in chapters 09 and 12. (The sinks are called
-// model.layers.0.self_attn.sinks, as in gpt-oss.)
-std::vector<Parameter> named_parameters(LongContextDecoder& decoder);
-LongContextDecoder zeros_like(const LongContextDecoder& decoder);
+// The loss of a batch; the gradients are accumulated. Throws ShapeError if an id lies outside
+// the vocabulary.
 double forward_backward(const LongContextDecoder& decoder, const IdMatrix& input_ids,  // (B, T)
                         const IdMatrix& targets,                                       // (B, T)
                         LongContextDecoder& gradient);

@@ -49,8 +49,8 @@ Tensor3 LongContextModel::embed(const IdMatrix& input_ids) const {
 }
 
 Tensor3 LongContextModel::logits(const Tensor3& hidden_states) const {
-    const Matrix& head = lm_head ? *lm_head : embed_tokens;               // (V, C)
-    const Tensor3 raw = Linear{head, std::nullopt}(norm(hidden_states));  // (B, T, V)
+    const Matrix& head = lm_head ? *lm_head : embed_tokens;       // (V, C)
+    const Tensor3 raw = llm::lm_head(head, norm(hidden_states));  // (B, T, V)
     return config.final_logit_softcapping ? logit_softcap(raw, *config.final_logit_softcapping)
                                           : raw;
 }

@@ -1,8 +1,7 @@
 #include "chapters/17_long_context/rope_extension.hpp"
 
 #include "chapters/04_rope/rope_scaling.hpp"
-#include "chapters/12_gradients/model_backward.hpp"
-#include "common/system/interrupt.hpp"
+#include "chapters/13_training/training_loop.hpp"
 
 namespace llm {
 
@@ -50,19 +49,11 @@ void fine_tune(Model& model, const RotaryTable& rotary_table, const TrainingArgu
     model.config.max_position_embeddings = rotary_table.cos.shape(0);
     const AttentionInputs inputs =
         causal_attention_inputs(rotary_table, args.batch_size, args.seq_len);
-    AdamW optimizer;
-    optimizer.weight_decay = args.weight_decay;
     Generator generator(args.seed);
-    Model gradient = zeros_like(model);
-    for (std::size_t step = 0; step < args.lr_schedule.max_steps; ++step) {
-        InterruptHandler::throw_if_interrupted();
+    run_training_loop<Model>(model, args, [&](Model& gradient) {
         const Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
-        zero_grad(gradient);
-        forward_backward(model, batch.input_ids, batch.targets, inputs, gradient);
-        clip_grad_norm(named_parameters(gradient), args.max_grad_norm);
-        optimizer.step(named_parameters(model), named_parameters(gradient),
-                       learning_rate_at(args.lr_schedule, step));
-    }
+        return forward_backward(model, batch.input_ids, batch.targets, inputs, gradient);
+    });
 }
 
 }  // namespace llm

@@ -78,7 +78,8 @@ struct Reader {
             attention.position_encoding = NoPE{config.temperature_tuning};
             return;
         }
-        attention.layer.qk_norm = QKNormWithoutWeights{config.config.rms_norm_eps};
+        if (config.config.qk_norm == QKNormType::without_weights)
+            attention.layer.qk_norm = QKNormWithoutWeights{config.config.rms_norm_eps};
         q_proj = interleaved_to_split_half(q_proj, attention.layer.num_attention_heads);
         k_proj = interleaved_to_split_half(k_proj, attention.layer.num_key_value_heads);
     }
@@ -139,7 +140,8 @@ struct StoredTensors {
     void add(const std::string& name, const LongContextAttention& self_attn) {
         const AttentionLayer& layer = self_attn.layer;
         const auto& [q_proj, k_proj, v_proj, o_proj] = layer.projections;
-        if (std::holds_alternative<QKNormWithoutWeights>(layer.qk_norm)) {  // Llama 4
+        if (config.model_type == MixtureModelType::llama4_text &&
+            std::holds_alternative<RopeOfTable>(self_attn.position_encoding)) {
             add(name + "q_proj", interleaved.emplace_back(split_half_to_interleaved(
                                      q_proj, layer.num_attention_heads)));
             add(name + "k_proj", interleaved.emplace_back(split_half_to_interleaved(

@@ -44,8 +44,6 @@ void refuse_unsupported(const JsonFile& json, MixtureModelType type) {
         if (type != MixtureModelType::gpt_oss || method != "mxfp4")
             refuse_value(json, "quantization_config.quant_method", method, "mxfp4 of gpt_oss");
     }
-    if (type == MixtureModelType::llama4_text && !boolean_or(json, "use_qk_norm", true))
-        refuse_value(json, "use_qk_norm", "false", "true");
     for (const char* key : {"rope_parameters", "partial_rotary_factor", "clip_qkv",
                             "n_shared_experts", "shared_expert_intermediate_size"})
         if (json.has(key)) json.refuse(key, "is not supported");
@@ -85,9 +83,12 @@ Config read_sizes(const JsonFile& json, MixtureModelType type) {
     config.rms_norm_eps = positive_or(json, "rms_norm_eps", defaults.rms_norm_eps);
     config.rope_theta = positive_or(json, "rope_theta", defaults.rope_theta);
     config.tie_word_embeddings = boolean_or(json, "tie_word_embeddings", false);
-    config.qk_norm = type == MixtureModelType::qwen3_moe     ? QKNormType::with_weights
-                     : type == MixtureModelType::llama4_text ? QKNormType::without_weights
-                                                             : QKNormType::none;
+    if (type == MixtureModelType::qwen3_moe)
+        config.qk_norm = QKNormType::with_weights;
+    else if (type == MixtureModelType::llama4_text && boolean_or(json, "use_qk_norm", true))
+        config.qk_norm = QKNormType::without_weights;
+    else
+        config.qk_norm = QKNormType::none;
     return validate_model(config);
 }
 

@@ -29,8 +29,9 @@ struct MixtureConfig {
     Real swiglu_limit = 7;                           // gpt_oss
     bool mxfp4 = false;                              // gpt_oss: how the experts are stored
 
-    // llama4_text: L, whether each layer has RoPE (and then QK norm without weights); the
-    // temperature of the others; config.rope_scaling.
+    // llama4_text: L, whether each layer has RoPE (and then, if config.qk_norm says so, a QK
+    // norm without weights: Scout has it, Maverick not); the temperature of the others;
+    // config.rope_scaling.
     std::vector<bool> use_rope = {};
     std::optional<TemperatureTuning> temperature_tuning = std::nullopt;
 };

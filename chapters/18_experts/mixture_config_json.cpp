@@ -52,7 +52,7 @@ void add_llama4(const MixtureConfig& config, JsonMembers& json) {
                  {"moe_layers", moe_layers},
                  {"no_rope_layers", no_rope_layers},
                  {"attention_chunk_size", chunk_size},
-                 {"use_qk_norm", true},
+                 {"use_qk_norm", config.config.qk_norm == QKNormType::without_weights},
                  {"attn_temperature_tuning", config.temperature_tuning.has_value()}});
     if (const auto& tuning = config.temperature_tuning)
         json.insert(json.end(), {{"floor_scale", double(tuning->floor_scale)},

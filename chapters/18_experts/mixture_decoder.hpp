@@ -28,35 +28,36 @@ struct MixtureBlockActivations {
     Tensor3 after_attention;  // (B, T, C)
     MlpActivations mlp;
     MixtureActivations mixture;
+    Matrix router_logits_gradient;  // (N, E): by balancing losses; empty: there are none
 };
 Tensor3 block_forward(const MixtureBlock& block, const Tensor3& hidden_states,
-                      const LongContextInputs& inputs, MixtureBlockActivations& saved);
-// The gradient of the router's logits by balancing losses, (N, E), is empty without a mixture.
+                      const LongContextInputs& inputs, MixtureBlockActivations& saved,
+                      std::optional<double> capacity_factor = std::nullopt);
 Tensor3 block_backward(const MixtureBlock& block, const LongContextInputs& inputs,
                        const MixtureBlockActivations& saved,
                        const Tensor3& output_gradient,  // (B, T, C)
-                       const Matrix& router_logits_gradient, MixtureBlock& gradient);
+                       MixtureBlock& gradient);
 
-// A decoder with tied weights, made of such blocks.
-struct MixtureDecoder {
-    Matrix embed_tokens;               // (V, C)
-    std::vector<MixtureBlock> layers;  // L
-    RMSNorm norm;                      // (C)
-    RotaryTable rotary_table;          // (P, D/2)
-};
+using MixtureDecoder = Decoder<MixtureBlock>;
 
 // Appends the parameters of a mixture under the names of Qwen3-MoE and DeepSeek: gate,
 // experts.0.gate_proj, shared_experts.gate_proj. The correction bias of a router is not among
 // them: no gradient changes it.
 void add_parameters(ParameterList& list, const std::string& name, MixtureOfExperts& mixture);
-std::vector<Parameter> named_parameters(MixtureDecoder& decoder);
-MixtureDecoder zeros_like(const MixtureDecoder& decoder);
+void add_parameters(ParameterList& list, const std::string& name, MixtureBlock& block);
 
 // What the losses of the routers are multiplied by before they are added to the cross-entropy.
 // Hugging Face: router_aux_loss_coef, router_z_loss_coef.
 struct RouterLossCoefficients {
     Real aux_loss = 0, z_loss = 0;
 };
+// How a training run keeps the load balanced.
+struct BalanceArguments {
+    RouterLossCoefficients coefficients;
+    Real bias_update_rate = 0;              // of SigmoidRouting; 0: the bias stays
+    std::optional<double> capacity_factor = std::nullopt;  // none: no token is dropped
+};
+
 struct MixtureLoss {
     double cross_entropy = 0;
     double aux_loss = 0, z_loss = 0;               // sums over the layers, without coefficients
@@ -68,8 +69,7 @@ struct MixtureLoss {
 MixtureLoss forward_backward(const MixtureDecoder& decoder,
                              const IdMatrix& input_ids,  // (B, T)
                              const IdMatrix& targets,    // (B, T)
-                             const RouterLossCoefficients& coefficients,
-                             MixtureDecoder& gradient);
+                             const BalanceArguments& balance, MixtureDecoder& gradient);
 
 // The logits, and the experts of each token, (N, K), in each layer with a mixture. No token is
 // dropped.

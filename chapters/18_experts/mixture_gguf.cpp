@@ -2,7 +2,7 @@
 
 #include <list>
 
-#include "chapters/04_rope/rope.hpp"
+#include "chapters/04_rope/rope_scaling.hpp"
 #include "chapters/09_full_model/tensor_names.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/16_quantization/gguf_tokenizer_export.hpp"
@@ -61,6 +61,9 @@ void check_llama4(const MixtureConfig& config) {
     require(config.temperature_tuning && config.temperature_tuning->floor_scale == 8192 &&
                 config.temperature_tuning->attn_scale == Real(0.1),
             "export: llama.cpp's llama4 has a floor_scale of 8192 and an attn_scale of 0.1");
+    require(
+        (config.config.qk_norm == QKNormType::none) == (config.sizes.num_experts == 128),
+        "export: llama.cpp's llama4 has no QK norm if it has 128 experts, and one otherwise");
     const std::size_t L = config.config.num_hidden_layers, step = [&] {
         std::size_t first = 0;
         while (first < L && !config.is_mixture[first]) ++first;
@@ -149,7 +152,8 @@ class TensorList {
         // llama and llama4 rotate interleaved pairs, the others split halves.
         const bool interleaved =
             config_.model_type == MixtureModelType::mixtral ||
-            std::holds_alternative<QKNormWithoutWeights>(attention.qk_norm);
+            (config_.model_type == MixtureModelType::llama4_text &&
+             std::holds_alternative<RopeOfTable>(self_attn.position_encoding));
         const auto in_layout = [&](const Linear& linear,
                                    std::size_t num_heads) -> const Linear& {
             if (!interleaved) return linear;
@@ -227,7 +231,7 @@ void export_gguf(const MixtureModel& model, const Tokenizer& tokenizer,
     // Llama 3's scaling as divisors of the frequencies.
     const Config& sizes = model.config.config;
     const Vector divisors = inverse_frequencies(sizes.head_dim, sizes.rope_theta) /
-                            mixture_rope_frequencies(sizes);  // (D/2)
+                            rope_frequencies(sizes);  // (D/2)
     if (sizes.rope_scaling) list.add("rope_freqs.weight", divisors);
     const bool gpt_oss = model.config.model_type == MixtureModelType::gpt_oss;
     for (std::size_t n = 0; n < model.layers.size(); ++n) {

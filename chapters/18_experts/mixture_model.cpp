@@ -1,34 +1,16 @@
 #include "chapters/18_experts/mixture_model.hpp"
 
-#include <numbers>
-
 #include "chapters/04_rope/rope_scaling.hpp"
 #include "chapters/17_long_context/rolling_generation.hpp"
 
 namespace llm {
-
-// Llama 3's scaling, also with low_freq_factor = high_freq_factor, as in Llama 4 Scout: there
-// is nothing to interpolate between, and the formula would divide by 0.
-Vector mixture_rope_frequencies(const Config& config) {
-    const auto* scaling =
-        config.rope_scaling ? std::get_if<Llama3Scaling>(&*config.rope_scaling) : nullptr;
-    if (!scaling || scaling->low_freq_factor < scaling->high_freq_factor)
-        return rope_frequencies(config);
-    Vector frequencies = inverse_frequencies(config.head_dim, config.rope_theta);  // (D/2)
-    for (Real& frequency : frequencies) {
-        const Real wavelength = 2 * std::numbers::pi_v<Real> / frequency;
-        if (wavelength > scaling->original_max_position_embeddings / scaling->low_freq_factor)
-            frequency /= scaling->factor;
-    }
-    return frequencies;
-}
 
 std::vector<RotaryTable> rotary_tables(const MixtureConfig& config, std::size_t num_positions) {
     const std::size_t head_dim = config.config.head_dim;
     if (config.yarn)
         return {make_yarn_rotary_table(head_dim, config.config.rope_theta, *config.yarn,
                                        num_positions)};
-    return {make_rotary_table(mixture_rope_frequencies(config.config), num_positions)};
+    return {make_rotary_table(rope_frequencies(config.config), num_positions)};
 }
 
 Tensor3 MixtureModel::embed(const IdMatrix& input_ids) const {
@@ -37,7 +19,7 @@ Tensor3 MixtureModel::embed(const IdMatrix& input_ids) const {
 }
 
 Tensor3 MixtureModel::logits(const Tensor3& hidden_states) const {
-    return Linear{lm_head ? *lm_head : embed_tokens, std::nullopt}(norm(hidden_states));
+    return llm::lm_head(lm_head ? *lm_head : embed_tokens, norm(hidden_states));
 }
 
 Tensor3 MixtureModel::operator()(const IdMatrix& input_ids) const {
@@ -65,14 +47,12 @@ std::vector<Id> generate(const MixtureModel& model, const std::vector<Id>& promp
 std::vector<RoutedTokens> routed_tokens(const MixtureModel& model, const IdMatrix& input_ids) {
     const LongContextInputs inputs = long_context_inputs(
         rotary_tables(model.config, input_ids.shape(1)), input_ids.shape(1));
+    std::vector<MixtureBlockActivations> saved;
+    layers_forward(model.layers, model.embed(input_ids), inputs, saved);
     std::vector<RoutedTokens> routed;
-    Tensor3 hidden_states = model.embed(input_ids);  // (B, T, C)
-    for (const MixtureBlock& layer : model.layers) {
-        MixtureBlockActivations saved;
-        hidden_states = block_forward(layer, hidden_states, inputs, saved);
-        if (std::holds_alternative<MixtureOfExperts>(layer.mlp))
-            routed.push_back(saved.mixture.routed);
-    }
+    for (std::size_t n = 0; n < model.layers.size(); ++n)
+        if (std::holds_alternative<MixtureOfExperts>(model.layers[n].mlp))
+            routed.push_back(std::move(saved[n].mixture.routed));
     return routed;
 }
 
@@ -86,7 +66,6 @@ MixtureModel make_mixtral(const MixtureDecoder& decoder, const Config& config) {
                     !mixture->shared,
                 "make_mixtral: every layer must have a mixture with softmax routing and no "
                 "shared experts");
-        mixture->capacity_factor = std::nullopt;
         const auto& expert = std::get<GatedMlp>(mixture->experts.front());
         model.config.sizes = {mixture->experts.size(), mixture->num_experts_per_tok,
                               expert.gate_proj.weight.shape(0), 0};

@@ -23,10 +23,6 @@ struct MixtureModel {
     Tensor3 embed(const IdMatrix& input_ids) const;      // (B, T) -> (B, T, C)
     Tensor3 logits(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, V)
 };
-// RoPE's frequencies of a Llama 4, with Llama 3's scaling, also with low_freq_factor =
-// high_freq_factor, as in Llama 4 Scout: there is nothing to interpolate between, and chapter
-// 04's formula would divide by 0.
-Vector mixture_rope_frequencies(const Config& config);  // (D/2)
 std::vector<RotaryTable> rotary_tables(const MixtureConfig& config,
                                        std::size_t num_positions);  // P
 LongContextCache make_cache(const MixtureModel& model, std::size_t num_positions);

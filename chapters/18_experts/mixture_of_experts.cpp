@@ -128,17 +128,17 @@ Tensor3 MixtureOfExperts::operator()(const Tensor3& hidden_states) const {
 }
 
 Tensor3 mixture_forward(const MixtureOfExperts& mixture, const Tensor3& input,
-                        MixtureActivations& saved) {
+                        MixtureActivations& saved, std::optional<double> capacity_factor) {
     // Choose the experts of each token, and sort the tokens by expert.
     const std::size_t num_experts = mixture.experts.size();
     saved.input = rows_of(input);
     saved.router_logits = mixture.router(saved.input);
     saved.routed = route(saved.router_logits, mixture.num_experts_per_tok, mixture.routing);
     saved.dispatch = dispatch_tokens(saved.routed.experts, num_experts);
-    if (mixture.capacity_factor)
+    if (capacity_factor)
         saved.dispatch = drop_over_capacity(
-            saved.dispatch, expert_capacity(saved.routed.experts.size(), num_experts,
-                                            *mixture.capacity_factor));
+            saved.dispatch,
+            expert_capacity(saved.routed.experts.size(), num_experts, *capacity_factor));
     Matrix rows = gather_tokens(saved.input, saved.dispatch);  // (M, C)
     if (scales_input(mixture.routing))
         rows = apply_gates(std::move(rows), saved.routed.gates, saved.dispatch);

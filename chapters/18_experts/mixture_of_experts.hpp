@@ -45,7 +45,6 @@ struct MixtureOfExperts {
     std::optional<GatedMlp> shared;       // intermediate size: that of all shared experts
     std::size_t num_experts_per_tok = 2;  // K
     Routing routing = SoftmaxRouting{};
-    std::optional<double> capacity_factor = std::nullopt;  // none: no token is dropped
 
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
@@ -67,9 +66,11 @@ struct MixtureActivations {
     Matrix expert_outputs;                // (M, C): before the gates
     MlpActivations shared;
 };
+// With a capacity factor, which only training has, tokens over the capacity are dropped.
 Tensor3 mixture_forward(const MixtureOfExperts& mixture,
                         const Tensor3& input,  // (B, T, C)
-                        MixtureActivations& saved);
+                        MixtureActivations& saved,
+                        std::optional<double> capacity_factor = std::nullopt);
 // Returns the gradient with respect to the input, (B, T, C), through experts and router. The
 // gradient of the router's logits by other losses, (N, E), is added if it is not empty.
 Tensor3 mixture_backward(const MixtureOfExperts& mixture, const MixtureActivations& saved,

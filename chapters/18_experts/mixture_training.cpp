@@ -1,7 +1,7 @@
 #include "chapters/18_experts/mixture_training.hpp"
 
 #include "chapters/12_gradients/loss.hpp"
-#include "common/system/interrupt.hpp"
+#include "chapters/13_training/training_loop.hpp"
 
 namespace llm {
 namespace {
@@ -66,32 +66,24 @@ MixtureRun train_mixture(MixtureDecoder& decoder, const TrainingArguments& args,
                          const BalanceArguments& balance, const std::vector<Id>& tokens,
                          Generator& generator) {
     const std::vector<MixtureOfExperts*> mixtures = mixtures_of(decoder);
-    for (MixtureOfExperts* mixture : mixtures)
-        mixture->capacity_factor = balance.capacity_factor;
-    AdamW optimizer;
-    optimizer.weight_decay = args.weight_decay;
     MixtureRun run;
     std::size_t num_choices = 0, num_dropped = 0;
-    for (std::size_t step = 0; step < args.lr_schedule.max_steps; ++step) {
-        InterruptHandler::throw_if_interrupted();
-        const Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
-        MixtureDecoder gradient = zeros_like(decoder);
-        MixtureLoss loss = forward_backward(decoder, batch.input_ids, batch.targets,
-                                            balance.coefficients, gradient);
-        clip_grad_norm(named_parameters(gradient), args.max_grad_norm);
-        optimizer.step(named_parameters(decoder), named_parameters(gradient),
-                       learning_rate_at(args.lr_schedule, step));
+    run.losses =
+        run_training_loop<MixtureDecoder>(decoder, args, [&](MixtureDecoder& gradient) {
+            const Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
+            MixtureLoss loss =
+                forward_backward(decoder, batch.input_ids, batch.targets, balance, gradient);
 
-        // Balance without a loss: the bias of DeepSeek-V3 follows the load.
-        for (std::size_t n = 0; n < mixtures.size(); ++n)
-            if (auto* sigmoid = std::get_if<SigmoidRouting>(&mixtures[n]->routing))
-                update_correction_bias(sigmoid->e_score_correction_bias, loss.load[n],
-                                       balance.bias_update_rate);
-        run.losses.push_back(static_cast<Real>(loss.cross_entropy));
-        run.load.push_back(std::move(loss.load));
-        num_choices += loss.num_choices;
-        num_dropped += loss.num_dropped;
-    }
+            // Balance without a loss: the bias of DeepSeek-V3 follows the load.
+            for (std::size_t n = 0; n < mixtures.size(); ++n)
+                if (auto* sigmoid = std::get_if<SigmoidRouting>(&mixtures[n]->routing))
+                    update_correction_bias(sigmoid->e_score_correction_bias, loss.load[n],
+                                           balance.bias_update_rate);
+            run.load.push_back(std::move(loss.load));
+            num_choices += loss.num_choices;
+            num_dropped += loss.num_dropped;
+            return loss.cross_entropy;
+        });
     if (num_choices > 0) run.dropped = double(num_dropped) / double(num_choices);
     return run;
 }

@@ -11,13 +11,6 @@ namespace llm {
 MixtureDecoder init_mixture_decoder(const Config& config, const MixtureSizes& sizes,
                                     const Routing& routing, Generator& generator);
 
-// How a training run keeps the load balanced.
-struct BalanceArguments {
-    RouterLossCoefficients coefficients;
-    Real bias_update_rate = 0;              // of SigmoidRouting; 0: the bias stays
-    std::optional<double> capacity_factor;  // none: no token is dropped
-};
-
 // The course of a run.
 struct MixtureRun {
     std::vector<Real> losses;               // cross-entropy of each step

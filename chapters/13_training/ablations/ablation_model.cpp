@@ -110,13 +110,6 @@ std::vector<Parameter> named_parameters(AblationModel& model) {
     return list;
 }
 
-AblationModel zeros_like(const AblationModel& model) {
-    AblationModel zeros = model;
-    for (const Parameter& parameter : named_parameters(zeros))
-        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
-    return zeros;
-}
-
 namespace {
 
 Tensor3 apply_norm(const FinalNorm& norm, const Tensor3& hidden_states) {
@@ -152,7 +145,7 @@ Tensor3 forward(const AblationModel& model, const IdMatrix& input_ids,
         run_layers(layers, embedding(model.embed_tokens, input_ids), saved.attention_inputs)
             .last_hidden_state;
     saved.normalized = apply_norm(model.norm, saved.last_hidden_state);
-    return Linear{model.embed_tokens, std::nullopt}(saved.normalized);
+    return lm_head(model.embed_tokens, saved.normalized);
 }
 
 }  // namespace

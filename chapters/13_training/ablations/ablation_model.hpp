@@ -50,7 +50,6 @@ AblationModel make_ablation_model(const Config& config, const AblationConfig& ab
 
 // The same functions as for Model in chapters 09 and 12.
 std::vector<Parameter> named_parameters(AblationModel& model);
-AblationModel zeros_like(const AblationModel& model);
 double forward_backward(const AblationModel& model, const IdMatrix& input_ids,  // (B, T)
                         const IdMatrix& targets,                                // (B, T)
                         AblationModel& gradient);

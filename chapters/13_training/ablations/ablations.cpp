@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "chapters/13_training/training_loop.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {
@@ -38,20 +39,10 @@ namespace {
 // Trains the model. Returns the loss of each step, up to the first that is not finite.
 std::vector<Real> train_ablation(AblationModel& model, const TrainingArguments& args,
                                  const std::vector<Id>& tokens, Generator& generator) {
-    AdamW optimizer;
-    optimizer.weight_decay = args.weight_decay;
-    std::vector<Real> losses;
-    for (std::size_t step = 0; step < args.lr_schedule.max_steps; ++step) {
+    return run_training_loop<AblationModel>(model, args, [&](AblationModel& gradient) {
         const Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
-        AblationModel gradient = zeros_like(model);
-        const double loss = forward_backward(model, batch.input_ids, batch.targets, gradient);
-        if (!std::isfinite(loss)) break;
-        clip_grad_norm(named_parameters(gradient), args.max_grad_norm);
-        optimizer.step(named_parameters(model), named_parameters(gradient),
-                       learning_rate_at(args.lr_schedule, step));
-        losses.push_back(static_cast<Real>(loss));
-    }
-    return losses;
+        return forward_backward(model, batch.input_ids, batch.targets, gradient);
+    });
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "chapters/13_training/training_loop.hpp"
 #include "common/numbers/statistics.hpp"
-#include "common/system/interrupt.hpp"
 
 namespace llm {
 
@@ -44,25 +44,24 @@ Model init_model_of(const MupRun& run, Generator& generator) {
     return init_mup_model(run.config, run.base, generator);
 }
 
-// One AdamW for each factor of the learning rate, as with PyTorch's parameter groups.
-using Optimizers = std::map<Real, AdamW>;
-
-// One step. Returns the loss.
-double mup_step(const MupRun& run, Model& model, Optimizers& optimizers, const Batch& batch,
-                Real learning_rate) {
-    Model gradient = zeros_like(model);
-    const double loss = forward_backward(model, batch.input_ids, batch.targets, gradient);
-    std::map<Real, std::vector<Parameter>> parameters, gradients;
-    for (const Parameter& parameter : named_parameters(model))
-        parameters[rate_factor(run, parameter)].push_back(parameter);
-    for (const Parameter& parameter : named_parameters(gradient))
-        gradients[rate_factor(run, parameter)].push_back(parameter);
-    for (const auto& [factor, group] : parameters) {
-        AdamW& optimizer = optimizers[factor];
-        optimizer.weight_decay = 0;
-        optimizer.step(group, gradients.at(factor), learning_rate * factor);
-    }
-    return loss;
+// Trains with one AdamW for each factor of the learning rate, as with PyTorch's parameter
+// groups.
+void train(const MupRun& run, const LRSchedule& lr_schedule, Model& model,
+           const LossAndGradient<Model>& loss_and_gradient) {
+    std::map<Real, AdamW> optimizers;
+    const auto update = [&](Model& trained, Model& gradient, Real learning_rate) {
+        std::map<Real, std::vector<Parameter>> parameters, gradients;
+        for (const Parameter& parameter : named_parameters(trained))
+            parameters[rate_factor(run, parameter)].push_back(parameter);
+        for (const Parameter& parameter : named_parameters(gradient))
+            gradients[rate_factor(run, parameter)].push_back(parameter);
+        for (const auto& [factor, group] : parameters) {
+            AdamW& optimizer = optimizers[factor];
+            optimizer.weight_decay = 0;
+            optimizer.step(group, gradients.at(factor), learning_rate * factor);
+        }
+    };
+    run_training_loop<Model>(model, lr_schedule, loss_and_gradient, update);
 }
 
 }  // namespace
@@ -71,16 +70,13 @@ Model train_mup(const MupRun& run, const std::vector<Id>& tokens,
                 const std::function<void(double)>& on_step) {
     Generator generator(run.args.seed);
     Model model = init_model_of(run, generator);
-    Optimizers optimizers;
-    for (std::size_t step = 0; step < run.args.lr_schedule.max_steps; ++step) {
-        InterruptHandler::throw_if_interrupted();
+    train(run, run.args.lr_schedule, model, [&](Model& gradient) {
         const Batch batch =
             random_batch(tokens, run.args.batch_size, run.args.seq_len, generator);
-        const double loss = mup_step(run, model, optimizers, batch,
-                                     learning_rate_at(run.args.lr_schedule, step));
+        const double loss = forward_backward(model, batch.input_ids, batch.targets, gradient);
         if (on_step) on_step(loss);
-        if (!std::isfinite(loss)) break;
-    }
+        return loss;
+    });
     return model;
 }
 
@@ -98,9 +94,10 @@ CoordinateCheck coordinate_check(const MupRun& run, const Batch& batch, std::siz
     ForwardOptions options;
     options.output_hidden_states = true;
     const ModelOutput before = model.forward(batch.input_ids, options);
-    Optimizers optimizers;
-    for (std::size_t step = 0; step < num_steps; ++step)
-        mup_step(run, model, optimizers, batch, run.args.lr_schedule.learning_rate);
+    const Real learning_rate = run.args.lr_schedule.learning_rate;
+    train(run, {learning_rate, learning_rate, 0, num_steps}, model, [&](Model& gradient) {
+        return forward_backward(model, batch.input_ids, batch.targets, gradient);
+    });
     const ModelOutput after = model.forward(batch.input_ids, options);
     const Tensor3 hidden_change = after.hidden_states.back() - before.hidden_states.back();
     const Tensor3 logit_change = after.logits - before.logits;
