@@ -127,10 +127,14 @@ TEST_CASE("export_gguf of chapter 18 refuses what llama.cpp does not compute") {
     model.config.temperature_tuning->attn_scale = 1;
     CHECK(refusal_of(model) ==
           "export: llama.cpp's llama4 has a floor_scale of 8192 and an attn_scale of 0.1");
+    const std::string no_such_norm =
+        "export: llama.cpp's llama4 has no QK norm if it has 128 experts, and one otherwise";
     model = test_model("llama4_text");
     model.config.config.qk_norm = QKNormType::none;
-    CHECK(refusal_of(model) ==
-          "export: llama.cpp's llama4 has no QK norm if it has 128 experts, and one otherwise");
+    CHECK(refusal_of(model) == no_such_norm);
+    model = test_model("llama4_text");
+    model.config.sizes.num_experts = 128;
+    CHECK(refusal_of(model) == no_such_norm);
     model = test_model("llama4_text");
     model.config.patterns[0] = ChunkedAttention{5};
     CHECK(refusal_of(model) ==

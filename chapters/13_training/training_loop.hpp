@@ -1,5 +1,5 @@
-// Chapter 13: the training loop of comparisons. (trainer.hpp has the one of long runs, with
-// micro-batches, checkpoints and evaluation.)
+// Chapter 13: the training loop of the experiments. (trainer.hpp has the one for long runs,
+// with gradient accumulation, checkpoints and evaluation.)
 #pragma once
 
 #include <cmath>
@@ -20,8 +20,8 @@ template <class AnyModel>
 using UpdateParameters =
     std::function<void(AnyModel& model, AnyModel& gradient, Real learning_rate)>;
 
-// Trains anything that has named_parameters. Returns the loss of each step, up to the first that
-// is not finite. Throws Interrupted after Ctrl-C.
+// Trains anything that has named_parameters. Returns the loss of each step, up to the first
+// that is not finite. Throws Interrupted after Ctrl-C.
 template <class AnyModel>
 std::vector<Real> run_training_loop(AnyModel& model, const LRSchedule& lr_schedule,
                                     const LossAndGradient<AnyModel>& loss_and_gradient,

@@ -12,7 +12,7 @@ void check_shapes(const Matrix& inputs, const Matrix& weight) {
             "matmul: inputs of {} do not fit a weight of {}", inputs.shape(), weight.shape());
 }
 
-// A linear layer of chapter 02, and a weight without bias, computed with this matmul.
+// A linear layer without bias, and any linear layer of chapter 02, computed with this matmul.
 Tensor3 linear(const Matrix& weight, const Tensor3& inputs, Matmul matmul) {
     const auto [batch_size, seq_len, width] = dims(inputs);
     Matrix outputs = matmul(reshape(inputs, {batch_size * seq_len, width}), weight);

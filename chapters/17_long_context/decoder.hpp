@@ -1,6 +1,8 @@
-// Chapter 17: a decoder with tied weights for trainings that compare: its layers may be of any
-// type, also of a later chapter's.
+// Chapter 17: a decoder with tied weights, whose layers may be of any type. The experiments of
+// this chapter and of later ones train it.
 #pragma once
+
+#include <tuple>
 
 #include "chapters/12_gradients/loss.hpp"
 #include "chapters/12_gradients/model_backward.hpp"

@@ -7,16 +7,16 @@ set(headers common/tensors/tensor.hpp <cmath> <complex> <filesystem> <functional
 
 # Tensors, random numbers, threads.
 file(GLOB numeric_sources CONFIGURE_DEPENDS common/numbers/*.cpp common/tensors/*.cpp)
-list(FILTER numeric_sources EXCLUDE REGEX "/(tensor|vectorized)\\.cpp$")
+list(FILTER numeric_sources EXCLUDE REGEX "/(elementwise|tensor)\\.cpp$")
 add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/system/parallel.cpp
                           common/system/timer.cpp $<TARGET_OBJECTS:vectorized>)
 target_precompile_headers(common PRIVATE ${headers})
 
-# Loops over rows and the arithmetic of tensors, in vector registers. Exponentials are vectorized
-# only with -fno-trapping-math: both results of a comparison are computed, of which one may set a
+# Elementwise functions, in vector registers. Exponentials are vectorized only with
+# -fno-trapping-math: both results of a comparison are computed, of which one may set a
 # floating-point exception flag. No result changes.
 set(vectorized -O3 -fno-trapping-math ${instruction_set})
-add_library(vectorized OBJECT common/tensors/tensor.cpp common/tensors/vectorized.cpp)
+add_library(vectorized OBJECT common/tensors/elementwise.cpp common/tensors/tensor.cpp)
 target_link_libraries(vectorized PRIVATE settings)
 target_compile_options(vectorized PRIVATE ${vectorized})
 
@@ -55,7 +55,7 @@ endforeach()
 target_link_libraries(common PUBLIC settings files output PRIVATE Threads::Threads)
 target_link_libraries(files PUBLIC settings common)
 target_link_libraries(output PUBLIC settings common)
-set_target_properties(common output files model_files PROPERTIES UNITY_BUILD ON
+set_target_properties(common output files model_files vectorized PROPERTIES UNITY_BUILD ON
                                                                 UNITY_BUILD_BATCH_SIZE 16)
 
 if(EMSCRIPTEN)  # folders of the virtual file system
