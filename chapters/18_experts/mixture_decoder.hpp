@@ -54,7 +54,7 @@ struct RouterLossCoefficients {
 // How a training run keeps the load balanced.
 struct BalanceArguments {
     RouterLossCoefficients coefficients;
-    Real bias_update_rate = 0;              // of SigmoidRouting; 0: the bias stays
+    Real bias_update_rate = 0;  // of SigmoidRouting; 0: the bias stays
     std::optional<double> capacity_factor = std::nullopt;  // none: no token is dropped
 };
 
