@@ -64,6 +64,8 @@ def check_code(page):
     for line, language, code, _ in blocks(page):
         if language == "cpp" and not any(contains(source, stripped(code)) for source in sources):
             complain(page, line, f"this code does not stand in the tree: {stripped(code)[0]}")
+        elif language == "diff":
+            edited(page, line, code)
 
 
 def anchors(page):
@@ -223,20 +225,21 @@ def run(command, tree):
 
 def check_console(page, tree):
     """Runs every command of a page in a copy of the tree."""
-    outputs, edited = {}, None
+    outputs, changed = {}, None
 
     def take_back():
-        nonlocal edited
-        if edited:
-            shutil.copy(ROOT / edited, tree / edited)
-            edited = None
+        nonlocal changed
+        if changed:
+            shutil.copy(ROOT / changed, tree / changed)
+            changed = None
             outputs.clear()
 
     for line, language, content, before in blocks(page):
         if not (language == "console" and before == "```"):  # an edit lasts for the blocks right after it
             take_back()
         if language == "diff":
-            edited = apply(page, line, content, tree)
+            changed, text = edited(page, line, content)
+            (tree / changed).write_text(text)
             outputs.clear()
         elif language == "console":
             compare(page, line, content, before, outputs, tree)
@@ -267,22 +270,25 @@ def compare(page, line, content, before, outputs, tree):
             complain(page, line, f"{command}\n    {trouble}")
 
 
-def apply(page, line, content, tree):
-    """Replaces the diff's - lines by its + lines in the copy; returns the file's path."""
+def edited(page, line, content):
+    """The file's path and its text with the diff's - lines replaced by its + lines."""
     name = content[0].removeprefix("--- ")
     old = "\n".join(text[1:] for text in content[1:] if text.startswith("-"))
     new = "\n".join(text[1:] for text in content[1:] if text.startswith("+"))
     source = (ROOT / name).read_text()
     if source.count(old) != 1:
         complain(page, line, f"the lines to change stand {source.count(old)} times in {name}")
-    (tree / name).write_text(source.replace(old, new))
-    return name
+    return name, source.replace(old, new)
 
 
 def copy_tree(folder):
     """A copy of the tree that may be edited; its build folder survives from run to run."""
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
                            stdout=subprocess.PIPE, text=True).stdout.split("\n")
+    for top in ("chapters", "common", "tests"):
+        for path in (folder / top).rglob("*.*"):
+            if not (ROOT / path.relative_to(folder)).exists():
+                path.unlink()
     for name in filter(None, files):
         source, target = ROOT / name, folder / name
         if source.exists() and not (target.exists() and target.read_bytes() == source.read_bytes()):

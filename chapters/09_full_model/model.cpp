@@ -71,7 +71,8 @@ Tensor3 lm_head(const Matrix& weight, const Tensor3& hidden_states) {
 }
 
 Tensor3 Model::logits(const Tensor3& hidden_states) const {
-    return llm::lm_head(head(), norm(hidden_states));
+    const Tensor3 normalized = norm(hidden_states);  // (B, T, C)
+    return llm::lm_head(head(), normalized);
 }
 
 Tensor3 Model::operator()(const IdMatrix& input_ids) const {
