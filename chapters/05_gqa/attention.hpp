@@ -92,6 +92,8 @@ struct AttentionLayer {
     QKNorm qk_norm = NoQKNorm{};
     Real attention_dropout = 0;  // probability, in training only (chapter 12)
 
+    using Inputs = AttentionInputs;
+    using Cache = LayerCache;
     struct Output {
         Tensor3 hidden_states;  // (B, T, C)
         Tensor4 attentions;     // (B, H, T, S): the weights

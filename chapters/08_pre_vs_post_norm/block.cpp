@@ -5,21 +5,6 @@
 
 namespace llm {
 
-// The residual stream itself is never normalized, only the input of each sublayer.
-template <class Norm, class MlpLayer>
-BlockOutput PreNormBlockWith<Norm, MlpLayer>::operator()(const Tensor3& hidden_states,
-                                                         const AttentionInputs& inputs,
-                                                         LayerCache* cache) const {
-    auto [attention_output, attentions] =
-        self_attn(attention_norm(hidden_states), inputs, cache);
-    const Tensor3 after_attention = hidden_states + attention_output;
-    return {after_attention + mlp(ffn_norm(after_attention)), std::move(attentions)};
-}
-template struct PreNormBlockWith<RMSNorm, GatedMlp>;
-template struct PreNormBlockWith<RMSNorm, Mlp>;
-template struct PreNormBlockWith<LayerNorm, GatedMlp>;
-template struct PreNormBlockWith<LayerNorm, Mlp>;
-
 // The residual stream itself is normalized, after each of the two additions.
 BlockOutput PostNormBlock::operator()(const Tensor3& hidden_states,
                                       const AttentionInputs& inputs, LayerCache* cache) const {
@@ -35,16 +20,6 @@ BlockOutput ResPostNormBlock::operator()(const Tensor3& hidden_states,
     auto [attention_output, attentions] = self_attn(hidden_states, inputs, cache);
     const Tensor3 after_attention = hidden_states + attention_norm(attention_output);
     return {after_attention + ffn_norm(mlp(after_attention)), std::move(attentions)};
-}
-
-// The input and the output of each sublayer are normalized.
-BlockOutput SandwichBlock::operator()(const Tensor3& hidden_states,
-                                      const AttentionInputs& inputs, LayerCache* cache) const {
-    auto [attention_output, attentions] =
-        self_attn(attention_norm(hidden_states), inputs, cache);
-    const Tensor3 after_attention = hidden_states + attention_output_norm(attention_output);
-    return {after_attention + ffn_output_norm(mlp(ffn_norm(after_attention))),
-            std::move(attentions)};
 }
 
 // Attention and MLP read the same normalized input: the MLP does not depend on attention.

@@ -15,16 +15,22 @@ namespace llm {
 // The output of a block: the residual stream after it, and the attention weights.
 using BlockOutput = AttentionLayer::Output;
 
-// x + f(norm(x)). Source: GPT-2 (Radford et al., 2019), with LayerNorm and Mlp; Llama, Qwen.
-template <class Norm, class MlpLayer>
+// x + f(norm(x)): the residual stream itself is never normalized, only the input of each
+// sublayer. Source: GPT-2 (Radford et al., 2019), with LayerNorm and Mlp; Llama, Qwen.
+template <class Norm, class MlpLayer, class Attention = AttentionLayer>
 struct PreNormBlockWith {
-    AttentionLayer self_attn;
+    Attention self_attn;
     MlpLayer mlp;
     Norm attention_norm, ffn_norm;  // HF: input_layernorm, post_attention_layernorm
 
-    BlockOutput operator()(const Tensor3& hidden_states,   // (B, T, C)
-                           const AttentionInputs& inputs,  // of T positions
-                           LayerCache* cache = nullptr) const;
+    BlockOutput operator()(const Tensor3& hidden_states,              // (B, T, C)
+                           const typename Attention::Inputs& inputs,  // of T positions
+                           typename Attention::Cache* cache = nullptr) const {
+        auto [attention_output, attentions] =
+            self_attn(attention_norm(hidden_states), inputs, cache);
+        const Tensor3 after_attention = hidden_states + attention_output;
+        return {after_attention + mlp(ffn_norm(after_attention)), std::move(attentions)};
+    }
 };
 using PreNormBlock = PreNormBlockWith<RMSNorm, GatedMlp>;
 
@@ -48,15 +54,25 @@ struct ResPostNormBlock {
                            LayerCache* cache = nullptr) const;
 };
 
-// x + norm(f(norm(x))). Source: "CogView" (Ding et al., 2021); Gemma 2.
-struct SandwichBlock {
-    AttentionLayer self_attn;
+// x + norm(f(norm(x))): the input and the output of each sublayer are normalized. Source:
+// "CogView" (Ding et al., 2021); Gemma 2.
+template <class Attention>
+struct SandwichBlockWith {
+    Attention self_attn;
     GatedMlp mlp;
     RMSNorm attention_norm, attention_output_norm, ffn_norm, ffn_output_norm;
 
-    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
-                           LayerCache* cache = nullptr) const;
+    BlockOutput operator()(const Tensor3& hidden_states,
+                           const typename Attention::Inputs& inputs,
+                           typename Attention::Cache* cache = nullptr) const {
+        auto [attention_output, attentions] =
+            self_attn(attention_norm(hidden_states), inputs, cache);
+        const Tensor3 after_attention = hidden_states + attention_output_norm(attention_output);
+        return {after_attention + ffn_output_norm(mlp(ffn_norm(after_attention))),
+                std::move(attentions)};
+    }
 };
+using SandwichBlock = SandwichBlockWith<AttentionLayer>;
 
 // x + attention(norm(x)) + mlp(norm(x)), once: both sublayers have the same normalized input.
 // Source: GPT-J (Wang and Komatsuzaki, 2021); PaLM.

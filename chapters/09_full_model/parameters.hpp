@@ -34,9 +34,9 @@ void add_parameters(ParameterList& list, const std::string& name, AttentionLayer
 void add_parameters(ParameterList& list, const std::string& name, GatedMlp& mlp);
 void add_parameters(ParameterList& list, const std::string& name, Mlp& mlp);
 void add_parameters(ParameterList& list, const std::string& name, Matrix& matrix);
-template <class Norm, class MlpLayer>
+template <class Norm, class MlpLayer, class Attention>
 void add_parameters(ParameterList& list, const std::string& name,
-                    PreNormBlockWith<Norm, MlpLayer>& block) {
+                    PreNormBlockWith<Norm, MlpLayer, Attention>& block) {
     add_parameters(list, name + ".input_layernorm", block.attention_norm);
     add_parameters(list, name + ".self_attn", block.self_attn);
     add_parameters(list, name + ".post_attention_layernorm", block.ffn_norm);

@@ -43,6 +43,7 @@ struct AttentionActivations {
     Tensor4 dropout_mask;         // (B, H, T, T): 0 or 1/(1 - p); empty without dropout
     Tensor4 context;              // (B, H, T, D)
 };
+AttentionActivations activations_of(const AttentionLayer&);  // for ActivationsOf
 
 // The same output as layer(input, inputs), (B, T, C); the activations are saved. With a
 // generator, dropout with probability layer.attention_dropout is applied to the attention

@@ -4,54 +4,149 @@
 #include "chapters/08_pre_vs_post_norm/block.hpp"
 #include "chapters/12_gradients/attention_backward.hpp"
 #include "chapters/12_gradients/mlp_backward.hpp"
+#include "chapters/12_gradients/norms_backward.hpp"
 
 namespace llm {
 
+// A block is two sublayers f with a residual connection: attention, then the MLP. The norm
+// placement says which members of the block are their norms; one that is null is left out.
+template <class AnyBlock>
+struct ResidualNorms {
+    using Norm = decltype(AnyBlock::ffn_norm);
+    Norm AnyBlock::*input = nullptr;   // x + f(norm(x))
+    Norm AnyBlock::*output = nullptr;  // x + norm(f(x))
+    Norm AnyBlock::*sum = nullptr;     // norm(x + f(x))
+};
+template <class AnyBlock>
+struct BlockNorms {
+    ResidualNorms<AnyBlock> attention, mlp;
+};
+template <class Norm, class MlpLayer, class Attention>
+auto norms_of(const PreNormBlockWith<Norm, MlpLayer, Attention>&) {
+    using Typed = PreNormBlockWith<Norm, MlpLayer, Attention>;
+    return BlockNorms<Typed>{{.input = &Typed::attention_norm}, {.input = &Typed::ffn_norm}};
+}
+inline BlockNorms<PostNormBlock> norms_of(const PostNormBlock&) {
+    return {{.sum = &PostNormBlock::attention_norm}, {.sum = &PostNormBlock::ffn_norm}};
+}
+inline BlockNorms<ResPostNormBlock> norms_of(const ResPostNormBlock&) {
+    return {{.output = &ResPostNormBlock::attention_norm},
+            {.output = &ResPostNormBlock::ffn_norm}};
+}
+template <class Attention>
+auto norms_of(const SandwichBlockWith<Attention>&) {
+    using Typed = SandwichBlockWith<Attention>;
+    return BlockNorms<Typed>{
+        {.input = &Typed::attention_norm, .output = &Typed::attention_output_norm},
+        {.input = &Typed::ffn_norm, .output = &Typed::ffn_output_norm}};
+}
+
+// A norm of a block, forward and backward; null: the identity. The gradient of its weights is
+// accumulated in that of the block.
+template <class AnyBlock, class Norm>
+Tensor3 apply_norm(const AnyBlock& block, Norm AnyBlock::*norm,
+                   const Tensor3& input) {  // (B, T, C) -> (B, T, C)
+    return norm ? (block.*norm)(input) : input;
+}
+template <class AnyBlock, class Norm>
+Tensor3 apply_norm_backward(const AnyBlock& block, Norm AnyBlock::*norm,
+                            const Tensor3& input,            // (B, T, C)
+                            const Tensor3& output_gradient,  // (B, T, C)
+                            AnyBlock& gradient) {            // -> (B, T, C)
+    return norm ? norm_backward(block.*norm, input, output_gradient, gradient.*norm)
+                : output_gradient;
+}
+
+// norm(x + norm(f(norm(x)))), with the norms that there are. The output of f is saved.
+template <class AnyBlock, class Sublayer>
+Tensor3 residual_forward(const AnyBlock& block, const ResidualNorms<AnyBlock>& norms,
+                         const Tensor3& input,      // (B, T, C): x
+                         Tensor3& sublayer_output,  // (B, T, C): f(...)
+                         const Sublayer& sublayer) {
+    sublayer_output = sublayer(apply_norm(block, norms.input, input));
+    const Tensor3 sum = input + apply_norm(block, norms.output, sublayer_output);
+    return apply_norm(block, norms.sum, sum);
+}
+
+// Returns the gradient with respect to x. sublayer_backward maps the gradient with respect to
+// the output of f to that with respect to its input.
+template <class AnyBlock, class SublayerBackward>
+Tensor3 residual_backward(const AnyBlock& block, const ResidualNorms<AnyBlock>& norms,
+                          const Tensor3& input,            // (B, T, C): x
+                          const Tensor3& sublayer_output,  // (B, T, C): f(...)
+                          const Tensor3& output_gradient,  // (B, T, C)
+                          AnyBlock& gradient, const SublayerBackward& sublayer_backward) {
+    const Tensor3 sum = input + apply_norm(block, norms.output, sublayer_output);
+    const Tensor3 sum_gradient =
+        apply_norm_backward(block, norms.sum, sum, output_gradient, gradient);
+
+    // A sum passes its gradient to both summands unchanged: to x, and through f to x.
+    const Tensor3 sublayer_gradient = sublayer_backward(
+        apply_norm_backward(block, norms.output, sublayer_output, sum_gradient, gradient));
+    const Tensor3 gradient_through_sublayer =
+        apply_norm_backward(block, norms.input, input, sublayer_gradient, gradient);
+    return sum_gradient + gradient_through_sublayer;
+}
+
+// The type of the activations that the forward pass of a layer saves: the result type of the
+// overload of activations_of for this layer, which is declared beside it and never called.
+template <class Layer>
+using ActivationsOf = decltype(activations_of(std::declval<const Layer&>()));
+
 // What the backward pass of a block needs from its forward pass, for every norm
 // placement of chapter 08.
-struct BlockActivations {
-    Tensor3 input;                   // (B, T, C): the residual stream before the block
-    AttentionActivations self_attn;  // with its input
-    Tensor3 attention_output;        // (B, T, C)
-    Tensor3 after_attention;         // (B, T, C): the residual stream between the sublayers
-    MlpActivations mlp;              // with its input
-    Tensor3 mlp_output;              // (B, T, C)
+template <class Attention, class MlpLayer>
+struct BlockActivationsWith {
+    Tensor3 input;                       // (B, T, C): the residual stream before the block
+    ActivationsOf<Attention> self_attn;  // with its input
+    Tensor3 attention_output;            // (B, T, C)
+    Tensor3 after_attention;             // (B, T, C): the residual stream between the sublayers
+    ActivationsOf<MlpLayer> mlp;         // with its input
+    Tensor3 mlp_output;                  // (B, T, C)
 };
+using BlockActivations = BlockActivationsWith<AttentionLayer, GatedMlp>;
+template <class Norm, class MlpLayer, class Attention>
+BlockActivationsWith<Attention, MlpLayer> activations_of(
+    const PreNormBlockWith<Norm, MlpLayer, Attention>&);
 
-// Overloads for every block of chapter 08. The forward pass returns the same hidden states as
+// For every block of chapter 08. The forward pass returns the same hidden states as
 // block(hidden_states, inputs), (B, T, C), and saves its activations; a generator enables
 // dropout. The backward pass returns the gradient with respect to the input, (B, T, C).
-template <class Norm, class MlpLayer>
-Tensor3 block_forward(const PreNormBlockWith<Norm, MlpLayer>& block,
-                      const Tensor3& hidden_states, const AttentionInputs& inputs,
-                      BlockActivations& saved, Generator* dropout_generator = nullptr);
-template <class Norm, class MlpLayer>
-Tensor3 block_backward(const PreNormBlockWith<Norm, MlpLayer>& block,
-                       const AttentionInputs& inputs, const BlockActivations& saved,
-                       const Tensor3& output_gradient,
-                       PreNormBlockWith<Norm, MlpLayer>& gradient);
+template <class AnyBlock, class Inputs, class Activations>
+Tensor3 block_forward(const AnyBlock& block,
+                      const Tensor3& hidden_states,  // (B, T, C)
+                      const Inputs& inputs, Activations& saved,
+                      Generator* dropout_generator = nullptr) {
+    const BlockNorms<AnyBlock> norms = norms_of(block);
+    saved.input = hidden_states;
+    saved.after_attention = residual_forward(
+        block, norms.attention, saved.input, saved.attention_output, [&](const Tensor3& input) {
+            return attention_forward(block.self_attn, input, inputs, saved.self_attn,
+                                     dropout_generator);
+        });
+    return residual_forward(
+        block, norms.mlp, saved.after_attention, saved.mlp_output,
+        [&](const Tensor3& input) { return mlp_forward(block.mlp, input, saved.mlp); });
+}
+template <class AnyBlock, class Inputs, class Activations>
+Tensor3 block_backward(const AnyBlock& block, const Inputs& inputs, const Activations& saved,
+                       const Tensor3& output_gradient,  // (B, T, C)
+                       AnyBlock& gradient) {
+    const BlockNorms<AnyBlock> norms = norms_of(block);
+    const Tensor3 after_attention_gradient = residual_backward(
+        block, norms.mlp, saved.after_attention, saved.mlp_output, output_gradient, gradient,
+        [&](const Tensor3& mlp_gradient) {
+            return mlp_backward(block.mlp, saved.mlp, mlp_gradient, gradient.mlp);
+        });
+    return residual_backward(
+        block, norms.attention, saved.input, saved.attention_output, after_attention_gradient,
+        gradient, [&](const Tensor3& attention_gradient) {
+            return attention_backward(block.self_attn, inputs, saved.self_attn,
+                                      attention_gradient, gradient.self_attn);
+        });
+}
 
-Tensor3 block_forward(const PostNormBlock& block, const Tensor3& hidden_states,
-                      const AttentionInputs& inputs, BlockActivations& saved,
-                      Generator* dropout_generator = nullptr);
-Tensor3 block_backward(const PostNormBlock& block, const AttentionInputs& inputs,
-                       const BlockActivations& saved, const Tensor3& output_gradient,
-                       PostNormBlock& gradient);
-
-Tensor3 block_forward(const ResPostNormBlock& block, const Tensor3& hidden_states,
-                      const AttentionInputs& inputs, BlockActivations& saved,
-                      Generator* dropout_generator = nullptr);
-Tensor3 block_backward(const ResPostNormBlock& block, const AttentionInputs& inputs,
-                       const BlockActivations& saved, const Tensor3& output_gradient,
-                       ResPostNormBlock& gradient);
-
-Tensor3 block_forward(const SandwichBlock& block, const Tensor3& hidden_states,
-                      const AttentionInputs& inputs, BlockActivations& saved,
-                      Generator* dropout_generator = nullptr);
-Tensor3 block_backward(const SandwichBlock& block, const AttentionInputs& inputs,
-                       const BlockActivations& saved, const Tensor3& output_gradient,
-                       SandwichBlock& gradient);
-
+// The parallel block has one sublayer, the sum of attention and MLP.
 Tensor3 block_forward(const ParallelBlock& block, const Tensor3& hidden_states,
                       const AttentionInputs& inputs, BlockActivations& saved,
                       Generator* dropout_generator = nullptr);
@@ -59,17 +154,17 @@ Tensor3 block_backward(const ParallelBlock& block, const AttentionInputs& inputs
                        const BlockActivations& saved, const Tensor3& output_gradient,
                        ParallelBlock& gradient);
 
-// A block that saves its activations when it is called, so that chapter 09's run_layers can run
+// A layer that saves its activations when it is called, so that chapter 09's run_layers can run
 // the forward pass of training.
-template <class AnyBlock>
-struct SavingBlock {
-    const AnyBlock* block;
-    BlockActivations* saved;
+template <class Layer, class Activations>
+struct SavingLayer {
+    const Layer* layer;
+    Activations* saved;
     Generator* dropout_generator = nullptr;
 
-    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
-                           LayerCache*) const {
-        return {block_forward(*block, hidden_states, inputs, *saved, dropout_generator), {}};
+    template <class Inputs, class Cache>
+    BlockOutput operator()(const Tensor3& hidden_states, const Inputs& inputs, Cache*) const {
+        return {block_forward(*layer, hidden_states, inputs, *saved, dropout_generator), {}};
     }
 };
 

@@ -12,6 +12,8 @@ struct MlpActivations {
     Tensor3 up;      // (B, T, F): up_proj(input)
     Tensor3 hidden;  // (B, T, F): the input of down_proj
 };
+MlpActivations activations_of(const Mlp&);  // for ActivationsOf
+MlpActivations activations_of(const GatedMlp&);
 
 // The same output as mlp(input), (B, T, C); the activations are saved.
 Tensor3 mlp_forward(const Mlp& mlp, const Tensor3& input, MlpActivations& saved);

@@ -25,7 +25,7 @@ Tensor3 model_forward(const Model& model, const IdMatrix& input_ids,
 
     // Run the layers with the loop of chapter 09; each saves its activations.
     saved.layers.resize(model.layers.size());
-    std::vector<SavingBlock<PreNormBlock>> layers;
+    std::vector<SavingLayer<PreNormBlock, BlockActivations>> layers;
     for (std::size_t n = 0; n < model.layers.size(); ++n)
         layers.push_back({&model.layers[n], &saved.layers[n], dropout_generator});
     saved.last_hidden_state =

@@ -2,8 +2,6 @@
 // this chapter and of later ones train it.
 #pragma once
 
-#include <tuple>
-
 #include "chapters/12_gradients/loss.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/12_gradients/norms_backward.hpp"
@@ -30,33 +28,15 @@ std::vector<Parameter> named_parameters(Decoder<Layer>& decoder) {
     return list;
 }
 
-// A layer that saves its activations when it is called, for run_layers of chapter 09.
-template <class Layer, class LayerActivations, class... Settings>
-struct SavingLayer {
-    const Layer* layer;
-    LayerActivations* saved;
-    std::tuple<Settings...> settings;  // of block_forward
-
-    AttentionLayer::Output operator()(const Tensor3& hidden_states,
-                                      const LongContextInputs& inputs, RollingCache*) const {
-        const auto forward = [&](const Settings&... values) {
-            return block_forward(*layer, hidden_states, inputs, *saved, values...);
-        };
-        return {std::apply(forward, settings), {}};
-    }
-};
-
-// All layers; the activations of each are saved. Settings are further arguments of
-// block_forward.
-template <class Layer, class LayerActivations, class... Settings>
+// All layers; the activations of each are saved.
+template <class Layer, class LayerActivations>
 Tensor3 layers_forward(const std::vector<Layer>& layers,  // L
                        const Tensor3& embeddings,         // (B, T, C)
-                       const LongContextInputs& inputs, std::vector<LayerActivations>& saved,
-                       const Settings&... settings) {  // -> (B, T, C)
+                       const LongContextInputs& inputs,
+                       std::vector<LayerActivations>& saved) {  // -> (B, T, C)
     saved.resize(layers.size());
-    std::vector<SavingLayer<Layer, LayerActivations, Settings...>> saving;
-    for (std::size_t n = 0; n < layers.size(); ++n)
-        saving.push_back({&layers[n], &saved[n], {settings...}});
+    std::vector<SavingLayer<Layer, LayerActivations>> saving;
+    for (std::size_t n = 0; n < layers.size(); ++n) saving.push_back({&layers[n], &saved[n]});
     std::vector<RollingCache>* const no_caches = nullptr;
     return run_layers(saving, embeddings, inputs, no_caches).last_hidden_state;
 }
@@ -80,13 +60,12 @@ struct DecoderActivations {
     Tensor3 normalized;                    // (B, T, C): after the final norm
 };
 // The logits, (B, T, V); the activations are saved.
-template <class Layer, class LayerActivations, class... Settings>
+template <class Layer, class LayerActivations>
 Tensor3 decoder_forward(const Decoder<Layer>& decoder, const IdMatrix& input_ids,  // (B, T)
-                        DecoderActivations<LayerActivations>& saved,
-                        const Settings&... settings) {
+                        DecoderActivations<LayerActivations>& saved) {
     saved.inputs = long_context_inputs({decoder.rotary_table}, input_ids.shape(1));
-    saved.last_hidden_state = layers_forward(decoder.layers, embed(decoder, input_ids),
-                                             saved.inputs, saved.layers, settings...);
+    saved.last_hidden_state =
+        layers_forward(decoder.layers, embed(decoder, input_ids), saved.inputs, saved.layers);
     saved.normalized = decoder.norm(saved.last_hidden_state);
     return lm_head(decoder.embed_tokens, saved.normalized);
 }

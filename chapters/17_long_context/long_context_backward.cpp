@@ -31,7 +31,10 @@ QueriesKeysValues encode_positions_backward(const LongContextAttention& attentio
 }  // namespace
 
 Tensor3 attention_forward(const LongContextAttention& attention, const Tensor3& input,
-                          const LongContextInputs& inputs, LongContextActivations& saved) {
+                          const LongContextInputs& inputs, LongContextActivations& saved,
+                          Generator* dropout_generator) {
+    require(!dropout_generator || attention.layer.attention_dropout == 0,
+            "long_context_attention: attention_dropout is not supported");
     saved.input = input;
     saved.projected = project_qkv(attention.layer, input);
     saved.rotated = encode_positions(attention, saved.projected, inputs);
@@ -65,31 +68,6 @@ Tensor3 attention_backward(const LongContextAttention& attention,
            linear_backward(v_proj, saved.input, merge_heads(values), v_gradient);
 }
 
-Tensor3 block_forward(const LongContextBlock& block, const Tensor3& hidden_states,
-                      const LongContextInputs& inputs, LongContextBlockActivations& saved) {
-    saved.input = hidden_states;
-    saved.after_attention =
-        hidden_states + attention_forward(block.self_attn, block.attention_norm(hidden_states),
-                                          inputs, saved.self_attn);
-    return saved.after_attention +
-           mlp_forward(block.mlp, block.ffn_norm(saved.after_attention), saved.mlp);
-}
-
-Tensor3 block_backward(const LongContextBlock& block, const LongContextInputs& inputs,
-                       const LongContextBlockActivations& saved, const Tensor3& output_gradient,
-                       LongContextBlock& gradient) {
-    const Tensor3 mlp_gradient =
-        mlp_backward(block.mlp, saved.mlp, output_gradient, gradient.mlp);
-    const Tensor3 after_attention_gradient =
-        output_gradient +
-        norm_backward(block.ffn_norm, saved.after_attention, mlp_gradient, gradient.ffn_norm);
-    const Tensor3 normalized_gradient = attention_backward(
-        block.self_attn, inputs, saved.self_attn, after_attention_gradient, gradient.self_attn);
-    return after_attention_gradient + norm_backward(block.attention_norm, saved.input,
-                                                    normalized_gradient,
-                                                    gradient.attention_norm);
-}
-
 LongContextDecoder make_long_context_decoder(const Model& model, bool learned_sinks) {
     LongContextDecoder decoder{model.embed_tokens,
                                {},
@@ -120,16 +98,9 @@ void add_parameters(ParameterList& list, const std::string& name,
         list.push_back({name + ".sinks", {sinks->size()}, {sinks->data(), sinks->size()}});
 }
 
-void add_parameters(ParameterList& list, const std::string& name, LongContextBlock& block) {
-    add_parameters(list, name + ".input_layernorm", block.attention_norm);
-    add_parameters(list, name + ".self_attn", block.self_attn);
-    add_parameters(list, name + ".post_attention_layernorm", block.ffn_norm);
-    add_parameters(list, name + ".mlp", block.mlp);
-}
-
 double forward_backward(const LongContextDecoder& decoder, const IdMatrix& input_ids,
                         const IdMatrix& targets, LongContextDecoder& gradient) {
-    DecoderActivations<LongContextBlockActivations> saved;
+    DecoderActivations<ActivationsOf<LongContextBlock>> saved;
     const Tensor3 logits = decoder_forward(decoder, input_ids, saved);  // (B, T, V)
     decoder_backward(decoder, input_ids, saved, cross_entropy_backward(logits, targets),
                      gradient);

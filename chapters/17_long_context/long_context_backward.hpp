@@ -15,12 +15,15 @@ struct LongContextActivations {
     ScoredAttentionActivations scored;
     Tensor4 context;  // (B, H, T, D)
 };
+LongContextActivations activations_of(const LongContextAttention&);  // for ActivationsOf
 
-// The same output as attention(input, inputs), (B, T, C); the activations are saved.
+// The same output as attention(input, inputs), (B, T, C); the activations are saved. Throws
+// ShapeError for dropout, which this layer does not have.
 Tensor3 attention_forward(const LongContextAttention& attention,
                           const Tensor3& input,             // (B, T, C)
                           const LongContextInputs& inputs,  // T positions
-                          LongContextActivations& saved);
+                          LongContextActivations& saved,
+                          Generator* dropout_generator = nullptr);
 // Returns the gradient with respect to the input, (B, T, C); those of the weights, of the QK
 // norm and of the sinks are accumulated.
 Tensor3 attention_backward(const LongContextAttention& attention,
@@ -31,20 +34,6 @@ Tensor3 attention_backward(const LongContextAttention& attention,
 // Append the parameters; those of sinks are called NAME.sinks, as in gpt-oss.
 void add_parameters(ParameterList& list, const std::string& name,
                     LongContextAttention& attention);
-void add_parameters(ParameterList& list, const std::string& name, LongContextBlock& block);
-
-// The same for the block; compare chapter 12's.
-struct LongContextBlockActivations {
-    Tensor3 input;                     // (B, T, C)
-    LongContextActivations self_attn;  // with its input
-    Tensor3 after_attention;           // (B, T, C)
-    MlpActivations mlp;                // with its input
-};
-Tensor3 block_forward(const LongContextBlock& block, const Tensor3& hidden_states,
-                      const LongContextInputs& inputs, LongContextBlockActivations& saved);
-Tensor3 block_backward(const LongContextBlock& block, const LongContextInputs& inputs,
-                       const LongContextBlockActivations& saved, const Tensor3& output_gradient,
-                       LongContextBlock& gradient);
 
 using LongContextDecoder = Decoder<LongContextBlock>;
 

@@ -91,14 +91,6 @@ LongContextAttention make_long_context_attention(const AttentionLayer& layer,
     return {layer, pattern, RopeOfTable{}, {scale, std::nullopt, std::nullopt}};
 }
 
-AttentionLayer::Output LongContextBlock::operator()(const Tensor3& hidden_states,
-                                                    const LongContextInputs& inputs,
-                                                    RollingCache* cache) const {
-    AttentionLayer::Output attention = self_attn(attention_norm(hidden_states), inputs, cache);
-    const Tensor3 after_attention = hidden_states + attention.hidden_states;  // (B, T, C)
-    return {after_attention + mlp(ffn_norm(after_attention)), std::move(attention.attentions)};
-}
-
 RollingCache make_rolling_cache(const AttentionPattern& pattern) {
     if (const auto* sliding = std::get_if<SlidingWindow>(&pattern)) return {sliding->window};
     if (const auto* chunked = std::get_if<ChunkedAttention>(&pattern))

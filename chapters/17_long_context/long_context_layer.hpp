@@ -4,8 +4,7 @@
 
 #include <cstdint>
 
-#include "chapters/06_swiglu/mlp.hpp"
-#include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
+#include "chapters/08_pre_vs_post_norm/block.hpp"
 #include "chapters/17_long_context/attention_pattern.hpp"
 #include "chapters/17_long_context/rolling_cache.hpp"
 #include "chapters/17_long_context/score_function.hpp"
@@ -41,6 +40,8 @@ struct LongContextAttention {
     LayerPositionEncoding position_encoding = RopeOfTable{};
     ScoreFunction score_function;
 
+    using Inputs = LongContextInputs;
+    using Cache = RollingCache;
     // With a cache, the T new tokens attend to the cached ones, too: attentions has one column
     // per entry of the cache and per new token, in that order. Throws ShapeError if the shapes
     // do not match, or if the cache does not end where the position ids begin.
@@ -63,16 +64,8 @@ LongContextAttention make_long_context_attention(const AttentionLayer& layer,
                                                  std::size_t head_dim,
                                                  const AttentionPattern& pattern);
 
-// x + f(norm(x)), with attention as f, then with the MLP.
-struct LongContextBlock {
-    LongContextAttention self_attn;
-    GatedMlp mlp;
-    RMSNorm attention_norm, ffn_norm;
-
-    AttentionLayer::Output operator()(const Tensor3& hidden_states,  // (B, T, C)
-                                      const LongContextInputs& inputs,
-                                      RollingCache* cache = nullptr) const;
-};
+// The pre-norm block of chapter 08 with this attention layer.
+using LongContextBlock = PreNormBlockWith<RMSNorm, GatedMlp, LongContextAttention>;
 
 // An empty cache that holds what a layer with this pattern needs: W tokens, a chunk, or all.
 RollingCache make_rolling_cache(const AttentionPattern& pattern);

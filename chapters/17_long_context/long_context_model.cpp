@@ -6,15 +6,6 @@
 #include "chapters/17_long_context/rolling_generation.hpp"
 
 namespace llm {
-AttentionLayer::Output LongContextSandwichBlock::operator()(const Tensor3& hidden_states,
-                                                            const LongContextInputs& inputs,
-                                                            RollingCache* cache) const {
-    AttentionLayer::Output attention = self_attn(attention_norm(hidden_states), inputs, cache);
-    const Tensor3 after_attention =  // (B, T, C)
-        hidden_states + attention_output_norm(attention.hidden_states);
-    return {after_attention + ffn_output_norm(mlp(ffn_norm(after_attention))),
-            std::move(attention.attentions)};
-}
 
 const LongContextAttention& LongContextLayer::self_attn() const {
     return std::visit(

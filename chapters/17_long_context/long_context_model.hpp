@@ -7,17 +7,9 @@
 
 namespace llm {
 
-// x + norm(f(norm(x))): the sandwich block of chapter 08 with this chapter's attention. Source:
-// Hugging Face, modeling_gemma2.py, Gemma2DecoderLayer.
-struct LongContextSandwichBlock {
-    LongContextAttention self_attn;
-    GatedMlp mlp;
-    RMSNorm attention_norm, attention_output_norm, ffn_norm, ffn_output_norm;
-
-    AttentionLayer::Output operator()(const Tensor3& hidden_states,  // (B, T, C)
-                                      const LongContextInputs& inputs,
-                                      RollingCache* cache = nullptr) const;
-};
+// The sandwich block of chapter 08 with this chapter's attention. Source: Hugging Face,
+// modeling_gemma2.py, Gemma2DecoderLayer.
+using LongContextSandwichBlock = SandwichBlockWith<LongContextAttention>;
 
 // One layer of a model, of either kind.
 struct LongContextLayer {

@@ -8,35 +8,31 @@ namespace llm {
 
 // The MLP of a block: dense, or a mixture. (Many models have both: the first layers are dense
 // in DeepSeek-V3, every second one in Llama 4 Maverick.)
-using MlpOrMixture = std::variant<GatedMlp, MixtureOfExperts>;
-
-// x + f(norm(x)), with attention as f, then with the MLP or the mixture.
-struct MixtureBlock {
-    LongContextAttention self_attn;
-    MlpOrMixture mlp;
-    RMSNorm attention_norm, ffn_norm;
-
-    AttentionLayer::Output operator()(const Tensor3& hidden_states,  // (B, T, C)
-                                      const LongContextInputs& inputs,
-                                      RollingCache* cache = nullptr) const;
+struct MlpOrMixture : std::variant<GatedMlp, MixtureOfExperts> {
+    using variant::variant;
+    Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 
-// Its activations. Of mlp and mixture, one is empty.
-struct MixtureBlockActivations {
-    Tensor3 input;  // (B, T, C)
-    LongContextActivations self_attn;
-    Tensor3 after_attention;  // (B, T, C)
+// Its activations. Of mlp and mixture, one is empty. The caller sets the other two: the
+// capacity factor before the forward pass, the gradient of the balancing losses before the
+// backward pass.
+struct MlpOrMixtureActivations {
     MlpActivations mlp;
     MixtureActivations mixture;
+    std::optional<double> capacity_factor = std::nullopt;
     Matrix router_logits_gradient;  // (N, E): by balancing losses; empty: there are none
 };
-Tensor3 block_forward(const MixtureBlock& block, const Tensor3& hidden_states,
-                      const LongContextInputs& inputs, MixtureBlockActivations& saved,
-                      std::optional<double> capacity_factor = std::nullopt);
-Tensor3 block_backward(const MixtureBlock& block, const LongContextInputs& inputs,
-                       const MixtureBlockActivations& saved,
-                       const Tensor3& output_gradient,  // (B, T, C)
-                       MixtureBlock& gradient);
+MlpOrMixtureActivations activations_of(const MlpOrMixture&);  // for ActivationsOf
+Tensor3 mlp_forward(const MlpOrMixture& mlp,
+                    const Tensor3& input,  // (B, T, C) -> (B, T, C)
+                    MlpOrMixtureActivations& saved);
+// Returns the gradient with respect to the input, (B, T, C).
+Tensor3 mlp_backward(const MlpOrMixture& mlp, const MlpOrMixtureActivations& saved,
+                     const Tensor3& output_gradient,  // (B, T, C)
+                     MlpOrMixture& gradient);
+
+// The pre-norm block of chapter 08 with the attention of chapter 17 and such an MLP.
+using MixtureBlock = PreNormBlockWith<RMSNorm, MlpOrMixture, LongContextAttention>;
 
 using MixtureDecoder = Decoder<MixtureBlock>;
 
@@ -44,7 +40,7 @@ using MixtureDecoder = Decoder<MixtureBlock>;
 // experts.0.gate_proj, shared_experts.gate_proj. The correction bias of a router is not among
 // them: no gradient changes it.
 void add_parameters(ParameterList& list, const std::string& name, MixtureOfExperts& mixture);
-void add_parameters(ParameterList& list, const std::string& name, MixtureBlock& block);
+void add_parameters(ParameterList& list, const std::string& name, MlpOrMixture& mlp);
 
 // What the losses of the routers are multiplied by before they are added to the cross-entropy.
 // Hugging Face: router_aux_loss_coef, router_z_loss_coef.

@@ -47,12 +47,12 @@ std::vector<Id> generate(const MixtureModel& model, const std::vector<Id>& promp
 std::vector<RoutedTokens> routed_tokens(const MixtureModel& model, const IdMatrix& input_ids) {
     const LongContextInputs inputs = long_context_inputs(
         rotary_tables(model.config, input_ids.shape(1)), input_ids.shape(1));
-    std::vector<MixtureBlockActivations> saved;
+    std::vector<ActivationsOf<MixtureBlock>> saved;
     layers_forward(model.layers, model.embed(input_ids), inputs, saved);
     std::vector<RoutedTokens> routed;
     for (std::size_t n = 0; n < model.layers.size(); ++n)
         if (std::holds_alternative<MixtureOfExperts>(model.layers[n].mlp))
-            routed.push_back(std::move(saved[n].mixture.routed));
+            routed.push_back(std::move(saved[n].mlp.mixture.routed));
     return routed;
 }
 

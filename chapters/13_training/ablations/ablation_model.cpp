@@ -138,7 +138,7 @@ Tensor3 forward(const AblationModel& model, const IdMatrix& input_ids,
     saved.attention_inputs = causal_attention_inputs(model.config, batch_size, seq_len);
     if (!model.ablation.use_rope) saved.attention_inputs.position_ids.fill(0);
     saved.layers.resize(model.layers.size());
-    std::vector<SavingBlock<AblationBlock>> layers;
+    std::vector<SavingLayer<AblationBlock, BlockActivations>> layers;
     for (std::size_t n = 0; n < model.layers.size(); ++n)
         layers.push_back({&model.layers[n], &saved.layers[n]});
     saved.last_hidden_state =
