@@ -245,7 +245,7 @@ TEST_CASE("sample_next_token: top-k comes before top-p, and logits that overflow
 
 TEST_CASE("with a cache, position ids continue and a new token attends to all cached ones") {
     const Model model = checkpoint("qwen3");
-    const RotaryTable table = make_cache(model, 10).rotary_table;
+    const RotaryTable table = make_cache(model, 10).rotary_tables.front();
     const AttentionInputs three = causal_attention_inputs(table, 2, 3, 4);
     CHECK_CLOSE(three.position_ids, (IdMatrix{{4, 5, 6}, {4, 5, 6}}), 0);
     const Matrix expected{
@@ -375,7 +375,8 @@ TEST_CASE("a forward pass that throws leaves the cache unchanged") {
     CHECK_THROWS_WITH_AS(cached_forward(model, IdMatrix{{1}}, cache),
                          "cache: (1, 2, 1, 6) cannot be appended to (2, 2, 2, 6)", ShapeError);
     CHECK_THROWS_AS(cached_forward(model, xt::zeros<Id>({2, 0}), cache), ShapeError);
-    const AttentionInputs inputs = causal_attention_inputs(cache.rotary_table, 2, 1, 2);
+    const AttentionInputs inputs =
+        causal_attention_inputs(cache.rotary_tables.front(), 2, 1, 2);
     LayerCache other_heads{xt::zeros<Real>({2, 1, 2, 6}), xt::zeros<Real>({2, 1, 2, 6})};
     const Tensor3 hidden_states = model.embed(IdMatrix{{3}, {4}});
     CHECK_THROWS_AS(model.layers[0].self_attn(hidden_states, inputs, &other_heads), ShapeError);

@@ -110,9 +110,13 @@ Config model_config() {
 }
 
 // The gradient of every parameter of a model made from the configuration.
-void check_model(const Config& config, Generator* dropout_generator = nullptr) {
+void check_model(const Config& config, Generator* dropout_generator = nullptr,
+                 Real embedding_scale = 1,
+                 std::optional<Real> final_logit_softcapping = std::nullopt) {
     Generator generator(7);
     Model model = make_model(config, generator);
+    model.embedding_scale = embedding_scale;
+    model.final_logit_softcapping = final_logit_softcapping;
     Model gradient = zeros_like(model);
     const IdMatrix input_ids{{1, 5, 6}, {0, 2, 2}}, targets{{5, 6, 3}, {2, 2, 0}};
     const auto loss = [&] {
@@ -158,6 +162,10 @@ TEST_CASE("forward_backward: a model with biases and dropout") {
     config.attention_dropout = Real(0.3);
     Generator dropout_generator(5);
     check_model(config, &dropout_generator);
+}
+
+TEST_CASE("forward_backward: a scale of the embeddings and a soft cap of the logits") {
+    check_model(model_config(), nullptr, Real(3), Real(0.5));
 }
 
 TEST_CASE("forward_backward accumulates: two batches give the sum of their gradients") {

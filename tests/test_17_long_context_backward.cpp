@@ -30,8 +30,8 @@ const IdMatrix small_targets{{16, 0, 5, 5, 2}, {1, 2, 3, 4, 9}};  // (B, T)
 
 TEST_CASE("with full attention, the decoder's logits are those of chapter 09's model") {
     const Model model = test_model();
-    const LongContextOutput output =
-        evaluate(make_long_context_decoder(model, false), small_ids);
+    const ModelOutput output =
+        make_long_context_decoder(model, false).forward(small_ids, {.output_attentions = true});
     const ModelOutput expected = model.forward(small_ids, {.output_attentions = true});
     CHECK_CLOSE(output.logits, expected.logits, 1e-5);
     REQUIRE(output.attentions.size() == 2);
@@ -73,9 +73,9 @@ TEST_CASE("with_pattern changes the pattern of every layer and nothing else") {
         REQUIRE(std::holds_alternative<SlidingWindow>(layer.self_attn.pattern));
         CHECK(std::get<SlidingWindow>(layer.self_attn.pattern).window == 2);
     }
-    const Tensor3 logits = evaluate(decoder, small_ids).logits;
-    CHECK(difference(evaluate(windowed, small_ids).logits, logits, 1e-3) != "");
-    CHECK_CLOSE(evaluate(with_pattern(decoder, SlidingWindow{5}), small_ids).logits, logits, 0);
+    const Tensor3 logits = decoder(small_ids);
+    CHECK(difference(windowed(small_ids), logits, 1e-3) != "");
+    CHECK_CLOSE(with_pattern(decoder, SlidingWindow{5})(small_ids), logits, 0);
 }
 
 TEST_CASE("forward_backward computes the loss of the same logits as evaluate, with a window") {
@@ -85,12 +85,11 @@ TEST_CASE("forward_backward computes the loss of the same logits as evaluate, wi
     decoder.layers[0].self_attn.score_function.sinks = Vector{0.5f, -1, 2, 0};
     LongContextDecoder gradient = zeros_like(decoder);
     CHECK(forward_backward(decoder, small_ids, small_targets, gradient) ==
-          doctest::Approx(cross_entropy(evaluate(decoder, small_ids).logits, small_targets))
-              .epsilon(1e-6));
+          doctest::Approx(cross_entropy(decoder(small_ids), small_targets)).epsilon(1e-6));
 }
 
 TEST_CASE("the decoder names a token id that is not in its vocabulary") {
     const LongContextDecoder decoder = make_long_context_decoder(test_model(), false);
-    CHECK_THROWS_WITH_AS(evaluate(decoder, IdMatrix{{3, 17}}),
-                         "decoder: there is no token 17 in a vocabulary of 17", ShapeError);
+    CHECK_THROWS_WITH_AS(decoder(IdMatrix{{3, 17}}),
+                         "model: there is no token 17 in a vocabulary of 17", ShapeError);
 }

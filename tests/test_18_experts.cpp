@@ -63,7 +63,8 @@ TEST_CASE("count_parameters counts the tensors of a loaded model") {
     for (const std::string type : {"mixtral", "qwen3_moe", "gpt_oss", "llama4_text"}) {
         CAPTURE(type);
         MixtureModel model = load_mixture_model(fixture_path("18_experts/" + type));
-        MixtureDecoder decoder{model.embed_tokens, model.layers, model.norm, {}};
+        MixtureDecoder decoder{model.config.config, model.embed_tokens, model.layers,
+                               model.norm, std::nullopt};
         std::uint64_t count = model.lm_head->size();
         for (const Parameter& parameter : named_parameters(decoder))
             count += parameter.values.size();

@@ -95,7 +95,7 @@ MixtureDecoder random_decoder(const MixtureOfExperts& mixture) {
     config.tie_word_embeddings = true;
     Generator generator(8);
     const Model model = make_model(config, generator);
-    MixtureDecoder decoder{model.embed_tokens, {}, model.norm, model.rotary_table(T)};
+    MixtureDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
     for (const PreNormBlock& layer : model.layers)
         decoder.layers.push_back(
             {make_long_context_attention(layer.self_attn, D, FullAttention{}), layer.mlp,

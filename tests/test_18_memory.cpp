@@ -78,10 +78,10 @@ TEST_CASE("no forward pass copies the LM head") {
         mixture.lm_head = std::nullopt;
         if (!tied) mixture.lm_head = randn({vocab_size, hidden_size}, generator);
         CHECK(copies_no_head(hidden_size, [&] { return mixture(one_token); }));
-        const MixtureDecoder decoder{mixture.embed_tokens, mixture.layers, mixture.norm,
-                                     rotary_tables(mixture.config, 1)[0]};
-        CHECK(copies_no_head(hidden_size, [&] { return evaluate(decoder, one_token).logits; }));
+        const MixtureDecoder decoder{mixture.config.config, mixture.embed_tokens,
+                                     mixture.layers, mixture.norm, std::nullopt};
+        CHECK(copies_no_head(hidden_size, [&] { return decoder(one_token); }));
         const LongContextDecoder windowed = make_long_context_decoder(model, false);
-        CHECK(copies_no_head(C, [&] { return evaluate(windowed, one_token).logits; }));
+        CHECK(copies_no_head(C, [&] { return windowed(one_token); }));
     }
 }

@@ -17,7 +17,7 @@ Config decoder_config() {
 
 // Weights that give sensible probabilities.
 MixtureDecoder decoder_of(const Model& model) {
-    MixtureDecoder decoder{model.embed_tokens, {}, model.norm, model.rotary_table(16)};
+    MixtureDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
     for (const PreNormBlock& layer : model.layers)
         decoder.layers.push_back({make_long_context_attention(
                                       layer.self_attn, model.config.head_dim, FullAttention{}),
@@ -74,7 +74,7 @@ TEST_CASE("with dense MLPs, loss and gradients are those of chapter 12's model")
         REQUIRE(gradients[p].name == all_expected[p].name);
         CHECK_CLOSE(copy_of(gradients[p]), copy_of(all_expected[p]), 1e-5);
     }
-    CHECK_CLOSE(evaluate(decoder, small_ids).logits, model(small_ids), 1e-5);
+    CHECK_CLOSE(decoder(small_ids), model(small_ids), 1e-5);
 }
 
 TEST_CASE("a mixture of equal experts is a dense model") {
@@ -86,28 +86,29 @@ TEST_CASE("a mixture of equal experts is a dense model") {
         mixture.layers[n].mlp = MixtureOfExperts{
             make_linear(model.config.hidden_size, 3, false, generator),
             std::vector<Expert>(3, model.layers[n].mlp), std::nullopt, 2, SoftmaxRouting{}};
-    CHECK_CLOSE(evaluate(mixture, small_ids).logits, evaluate(dense, small_ids).logits, 1e-5);
+    CHECK_CLOSE(mixture(small_ids), dense(small_ids), 1e-5);
 }
 
-TEST_CASE("evaluate, run_layers with blocks, and forward_backward compute the same") {
+TEST_CASE("the model, run_layers with blocks, and forward_backward compute the same") {
     const MixtureDecoder decoder = test_decoder({4, 2, 6, 1}, SoftmaxRouting{});
-    const MixtureOutput output = evaluate(decoder, small_ids);
-    const LongContextInputs inputs =
-        long_context_inputs({decoder.rotary_table}, small_ids.shape(1));
+    const Tensor3 logits = decoder(small_ids);
+    const std::vector<RoutedTokens> routed = routed_tokens(decoder, small_ids);
+    const LongContextInputs inputs = long_context_inputs(
+        rotary_tables(decoder.config, small_ids.shape(1)), small_ids.shape(1));
     std::vector<RollingCache>* const no_caches = nullptr;
     const Tensor3 last_hidden_state =
         run_layers(decoder.layers, embedding(decoder.embed_tokens, small_ids), inputs,
                    no_caches)
             .last_hidden_state;
     CHECK_CLOSE((Linear{decoder.embed_tokens, std::nullopt}(decoder.norm(last_hidden_state))),
-                output.logits, 1e-6);
-    REQUIRE(output.routed.size() == decoder.layers.size());
-    CHECK(output.routed[0].experts.shape() == std::array<std::size_t, 2>{10, 2});
+                logits, 1e-6);
+    REQUIRE(routed.size() == decoder.layers.size());
+    CHECK(routed[0].experts.shape() == std::array<std::size_t, 2>{10, 2});
     MixtureDecoder gradient = zeros_like(decoder);
     const MixtureLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
     CHECK(loss.cross_entropy ==
           doctest::Approx(mean_cross_entropy(decoder, {Batch{small_ids, targets}})));
-    CHECK_CLOSE(loss.load[1], expert_load(output.routed[1].experts, 4), 1e-6);
+    CHECK_CLOSE(loss.load[1], expert_load(routed[1].experts, 4), 1e-6);
     CHECK(loss.num_choices == 40);
     CHECK(loss.num_dropped == 0);
 }
@@ -203,8 +204,7 @@ TEST_CASE("tokens are dropped in training, not when a model is evaluated") {
     balance.capacity_factor = 0.25;
     const MixtureLoss loss = forward_backward(decoder, small_ids, targets, balance, gradient);
     CHECK(loss.num_dropped > 0);
-    CHECK(loss.cross_entropy !=
-          doctest::Approx(cross_entropy(evaluate(decoder, small_ids).logits, targets)));
+    CHECK(loss.cross_entropy != doctest::Approx(cross_entropy(decoder(small_ids), targets)));
 }
 
 TEST_CASE("only the bias update changes the correction bias") {
@@ -224,7 +224,7 @@ TEST_CASE("only the bias update changes the correction bias") {
 TEST_CASE("the decoder names a token id outside the vocabulary") {
     MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     MixtureDecoder gradient = zeros_like(decoder);
-    CHECK_THROWS_WITH_AS(evaluate(decoder, {{99}}),
-                         "decoder: there is no token 99 in a vocabulary of 17", ShapeError);
+    CHECK_THROWS_WITH_AS(decoder({{99}}), "model: there is no token 99 in a vocabulary of 17",
+                         ShapeError);
     CHECK_THROWS_AS(forward_backward(decoder, {{-1}}, {{1}}, {}, gradient), ShapeError);
 }

@@ -92,8 +92,17 @@ struct AttentionLayer {
     QKNorm qk_norm = NoQKNorm{};
     Real attention_dropout = 0;  // probability, in training only (chapter 12)
 
+    // What a model makes for its attention layers: their inputs, from its rotary tables, and an
+    // empty cache.
     using Inputs = AttentionInputs;
     using Cache = LayerCache;
+    static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,  // one, (P, D/2)
+                              std::size_t batch_size, std::size_t seq_len,
+                              std::size_t past_len = 0) {
+        return causal_attention_inputs(rotary_tables.front(), batch_size, seq_len, past_len);
+    }
+    Cache make_cache() const { return {}; }
+
     struct Output {
         Tensor3 hidden_states;  // (B, T, C)
         Tensor4 attentions;     // (B, H, T, S): the weights

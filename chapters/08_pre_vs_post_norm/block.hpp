@@ -23,6 +23,8 @@ struct PreNormBlockWith {
     MlpLayer mlp;
     Norm attention_norm, ffn_norm;  // HF: input_layernorm, post_attention_layernorm
 
+    using AttentionType = Attention;
+
     BlockOutput operator()(const Tensor3& hidden_states,              // (B, T, C)
                            const typename Attention::Inputs& inputs,  // of T positions
                            typename Attention::Cache* cache = nullptr) const {
@@ -61,6 +63,8 @@ struct SandwichBlockWith {
     Attention self_attn;
     GatedMlp mlp;
     RMSNorm attention_norm, attention_output_norm, ffn_norm, ffn_output_norm;
+
+    using AttentionType = Attention;
 
     BlockOutput operator()(const Tensor3& hidden_states,
                            const typename Attention::Inputs& inputs,

@@ -104,7 +104,8 @@ Model load_tensors(const Config& config, Tensors& tensors, const TensorNames& na
 // Throws ShapeError if a layer has a bias or a QK norm that the configuration does not
 // describe: the exported files would load without it.
 void check_exportable(const Model& model) {
-    const auto& [config, embed_tokens, layers, norm, lm_head] = model;
+    const Config& config = model.config;
+    const std::vector<PreNormBlock>& layers = model.layers;
     for (std::size_t n = 0; n < layers.size(); ++n)
         require(layers[n].self_attn.qk_norm.index() == std::size_t(config.qk_norm),
                 "export: the QK norm of layer {} is not that of the configuration", n);

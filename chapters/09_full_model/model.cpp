@@ -1,5 +1,7 @@
 #include "chapters/09_full_model/model.hpp"
 
+#include <cmath>
+
 #include "chapters/04_rope/rope_scaling.hpp"
 
 namespace llm {
@@ -49,16 +51,11 @@ Tensor3 embedding(const Matrix& weight, const IdMatrix& input_ids) {
     return embeddings;
 }
 
-Tensor3 Model::embed(const IdMatrix& input_ids) const {
-    check_input(config, input_ids);
-    return embedding(embed_tokens, input_ids);
-}
-
-RotaryTable Model::rotary_table(std::size_t num_positions) const {
+std::vector<RotaryTable> rotary_tables(const Config& config, std::size_t num_positions) {
     require(num_positions <= config.max_position_embeddings,
             "model: a sequence of {} tokens exceeds max_position_embeddings of {}",
             num_positions, config.max_position_embeddings);
-    return make_rotary_table(rope_frequencies(config), num_positions);
+    return {make_rotary_table(rope_frequencies(config), num_positions)};
 }
 
 Tensor3 lm_head(const Matrix& weight, const Tensor3& hidden_states) {
@@ -70,51 +67,25 @@ Tensor3 lm_head(const Matrix& weight, const Tensor3& hidden_states) {
     return reshape(std::move(flat_logits), {batch_size, seq_len, weight.shape(0)});
 }
 
-Tensor3 Model::logits(const Tensor3& hidden_states) const {
-    const Tensor3 normalized = norm(hidden_states);  // (B, T, C)
-    return llm::lm_head(head(), normalized);
+Matrix logit_softcap(const Matrix& logits, Real cap) {
+    require(cap > 0, "logit_softcap: the cap must be positive");
+    Matrix capped = logits;  // (N, V)
+    for (Real& logit : capped) logit = cap * std::tanh(logit / cap);
+    return capped;
 }
 
-Tensor3 Model::operator()(const IdMatrix& input_ids) const {
-    return forward(input_ids, {}).logits;
+Tensor3 logit_softcap(const Tensor3& logits, Real cap) {
+    const auto [batch_size, seq_len, vocab_size] = dims(logits);
+    const Matrix rows = reshape(logits, {batch_size * seq_len, vocab_size});
+    return reshape(logit_softcap(rows, cap), {batch_size, seq_len, vocab_size});
 }
 
-namespace {
-
-// The hidden states of the last position of each sequence: (B, T, C) -> (B, 1, C).
 Tensor3 last_position(const Tensor3& hidden_states) {
     const std::size_t seq_len = hidden_states.shape(1);
     return xt::view(hidden_states, xt::all(), xt::range(seq_len - 1, seq_len), xt::all());
 }
 
-}  // namespace
-
-ModelOutput Model::forward(const IdMatrix& input_ids, const ForwardOptions& options) const {
-    const auto [batch_size, seq_len] = dims(input_ids);
-    KVCache* const cache = options.cache;
-
-    // Embed the tokens; with a cache, their positions follow those of the cached tokens.
-    const Tensor3 embeddings = embed(input_ids);  // (B, T, C)
-    const AttentionInputs inputs =
-        cache
-            ? causal_attention_inputs(cache->rotary_table, batch_size, seq_len, cache->seq_len)
-            : causal_attention_inputs(rotary_table(seq_len), batch_size, seq_len);
-
-    // Apply all layers to the embeddings.
-    DecoderOutput decoder =
-        run_layers(layers, embeddings, inputs, cache ? &cache->layers : nullptr,
-                   {options.output_hidden_states, options.output_attentions});
-    if (cache) cache->seq_len += seq_len;
-
-    // Project the final hidden states to one logit per token of the vocabulary.
-    const Tensor3& last = decoder.last_hidden_state;
-    return {logits(options.logits_to_keep == LogitsToKeep::last ? last_position(last) : last),
-            std::move(decoder.hidden_states), std::move(decoder.attentions)};
-}
-
-KVCache make_cache(const Model& model, std::size_t num_positions) {
-    return {model.rotary_table(num_positions), std::vector<LayerCache>(model.layers.size())};
-}
+template struct DecoderModel<PreNormBlock>;
 
 Model make_model(const Config& given, Generator& generator, RopeLayout layout) {
     const Config config = validate_model(given);

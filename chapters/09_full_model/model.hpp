@@ -27,24 +27,33 @@ Tensor3 embedding(const Matrix& weight,        // (V, C)
 Tensor3 lm_head(const Matrix& weight,           // (V, C)
                 const Tensor3& hidden_states);  // (B, T, C) -> (B, T, V)
 
-// The KV cache of a model: one cache per layer, and the rotary table of its P positions.
-struct KVCache {
-    RotaryTable rotary_table;        // (P, D/2)
-    std::vector<LayerCache> layers;  // L
-    std::size_t seq_len = 0;         // S: the number of cached tokens
+// Keeps logits between -cap and cap, smoothly: cap · tanh(logits / cap). Throws ShapeError
+// unless cap > 0. Source: "Gemma 2" (2024), section 2, which caps the logits at 30.
+Matrix logit_softcap(const Matrix& logits, Real cap);    // (N, V) -> (N, V)
+Tensor3 logit_softcap(const Tensor3& logits, Real cap);  // (B, T, V) -> (B, T, V)
+
+// The KV cache of a model: one cache per layer, and the rotary tables of its P positions.
+template <class AnyLayerCache>
+struct ModelCache {
+    std::vector<RotaryTable> rotary_tables;  // (P, D/2) each
+    std::vector<AnyLayerCache> layers;       // L
+    std::size_t seq_len = 0;                 // S: the number of cached tokens
 };
+using KVCache = ModelCache<LayerCache>;
 
 // The positions whose logits are computed; generation needs the last one alone.
 // Source: Hugging Face, logits_to_keep.
 enum class LogitsToKeep { all, last };
 
 // The optional inputs of a forward pass, and what it returns.
-struct ForwardOptions {
-    KVCache* cache = nullptr;  // the new tokens attend to it and are appended to it
+template <class AnyLayerCache>
+struct ForwardOptionsWith {
+    ModelCache<AnyLayerCache>* cache = nullptr;  // the new tokens attend to it and are appended
     LogitsToKeep logits_to_keep = LogitsToKeep::all;
     bool output_hidden_states = false;
     bool output_attentions = false;
 };
+using ForwardOptions = ForwardOptionsWith<LayerCache>;
 // Source: Hugging Face, CausalLMOutputWithPast.
 struct ModelOutput {
     Tensor3 logits;                      // (B, T, V), or (B, 1, V) of the last position
@@ -52,31 +61,104 @@ struct ModelOutput {
     std::vector<Tensor4> attentions;     // L times (B, H, T, S), or empty
 };
 
-// A decoder-only transformer: from token ids to logits. Source: Llama 2 (Touvron et al., 2023).
-struct Model {
-    Config config;
-    Matrix embed_tokens;               // (V, C): one row per token of the vocabulary
-    std::vector<PreNormBlock> layers;  // L
-    RMSNorm norm;                      // (C)
-    std::optional<Matrix> lm_head;     // (V, C); none if tied to embed_tokens
+// The rotary tables for P positions that a model with this configuration makes: one. Throws
+// ShapeError if P exceeds max_position_embeddings.
+std::vector<RotaryTable> rotary_tables(const Config& config, std::size_t num_positions);  // P
+
+// A decoder-only transformer: from token ids to logits. A later architecture passes another
+// layer type, and perhaps a configuration with more settings or another final norm. Source:
+// Llama 2 (Touvron et al., 2023).
+template <class Layer, class ModelConfig = Config, class FinalNorm = RMSNorm>
+struct DecoderModel {
+    ModelConfig config;
+    Matrix embed_tokens;            // (V, C): one row per token of the vocabulary
+    std::vector<Layer> layers;      // L
+    FinalNorm norm;                 // (C)
+    std::optional<Matrix> lm_head;  // (V, C); none if tied to embed_tokens
+    Real embedding_scale = 1;       // Gemma: √C
+    std::optional<Real> final_logit_softcapping = std::nullopt;  // Gemma 2
 
     const Matrix& head() const { return lm_head ? *lm_head : embed_tokens; }  // (V, C)
 
     // The logits of the next token at each position. All functions that take ids throw
     // ShapeError as check_input() does, or if a cache has too few positions, and then leave the
     // cache unchanged.
-    Tensor3 operator()(const IdMatrix& input_ids) const;  // (B, T) -> (B, T, V)
-    ModelOutput forward(const IdMatrix& input_ids,        // (B, T)
-                        const ForwardOptions& options) const;
+    using Attention = typename Layer::AttentionType;
+    using Cache = typename Attention::Cache;
+    Tensor3 operator()(const IdMatrix& input_ids) const {  // (B, T) -> (B, T, V)
+        return forward(input_ids, {}).logits;
+    }
+    ModelOutput forward(const IdMatrix& input_ids,  // (B, T)
+                        const ForwardOptionsWith<Cache>& options) const;
 
     // The steps of forward(), in this order; run_layers is the step between the last two.
-    Tensor3 embed(const IdMatrix& input_ids) const;             // (B, T) -> (B, T, C)
-    RotaryTable rotary_table(std::size_t num_positions) const;  // P
-    Tensor3 logits(const Tensor3& hidden_states) const;         // (B, T, C) -> (B, T, V)
+    Tensor3 embed(const IdMatrix& input_ids) const;              // (B, T) -> (B, T, C)
+    RotaryTable rotary_table(std::size_t num_positions) const {  // P; the first one
+        return rotary_tables(config, num_positions).front();
+    }
+    Tensor3 logits(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, V)
 };
+using Model = DecoderModel<PreNormBlock>;
+
+template <class Layer, class ModelConfig, class FinalNorm>
+Tensor3 DecoderModel<Layer, ModelConfig, FinalNorm>::embed(const IdMatrix& input_ids) const {
+    check_input(config, input_ids);
+    const Tensor3 embeddings = embedding(embed_tokens, input_ids);
+    if (embedding_scale == 1) return embeddings;
+    return embeddings * embedding_scale;
+}
+
+template <class Layer, class ModelConfig, class FinalNorm>
+Tensor3 DecoderModel<Layer, ModelConfig, FinalNorm>::logits(
+    const Tensor3& hidden_states) const {
+    const Tensor3 normalized = norm(hidden_states);             // (B, T, C)
+    const Tensor3 uncapped = llm::lm_head(head(), normalized);  // (B, T, V)
+    if (!final_logit_softcapping) return uncapped;
+    return logit_softcap(uncapped, *final_logit_softcapping);
+}
+
+// The hidden states of the last position of each sequence.
+Tensor3 last_position(const Tensor3& hidden_states);  // (B, T, C) -> (B, 1, C)
+
+template <class Layer, class ModelConfig, class FinalNorm>
+ModelOutput DecoderModel<Layer, ModelConfig, FinalNorm>::forward(
+    const IdMatrix& input_ids, const ForwardOptionsWith<Cache>& options) const {
+    const auto [batch_size, seq_len] = dims(input_ids);
+    ModelCache<Cache>* const cache = options.cache;
+
+    // Embed the tokens; with a cache, their positions follow those of the cached tokens.
+    const Tensor3 embeddings = embed(input_ids);  // (B, T, C)
+    const typename Attention::Inputs inputs =
+        cache
+            ? Attention::make_inputs(cache->rotary_tables, batch_size, seq_len, cache->seq_len)
+            : Attention::make_inputs(rotary_tables(config, seq_len), batch_size, seq_len);
+
+    // Apply all layers to the embeddings.
+    DecoderOutput decoder =
+        run_layers(layers, embeddings, inputs, cache ? &cache->layers : nullptr,
+                   {options.output_hidden_states, options.output_attentions});
+    if (cache) cache->seq_len += seq_len;
+
+    // Project the final hidden states to one logit per token of the vocabulary.
+    const Tensor3& last = decoder.last_hidden_state;
+    return {logits(options.logits_to_keep == LogitsToKeep::last ? last_position(last) : last),
+            std::move(decoder.hidden_states), std::move(decoder.attentions)};
+}
+extern template struct DecoderModel<PreNormBlock>;
 
 // An empty cache for P positions. Throws ShapeError if P exceeds max_position_embeddings.
-KVCache make_cache(const Model& model, std::size_t num_positions);
+template <class Layer>
+auto make_layer_cache(const Layer& layer) {
+    return layer.self_attn.make_cache();
+}
+template <class Layer, class ModelConfig, class FinalNorm>
+auto make_cache(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+                std::size_t num_positions) {
+    ModelCache<typename Layer::AttentionType::Cache> cache{
+        rotary_tables(model.config, num_positions), {}};
+    for (const Layer& layer : model.layers) cache.layers.push_back(make_layer_cache(layer));
+    return cache;
+}
 
 // Initializes all weights with PyTorch's defaults, in Mini-LLM's order: embed_tokens, normal
 // with standard deviation 1; q, k, v, o, gate, down and up of each layer; lm_head, which a tied

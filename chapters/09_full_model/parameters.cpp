@@ -86,16 +86,6 @@ void add_parameters(ParameterList& list, const std::string& name, ParallelBlock&
     add_parameters(list, name + ".mlp", block.mlp);
 }
 
-std::vector<Parameter> named_parameters(Model& model) {
-    ParameterList list;
-    add_tensor(list, "model.embed_tokens.weight", model.embed_tokens);
-    for (std::size_t n = 0; n < model.layers.size(); ++n)
-        add_parameters(list, "model.layers." + std::to_string(n), model.layers[n]);
-    add_parameters(list, "model.norm", model.norm);
-    if (model.lm_head) add_tensor(list, "lm_head.weight", *model.lm_head);
-    return list;
-}
-
 std::vector<ConstParameter> named_parameters(const Model& model) {
     std::vector<ConstParameter> list;
     for (const auto& [name, shape, values] : named_parameters(const_cast<Model&>(model)))

@@ -15,16 +15,6 @@ struct Parameter {
     std::span<Real> values;
 };
 
-// All parameters of a model or of one of its parts, as views of its tensors: the model must
-// outlive them. A tied head is not listed twice. Source: torch.nn.Module.named_parameters.
-std::vector<Parameter> named_parameters(Model& model);
-struct ConstParameter {
-    std::string name;
-    std::vector<std::size_t> shape;
-    std::span<const Real> values;
-};
-std::vector<ConstParameter> named_parameters(const Model& model);
-
 // Append the parameters of one part of a model, each name prefixed with the name of the part.
 using ParameterList = std::vector<Parameter>;
 void add_parameters(ParameterList& list, const std::string& name, Linear& linear);
@@ -46,6 +36,25 @@ void add_parameters(ParameterList& list, const std::string& name, PostNormBlock&
 void add_parameters(ParameterList& list, const std::string& name, ResPostNormBlock& block);
 void add_parameters(ParameterList& list, const std::string& name, SandwichBlock& block);
 void add_parameters(ParameterList& list, const std::string& name, ParallelBlock& block);
+
+// All parameters of a model, as views of its tensors: the model must outlive them. A tied head
+// is not listed twice. Source: torch.nn.Module.named_parameters.
+template <class Layer, class ModelConfig, class FinalNorm>
+std::vector<Parameter> named_parameters(DecoderModel<Layer, ModelConfig, FinalNorm>& model) {
+    ParameterList list;
+    add_parameters(list, "model.embed_tokens.weight", model.embed_tokens);
+    for (std::size_t n = 0; n < model.layers.size(); ++n)
+        add_parameters(list, "model.layers." + std::to_string(n), model.layers[n]);
+    add_parameters(list, "model.norm", model.norm);
+    if (model.lm_head) add_parameters(list, "lm_head.weight", *model.lm_head);
+    return list;
+}
+struct ConstParameter {
+    std::string name;
+    std::vector<std::size_t> shape;
+    std::span<const Real> values;
+};
+std::vector<ConstParameter> named_parameters(const Model& model);
 
 // The number of parameters by part. A tied head counts once, as embedding.
 struct ParameterCount {

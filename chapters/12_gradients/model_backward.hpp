@@ -1,34 +1,24 @@
-// Chapter 12: forward and backward passes of the model of chapter 09.
+// Chapter 12: forward and backward passes of the model of chapter 09, with layers of any type.
 #pragma once
 
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/block_backward.hpp"
+#include "chapters/12_gradients/linear_backward.hpp"
+#include "chapters/12_gradients/loss.hpp"
 
 namespace llm {
 
 // What the backward pass of a model needs from its forward pass.
-struct ModelActivations {
-    IdMatrix input_ids;                    // (B, T)
-    AttentionInputs attention_inputs;      // of T positions
-    std::vector<BlockActivations> layers;  // L
-    Tensor3 last_hidden_state;             // (B, T, C): after the last layer
-    Tensor3 normalized;                    // (B, T, C): after the final norm
+template <class Layer>
+struct DecoderActivations {
+    using Inputs = typename Layer::AttentionType::Inputs;
+    IdMatrix input_ids;                        // (B, T)
+    Inputs attention_inputs;                   // of T positions
+    std::vector<ActivationsOf<Layer>> layers;  // L
+    Tensor3 last_hidden_state;                 // (B, T, C): after the last layer
+    Tensor3 normalized;                        // (B, T, C): after the final norm
 };
-
-// The same logits as model(input_ids), (B, T, V); the activations are saved. A generator
-// enables dropout (training mode). Throws ShapeError as the model does.
-Tensor3 model_forward(const Model& model, const IdMatrix& input_ids,  // (B, T)
-                      ModelActivations& saved, Generator* dropout_generator = nullptr);
-// The same with other position ids and another mask, for example those of packed documents
-// (chapter 13).
-Tensor3 model_forward(const Model& model, const IdMatrix& input_ids,  // (B, T)
-                      const AttentionInputs& attention_inputs,        // of T positions
-                      ModelActivations& saved, Generator* dropout_generator = nullptr);
-
-// Accumulates the gradient of the loss with respect to every parameter of the model.
-void model_backward(const Model& model, const ModelActivations& saved,
-                    const Tensor3& logits_gradient,  // (B, T, V)
-                    Model& gradient);
+using ModelActivations = DecoderActivations<PreNormBlock>;
 
 // The LM head alone: its weight is lm_head, or embed_tokens if they are tied. Returns the
 // gradient with respect to the hidden states, (B, T, C).
@@ -37,18 +27,119 @@ Tensor3 lm_head_backward(const Matrix& weight,            // (V, C)
                          const Tensor3& logits_gradient,  // (B, T, V)
                          Matrix& gradient);               // (V, C)
 
+// The backward pass of logit_softcap of chapter 09. Takes the output of the forward pass;
+// returns the gradient with respect to its input.
+Matrix logit_softcap_backward(const Matrix& capped, Real cap,
+                              const Matrix& output_gradient);  // (N, V) -> (N, V)
+Tensor3 logit_softcap_backward(const Tensor3& capped, Real cap,
+                               const Tensor3& output_gradient);  // (B, T, V) -> (B, T, V)
+
+// All layers; the activations of each are saved. A generator enables dropout.
+template <class Layer, class Inputs>
+Tensor3 layers_forward(const std::vector<Layer>& layers,  // L
+                       const Tensor3& embeddings,         // (B, T, C)
+                       const Inputs& inputs, std::vector<ActivationsOf<Layer>>& saved,
+                       Generator* dropout_generator = nullptr) {  // -> (B, T, C)
+    // Run the layers with the loop of chapter 09; each saves its activations.
+    saved.resize(layers.size());
+    std::vector<SavingLayer<Layer, ActivationsOf<Layer>>> saving;
+    for (std::size_t n = 0; n < layers.size(); ++n)
+        saving.push_back({&layers[n], &saved[n], dropout_generator});
+    return run_layers(saving, embeddings, inputs).last_hidden_state;
+}
+
+// The same logits as model(input_ids), (B, T, V); the activations are saved. A generator
+// enables dropout (training mode). Throws ShapeError as the model does.
+template <class Layer, class ModelConfig, class FinalNorm>
+Tensor3 model_forward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+                      const IdMatrix& input_ids,  // (B, T)
+                      DecoderActivations<Layer>& saved,
+                      Generator* dropout_generator = nullptr) {
+    const auto [batch_size, seq_len] = dims(input_ids);
+    const auto inputs = Layer::AttentionType::make_inputs(rotary_tables(model.config, seq_len),
+                                                          batch_size, seq_len);
+    return model_forward(model, input_ids, inputs, saved, dropout_generator);
+}
+// The same with other position ids and another mask, for example those of packed documents
+// (chapter 13).
+template <class Layer, class ModelConfig, class FinalNorm>
+Tensor3 model_forward(
+    const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+    const IdMatrix& input_ids,                                           // (B, T)
+    const typename DecoderActivations<Layer>::Inputs& attention_inputs,  // of T positions
+    DecoderActivations<Layer>& saved, Generator* dropout_generator = nullptr) {
+    const Tensor3 embeddings = model.embed(input_ids);  // (B, T, C)
+    saved.input_ids = input_ids;
+    saved.attention_inputs = attention_inputs;
+    saved.last_hidden_state = layers_forward(model.layers, embeddings, saved.attention_inputs,
+                                             saved.layers, dropout_generator);
+    saved.normalized = model.norm(saved.last_hidden_state);
+    return model.logits(saved.last_hidden_state);  // (B, T, V)
+}
+
+// Accumulates the gradient of the loss with respect to every parameter of the model.
+template <class Layer, class ModelConfig, class FinalNorm>
+void model_backward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+                    const DecoderActivations<Layer>& saved,
+                    const Tensor3& output_gradient,  // (B, T, V)
+                    DecoderModel<Layer, ModelConfig, FinalNorm>& gradient) {
+    // The soft cap of the logits, which are computed again.
+    Tensor3 logits_gradient = output_gradient;
+    if (const auto& cap = model.final_logit_softcapping)
+        logits_gradient = logit_softcap_backward(model.logits(saved.last_hidden_state), *cap,
+                                                 output_gradient);
+
+    // The LM head. If it is tied, its gradient is accumulated in that of the embedding.
+    Matrix& head_gradient = model.lm_head ? *gradient.lm_head : gradient.embed_tokens;
+    const Tensor3 normalized_gradient =
+        lm_head_backward(model.head(), saved.normalized, logits_gradient, head_gradient);
+    Tensor3 hidden_gradient =
+        norm_backward(model.norm, saved.last_hidden_state, normalized_gradient, gradient.norm);
+
+    // The layers, last to first.
+    for (std::size_t n = model.layers.size(); n-- > 0;)
+        hidden_gradient = block_backward(model.layers[n], saved.attention_inputs,
+                                         saved.layers[n], hidden_gradient, gradient.layers[n]);
+    if (model.embedding_scale != 1) hidden_gradient = hidden_gradient * model.embedding_scale;
+    embedding_backward(saved.input_ids, hidden_gradient, gradient.embed_tokens);
+}
+
 // The loss of a batch; the gradients are accumulated. Position t of the inputs predicts
 // position t of the targets. Throws ShapeError as the model does, and if the shapes differ.
-double forward_backward(const Model& model, const IdMatrix& input_ids,  // (B, T)
-                        const IdMatrix& targets,                        // (B, T)
-                        Model& gradient, Generator* dropout_generator = nullptr);
-double forward_backward(const Model& model, const IdMatrix& input_ids,  // (B, T)
-                        const IdMatrix& targets,                        // (B, T)
-                        const AttentionInputs& attention_inputs,        // of T positions
-                        Model& gradient, Generator* dropout_generator = nullptr);
+template <class Layer, class ModelConfig, class FinalNorm>
+double forward_backward(
+    const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+    const IdMatrix& input_ids,                                           // (B, T)
+    const IdMatrix& targets,                                             // (B, T)
+    const typename DecoderActivations<Layer>::Inputs& attention_inputs,  // of T positions
+    DecoderModel<Layer, ModelConfig, FinalNorm>& gradient,
+    Generator* dropout_generator = nullptr) {
+    DecoderActivations<Layer> saved;
+    const Tensor3 logits =
+        model_forward(model, input_ids, attention_inputs, saved, dropout_generator);
+    const double loss = cross_entropy(logits, targets);
+    model_backward(model, saved, cross_entropy_backward(logits, targets), gradient);
+    return loss;
+}
+template <class Layer, class ModelConfig, class FinalNorm>
+double forward_backward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+                        const IdMatrix& input_ids,  // (B, T)
+                        const IdMatrix& targets,    // (B, T)
+                        DecoderModel<Layer, ModelConfig, FinalNorm>& gradient,
+                        Generator* dropout_generator = nullptr) {
+    const auto [batch_size, seq_len] = dims(input_ids);
+    const auto inputs = Layer::AttentionType::make_inputs(rotary_tables(model.config, seq_len),
+                                                          batch_size, seq_len);
+    return forward_backward(model, input_ids, targets, inputs, gradient, dropout_generator);
+}
+
 // The loss alone, without dropout.
-double evaluate_loss(const Model& model, const IdMatrix& input_ids,  // (B, T)
-                     const IdMatrix& targets);                       // (B, T)
+template <class Layer, class ModelConfig, class FinalNorm>
+double evaluate_loss(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+                     const IdMatrix& input_ids,  // (B, T)
+                     const IdMatrix& targets) {  // (B, T)
+    return cross_entropy(model(input_ids), targets);
+}
 double evaluate_loss(const Model& model, const IdMatrix& input_ids,  // (B, T)
                      const IdMatrix& targets,                        // (B, T)
                      const AttentionInputs& attention_inputs);       // of T positions

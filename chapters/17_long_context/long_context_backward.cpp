@@ -69,10 +69,10 @@ Tensor3 attention_backward(const LongContextAttention& attention,
 }
 
 LongContextDecoder make_long_context_decoder(const Model& model, bool learned_sinks) {
-    LongContextDecoder decoder{model.embed_tokens,
-                               {},
-                               model.norm,
-                               model.rotary_table(model.config.max_position_embeddings)};
+    LongContextDecoder decoder{
+        model.config,          model.embed_tokens,           {}, model.norm, std::nullopt,
+        model.embedding_scale, model.final_logit_softcapping};
+    decoder.config.tie_word_embeddings = true;
     for (const PreNormBlock& layer : model.layers) {
         LongContextAttention self_attn = make_long_context_attention(
             layer.self_attn, model.config.head_dim, FullAttention{});
@@ -96,25 +96,6 @@ void add_parameters(ParameterList& list, const std::string& name,
     add_parameters(list, name, attention.layer);
     if (auto& sinks = attention.score_function.sinks)
         list.push_back({name + ".sinks", {sinks->size()}, {sinks->data(), sinks->size()}});
-}
-
-double forward_backward(const LongContextDecoder& decoder, const IdMatrix& input_ids,
-                        const IdMatrix& targets, LongContextDecoder& gradient) {
-    DecoderActivations<ActivationsOf<LongContextBlock>> saved;
-    const Tensor3 logits = decoder_forward(decoder, input_ids, saved);  // (B, T, V)
-    decoder_backward(decoder, input_ids, saved, cross_entropy_backward(logits, targets),
-                     gradient);
-    return cross_entropy(logits, targets);
-}
-
-LongContextOutput evaluate(const LongContextDecoder& decoder, const IdMatrix& input_ids) {
-    const LongContextInputs inputs =
-        long_context_inputs({decoder.rotary_table}, input_ids.shape(1));
-    std::vector<RollingCache>* const no_caches = nullptr;
-    DecoderOutput output = run_layers(decoder.layers, embed(decoder, input_ids), inputs,
-                                      no_caches, {.output_attentions = true});
-    return {lm_head(decoder.embed_tokens, decoder.norm(output.last_hidden_state)),
-            std::move(output.attentions)};
 }
 
 }  // namespace llm

@@ -2,8 +2,8 @@
 // them.
 #pragma once
 
-#include "chapters/12_gradients/mlp_backward.hpp"
-#include "chapters/17_long_context/decoder.hpp"
+#include "chapters/12_gradients/model_backward.hpp"
+#include "chapters/17_long_context/long_context_layer.hpp"
 
 namespace llm {
 
@@ -35,7 +35,8 @@ Tensor3 attention_backward(const LongContextAttention& attention,
 void add_parameters(ParameterList& list, const std::string& name,
                     LongContextAttention& attention);
 
-using LongContextDecoder = Decoder<LongContextBlock>;
+// The model of chapter 09 with this layer, for experiments.
+using LongContextDecoder = DecoderModel<LongContextBlock>;
 
 // The same weights with full attention. With learned sinks, each head has one of 0. The head
 // is tied, whether or not that of the model is.
@@ -43,17 +44,5 @@ LongContextDecoder make_long_context_decoder(const Model& model, bool learned_si
 // A copy in which every layer has this pattern.
 LongContextDecoder with_pattern(const LongContextDecoder& decoder,
                                 const AttentionPattern& pattern);
-
-// The loss of a batch; the gradients are accumulated. Throws ShapeError if an id lies outside
-// the vocabulary.
-double forward_backward(const LongContextDecoder& decoder, const IdMatrix& input_ids,  // (B, T)
-                        const IdMatrix& targets,                                       // (B, T)
-                        LongContextDecoder& gradient);
-struct LongContextOutput {
-    Tensor3 logits;                   // (B, T, V)
-    std::vector<Tensor4> attentions;  // L times (B, H, T, S)
-};
-LongContextOutput evaluate(const LongContextDecoder& decoder,
-                           const IdMatrix& input_ids);  // (B, T)
 
 }  // namespace llm

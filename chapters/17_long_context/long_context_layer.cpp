@@ -91,6 +91,8 @@ LongContextAttention make_long_context_attention(const AttentionLayer& layer,
     return {layer, pattern, RopeOfTable{}, {scale, std::nullopt, std::nullopt}};
 }
 
+RollingCache LongContextAttention::make_cache() const { return make_rolling_cache(pattern); }
+
 RollingCache make_rolling_cache(const AttentionPattern& pattern) {
     if (const auto* sliding = std::get_if<SlidingWindow>(&pattern)) return {sliding->window};
     if (const auto* chunked = std::get_if<ChunkedAttention>(&pattern))

@@ -42,6 +42,12 @@ struct LongContextAttention {
 
     using Inputs = LongContextInputs;
     using Cache = RollingCache;
+    static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,
+                              std::size_t /*batch_size*/, std::size_t seq_len,
+                              std::size_t past_len = 0) {
+        return long_context_inputs(rotary_tables, seq_len, past_len);
+    }
+    Cache make_cache() const;
     // With a cache, the T new tokens attend to the cached ones, too: attentions has one column
     // per entry of the cache and per new token, in that order. Throws ShapeError if the shapes
     // do not match, or if the cache does not end where the position ids begin.

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/12_gradients/attention_backward.hpp"
+#include "chapters/12_gradients/model_backward.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {
@@ -82,25 +82,6 @@ void backward_head(const QueriesKeysValues& heads, const ScoreFunction& score_fu
 }
 
 }  // namespace
-
-Matrix logit_softcap(const Matrix& logits, Real cap) {
-    require(cap > 0, "logit_softcap: the cap must be positive");
-    Matrix capped = logits;  // (N, S)
-    for (Real& logit : capped) logit = cap * std::tanh(logit / cap);
-    return capped;
-}
-
-Tensor3 logit_softcap(const Tensor3& logits, Real cap) {
-    const auto [batch_size, seq_len, vocab_size] = dims(logits);
-    const Matrix rows = reshape(logits, {batch_size * seq_len, vocab_size});
-    return reshape(logit_softcap(rows, cap), {batch_size, seq_len, vocab_size});
-}
-
-Matrix logit_softcap_backward(const Matrix& capped, Real cap, const Matrix& output_gradient) {
-    // d tanh(x) / dx = 1 - tanh(x)²; the cap outside and 1/cap inside cancel.
-    const Matrix tanh = capped / cap;
-    return output_gradient - output_gradient * tanh * tanh;
-}
 
 SinkSoftmax softmax_with_sink(const Matrix& scores, Real sink) {
     // Append the sink as a last column, apply the softmax of chapter 01, and drop the column.

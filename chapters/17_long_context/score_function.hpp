@@ -1,5 +1,5 @@
-// Chapter 17: what models after Llama do to attention scores: soft caps, learned sinks and a
-// temperature; forward and backward.
+// Chapter 17: what models after Llama do to attention scores: soft caps (the function of
+// chapter 09), learned sinks and a temperature; forward and backward.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,6 @@
 #include "chapters/05_gqa/attention.hpp"
 
 namespace llm {
-
-// Keeps logits between -cap and cap, smoothly: cap · tanh(logits / cap). Gemma 2 applies it to
-// attention scores (50) and to the logits of the vocabulary (30). Throws ShapeError unless
-// cap > 0. Source: "Gemma 2" (2024), section 2.
-Matrix logit_softcap(const Matrix& logits, Real cap);    // (N, S) -> (N, S)
-Tensor3 logit_softcap(const Tensor3& logits, Real cap);  // (B, T, V) -> (B, T, V)
-// Takes the output of the forward pass; returns the gradient with respect to its input.
-Matrix logit_softcap_backward(const Matrix& capped, Real cap,
-                              const Matrix& output_gradient);  // (N, S) -> (N, S)
 
 // A softmax over the keys and one more logit, the attention sink, which has no value: weights
 // that do not go to a key go nowhere. A row of weights sums to 1 - sink_weight. Source: Hugging

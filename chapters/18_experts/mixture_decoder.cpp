@@ -65,10 +65,10 @@ void add_parameters(ParameterList& list, const std::string& name, MlpOrMixture& 
 MixtureLoss forward_backward(const MixtureDecoder& decoder, const IdMatrix& input_ids,
                              const IdMatrix& targets, const BalanceArguments& balance,
                              MixtureDecoder& gradient) {
-    DecoderActivations<ActivationsOf<MixtureBlock>> saved;
+    DecoderActivations<MixtureBlock> saved;
     saved.layers.resize(decoder.layers.size());
     for (auto& layer : saved.layers) layer.mlp.capacity_factor = balance.capacity_factor;
-    const Tensor3 logits = decoder_forward(decoder, input_ids, saved);  // (B, T, V)
+    const Tensor3 logits = model_forward(decoder, input_ids, saved);  // (B, T, V)
     MixtureLoss result;
     result.cross_entropy = cross_entropy(logits, targets);
 
@@ -77,18 +77,8 @@ MixtureLoss forward_backward(const MixtureDecoder& decoder, const IdMatrix& inpu
         if (std::holds_alternative<MixtureOfExperts>(decoder.layers[n].mlp))
             saved.layers[n].mlp.router_logits_gradient =
                 add_router_losses(saved.layers[n].mlp.mixture, balance.coefficients, result);
-    decoder_backward(decoder, input_ids, saved, cross_entropy_backward(logits, targets),
-                     gradient);
+    model_backward(decoder, saved, cross_entropy_backward(logits, targets), gradient);
     return result;
-}
-
-MixtureOutput evaluate(const MixtureDecoder& decoder, const IdMatrix& input_ids) {
-    DecoderActivations<ActivationsOf<MixtureBlock>> saved;
-    MixtureOutput output{decoder_forward(decoder, input_ids, saved), {}};
-    for (std::size_t n = 0; n < decoder.layers.size(); ++n)
-        if (std::holds_alternative<MixtureOfExperts>(decoder.layers[n].mlp))
-            output.routed.push_back(std::move(saved.layers[n].mlp.mixture.routed));
-    return output;
 }
 
 }  // namespace llm

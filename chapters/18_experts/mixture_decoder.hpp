@@ -34,7 +34,8 @@ Tensor3 mlp_backward(const MlpOrMixture& mlp, const MlpOrMixtureActivations& sav
 // The pre-norm block of chapter 08 with the attention of chapter 17 and such an MLP.
 using MixtureBlock = PreNormBlockWith<RMSNorm, MlpOrMixture, LongContextAttention>;
 
-using MixtureDecoder = Decoder<MixtureBlock>;
+// The model of chapter 09 with such blocks, for experiments.
+using MixtureDecoder = DecoderModel<MixtureBlock>;
 
 // Appends the parameters of a mixture under the names of Qwen3-MoE and DeepSeek: gate,
 // experts.0.gate_proj, shared_experts.gate_proj. The correction bias of a router is not among
@@ -67,12 +68,17 @@ MixtureLoss forward_backward(const MixtureDecoder& decoder,
                              const IdMatrix& targets,    // (B, T)
                              const BalanceArguments& balance, MixtureDecoder& gradient);
 
-// The logits, and the experts of each token, (N, K), in each layer with a mixture. No token is
-// dropped.
-struct MixtureOutput {
-    Tensor3 logits;  // (B, T, V)
+// The experts of each token, (N, K), in each layer with a mixture. No token is dropped.
+template <class ModelConfig>
+std::vector<RoutedTokens> routed_tokens(const DecoderModel<MixtureBlock, ModelConfig>& model,
+                                        const IdMatrix& input_ids) {  // (B, T)
+    DecoderActivations<MixtureBlock> saved;
+    model_forward(model, input_ids, saved);
     std::vector<RoutedTokens> routed;
-};
-MixtureOutput evaluate(const MixtureDecoder& decoder, const IdMatrix& input_ids);  // (B, T)
+    for (std::size_t n = 0; n < model.layers.size(); ++n)
+        if (std::holds_alternative<MixtureOfExperts>(model.layers[n].mlp))
+            routed.push_back(std::move(saved.layers[n].mlp.mixture.routed));
+    return routed;
+}
 
 }  // namespace llm

@@ -48,10 +48,8 @@ MixtureDecoder init_mixture_decoder(const Config& config, const MixtureSizes& si
                                     const Routing& routing, Generator& generator) {
     const Model model = init_model(config, generator);
     const std::size_t C = model.config.hidden_size, L = model.config.num_hidden_layers;
-    MixtureDecoder decoder{model.embed_tokens,
-                           {},
-                           model.norm,
-                           model.rotary_table(model.config.max_position_embeddings)};
+    MixtureDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
+    decoder.config.tie_word_embeddings = true;
     for (const PreNormBlock& layer : model.layers) {
         decoder.layers.push_back({make_long_context_attention(
                                       layer.self_attn, model.config.head_dim, FullAttention{}),
@@ -90,7 +88,7 @@ MixtureRun train_mixture(MixtureDecoder& decoder, const TrainingArguments& args,
 
 double mean_cross_entropy(const MixtureDecoder& decoder, const std::vector<Batch>& batches) {
     return mean_loss(batches, [&](const Batch& batch) {
-        return cross_entropy(evaluate(decoder, batch.input_ids).logits, batch.targets);
+        return cross_entropy(decoder(batch.input_ids), batch.targets);
     });
 }
 

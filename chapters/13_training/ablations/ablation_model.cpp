@@ -8,6 +8,12 @@
 
 namespace llm {
 
+BlockOutput AblationBlock::operator()(const Tensor3& hidden_states,
+                                      const AttentionInputs& inputs, LayerCache* cache) const {
+    return std::visit([&](const auto& typed) { return typed(hidden_states, inputs, cache); },
+                      *this);
+}
+
 Tensor3 block_forward(const AblationBlock& block, const Tensor3& hidden_states,
                       const AttentionInputs& inputs, BlockActivations& saved,
                       Generator* dropout_generator) {
@@ -83,8 +89,7 @@ AblationModel make_ablation_model(const Config& given, const AblationConfig& abl
     require(ablation.norm_placement == NormPlacement::pre_norm ||
                 !(ablation.layer_norm || ablation.relu_mlp),
             "ablation: LayerNorm and Mlp are supported in pre-norm blocks only");
-    AblationModel model{config,
-                        ablation,
+    AblationModel model{{config, ablation},
                         randn({config.vocab_size, config.hidden_size}, generator),
                         {},
                         make_final_norm(config, ablation)};
@@ -94,33 +99,19 @@ AblationModel make_ablation_model(const Config& given, const AblationConfig& abl
     return model;
 }
 
-std::vector<Parameter> named_parameters(AblationModel& model) {
-    ParameterList list;
-    add_parameters(list, "model.embed_tokens.weight", model.embed_tokens);
-    for (std::size_t n = 0; n < model.layers.size(); ++n)
-        std::visit(
-            [&](auto& block) {
-                add_parameters(list, "model.layers." + std::to_string(n), block);
-            },
-            model.layers[n]);
-    if (auto* norm = std::get_if<RMSNorm>(&model.norm))
-        add_parameters(list, "model.norm", *norm);
-    if (auto* norm = std::get_if<LayerNorm>(&model.norm))
-        add_parameters(list, "model.norm", *norm);
-    return list;
+void add_parameters(ParameterList& list, const std::string& name, AblationBlock& block) {
+    std::visit([&](auto& typed) { add_parameters(list, name, typed); }, block);
 }
 
-namespace {
-
-Tensor3 apply_norm(const FinalNorm& norm, const Tensor3& hidden_states) {
-    if (const auto* rms_norm = std::get_if<RMSNorm>(&norm)) return (*rms_norm)(hidden_states);
-    if (const auto* layer_norm = std::get_if<LayerNorm>(&norm))
+Tensor3 FinalNorm::operator()(const Tensor3& hidden_states) const {
+    if (const auto* rms_norm = std::get_if<RMSNorm>(this)) return (*rms_norm)(hidden_states);
+    if (const auto* layer_norm = std::get_if<LayerNorm>(this))
         return (*layer_norm)(hidden_states);
     return hidden_states;
 }
 
-Tensor3 final_norm_backward(const FinalNorm& norm, const Tensor3& input,
-                            const Tensor3& output_gradient, FinalNorm& gradient) {
+Tensor3 norm_backward(const FinalNorm& norm, const Tensor3& input,
+                      const Tensor3& output_gradient, FinalNorm& gradient) {
     if (const auto* rms_norm = std::get_if<RMSNorm>(&norm))
         return norm_backward(*rms_norm, input, output_gradient, std::get<RMSNorm>(gradient));
     if (const auto* layer_norm = std::get_if<LayerNorm>(&norm))
@@ -129,47 +120,21 @@ Tensor3 final_norm_backward(const FinalNorm& norm, const Tensor3& input,
     return output_gradient;
 }
 
-// Returns the logits, (B, T, V). run_layers is the loop over the layers from chapter 09.
-Tensor3 forward(const AblationModel& model, const IdMatrix& input_ids,
-                ModelActivations& saved) {
-    check_input(model.config, input_ids);
-    const auto [batch_size, seq_len] = dims(input_ids);
-    saved.input_ids = input_ids;
-    saved.attention_inputs = causal_attention_inputs(model.config, batch_size, seq_len);
-    if (!model.ablation.use_rope) saved.attention_inputs.position_ids.fill(0);
-    saved.layers.resize(model.layers.size());
-    std::vector<SavingLayer<AblationBlock, BlockActivations>> layers;
-    for (std::size_t n = 0; n < model.layers.size(); ++n)
-        layers.push_back({&model.layers[n], &saved.layers[n]});
-    saved.last_hidden_state =
-        run_layers(layers, embedding(model.embed_tokens, input_ids), saved.attention_inputs)
-            .last_hidden_state;
-    saved.normalized = apply_norm(model.norm, saved.last_hidden_state);
-    return lm_head(model.embed_tokens, saved.normalized);
+void add_parameters(ParameterList& list, const std::string& name, FinalNorm& norm) {
+    if (auto* rms_norm = std::get_if<RMSNorm>(&norm)) add_parameters(list, name, *rms_norm);
+    if (auto* layer_norm = std::get_if<LayerNorm>(&norm))
+        add_parameters(list, name, *layer_norm);
 }
 
-}  // namespace
-
-double forward_backward(const AblationModel& model, const IdMatrix& input_ids,
-                        const IdMatrix& targets, AblationModel& gradient) {
-    ModelActivations saved;
-    const Tensor3 logits = forward(model, input_ids, saved);
-    const Tensor3 normalized_gradient =
-        lm_head_backward(model.embed_tokens, saved.normalized,
-                         cross_entropy_backward(logits, targets), gradient.embed_tokens);
-    Tensor3 hidden_gradient = final_norm_backward(model.norm, saved.last_hidden_state,
-                                                  normalized_gradient, gradient.norm);
-    for (std::size_t n = model.layers.size(); n-- > 0;)
-        hidden_gradient = block_backward(model.layers[n], saved.attention_inputs,
-                                         saved.layers[n], hidden_gradient, gradient.layers[n]);
-    embedding_backward(input_ids, hidden_gradient, gradient.embed_tokens);
-    return cross_entropy(logits, targets);
-}
-
-double evaluate_loss(const AblationModel& model, const IdMatrix& input_ids,
-                     const IdMatrix& targets) {
-    ModelActivations saved;
-    return cross_entropy(forward(model, input_ids, saved), targets);
+std::vector<RotaryTable> rotary_tables(const AblationModelConfig& config,
+                                       std::size_t num_positions) {
+    const Config& sizes = config;
+    RotaryTable table = rotary_tables(sizes, num_positions).front();
+    if (!config.ablation.use_rope) {
+        table.cos.fill(1);
+        table.sin.fill(0);
+    }
+    return {table};
 }
 
 }  // namespace llm

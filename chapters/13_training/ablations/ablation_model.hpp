@@ -17,28 +17,43 @@ struct AblationConfig {
     bool use_rope = true;     // if false, all position ids are 0
 };
 
-// Forward and backward passes of chapter 12, for a block of any of these types.
-using AblationBlock =
-    std::variant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock,
-                 PreNormBlockWith<LayerNorm, GatedMlp>, PreNormBlockWith<RMSNorm, Mlp>,
-                 PreNormBlockWith<LayerNorm, Mlp>>;
+// A block of any of these types.
+struct AblationBlock
+    : std::variant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock,
+                   PreNormBlockWith<LayerNorm, GatedMlp>, PreNormBlockWith<RMSNorm, Mlp>,
+                   PreNormBlockWith<LayerNorm, Mlp>> {
+    using variant::variant;
+    using AttentionType = AttentionLayer;
+    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
+                           LayerCache* cache = nullptr) const;
+};
+BlockActivations activations_of(const AblationBlock&);
 Tensor3 block_forward(const AblationBlock& block, const Tensor3& hidden_states,
                       const AttentionInputs& inputs, BlockActivations& saved,
                       Generator* dropout_generator = nullptr);
 Tensor3 block_backward(const AblationBlock& block, const AttentionInputs& inputs,
                        const BlockActivations& saved, const Tensor3& output_gradient,
                        AblationBlock& gradient);
+void add_parameters(ParameterList& list, const std::string& name, AblationBlock& block);
 
-// A decoder with tied weights. Post-norm blocks end with a norm, so post-norm models have no
-// final norm (std::monostate).
-using FinalNorm = std::variant<std::monostate, RMSNorm, LayerNorm>;
-struct AblationModel {
-    Config config;
-    AblationConfig ablation;
-    Matrix embed_tokens;  // (V, C)
-    std::vector<AblationBlock> layers;
-    FinalNorm norm;
+// The norm after the last block. Post-norm blocks end with a norm, so post-norm models have
+// none (std::monostate).
+struct FinalNorm : std::variant<std::monostate, RMSNorm, LayerNorm> {
+    using variant::variant;
+    Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
+Tensor3 norm_backward(const FinalNorm& norm, const Tensor3& input,           // (B, T, C)
+                      const Tensor3& output_gradient, FinalNorm& gradient);  // -> (B, T, C)
+void add_parameters(ParameterList& list, const std::string& name, FinalNorm& norm);
+
+// The model of chapters 09 and 12 with such blocks and tied weights. Without RoPE, all rows of
+// its rotary table are that of position 0.
+struct AblationModelConfig : Config {
+    AblationConfig ablation;
+};
+std::vector<RotaryTable> rotary_tables(const AblationModelConfig& config,
+                                       std::size_t num_positions);  // P
+using AblationModel = DecoderModel<AblationBlock, AblationModelConfig, FinalNorm>;
 
 // The standard deviation of the initial weights: 0.02, or √(2 / (fan_in + fan_out)). Source:
 // torch.nn.init.normal_ and xavier_normal_ (Glorot and Bengio, 2010).
@@ -47,13 +62,5 @@ enum class WeightInit { normal, xavier_normal };
 // Throws ShapeError for LayerNorm or Mlp with norm placements other than pre-norm.
 AblationModel make_ablation_model(const Config& config, const AblationConfig& ablation,
                                   WeightInit init, Generator& generator);
-
-// The same functions as for Model in chapters 09 and 12.
-std::vector<Parameter> named_parameters(AblationModel& model);
-double forward_backward(const AblationModel& model, const IdMatrix& input_ids,  // (B, T)
-                        const IdMatrix& targets,                                // (B, T)
-                        AblationModel& gradient);
-double evaluate_loss(const AblationModel& model, const IdMatrix& input_ids,  // (B, T)
-                     const IdMatrix& targets);                               // (B, T)
 
 }  // namespace llm

@@ -52,12 +52,12 @@ struct Measurement {
 
 double loss_with(const LongContextDecoder& decoder, const AttentionPattern& pattern,
                  const Batch& batch) {
-    const Tensor3 logits = evaluate(with_pattern(decoder, pattern), batch.input_ids).logits;
+    const Tensor3 logits = with_pattern(decoder, pattern)(batch.input_ids);
     return mean_loss_from(loss_by_position(logits, batch.targets), window);
 }
 
 Measurement measure(const LongContextDecoder& decoder, const Batch& batch) {
-    const LongContextOutput output = evaluate(decoder, batch.input_ids);
+    const ModelOutput output = decoder.forward(batch.input_ids, {.output_attentions = true});
     const SinkWeights weights = mean_sink_weights(output.attentions, window);
     const Real num_heads = static_cast<Real>(weights.first_key.size());
     const auto largest = std::max_element(weights.first_key.begin(), weights.first_key.end());

@@ -78,7 +78,7 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
     const auto batches = evaluation_batches(dataset.validation, 16, seq_len, 16);
     result.validation_loss = mean_cross_entropy(result.decoder, batches);
     if (variant.sizes.num_experts == 0) return result;
-    for (const RoutedTokens& routed : evaluate(result.decoder, batches[0].input_ids).routed)
+    for (const RoutedTokens& routed : routed_tokens(result.decoder, batches[0].input_ids))
         result.violation +=
             max_violation(expert_load(routed.experts, variant.sizes.num_experts)) /
             double(result.decoder.layers.size());
