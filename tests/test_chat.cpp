@@ -1,9 +1,8 @@
 // The chat: the KV cache between turns, the end of answers, and long conversations.
 #include <csignal>
 
-#include "chapters/17_long_context/long_context_checkpoint.hpp"
-#include "chapters/18_experts/mixture_checkpoint.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
+#include "chapters/models/published_checkpoint.hpp"
 #include "common/system/interrupt.hpp"
 #include "tests/fast_helpers.hpp"
 #include "tests/files.hpp"
@@ -29,16 +28,16 @@ const std::vector<std::string> types = {"mistral",   "gemma2",  "gemma3_text",  
 
 AnyModel load(const std::string& type) {
     if (type == "mistral" || type.starts_with("gemma"))
-        return load_long_context_model(fixture_path("17_long_context/" + type));
-    return load_mixture_model(fixture_path("18_experts/" + type));
+        return load_published_model(fixture_path("17_long_context/" + type));
+    return load_published_model(fixture_path("18_experts/" + type));
 }
 
 // The logits after all tokens, computed in one call without a cache.
 Vector fresh_logits(const AnyModel& model, const std::vector<Id>& ids) {
     const IdMatrix one = one_sequence(ids);  // (1, T)
-    if (const auto* mixture = std::get_if<MixtureModel>(&model))
-        return last_logits(mixture->forward(one, nullptr));
-    return last_logits(std::get<LongContextModel>(model).forward(one, nullptr));
+    if (const auto* mixture = std::get_if<PublishedModel>(&model))
+        return last_logits(mixture->forward(one, {}));
+    return last_logits(std::get<PublishedModel>(model).forward(one, {}));
 }
 
 // Writes down what is computed and what is kept. The logits have no meaning.

@@ -17,13 +17,6 @@ Pair pair_of(std::size_t i, std::size_t head_dim, RopeLayout layout) {
     return {i, i + head_dim / 2};
 }
 
-// The index, with interleaved pairs, of the feature that has index d with split halves: even
-// indices first, then odd ones.
-std::size_t interleaved_index(std::size_t d, std::size_t head_dim) {
-    const std::size_t half = head_dim / 2;
-    return d < half ? 2 * d : 2 * (d - half) + 1;
-}
-
 void check_shapes(const Tensor4& states, const RotaryTable& table,
                   const IdMatrix& position_ids) {
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(states);
@@ -121,6 +114,16 @@ Tensor4 apply_rotary_embedding_complex(const Tensor4& states, const RotaryTable&
     return rotated;
 }
 
+std::size_t interleaved_index(std::size_t index, std::size_t head_dim) {
+    const std::size_t d = index % head_dim, half = head_dim / 2;
+    return index - d + (d < half ? 2 * d : 2 * (d - half) + 1);
+}
+
+std::size_t split_half_index(std::size_t index, std::size_t head_dim) {
+    const std::size_t d = index % head_dim;  // the first or second feature of pair d / 2
+    return index - d + d / 2 + (d % 2) * (head_dim / 2);
+}
+
 Vector interleaved_to_split_half(const Vector& head_weight) {
     const std::size_t head_dim = head_weight.size();
     require(head_dim % 2 == 0, "rope: head_dim must be positive and even, not {}", head_dim);
@@ -139,8 +142,7 @@ Linear interleaved_to_split_half(const Linear& projection, std::size_t num_heads
 
     Linear reordered = projection;
     for (std::size_t row = 0; row < num_rows; ++row) {
-        const std::size_t d = row % head_dim;  // index within the head, which starts at row - d
-        const std::size_t source = row - d + interleaved_index(d, head_dim);
+        const std::size_t source = interleaved_index(row, head_dim);
         xt::view(reordered.weight, row) = xt::view(projection.weight, source);
         if (projection.bias) (*reordered.bias)(row) = (*projection.bias)(source);
     }

@@ -46,6 +46,10 @@ Tensor4 apply_rotary_embedding_complex(const Tensor4& states,          // (B, H,
 // Throws ShapeError unless the heads divide the rows evenly and D is even. Source: Hugging
 // Face, convert_llama_weights_to_hf.py.
 Linear interleaved_to_split_half(const Linear& projection, std::size_t num_heads);
+// The index, with interleaved pairs, of the row or feature that has this index with split
+// halves (of each head, even indices come first, then odd ones), and the inverse.
+std::size_t interleaved_index(std::size_t index, std::size_t head_dim);
+std::size_t split_half_index(std::size_t index, std::size_t head_dim);
 Vector interleaved_to_split_half(const Vector& head_weight);  // (D), e.g. of a QK norm
 
 // The absolute position embeddings of the original Transformer, added to the token embeddings:

@@ -58,10 +58,10 @@ struct ResPostNormBlock {
 
 // x + norm(f(norm(x))): the input and the output of each sublayer are normalized. Source:
 // "CogView" (Ding et al., 2021); Gemma 2.
-template <class Attention>
+template <class MlpLayer, class Attention>
 struct SandwichBlockWith {
     Attention self_attn;
-    GatedMlp mlp;
+    MlpLayer mlp;
     RMSNorm attention_norm, attention_output_norm, ffn_norm, ffn_output_norm;
 
     using AttentionType = Attention;
@@ -76,7 +76,7 @@ struct SandwichBlockWith {
                 std::move(attentions)};
     }
 };
-using SandwichBlock = SandwichBlockWith<AttentionLayer>;
+using SandwichBlock = SandwichBlockWith<GatedMlp, AttentionLayer>;
 
 // x + attention(norm(x)) + mlp(norm(x)), once: both sublayers have the same normalized input.
 // Source: GPT-J (Wang and Komatsuzaki, 2021); PaLM.

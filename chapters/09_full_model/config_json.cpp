@@ -7,24 +7,19 @@
 namespace llm {
 namespace {
 
-[[noreturn]] void refuse_value(const JsonFile& json, const std::string& key,
-                               const std::string& value, const std::string& supported) {
-    json.refuse(key, value + " is not supported; supported: " + supported);
-}
-
 // Refuses a number that is not the one with which the setting has no effect.
 void expect_number(const JsonFile& json, const std::string& key, double neutral) {
     if (json.has(key) && json.number(key) != neutral)
-        refuse_value(json, key, brief(json.number(key)), brief(neutral));
+        json.refuse_value(key, brief(json.number(key)), brief(neutral));
 }
 
 void expect_null(const JsonFile& json, const std::string& key) {
-    if (json.has(key)) refuse_value(json, key, brief(json.number(key)), "null, or no such key");
+    if (json.has(key)) json.refuse_value(key, brief(json.number(key)), "null, or no such key");
 }
 
 void expect_boolean(const JsonFile& json, const std::string& key, bool neutral) {
     if (json.has(key) && json.boolean(key) != neutral)
-        refuse_value(json, key, neutral ? "false" : "true", neutral ? "true" : "false");
+        json.refuse_value(key, neutral ? "false" : "true", neutral ? "true" : "false");
 }
 
 Config read_mini_llm(const JsonFile& json) {
@@ -49,7 +44,7 @@ Config read_mini_llm(const JsonFile& json) {
 void refuse_unsupported(const JsonFile& json, const Config& config) {
     for (const char* key : {"hidden_act", "hidden_activation"})
         if (json.has(key) && json.text(key) != "silu")
-            refuse_value(json, key, json.text(key), "silu");
+            json.refuse_value(key, json.text(key), "silu");
     for (const char* key :
          {"partial_rotary_factor", "rope_parameters.partial_rotary_factor",
           "rope_scaling.partial_rotary_factor", "embedding_multiplier", "residual_multiplier",
@@ -77,7 +72,7 @@ bool has_sliding_window(const JsonFile& json, const std::string& type) {
             for (const std::string& name : names) {
                 slides = slides || name == "sliding_attention";
                 if (name != "full_attention" && name != "sliding_attention")
-                    refuse_value(json, "layer_types", name, "full_attention");
+                    json.refuse_value("layer_types", name, "full_attention");
             }
     const bool has_key = json.has("use_sliding_window");
     const bool used = has_key && json.boolean("use_sliding_window");
@@ -91,8 +86,8 @@ void refuse_sliding_window(const JsonFile& json, const std::string& type,
                            std::size_t max_position_embeddings) {
     const std::size_t window = json.has("sliding_window") ? json.size("sliding_window") : 4096;
     if (has_sliding_window(json, type) && window < max_position_embeddings)
-        refuse_value(
-            json, "sliding_window", to_text(window),
+        json.refuse_value(
+            "sliding_window", to_text(window),
             "null, or at least max_position_embeddings " + to_text(max_position_embeddings) +
                 (type == "mistral" ? " (chapter 17 reads windows: ./learn 17 --model)" : ""));
 }
@@ -155,7 +150,7 @@ void read_rope(const JsonFile& json, Config& config) {
     if (type == "llama3") {
         config.rope_scaling = read_scaling(json, inside);
     } else if (type != "default") {
-        refuse_value(json, inside + ".rope_type", type, "default and llama3");
+        json.refuse_value(inside + ".rope_type", type, "default and llama3");
     }
 }
 
@@ -210,8 +205,8 @@ Config read_config(const JsonFile& json) try {
     const std::string type = is_mini_llm_config(json) ? "mini-llm" : json.text("model_type");
     const std::set<std::string> supported = {"mini-llm", "llama", "mistral", "qwen2", "qwen3"};
     if (!supported.contains(type))
-        refuse_value(json, "model_type", type,
-                     "llama, mistral, qwen2, qwen3 and mini-llm" + reading_chapter(type));
+        json.refuse_value("model_type", type,
+                          "llama, mistral, qwen2, qwen3 and mini-llm" + reading_chapter(type));
     return validate_model(type == "mini-llm" ? read_mini_llm(json)
                                              : read_hugging_face(json, type));
 } catch (const ShapeError& error) {

@@ -68,9 +68,9 @@ std::vector<RotaryTable> rotary_tables(const Config& config, std::size_t num_pos
 // A decoder-only transformer: from token ids to logits. A later architecture passes another
 // layer type, and perhaps a configuration with more settings or another final norm. Source:
 // Llama 2 (Touvron et al., 2023).
-template <class Layer, class ModelConfig = Config, class FinalNorm = RMSNorm>
+template <class Layer, class AnyConfig = Config, class FinalNorm = RMSNorm>
 struct DecoderModel {
-    ModelConfig config;
+    AnyConfig config;
     Matrix embed_tokens;            // (V, C): one row per token of the vocabulary
     std::vector<Layer> layers;      // L
     FinalNorm norm;                 // (C)
@@ -100,17 +100,16 @@ struct DecoderModel {
 };
 using Model = DecoderModel<PreNormBlock>;
 
-template <class Layer, class ModelConfig, class FinalNorm>
-Tensor3 DecoderModel<Layer, ModelConfig, FinalNorm>::embed(const IdMatrix& input_ids) const {
+template <class Layer, class AnyConfig, class FinalNorm>
+Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::embed(const IdMatrix& input_ids) const {
     check_input(config, input_ids);
     const Tensor3 embeddings = embedding(embed_tokens, input_ids);
     if (embedding_scale == 1) return embeddings;
     return embeddings * embedding_scale;
 }
 
-template <class Layer, class ModelConfig, class FinalNorm>
-Tensor3 DecoderModel<Layer, ModelConfig, FinalNorm>::logits(
-    const Tensor3& hidden_states) const {
+template <class Layer, class AnyConfig, class FinalNorm>
+Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::logits(const Tensor3& hidden_states) const {
     const Tensor3 normalized = norm(hidden_states);             // (B, T, C)
     const Tensor3 uncapped = llm::lm_head(head(), normalized);  // (B, T, V)
     if (!final_logit_softcapping) return uncapped;
@@ -120,8 +119,8 @@ Tensor3 DecoderModel<Layer, ModelConfig, FinalNorm>::logits(
 // The hidden states of the last position of each sequence.
 Tensor3 last_position(const Tensor3& hidden_states);  // (B, T, C) -> (B, 1, C)
 
-template <class Layer, class ModelConfig, class FinalNorm>
-ModelOutput DecoderModel<Layer, ModelConfig, FinalNorm>::forward(
+template <class Layer, class AnyConfig, class FinalNorm>
+ModelOutput DecoderModel<Layer, AnyConfig, FinalNorm>::forward(
     const IdMatrix& input_ids, const ForwardOptionsWith<Cache>& options) const {
     const auto [batch_size, seq_len] = dims(input_ids);
     ModelCache<Cache>* const cache = options.cache;
@@ -151,8 +150,8 @@ template <class Layer>
 auto make_layer_cache(const Layer& layer) {
     return layer.self_attn.make_cache();
 }
-template <class Layer, class ModelConfig, class FinalNorm>
-auto make_cache(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+template <class Layer, class AnyConfig, class FinalNorm>
+auto make_cache(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                 std::size_t num_positions) {
     ModelCache<typename Layer::AttentionType::Cache> cache{
         rotary_tables(model.config, num_positions), {}};

@@ -71,15 +71,6 @@ void add_parameters(ParameterList& list, const std::string& name, ResPostNormBlo
     add_norms_after_sublayers(list, name, block);
 }
 
-void add_parameters(ParameterList& list, const std::string& name, SandwichBlock& block) {
-    add_parameters(list, name + ".input_layernorm", block.attention_norm);
-    add_parameters(list, name + ".self_attn", block.self_attn);
-    add_parameters(list, name + ".post_attention_layernorm", block.attention_output_norm);
-    add_parameters(list, name + ".pre_feedforward_layernorm", block.ffn_norm);
-    add_parameters(list, name + ".mlp", block.mlp);
-    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_output_norm);
-}
-
 void add_parameters(ParameterList& list, const std::string& name, ParallelBlock& block) {
     add_parameters(list, name + ".input_layernorm", block.norm);
     add_parameters(list, name + ".self_attn", block.self_attn);

@@ -34,13 +34,22 @@ void add_parameters(ParameterList& list, const std::string& name,
 }
 void add_parameters(ParameterList& list, const std::string& name, PostNormBlock& block);
 void add_parameters(ParameterList& list, const std::string& name, ResPostNormBlock& block);
-void add_parameters(ParameterList& list, const std::string& name, SandwichBlock& block);
+template <class MlpLayer, class Attention>
+void add_parameters(ParameterList& list, const std::string& name,
+                    SandwichBlockWith<MlpLayer, Attention>& block) {
+    add_parameters(list, name + ".input_layernorm", block.attention_norm);
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".post_attention_layernorm", block.attention_output_norm);
+    add_parameters(list, name + ".pre_feedforward_layernorm", block.ffn_norm);
+    add_parameters(list, name + ".mlp", block.mlp);
+    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_output_norm);
+}
 void add_parameters(ParameterList& list, const std::string& name, ParallelBlock& block);
 
 // All parameters of a model, as views of its tensors: the model must outlive them. A tied head
 // is not listed twice. Source: torch.nn.Module.named_parameters.
-template <class Layer, class ModelConfig, class FinalNorm>
-std::vector<Parameter> named_parameters(DecoderModel<Layer, ModelConfig, FinalNorm>& model) {
+template <class Layer, class AnyConfig, class FinalNorm>
+std::vector<Parameter> named_parameters(DecoderModel<Layer, AnyConfig, FinalNorm>& model) {
     ParameterList list;
     add_parameters(list, "model.embed_tokens.weight", model.embed_tokens);
     for (std::size_t n = 0; n < model.layers.size(); ++n)

@@ -33,9 +33,9 @@ inline BlockNorms<ResPostNormBlock> norms_of(const ResPostNormBlock&) {
     return {{.output = &ResPostNormBlock::attention_norm},
             {.output = &ResPostNormBlock::ffn_norm}};
 }
-template <class Attention>
-auto norms_of(const SandwichBlockWith<Attention>&) {
-    using Typed = SandwichBlockWith<Attention>;
+template <class MlpLayer, class Attention>
+auto norms_of(const SandwichBlockWith<MlpLayer, Attention>&) {
+    using Typed = SandwichBlockWith<MlpLayer, Attention>;
     return BlockNorms<Typed>{
         {.input = &Typed::attention_norm, .output = &Typed::attention_output_norm},
         {.input = &Typed::ffn_norm, .output = &Typed::ffn_output_norm}};

@@ -50,8 +50,8 @@ Tensor3 layers_forward(const std::vector<Layer>& layers,  // L
 
 // The same logits as model(input_ids), (B, T, V); the activations are saved. A generator
 // enables dropout (training mode). Throws ShapeError as the model does.
-template <class Layer, class ModelConfig, class FinalNorm>
-Tensor3 model_forward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+template <class Layer, class AnyConfig, class FinalNorm>
+Tensor3 model_forward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                       const IdMatrix& input_ids,  // (B, T)
                       DecoderActivations<Layer>& saved,
                       Generator* dropout_generator = nullptr) {
@@ -62,9 +62,9 @@ Tensor3 model_forward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
 }
 // The same with other position ids and another mask, for example those of packed documents
 // (chapter 13).
-template <class Layer, class ModelConfig, class FinalNorm>
+template <class Layer, class AnyConfig, class FinalNorm>
 Tensor3 model_forward(
-    const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+    const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
     const IdMatrix& input_ids,                                           // (B, T)
     const typename DecoderActivations<Layer>::Inputs& attention_inputs,  // of T positions
     DecoderActivations<Layer>& saved, Generator* dropout_generator = nullptr) {
@@ -78,11 +78,11 @@ Tensor3 model_forward(
 }
 
 // Accumulates the gradient of the loss with respect to every parameter of the model.
-template <class Layer, class ModelConfig, class FinalNorm>
-void model_backward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+template <class Layer, class AnyConfig, class FinalNorm>
+void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                     const DecoderActivations<Layer>& saved,
                     const Tensor3& output_gradient,  // (B, T, V)
-                    DecoderModel<Layer, ModelConfig, FinalNorm>& gradient) {
+                    DecoderModel<Layer, AnyConfig, FinalNorm>& gradient) {
     // The soft cap of the logits, which are computed again.
     Tensor3 logits_gradient = output_gradient;
     if (const auto& cap = model.final_logit_softcapping)
@@ -106,13 +106,13 @@ void model_backward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
 
 // The loss of a batch; the gradients are accumulated. Position t of the inputs predicts
 // position t of the targets. Throws ShapeError as the model does, and if the shapes differ.
-template <class Layer, class ModelConfig, class FinalNorm>
+template <class Layer, class AnyConfig, class FinalNorm>
 double forward_backward(
-    const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+    const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
     const IdMatrix& input_ids,                                           // (B, T)
     const IdMatrix& targets,                                             // (B, T)
     const typename DecoderActivations<Layer>::Inputs& attention_inputs,  // of T positions
-    DecoderModel<Layer, ModelConfig, FinalNorm>& gradient,
+    DecoderModel<Layer, AnyConfig, FinalNorm>& gradient,
     Generator* dropout_generator = nullptr) {
     DecoderActivations<Layer> saved;
     const Tensor3 logits =
@@ -121,11 +121,11 @@ double forward_backward(
     model_backward(model, saved, cross_entropy_backward(logits, targets), gradient);
     return loss;
 }
-template <class Layer, class ModelConfig, class FinalNorm>
-double forward_backward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+template <class Layer, class AnyConfig, class FinalNorm>
+double forward_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                         const IdMatrix& input_ids,  // (B, T)
                         const IdMatrix& targets,    // (B, T)
-                        DecoderModel<Layer, ModelConfig, FinalNorm>& gradient,
+                        DecoderModel<Layer, AnyConfig, FinalNorm>& gradient,
                         Generator* dropout_generator = nullptr) {
     const auto [batch_size, seq_len] = dims(input_ids);
     const auto inputs = Layer::AttentionType::make_inputs(rotary_tables(model.config, seq_len),
@@ -134,8 +134,8 @@ double forward_backward(const DecoderModel<Layer, ModelConfig, FinalNorm>& model
 }
 
 // The loss alone, without dropout.
-template <class Layer, class ModelConfig, class FinalNorm>
-double evaluate_loss(const DecoderModel<Layer, ModelConfig, FinalNorm>& model,
+template <class Layer, class AnyConfig, class FinalNorm>
+double evaluate_loss(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                      const IdMatrix& input_ids,  // (B, T)
                      const IdMatrix& targets) {  // (B, T)
     return cross_entropy(model(input_ids), targets);

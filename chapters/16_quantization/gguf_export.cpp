@@ -87,54 +87,10 @@ GgufMetadata model_metadata(const Config& config, DType dtype) {
     return metadata;
 }
 
-// The tensors of a file, and the memory with their bytes.
-class TensorList {
- public:
-    explicit TensorList(DType dtype) : dtype_(dtype) {}
-
-    const std::vector<NamedGgufTensor>& tensors() const { return tensors_; }
-    const std::vector<Fallback>& fallbacks() const { return fallbacks_; }
-
-    void add_vector(const std::string& name, const Vector& values) {
-        add(name, DType::float32, {values.size()}, {values.data(), values.size()});
-    }
-
-    void add_matrix(const std::string& name, const Matrix& weights) {
-        const auto [out_features, in_features] = dims(weights);
-        const DType dtype = stored_dtype(dtype_, in_features);
-        if (dtype != dtype_) fallbacks_.push_back({name, dtype});
-        add(name, dtype, {out_features, in_features}, {weights.data(), weights.size()});
-    }
-
-    void add_linear(const std::string& name, const Linear& linear) {
-        add_matrix(name + ".weight", linear.weight);
-        if (linear.bias) add_vector(name + ".bias", *linear.bias);
-    }
-
- private:
-    DType dtype_;
-    std::vector<std::vector<std::byte>> memory_;
-    std::vector<NamedGgufTensor> tensors_;
-    std::vector<Fallback> fallbacks_;
-
-    void add(const std::string& name, DType dtype, const std::vector<std::size_t>& shape,
-             std::span<const Real> values) try {
-        const std::size_t in_features = shape.back(), num_rows = values.size() / in_features;
-        const std::size_t row_size = bytes_per_row(dtype, in_features);
-        std::vector<std::byte>& bytes = memory_.emplace_back(num_rows * row_size);
-        for (std::size_t row = 0; row < num_rows; ++row)
-            quantize_row(dtype, values.subspan(row * in_features, in_features),
-                         std::span(bytes).subspan(row * row_size, row_size));
-        tensors_.push_back({name, {dtype, shape, bytes}});
-    } catch (const ShapeError& error) {
-        require(false, "export: tensor {}: {}", name, error.what());
-    }
-};
-
 // In models of architecture llama, llama.cpp rotates interleaved pairs, in others split halves,
 // as here.
 void add_attention(const std::string& layer, const AttentionLayer& attention, RopeLayout layout,
-                   TensorList& tensors) {
+                   GgufTensorList& tensors) {
     const auto& [q_proj, k_proj, v_proj, o_proj] = attention.projections;
     if (layout == RopeLayout::interleaved) {
         tensors.add_linear(layer + gguf_names.q_proj,
@@ -153,9 +109,9 @@ void add_attention(const std::string& layer, const AttentionLayer& attention, Ro
     tensors.add_linear(layer + gguf_names.o_proj, o_proj);
 }
 
-TensorList model_tensors(const Model& model, DType dtype) {
+GgufTensorList model_tensors(const Model& model, DType dtype) {
     const RopeLayout layout = rope_layout(architecture_of(model.config));
-    TensorList tensors(dtype);
+    GgufTensorList tensors(dtype);
     tensors.add_matrix(gguf_names.embed_tokens + ".weight", model.embed_tokens);
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
         const auto& [self_attn, mlp, attention_norm, ffn_norm] = model.layers[n];
@@ -180,11 +136,6 @@ TensorList model_tensors(const Model& model, DType dtype) {
     return tensors;
 }
 
-void refuse_to_overwrite(const std::string& file) {
-    if (std::filesystem::exists(file))
-        throw FileError(file + ": exists already and is not overwritten");
-}
-
 // "model.layers.0.self_attn.q_proj" as "blk.0.attn_q".
 std::string gguf_name_of(const std::string& name) {
     const std::string layers = "model.layers.";
@@ -203,12 +154,50 @@ std::string gguf_name_of(const std::string& name) {
 
 }  // namespace
 
+void refuse_to_overwrite(const std::string& file) {
+    if (std::filesystem::exists(file))
+        throw FileError(file + ": exists already and is not overwritten");
+}
+
+void GgufTensorList::add(const std::string& name, DType dtype,
+                         const std::vector<std::size_t>& shape,
+                         std::span<const Real> values) try {
+    const std::size_t in_features = shape.back(), num_rows = values.size() / in_features;
+    const std::size_t row_size = bytes_per_row(dtype, in_features);
+    std::vector<std::byte>& bytes = memory_.emplace_back(num_rows * row_size);
+    for (std::size_t row = 0; row < num_rows; ++row)
+        quantize_row(dtype, values.subspan(row * in_features, in_features),
+                     std::span(bytes).subspan(row * row_size, row_size));
+    tensors_.push_back({name, {dtype, shape, bytes}});
+} catch (const ShapeError& error) {
+    require(false, "export: tensor {}: {}", name, error.what());
+}
+
+void GgufTensorList::add_vector(const std::string& name, const Vector& values) {
+    add(name, DType::float32, {values.size()}, {values.data(), values.size()});
+}
+
+void GgufTensorList::add_rows(const std::string& name, const std::vector<std::size_t>& shape,
+                              std::span<const Real> values) {
+    const DType dtype = stored_dtype(dtype_, shape.back());
+    if (dtype != dtype_) fallbacks_.push_back({name, dtype});
+    add(name, dtype, shape, values);
+}
+
+void GgufTensorList::add_matrix(const std::string& name, const Matrix& weights) {
+    add_rows(name, {weights.shape(0), weights.shape(1)}, {weights.data(), weights.size()});
+}
+
+void GgufTensorList::add_linear(const std::string& name, const Linear& linear) {
+    add_matrix(name + ".weight", linear.weight);
+    if (linear.bias) add_vector(name + ".bias", *linear.bias);
+}
+
 Linear split_half_to_interleaved(const Linear& projection, std::size_t num_heads) {
     const std::size_t num_rows = projection.weight.shape(0), head_dim = num_rows / num_heads;
     Linear reordered = projection;
     for (std::size_t row = 0; row < num_rows; ++row) {
-        const std::size_t d = row % head_dim;  // the first or second feature of pair d / 2
-        const std::size_t source = row - d + d / 2 + (d % 2) * head_dim / 2;
+        const std::size_t source = split_half_index(row, head_dim);
         xt::view(reordered.weight, row) = xt::view(projection.weight, source);
         if (projection.bias) (*reordered.bias)(row) = (*projection.bias)(source);
     }
@@ -243,7 +232,7 @@ std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer
     GgufMetadata metadata = model_metadata(model.config, dtype);
     for (const auto& entry : tokenizer_metadata(tokenizer, model.config.vocab_size))
         metadata.push_back(entry);
-    const TensorList tensors = model_tensors(model, dtype);
+    const GgufTensorList tensors = model_tensors(model, dtype);
     write_gguf(file, metadata, tensors.tensors());
     return tensors.fallbacks();
 }
@@ -261,7 +250,7 @@ void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,
                                    {"adapter.type", std::string("lora")},
                                    {"adapter.lora.alpha", alpha}};
     const bool is_interleaved = rope_layout(architecture) == RopeLayout::interleaved;
-    TensorList tensors(DType::float32);
+    GgufTensorList tensors(DType::float32);
     for (const auto& [name, lora_A, lora_B] : layers) {
         // The rows of B are those of the weight, and are reordered as they are.
         Linear rows{lora_B, {}};

@@ -18,6 +18,41 @@ struct Fallback {
     DType dtype;
 };
 
+// The tensors of a GGUF file, and the memory with their bytes. Matrices are stored in dtype,
+// where their rows are divisible into its blocks; vectors stay in float32. Names are complete,
+// but for the ".weight" and ".bias" of a linear layer. Throws ShapeError for a tensor that
+// cannot be stored, for example one with an element that is not finite.
+class GgufTensorList {
+ public:
+    explicit GgufTensorList(DType dtype) : dtype_(dtype) {}
+
+    const std::vector<NamedGgufTensor>& tensors() const { return tensors_; }
+    const std::vector<Fallback>& fallbacks() const { return fallbacks_; }
+
+    void add_vector(const std::string& name, const Vector& values);
+    void add_matrix(const std::string& name, const Matrix& weights);
+    void add_linear(const std::string& name, const Linear& linear);
+    // Rows of any tensor, for example the matrices of all experts: (E, out, in).
+    void add_rows(const std::string& name, const std::vector<std::size_t>& shape,
+                  std::span<const Real> values);
+    void add_float32(const std::string& name, const std::vector<std::size_t>& shape,
+                     std::span<const Real> values) {
+        add(name, DType::float32, shape, values);
+    }
+
+ private:
+    DType dtype_;
+    std::vector<std::vector<std::byte>> memory_;
+    std::vector<NamedGgufTensor> tensors_;
+    std::vector<Fallback> fallbacks_;
+
+    void add(const std::string& name, DType dtype, const std::vector<std::size_t>& shape,
+             std::span<const Real> values);
+};
+
+// Throws FileError if the file exists.
+void refuse_to_overwrite(const std::string& file);
+
 // Writes a model and its tokenizer as a GGUF file of architecture qwen3 if it has a QK norm,
 // qwen2 if it has the biases of Qwen2, and otherwise llama. Matrices are stored in dtype; norms
 // and biases stay in float32. load_model (chapter 09) and load_tokenizer (chapter 10) read the

@@ -58,20 +58,13 @@ const WeightKernels& bfloat16_kernels(Activations activations) {
     return activations == Activations::quantized && has_avx512_bf16() ? bfloat16 : float32;
 }
 
-// The row of a projection for interleaved pairs that becomes this row for split halves
-// (chapter 04): the first halves of all pairs come first.
-std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
-    const std::size_t i = row % head_dim, half = head_dim / 2;
-    return row - i + (i < half ? 2 * i : 2 * (i - half) + 1);
-}
-
 // Reorders the rows of q_proj or k_proj. They stay quantized: no block spans two rows.
 QuantizedMatrix interleaved_to_split_half(QuantizedMatrix matrix, std::size_t head_dim) {
     const std::size_t size = matrix.rows(0, matrix.out_features).size();
     const std::shared_ptr<std::byte> bytes = allocate_bytes(size);
     std::byte* end = bytes.get();
     for (std::size_t r = 0; r < matrix.out_features; ++r) {
-        const std::span<const std::byte> row = matrix.rows(interleaved_row(r, head_dim), 1);
+        const std::span<const std::byte> row = matrix.rows(interleaved_index(r, head_dim), 1);
         end = std::copy(row.begin(), row.end(), end);
     }
     matrix.bytes = bytes;
@@ -129,7 +122,7 @@ class QuantizedReader {
             const Vector bias = tensors_.read(name + ".bias", {out});
             for (std::size_t row = 0; row < out; ++row)
                 result.bias.push_back(
-                    bias(interleaved ? interleaved_row(row, config_.head_dim) : row));
+                    bias(interleaved ? interleaved_index(row, config_.head_dim) : row));
         }
         if (interleaved)
             result.weights[0] =

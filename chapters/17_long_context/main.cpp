@@ -2,8 +2,8 @@
 // rolling cache, soft caps and attention sinks, and the loss beyond the context of training.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/17_long_context/demo/demo.hpp"
+#include "chapters/models/model_options.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/options.hpp"
@@ -57,28 +57,8 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     demo(model, tokens, arguments, Generator(seed));
 }
 
-void add_model_options(Options& options, Arguments& arguments) {
-    ModelRun& model = arguments.model;
-    options.path("--model", model.model_path,
-                 "a Hugging Face folder of type mistral, gemma2 or gemma3_text");
-    options.path("--tokenizer", model.tokenizer_path, "its tokenizer, if it is not beside it");
-    options.ids("--tokens", model.tokens, "show the logits for these input ids");
-    options.text("--prompt", arguments.prompt, "the text to continue");
-    options.count("--max-new-tokens", model.generation.max_new_tokens, 0, 1 << 20,
-                  "tokens to generate");
-    add_sampling_options(options, model.generation.sampling);
-    options.folder("--export", model.export_folder,
-                   "folder to write the model to, for Hugging Face");
-    options.path("--gguf", model.gguf_file, "write the model to this GGUF file, in float32");
-    for (const char* name : {"--tokenizer", "--tokens", "--prompt", "--export", "--gguf"})
-        options.needs(name, "--model");
-}
-
 int main(int argc, char** argv) {
     Arguments arguments;
-    arguments.model.generation.max_new_tokens = 100;
-    arguments.model.generation.sampling.temperature = 0.8f;
-    arguments.model.generation.sampling.top_p = 0.9f;
     Options options("17_long_context", "How much of the past must a token see?");
     options.path("--text", arguments.text,
                  "UTF-8 text to measure the loss on, or to train on with --sinks or --extend");
@@ -94,7 +74,11 @@ int main(int argc, char** argv) {
     options.count("--num-seeds", arguments.num_seeds, 1, 100, "runs of each model of --sinks");
     options.count("--train-len", arguments.extension.seq_len, 2, 8192,
                   "tokens of a sequence of --extend");
-    add_model_options(options, arguments);
+    options.path("--model", arguments.model.model_path,
+                 "a folder of mistral, gemma2, gemma3_text or another model type");
+    for (const char* name : add_model_options(options, arguments.model, arguments.prompt))
+        options.needs(name, "--model");
+    options.needs("--export", "--model");
     options.needs("--sinks", "--text");
     options.needs("--extend", "--text");
     return options.run(argc, argv, [&] {

@@ -2,9 +2,9 @@
 // experts, and shows what the experts of a trained model process.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/18_experts/demo/demo.hpp"
-#include "chapters/18_experts/mixture_checkpoint.hpp"
+#include "chapters/models/model_options.hpp"
+#include "chapters/models/published_checkpoint.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/options.hpp"
@@ -17,7 +17,7 @@ struct Arguments {
     std::size_t num_steps = 1000, num_seeds = 3;
     MixtureSizes sizes{8, 2, 32, 0};
     float aux_loss_coefficient = 0.02f;
-    MixtureModelRun model;
+    ModelRun model;
 };
 
 void demo(const Tokenizer& tokenizer, const std::vector<Id>& tokens, Generator generator) {
@@ -27,7 +27,7 @@ void demo(const Tokenizer& tokenizer, const std::vector<Id>& tokens, Generator g
     published_sizes();
     losses_by_hand();
     dropped_tokens();
-    const MixtureModel model = load_mixture_model(asset("king_james_experts"));
+    const PublishedModel model = load_published_model(asset("king_james_experts"));
     load_of_layers(model, tokens);
     words_of_experts(model, tokenizer, tokens);
 }
@@ -48,28 +48,8 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     demo(tokenizer, tokens, Generator(seed));
 }
 
-void add_model_options(Options& options, Arguments& arguments) {
-    MixtureModelRun& model = arguments.model;
-    options.path("--model", model.model_path,
-                 "a Hugging Face folder: mixtral, qwen3_moe, gpt_oss or llama4_text");
-    options.path("--tokenizer", model.tokenizer_path, "its tokenizer, if it is not beside it");
-    options.ids("--tokens", model.tokens, "show the logits for these input ids");
-    options.text("--prompt", arguments.prompt, "the text to continue");
-    options.count("--max-new-tokens", model.generation.max_new_tokens, 0, 1 << 20,
-                  "tokens to generate");
-    add_sampling_options(options, model.generation.sampling);
-    options.folder("--export", model.export_folder,
-                   "folder to write --model, or one trained model, to, for Hugging Face");
-    options.path("--gguf", model.gguf_file, "write the model to this GGUF file, in float32");
-    for (const char* name : {"--tokenizer", "--tokens", "--prompt", "--gguf"})
-        options.needs(name, "--model");
-}
-
 int main(int argc, char** argv) {
     Arguments arguments;
-    arguments.model.generation.max_new_tokens = 100;
-    arguments.model.generation.sampling.temperature = 0.8f;
-    arguments.model.generation.sampling.top_p = 0.9f;
     Options options("18_experts", "How does a model know more than it computes?");
     options.path("--text", arguments.text,
                  "UTF-8 text to route, or to train on with --collapse or --train");
@@ -83,7 +63,10 @@ int main(int argc, char** argv) {
     options.flag("--train", arguments.train, "train mixtures and dense models on --text");
     options.count("--steps", arguments.num_steps, 1, 1 << 20, "training steps of --train");
     options.count("--num-seeds", arguments.num_seeds, 1, 100, "runs of each model of --train");
-    add_model_options(options, arguments);
+    options.path("--model", arguments.model.model_path,
+                 "a folder of mixtral, qwen3_moe, gpt_oss, llama4_text or another model type");
+    for (const char* name : add_model_options(options, arguments.model, arguments.prompt))
+        options.needs(name, "--model");
     for (const char* name : {"--num-experts", "--num-experts-per-tok", "--aux-loss-coef"})
         options.needs(name, "--collapse");
     options.needs("--train", "--text");

@@ -69,8 +69,8 @@ MixtureLoss forward_backward(const MixtureDecoder& decoder,
                              const BalanceArguments& balance, MixtureDecoder& gradient);
 
 // The experts of each token, (N, K), in each layer with a mixture. No token is dropped.
-template <class ModelConfig>
-std::vector<RoutedTokens> routed_tokens(const DecoderModel<MixtureBlock, ModelConfig>& model,
+template <class AnyConfig>
+std::vector<RoutedTokens> routed_tokens(const DecoderModel<MixtureBlock, AnyConfig>& model,
                                         const IdMatrix& input_ids) {  // (B, T)
     DecoderActivations<MixtureBlock> saved;
     model_forward(model, input_ids, saved);

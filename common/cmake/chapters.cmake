@@ -53,6 +53,18 @@ endforeach()
 
 target_link_libraries(lesson_09_full_model PUBLIC model_files)
 
+# Published models of the families of chapters 17 and 18, whose programs read them; ./learn model.
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS chapters/models/*.cpp)
+list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+add_library(models STATIC ${sources})
+target_link_libraries(models PUBLIC ${lessons} common)
+target_precompile_headers(models REUSE_FROM common)
+set_target_properties(models PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+target_link_libraries(17_long_context models)
+target_link_libraries(18_experts models)
+file(GLOB test_sources CONFIGURE_DEPENDS tests/test_models_*.cpp)
+add_tests(models models)
+
 # Answers that crash, do not end or are wrong: what the report says of them is tested.
 test_executable(broken_exercises HEADERS check LIBRARIES test_exercise_main check
                 SOURCES tests/broken_exercises.cpp)

@@ -79,6 +79,25 @@ void JsonFile::refuse(const std::string& key, const std::string& problem) const 
     throw FileError(fmt::format("{}: {} {}", path_.string(), full_key(key), problem));
 }
 
+void JsonFile::refuse_value(const std::string& key, const std::string& value,
+                            const std::string& supported) const {
+    refuse(key, value + " is not supported; supported: " + supported);
+}
+
+std::size_t JsonFile::size_or(const std::string& key, std::size_t otherwise) const {
+    return has(key) ? size(key) : otherwise;
+}
+
+bool JsonFile::boolean_or(const std::string& key, bool otherwise) const {
+    return has(key) ? boolean(key) : otherwise;
+}
+
+double JsonFile::positive_or(const std::string& key, double otherwise) const {
+    const double value = has(key) ? number(key) : otherwise;
+    if (!(value > 0)) refuse(key + " must be above 0");
+    return value;
+}
+
 std::string JsonFile::full_key(const std::string& key) const {
     return inside_.empty() ? key : inside_ + "." + key;
 }

@@ -30,6 +30,13 @@ class JsonFile {
     double number(const std::string& key) const;     // finite
     bool boolean(const std::string& key) const;
     std::string text(const std::string& key) const;
+
+    // The same, or another value if the key is missing or null; positive_or also requires a
+    // number above 0.
+    std::size_t size_or(const std::string& key, std::size_t otherwise) const;
+    bool boolean_or(const std::string& key, bool otherwise) const;
+    double positive_or(const std::string& key, double otherwise) const;
+
     std::map<std::string, std::string> texts(
         const std::string& key) const;  // an object whose values are strings
 
@@ -47,6 +54,9 @@ class JsonFile {
     // of one member, "FILE: OBJECT.KEY problem".
     [[noreturn]] void refuse(const std::string& reason) const;
     [[noreturn]] void refuse(const std::string& key, const std::string& problem) const;
+    // "FILE: KEY VALUE is not supported; supported: ..."
+    [[noreturn]] void refuse_value(const std::string& key, const std::string& value,
+                                   const std::string& supported) const;
 
  private:
     struct Content;

@@ -163,7 +163,15 @@ const SafeTensors::Entry& SafeTensors::entry_of(const std::string& name,
     if (!std::equal(shape.begin(), shape.end(), entry.shape.begin(), entry.shape.end()))
         throw FileError(fmt::format("{}: tensor {} should have the shape {}, it has {}", file,
                                     name, to_text(shape), to_text(entry.shape)));
+    read_.insert(name);
     return entry;
+}
+
+std::vector<std::string> SafeTensors::unread() const {
+    std::vector<std::string> names;
+    for (const auto& [name, entry] : tensors_)
+        if (!read_.contains(name)) names.push_back(name);
+    return names;
 }
 
 std::span<const std::byte> SafeTensors::read_bytes(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ class SafeTensors {
 
     bool has(const std::string& name) const { return tensors_.contains(name); }
     std::size_t size_of(const std::string& name) const;  // of a tensor with one dimension
+    std::vector<std::string> unread() const;             // the tensors that were not read
 
     // Reads a tensor of type F32, F16 or BF16. It must have this shape and only finite
     // elements.
@@ -48,6 +50,7 @@ class SafeTensors {
     };
     std::vector<MappedFile> files_;
     std::map<std::string, Entry> tensors_;
+    mutable std::set<std::string> read_;
 
     void add_file(const std::filesystem::path& file);
     const Entry& entry_of(const std::string& name, std::span<const std::size_t> shape) const;

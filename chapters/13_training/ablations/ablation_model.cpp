@@ -92,7 +92,8 @@ AblationModel make_ablation_model(const Config& given, const AblationConfig& abl
     AblationModel model{{config, ablation},
                         randn({config.vocab_size, config.hidden_size}, generator),
                         {},
-                        make_final_norm(config, ablation)};
+                        make_final_norm(config, ablation),
+                        std::nullopt};
     for (std::size_t n = 0; n < config.num_hidden_layers; ++n)
         model.layers.push_back(make_ablation_block(config, ablation, generator));
     init_weights(model, init, generator);

@@ -40,14 +40,4 @@ void fine_tune_on_longer_sequences(const Model& model, const std::vector<Id>& to
 void train_with_sinks(const std::vector<Id>& tokens, std::size_t vocab_size,
                       std::size_t num_steps, std::size_t num_seeds);
 
-// model.cpp: the layers of a published model, its logits for these tokens, the text that
-// it writes after a prompt, and a copy of it in another folder.
-struct ModelRun {
-    std::string model_path, tokenizer_path, export_folder, gguf_file;
-    std::vector<Id> tokens;             // none: no logits
-    std::optional<std::string> prompt;  // none: no text
-    GenerationConfig generation;
-};
-void run_model(const ModelRun& run, Generator& generator);
-
 }  // namespace llm

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
-#include "chapters/18_experts/mixture_model.hpp"
 #include "chapters/18_experts/mixture_training.hpp"
+#include "chapters/models/published_model.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
@@ -24,23 +24,13 @@ void collapse(const std::vector<Id>& tokens, std::size_t vocab_size, const Mixtu
               Real aux_loss_coefficient, std::uint32_t seed);
 
 // specialization.cpp: what the experts of a trained model process.
-void load_of_layers(const MixtureModel& model, const std::vector<Id>& tokens);
-void words_of_experts(const MixtureModel& model, const Tokenizer& tokenizer,
+void load_of_layers(const PublishedModel& model, const std::vector<Id>& tokens);
+void words_of_experts(const PublishedModel& model, const Tokenizer& tokenizer,
                       const std::vector<Id>& tokens);
 
 // experiments.cpp: mixtures against dense models, with several seeds.
 void train_against_dense(const std::vector<Id>& tokens, std::size_t vocab_size,
                          std::size_t num_steps, std::size_t num_seeds,
                          const std::string& save_folder);
-
-// model.cpp: a published model: its layers, its logits for these tokens, the text that it
-// writes after a prompt, and a copy of it in another folder.
-struct MixtureModelRun {
-    std::string model_path, tokenizer_path, export_folder, gguf_file;
-    std::vector<Id> tokens;             // none: no logits
-    std::optional<std::string> prompt;  // none: no text
-    GenerationConfig generation;
-};
-void run_model(const MixtureModelRun& run, Generator& generator);
 
 }  // namespace llm

@@ -1,7 +1,7 @@
 // The demo of chapter 18 that trains mixtures and dense models on the same text.
 #include "chapters/18_experts/demo/demo.hpp"
-#include "chapters/18_experts/mixture_checkpoint.hpp"
-#include "chapters/18_experts/mixture_counts.hpp"
+#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/published_checkpoint.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/parallel.hpp"
@@ -85,7 +85,7 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
     return result;
 }
 
-MixtureCount count_of(const Variant& variant, std::size_t vocab_size) {
+MoeParameterCount count_of(const Variant& variant, std::size_t vocab_size) {
     MixtureConfig config;
     config.config = config_of(variant, vocab_size);
     config.sizes = variant.sizes;
@@ -155,7 +155,7 @@ void train_against_dense(const std::vector<Id>& tokens, std::size_t vocab_size,
     std::vector<Panel> panels;
     for (std::size_t v = 0; v < variants.size(); ++v) {
         const std::span<const Result> of_variant{results.data() + v * num_seeds, num_seeds};
-        const MixtureCount count = count_of(variants[v], vocab_size);
+        const MoeParameterCount count = count_of(variants[v], vocab_size);
         const bool mixture = variants[v].sizes.num_experts > 0;
         rows.push_back({variants[v].name, with_commas(count.total()),
                         with_commas(count.active()),
@@ -171,8 +171,7 @@ void train_against_dense(const std::vector<Id>& tokens, std::size_t vocab_size,
     plot("load", panels);
     if (save_folder.empty()) return;
     const Result& saved = results[saved_variant * num_seeds];
-    export_model(make_mixtral(saved.decoder, config_of(variants[saved_variant], vocab_size)),
-                 save_folder, DType::bfloat16);
+    export_model(make_mixtral(saved.decoder), save_folder, DType::bfloat16);
     show("saved to", save_folder);
 }
 

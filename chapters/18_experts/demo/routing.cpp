@@ -1,7 +1,7 @@
 // The demos of chapter 18 about routers and experts.
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/18_experts/demo/demo.hpp"
-#include "chapters/18_experts/mixture_counts.hpp"
+#include "chapters/models/moe_parameters.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 
@@ -30,21 +30,23 @@ std::string list_of(const Vector& numbers) {
     return text;
 }
 
-// A configuration from its sizes alone.
-MixtureConfig sizes_of(std::size_t hidden_size, std::size_t num_hidden_layers,
-                       std::size_t num_attention_heads, std::size_t num_key_value_heads,
-                       std::size_t head_dim, std::size_t vocab_size,
-                       const MixtureSizes& sizes) {
-    MixtureConfig result;
-    result.config.hidden_size = hidden_size;
-    result.config.num_hidden_layers = num_hidden_layers;
-    result.config.num_attention_heads = num_attention_heads;
-    result.config.num_key_value_heads = num_key_value_heads;
-    result.config.head_dim = head_dim;
-    result.config.vocab_size = vocab_size;
-    result.config.tie_word_embeddings = false;
-    result.sizes = sizes;
-    result.is_mixture.assign(num_hidden_layers, true);
+// A configuration from its sizes alone, with a mixture in every layer.
+PublishedConfig sizes_of(const Family& family, std::size_t hidden_size,
+                         std::size_t num_hidden_layers, std::size_t num_attention_heads,
+                         std::size_t num_key_value_heads, std::size_t head_dim,
+                         std::size_t vocab_size, const MixtureSizes& experts) {
+    PublishedConfig result;
+    result.family = &family;
+    result.hidden_size = hidden_size;
+    result.num_hidden_layers = num_hidden_layers;
+    result.num_attention_heads = num_attention_heads;
+    result.num_key_value_heads = num_key_value_heads;
+    result.head_dim = head_dim;
+    result.vocab_size = vocab_size;
+    result.tie_word_embeddings = false;
+    result.qk_norm = family.qk_norm;
+    result.experts = experts;
+    result.layers.assign(num_hidden_layers, {FullAttention{}, true, true});
     return result;
 }
 
@@ -124,28 +126,28 @@ void dispatch_by_hand(Generator& generator) {
 
 void published_sizes() {
     step("Total and active parameters, in billions");
-    MixtureConfig qwen = sizes_of(2048, 48, 32, 4, 128, 151936, {128, 8, 768, 0});
-    qwen.config.qk_norm = QKNormType::with_weights;
-    MixtureConfig gpt_oss_20b = sizes_of(2880, 24, 64, 8, 64, 201088, {32, 4, 2880, 0});
-    MixtureConfig gpt_oss_120b = sizes_of(2880, 36, 64, 8, 64, 201088, {128, 4, 2880, 0});
-    gpt_oss_20b.model_type = gpt_oss_120b.model_type = MixtureModelType::gpt_oss;
-    const std::vector<std::pair<std::string, MixtureConfig>> models = {
-        {"Mixtral 8x7B", sizes_of(4096, 32, 32, 8, 128, 32000, {8, 2, 14336, 0})},
-        {"Qwen3-30B-A3B", qwen},
-        {"gpt-oss-20b", gpt_oss_20b},
-        {"gpt-oss-120b", gpt_oss_120b},
-        {"Llama 4 Scout", sizes_of(5120, 48, 40, 8, 128, 202048, {16, 1, 8192, 1})}};
+    const std::vector<std::pair<std::string, PublishedConfig>> models = {
+        {"Mixtral 8x7B",
+         sizes_of(mixtral_family(), 4096, 32, 32, 8, 128, 32000, {8, 2, 14336, 0})},
+        {"Qwen3-30B-A3B",
+         sizes_of(qwen3_moe_family(), 2048, 48, 32, 4, 128, 151936, {128, 8, 768, 0})},
+        {"gpt-oss-20b",
+         sizes_of(gpt_oss_family(), 2880, 24, 64, 8, 64, 201088, {32, 4, 2880, 0})},
+        {"gpt-oss-120b",
+         sizes_of(gpt_oss_family(), 2880, 36, 64, 8, 64, 201088, {128, 4, 2880, 0})},
+        {"Llama 4 Scout",
+         sizes_of(llama4_family(), 5120, 48, 40, 8, 128, 202048, {16, 1, 8192, 1})}};
     std::vector<TableRow> rows;
     std::vector<std::string> names;
     Series total{"total", {}}, active{"active", {}};
     for (const auto& [name, config] : models) {
-        const MixtureCount count = count_parameters(config);
+        const MoeParameterCount count = count_parameters(config);
         names.push_back(name);
         total.values.push_back(double(count.total()) / 1e9);
         active.values.push_back(double(count.active()) / 1e9);
         rows.push_back({name,
-                        to_text(config.sizes.num_experts_per_tok) + " of " +
-                            to_text(config.sizes.num_experts),
+                        to_text(config.experts.num_experts_per_tok) + " of " +
+                            to_text(config.experts.num_experts),
                         fixed(double(count.experts) / 1e9, 2), fixed(total.values.back(), 2),
                         fixed(active.values.back(), 2),
                         fixed(100 * active.values.back() / total.values.back(), 1)});

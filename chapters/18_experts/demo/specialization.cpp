@@ -63,9 +63,9 @@ std::string text_of(const Tokenizer& tokenizer, Id id) {
 
 }  // namespace
 
-void load_of_layers(const MixtureModel& model, const std::vector<Id>& tokens) {
+void load_of_layers(const PublishedModel& model, const std::vector<Id>& tokens) {
     step("A trained model: the load of its experts on held-out text");
-    const std::size_t E = model.config.sizes.num_experts;
+    const std::size_t E = model.config.experts.num_experts;
     const IdMatrix input_ids = sequences_of(tokens);  // (B, T)
     const std::vector<RoutedTokens> routed = routed_tokens(model, input_ids);
     TableRow headings = {"layer, expert"};
@@ -82,10 +82,10 @@ void load_of_layers(const MixtureModel& model, const std::vector<Id>& tokens) {
     show_table(headings, rows);
 }
 
-void words_of_experts(const MixtureModel& model, const Tokenizer& tokenizer,
+void words_of_experts(const PublishedModel& model, const Tokenizer& tokenizer,
                       const std::vector<Id>& tokens) {
     step("Which tokens each expert processes");
-    const std::size_t E = model.config.sizes.num_experts;
+    const std::size_t E = model.config.experts.num_experts;
     const IdMatrix input_ids = sequences_of(tokens);  // (B, T)
     const std::vector<RoutedTokens> routed = routed_tokens(model, input_ids);
     std::vector<TableRow> layers;

@@ -39,9 +39,7 @@ std::string new_file(const std::string& name) {
 Matrix interleaved_rows(const Matrix& weight, std::size_t head_dim) {
     Matrix reordered = weight;
     for (std::size_t row = 0; row < weight.shape(0); ++row) {
-        const std::size_t d = row % head_dim;  // the first or second feature of pair d / 2
-        const std::size_t source = row - d + d / 2 + (d % 2) * head_dim / 2;
-        xt::view(reordered, row) = xt::view(weight, source);
+        xt::view(reordered, row) = xt::view(weight, split_half_index(row, head_dim));
     }
     return reordered;
 }

@@ -4,8 +4,7 @@
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/peft_files.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
-#include "chapters/17_long_context/long_context_checkpoint.hpp"
-#include "chapters/18_experts/mixture_checkpoint.hpp"
+#include "chapters/models/published_checkpoint.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"
 
@@ -27,21 +26,19 @@ FastModel load_fast_model(const ChatModelFiles& files) {
     return quantize_model(merge_lora(model, load_adapter(files.adapter_path, model)), dtype);
 }
 
-// The model types of chapters 17 and 18 have no fast path. None if it is another one.
-std::optional<AnyModel> load_later_model(const ChatModelFiles& files) {
+// The families of chapters/models have no fast path. None if it is another model type.
+std::optional<AnyModel> load_published(const ChatModelFiles& files) {
     const std::string path = files.model_path + "/config.json";
     if (!is_file(path)) return {};
     const JsonFile json(path);
-    const bool long_context = is_long_context_config(json);
-    if (!long_context && !is_mixture_config(json)) return {};
+    if (!is_published_config(json)) return {};
     const std::string type = json.text("model_type");
     if (!files.adapter_path.empty())
         throw FileError(path + ": --adapter is not supported for model_type " + type);
     if (files.dtype.value_or(DType::float32) != DType::float32)
         throw FileError(path + ": --dtype " + std::string(to_text(*files.dtype)) +
                         " is not supported for model_type " + type + "; supported: float32");
-    if (long_context) return load_long_context_model(files.model_path);
-    return load_mixture_model(files.model_path);
+    return load_published_model(files.model_path);
 }
 
 std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try {
@@ -58,8 +55,8 @@ std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try 
 
 ChatModel load_chat_model(const ChatModelFiles& files) {
     const std::optional<ChatTemplate> chat_template = load_chat_template(files);
-    std::optional<AnyModel> later_model = load_later_model(files);
-    AnyModel model = later_model ? std::move(*later_model) : load_fast_model(files);
+    std::optional<AnyModel> published = load_published(files);
+    AnyModel model = published ? std::move(*published) : load_fast_model(files);
     Tokenizer tokenizer = load_tokenizer_of_model(files.model_path, files.tokenizer_path,
                                                   config_of(model).vocab_size);
     std::vector<Id> eos_token_ids = tokenizer.eos_token_ids;

@@ -26,19 +26,18 @@ struct FastCache final : SequenceCache {
     std::size_t crop(std::size_t count) override { return state.seq_len = count; }
 };
 
-// Of a LongContextModel or a MixtureModel.
-template <class Model>
 struct RollingCaches final : SequenceCache {
-    const Model& model;
-    const LongContextCache empty_cache;
-    LongContextCache cache = empty_cache;
+    const PublishedModel& model;
+    const ModelCache<RollingCache> empty_cache;
+    ModelCache<RollingCache> cache = empty_cache;
 
-    RollingCaches(const Model& any_model, std::size_t num_positions)
-        : model(any_model), empty_cache(make_cache(any_model, num_positions)) {}
+    RollingCaches(const PublishedModel& published_model, std::size_t num_positions)
+        : model(published_model), empty_cache(make_cache(published_model, num_positions)) {}
 
     Vector append(std::span<const Id> new_ids) override {
         const IdMatrix ids = one_sequence({new_ids.begin(), new_ids.end()});  // (1, T)
-        return last_logits(model.forward(ids, &cache, LogitsToKeep::last));
+        return last_logits(
+            model.forward(ids, {.cache = &cache, .logits_to_keep = LogitsToKeep::last}));
     }
     std::size_t crop(std::size_t count) override {
         if (count == cache.seq_len) return count;
@@ -68,14 +67,11 @@ struct RollingCaches final : SequenceCache {
     }
 };
 
-struct ConfigOf {
-    const Config& operator()(const FastModel& model) const { return model.config; }
-    const Config& operator()(const auto& model) const { return model.config.config; }
-};
-
 }  // namespace
 
-const Config& config_of(const AnyModel& model) { return std::visit(ConfigOf{}, model); }
+const Config& config_of(const AnyModel& model) {
+    return std::visit([](const auto& typed) -> const Config& { return typed.config; }, model);
+}
 
 CachedSequence make_cached_sequence(const AnyModel& model, std::size_t num_positions,
                                     DType cache_dtype) {
@@ -86,11 +82,7 @@ CachedSequence make_cached_sequence(const AnyModel& model, std::size_t num_posit
     require(cache_dtype == DType::float32,
             "a cache of {} is not supported for this model type; supported: float32",
             to_text(cache_dtype));
-    if (const auto* mixture = std::get_if<MixtureModel>(&model))
-        return {std::make_unique<RollingCaches<MixtureModel>>(*mixture, num_positions),
-                num_positions};
-    return {std::make_unique<RollingCaches<LongContextModel>>(std::get<LongContextModel>(model),
-                                                              num_positions),
+    return {std::make_unique<RollingCaches>(std::get<PublishedModel>(model), num_positions),
             num_positions};
 }
 

@@ -12,13 +12,12 @@
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/15_fast/inference.hpp"
-#include "chapters/17_long_context/long_context_model.hpp"
-#include "chapters/18_experts/mixture_model.hpp"
+#include "chapters/models/published_model.hpp"
 
 namespace llm {
 
-// With the fast path of chapters 15 and 16, or of a model type of chapter 17 or 18.
-using AnyModel = std::variant<FastModel, LongContextModel, MixtureModel>;
+// With the fast path of chapters 15 and 16, or of a family of chapters/models.
+using AnyModel = std::variant<FastModel, PublishedModel>;
 const Config& config_of(const AnyModel& model);
 
 // The keys and values of one sequence in a model.

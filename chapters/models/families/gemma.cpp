@@ -1,0 +1,168 @@
+// Gemma 2 and Gemma 3 (text): windows in most layers, four norms in each block, embeddings
+// multiplied by √C. Gemma 2 has soft caps, Gemma 3 a QK norm and another theta for its windows.
+// Source: Hugging Face, modeling_gemma2.py and modeling_gemma3.py.
+#include "chapters/models/family.hpp"
+
+namespace llm {
+namespace {
+
+// The pattern of each layer: layer_types if it is there, else every full_every-th layer has
+// full attention.
+void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config) {
+    const std::size_t num_layers = config.num_hidden_layers;
+    const SlidingWindow window{json.size_or("sliding_window", 4096)};
+    if (json.has("layer_types"))
+        set_patterns(config, read_layer_types(json, window, num_layers));
+    else if (json.is_null("sliding_window"))
+        set_patterns(config, std::vector<AttentionPattern>(num_layers, FullAttention{}));
+    else
+        set_patterns(config, layer_patterns(num_layers, window, full_every));
+}
+
+// A soft cap: a default if the key is missing, none if it is null.
+std::optional<Real> read_softcap(const JsonFile& json, const std::string& key,
+                                 std::optional<double> otherwise) {
+    if (json.is_null(key) || (!json.has(key) && !otherwise)) return std::nullopt;
+    return Real(json.positive_or(key, otherwise.value_or(1)));
+}
+
+// rope_scaling, which in Gemma 3 is for layers with full attention only; Gemma 2 has none.
+Real read_rope_factor(const JsonFile& json, bool may_be_linear) {
+    if (!json.has("rope_scaling")) return 1;
+    for (const char* key : {"rope_scaling.rope_type", "rope_scaling.type"}) {
+        if (!json.has(key)) continue;
+        const std::string rope_type = json.text(key);
+        if (rope_type == "default") return 1;
+        if (rope_type != "linear" || !may_be_linear)
+            json.refuse_value(key, rope_type, may_be_linear ? "default and linear" : "default");
+        return Real(json.positive_or("rope_scaling.factor", 0));
+    }
+    json.refuse("rope_scaling has no rope_type");
+}
+
+void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {
+    const std::size_t full_every = gemma2 ? 2
+                                   : json.has("_sliding_window_pattern")
+                                       ? json.size("_sliding_window_pattern")
+                                       : json.size_or("sliding_window_pattern", 6);
+    read_patterns(json, full_every, config);
+    config.rope_factor = read_rope_factor(json, !gemma2);
+    if (!gemma2)
+        config.rope_local_base_freq = Real(json.positive_or("rope_local_base_freq", 10'000));
+    config.query_pre_attn_scalar = Real(json.positive_or("query_pre_attn_scalar", 256));
+    const std::optional<double> none;
+    config.attn_logit_softcapping =
+        read_softcap(json, "attn_logit_softcapping", gemma2 ? std::optional(50.0) : none);
+    config.final_logit_softcapping =
+        read_softcap(json, "final_logit_softcapping", gemma2 ? std::optional(30.0) : none);
+}
+void read_gemma2(const JsonFile& json, PublishedConfig& config) {
+    read_gemma(json, true, config);
+}
+void read_gemma3(const JsonFile& json, PublishedConfig& config) {
+    read_gemma(json, false, config);
+}
+
+void write_gemma(const PublishedConfig& config, JsonMembers& json) {
+    json.insert(json.end(), {{"layer_types", layer_types(config)},
+                             {"sliding_window", sliding_window(config).value_or(4096)},
+                             {"query_pre_attn_scalar", double(config.query_pre_attn_scalar)}});
+    if (config.rope_local_base_freq)
+        json.push_back({"rope_local_base_freq", double(*config.rope_local_base_freq)});
+    if (config.rope_factor != 1)
+        json.insert(json.end(), {{"rope_scaling.rope_type", std::string("linear")},
+                                 {"rope_scaling.factor", double(config.rope_factor)}});
+    if (config.attn_logit_softcapping)
+        json.push_back({"attn_logit_softcapping", double(*config.attn_logit_softcapping)});
+    if (config.final_logit_softcapping)
+        json.push_back({"final_logit_softcapping", double(*config.final_logit_softcapping)});
+}
+
+void check_gemma_gguf(const PublishedConfig& config) {
+    const bool gemma2 = config.family == &gemma2_family();
+    const std::string& type = config.family->model_type;
+    const std::size_t full_every = gemma2 ? 2 : 6;
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        require(std::holds_alternative<FullAttention>(config.layers[n].pattern) ==
+                    ((n + 1) % full_every == 0),
+                "export: llama.cpp's {} has full attention in layers {}, {}, ... and windows "
+                "in all others",
+                type, full_every - 1, 2 * full_every - 1);
+    require(config.query_pre_attn_scalar == static_cast<Real>(config.head_dim),
+            "export: llama.cpp's {} scales scores by 1/√head_dim: query_pre_attn_scalar must "
+            "be {}",
+            type, config.head_dim);
+    require(!config.rope_local_base_freq || *config.rope_local_base_freq == 10'000,
+            "export: llama.cpp's gemma3 has a rope_local_base_freq of 10000");
+    require(config.tie_word_embeddings, "export: llama.cpp's {} has a tied head", type);
+    require(!gemma2 || (config.attn_logit_softcapping && config.final_logit_softcapping),
+            "export: llama.cpp's gemma2 has soft caps of scores and logits");
+    require(gemma2 || !config.attn_logit_softcapping,
+            "export: llama.cpp's gemma3 has no soft cap of scores");
+}
+
+void add_gemma_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+    const auto add = [&](const std::string& key, const GgufValue& value) {
+        metadata.emplace_back(config.family->gguf_architecture + "." + key, value);
+    };
+    if (const auto window = sliding_window(config))
+        add("attention.sliding_window", static_cast<std::int64_t>(*window));
+    if (config.rope_factor != 1) {
+        add("rope.scaling.type", std::string("linear"));
+        add("rope.scaling.factor", double(config.rope_factor));
+    }
+    if (config.attn_logit_softcapping)
+        add("attn_logit_softcapping", double(*config.attn_logit_softcapping));
+    if (config.final_logit_softcapping)
+        add("final_logit_softcapping", double(*config.final_logit_softcapping));
+}
+
+// Hugging Face calls the norm before the MLP post_attention_layernorm in Llama. In Gemma, the
+// norm of that name is what it says.
+Family gemma_family() {
+    LayerNames names = hugging_face_layer_names(), gguf_names = gguf_layer_names();
+    names.attention_output_norm = "post_attention_layernorm";
+    names.ffn_norm = "pre_feedforward_layernorm";
+    names.ffn_output_norm = "post_feedforward_layernorm";
+    gguf_names.attention_output_norm = "post_attention_norm";
+    gguf_names.ffn_output_norm = "post_ffw_norm";
+    return {.model_type = "gemma2",
+            .architecture = "Gemma2",
+            .gguf_architecture = "gemma2",
+            .names = names,
+            .gguf_names = gguf_names,
+            .activation = GELUTanh,
+            .activation_key = "hidden_activation",
+            .sandwich = true,
+            .norms_add_one = true,
+            .scales_embeddings = true,
+            .reads_rope_scaling = true,
+            .defaults = {256, 1e-6, 10'000, true},
+            .read = read_gemma2,
+            .write = write_gemma,
+            .check_gguf = check_gemma_gguf,
+            .add_gguf = add_gemma_gguf};
+}
+
+}  // namespace
+
+const Family& gemma2_family() {
+    static const Family family = gemma_family();
+    return family;
+}
+
+const Family& gemma3_family() {
+    static const Family family = [] {
+        Family gemma3 = gemma_family();
+        gemma3.model_type = "gemma3_text";
+        gemma3.architecture = "Gemma3";
+        gemma3.gguf_architecture = "gemma3";
+        gemma3.defaults.rope_theta = 1'000'000;
+        gemma3.qk_norm = QKNormType::with_weights;
+        gemma3.read = read_gemma3;
+        return gemma3;
+    }();
+    return family;
+}
+
+}  // namespace llm

@@ -1,0 +1,123 @@
+// gpt-oss: windows in every second layer, learned sinks, YaRN, biases everywhere, experts with
+// a clamped activation whose weights may be stored in MXFP4. Source: Hugging Face,
+// modeling_gpt_oss.py.
+#include "chapters/models/family.hpp"
+
+namespace llm {
+namespace {
+
+std::optional<YarnScaling> read_yarn(const JsonFile& json) {
+    if (json.is_null("rope_scaling")) return std::nullopt;
+    const std::string rope_type =
+        json.has("rope_scaling.rope_type") ? json.text("rope_scaling.rope_type") : "yarn";
+    if (rope_type != "yarn") json.refuse_value("rope_scaling.rope_type", rope_type, "yarn");
+    for (const char* key : {"rope_scaling.attention_factor", "rope_scaling.mscale",
+                            "rope_scaling.mscale_all_dim"})
+        if (json.has(key)) json.refuse(key, "is not supported");
+    const auto number = [&](const std::string& key, double otherwise) {
+        return Real(json.positive_or("rope_scaling." + key, otherwise));
+    };
+    YarnScaling yarn;
+    yarn.factor = number("factor", 32);
+    yarn.original_max_position_embeddings = number("original_max_position_embeddings", 4096);
+    yarn.beta_fast = number("beta_fast", 32);
+    yarn.beta_slow = number("beta_slow", 1);
+    yarn.truncate = json.boolean_or("rope_scaling.truncate", json.has("rope_scaling"));
+    return yarn;
+}
+
+void read_gpt_oss(const JsonFile& json, PublishedConfig& config) {
+    const std::size_t num_layers = config.num_hidden_layers;
+    config.experts =
+        read_experts(json, "num_local_experts", {128, 4, config.intermediate_size, 0});
+    config.routing = TopKSoftmaxRouting{};
+    config.swiglu_limit = Real(json.positive_or("swiglu_limit", 7));
+    config.yarn = read_yarn(json);
+
+    // A window in every second layer, the first one included, or as layer_types says.
+    const SlidingWindow window{json.size_or("sliding_window", 128)};
+    set_patterns(config, json.has("layer_types") ? read_layer_types(json, window, num_layers)
+                                                 : layer_patterns(num_layers, window, 2));
+    for (LayerConfig& layer : config.layers) layer.is_moe = true;
+    if (!json.has("quantization_config")) return;
+    const std::string method = json.text("quantization_config.quant_method");
+    if (method != "mxfp4")
+        json.refuse_value("quantization_config.quant_method", method, "mxfp4");
+    config.mxfp4 = true;
+}
+
+void write_gpt_oss(const PublishedConfig& config, JsonMembers& json) {
+    json.insert(json.end(), {{"num_experts_per_tok", config.experts.num_experts_per_tok},
+                             {"num_local_experts", config.experts.num_experts},
+                             {"layer_types", layer_types(config)},
+                             {"swiglu_limit", double(*config.swiglu_limit)}});
+    if (const auto window = sliding_window(config)) json.push_back({"sliding_window", *window});
+    if (!config.yarn) return;
+    const YarnScaling& yarn = *config.yarn;
+    json.insert(json.end(), {{"rope_scaling.rope_type", std::string("yarn")},
+                             {"rope_scaling.factor", double(yarn.factor)},
+                             {"rope_scaling.original_max_position_embeddings",
+                              double(yarn.original_max_position_embeddings)},
+                             {"rope_scaling.beta_fast", double(yarn.beta_fast)},
+                             {"rope_scaling.beta_slow", double(yarn.beta_slow)},
+                             {"rope_scaling.truncate", yarn.truncate}});
+}
+
+void check_gpt_oss_gguf(const PublishedConfig& config) {
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        require(std::holds_alternative<SlidingWindow>(config.layers[n].pattern) == (n % 2 == 0),
+                "export: llama.cpp's gpt-oss has windows in layers 0, 2, ... and full "
+                "attention in all others");
+    require(config.swiglu_limit == Real(7),
+            "export: llama.cpp's gpt-oss has a swiglu_limit of 7");
+    require(!config.yarn || (config.yarn->truncate && config.yarn->beta_fast == 32 &&
+                             config.yarn->beta_slow == 1),
+            "export: llama.cpp rounds YaRN's limits, of 32 and 1 rotations, to whole pairs");
+    require(!config.tie_word_embeddings, "export: llama.cpp's gpt-oss has an lm_head");
+}
+
+void add_gpt_oss_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+    const auto add = [&](const std::string& key, const GgufValue& value) {
+        metadata.emplace_back("gpt-oss." + key, value);
+    };
+    const auto add_size = [&](const std::string& key, std::size_t size) {
+        add(key, static_cast<std::int64_t>(size));
+    };
+    add_size("expert_count", config.experts.num_experts);
+    add_size("expert_used_count", config.experts.num_experts_per_tok);
+    add_size("expert_feed_forward_length", config.experts.moe_intermediate_size);
+    add_size("attention.sliding_window", *sliding_window(config));
+    if (!config.yarn) return;
+    add("rope.scaling.type", std::string("yarn"));
+    add("rope.scaling.factor", double(config.yarn->factor));
+    add("rope.scaling.original_context_length",
+        static_cast<std::int64_t>(config.yarn->original_max_position_embeddings));
+}
+
+}  // namespace
+
+const Family& gpt_oss_family() {
+    static const Family family = [] {
+        LayerNames names = hugging_face_layer_names(), gguf_names = gguf_layer_names();
+        names.sinks = "self_attn.sinks";
+        names.router = "mlp.router";
+        names.experts = "mlp.experts.";
+        gguf_names.ffn_norm = "post_attention_norm";
+        return Family{.model_type = "gpt_oss",
+                      .architecture = "GptOss",
+                      .gguf_architecture = "gpt-oss",
+                      .names = names,
+                      .gguf_names = gguf_names,
+                      .expert_storage = ExpertStorage::interleaved,
+                      .has_biases = true,
+                      .reads_rope_scaling = true,
+                      .defaults = {64, 1e-5, 150'000, false},
+                      .read = read_gpt_oss,
+                      .write = write_gpt_oss,
+                      .check_gguf = check_gpt_oss_gguf,
+                      .add_gguf = add_gpt_oss_gguf};
+    }();
+    return family;
+}
+
+}  // namespace llm

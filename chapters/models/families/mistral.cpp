@@ -1,0 +1,41 @@
+// Mistral 7B v0.1: a Llama with a sliding window in every layer. Source: Hugging Face,
+// modeling_mistral.py.
+#include "chapters/models/family.hpp"
+
+namespace llm {
+namespace {
+
+void read_mistral(const JsonFile& json, PublishedConfig& config) {
+    const std::size_t num_layers = config.num_hidden_layers;
+    const SlidingWindow window{json.size_or("sliding_window", 4096)};
+    if (json.has("layer_types"))
+        set_patterns(config, read_layer_types(json, window, num_layers));
+    else if (json.is_null("sliding_window"))
+        set_patterns(config, std::vector<AttentionPattern>(num_layers, FullAttention{}));
+    else
+        set_patterns(config, layer_patterns(num_layers, window, 0));
+}
+
+void write_mistral(const PublishedConfig& config, JsonMembers& json) {
+    json.insert(json.end(), {{"layer_types", layer_types(config)},
+                             {"sliding_window", sliding_window(config).value_or(4096)}});
+}
+
+}  // namespace
+
+const Family& mistral_family() {
+    static const Family family{.model_type = "mistral",
+                               .architecture = "Mistral",
+                               .gguf_architecture = "llama",
+                               .names = hugging_face_layer_names(),
+                               .gguf_names = gguf_layer_names(),
+                               .gguf_layout = RopeLayout::interleaved,
+                               .defaults = {.rms_norm_eps = 1e-6},
+                               .read = read_mistral,
+                               .write = write_mistral,
+                               .check_gguf = refuse_windows_of_llama,
+                               .add_gguf = no_gguf_settings};
+    return family;
+}
+
+}  // namespace llm

@@ -1,0 +1,86 @@
+// Qwen3-MoE: a Qwen3 with a mixture of many small experts in all layers or in some. Source:
+// Hugging Face, modeling_qwen3_moe.py.
+#include "chapters/models/family.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+namespace {
+
+// A layer has a mixture if decoder_sparse_step divides its number, counted from 1, unless
+// mlp_only_layers lists it.
+void read_moe_layers(const JsonFile& json, PublishedConfig& config) {
+    const std::size_t step = json.size_or("decoder_sparse_step", 1);
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        config.layers[n].is_moe = (n + 1) % step == 0;
+    if (!json.has("mlp_only_layers")) return;
+    for (const std::int64_t n : json.ids("mlp_only_layers")) {
+        if (n >= std::int64_t(config.layers.size()))
+            json.refuse("mlp_only_layers",
+                        "has no layer " + to_text(n) + " of " + to_text(config.layers.size()));
+        config.layers[static_cast<std::size_t>(n)].is_moe = false;
+    }
+}
+
+void read_qwen3_moe(const JsonFile& json, PublishedConfig& config) {
+    config.layers.resize(config.num_hidden_layers);
+    config.experts = read_experts(json, "num_experts",
+                                  {128, 8, json.size_or("moe_intermediate_size", 768), 0});
+    config.routing = SoftmaxRouting{json.boolean_or("norm_topk_prob", false)};
+    read_moe_layers(json, config);
+}
+
+void write_qwen3_moe(const PublishedConfig& config, JsonMembers& json) {
+    std::vector<std::size_t> dense;
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        if (!config.layers[n].is_moe) dense.push_back(n);
+    json.insert(json.end(),
+                {{"num_experts_per_tok", config.experts.num_experts_per_tok},
+                 {"num_experts", config.experts.num_experts},
+                 {"moe_intermediate_size", config.experts.moe_intermediate_size},
+                 {"norm_topk_prob", std::get<SoftmaxRouting>(config.routing).norm_topk_prob},
+                 {"decoder_sparse_step", std::size_t{1}},
+                 {"mlp_only_layers", dense}});
+}
+
+void check_qwen3_moe_gguf(const PublishedConfig& config) {
+    require(std::get<SoftmaxRouting>(config.routing).norm_topk_prob,
+            "export: llama.cpp's qwen3moe normalizes the gates");
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        require(config.layers[n].is_moe,
+                "export: llama.cpp's qwen3moe has a mixture in every layer; layer {} is dense",
+                n);
+}
+
+void add_qwen3_moe_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+    const auto add_size = [&](const std::string& key, std::size_t size) {
+        metadata.emplace_back("qwen3moe." + key, static_cast<std::int64_t>(size));
+    };
+    add_size("expert_count", config.experts.num_experts);
+    add_size("expert_used_count", config.experts.num_experts_per_tok);
+    add_size("expert_feed_forward_length", config.experts.moe_intermediate_size);
+}
+
+}  // namespace
+
+const Family& qwen3_moe_family() {
+    static const Family family = [] {
+        LayerNames names = hugging_face_layer_names();
+        names.router = "mlp.gate";
+        names.experts = "mlp.experts.";
+        names.expert = {"gate_proj", "up_proj", "down_proj"};
+        return Family{.model_type = "qwen3_moe",
+                      .architecture = "Qwen3Moe",
+                      .gguf_architecture = "qwen3moe",
+                      .names = names,
+                      .gguf_names = gguf_layer_names(),
+                      .defaults = {.rms_norm_eps = 1e-6, .rope_theta = 10'000},
+                      .qk_norm = QKNormType::with_weights,
+                      .read = read_qwen3_moe,
+                      .write = write_qwen3_moe,
+                      .check_gguf = check_qwen3_moe_gguf,
+                      .add_gguf = add_qwen3_moe_gguf};
+    }();
+    return family;
+}
+
+}  // namespace llm

@@ -1,0 +1,201 @@
+#include "chapters/models/family.hpp"
+
+#include <algorithm>
+
+#include "chapters/09_full_model/config_json.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+namespace {
+
+void refuse_unsupported(const JsonFile& json, const Family& family) {
+    const std::string key = family.activation_key, activation(family.activation.name);
+    if (json.has(key) && json.text(key) != activation)
+        json.refuse_value(key, json.text(key), activation);
+    if (json.boolean_or("attention_bias", family.has_biases) != family.has_biases)
+        json.refuse_value("attention_bias", family.has_biases ? "false" : "true",
+                          family.has_biases ? "true" : "false");
+    for (const char* flag : {"mlp_bias", "use_bidirectional_attention", "use_sliding_window"})
+        if (json.boolean_or(flag, false)) json.refuse_value(flag, "true", "false");
+    for (const char* unknown : {"rope_parameters", "partial_rotary_factor", "clip_qkv",
+                                "n_shared_experts", "shared_expert_intermediate_size"})
+        if (json.has(unknown)) json.refuse(unknown, "is not supported");
+    if (json.has("no_rope_layers") && &family != &llama4_family())
+        json.refuse("no_rope_layers", "is not supported");
+    const std::string rope_type = "rope_scaling.rope_type";
+    if (json.has("rope_scaling") && !family.reads_rope_scaling &&
+        !(json.has(rope_type) && json.text(rope_type) == "default"))
+        json.refuse("rope_scaling", "is not supported for " + family.model_type);
+}
+
+void read_sizes(const JsonFile& json, const Family& family, Config& config) {
+    const Family::Defaults& defaults = family.defaults;
+    config.hidden_size = json.size("hidden_size");
+    config.intermediate_size = json.size("intermediate_size");
+    config.num_hidden_layers = json.size("num_hidden_layers");
+    config.num_attention_heads = json.size("num_attention_heads");
+    config.num_key_value_heads = json.size("num_key_value_heads");
+    config.head_dim = json.size_or("head_dim", defaults.head_dim);
+    config.vocab_size = json.size("vocab_size");
+    config.max_position_embeddings = json.size("max_position_embeddings");
+    config.rms_norm_eps = Real(json.positive_or("rms_norm_eps", defaults.rms_norm_eps));
+    config.rope_theta = Real(json.positive_or("rope_theta", defaults.rope_theta));
+    config.tie_word_embeddings =
+        json.boolean_or("tie_word_embeddings", defaults.tie_word_embeddings);
+    config.qk_norm = family.qk_norm;
+    config = validate_model(config);
+}
+
+}  // namespace
+
+const std::vector<const Family*>& families() {
+    static const std::vector<const Family*> all = {
+        &mistral_family(),   &gemma2_family(),  &gemma3_family(), &mixtral_family(),
+        &qwen3_moe_family(), &gpt_oss_family(), &llama4_family()};
+    return all;
+}
+
+const Family* find_family(const std::string& model_type) {
+    for (const Family* family : families())
+        if (family->model_type == model_type) return family;
+    return nullptr;
+}
+
+bool is_published_config(const JsonFile& json) {
+    const Family* const family =
+        json.has("model_type") ? find_family(json.text("model_type")) : nullptr;
+    if (family != &mistral_family()) return family != nullptr;
+    PublishedConfig config;
+    config.num_hidden_layers = json.size("num_hidden_layers");
+    family->read(json, config);
+    const std::size_t num_positions = json.size("max_position_embeddings");
+    return sliding_window(config).value_or(num_positions) < num_positions;
+}
+
+PublishedConfig read_published_config(const JsonFile& json) try {
+    const std::string name = json.text("model_type");
+    const Family* const family = find_family(name);
+    if (!family)
+        json.refuse_value("model_type", name,
+                          "mistral, gemma2, gemma3_text, mixtral, qwen3_moe, gpt_oss and "
+                          "llama4_text");
+    PublishedConfig config;
+    config.family = family;
+    refuse_unsupported(json, *family);
+    read_sizes(json, *family, config);
+    config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
+    family->read(json, config);
+    if (json.has("quantization_config") && !config.mxfp4)
+        json.refuse("quantization_config", "is not supported");
+    return config;
+} catch (const ShapeError& error) {
+    json.refuse(error.what());
+}
+
+JsonMembers config_json(const PublishedConfig& config, DType dtype) {
+    const Family& family = *config.family;
+    JsonMembers json =
+        common_members(family.model_type, family.architecture + "ForCausalLM", config, dtype);
+    json.insert(json.end(), {{"attention_bias", family.has_biases},
+                             {family.activation_key, std::string(family.activation.name)}});
+    family.write(config, json);
+    return json;
+}
+
+LayerNames hugging_face_layer_names() {
+    const TensorNames& names = hugging_face_names;
+    LayerNames result{names.attention_norm,
+                      names.q_proj,
+                      names.k_proj,
+                      names.v_proj,
+                      names.o_proj,
+                      names.q_norm,
+                      names.k_norm,
+                      names.ffn_norm,
+                      {names.gate_proj, names.up_proj, names.down_proj}};
+    return result;
+}
+
+LayerNames gguf_layer_names() {
+    const TensorNames& names = gguf_names;
+    LayerNames result{names.attention_norm,
+                      names.q_proj,
+                      names.k_proj,
+                      names.v_proj,
+                      names.o_proj,
+                      names.q_norm,
+                      names.k_norm,
+                      names.ffn_norm,
+                      {names.gate_proj, names.up_proj, names.down_proj}};
+    result.sinks = "attn_sinks.weight";
+    result.router = "ffn_gate_inp";
+    result.expert = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
+    result.shared_expert = {"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"};
+    return result;
+}
+
+std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
+                                               const SlidingWindow& window,
+                                               std::size_t num_hidden_layers) {
+    std::vector<AttentionPattern> patterns;
+    for (const auto& names : json.text_lists("layer_types")) {
+        const std::string name = names.empty() ? "" : names.front();
+        if (name != "full_attention" && name != "sliding_attention")
+            json.refuse_value("layer_types", name, "full_attention and sliding_attention");
+        if (name == "sliding_attention" && json.is_null("sliding_window"))
+            json.refuse("layer_types has sliding_attention, but sliding_window is null");
+        patterns.push_back(name == "full_attention" ? AttentionPattern{FullAttention{}}
+                                                    : AttentionPattern{window});
+    }
+    if (patterns.size() != num_hidden_layers)
+        json.refuse("layer_types has " + to_text(patterns.size()) + " entries for " +
+                    to_text(num_hidden_layers) + " layers");
+    return patterns;
+}
+
+std::vector<std::string> layer_types(const PublishedConfig& config) {
+    std::vector<std::string> result;
+    for (const LayerConfig& layer : config.layers)
+        result.push_back(std::holds_alternative<SlidingWindow>(layer.pattern)
+                             ? "sliding_attention"
+                             : "full_attention");
+    return result;
+}
+
+void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns) {
+    config.layers.resize(patterns.size());
+    for (std::size_t n = 0; n < patterns.size(); ++n) config.layers[n].pattern = patterns[n];
+}
+
+std::optional<std::size_t> sliding_window(const PublishedConfig& config) {
+    for (const LayerConfig& layer : config.layers)
+        if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
+            return sliding->window;
+    return std::nullopt;
+}
+
+MixtureSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
+                          const MixtureSizes& defaults) {
+    MixtureSizes sizes = defaults;
+    sizes.num_experts = json.size_or(num_experts_key, defaults.num_experts);
+    sizes.num_experts_per_tok = json.size_or(
+        "num_experts_per_tok", json.size_or("experts_per_token", defaults.num_experts_per_tok));
+    if (sizes.num_experts_per_tok > sizes.num_experts)
+        json.refuse("num_experts_per_tok", "must be at most the number of experts, " +
+                                               to_text(sizes.num_experts) + ", not " +
+                                               to_text(sizes.num_experts_per_tok));
+    return sizes;
+}
+
+void refuse_windows_of_llama(const PublishedConfig& config) {
+    const std::size_t context = config.max_position_embeddings;
+    for (const LayerConfig& layer : config.layers) {
+        const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern);
+        require(!sliding || sliding->window >= context,
+                "export: llama.cpp's llama has no window: {} tokens do not fit into a window "
+                "of {}",
+                context, sliding ? sliding->window : 0);
+    }
+}
+
+}  // namespace llm

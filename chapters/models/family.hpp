@@ -1,0 +1,153 @@
+// Published models of the families that chapters 17 and 18 teach: what config.json says of a
+// model, and what is fixed in the code of its family.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chapters/09_full_model/model.hpp"
+#include "chapters/09_full_model/tensor_names.hpp"
+#include "chapters/17_long_context/attention_pattern.hpp"
+#include "chapters/17_long_context/score_function.hpp"
+#include "chapters/17_long_context/yarn.hpp"
+#include "chapters/18_experts/mixture_of_experts.hpp"
+#include "common/files/gguf.hpp"
+#include "common/files/json_file.hpp"
+#include "common/tensors/dtype.hpp"
+
+namespace llm {
+
+struct Family;
+
+// The settings of one layer.
+struct LayerConfig {
+    AttentionPattern pattern = FullAttention{};
+    bool use_rope = true;  // false: NoPE, and no QK norm
+    bool is_moe = false;   // a mixture of experts, or a dense MLP
+};
+
+// The settings of a model, under the names of config.json. What a family does not have keeps
+// its neutral value; with all of them, this is a model of chapter 09.
+struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
+    const Family* family = nullptr;
+    std::vector<LayerConfig> layers;                          // L
+    std::optional<Real> rope_local_base_freq = std::nullopt;  // theta of layers with a window
+    Real rope_factor = 1;  // rope_scaling of type linear, for layers with full attention
+    std::optional<YarnScaling> yarn = std::nullopt;
+    Real query_pre_attn_scalar = 0;  // scores are multiplied by 1/√ of it; 0: head_dim
+    std::optional<Real> attn_logit_softcapping = std::nullopt;
+    std::optional<Real> final_logit_softcapping = std::nullopt;
+    std::optional<TemperatureTuning> temperature_tuning = std::nullopt;  // of NoPE layers
+
+    MixtureSizes experts;                             // of each mixture
+    Routing routing = SoftmaxRouting{};               // of each mixture
+    std::optional<Real> swiglu_limit = std::nullopt;  // ClampedGatedMlp; none: GatedMlp
+    bool mxfp4 = false;                               // how the file stores the experts
+};
+
+// The names of the parts of a layer in a file, after the name of the layer. Norms and matrices
+// are followed by ".weight" or ".bias".
+struct MlpNames {
+    std::string gate_proj, up_proj, down_proj;
+};
+struct LayerNames {
+    std::string attention_norm, q_proj, k_proj, v_proj, o_proj, q_norm, k_norm;
+    std::string ffn_norm;
+    MlpNames mlp = {};  // of a dense layer
+    std::string sinks = "", attention_output_norm = "", ffn_output_norm = "";
+    std::string router = "";      // of a mixture
+    std::string experts = "";     // Hugging Face: followed by the number of the expert
+    MlpNames expert = {};         // of each expert; GGUF: of all, stacked
+    MlpNames shared_expert = {};  // of the expert for all tokens
+};
+
+// How the weights of the experts of a mixture are stored in safetensors.
+enum class ExpertStorage {
+    separate,     // one tensor a matrix
+    interleaved,  // stacked; gate and up in alternate columns, with biases: gpt-oss
+    halves        // stacked; gate in the first half, up in the second: Llama 4
+};
+
+// What the code of a family fixes.
+struct Family {
+    std::string model_type;         // config.json's
+    std::string architecture;       // of Hugging Face, without "ForCausalLM"
+    std::string gguf_architecture;  // llama.cpp's
+    LayerNames names;               // in safetensors
+    LayerNames gguf_names;
+    RopeLayout layout = RopeLayout::split_half;  // of q_proj and k_proj in safetensors
+    RopeLayout gguf_layout = RopeLayout::split_half;
+    ExpertStorage expert_storage = ExpertStorage::separate;
+    Activation activation = SiLU;
+    std::string activation_key = "hidden_act";
+    bool sandwich = false;           // the blocks of Gemma, with four norms
+    bool norms_add_one = false;      // stored as w, and multiply by 1 + w
+    bool scales_embeddings = false;  // by √C
+    bool has_biases = false;         // of all matrices of the layers
+    bool reads_rope_scaling = false;
+
+    // Defaults of transformers 4.57 for keys that a config.json may leave out; 0: none.
+    struct Defaults {
+        std::size_t head_dim = 0;
+        double rms_norm_eps = 1e-5, rope_theta = 10'000;
+        bool tie_word_embeddings = false;
+    };
+    Defaults defaults = {};
+    QKNormType qk_norm = QKNormType::none;
+
+    // Reads the keys of this family alone; the common ones have been read. Throws FileError.
+    void (*read)(const JsonFile& json, PublishedConfig& config);
+    // Appends these keys.
+    void (*write)(const PublishedConfig& config, JsonMembers& members);
+    // Throws ShapeError if llama.cpp would compute something else; appends its settings.
+    void (*check_gguf)(const PublishedConfig& config);
+    void (*add_gguf)(const PublishedConfig& config, GgufMetadata& metadata);
+};
+
+// Of families/.
+const Family& mistral_family();
+const Family& gemma2_family();
+const Family& gemma3_family();
+const Family& mixtral_family();
+const Family& qwen3_moe_family();
+const Family& gpt_oss_family();
+const Family& llama4_family();
+
+// All of them, and the one with this model_type; null if there is none.
+const std::vector<const Family*>& families();
+const Family* find_family(const std::string& model_type);
+
+// Whether these functions, and not those of chapter 09, read this config.json: one of the model
+// types above, but a mistral only if its windows are narrower than the context. Throws
+// FileError.
+bool is_published_config(const JsonFile& json);
+
+// Throws FileError, which names the field, if one is missing, contradicts another, or requires
+// an unsupported feature. Missing fields have the defaults of transformers 4.57.
+PublishedConfig read_published_config(const JsonFile& json);
+
+// The members of config.json for a configuration.
+JsonMembers config_json(const PublishedConfig& config, DType dtype);
+
+// For families/: names that most of them share; the pattern of each layer from layer_types,
+// which has sliding_attention or full_attention for each (throws FileError); the same list to
+// write; patterns of all layers.
+LayerNames hugging_face_layer_names();
+LayerNames gguf_layer_names();
+std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
+                                               const SlidingWindow& window,
+                                               std::size_t num_hidden_layers);
+std::vector<std::string> layer_types(const PublishedConfig& config);
+void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns);
+// The window of the first layer that has one.
+std::optional<std::size_t> sliding_window(const PublishedConfig& config);
+// The sizes of a mixture: the keys of the number of experts and of their width, and defaults.
+MixtureSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
+                          const MixtureSizes& defaults);
+// Llama's architecture in llama.cpp has no window. Throws ShapeError if one hides a token.
+void refuse_windows_of_llama(const PublishedConfig& config);
+// Nothing to check or to add.
+inline void no_gguf_settings(const PublishedConfig&, GgufMetadata&) {}
+
+}  // namespace llm

@@ -1,0 +1,50 @@
+#include "chapters/models/model_output.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/output/show.hpp"
+#include "common/system/timer.hpp"
+
+namespace llm {
+
+void show_next_tokens(const std::vector<Id>& tokens, const Tensor3& logits) {
+    step("Logits");
+    show("input_ids", one_sequence(tokens));  // (1, T)
+    show("logits", logits);
+    const Vector last = xt::view(logits, 0, tokens.size() - 1, xt::all());  // (V)
+    std::vector<std::size_t> order(last.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const std::size_t count = std::min<std::size_t>(5, order.size());
+    std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(count), order.end(),
+                      [&](std::size_t a, std::size_t b) { return last(a) > last(b); });
+    std::vector<TableRow> rows;
+    for (std::size_t rank = 0; rank < count; ++rank)
+        rows.push_back({to_text(order[rank]), fixed(double(last(order[rank])), 4)});
+    show_table({"next token", "logit"}, rows);
+}
+
+void write_continuation(
+    const Tokenizer& tokenizer, const std::vector<Id>& prompt_ids, GenerationConfig config,
+    const std::function<void(const GenerationConfig&, const std::function<void(Id)>& on_token)>&
+        generate) {
+    config.eos_token_ids = tokenizer.eos_token_ids;
+    step("The generated text");
+    std::vector<Id> ids = prompt_ids;
+    std::string printed = tokenizer.decode_bytes(ids);
+    write_text(printed);
+    const double seconds = fastest_seconds(1, [&] {
+        generate(config, [&](Id id) {
+            ids.push_back(id);
+            const std::string text = tokenizer.decode_bytes(ids);
+            write_text(text.substr(printed.size()));
+            printed = text;
+        });
+    });
+    end_text();
+    const std::size_t count = ids.size() - prompt_ids.size();
+    show("tokens generated", count);
+    if (count > 0) show("tokens per second", fixed(double(count) / seconds, 0));
+}
+
+}  // namespace llm

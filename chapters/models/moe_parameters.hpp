@@ -1,0 +1,23 @@
+// How many parameters a published model has, and how many of them a token uses.
+#pragma once
+
+#include "chapters/models/family.hpp"
+
+namespace llm {
+
+// The parameters by part, of all layers.
+struct MoeParameterCount {
+    std::uint64_t embedding = 0, attention = 0, router = 0, experts = 0, dense_mlp = 0,
+                  norms = 0, head = 0;  // shared experts count as dense
+    std::uint64_t active_experts = 0;   // of the K experts of a token
+    bool tied = false;                  // the head is the embedding
+
+    std::uint64_t total() const;
+    // The parameters by which a token is multiplied: all but those of other experts, and of the
+    // embedding, which is a look-up (a tied one is the head). Source: gpt-oss's model card
+    // (OpenAI, 2025), table 1. Each costs two FLOPs per token.
+    std::uint64_t active() const;
+};
+MoeParameterCount count_parameters(const PublishedConfig& config);  // allocates no tensor
+
+}  // namespace llm

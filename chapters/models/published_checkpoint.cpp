@@ -1,0 +1,118 @@
+#include "chapters/models/published_checkpoint.hpp"
+
+#include <list>
+
+#include "chapters/16_quantization/gguf_export.hpp"
+#include "chapters/models/layer_tensors.hpp"
+#include "chapters/models/stacked_experts.hpp"
+#include "common/files/safetensors.hpp"
+
+namespace llm {
+namespace {
+
+// Reads the tensors of an empty model, and notes which of the file it has read.
+struct TensorReader {
+    const PublishedConfig& config;
+    SafeTensors& tensors;
+
+    void matrix(const std::string& name, Matrix& weight, std::size_t out, std::size_t in) {
+        weight = tensors.read(name + ".weight", {out, in});
+    }
+    void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in,
+                std::size_t num_heads = 0) {
+        matrix(name, linear.weight, out, in);
+        if (linear.bias) linear.bias = tensors.read(name + ".bias", {out});
+        if (num_heads > 0) linear = interleaved_to_split_half(linear, num_heads);
+    }
+    void norm(const std::string& name, Vector& weight, std::size_t size) {
+        weight = tensors.read(name + ".weight", {size});
+        if (config.family->norms_add_one) weight = gemma_norm(weight, 0).weight;
+    }
+    void vector(const std::string& name, Vector& values, std::size_t size) {
+        values = tensors.read(name, {size});
+    }
+    void experts(const std::string& layer, const LayerNames& names,
+                 std::vector<Expert>& experts) {
+        if (config.family->expert_storage != ExpertStorage::separate) {
+            read_stacked_experts(tensors, config, layer + names.experts, experts);
+            return;
+        }
+        for (std::size_t e = 0; e < experts.size(); ++e)
+            visit_mlp(std::get<GatedMlp>(experts[e]),
+                      layer + names.experts + std::to_string(e) + ".", names.expert,
+                      config.hidden_size, config.experts.moe_intermediate_size, *this);
+    }
+};
+
+// Lists what the file stores: the tensors of the model, and those that are stored in another
+// layout, which the lists own.
+struct TensorWriter {
+    const PublishedConfig& config;
+    std::vector<NamedTensor> tensors{};
+    std::list<Linear> interleaved{};
+    std::list<Vector> norms{};
+    std::list<StackedExperts> stacked{};
+
+    void matrix(const std::string& name, const Matrix& weight, std::size_t, std::size_t) {
+        tensors.push_back(named(name + ".weight", weight));
+    }
+    void linear(const std::string& name, const Linear& given, std::size_t out, std::size_t in,
+                std::size_t num_heads = 0) {
+        const Linear& stored =
+            num_heads > 0
+                ? interleaved.emplace_back(split_half_to_interleaved(given, num_heads))
+                : given;
+        matrix(name, stored.weight, out, in);
+        if (stored.bias) tensors.push_back(named(name + ".bias", *stored.bias));
+    }
+    void norm(const std::string& name, const Vector& weight, std::size_t) {
+        const Real added = config.family->norms_add_one ? 1 : 0;
+        tensors.push_back(named(name + ".weight", norms.emplace_back(weight - added)));
+    }
+    void vector(const std::string& name, const Vector& values, std::size_t) {
+        tensors.push_back(named(name, values));
+    }
+    void experts(const std::string& layer, const LayerNames& names,
+                 const std::vector<Expert>& experts) {
+        const std::string prefix = layer + names.experts;
+        if (config.family->expert_storage == ExpertStorage::separate) {
+            for (std::size_t e = 0; e < experts.size(); ++e)
+                visit_mlp(std::get<GatedMlp>(experts[e]), prefix + std::to_string(e) + ".",
+                          names.expert, 0, 0, *this);
+            return;
+        }
+        const StackedExperts& all = stacked.emplace_back(stack_experts(experts, config));
+        tensors.push_back(named(prefix + "gate_up_proj", all.gate_up_proj));
+        tensors.push_back(named(prefix + "down_proj", all.down_proj));
+        if (all.down_bias.size() == 0) return;
+        tensors.push_back(named(prefix + "gate_up_proj_bias", all.gate_up_bias));
+        tensors.push_back(named(prefix + "down_proj_bias", all.down_bias));
+    }
+};
+
+}  // namespace
+
+PublishedModel load_published_model(const std::string& folder) {
+    const JsonFile json(folder + "/config.json");
+    PublishedModel model = make_empty_model(read_published_config(json));
+    SafeTensors tensors(folder);
+    TensorReader reader{model.config, tensors};
+    visit_model(model, hugging_face_names, model.config.family->names,
+                model.config.family->layout, reader);
+    for (const std::string& name : tensors.unread())
+        if (!(name == "lm_head.weight" && !model.lm_head))
+            json.refuse("the weights have a tensor " + name +
+                        ", which these settings do not describe");
+    return model;
+}
+
+void export_model(const PublishedModel& model, const std::string& folder, DType dtype) {
+    TensorWriter writer{model.config};
+    visit_model(model, hugging_face_names, model.config.family->names,
+                model.config.family->layout, writer);
+    make_folder(folder);
+    write_safetensors(folder + "/model.safetensors", writer.tensors, dtype);
+    write_json(folder + "/config.json", config_json(model.config, dtype));
+}
+
+}  // namespace llm

@@ -1,0 +1,91 @@
+#include "chapters/models/published_gguf.hpp"
+
+#include "chapters/04_rope/rope_scaling.hpp"
+#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/16_quantization/gguf_tokenizer_export.hpp"
+#include "chapters/models/layer_tensors.hpp"
+#include "common/tensors/block_types.hpp"
+
+namespace llm {
+namespace {
+
+// Appends the tensors of a model to the list of a file. llama.cpp's norms multiply by their
+// weights, as here.
+struct GgufWriter {
+    GgufTensorList& list;
+
+    void matrix(const std::string& name, const Matrix& weight, std::size_t, std::size_t) {
+        list.add_matrix(name + ".weight", weight);
+    }
+    void linear(const std::string& name, const Linear& linear, std::size_t, std::size_t,
+                std::size_t num_heads = 0) {
+        list.add_linear(name,
+                        num_heads > 0 ? split_half_to_interleaved(linear, num_heads) : linear);
+    }
+    void norm(const std::string& name, const Vector& weight, std::size_t) {
+        list.add_vector(name + ".weight", weight);
+    }
+    void vector(const std::string& name, const Vector& values, std::size_t) {
+        list.add_vector(name, values);
+    }
+    void experts(const std::string& layer, const LayerNames& names,
+                 const std::vector<Expert>& experts) {
+        std::vector<const Linear*> gates, ups, downs;
+        for (const Expert& expert : experts)
+            std::visit(
+                [&](const auto& mlp) {
+                    gates.push_back(&mlp.gate_proj);
+                    ups.push_back(&mlp.up_proj);
+                    downs.push_back(&mlp.down_proj);
+                },
+                expert);
+        stack(layer + names.expert.gate_proj, gates);
+        stack(layer + names.expert.up_proj, ups);
+        stack(layer + names.expert.down_proj, downs);
+    }
+
+    // The matrices of all experts as one tensor, (E, out, in), and their biases, (E, out).
+    void stack(const std::string& name, const std::vector<const Linear*>& linears) {
+        const auto [out, in] = dims(linears.front()->weight);
+        const std::size_t E = linears.size();
+        std::vector<Real> weights, biases;
+        for (const Linear* linear : linears) {
+            weights.insert(weights.end(), linear->weight.begin(), linear->weight.end());
+            if (linear->bias)
+                biases.insert(biases.end(), linear->bias->begin(), linear->bias->end());
+        }
+        list.add_rows(name + ".weight", {E, out, in}, weights);
+        if (!biases.empty()) list.add_float32(name + ".bias", {E, out}, biases);
+    }
+};
+
+}  // namespace
+
+std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& tokenizer,
+                                  const std::string& file, DType dtype) {
+    const PublishedConfig& config = model.config;
+    const Family& family = *config.family;
+    refuse_to_overwrite(file);
+    family.check_gguf(config);
+    GgufMetadata metadata = {{"general.architecture", family.gguf_architecture}};
+    if (block_size(dtype) > 1)
+        metadata.emplace_back("general.quantization_version", std::int64_t{2});
+    for (const auto& entry : size_metadata(family.gguf_architecture, config))
+        metadata.push_back(entry);
+    family.add_gguf(config, metadata);
+    for (const auto& entry : tokenizer_metadata(tokenizer, config.vocab_size))
+        metadata.push_back(entry);
+
+    GgufTensorList list(dtype);
+    // Llama 3's scaling as divisors of the frequencies.
+    if (config.rope_scaling)
+        list.add_vector(
+            gguf_rope_factors,
+            inverse_frequencies(config.head_dim, config.rope_theta) / rope_frequencies(config));
+    GgufWriter writer{list};
+    visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, writer);
+    write_gguf(file, metadata, list.tensors());
+    return list.fallbacks();
+}
+
+}  // namespace llm

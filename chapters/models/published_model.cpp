@@ -1,0 +1,184 @@
+#include "chapters/models/published_model.hpp"
+
+#include <cmath>
+
+#include "chapters/04_rope/rope_scaling.hpp"
+
+namespace llm {
+
+template struct DecoderModel<PublishedLayer, PublishedConfig>;
+
+const LongContextAttention& PublishedLayer::self_attn() const {
+    return std::visit(
+        [](const auto& block) -> const LongContextAttention& { return block.self_attn; },
+        *this);
+}
+
+const MlpOrMixture& PublishedLayer::mlp() const {
+    return std::visit([](const auto& block) -> const MlpOrMixture& { return block.mlp; },
+                      *this);
+}
+
+BlockOutput PublishedLayer::operator()(const Tensor3& hidden_states,
+                                       const LongContextInputs& inputs,
+                                       RollingCache* cache) const {
+    return std::visit([&](const auto& block) { return block(hidden_states, inputs, cache); },
+                      *this);
+}
+
+Tensor3 block_forward(const PublishedLayer& layer, const Tensor3& hidden_states,
+                      const LongContextInputs& inputs, PublishedActivations& saved,
+                      Generator* dropout_generator) {
+    return std::visit(
+        [&](const auto& block) {
+            return block_forward(block, hidden_states, inputs, saved, dropout_generator);
+        },
+        layer);
+}
+
+Tensor3 block_backward(const PublishedLayer& layer, const LongContextInputs& inputs,
+                       const PublishedActivations& saved, const Tensor3& output_gradient,
+                       PublishedLayer& gradient) {
+    return std::visit(
+        [&]<class AnyBlock>(const AnyBlock& block) {
+            return block_backward(block, inputs, saved, output_gradient,
+                                  std::get<AnyBlock>(gradient));
+        },
+        layer);
+}
+
+void add_parameters(ParameterList& list, const std::string& name, PublishedLayer& layer) {
+    std::visit([&](auto& block) { add_parameters(list, name, block); }, layer);
+}
+
+std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
+                                       std::size_t num_positions) {
+    const Config& sizes = config;
+    const std::size_t head_dim = config.head_dim;
+    if (config.yarn) {
+        require(num_positions <= config.max_position_embeddings,
+                "model: a sequence of {} tokens exceeds max_position_embeddings of {}",
+                num_positions, config.max_position_embeddings);
+        return {
+            make_yarn_rotary_table(head_dim, config.rope_theta, *config.yarn, num_positions)};
+    }
+    std::vector<RotaryTable> tables = rotary_tables(sizes, num_positions);
+    if (config.rope_factor != 1)
+        tables = {make_rotary_table(
+            interpolate_positions(inverse_frequencies(head_dim, config.rope_theta),
+                                  config.rope_factor),
+            num_positions)};
+    if (config.rope_local_base_freq)
+        tables.push_back(make_rotary_table(
+            inverse_frequencies(head_dim, *config.rope_local_base_freq), num_positions));
+    return tables;
+}
+
+namespace {
+
+Linear empty_linear(bool has_bias) {
+    return {{}, has_bias ? std::optional<Vector>(Vector{}) : std::nullopt};
+}
+
+LongContextAttention empty_attention(const PublishedConfig& config, const LayerConfig& layer) {
+    const bool bias = config.family->has_biases;
+    AttentionLayer attention{
+        config.num_attention_heads,
+        config.num_key_value_heads,
+        {empty_linear(bias), empty_linear(bias), empty_linear(bias), empty_linear(bias)}};
+    if (layer.use_rope && config.qk_norm == QKNormType::with_weights)
+        attention.qk_norm = QKNormWithWeights{{}, {}, config.rms_norm_eps};
+    if (layer.use_rope && config.qk_norm == QKNormType::without_weights)
+        attention.qk_norm = QKNormWithoutWeights{config.rms_norm_eps};
+
+    LongContextAttention result{attention, layer.pattern, RopeOfTable{}, {}};
+    const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
+    if (slides && config.rope_local_base_freq) result.position_encoding = RopeOfTable{1};
+    if (!layer.use_rope) result.position_encoding = NoPE{config.temperature_tuning};
+    result.score_function.scale = 1 / std::sqrt(config.query_pre_attn_scalar);
+    result.score_function.attn_logit_softcapping = config.attn_logit_softcapping;
+    if (!config.family->names.sinks.empty()) result.score_function.sinks = Vector{};
+    return result;
+}
+
+GatedMlp empty_mlp(const PublishedConfig& config) {
+    const bool bias = config.family->has_biases;
+    return {empty_linear(bias), empty_linear(bias), empty_linear(bias),
+            config.family->activation};
+}
+
+MixtureOfExperts empty_mixture(const PublishedConfig& config) {
+    MixtureOfExperts mixture{empty_linear(config.family->has_biases),
+                             {},
+                             std::nullopt,
+                             config.experts.num_experts_per_tok,
+                             config.routing};
+    Expert expert = empty_mlp(config);
+    if (config.swiglu_limit) {
+        ClampedGatedMlp clamped{empty_linear(true), empty_linear(true), empty_linear(true)};
+        clamped.limit = *config.swiglu_limit;
+        expert = clamped;
+    }
+    mixture.experts.assign(config.experts.num_experts, expert);
+    if (config.experts.n_shared_experts > 0) mixture.shared = empty_mlp(config);
+    return mixture;
+}
+
+}  // namespace
+
+PublishedModel make_empty_model(const PublishedConfig& config) {
+    const RMSNorm norm{{}, config.rms_norm_eps};
+    PublishedModel model{config, {}, {}, norm, {}};
+    if (!config.tie_word_embeddings) model.lm_head = Matrix{};
+    if (config.family->scales_embeddings)
+        model.embedding_scale = std::sqrt(static_cast<Real>(config.hidden_size));
+    model.final_logit_softcapping = config.final_logit_softcapping;
+    for (const LayerConfig& layer : config.layers) {
+        LongContextAttention attention = empty_attention(config, layer);
+        MlpOrMixture mlp = empty_mlp(config);
+        if (layer.is_moe) mlp = empty_mixture(config);
+        if (config.family->sandwich)
+            model.layers.push_back(GemmaBlock{attention, mlp, norm, norm, norm, norm});
+        else
+            model.layers.push_back(MixtureBlock{attention, mlp, norm, norm});
+    }
+    return model;
+}
+
+std::vector<RoutedTokens> routed_tokens(const PublishedModel& model,
+                                        const IdMatrix& input_ids) {
+    DecoderActivations<PublishedLayer> saved;
+    model_forward(model, input_ids, saved);
+    std::vector<RoutedTokens> routed;
+    for (std::size_t n = 0; n < model.layers.size(); ++n)
+        if (std::holds_alternative<MixtureOfExperts>(model.layers[n].mlp()))
+            routed.push_back(std::move(saved.layers[n].mlp.mixture.routed));
+    return routed;
+}
+
+PublishedModel make_mixtral(const MixtureDecoder& decoder) {
+    PublishedConfig config;
+    static_cast<Config&>(config) = validate_model(decoder.config);
+    config.family = &mixtral_family();
+    config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
+    PublishedModel model{{}, decoder.embed_tokens, {}, decoder.norm, decoder.lm_head};
+    for (const MixtureBlock& layer : decoder.layers) {
+        const auto* mixture = std::get_if<MixtureOfExperts>(&layer.mlp);
+        const auto* routing =
+            mixture ? std::get_if<SoftmaxRouting>(&mixture->routing) : nullptr;
+        require(routing && routing->norm_topk_prob && routing->routed_scaling_factor == 1 &&
+                    !mixture->shared,
+                "make_mixtral: every layer must have a mixture with softmax routing and no "
+                "shared experts");
+        const auto& expert = std::get<GatedMlp>(mixture->experts.front());
+        config.experts = {mixture->experts.size(), mixture->num_experts_per_tok,
+                          expert.gate_proj.weight.shape(0), 0};
+        config.layers.push_back({layer.self_attn.pattern, true, true});
+        model.layers.push_back(layer);
+    }
+    config.intermediate_size = config.experts.moe_intermediate_size;
+    model.config = config;
+    return model;
+}
+
+}  // namespace llm

@@ -1,0 +1,129 @@
+#include "chapters/models/run_model.hpp"
+
+#include <cmath>
+
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/09_full_model/parameters.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/16_quantization/gguf_export.hpp"
+#include "chapters/models/model_output.hpp"
+#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/published_gguf.hpp"
+#include "common/files/json_file.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+namespace {
+
+std::string text_of(const LayerConfig& layer) {
+    if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
+        return "window of " + to_text(sliding->window);
+    if (const auto* chunked = std::get_if<ChunkedAttention>(&layer.pattern))
+        return "chunks of " + to_text(chunked->chunk_size);
+    return layer.use_rope ? "full" : "full, no RoPE";
+}
+
+std::string theta_of(const PublishedConfig& config, const LayerConfig& layer) {
+    if (!layer.use_rope) return "-";
+    const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
+    return brief(double(slides && config.rope_local_base_freq ? *config.rope_local_base_freq
+                                                              : config.rope_theta));
+}
+
+std::string mlp_of(const PublishedConfig& config, const LayerConfig& layer) {
+    const MixtureSizes& experts = config.experts;
+    if (!layer.is_moe) return "dense, " + to_text(config.intermediate_size);
+    return to_text(experts.num_experts_per_tok) + " of " + to_text(experts.num_experts) +
+           " experts of " + to_text(experts.moe_intermediate_size) +
+           (experts.n_shared_experts > 0 ? ", one shared" : "");
+}
+
+void show_layers(const PublishedModel& model) {
+    const PublishedConfig& config = model.config;
+    step("The layers of a " + config.family->model_type + " model");
+    const std::size_t context = config.max_position_embeddings;
+    std::vector<TableRow> rows;
+    std::vector<AttentionPattern> patterns;
+    for (std::size_t n = 0; n < config.layers.size(); ++n) {
+        const LayerConfig& layer = config.layers[n];
+        patterns.push_back(layer.pattern);
+        rows.push_back({to_text(n), text_of(layer), theta_of(config, layer),
+                        mlp_of(config, layer),
+                        with_commas(num_cached_tokens(layer.pattern, context))});
+    }
+    show_table({"layer", "attention", "theta", "MLP", "cached tokens"}, rows);
+    if (config.rope_factor != 1)
+        show("positions of full attention are divided by", double(config.rope_factor));
+    if (config.yarn) show("YaRN factor", double(config.yarn->factor));
+    show("scale of scores", fixed(1 / std::sqrt(double(config.query_pre_attn_scalar)), 4));
+    if (config.attn_logit_softcapping)
+        show("soft cap of scores", double(*config.attn_logit_softcapping));
+    if (config.final_logit_softcapping)
+        show("soft cap of logits", double(*config.final_logit_softcapping));
+    const MoeParameterCount count = count_parameters(config);
+    show("parameters", with_commas(count.total()));
+    if (config.experts.num_experts > 0) show("active per token", with_commas(count.active()));
+    show("bytes of the KV caches at most",
+         with_commas(rolling_cache_bytes(patterns, context, config.num_key_value_heads,
+                                         config.head_dim, sizeof(Real))));
+}
+
+void show_layers(const Model& model) {
+    const Config& config = model.config;
+    step("The layers of the model");
+    show("layers", config.num_hidden_layers);
+    show("hidden_size", config.hidden_size);
+    show("query heads, key/value heads of head_dim",
+         to_text(config.num_attention_heads) + ", " + to_text(config.num_key_value_heads) +
+             " of " + to_text(config.head_dim));
+    show("intermediate_size", config.intermediate_size);
+    show("rope_theta", double(config.rope_theta));
+    show("max_position_embeddings", config.max_position_embeddings);
+    show("parameters", with_commas(count_parameters(model).total()));
+}
+
+template <class AnyModel>
+void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) {
+    // Read all input before anything is shown.
+    std::optional<Tokenizer> tokenizer;
+    std::vector<Id> prompt_ids;
+    if (run.prompt || !run.gguf_file.empty())
+        tokenizer = load_tokenizer_of_model(run.model_path, run.tokenizer_path,
+                                            model.config.vocab_size);
+    if (run.prompt) {
+        prompt_ids = encode_prompt(*tokenizer, *run.prompt);
+        check_input(model.config, one_sequence(prompt_ids));
+    }
+    if (!run.tokens.empty()) check_input(model.config, one_sequence(run.tokens));
+
+    show_layers(model);
+    if (!run.tokens.empty()) show_next_tokens(run.tokens, model(one_sequence(run.tokens)));
+    if (run.prompt)
+        write_continuation(
+            *tokenizer, prompt_ids, run.generation,
+            [&](const GenerationConfig& config, const std::function<void(Id)>& on_token) {
+                generate(model, prompt_ids, config, generator, on_token);
+            });
+    if (!run.gguf_file.empty()) {
+        for (const auto& [name, dtype] :
+             export_gguf(model, *tokenizer, run.gguf_file, run.gguf_dtype))
+            show(name + " is stored as", std::string(to_text(dtype)));
+        show("written", run.gguf_file);
+    }
+    if (run.export_folder.empty()) return;
+    export_model(model, run.export_folder);
+    show("exported to", run.export_folder);
+}
+
+}  // namespace
+
+void run_model(const ModelRun& run, Generator& generator) {
+    const std::string config_file = run.model_path + "/config.json";
+    if (is_file(config_file) && is_published_config(JsonFile(config_file)))
+        run_with(load_published_model(run.model_path), run, generator);
+    else
+        run_with(load_model(run.model_path), run, generator);
+}
+
+}  // namespace llm

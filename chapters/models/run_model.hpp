@@ -1,0 +1,27 @@
+// What ./learn model, and the option --model of chapters 17 and 18, do with a model.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "chapters/11_generation/generation.hpp"
+#include "common/tensors/dtype.hpp"
+
+namespace llm {
+
+// The layers of a model are shown, its logits for tokens, the text that it writes after a
+// prompt; then it is written to a folder, for Hugging Face, or to a GGUF file.
+struct ModelRun {
+    std::string model_path, tokenizer_path, export_folder, gguf_file;
+    std::vector<Id> tokens;             // none: no logits
+    std::optional<std::string> prompt;  // none: no text
+    GenerationConfig generation = {.sampling = {.temperature = Real(0.8), .top_p = Real(0.9)},
+                                   .max_new_tokens = 100};
+    DType gguf_dtype = DType::float32;  // of the matrices in the GGUF file
+};
+
+// Any folder or file that chapter 09 or the families of families/ read. Throws FileError and
+// ShapeError before anything is shown, if an input is invalid.
+void run_model(const ModelRun& run, Generator& generator);
+
+}  // namespace llm

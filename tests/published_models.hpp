@@ -1,0 +1,53 @@
+// What the tests of published models share: config.json files of one size, and the messages
+// with which files are refused.
+#pragma once
+
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/published_gguf.hpp"
+#include "tests/check.hpp"
+#include "tests/files.hpp"
+
+namespace llm {
+
+inline JsonFile config_json(const Scratch& scratch, const std::string& type,
+                            const std::string& members) {
+    overwrite(scratch.folder / "config.json",
+              R"({"model_type": ")" + type + R"(", "hidden_size": 16,
+                  "intermediate_size": 20, "num_hidden_layers": 8, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "vocab_size": 17, "max_position_embeddings": 64)" +
+                  (members.empty() ? "" : ", ") + members + "}");
+    return JsonFile(scratch.folder / "config.json");
+}
+
+inline PublishedConfig read(const std::string& type, const std::string& members) {
+    const Scratch scratch;
+    return read_published_config(config_json(scratch, type, members));
+}
+
+// The message, without the path of the file.
+inline std::string refusal_of(const std::string& type, const std::string& members) {
+    try {
+        read(type, members);
+    } catch (const FileError& error) {
+        const std::string message = error.what();
+        return message.substr(message.find(": ") + 2);
+    }
+    return "not refused";
+}
+
+inline Tokenizer shipped_tokenizer() {
+    return load_tokenizer(asset("king_james/tokenizer.json"));
+}
+
+inline std::string refusal_of_gguf(const PublishedModel& model) {
+    const Scratch scratch;
+    try {
+        export_gguf(model, shipped_tokenizer(), (scratch.folder / "model.gguf").string());
+    } catch (const ShapeError& error) {
+        return error.what();
+    }
+    return "not refused";
+}
+
+}  // namespace llm

@@ -1,0 +1,129 @@
+// config.json of the model types of chapter 17: what is read, defaults, and what is refused.
+#include "tests/published_models.hpp"
+
+using namespace llm;
+
+namespace {
+
+bool is_published(const std::string& type, const std::string& members) {
+    const Scratch scratch;
+    return is_published_config(config_json(scratch, type, members));
+}
+
+// W for a window, 0 for full attention.
+std::vector<std::size_t> windows(const PublishedConfig& config) {
+    std::vector<std::size_t> result;
+    for (const LayerConfig& layer : config.layers) {
+        const AttentionPattern& pattern = layer.pattern;
+        const auto* sliding = std::get_if<SlidingWindow>(&pattern);
+        result.push_back(sliding ? sliding->window : 0);
+    }
+    return result;
+}
+
+using Windows = std::vector<std::size_t>;
+
+}  // namespace
+
+TEST_CASE("read_published_config: defaults of mistral, gemma2 and gemma3_text") {
+    const PublishedConfig mistral = read("mistral", "");
+    CHECK(mistral.head_dim == 4);
+    CHECK(mistral.rope_theta == 10000);
+    CHECK_FALSE(mistral.tie_word_embeddings);
+    CHECK(windows(mistral) == Windows(8, 4096));
+    CHECK(mistral.query_pre_attn_scalar == 4);
+    CHECK_FALSE(mistral.final_logit_softcapping.has_value());
+
+    const PublishedConfig gemma2 = read("gemma2", "");
+    CHECK(gemma2.head_dim == 256);
+    CHECK(gemma2.rope_theta == 10000);
+    CHECK(gemma2.tie_word_embeddings);
+    CHECK(gemma2.qk_norm == QKNormType::none);
+    CHECK(windows(gemma2) == Windows{4096, 0, 4096, 0, 4096, 0, 4096, 0});
+    CHECK(gemma2.query_pre_attn_scalar == 256);
+    CHECK(gemma2.attn_logit_softcapping == Real(50));
+    CHECK(gemma2.final_logit_softcapping == Real(30));
+    CHECK_FALSE(gemma2.rope_local_base_freq.has_value());
+
+    const PublishedConfig gemma3 = read("gemma3_text", "");
+    CHECK(gemma3.rope_theta == 1'000'000);
+    CHECK(gemma3.rope_local_base_freq == Real(10'000));
+    CHECK(gemma3.rope_factor == 1);
+    CHECK(gemma3.rms_norm_eps == Real(1e-6));
+    CHECK(gemma3.qk_norm == QKNormType::with_weights);
+    CHECK(windows(gemma3) == Windows{4096, 4096, 4096, 4096, 4096, 0, 4096, 4096});
+    CHECK_FALSE(gemma3.attn_logit_softcapping.has_value());
+    CHECK_FALSE(gemma3.final_logit_softcapping.has_value());
+}
+
+TEST_CASE("is_published_config: Gemma, and mistral if a window hides tokens of its context") {
+    CHECK(is_published("gemma2", ""));
+    CHECK(is_published("gemma3_text", ""));
+    CHECK(is_published("mistral", R"("sliding_window": 63)"));
+    CHECK_FALSE(is_published("mistral", R"("sliding_window": 64)"));
+    CHECK_FALSE(is_published("mistral", R"("sliding_window": null)"));
+    CHECK_FALSE(is_published(
+        "mistral", R"("sliding_window": null, "rope_parameters": {"rope_theta": 100})"));
+    CHECK_FALSE(is_published("llama", R"("sliding_window": 5)"));
+    CHECK(is_published("mixtral", ""));
+}
+
+TEST_CASE("read_published_config: layer_types wins over a pattern, null is no window") {
+    CHECK(windows(read("gemma3_text", R"("sliding_window": 9, "sliding_window_pattern": 3)")) ==
+          Windows{9, 9, 0, 9, 9, 0, 9, 9});
+    CHECK(windows(read("gemma3_text",
+                       R"("sliding_window": 9, "sliding_window_pattern": 3, "layer_types": [
+                          "full_attention", "sliding_attention", "full_attention",
+                          "full_attention", "sliding_attention", "full_attention",
+                          "full_attention", "sliding_attention"])")) ==
+          Windows{0, 9, 0, 0, 9, 0, 0, 9});
+    CHECK(windows(read("mistral", R"("sliding_window": null)")) == Windows(8, 0));
+    CHECK_FALSE(
+        read("gemma2", R"("attn_logit_softcapping": null)").attn_logit_softcapping.has_value());
+    CHECK(read("gemma3_text", R"("rope_scaling": {"rope_type": "linear", "factor": 8})")
+              .rope_factor == 8);
+    CHECK(read("mistral", R"("rope_scaling": null, "head_dim": 6)").head_dim == 6);
+}
+
+TEST_CASE("read_published_config refuses what is not implemented, by name") {
+    CHECK(
+        refusal_of("gemma3", "") ==
+        "model_type gemma3 is not supported; supported: mistral, gemma2, gemma3_text, mixtral, "
+        "qwen3_moe, gpt_oss and llama4_text");
+    CHECK(refusal_of("gemma2", R"("hidden_activation": "gelu")") ==
+          "hidden_activation gelu is not supported; supported: gelu_pytorch_tanh");
+    CHECK(refusal_of("mistral", R"("hidden_act": "gelu")") ==
+          "hidden_act gelu is not supported; supported: silu");
+    CHECK(refusal_of("gemma3_text", R"("attention_bias": true)") ==
+          "attention_bias true is not supported; supported: false");
+    CHECK(refusal_of("gemma3_text", R"("use_bidirectional_attention": true)") ==
+          "use_bidirectional_attention true is not supported; supported: false");
+    CHECK(refusal_of("gemma3_text", R"("rope_scaling": {"rope_type": "yarn", "factor": 8})") ==
+          "rope_scaling.rope_type yarn is not supported; supported: default and linear");
+    CHECK(refusal_of("gemma2", R"("rope_scaling": {"rope_type": "linear", "factor": 8})") ==
+          "rope_scaling.rope_type linear is not supported; supported: default");
+    CHECK(refusal_of("gemma3_text", R"("rope_scaling": {"factor": 8})") ==
+          "rope_scaling has no rope_type");
+    CHECK(refusal_of("mistral", R"("layer_types": ["full_attention"])") ==
+          "layer_types has 1 entries for 8 layers");
+    CHECK(refusal_of("mistral", R"("layer_types": ["chunked_attention"])") ==
+          "layer_types chunked_attention is not supported; supported: full_attention and "
+          "sliding_attention");
+    CHECK(refusal_of("mistral",
+                     R"("sliding_window": null, "layer_types": ["sliding_attention"])") ==
+          "layer_types has sliding_attention, but sliding_window is null");
+    CHECK(refusal_of("gemma2", R"("final_logit_softcapping": -1)") ==
+          "final_logit_softcapping must be above 0");
+    CHECK(refusal_of("gemma3_text", R"("quantization_config": {"bits": 4})") ==
+          "quantization_config is not supported");
+}
+
+TEST_CASE("a checkpoint of chapter 17 with missing or unknown tensors is refused") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("17_long_context/gemma2");
+    // As gemma3_text, it would need a QK norm; as mistral, it has two norms too many.
+    edit(folder + "/config.json", "\"gemma2\"", "\"gemma3_text\"");
+    CHECK_THROWS_AS(load_published_model(folder), FileError);
+    edit(folder + "/config.json", "\"gemma3_text\"", "\"mistral\"");
+    CHECK_THROWS_AS(load_published_model(folder), FileError);
+}

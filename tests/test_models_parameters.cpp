@@ -1,0 +1,90 @@
+// Parameters of published models.
+#include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/published_checkpoint.hpp"
+#include "tests/check.hpp"
+
+using namespace llm;
+
+namespace {
+
+PublishedConfig config_of(const Family& family, const Config& sizes,
+                          const MixtureSizes& experts) {
+    PublishedConfig config;
+    static_cast<Config&>(config) = sizes;
+    config.family = &family;
+    config.tie_word_embeddings = false;
+    config.qk_norm = family.qk_norm;
+    config.experts = experts;
+    config.layers.assign(sizes.num_hidden_layers, {FullAttention{}, true, true});
+    return config;
+}
+
+Config sizes_of(std::size_t hidden_size, std::size_t num_hidden_layers, std::size_t num_heads,
+                std::size_t num_kv_heads, std::size_t head_dim, std::size_t num_tokens) {
+    Config config;
+    config.hidden_size = hidden_size;
+    config.num_hidden_layers = num_hidden_layers;
+    config.num_attention_heads = num_heads;
+    config.num_key_value_heads = num_kv_heads;
+    config.head_dim = head_dim;
+    config.vocab_size = num_tokens;
+    return config;
+}
+
+double billions(std::uint64_t count) { return double(count) / 1e9; }
+
+}  // namespace
+
+TEST_CASE("count_parameters: the numbers that were published") {
+    // The safetensors files of Mixtral 8x7B and Qwen3-30B-A3B.
+    CHECK(count_parameters(config_of(mixtral_family(), sizes_of(4096, 32, 32, 8, 128, 32000),
+                                     {8, 2, 14336, 0}))
+              .total() == 46'702'792'704);
+    PublishedConfig qwen =
+        config_of(qwen3_moe_family(), sizes_of(2048, 48, 32, 4, 128, 151936), {128, 8, 768, 0});
+    CHECK(count_parameters(qwen).total() == 30'532'122'624);
+
+    // gpt-oss's model card, table 1: total, active, attention, and experts with routers.
+    const MoeParameterCount small = count_parameters(
+        config_of(gpt_oss_family(), sizes_of(2880, 24, 64, 8, 64, 201088), {32, 4, 2880, 0}));
+    CHECK(billions(small.total()) == doctest::Approx(20.91).epsilon(0.0005));
+    CHECK(billions(small.active()) == doctest::Approx(3.61).epsilon(0.002));
+    CHECK(billions(small.experts + small.router) == doctest::Approx(19.12).epsilon(0.0005));
+    CHECK(billions(small.attention) == doctest::Approx(0.64).epsilon(0.01));
+    const MoeParameterCount large = count_parameters(
+        config_of(gpt_oss_family(), sizes_of(2880, 36, 64, 8, 64, 201088), {128, 4, 2880, 0}));
+    CHECK(billions(large.total()) == doctest::Approx(116.83).epsilon(0.0005));
+    CHECK(billions(large.active()) == doctest::Approx(5.13).epsilon(0.002));
+}
+
+TEST_CASE("count_parameters counts the tensors of a loaded model") {
+    for (const std::string type :
+         {"18_experts/mixtral", "18_experts/qwen3_moe", "18_experts/gpt_oss",
+          "18_experts/llama4_text", "17_long_context/mistral", "17_long_context/gemma2",
+          "17_long_context/gemma3_text"}) {
+        CAPTURE(type);
+        PublishedModel model = load_published_model(fixture_path(type));
+        std::uint64_t count = 0;
+        for (const Parameter& parameter : named_parameters(model))
+            count += parameter.values.size();
+        CHECK(count_parameters(model.config).total() == count);
+    }
+}
+
+TEST_CASE("active parameters: K experts, no look-up table, a tied head once") {
+    PublishedConfig config =
+        config_of(mixtral_family(), sizes_of(8, 2, 2, 1, 4, 10), {4, 2, 6, 0});
+    const MoeParameterCount count = count_parameters(config);
+    const std::uint64_t expert = 3 * 8 * 6;
+    CHECK(count.total() - count.active() == 2 * 2 * expert + 80);
+    config.tie_word_embeddings = true;
+    CHECK(count_parameters(config).total() == count.total() - 80);
+    CHECK(count_parameters(config).active() == count.active());
+    config.layers[0].is_moe = false;
+    config.intermediate_size = 5;
+    const MoeParameterCount one = count_parameters(config);
+    CHECK(one.experts == 4 * expert);
+    CHECK(one.dense_mlp == 3 * 8 * 5);
+    CHECK(one.router == 4 * 8);
+}

@@ -1,0 +1,223 @@
+// Every family against a plain PyTorch reference (tests/make_fixtures.py).
+#include <random>
+
+#include "chapters/11_generation/generation.hpp"
+#include "chapters/18_experts/mixture_training.hpp"
+#include "tests/published_models.hpp"
+#include "tests/small_model.hpp"
+
+using namespace llm;
+
+namespace {
+
+const std::vector<std::string> names = {
+    "17_long_context/mistral",  "17_long_context/gemma2", "17_long_context/gemma3_text",
+    "18_experts/mixtral",       "18_experts/qwen3_moe",   "18_experts/gpt_oss",
+    "18_experts/gpt_oss_mxfp4", "18_experts/llama4_text"};
+
+PublishedModel load(const std::string& name) {
+    return load_published_model(fixture_path(name));
+}
+
+IdMatrix fixture_ids(const std::string& name) { return load_ids<2>(fixture_file(name)); }
+
+// The input ids of the fixtures of a chapter.
+IdMatrix input_ids_of(const std::string& name) {
+    return fixture_ids(name.substr(0, name.find('/')) + "/ids");
+}
+
+IdMatrix columns(const IdMatrix& ids, std::size_t first, std::size_t count) {
+    return xt::view(ids, xt::all(), xt::range(first, first + count));
+}
+
+}  // namespace
+
+// The largest difference may be 2e-5 of the largest logit.
+TEST_CASE("load_published_model: every family equals PyTorch, gpt-oss also in MXFP4") {
+    for (const std::string& name : names) {
+        CAPTURE(name);
+        CHECK_CLOSE(load(name)(input_ids_of(name)), fixture<3>(name + "_logits"), 2e-5);
+    }
+}
+
+TEST_CASE("llama4_text without a QK norm, as Maverick, equals PyTorch, also once exported") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("18_experts/llama4_text");
+    edit(folder + "/config.json", "\"vocab_size\"", "\"use_qk_norm\": false, \"vocab_size\"");
+    const PublishedModel model = load_published_model(folder);
+    const IdMatrix ids = fixture_ids("18_experts/ids");
+    CHECK_CLOSE(model(ids), fixture<3>("18_experts/llama4_text_without_qk_norm_logits"), 2e-5);
+    const std::string exported = (scratch.folder / "exported").string();
+    export_model(model, exported);
+    CHECK_CLOSE(load_published_model(exported)(ids), model(ids), 0);
+}
+
+TEST_CASE("a published model with caches equals one pass, for random cuts of the prompt") {
+    std::mt19937 random(7);
+    for (const std::string& name : names) {
+        CAPTURE(name);
+        const PublishedModel model = load(name);
+        const IdMatrix ids = input_ids_of(name);
+        const std::size_t length = ids.shape(1);
+        const Tensor3 expected = model(ids);
+        for (int repetition = 0; repetition < 20; ++repetition) {
+            auto cache = make_cache(model, 64);
+            for (std::size_t first = 0; first < length;) {
+                const std::size_t count =
+                    std::min<std::size_t>(1 + random() % 11, length - first);
+                const Tensor3 part =
+                    xt::view(expected, xt::all(), xt::range(first, first + count), xt::all());
+                REQUIRE_CLOSE(
+                    model.forward(columns(ids, first, count), {.cache = &cache}).logits, part,
+                    2e-5);
+                first += count;
+            }
+            if (const auto window = sliding_window(model.config))
+                CHECK(cache.layers[0].keys.shape(2) == *window);
+        }
+        auto cache = make_cache(model, 64);
+        const Tensor3 last = xt::view(expected, xt::all(), xt::range(length - 1, length));
+        CHECK_CLOSE(
+            model.forward(ids, {.cache = &cache, .logits_to_keep = LogitsToKeep::last}).logits,
+            last, 2e-5);
+    }
+}
+
+TEST_CASE("generate: greedy text of every family equals PyTorch's, with caches and without") {
+    for (const std::string& name : names) {
+        CAPTURE(name);
+        const PublishedModel model = load(name);
+        const IdMatrix expected = fixture_ids(name + "_greedy");
+        const std::vector<Id> all(expected.begin(), expected.end());
+        const std::vector<Id> prompt(all.begin(), all.begin() + 9);
+        GenerationConfig config;
+        config.sampling.temperature = 0;
+        config.max_new_tokens = all.size() - prompt.size();
+        for (const bool use_cache : {true, false}) {
+            config.use_cache = use_cache;
+            Generator generator(1);
+            std::vector<Id> ids = prompt;
+            for (const Id id : generate(model, prompt, config, generator)) ids.push_back(id);
+            CHECK(ids == all);
+        }
+        config.eos_token_ids = {all[12]};
+        Generator generator(1);
+        const auto stop = std::find(all.begin() + 9, all.end(), all[12]);
+        CHECK(generate(model, prompt, config, generator).size() ==
+              std::size_t(stop - all.begin() - 9));
+    }
+}
+
+TEST_CASE("generate shifts the full context of a model with rolling caches") {
+    const PublishedModel model = load("17_long_context/gemma2");
+    GenerationConfig config;
+    config.sampling.temperature = 0;
+    config.max_new_tokens = 40;
+    config.context_shift = true;
+    const std::vector<Id> prompt(50, 3);  // of 64 positions
+    Generator generator(1);
+    std::vector<Id> ids = generate(model, prompt, config, generator);
+    REQUIRE(ids.size() == 40);
+
+    // After 14 tokens the context is full; the next one follows the shifted context.
+    std::vector<Id> context = prompt;
+    context.insert(context.end(), ids.begin(), ids.begin() + 14);
+    const Tensor3 logits = model(one_sequence(shift_context(context)));
+    const Vector last = xt::view(logits, 0, logits.shape(1) - 1);
+    CHECK(ids[14] == std::max_element(last.begin(), last.end()) - last.begin());
+}
+
+TEST_CASE("export_model of a published model: the copy has the same logits, in every bit") {
+    for (const std::string& name : names) {
+        CAPTURE(name);
+        const PublishedModel model = load(name);
+        const IdMatrix ids = input_ids_of(name);
+        for (const DType dtype : {DType::float32, DType::bfloat16}) {
+            const Scratch scratch;
+            const std::string folder = scratch.folder.string();
+            export_model(model, folder, dtype);
+            CHECK_CLOSE(load_published_model(folder)(ids), model(ids), 0);
+        }
+    }
+}
+
+TEST_CASE("a published model names what it cannot do") {
+    const PublishedModel model = load("17_long_context/gemma2");
+    Generator generator(1);
+    CHECK_THROWS_WITH_AS(generate(model, {}, {}, generator),
+                         "generate: the prompt must have at least one token", ShapeError);
+    auto cache = make_cache(model, 64);
+    const IdMatrix ids = xt::zeros<Id>({1, 40});
+    model.forward(ids, {.cache = &cache});
+    CHECK_THROWS_WITH_AS(
+        model.forward(ids, {.cache = &cache}),
+        "long_context_inputs: a rotary table of (64, 3) is too short for 80 positions",
+        ShapeError);
+}
+
+TEST_CASE("forward_backward of published models: each parameter gets a gradient") {
+    for (const std::string& name : names) {
+        CAPTURE(name);
+        const PublishedModel model = load(name);
+        const IdMatrix ids = input_ids_of(name);
+        const std::size_t length = ids.shape(1) - 1;
+        PublishedModel gradient = zeros_like(model);
+        const double loss =
+            forward_backward(model, columns(ids, 0, length), columns(ids, 1, length), gradient);
+        CHECK(loss == doctest::Approx(evaluate_loss(model, columns(ids, 0, length),
+                                                    columns(ids, 1, length))));
+        for (const Parameter& parameter : named_parameters(gradient)) {
+            // Experts without tokens have none.
+            if (parameter.name.find(".experts.") != std::string::npos) continue;
+            CAPTURE(parameter.name);
+            CHECK(std::any_of(parameter.values.begin(), parameter.values.end(),
+                              [](Real value) { return value != 0; }));
+        }
+    }
+}
+
+TEST_CASE("routed_tokens: K experts of every token in every layer with a mixture") {
+    const IdMatrix ids = fixture_ids("18_experts/ids");
+    const PublishedModel model = load("18_experts/qwen3_moe");
+    const std::vector<RoutedTokens> routed = routed_tokens(model, ids);
+    REQUIRE(routed.size() == 1);  // of four layers, one has a mixture
+    CHECK(routed[0].experts.shape() == std::array<std::size_t, 2>{2 * 17, 3});
+    CHECK(routed_tokens(load("18_experts/mixtral"), ids).size() == 3);
+}
+
+TEST_CASE("make_mixtral: a trained decoder and its export have the same logits") {
+    Config config = small_config();
+    config.tie_word_embeddings = true;
+    Generator generator(7);
+    MixtureDecoder decoder =
+        init_mixture_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
+    const PublishedModel model = make_mixtral(decoder);
+    CHECK_CLOSE(model(small_ids), decoder(small_ids), 1e-6);
+    const Scratch scratch;
+    export_model(model, scratch.folder.string());
+    CHECK_CLOSE(load_published_model(scratch.folder.string())(small_ids), model(small_ids), 0);
+    const std::string expected =
+        "make_mixtral: every layer must have a mixture with softmax routing and no shared "
+        "experts";
+    for (const auto& [sizes, routing] :
+         {std::pair<MixtureSizes, Routing>{{4, 2, 6, 1}, SoftmaxRouting{}},
+          {{4, 2, 6, 0}, TopKSoftmaxRouting{}},
+          {{0, 0, 0, 0}, SoftmaxRouting{}}})
+        CHECK_THROWS_WITH_AS(
+            make_mixtral(init_mixture_decoder(config, sizes, routing, generator)),
+            expected.c_str(), ShapeError);
+}
+
+TEST_CASE("a tensor of a mixture model that is missing, or has another shape, is named") {
+    const Scratch scratch;
+    const std::string folder = scratch.folder.string();
+    PublishedModel model = load("18_experts/mixtral");
+    model.config.experts.num_experts = 6;  // the file will have five
+    export_model(model, folder);
+    CHECK_THROWS_WITH_AS(load_published_model(folder),
+                         (folder + "/model.safetensors: tensor "
+                                   "model.layers.0.block_sparse_moe.gate.weight should have "
+                                   "the shape (6, 32), it has (5, 32)")
+                             .c_str(),
+                         FileError);
+}
