@@ -38,7 +38,7 @@ def chapters_are_complete():
         if lines > 301:
             complain(file, f"has {lines - 1} lines, a file of a chapter at most 300")
     folders = sorted(folder.name for folder in (ROOT / "chapters").iterdir() if folder.is_dir())
-    if folders != sorted([*SLUGS, "apps"]):
+    if folders != sorted([*SLUGS, "apps", "models"]):
         complain(ROOT / "chapters", f"holds {folders}, contents.txt lists {SLUGS}")
 
 
@@ -47,11 +47,12 @@ def includes_point_backward():
         top, own = file.relative_to(ROOT).parts[:2]
         if top == "common":
             own = ""
-        lesson = own and own != "apps" and file.name != "main.cpp" and file.parent.name != "demo"
+        lesson = own and own in SLUGS and file.name != "main.cpp" and file.parent.name != "demo"
         for name in re.findall(r'^#include ["<](.*)[">]', file.read_text(), re.M):
-            if name.startswith("chapters/") and name.split("/")[1] > own:
+            other = name.split("/")[1] if name.startswith("chapters/") else ""
+            if other in SLUGS and (own == "" or own in SLUGS) and other > own:
                 complain(file, f"includes a later chapter: {name}")
-            if lesson and re.match(r"chapters/.*/demo/|chapters/apps/", name):
+            if (lesson or own == "") and re.match(r"chapters/.*/demo/|chapters/(apps|models)/", name):
                 complain(file, f"includes {name}, which is no lesson")
             if own and file.parent.name != "bench" and re.match(r"(xtensor(-blas)?|xtl|fmt|CLI|nlohmann|doctest|tests)/|unistd|sys/|csignal|cstdio|future|mutex|filesystem|.*stream|thread", name):
                 complain(file, f"includes {name}, which belongs into common/")

@@ -27,18 +27,6 @@ struct Arguments {
     bool no_timing = false;
 };
 
-std::vector<std::string> dtype_names() {
-    std::vector<std::string> names;
-    for (const DType dtype : all_dtypes) names.emplace_back(to_text(dtype));
-    return names;
-}
-
-DType dtype_named(const std::string& name) {
-    for (const DType dtype : all_dtypes)
-        if (to_text(dtype) == name) return dtype;
-    throw std::invalid_argument("there is no dtype " + name);
-}
-
 void demo(const Model& model, const Tokenizer& tokenizer, const Arguments& arguments,
           Generator generator) {
     const std::vector<Id> ids = tokenizer.encode(read_text(asset("data/apocrypha.txt")));

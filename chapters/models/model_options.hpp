@@ -4,6 +4,7 @@
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/models/run_model.hpp"
 #include "common/system/options.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm {
 
@@ -19,6 +20,8 @@ inline std::vector<const char*> add_model_options(Options& options, ModelRun& ru
     options.folder("--export", run.export_folder,
                    "folder to write the model to, for Hugging Face");
     options.path("--gguf", run.gguf_file, "write the model to this GGUF file");
+    options.choice("--dtype", run.dtype, dtype_names(), "type of the matrices in --gguf");
+    options.needs("--dtype", "--gguf");
     return {"--tokenizer", "--tokens", "--prompt", "--gguf"};
 }
 

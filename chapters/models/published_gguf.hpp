@@ -1,4 +1,4 @@
-// Writing published models as GGUF files.
+// Exports published models as GGUF files.
 #pragma once
 
 #include "chapters/10_tokenizer/tokenizer.hpp"

@@ -107,7 +107,7 @@ void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) 
             });
     if (!run.gguf_file.empty()) {
         for (const auto& [name, dtype] :
-             export_gguf(model, *tokenizer, run.gguf_file, run.gguf_dtype))
+             export_gguf(model, *tokenizer, run.gguf_file, dtype_named(run.dtype)))
             show(name + " is stored as", std::string(to_text(dtype)));
         show("written", run.gguf_file);
     }

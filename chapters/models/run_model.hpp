@@ -5,7 +5,6 @@
 #include <string>
 
 #include "chapters/11_generation/generation.hpp"
-#include "common/tensors/dtype.hpp"
 
 namespace llm {
 
@@ -17,7 +16,7 @@ struct ModelRun {
     std::optional<std::string> prompt;  // none: no text
     GenerationConfig generation = {.sampling = {.temperature = Real(0.8), .top_p = Real(0.9)},
                                    .max_new_tokens = 100};
-    DType gguf_dtype = DType::float32;  // of the matrices in the GGUF file
+    std::string dtype = "float32";  // of the matrices in the GGUF file
 };
 
 // Any folder or file that chapter 09 or the families of families/ read. Throws FileError and

@@ -3,7 +3,21 @@
 #include <bit>
 #include <cmath>
 
+#include <stdexcept>
+
 namespace llm {
+
+std::vector<std::string> dtype_names() {
+    std::vector<std::string> names;
+    for (const DType dtype : all_dtypes) names.emplace_back(to_text(dtype));
+    return names;
+}
+
+DType dtype_named(std::string_view name) {
+    for (const DType dtype : all_dtypes)
+        if (to_text(dtype) == name) return dtype;
+    throw std::invalid_argument("there is no dtype " + std::string(name));
+}
 
 std::string_view to_text(DType dtype) {
     switch (dtype) {

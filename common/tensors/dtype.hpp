@@ -1,8 +1,11 @@
 // The data types in which weights are stored, and bfloat16.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace llm {
 
@@ -19,6 +22,12 @@ enum class DType {
     q6_k       // 210 bytes for 256 weights
 };
 std::string_view to_text(DType dtype);  // "float32"
+// All of them, from the least to the most bits per weight, and their names.
+inline constexpr std::array all_dtypes = {DType::q4_0,    DType::q4_k,   DType::q5_0,
+                                          DType::q6_k,    DType::q8_0,   DType::bfloat16,
+                                          DType::float16, DType::float32};
+std::vector<std::string> dtype_names();
+DType dtype_named(std::string_view name);  // throws std::invalid_argument if there is none
 
 // The upper 16 bits of a float32: the same range, with 8 instead of 24 significant bits.
 struct Bfloat16 {

@@ -9,11 +9,6 @@
 
 namespace llm {
 
-// From the least to the most bits per weight.
-inline constexpr std::array all_dtypes = {DType::q4_0,    DType::q4_k,   DType::q5_0,
-                                          DType::q6_k,    DType::q8_0,   DType::bfloat16,
-                                          DType::float16, DType::float32};
-
 double bits_per_weight(DType dtype);
 
 // block.cpp; the weights are trained ones.

@@ -35,11 +35,6 @@ std::vector<std::string> names_of(std::span<const DType> dtypes) {
     return names;
 }
 
-DType dtype_named(const std::string& name, std::span<const DType> dtypes) {
-    return *std::find_if(dtypes.begin(), dtypes.end(),
-                         [&](DType dtype) { return to_text(dtype) == name; });
-}
-
 // The date as Llama 3.2 reads it: "26 Jul 2024".
 std::string today() {
     const std::time_t now = std::time(nullptr);
@@ -222,10 +217,10 @@ void chat(Arguments arguments, std::uint32_t seed) {
             "chooses one");
     const std::size_t num_positions =
         std::min(arguments.context_length, config_of(model.model).max_position_embeddings);
-    Session session{arguments, model,
-                    make_cached_sequence(model.model, num_positions,
-                                         dtype_named(arguments.cache_dtype, dtypes_of_cache)),
-                    Generator(seed)};
+    Session session{
+        arguments, model,
+        make_cached_sequence(model.model, num_positions, dtype_named(arguments.cache_dtype)),
+        Generator(seed)};
     if (!model.chat_template)
         note("There is no chat template: the model only continues the text of each line.");
     session.reset();
@@ -268,8 +263,7 @@ int main(int argc, char** argv) {
     Options options("chat", "a conversation with a model");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
-        if (options.given("--dtype"))
-            arguments.files.dtype = dtype_named(arguments.dtype, dtypes_of_weights);
+        if (options.given("--dtype")) arguments.files.dtype = dtype_named(arguments.dtype);
         chat(arguments, options.seed());
     });
 }
