@@ -13,7 +13,7 @@ foreach(slug ${slugs} broken)
                   ${PROJECT_BINARY_DIR} ${slug})
 endforeach()
 # The commands of the pages run, and their edits are made, in one copy of the tree, one page after
-# another.
+# another. (.ci/run has run the README's command in it already.)
 list(TRANSFORM slugs REPLACE "(.+)" "docs/\\1.md" OUTPUT_VARIABLE pages)
 foreach(page README.md ${pages} docs/mistakes.md docs/contributing.md)
   get_filename_component(name ${page} NAME_WE)
