@@ -74,6 +74,26 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def check_reading_order(page):
+    """The headers of a lesson say "file 2 of 5"; the table of its page lists the files in this order."""
+    slug = page.stem
+    if page.parent.name != "docs" or not (ROOT / "chapters" / slug).exists():
+        return
+    numbered = {}
+    headers = [file for file in sorted((ROOT / "chapters" / slug).glob("*.hpp")) if file.name != "exercise.hpp"]
+    for file in headers:
+        first = re.match(r"// Chapter (\d\d), file (\d+) of (\d+)", file.read_text())
+        if not first or first[1] != slug[:2] or int(first[3]) != len(headers):
+            complain(file, 1, f"the first line must begin with: // Chapter {slug[:2]}, file N of {len(headers)}")
+        else:
+            numbered[int(first[2])] = file.stem
+    table = re.search(r"\| file, in the order of reading \| content \|\n\|---\|---\|\n((?:\|.*\n)*)", page.read_text())
+    listed = re.findall(rf"\]\(\.\./chapters/{slug}/(\w+)\.[ch]pp\)", table[1] if table else "")
+    listed = [name for name in listed if name in numbered.values()]
+    if listed != [numbered[n] for n in sorted(numbered)] or sorted(numbered) != list(range(1, len(headers) + 1)):
+        complain(page, 1, f"the table of the files lists {listed}, their first lines say {[numbered[n] for n in sorted(numbered)]}")
+
+
 def check_links(page):
     for number, line in enumerate(page.read_text().split("\n"), 1):
         for target in re.findall(r"\]\(([^)\s]+)\)", line):
@@ -304,6 +324,7 @@ def main():
         for page in PAGES:
             check_code(page)
             check_links(page)
+            check_reading_order(page)
             check_terms(page)
         check_map()
         check_exercises()

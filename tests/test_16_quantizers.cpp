@@ -11,9 +11,6 @@ using namespace llm;
 
 namespace {
 
-const std::array all_dtypes = {DType::float32, DType::float16, DType::bfloat16, DType::q8_0,
-                               DType::q4_0,    DType::q5_0,    DType::q4_k,     DType::q6_k};
-
 std::vector<Real> restored(DType dtype, std::span<const Real> weights) {
     std::vector<std::byte> row(bytes_per_row(dtype, weights.size()));
     quantize_row(dtype, weights, row);

@@ -12,7 +12,7 @@ using namespace llm;
 
 namespace {
 
-const std::array all_dtypes = {DType::float32, DType::float16, DType::bfloat16, DType::q8_0,
+const std::array types_in_files = {DType::float32, DType::float16, DType::bfloat16, DType::q8_0,
                                DType::q4_0,    DType::q5_0,    DType::q4_k,     DType::q6_k};
 
 // The bytes of a GGUF file, in the order in which they are appended.
@@ -81,7 +81,7 @@ TEST_CASE("dequantize_row: the weights of every type are llama.cpp's, bit for bi
         const Matrix weights = file.read(type, {3, 512});
         CHECK_CLOSE(weights, fixture<2>("gguf/" + type), 0);
     }
-    for (const DType dtype : all_dtypes) {
+    for (const DType dtype : types_in_files) {
         std::size_t tensors = 0;
         for (const auto& [name, tensor] : file.tensors()) tensors += tensor.dtype == dtype;
         CHECK(tensors == 1);
@@ -142,8 +142,8 @@ TEST_CASE("dequantize_row: one block of each type by hand") {
 
 TEST_CASE("bytes_per_row: whole blocks only") {
     const std::array<std::size_t, 8> bytes = {2048, 1024, 1024, 544, 288, 352, 288, 420};
-    for (std::size_t i = 0; i < all_dtypes.size(); ++i)
-        CHECK(bytes_per_row(all_dtypes[i], 512) == bytes[i]);
+    for (std::size_t i = 0; i < types_in_files.size(); ++i)
+        CHECK(bytes_per_row(types_in_files[i], 512) == bytes[i]);
     CHECK(bytes_per_row(DType::float16, 3) == 6);
     CHECK_THROWS_WITH_AS(bytes_per_row(DType::q4_k, 192),
                          "q4_k: a row of 192 weights does not consist of blocks of 256",

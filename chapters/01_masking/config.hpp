@@ -1,4 +1,4 @@
-// Chapter 01: the sizes of a model, under the names of Hugging Face's config.json.
+// Chapter 01, file 2 of 2: the sizes of a model, under the names of Hugging Face's config.json.
 #pragma once
 
 #include <optional>

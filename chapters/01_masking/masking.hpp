@@ -1,4 +1,4 @@
-// Chapter 01 — Which tokens may a token attend to?
+// Chapter 01, file 1 of 2 — Which tokens may a token attend to?
 #pragma once
 
 #include "common/tensors/tensor.hpp"

@@ -1,4 +1,4 @@
-// Chapter 02: the linear layer.
+// Chapter 02, file 1 of 2: the linear layer.
 #pragma once
 
 #include <optional>

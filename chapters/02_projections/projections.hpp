@@ -1,4 +1,4 @@
-// Chapter 02 — Where do queries, keys and values come from?
+// Chapter 02, file 2 of 2 — Where do queries, keys and values come from?
 #pragma once
 
 #include "chapters/01_masking/config.hpp"

@@ -1,4 +1,4 @@
-// Chapter 03 — How does one vector become many heads?
+// Chapter 03, file 1 of 1 — How does one vector become many heads?
 #pragma once
 
 #include "chapters/01_masking/config.hpp"

@@ -1,4 +1,4 @@
-// Chapter 04 — How does attention know the positions of tokens?
+// Chapter 04, file 1 of 2 — How does attention know the positions of tokens?
 #pragma once
 
 #include "chapters/02_projections/linear.hpp"

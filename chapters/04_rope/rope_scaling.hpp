@@ -1,4 +1,4 @@
-// Chapter 04: RoPE scaling, for contexts longer than those of training.
+// Chapter 04, file 2 of 2: RoPE scaling, for contexts longer than those of training.
 #pragma once
 
 #include "chapters/01_masking/config.hpp"

@@ -1,4 +1,4 @@
-// Chapter 05 — How does a token attend to other tokens?
+// Chapter 05, file 1 of 4 — How does a token attend to other tokens?
 #pragma once
 
 #include <variant>

@@ -1,4 +1,5 @@
-// Chapter 05: dropout, of attention weights here and of hidden states in chapter 06.
+// Chapter 05, file 4 of 4: dropout, of attention weights here and of hidden states in chapter
+// 06.
 #pragma once
 
 #include "common/numbers/random.hpp"

@@ -1,4 +1,5 @@
-// Chapter 05: the keys and values that later tokens attend to. Chapter 11 generates with them.
+// Chapter 05, file 2 of 4: the keys and values that later tokens attend to. Chapter 11
+// generates with them.
 #pragma once
 
 #include <cstdint>

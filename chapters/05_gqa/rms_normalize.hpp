@@ -1,4 +1,5 @@
-// Chapter 05: division by the root mean square, for QK norm here and RMSNorm in chapter 07.
+// Chapter 05, file 3 of 4: division by the root mean square, for QK norm here and RMSNorm in
+// chapter 07.
 #pragma once
 
 #include "common/tensors/tensor.hpp"

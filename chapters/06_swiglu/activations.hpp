@@ -1,4 +1,4 @@
-// Chapter 06: activation functions and their derivatives.
+// Chapter 06, file 2 of 2: activation functions and their derivatives.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Chapter 06 — What does the MLP compute for each token?
+// Chapter 06, file 1 of 2 — What does the MLP compute for each token?
 #pragma once
 
 #include "chapters/02_projections/linear.hpp"

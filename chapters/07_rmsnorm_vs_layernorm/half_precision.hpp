@@ -1,4 +1,4 @@
-// Chapter 07: RMSNorm of float16 tensors.
+// Chapter 07, file 2 of 2: RMSNorm of float16 tensors.
 #pragma once
 
 #include "common/tensors/half.hpp"

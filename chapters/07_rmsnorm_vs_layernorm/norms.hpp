@@ -1,4 +1,4 @@
-// Chapter 07 — What keeps activations from growing?
+// Chapter 07, file 1 of 2 — What keeps activations from growing?
 #pragma once
 
 #include <cstdint>

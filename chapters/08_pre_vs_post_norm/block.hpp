@@ -1,4 +1,4 @@
-// Chapter 08 — Where do the norms go?
+// Chapter 08, file 1 of 1 — Where do the norms go?
 #pragma once
 
 #include <variant>

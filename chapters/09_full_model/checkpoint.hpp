@@ -1,4 +1,4 @@
-// Chapter 09: loading published weights, and exporting a model.
+// Chapter 09, file 6 of 9: loading published weights, and exporting a model.
 #pragma once
 
 #include <string>

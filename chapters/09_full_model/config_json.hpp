@@ -1,4 +1,4 @@
-// Chapter 09: reading and writing config.json.
+// Chapter 09, file 5 of 9: reading and writing config.json.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"

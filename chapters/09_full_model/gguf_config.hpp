@@ -1,4 +1,4 @@
-// Chapter 09: the configuration of a model in a GGUF file.
+// Chapter 09, file 8 of 9: the configuration of a model in a GGUF file.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"

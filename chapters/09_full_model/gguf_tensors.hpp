@@ -1,4 +1,4 @@
-// Chapter 09: the tensors of a GGUF file.
+// Chapter 09, file 9 of 9: the tensors of a GGUF file.
 #pragma once
 
 #include <set>

@@ -1,4 +1,4 @@
-// Chapter 09: model files of llama2.c.
+// Chapter 09, file 7 of 9: model files of llama2.c.
 #pragma once
 
 #include <string>

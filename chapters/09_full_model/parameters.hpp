@@ -1,4 +1,5 @@
-// Chapter 09: the parameters of a model: their names, their number, and the FLOPs per token.
+// Chapter 09, file 3 of 9: the parameters of a model: their names, their number, and the FLOPs
+// per token.
 #pragma once
 
 #include <span>

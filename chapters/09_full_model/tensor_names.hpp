@@ -1,4 +1,4 @@
-// Chapter 09: the names of a model's tensors in files.
+// Chapter 09, file 4 of 9: the names of a model's tensors in files.
 #pragma once
 
 #include <string>

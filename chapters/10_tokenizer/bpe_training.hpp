@@ -1,4 +1,4 @@
-// Chapter 10, seventh part: training a BPE tokenizer on a text.
+// Chapter 10, file 3 of 9: training a BPE tokenizer on a text.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Chapter 10, fifth part: the tokenizer of a GGUF file, llama.cpp's format.
+// Chapter 10, file 7 of 9: the tokenizer of a GGUF file, llama.cpp's format.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Chapter 10, fourth part: the tokenizer files of llama2.c (tokenizer.bin, tok512.bin).
+// Chapter 10, file 6 of 9: the tokenizer files of llama2.c (tokenizer.bin, tok512.bin).
 #pragma once
 
 #include <optional>

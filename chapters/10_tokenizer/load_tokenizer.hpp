@@ -1,4 +1,4 @@
-// Chapter 10, sixth part: loading a tokenizer from any supported file.
+// Chapter 10, file 8 of 9: loading a tokenizer from any supported file.
 #pragma once
 
 #include <optional>

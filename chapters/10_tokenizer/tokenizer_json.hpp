@@ -1,4 +1,4 @@
-// Chapter 10, third part: Hugging Face's tokenizer.json.
+// Chapter 10, file 5 of 9: Hugging Face's tokenizer.json.
 #pragma once
 
 #include <optional>

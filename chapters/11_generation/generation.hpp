@@ -1,4 +1,4 @@
-// Chapter 11 — How does a model generate text?
+// Chapter 11, file 2 of 6 — How does a model generate text?
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Chapter 11: which tokens a prediction attended to, and what each layer would predict.
+// Chapter 11, file 4 of 6: which tokens a prediction attended to, and what each layer would
+// predict.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"

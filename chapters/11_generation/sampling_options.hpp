@@ -1,5 +1,5 @@
-// Chapter 11: the sampling parameters on a command line. (In a header, since only programs have
-// options: tests are built without them.)
+// Chapter 11, file 6 of 6: the sampling parameters on a command line. (In a header, since only
+// programs have options: tests are built without them.)
 #pragma once
 
 #include "chapters/11_generation/sampling.hpp"

@@ -1,4 +1,5 @@
-// Chapter 11: the tokenizer of a model, with the tokens at which generation starts and stops.
+// Chapter 11, file 3 of 6: the tokenizer of a model, with the tokens at which generation starts
+// and stops.
 #pragma once
 
 #include <string>

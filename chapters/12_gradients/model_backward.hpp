@@ -1,4 +1,5 @@
-// Chapter 12: forward and backward passes of the model of chapter 09, with layers of any type.
+// Chapter 12, file 7 of 7: forward and backward passes of the model of chapter 09, with layers
+// of any type.
 #pragma once
 
 #include "chapters/09_full_model/parameters.hpp"

@@ -1,4 +1,4 @@
-// Chapter 14: asking questions, and counting the correct answers.
+// Chapter 14, file 9 of 13: asking questions, and counting the correct answers.
 #pragma once
 
 #include <map>

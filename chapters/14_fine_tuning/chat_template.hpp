@@ -1,5 +1,6 @@
-// Chapter 14: chat templates. A model that answers was trained on conversations written as one
-// text, with special tokens between the messages; it must be asked in the same format.
+// Chapter 14, file 11 of 13: chat templates. A model that answers was trained on conversations
+// written as one text, with special tokens between the messages; it must be asked in the same
+// format.
 #pragma once
 
 #include <optional>

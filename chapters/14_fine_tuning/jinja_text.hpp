@@ -1,5 +1,5 @@
-// Chapter 14: the text of a chat template in one canonical form. Chat templates are programs in
-// the language Jinja, which this project does not run.
+// Chapter 14, file 12 of 13: the text of a chat template in one canonical form. Chat templates
+// are programs in the language Jinja, which this project does not run.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Chapter 14 — How does a model learn to answer? Masked log-probabilities: SFT, DPO and GRPO
-// are losses of these.
+// Chapter 14, file 1 of 13 — How does a model learn to answer? Masked log-probabilities: SFT,
+// DPO and GRPO are losses of these.
 #pragma once
 
 #include <vector>

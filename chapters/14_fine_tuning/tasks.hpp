@@ -1,4 +1,4 @@
-// Chapter 14: questions with verifiable answers, made by rules.
+// Chapter 14, file 8 of 13: questions with verifiable answers, made by rules.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Chapter 15: attention that does not store the (T, S) matrix of attention weights.
+// Chapter 15, file 4 of 14: attention that does not store the (T, S) matrix of attention
+// weights.
 #pragma once
 
 #include "chapters/15_fast/cached_rows.hpp"

@@ -1,5 +1,5 @@
-// Chapter 15: the sums of four vector registers. Only files with SIMD instructions include
-// this.
+// Chapter 15, file 14 of 14: the sums of four vector registers. Only files with SIMD
+// instructions include this.
 #pragma once
 
 #include <array>

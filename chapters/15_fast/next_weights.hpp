@@ -1,4 +1,5 @@
-// Chapter 15: prefetching while computing. Only files with SIMD instructions include this.
+// Chapter 15, file 13 of 14: prefetching while computing. Only files with SIMD instructions
+// include this.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Chapter 15: weight matrices that are stored in fewer bytes.
+// Chapter 15, file 5 of 14: weight matrices that are stored in fewer bytes.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Chapter 15: FLOPs and bytes of a forward pass, and the peak and the memory bandwidth of the
-// machine.
+// Chapter 15, file 12 of 14: FLOPs and bytes of a forward pass, and the peak and the memory
+// bandwidth of the machine.
 #pragma once
 
 #include <cstdint>

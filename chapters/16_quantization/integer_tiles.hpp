@@ -1,5 +1,5 @@
-// Chapter 16: products of several tokens, in register tiles. Only integer_products.cpp includes
-// this file.
+// Chapter 16, file 6 of 11: products of several tokens, in register tiles. Only
+// integer_products.cpp includes this file.
 #pragma once
 
 #include <algorithm>

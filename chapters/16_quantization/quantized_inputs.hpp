@@ -1,5 +1,5 @@
-// Chapter 16: what a product of integers consists of. Only integer_products.cpp and
-// integer_tiles.hpp include this file.
+// Chapter 16, file 3 of 11: what a product of integers consists of. Only integer_products.cpp
+// and integer_tiles.hpp include this file.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Chapter 16: blocks of weights in vector registers. Only integer_products.cpp includes this
-// file, which is compiled for the machine it is built on.
+// Chapter 16, file 4 of 11: blocks of weights in vector registers. Only integer_products.cpp
+// includes this file, which is compiled for the machine it is built on.
 #pragma once
 
 #include <array>

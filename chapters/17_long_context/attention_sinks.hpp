@@ -1,5 +1,5 @@
-// Chapter 17: training with a first token or with learned sinks, and the attention weights that
-// the first token and the learned sinks receive.
+// Chapter 17, file 9 of 9: training with a first token or with learned sinks, and the attention
+// weights that the first token and the learned sinks receive.
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"

@@ -1,5 +1,5 @@
-// Chapter 17: an attention layer and a block with a pattern, a rolling cache, an optional RoPE
-// and a score function of their own; run_layers of chapter 09 applies them.
+// Chapter 17, file 4 of 9: an attention layer and a block with a pattern, a rolling cache, an
+// optional RoPE and a score function of their own; run_layers of chapter 09 applies them.
 #pragma once
 
 #include <cstdint>

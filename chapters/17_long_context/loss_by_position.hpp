@@ -1,4 +1,5 @@
-// Chapter 17: how well a model predicts at each position, within its context and beyond.
+// Chapter 17, file 8 of 9: how well a model predicts at each position, within its context and
+// beyond.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"

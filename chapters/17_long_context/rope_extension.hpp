@@ -1,4 +1,4 @@
-// Chapter 17: a model at a longer context than that of its training.
+// Chapter 17, file 7 of 9: a model at a longer context than that of its training.
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"

@@ -1,5 +1,5 @@
-// Chapter 17: what models after Llama do to attention scores: soft caps (the function of
-// chapter 09), learned sinks and a temperature; forward and backward.
+// Chapter 17, file 3 of 9: what models after Llama do to attention scores: soft caps (the
+// function of chapter 09), learned sinks and a temperature; forward and backward.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Chapter 18: keeping the load of the experts balanced.
+// Chapter 18, file 3 of 7: keeping the load of the experts balanced.
 #pragma once
 
 #include "chapters/18_experts/mixture_of_experts.hpp"

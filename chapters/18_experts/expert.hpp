@@ -1,4 +1,4 @@
-// Chapter 18: one expert: the gated MLP of chapter 06, or that of gpt-oss.
+// Chapter 18, file 4 of 7: one expert: the gated MLP of chapter 06, or that of gpt-oss.
 #pragma once
 
 #include <variant>

@@ -1,4 +1,5 @@
-// Chapter 18: a block and a decoder with a mixture of experts, forward and backward.
+// Chapter 18, file 5 of 7: a block and a decoder with a mixture of experts, forward and
+// backward.
 #pragma once
 
 #include "chapters/17_long_context/long_context_backward.hpp"

@@ -1,4 +1,4 @@
-// Chapter 18: an MLP of many experts, of which each token uses a few.
+// Chapter 18, file 2 of 7: an MLP of many experts, of which each token uses a few.
 #pragma once
 
 #include <optional>

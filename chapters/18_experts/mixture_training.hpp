@@ -1,4 +1,4 @@
-// Chapter 18: training a decoder with mixtures, and what its experts process.
+// Chapter 18, file 6 of 7: training a decoder with mixtures, and what its experts process.
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"

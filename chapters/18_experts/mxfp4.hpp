@@ -1,4 +1,5 @@
-// Chapter 18: MXFP4, the 4-bit floating-point format in which gpt-oss's experts are published.
+// Chapter 18, file 7 of 7: MXFP4, the 4-bit floating-point format in which gpt-oss's experts
+// are published.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Chapter 18 — How does a model know more than it computes?
+// Chapter 18, file 1 of 7 — How does a model know more than it computes?
 #pragma once
 
 #include <variant>
