@@ -143,6 +143,20 @@ Model load_model(const std::string& path) {
     return load_tensors(config, tensors, hugging_face_names, RopeLayout::split_half);
 }
 
+void save_parameters(const std::vector<Parameter>& parameters, const std::string& file) {
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, shape, values] : parameters)
+        tensors.push_back({name, shape, values});
+    write_safetensors(file, tensors);
+}
+
+void load_parameters(const std::string& file, const std::vector<Parameter>& parameters) {
+    const SafeTensors tensors(file);
+    for (const auto& [name, shape, values] : parameters) tensors.read(name, shape, values);
+    if (const auto unread = tensors.unread(); !unread.empty())
+        throw FileError(file + ": the model has no tensor " + unread.front());
+}
+
 void export_model(const Model& model, const std::string& folder, DType dtype) {
     const JsonMembers json = config_json(model.config, dtype);
     check_exportable(model);

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "chapters/09_full_model/model.hpp"
+#include "chapters/09_full_model/parameters.hpp"
 #include "common/files/safetensors.hpp"
 
 namespace llm {
@@ -18,5 +18,11 @@ Model load_model(const std::string& path);
 // Throws FileError, or ShapeError if no supported model_type has its biases, norms and RoPE
 // scaling.
 void export_model(const Model& model, const std::string& folder, DType dtype = DType::float32);
+
+// The parameters of any model, by name: writes them to one safetensors file in float32, and
+// reads them back into a model of the same sizes. Throw FileError, also if the file has another
+// tensor.
+void save_parameters(const std::vector<Parameter>& parameters, const std::string& file);
+void load_parameters(const std::string& file, const std::vector<Parameter>& parameters);
 
 }  // namespace llm

@@ -36,6 +36,13 @@ class SafeTensors {
         return result;
     }
 
+    // The same, into memory of this shape.
+    void read(const std::string& name, std::span<const std::size_t> shape,
+              std::span<Real> elements) const {
+        check(name, shape);
+        convert(name, elements);
+    }
+
     // The elements of a tensor of type U8 with this shape, for formats with a meaning of their
     // own.
     std::span<const std::byte> read_bytes(const std::string& name,
