@@ -74,10 +74,10 @@ GenerationConfig greedy_config(std::size_t max_new_tokens) {
     return config;
 }
 
-Answer answer_to(const std::vector<Id>& prompt, const GenerationConfig& config,
-                 CachedSequence& cached) {
+GeneratedTokens answer_to(const std::vector<Id>& prompt, const GenerationConfig& config,
+                          CachedSequence& cached) {
     Generator generator(1);
-    return generate_answer(prompt, config, generator, cached, [](Id) {});
+    return generate(cached, prompt, config, generator, [](Id) {});
 }
 
 std::vector<std::string> contents(const std::vector<Message>& messages) {
@@ -182,11 +182,11 @@ TEST_CASE("Models of chapters 17 and 18 have caches of float32 only") {
 TEST_CASE("An answer is the greedy continuation, also in a second turn") {
     CachedSequence cache = empty_cache();
     const std::vector<Id> prompt = some_ids(10);
-    const Answer first = answer_to(prompt, greedy_config(12), cache);
+    const GeneratedTokens first = answer_to(prompt, greedy_config(12), cache);
     CHECK(joined(prompt, first.ids) == generate_greedily(fast_model(), prompt, 12, {}));
     CHECK(first.reason == StopReason::max_new_tokens);
     const std::vector<Id> next = joined(joined(prompt, first.ids), {4, 5, 6});
-    const Answer second = answer_to(next, greedy_config(12), cache);
+    const GeneratedTokens second = answer_to(next, greedy_config(12), cache);
     CHECK(joined(next, second.ids) == generate_greedily(fast_model(), next, 12, {}));
 }
 
@@ -197,12 +197,12 @@ TEST_CASE("An answer ends before an EOS token and at the last position") {
     GenerationConfig config = greedy_config(12);
     config.eos_token_ids = {130, ids[3]};
     const auto first = std::find(ids.begin(), ids.end(), ids[3]) - ids.begin();
-    const Answer ended = answer_to(prompt, config, cache);
+    const GeneratedTokens ended = answer_to(prompt, config, cache);
     CHECK(ended.ids == std::vector<Id>(ids.begin(), ids.begin() + first));
     CHECK(ended.reason == StopReason::eos_token);
 
     CachedSequence small = empty_cache(14);
-    const Answer full = answer_to(prompt, greedy_config(12), small);
+    const GeneratedTokens full = answer_to(prompt, greedy_config(12), small);
     CHECK(full.ids == std::vector<Id>(ids.begin(), ids.begin() + 4));
     CHECK(full.reason == StopReason::last_position);
 }
@@ -212,8 +212,8 @@ TEST_CASE("Ctrl-C stops an answer, and the conversation goes on") {
     const std::vector<Id> prompt = some_ids(10);
     CachedSequence cache = empty_cache();
     Generator generator(1);
-    const Answer answer =
-        generate_answer(prompt, greedy_config(50), generator, cache, [count = 0](Id) mutable {
+    const GeneratedTokens answer =
+        generate(cache, prompt, greedy_config(50), generator, [count = 0](Id) mutable {
             if (++count == 3) std::raise(SIGINT);
         });
     CHECK(answer.reason == StopReason::interrupted);

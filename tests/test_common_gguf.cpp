@@ -12,8 +12,9 @@ using namespace llm;
 
 namespace {
 
-const std::array types_in_files = {DType::float32, DType::float16, DType::bfloat16, DType::q8_0,
-                               DType::q4_0,    DType::q5_0,    DType::q4_k,     DType::q6_k};
+const std::array types_in_files = {DType::float32, DType::float16, DType::bfloat16,
+                                   DType::q8_0,    DType::q4_0,    DType::q5_0,
+                                   DType::q4_k,    DType::q6_k};
 
 // The bytes of a GGUF file, in the order in which they are appended.
 struct Bytes {

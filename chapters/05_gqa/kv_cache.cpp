@@ -43,6 +43,17 @@ void LayerCache::update(const Tensor4& new_keys, const Tensor4& new_values) {
     append(values, new_values);
 }
 
+bool LayerCache::crop(std::size_t count) {
+    if (count > keys.shape(2)) return false;
+    keys = first_tokens(keys, count);
+    values = first_tokens(values, count);
+    return true;
+}
+
+Tensor4 first_tokens(const Tensor4& states, std::size_t count) {
+    return xt::view(states, xt::all(), xt::all(), xt::range(std::size_t{0}, count));
+}
+
 std::uint64_t kv_cache_bytes_per_token(std::size_t num_hidden_layers,
                                        std::size_t num_key_value_heads, std::size_t head_dim,
                                        std::size_t bytes_per_element) {

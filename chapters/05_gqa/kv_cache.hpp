@@ -17,7 +17,13 @@ struct LayerCache {
     // Hkv or D differ. Source: Hugging Face, cache_utils.py, DynamicLayer.update.
     void update(const Tensor4& new_keys,     // (B, Hkv, T, D)
                 const Tensor4& new_values);  // (B, Hkv, T, D)
+
+    // Keeps the first tokens. Returns whether they are there.
+    bool crop(std::size_t count);
 };
+// The first tokens of all heads.
+Tensor4 first_tokens(const Tensor4& states,  // (B, Hkv, S, D) -> (B, Hkv, count, D)
+                     std::size_t count);
 
 // Bytes that a cache stores per token: a key and a value of D features for each key/value head
 // of each layer.

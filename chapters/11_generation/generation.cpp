@@ -2,19 +2,6 @@
 
 namespace llm {
 
-IdMatrix one_sequence(std::span<const Id> ids) {
-    IdMatrix batch(std::array{std::size_t{1}, ids.size()});
-    std::copy(ids.begin(), ids.end(), batch.begin());
-    return batch;
-}
-
-Vector last_logits(const ModelOutput& output) {
-    const auto [batch_size, seq_len, vocab_size] = dims(output.logits);
-    require(batch_size > 0 && seq_len > 0, "generate: there are no logits in {}",
-            output.logits.shape());
-    return xt::view(output.logits, 0, seq_len - 1);
-}
-
 std::vector<Id> shift_context(const std::vector<Id>& context) {
     require(context.size() >= 4, "generate: a context of {} tokens is too short to be shifted",
             context.size());
@@ -23,8 +10,66 @@ std::vector<Id> shift_context(const std::vector<Id>& context) {
     return kept;
 }
 
-template std::vector<Id> generate(const Model& model, const std::vector<Id>& prompt_ids,
-                                  const GenerationConfig& config, Generator& generator,
-                                  const std::function<void(Id)>& on_token);
+std::size_t num_cached_positions(const Config& model, const std::vector<Id>& prompt_ids,
+                                 const GenerationConfig& config) {
+    require(!prompt_ids.empty(), "generate: the prompt must have at least one token");
+    check_input(model, one_sequence(prompt_ids));
+    const std::size_t num_free = model.max_position_embeddings - prompt_ids.size();
+    return prompt_ids.size() + std::min(config.max_new_tokens, num_free);
+}
+
+namespace {
+
+void clear(CachedSequence& cached) {
+    cached.cache->crop(0);
+    cached.ids.clear();
+}
+
+bool has_room(const GeneratedTokens& result, const std::vector<Id>& context,
+              const CachedSequence& cached, const GenerationConfig& config) {
+    return result.ids.size() < config.max_new_tokens &&
+           (context.size() < cached.num_positions || config.context_shift);
+}
+
+// None after Ctrl-C.
+std::optional<Vector> logits_or_interrupted(const std::vector<Id>& context,
+                                            CachedSequence& cached) try {
+    return next_token_logits(context, cached);
+} catch (const Interrupted&) {
+    return std::nullopt;
+}
+
+}  // namespace
+
+GeneratedTokens generate(CachedSequence& cached, const std::vector<Id>& prompt_ids,
+                         const GenerationConfig& config, Generator& generator,
+                         const std::function<void(Id)>& on_token) {
+    const std::vector<Id>& eos = config.eos_token_ids;
+    GeneratedTokens result;
+    std::vector<Id> ids = prompt_ids, context = prompt_ids;  // all tokens; those to attend to
+
+    while (has_room(result, context, cached, config)) {
+        // Shift a full context. Its tokens get new positions, so the cache is computed again.
+        if (context.size() == cached.num_positions) {
+            context = shift_context(context);
+            clear(cached);
+        }
+
+        // Run the forward pass on the tokens that are not in the KV cache yet: first on the
+        // prompt (prefill), then on one token at a time (decode).
+        if (!config.use_cache) clear(cached);
+        const std::optional<Vector> logits = logits_or_interrupted(context, cached);  // (V)
+        if (!logits) return {std::move(result.ids), StopReason::interrupted};
+
+        // Sample the next token, and append it unless it ends the sequence.
+        const Id id = sample_next_token(*logits, ids, config.sampling, generator);
+        if (std::find(eos.begin(), eos.end(), id) != eos.end()) return result;
+        for (std::vector<Id>* list : {&ids, &context, &result.ids}) list->push_back(id);
+        if (on_token) on_token(id);
+    }
+    result.reason = result.ids.size() == config.max_new_tokens ? StopReason::max_new_tokens
+                                                               : StopReason::last_position;
+    return result;
+}
 
 }  // namespace llm

@@ -60,25 +60,49 @@ std::vector<Id> check_prompt(const Model& model, const Tokenizer& tokenizer,
     return ids;
 }
 
-// Generates and prints token by token. Returns the ids of prompt and text, and the seconds.
-std::pair<std::vector<Id>, double> generate_text(const Model& model, const Tokenizer& tokenizer,
-                                                 const std::vector<Id>& prompt_ids,
-                                                 const GenerationConfig& config,
-                                                 Generator& generator) {
+// Generates and prints token by token. Returns the ids of prompt and text, the seconds, and why
+// it stopped.
+struct GeneratedText {
+    std::vector<Id> ids;
+    double seconds;
+    StopReason reason;
+};
+GeneratedText generate_text(const Model& model, const Tokenizer& tokenizer,
+                            const std::vector<Id>& prompt_ids, const GenerationConfig& config,
+                            Generator& generator) {
     step("The generated text");
     std::vector<Id> ids = prompt_ids;
     std::string printed = tokenizer.decode_bytes(ids);
     write_text(printed);
+    const InterruptHandler handler;
+    CachedSequence cached =
+        make_cached_sequence(model, num_cached_positions(model.config, prompt_ids, config));
+    StopReason reason = StopReason::eos_token;
     const double seconds = fastest_seconds(1, [&] {
-        generate(model, prompt_ids, config, generator, [&](Id id) {
+        const auto print = [&](Id id) {
             ids.push_back(id);
             const std::string text = tokenizer.decode_bytes(ids);
             write_text(text.substr(printed.size()));
             printed = text;
-        });
+        };
+        reason = generate(cached, prompt_ids, config, generator, print).reason;
     });
     end_text();
-    return {ids, seconds};
+    return {ids, seconds, reason};
+}
+
+std::string text_of(StopReason reason) {
+    switch (reason) {
+        case StopReason::eos_token:
+            return "an EOS token";
+        case StopReason::max_new_tokens:
+            return "--max-new-tokens";
+        case StopReason::last_position:
+            return "the model's last position";
+        case StopReason::interrupted:
+            return "Ctrl-C";
+    }
+    throw std::invalid_argument("there is no such reason");
 }
 
 void run_generation(const Model& model, const Tokenizer& tokenizer,
@@ -86,15 +110,11 @@ void run_generation(const Model& model, const Tokenizer& tokenizer,
                     Generator& generator) {
     const GenerationConfig& config = arguments.config;
     show_prompt(tokenizer, prompt_ids);
-    auto [ids, seconds] = generate_text(model, tokenizer, prompt_ids, config, generator);
+    auto [ids, seconds, reason] =
+        generate_text(model, tokenizer, prompt_ids, config, generator);
 
     const std::size_t count = ids.size() - prompt_ids.size();
-    const std::string reason =
-        count == config.max_new_tokens ? "--max-new-tokens"
-        : !config.context_shift && ids.size() == model.config.max_position_embeddings
-            ? "the model's last position"
-            : "an EOS token";
-    show("tokens generated", to_text(count) + " (stopped by " + reason + ")");
+    show("tokens generated", to_text(count) + " (stopped by " + text_of(reason) + ")");
     if (count == 0) return;
     if (!arguments.model_path.empty() || arguments.measure)
         show("tokens per second", fixed(double(count) / seconds, 0));

@@ -36,20 +36,34 @@ ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_i
     return logits;
 }
 
+Vector FastSequence::append(std::span<const Id> new_ids) {
+    const ConstMatrixView last = compute_logits(model, new_ids, state);  // (1, V)
+    Vector logits(std::array{last.num_columns});
+    std::copy_n(last.data, last.num_columns, logits.data());
+    return logits;
+}
+
+std::size_t FastSequence::crop(std::size_t count) { return state.seq_len = count; }
+
+CachedSequence make_cached_sequence(const FastModel& model, std::size_t num_positions,
+                                    DType cache_dtype) {
+    return {std::make_unique<FastSequence>(model,
+                                           make_run_state(model, num_positions, cache_dtype)),
+            num_positions};
+}
+
 std::vector<Id> generate_greedily(const FastModel& model, std::vector<Id> ids,
                                   std::size_t max_new_tokens,
                                   const std::vector<Id>& eos_token_ids, DType cache_dtype) {
-    const std::size_t max_len =
-        std::min(ids.size() + max_new_tokens, model.config.max_position_embeddings);
-    RunState state = make_run_state(model, max_len, cache_dtype);
-    ConstMatrixView logits = compute_logits(model, ids, state);
-    while (ids.size() < max_len) {
-        const std::span<const Real> row = logits[0];
-        const Id id = std::max_element(row.begin(), row.end()) - row.begin();
-        if (std::ranges::find(eos_token_ids, id) != eos_token_ids.end()) break;
-        ids.push_back(id);
-        if (ids.size() < max_len) logits = compute_logits(model, std::span(&id, 1), state);
-    }
+    GenerationConfig config{.max_new_tokens = max_new_tokens, .eos_token_ids = eos_token_ids};
+    config.sampling.temperature = 0;
+    CachedSequence cached = make_cached_sequence(
+        model, std::min(ids.size() + max_new_tokens, model.config.max_position_embeddings),
+        cache_dtype);
+    Generator unused(0);
+    const GeneratedTokens generated = generate(cached, ids, config, unused);
+    if (generated.reason == StopReason::interrupted) throw Interrupted();
+    ids.insert(ids.end(), generated.ids.begin(), generated.ids.end());
     return ids;
 }
 

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "chapters/11_generation/generation.hpp"
 #include "chapters/15_fast/run_state.hpp"
 
 namespace llm {
@@ -24,6 +25,19 @@ void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& stat
              LogitsToKeep logits_to_keep);
 void decode(const FastModel& model, std::span<const Id> new_ids, RunState& state,
             LogitsToKeep logits_to_keep);
+
+// A sequence and its cache for chapter 11's generate(). The model must outlive it.
+struct FastSequence final : SequenceCache {
+    const FastModel& model;
+    RunState state;
+
+    FastSequence(const FastModel& fast_model, RunState run_state)
+        : model(fast_model), state(std::move(run_state)) {}
+    Vector append(std::span<const Id> new_ids) override;
+    std::size_t crop(std::size_t count) override;
+};
+CachedSequence make_cached_sequence(const FastModel& model, std::size_t num_positions,  // P
+                                    DType cache_dtype = DType::float32);
 
 // Greedy decoding: appends the most likely token until there are max_new_tokens more, or
 // max_position_embeddings tokens, or until an EOS token follows. Throws as compute_logits.

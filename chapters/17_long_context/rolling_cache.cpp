@@ -53,6 +53,18 @@ PositionedKeysValues RollingCache::update(const Tensor4& new_keys, const Tensor4
     return {std::move(all.keys), std::move(all.values), std::move(positions)};
 }
 
+bool RollingCache::crop(std::size_t count) {
+    if (position_ids.size() < seq_len || count > seq_len) return false;
+
+    // Entry p is that of position p, because none is overwritten.
+    const IdVector kept = xt::view(position_ids, xt::range(std::size_t{0}, count));
+    keys = first_tokens(keys, count);
+    values = first_tokens(values, count);
+    position_ids = kept;
+    seq_len = count;
+    return true;
+}
+
 IdVector positions_in_cache(const IdVector& position_ids) {
     IdVector ranks = position_ids;  // (S)
     for (std::size_t s = 0; s < ranks.size(); ++s)

@@ -33,6 +33,10 @@ struct RollingCache {
     // overwrites.) Throws ShapeError if the window is 0, or if B, Hkv or D differ.
     PositionedKeysValues update(const Tensor4& new_keys,     // (B, Hkv, T, D)
                                 const Tensor4& new_values);  // (B, Hkv, T, D)
+
+    // Keeps the first tokens. Returns whether they are all there: false, and nothing changes,
+    // if later tokens have overwritten some.
+    bool crop(std::size_t count);
 };
 
 // Positions within the cache instead of positions in the text: the rank of each position among

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "common/output/show.hpp"
+#include "common/system/interrupt.hpp"
 #include "common/system/timer.hpp"
 
 namespace llm {
@@ -33,17 +34,23 @@ void write_continuation(
     std::vector<Id> ids = prompt_ids;
     std::string printed = tokenizer.decode_bytes(ids);
     write_text(printed);
+    const InterruptHandler handler;
+    bool interrupted = false;
     const double seconds = fastest_seconds(1, [&] {
-        generate(config, [&](Id id) {
-            ids.push_back(id);
-            const std::string text = tokenizer.decode_bytes(ids);
-            write_text(text.substr(printed.size()));
-            printed = text;
-        });
+        try {
+            generate(config, [&](Id id) {
+                ids.push_back(id);
+                const std::string text = tokenizer.decode_bytes(ids);
+                write_text(text.substr(printed.size()));
+                printed = text;
+            });
+        } catch (const Interrupted&) {
+            interrupted = true;
+        }
     });
     end_text();
     const std::size_t count = ids.size() - prompt_ids.size();
-    show("tokens generated", count);
+    show("tokens generated", to_text(count) + (interrupted ? " (stopped by Ctrl-C)" : ""));
     if (count > 0) show("tokens per second", fixed(double(count) / seconds, 0));
 }
 

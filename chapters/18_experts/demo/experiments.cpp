@@ -86,10 +86,12 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
 }
 
 MoeParameterCount count_of(const Variant& variant, std::size_t vocab_size) {
-    MixtureConfig config;
-    config.config = config_of(variant, vocab_size);
-    config.sizes = variant.sizes;
-    config.is_mixture.assign(config.config.num_hidden_layers, variant.sizes.num_experts > 0);
+    PublishedConfig config;
+    static_cast<Config&>(config) = config_of(variant, vocab_size);
+    config.family = &mixtral_family();
+    config.experts = variant.sizes;
+    const bool is_moe = variant.sizes.num_experts > 0;
+    config.layers.assign(config.num_hidden_layers, {FullAttention{}, true, is_moe});
     return count_parameters(config);
 }
 

@@ -73,8 +73,8 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
     const Tokenizer& tokenizer = session.chat.tokenizer;
     std::vector<Id> ids = printed_ids;
     std::string printed = tokenizer.decode_bytes(ids);
-    const Answer answer = generate_answer(
-        prompt_ids, session.arguments.config, session.generator, session.cached, [&](Id id) {
+    const GeneratedTokens answer = generate(
+        session.cached, prompt_ids, session.arguments.config, session.generator, [&](Id id) {
             ids.push_back(id);
             const std::string text = tokenizer.decode_bytes(ids);
             write_text(text.substr(printed.size()));

@@ -1,5 +1,5 @@
-// What ./learn chat does with a model, apart from reading and printing: it keeps the KV cache
-// of the conversation, samples answers, and drops the oldest turns of a long conversation.
+// What ./learn chat does with a model, apart from reading, generating and printing: it drops
+// the oldest turns of a long conversation.
 #pragma once
 
 #include <functional>
@@ -20,50 +20,10 @@ namespace llm {
 using AnyModel = std::variant<FastModel, PublishedModel>;
 const Config& config_of(const AnyModel& model);
 
-// The keys and values of one sequence in a model.
-struct SequenceCache {
-    virtual ~SequenceCache() = default;
-
-    // Computes new tokens after the cached ones. Returns the logits after the last one. Throws
-    // ShapeError.
-    virtual Vector append(std::span<const Id> new_ids) = 0;  // (T) -> (V)
-
-    // Keeps the first `count` tokens and returns count, or keeps none and returns 0 if a later
-    // token has overwritten one of them in a rolling cache.
-    virtual std::size_t crop(std::size_t count) = 0;
-};
-
-// The tokens of a sequence, and their cache, with room for P positions.
-struct CachedSequence {
-    std::unique_ptr<SequenceCache> cache;
-    std::size_t num_positions = 0;  // P
-    std::vector<Id> ids{};          // of the cached tokens
-};
-
-// The model must outlive the cache. Throws ShapeError for a cache of another type than float32
-// unless the model is a FastModel.
+// An empty sequence of a model, which must outlive it. Throws ShapeError for a cache of another
+// type than float32 unless the model is a FastModel.
 CachedSequence make_cached_sequence(const AnyModel& model, std::size_t num_positions,  // P
                                     DType cache_dtype = DType::float32);
-
-// The logits of the token after a sequence of at least one token. Keys and values of the
-// longest common prefix of the sequence and the cached one are kept; only the tokens after it
-// are computed. An earlier message that is rendered differently, or dropped, changes the tokens
-// from there on. Throws Interrupted after Ctrl-C, with the tokens computed so far in the cache,
-// and ShapeError for a token that is not in the vocabulary.
-Vector next_token_logits(const std::vector<Id>& ids,  // (T) -> (V)
-                         CachedSequence& cached);
-
-// Samples tokens after a prompt until one of eos_token_ids, until there are max_new_tokens,
-// until the positions of the cache are full, or until Ctrl-C. Passes each token to on_token
-// before it computes the next one.
-enum class StopReason { eos_token, max_new_tokens, last_position, interrupted };
-struct Answer {
-    std::vector<Id> ids;  // without the EOS token
-    StopReason reason = StopReason::eos_token;
-};
-Answer generate_answer(const std::vector<Id>& prompt_ids, const GenerationConfig& config,
-                       Generator& generator, CachedSequence& cached,
-                       const std::function<void(Id)>& on_token);
 
 // Drops the oldest turns, each a message of the user and its answer, until the conversation
 // fits. System messages and the last message of the user stay. Returns the number of messages
