@@ -13,6 +13,7 @@ namespace llm {
 //     void matrix(const std::string& name, Matrix& weight, std::size_t out, std::size_t in);
 //     void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in,
 //                 std::size_t num_heads = 0);
+//     void router(...);  // as linear, of a mixture
 //     void norm(const std::string& name, Vector& weight, std::size_t size);
 //     void vector(const std::string& name, Vector& values, std::size_t size);  // without
 //     suffix void experts(const std::string& layer, const LayerNames& names,
@@ -69,7 +70,7 @@ void visit_layer(AnyLayer& any_layer, const PublishedConfig& config, const std::
                 return;
             }
             const std::size_t F = config.experts.moe_intermediate_size;
-            visit.linear(layer + names.router, mixture->router, config.experts.num_experts, C);
+            visit.router(layer + names.router, mixture->router, config.experts.num_experts, C);
             if (mixture->shared)
                 visit_mlp(*mixture->shared, layer, names.shared_expert, C,
                           config.experts.n_shared_experts * F, visit);

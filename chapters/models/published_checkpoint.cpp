@@ -24,6 +24,9 @@ struct TensorReader {
         if (linear.bias) linear.bias = tensors.read(name + ".bias", {out});
         if (num_heads > 0) linear = interleaved_to_split_half(linear, num_heads);
     }
+    void router(const std::string& name, Linear& router, std::size_t out, std::size_t in) {
+        linear(name, router, out, in);
+    }
     void norm(const std::string& name, Vector& weight, std::size_t size) {
         weight = tensors.read(name + ".weight", {size});
         if (config.family->norms_add_one) weight = gemma_norm(weight, 0).weight;
@@ -64,6 +67,10 @@ struct TensorWriter {
                 : given;
         matrix(name, stored.weight, out, in);
         if (stored.bias) tensors.push_back(named(name + ".bias", *stored.bias));
+    }
+    void router(const std::string& name, const Linear& router, std::size_t out,
+                std::size_t in) {
+        linear(name, router, out, in);
     }
     void norm(const std::string& name, const Vector& weight, std::size_t) {
         const Real added = config.family->norms_add_one ? 1 : 0;

@@ -22,6 +22,13 @@ struct GgufWriter {
         list.add_linear(name,
                         num_heads > 0 ? split_half_to_interleaved(linear, num_heads) : linear);
     }
+    // In float32, as llama.cpp's own quantizer writes it: rounding could choose other experts.
+    void router(const std::string& name, const Linear& router, std::size_t out,
+                std::size_t in) {
+        list.add_float32(name + ".weight", {out, in},
+                         {router.weight.data(), router.weight.size()});
+        if (router.bias) list.add_vector(name + ".bias", *router.bias);
+    }
     void norm(const std::string& name, const Vector& weight, std::size_t) {
         list.add_vector(name + ".weight", weight);
     }

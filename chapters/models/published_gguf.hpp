@@ -8,11 +8,11 @@
 namespace llm {
 
 // Writes a model and its tokenizer as a GGUF file of the architecture that llama.cpp has for
-// the family. Matrices are stored in dtype; norms, biases and sinks stay in float32. llama.cpp
-// fixes some settings in its code: windows in every second layer (gemma2, gpt-oss) or five of
-// six (gemma3), none in llama (Mistral, Mixtral), theta 10,000 for the windows of gemma3,
-// routing weights that sum to 1 and no dense layers (qwen3moe), rounded limits of YaRN and a
-// swiglu_limit of 7 (gpt-oss), chunks of 8192 and RoPE in three of four layers (llama4).
+// the family. Matrices are stored in dtype; routers, norms, biases and sinks stay in float32.
+// llama.cpp fixes some settings in its code: windows in every second layer (gemma2, gpt-oss) or
+// five of six (gemma3), none in llama (Mistral, Mixtral), theta 10,000 for the windows of
+// gemma3, routing weights that sum to 1 and no dense layers (qwen3moe), rounded limits of YaRN
+// and a swiglu_limit of 7 (gpt-oss), chunks of 8192 and RoPE in three of four layers (llama4).
 // Returns the tensors that fell back. Throws FileError if the file exists or cannot be written,
 // and ShapeError for other settings. Source: llama.cpp, convert_hf_to_gguf.py and
 // llama-model.cpp.
