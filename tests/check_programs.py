@@ -324,7 +324,7 @@ LONG_CONTEXT_REFUSED = [  # of chapter 17
     ("--tokens 1", "--tokens needs --model"),
     ("--prompt x", "--prompt needs --model"),
     ("--model {folder}/nothing", "cannot read"),
-    ("--model assets/king_james", "model_type llama is not supported; supported: mistral, gemma2 and gemma3_text"),
+    ("--model tests/fixtures/17_long_context/gemma2 --dtype q8_0", "--dtype needs --gguf"),
     ("--model tests/fixtures/17_long_context/gemma2 --prompt x", "tokenizer.json"),
     ("--model tests/fixtures/17_long_context/gemma2 --tokens 1,31", "31"),
     ("--model tests/fixtures/17_long_context/gemma2 --temperature 0.001", "--temperature"),
@@ -345,11 +345,21 @@ EXPERTS_REFUSED = [  # of chapter 18
     ("--tokens 1", "--tokens needs --model"),
     ("--prompt x", "--prompt needs --model"),
     ("--model {folder}/nothing", "cannot read"),
-    ("--model assets/king_james", "model_type llama is not supported; supported: mixtral, qwen3_moe, gpt_oss and llama4_text"),
+    ("--model assets/king_james_experts --dtype q8_0", "--dtype needs --gguf"),
     ("--model assets/king_james_experts --prompt x", "tokenizer.json"),
     ("--gguf x", "--gguf needs --model"),
     ("--model assets/king_james_experts --gguf {folder}/x", "tokenizer.json"),
     ("--model assets/king_james_experts --tokens 1,1024", "1024"),
+]
+PUBLISHED_REFUSED = [  # of ./learn model
+    ("", "--model is missing: ./learn model DIR or FILE.gguf"),
+    ("--model {folder}/nothing", "cannot read"),
+    ("--model {file}", "too short for a llama2.c file"),
+    ("--model assets/king_james --tokens 1,1024", "1024"),
+    ("--model assets/king_james --gguf {file}", "exists already and is not overwritten"),
+    ("--model assets/king_james_experts --prompt x", "tokenizer.json"),
+    ("--model assets/king_james --temperature 0.001", "--temperature"),
+    ("--model assets/king_james --gguf {folder}/x --dtype int8", "--dtype takes"),
 ]
 WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),
@@ -421,7 +431,7 @@ LEARN_REFUSED = [
 REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
            "12_gradients": BASIC_REFUSED, "14_fine_tuning": FINE_TUNING_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
            "16_quantization": QUANTIZATION_REFUSED, "17_long_context": LONG_CONTEXT_REFUSED,
-           "18_experts": EXPERTS_REFUSED}
+           "18_experts": EXPERTS_REFUSED, "model": PUBLISHED_REFUSED}
 problems = []
 
 
@@ -582,6 +592,23 @@ def check_experts(program, scratch):
         result = run([program, *options, "--plots", scratch / "expert_plots"])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:
             problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")
+
+
+def check_published(program, scratch):
+    """./learn model shows a Llama, writes its text, and writes it and a mixture of experts to GGUF files; its copy of a
+    Llama shows the same logits."""
+    king_james, gguf = ROOT / "assets/king_james", scratch / "king_james.gguf"
+    tokens = ["--tokens", "103,66,148"]
+    shown = run([program, "--model", king_james, *tokens, "--gguf", gguf]).stdout
+    again = run([program, "--model", gguf, *tokens]).stdout
+    if "parameters: 1,771,200" not in shown or "next token" not in shown or shown.split("written")[0] != again:
+        problems.append(f"{program.name}: {gguf} shows {again} instead of {shown}")
+    tokenizer = ["--tokenizer", king_james / "tokenizer.json"]
+    text = run([program, "--model", ROOT / "assets/king_james_experts", *tokenizer, "--prompt", "And God", "--temperature", "0",
+                "--max-new-tokens", "5", "--gguf", scratch / "experts.gguf", "--dtype", "q8_0"])
+    if text.returncode != 0 or "active per token: 252,480" not in text.stdout or "And God" not in text.stdout or \
+            "written: " not in text.stdout or not (scratch / "experts.gguf").exists():
+        problems.append(f"{program.name}: exit {text.returncode}: {text.stdout} {text.stderr}")
 
 
 def check_help(program):
@@ -1621,7 +1648,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         if sys.argv[2:] in ([], ["chat"]):
             check_chat(build / "chat", Path(name))
-        for slug in [slug for slug in sys.argv[2:] if slug != "chat"] or ([] if sys.argv[2:] else SLUGS):
+        if sys.argv[2:] in ([], ["model"]):
+            check_refusals(build / "model", Path(name))
+            check_published(build / "model", Path(name))
+        chapters = [slug for slug in sys.argv[2:] if slug not in ("chat", "model")]
+        for slug in chapters or ([] if sys.argv[2:] else SLUGS):
             runs = default_runs(build / slug)
             check_refusals(build / slug, Path(name))
             check_good(build / slug, Path(name))
