@@ -1,7 +1,12 @@
 # Programs that join several chapters.
 
-# ./learn chat
+# ./learn model and ./learn chat
 if(NOT EMSCRIPTEN)
+  add_executable(model chapters/models/main.cpp)
+  target_link_libraries(model models options)
+  target_precompile_headers(model REUSE_FROM options)
+  target_compile_options(model PRIVATE ${for_programs})
+
   add_library(chat_session STATIC chapters/apps/chat/chat_model.cpp
                                   chapters/apps/chat/chat_session.cpp)
   target_link_libraries(chat_session PUBLIC models)

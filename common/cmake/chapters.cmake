@@ -53,7 +53,7 @@ endforeach()
 
 target_link_libraries(lesson_09_full_model PUBLIC model_files)
 
-# Published models of the families of chapters 17 and 18, whose programs read them; ./learn model.
+# Published models of the families of chapters 17 and 18, whose programs read them.
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS chapters/models/*.cpp)
 list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
 add_library(models STATIC ${sources})
@@ -62,10 +62,6 @@ target_precompile_headers(models REUSE_FROM common)
 set_target_properties(models PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
 target_link_libraries(17_long_context models)
 target_link_libraries(18_experts models)
-add_executable(model chapters/models/main.cpp)
-target_link_libraries(model models options)
-target_precompile_headers(model REUSE_FROM options)
-target_compile_options(model PRIVATE ${for_programs})
 file(GLOB test_sources CONFIGURE_DEPENDS tests/test_models_*.cpp)
 add_tests(models models)
 
