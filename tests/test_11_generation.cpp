@@ -522,3 +522,42 @@ TEST_CASE("STORIES260K: a trained model writes llama2.c's story, with and withou
     }
     CHECK(text + "\n" == content(published));
 }
+
+namespace {
+
+// Returns logits that make 7 the next token, and notes what it is asked for.
+struct Recorder final : SequenceCache {
+    std::vector<std::size_t>* appended;
+
+    explicit Recorder(std::vector<std::size_t>& lengths) : appended(&lengths) {}
+    Vector append(std::span<const Id> new_ids) override {
+        appended->push_back(new_ids.size());
+        return {0, 0, 0, 0, 0, 0, 0, 1};
+    }
+    std::size_t crop(std::size_t count) override { return count; }
+};
+
+}  // namespace
+
+TEST_CASE("generate computes only new tokens; without a cache, or after a shift, all of them") {
+    GenerationConfig config;
+    config.sampling.temperature = 0;
+    config.max_new_tokens = 3;
+    Generator generator(1);
+    const auto lengths = [&](std::size_t num_positions) {
+        std::vector<std::size_t> appended;
+        CachedSequence cached{std::make_unique<Recorder>(appended), num_positions};
+        const GeneratedTokens result = generate(cached, {1, 2, 3, 4, 5}, config, generator);
+        CHECK(result.ids == std::vector<Id>(appended.size(), 7));
+        CHECK(result.reason ==
+              (appended.size() == 3 ? StopReason::max_new_tokens : StopReason::last_position));
+        return appended;
+    };
+    using Lengths = std::vector<std::size_t>;
+    CHECK(lengths(100) == Lengths{5, 1, 1});
+    CHECK(lengths(7) == Lengths{5, 1});
+    config.context_shift = true;
+    CHECK(lengths(7) == Lengths{5, 1, 4});  // of 7 tokens, the first and the last three stay
+    config.use_cache = false;
+    CHECK(lengths(100) == Lengths{5, 6, 7});
+}

@@ -127,3 +127,16 @@ TEST_CASE("a checkpoint of chapter 17 with missing or unknown tensors is refused
     edit(folder + "/config.json", "\"gemma3_text\"", "\"mistral\"");
     CHECK_THROWS_AS(load_published_model(folder), FileError);
 }
+
+TEST_CASE("a checkpoint with a tensor that its settings do not describe is refused by name") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("17_long_context/gemma3_text");
+    edit(folder + "/config.json", "\"gemma3_text\"", "\"gemma2\"");  // without a QK norm
+    edit(folder + "/config.json", "\"rope_scaling\"", "\"no_scaling\"");
+    CHECK_THROWS_WITH_AS(load_published_model(folder),
+                         (folder + "/config.json: the weights have a tensor "
+                                   "model.layers.0.self_attn.k_norm.weight, which these "
+                                   "settings do not describe")
+                             .c_str(),
+                         FileError);
+}
