@@ -181,25 +181,32 @@ Tensor3 attention_forward(const AttentionLayer& layer, const Tensor3& input,
     return project_output(layer, saved.context);
 }
 
+Tensor3 project_qkv_backward(const AttentionLayer& layer, const Tensor3& input,
+                             const QueriesKeysValues& output_gradient,
+                             AttentionLayer& gradient) {
+    const auto& [q_proj, k_proj, v_proj, o_proj] = layer.projections;
+    auto& [q_gradient, k_gradient, v_gradient, o_gradient] = gradient.projections;
+    const auto& [queries, keys, values] = output_gradient;
+
+    // Queries, keys and values are projections of the same input: their gradients add up.
+    return linear_backward(q_proj, input, merge_heads(queries), q_gradient) +
+           linear_backward(k_proj, input, merge_heads(keys), k_gradient) +
+           linear_backward(v_proj, input, merge_heads(values), v_gradient);
+}
+
 Tensor3 attention_backward(const AttentionLayer& layer, const AttentionInputs& inputs,
                            const AttentionActivations& saved, const Tensor3& output_gradient,
                            AttentionLayer& gradient) {
-    const auto& [q_proj, k_proj, v_proj, o_proj] = layer.projections;
-    auto& [q_gradient, k_gradient, v_gradient, o_gradient] = gradient.projections;
-
     // The forward pass in reverse: output projection, attention, RoPE and QK norm.
     const Tensor3 merged_gradient =
-        linear_backward(o_proj, merge_heads(saved.context), output_gradient, o_gradient);
+        linear_backward(layer.projections.o_proj, merge_heads(saved.context), output_gradient,
+                        gradient.projections.o_proj);
     const Tensor4 context_gradient = split_heads(merged_gradient, layer.num_attention_heads);
     const QueriesKeysValues rotated_gradient = grouped_query_attention_backward(
         saved.rotated, saved.attentions, saved.dropout_mask, context_gradient);
-    const auto [queries, keys, values] = qk_norm_and_rope_backward(
+    const QueriesKeysValues projected_gradient = qk_norm_and_rope_backward(
         layer.qk_norm, saved.projected, inputs, rotated_gradient, gradient.qk_norm);
-
-    // Queries, keys and values are projections of the same input: their gradients add up.
-    return linear_backward(q_proj, saved.input, merge_heads(queries), q_gradient) +
-           linear_backward(k_proj, saved.input, merge_heads(keys), k_gradient) +
-           linear_backward(v_proj, saved.input, merge_heads(values), v_gradient);
+    return project_qkv_backward(layer, saved.input, projected_gradient, gradient);
 }
 
 }  // namespace llm

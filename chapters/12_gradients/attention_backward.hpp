@@ -52,6 +52,12 @@ Tensor3 attention_forward(const AttentionLayer& layer,
                           const Tensor3& input,           // (B, T, C)
                           const AttentionInputs& inputs,  // T positions
                           AttentionActivations& saved, Generator* dropout_generator = nullptr);
+// The backward pass of project_qkv of chapter 05. Returns the gradient with respect to the
+// input, (B, T, C).
+Tensor3 project_qkv_backward(const AttentionLayer& layer,
+                             const Tensor3& input,                      // (B, T, C)
+                             const QueriesKeysValues& output_gradient,  // split into heads
+                             AttentionLayer& gradient);
 // Returns the gradient with respect to the input, (B, T, C).
 Tensor3 attention_backward(const AttentionLayer& layer, const AttentionInputs& inputs,
                            const AttentionActivations& saved,

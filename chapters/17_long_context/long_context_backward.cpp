@@ -49,23 +49,18 @@ Tensor3 attention_forward(const LongContextAttention& attention, const Tensor3& 
 Tensor3 attention_backward(const LongContextAttention& attention,
                            const LongContextInputs& inputs, const LongContextActivations& saved,
                            const Tensor3& output_gradient, LongContextAttention& gradient) {
-    const auto& [q_proj, k_proj, v_proj, o_proj] = attention.layer.projections;
-    auto& [q_gradient, k_gradient, v_gradient, o_gradient] = gradient.layer.projections;
-
     // The forward pass in reverse: output projection, attention, positions.
     const Tensor3 merged_gradient =
-        linear_backward(o_proj, merge_heads(saved.context), output_gradient, o_gradient);
+        linear_backward(attention.layer.projections.o_proj, merge_heads(saved.context),
+                        output_gradient, gradient.layer.projections.o_proj);
     const ScoredAttentionGradient scored = scored_attention_backward(
         saved.rotated, attention.score_function, saved.scored,
         split_heads(merged_gradient, attention.layer.num_attention_heads));
     if (gradient.score_function.sinks) *gradient.score_function.sinks += scored.sinks;
-    const auto [queries, keys, values] =
+    const QueriesKeysValues projected_gradient =
         encode_positions_backward(attention, saved.projected, inputs, scored.heads, gradient);
-
-    // Queries, keys and values are projections of the same input: their gradients add up.
-    return linear_backward(q_proj, saved.input, merge_heads(queries), q_gradient) +
-           linear_backward(k_proj, saved.input, merge_heads(keys), k_gradient) +
-           linear_backward(v_proj, saved.input, merge_heads(values), v_gradient);
+    return project_qkv_backward(attention.layer, saved.input, projected_gradient,
+                                gradient.layer);
 }
 
 LongContextDecoder make_long_context_decoder(const Model& model, bool learned_sinks) {
