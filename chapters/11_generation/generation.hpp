@@ -13,11 +13,11 @@ namespace llm {
 
 // The parameters of generate(), named as in Hugging Face's GenerationConfig.
 struct GenerationConfig {
-    SamplingConfig sampling;
+    SamplingConfig sampling = {};
     std::size_t max_new_tokens = 256;
-    std::vector<Id> eos_token_ids;  // each ends generation and is not returned
-    bool use_cache = true;          // false: every step recomputes the whole sequence
-    bool context_shift = false;     // true: go on when the context is full
+    std::vector<Id> eos_token_ids = {};  // each ends generation and is not returned
+    bool use_cache = true;               // false: every step recomputes the whole sequence
+    bool context_shift = false;          // true: go on when the context is full
 };
 
 // The tokens that stay when the context is full: the first one, and the last half of the
