@@ -120,17 +120,17 @@ void add_gemma_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 // Hugging Face calls the norm before the MLP post_attention_layernorm in Llama. In Gemma, the
 // norm of that name is what it says.
 Family gemma_family() {
-    LayerNames names = hugging_face_layer_names(), gguf_names = gguf_layer_names();
+    LayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
     names.attention_output_norm = "post_attention_layernorm";
     names.ffn_norm = "pre_feedforward_layernorm";
     names.ffn_output_norm = "post_feedforward_layernorm";
-    gguf_names.attention_output_norm = "post_attention_norm";
-    gguf_names.ffn_output_norm = "post_ffw_norm";
+    in_gguf.attention_output_norm = "post_attention_norm";
+    in_gguf.ffn_output_norm = "post_ffw_norm";
     return {.model_type = "gemma2",
             .architecture = "Gemma2",
             .gguf_architecture = "gemma2",
             .names = names,
-            .gguf_names = gguf_names,
+            .gguf_names = in_gguf,
             .activation = GELUTanh,
             .activation_key = "hidden_activation",
             .sandwich = true,

@@ -98,16 +98,16 @@ void add_gpt_oss_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 
 const Family& gpt_oss_family() {
     static const Family family = [] {
-        LayerNames names = hugging_face_layer_names(), gguf_names = gguf_layer_names();
+        LayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
         names.sinks = "self_attn.sinks";
         names.router = "mlp.router";
         names.experts = "mlp.experts.";
-        gguf_names.ffn_norm = "post_attention_norm";
+        in_gguf.ffn_norm = "post_attention_norm";
         return Family{.model_type = "gpt_oss",
                       .architecture = "GptOss",
                       .gguf_architecture = "gpt-oss",
                       .names = names,
-                      .gguf_names = gguf_names,
+                      .gguf_names = in_gguf,
                       .expert_storage = ExpertStorage::interleaved,
                       .has_biases = true,
                       .reads_rope_scaling = true,
