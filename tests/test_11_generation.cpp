@@ -539,7 +539,8 @@ struct Recorder final : SequenceCache {
 
 }  // namespace
 
-TEST_CASE("generate computes only new tokens; without a cache, or after a shift, all of them") {
+TEST_CASE(
+    "generate computes new tokens alone, and all of them without a cache or after a shift") {
     GenerationConfig config;
     config.sampling.temperature = 0;
     config.max_new_tokens = 3;
