@@ -103,17 +103,17 @@ using Model = DecoderModel<PreNormBlock>;
 template <class Layer, class AnyConfig, class FinalNorm>
 Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::embed(const IdMatrix& input_ids) const {
     check_input(config, input_ids);
-    const Tensor3 embeddings = embedding(embed_tokens, input_ids);
-    if (embedding_scale == 1) return embeddings;
-    return embeddings * embedding_scale;
+    Tensor3 embeddings = embedding(embed_tokens, input_ids);
+    if (embedding_scale != 1) embeddings = embeddings * embedding_scale;
+    return embeddings;
 }
 
 template <class Layer, class AnyConfig, class FinalNorm>
 Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::logits(const Tensor3& hidden_states) const {
-    const Tensor3 normalized = norm(hidden_states);             // (B, T, C)
-    const Tensor3 uncapped = llm::lm_head(head(), normalized);  // (B, T, V)
-    if (!final_logit_softcapping) return uncapped;
-    return logit_softcap(uncapped, *final_logit_softcapping);
+    const Tensor3 normalized = norm(hidden_states);     // (B, T, C)
+    Tensor3 result = llm::lm_head(head(), normalized);  // (B, T, V)
+    if (final_logit_softcapping) result = logit_softcap(result, *final_logit_softcapping);
+    return result;
 }
 
 // The hidden states of the last position of each sequence.

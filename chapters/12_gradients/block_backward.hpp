@@ -57,6 +57,15 @@ Tensor3 apply_norm_backward(const AnyBlock& block, Norm AnyBlock::*norm,
                 : output_gradient;
 }
 
+// x + norm(f(...)), or x + f(...) without a norm.
+template <class AnyBlock, class Norm>
+Tensor3 add_normalized(const AnyBlock& block, Norm AnyBlock::*norm,
+                       const Tensor3& input,              // (B, T, C)
+                       const Tensor3& sublayer_output) {  // (B, T, C) -> (B, T, C)
+    if (!norm) return input + sublayer_output;
+    return input + (block.*norm)(sublayer_output);
+}
+
 // norm(x + norm(f(norm(x)))), with the norms that there are. The output of f is saved.
 template <class AnyBlock, class Sublayer>
 Tensor3 residual_forward(const AnyBlock& block, const ResidualNorms<AnyBlock>& norms,
@@ -64,8 +73,9 @@ Tensor3 residual_forward(const AnyBlock& block, const ResidualNorms<AnyBlock>& n
                          Tensor3& sublayer_output,  // (B, T, C): f(...)
                          const Sublayer& sublayer) {
     sublayer_output = sublayer(apply_norm(block, norms.input, input));
-    const Tensor3 sum = input + apply_norm(block, norms.output, sublayer_output);
-    return apply_norm(block, norms.sum, sum);
+    Tensor3 sum = add_normalized(block, norms.output, input, sublayer_output);
+    if (norms.sum) sum = (block.*norms.sum)(sum);
+    return sum;
 }
 
 // Returns the gradient with respect to x. sublayer_backward maps the gradient with respect to
@@ -76,9 +86,12 @@ Tensor3 residual_backward(const AnyBlock& block, const ResidualNorms<AnyBlock>& 
                           const Tensor3& sublayer_output,  // (B, T, C): f(...)
                           const Tensor3& output_gradient,  // (B, T, C)
                           AnyBlock& gradient, const SublayerBackward& sublayer_backward) {
-    const Tensor3 sum = input + apply_norm(block, norms.output, sublayer_output);
-    const Tensor3 sum_gradient =
-        apply_norm_backward(block, norms.sum, sum, output_gradient, gradient);
+    // The norm of the sum, whose input is computed again.
+    Tensor3 sum_gradient = output_gradient;
+    if (norms.sum)
+        sum_gradient = norm_backward(
+            block.*norms.sum, add_normalized(block, norms.output, input, sublayer_output),
+            output_gradient, gradient.*norms.sum);
 
     // A sum passes its gradient to both summands unchanged: to x, and through f to x.
     const Tensor3 sublayer_gradient = sublayer_backward(

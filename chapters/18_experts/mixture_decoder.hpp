@@ -70,15 +70,15 @@ MixtureLoss forward_backward(const MixtureDecoder& decoder,
                              const BalanceArguments& balance, MixtureDecoder& gradient);
 
 // The experts of each token, (N, K), in each layer with a mixture. No token is dropped.
-template <class AnyConfig>
-std::vector<RoutedTokens> routed_tokens(const DecoderModel<MixtureBlock, AnyConfig>& model,
+template <class Layer, class AnyConfig, class FinalNorm>
+std::vector<RoutedTokens> routed_tokens(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                                         const IdMatrix& input_ids) {  // (B, T)
-    DecoderActivations<MixtureBlock> saved;
+    DecoderActivations<Layer> saved;
     model_forward(model, input_ids, saved);
     std::vector<RoutedTokens> routed;
-    for (std::size_t n = 0; n < model.layers.size(); ++n)
-        if (std::holds_alternative<MixtureOfExperts>(model.layers[n].mlp))
-            routed.push_back(std::move(saved.layers[n].mlp.mixture.routed));
+    for (auto& layer : saved.layers)
+        if (layer.mlp.mixture.routed.experts.size() > 0)
+            routed.push_back(std::move(layer.mlp.mixture.routed));
     return routed;
 }
 

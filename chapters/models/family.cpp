@@ -102,31 +102,26 @@ JsonMembers config_json(const PublishedConfig& config, DType dtype) {
     return json;
 }
 
-LayerNames hugging_face_layer_names() {
-    const TensorNames& names = hugging_face_names;
-    LayerNames result{names.attention_norm,
-                      names.q_proj,
-                      names.k_proj,
-                      names.v_proj,
-                      names.o_proj,
-                      names.q_norm,
-                      names.k_norm,
-                      names.ffn_norm,
-                      {names.gate_proj, names.up_proj, names.down_proj}};
-    return result;
+namespace {
+
+LayerNames layer_names(const TensorNames& names) {
+    return {names.attention_norm,
+            names.q_proj,
+            names.k_proj,
+            names.v_proj,
+            names.o_proj,
+            names.q_norm,
+            names.k_norm,
+            names.ffn_norm,
+            {names.gate_proj, names.up_proj, names.down_proj}};
 }
 
+}  // namespace
+
+LayerNames hugging_face_layer_names() { return layer_names(hugging_face_names); }
+
 LayerNames gguf_layer_names() {
-    const TensorNames& names = gguf_names;
-    LayerNames result{names.attention_norm,
-                      names.q_proj,
-                      names.k_proj,
-                      names.v_proj,
-                      names.o_proj,
-                      names.q_norm,
-                      names.k_norm,
-                      names.ffn_norm,
-                      {names.gate_proj, names.up_proj, names.down_proj}};
+    LayerNames result = layer_names(gguf_names);
     result.sinks = "attn_sinks.weight";
     result.router = "ffn_gate_inp";
     result.expert = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
@@ -151,6 +146,17 @@ std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
         json.refuse("layer_types has " + to_text(patterns.size()) + " entries for " +
                     to_text(num_hidden_layers) + " layers");
     return patterns;
+}
+
+void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config) {
+    const std::size_t num_layers = config.num_hidden_layers;
+    const SlidingWindow window{json.size_or("sliding_window", 4096)};
+    if (json.has("layer_types"))
+        set_patterns(config, read_layer_types(json, window, num_layers));
+    else if (json.is_null("sliding_window"))
+        set_patterns(config, std::vector<AttentionPattern>(num_layers, FullAttention{}));
+    else
+        set_patterns(config, layer_patterns(num_layers, window, full_every));
 }
 
 std::vector<std::string> layer_types(const PublishedConfig& config) {

@@ -138,6 +138,9 @@ LayerNames gguf_layer_names();
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
                                                const SlidingWindow& window,
                                                std::size_t num_hidden_layers);
+// The pattern of each layer of Mistral and Gemma: layer_types if it is there, else every
+// full_every-th layer has full attention (0: none).
+void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config);
 std::vector<std::string> layer_types(const PublishedConfig& config);
 void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns);
 // The window of the first layer that has one.

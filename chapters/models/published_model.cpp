@@ -145,17 +145,6 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
     return model;
 }
 
-std::vector<RoutedTokens> routed_tokens(const PublishedModel& model,
-                                        const IdMatrix& input_ids) {
-    DecoderActivations<PublishedLayer> saved;
-    model_forward(model, input_ids, saved);
-    std::vector<RoutedTokens> routed;
-    for (std::size_t n = 0; n < model.layers.size(); ++n)
-        if (std::holds_alternative<MixtureOfExperts>(model.layers[n].mlp()))
-            routed.push_back(std::move(saved.layers[n].mlp.mixture.routed));
-    return routed;
-}
-
 PublishedModel make_mixtral(const MixtureDecoder& decoder) {
     PublishedConfig config;
     static_cast<Config&>(config) = validate_model(decoder.config);

@@ -46,10 +46,6 @@ std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
 // A model with the structure that the configuration describes, whose tensors are still empty.
 PublishedModel make_empty_model(const PublishedConfig& config);
 
-// The experts of each token, (N, K), in each layer with a mixture.
-std::vector<RoutedTokens> routed_tokens(const PublishedModel& model,
-                                        const IdMatrix& input_ids);  // (B, T)
-
 // A decoder that was trained here as a Mixtral. Throws ShapeError unless every layer has a
 // mixture with SoftmaxRouting as Mixtral's, and no shared experts.
 PublishedModel make_mixtral(const MixtureDecoder& decoder);

@@ -6,19 +6,6 @@
 namespace llm {
 namespace {
 
-// The pattern of each layer: layer_types if it is there, else every full_every-th layer has
-// full attention.
-void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config) {
-    const std::size_t num_layers = config.num_hidden_layers;
-    const SlidingWindow window{json.size_or("sliding_window", 4096)};
-    if (json.has("layer_types"))
-        set_patterns(config, read_layer_types(json, window, num_layers));
-    else if (json.is_null("sliding_window"))
-        set_patterns(config, std::vector<AttentionPattern>(num_layers, FullAttention{}));
-    else
-        set_patterns(config, layer_patterns(num_layers, window, full_every));
-}
-
 // A soft cap: a default if the key is missing, none if it is null.
 std::optional<Real> read_softcap(const JsonFile& json, const std::string& key,
                                  std::optional<double> otherwise) {

@@ -6,14 +6,7 @@ namespace llm {
 namespace {
 
 void read_mistral(const JsonFile& json, PublishedConfig& config) {
-    const std::size_t num_layers = config.num_hidden_layers;
-    const SlidingWindow window{json.size_or("sliding_window", 4096)};
-    if (json.has("layer_types"))
-        set_patterns(config, read_layer_types(json, window, num_layers));
-    else if (json.is_null("sliding_window"))
-        set_patterns(config, std::vector<AttentionPattern>(num_layers, FullAttention{}));
-    else
-        set_patterns(config, layer_patterns(num_layers, window, 0));
+    read_patterns(json, 0, config);
 }
 
 void write_mistral(const PublishedConfig& config, JsonMembers& json) {
