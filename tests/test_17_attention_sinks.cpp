@@ -67,7 +67,7 @@ TEST_CASE("train_decoder learns a rule, and updates the sinks") {
     REQUIRE(losses.size() == 80);
     CHECK(losses.front() == doctest::Approx(std::log(17)).epsilon(0.02));
     CHECK(losses.back() < 0.5);
-    for (const Real sink : *decoder.layers[0].self_attn.score_function.sinks) CHECK(sink != 0);
+    for (const Real sink : *decoder.layers[0].self_attn.score_mod.sinks) CHECK(sink != 0);
 }
 
 TEST_CASE("train_decoder with a first token: the first step by hand") {
@@ -91,6 +91,6 @@ TEST_CASE("train_decoder with a first token: the first step by hand") {
                        learning_rate_at(args.lr_schedule, step));
     }
     CHECK_CLOSE(decoder.embed_tokens, expected.embed_tokens, 0);
-    CHECK_CLOSE(*decoder.layers[1].self_attn.score_function.sinks,
-                *expected.layers[1].self_attn.score_function.sinks, 0);
+    CHECK_CLOSE(*decoder.layers[1].self_attn.score_mod.sinks,
+                *expected.layers[1].self_attn.score_mod.sinks, 0);
 }

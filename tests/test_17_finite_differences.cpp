@@ -2,7 +2,7 @@
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/17_long_context/attention_pattern.hpp"
 #include "chapters/17_long_context/long_context_backward.hpp"
-#include "chapters/17_long_context/score_function.hpp"
+#include "chapters/17_long_context/score_mod.hpp"
 #include "tests/finite_differences.hpp"
 
 using namespace llm;
@@ -22,29 +22,35 @@ TEST_CASE("softmax_with_sink_backward against central differences, of scores and
     Vector sink = {0.6};
     const Loss<2> loss(scores.shape());
     const SinkSoftmaxGradient gradient =
-        softmax_with_sink_backward(softmax_with_sink(scores, sink(0)), loss.weights);
+        softmax_with_sink_backward(softmax_with_sink(scores, sink(0)), view_of(loss.weights));
     const Vector sink_gradient = {gradient.sink};
     const auto value = [&] { return loss(softmax_with_sink(scores, sink(0)).weights); };
     check_gradient("scores", span_of(scores), span_of(gradient.scores), value);
     check_gradient("sink", span_of(sink), span_of(sink_gradient), value);
 }
 
-TEST_CASE("scored_attention_backward against central differences: window, cap and sinks") {
+TEST_CASE("attention with a score modification: window, cap, sinks and dropout") {
     QueriesKeysValues heads{random_heads(H, 3), random_heads(Hkv, 4), random_heads(Hkv, 5)};
-    ScoreFunction score_function{0.7, 2.5, random_vector(H, 6)};
+    ScoreMod score_mod{0.7, 2.5, random_vector(H, 6)};
     const Tensor4 mask = expand_mask(pattern_mask(SlidingWindow{2}, T, T), B);
     const Loss<4> loss(heads.queries.shape());
-    ScoredAttentionActivations saved;
-    scored_attention(heads, mask, score_function, &saved);
-    const auto [gradient, sinks] =
-        scored_attention_backward(heads, score_function, saved, loss.weights);
+    AttentionActivations saved;
     const auto value = [&] {
-        return loss(scored_attention(heads, mask, score_function).context);
+        Generator generator(7);  // the same dropout mask in each call
+        saved.rotated = heads;
+        save_attention(grouped_query_attention(heads, mask, score_mod), 0.3, &generator, saved);
+        return loss(saved.context);
     };
+    value();
+    CHECK(xt::amin(saved.dropout_mask)() == 0);
+    ScoreMod sum = score_mod;
+    *sum.sinks *= 0;
+    const QueriesKeysValues gradient = grouped_query_attention_backward(
+        heads, mask, saved.attentions, saved.dropout_mask, loss.weights, score_mod, sum);
     check_gradient("queries", span_of(heads.queries), span_of(gradient.queries), value);
     check_gradient("keys", span_of(heads.keys), span_of(gradient.keys), value);
     check_gradient("values", span_of(heads.values), span_of(gradient.values), value);
-    check_gradient("sinks", span_of(*score_function.sinks), span_of(sinks), value);
+    check_gradient("sinks", span_of(*score_mod.sinks), span_of(*sum.sinks), value);
 }
 
 TEST_CASE("tune_temperature is its own backward pass: against central differences") {
@@ -72,8 +78,8 @@ TEST_CASE("forward_backward against central differences: a decoder with every ki
     layers[0]->pattern = SlidingWindow{2};
     layers[0]->layer.qk_norm = QKNormWithWeights{random_vector(D, 4), random_vector(D, 5)};
     layers[1]->pattern = ChunkedAttention{2};
-    layers[1]->score_function.attn_logit_softcapping = 1.5;
-    layers[1]->score_function.sinks = std::nullopt;
+    layers[1]->score_mod.attn_logit_softcapping = 1.5;
+    layers[1]->score_mod.sinks = std::nullopt;
     layers[2]->position_encoding = NoPE{TemperatureTuning{2, 0.5}};
     for (const Parameter& parameter : named_parameters(decoder))
         for (Real& value : parameter.values) value = Real(0.5) * generator.next_normal();

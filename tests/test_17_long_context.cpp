@@ -49,8 +49,8 @@ std::vector<LongContextBlock> mixed_layers() {
          {AttentionPattern{SlidingWindow{3}}, AttentionPattern{ChunkedAttention{4}},
           AttentionPattern{FullAttention{}}, AttentionPattern{SinksAndWindow{2, 3}}})
         layers.push_back(make_test_block(pattern, generator));
-    layers[0].self_attn.score_function.sinks = Vector{0.5f, -1, 2, 0};
-    layers[0].self_attn.score_function.attn_logit_softcapping = Real(1.5);
+    layers[0].self_attn.score_mod.sinks = Vector{0.5f, -1, 2, 0};
+    layers[0].self_attn.score_mod.attn_logit_softcapping = Real(1.5);
     layers[1].self_attn.position_encoding = RopeOfTable{1};
     layers[2].self_attn.position_encoding = NoPE{TemperatureTuning{3, Real(0.4)}};
     return layers;
@@ -167,9 +167,8 @@ TEST_CASE("each choice of a layer changes the result") {
     for (int choice = 0; choice < 5; ++choice) {
         CAPTURE(choice);
         auto layers = mixed_layers();
-        if (choice == 0) layers[0].self_attn.score_function.sinks = std::nullopt;
-        if (choice == 1)
-            layers[0].self_attn.score_function.attn_logit_softcapping = std::nullopt;
+        if (choice == 0) layers[0].self_attn.score_mod.sinks = std::nullopt;
+        if (choice == 1) layers[0].self_attn.score_mod.attn_logit_softcapping = std::nullopt;
         if (choice == 2) layers[1].self_attn.position_encoding = RopeOfTable{0};
         if (choice == 3) layers[2].self_attn.position_encoding = NoPE{};
         if (choice == 4) layers[3].self_attn.pattern = SinksAndWindow{2, 4};

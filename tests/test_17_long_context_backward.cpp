@@ -61,8 +61,8 @@ TEST_CASE("gradients are accumulated, those of the sinks, too") {
     LongContextDecoder once = zeros_like(decoder), twice = zeros_like(decoder);
     forward_backward(decoder, small_ids, small_targets, once);
     for (int i = 0; i < 2; ++i) forward_backward(decoder, small_ids, small_targets, twice);
-    const Vector sinks = *once.layers[1].self_attn.score_function.sinks;
-    CHECK_CLOSE(*twice.layers[1].self_attn.score_function.sinks, Vector(sinks * Real(2)), 1e-6);
+    const Vector sinks = *once.layers[1].self_attn.score_mod.sinks;
+    CHECK_CLOSE(*twice.layers[1].self_attn.score_mod.sinks, Vector(sinks * Real(2)), 1e-6);
     CHECK_CLOSE(twice.embed_tokens, Matrix(once.embed_tokens * Real(2)), 1e-5);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("forward_backward computes the loss of the same logits as evaluate, wi
     LongContextDecoder decoder =
         with_pattern(make_long_context_decoder(test_model(), true), SlidingWindow{2});
     decoder.layers[1].self_attn.pattern = ChunkedAttention{3};
-    decoder.layers[0].self_attn.score_function.sinks = Vector{0.5f, -1, 2, 0};
+    decoder.layers[0].self_attn.score_mod.sinks = Vector{0.5f, -1, 2, 0};
     LongContextDecoder gradient = zeros_like(decoder);
     CHECK(forward_backward(decoder, small_ids, small_targets, gradient) ==
           doctest::Approx(cross_entropy(decoder(small_ids), small_targets)).epsilon(1e-6));

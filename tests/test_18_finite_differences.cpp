@@ -102,7 +102,7 @@ MixtureDecoder random_decoder(const MixtureOfExperts& mixture) {
              layer.attention_norm, layer.ffn_norm});
     decoder.layers[0].mlp = mixture;
     for (MixtureBlock& layer : decoder.layers)
-        layer.self_attn.score_function.sinks = xt::zeros<Real>({H});
+        layer.self_attn.score_mod.sinks = xt::zeros<Real>({H});
     for (const Parameter& parameter : named_parameters(decoder))
         for (Real& value : parameter.values) value = Real(0.5) * generator.next_normal();
     return decoder;

@@ -149,11 +149,11 @@ TEST_CASE("attention sinks are parameters, whose gradients begin at 0") {
     const std::size_t without_sinks = named_parameters(decoder).size();
     const std::size_t num_heads = decoder_config().num_attention_heads;
     for (MixtureBlock& layer : decoder.layers)
-        layer.self_attn.score_function.sinks = xt::ones<Real>({num_heads});
+        layer.self_attn.score_mod.sinks = xt::ones<Real>({num_heads});
     CHECK(named_parameters(decoder).size() == without_sinks + decoder.layers.size());
     const MixtureDecoder gradient = zeros_like(decoder);
     for (const MixtureBlock& layer : gradient.layers)
-        CHECK(*layer.self_attn.score_function.sinks == Vector(xt::zeros<Real>({num_heads})));
+        CHECK(*layer.self_attn.score_mod.sinks == Vector(xt::zeros<Real>({num_heads})));
 }
 
 TEST_CASE("train_mixture lowers the loss and reports losses, loads and dropped tokens") {

@@ -17,10 +17,18 @@ void set_head(Tensor4& states, std::size_t b, std::size_t h, const Matrix& head)
               states.data() + (b * states.shape(1) + h) * head.size());
 }
 
+// The same for every head h.
+HeadAttentionOutput scaled_dot_product_attention(const Matrix& queries, const Matrix& keys,
+                                                 const Matrix& values, const Matrix& mask,
+                                                 std::size_t /*h*/) {
+    return attention(queries, keys, values, mask);
+}
+
 // The loop over heads: query head h uses key/value head h / G of its sequence.
 AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& keys,
                                        const Tensor4& values, const Tensor4& mask,
-                                       std::size_t num_key_value_groups) {
+                                       std::size_t num_key_value_groups,
+                                       const HeadAttention& head_attention) {
     require(keys.shape() == values.shape(), "attention: keys of {} do not match values of {}",
             keys.shape(), values.shape());
     const auto [batch_size, num_heads, query_len, head_dim] = dims(queries);
@@ -36,8 +44,8 @@ AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& ke
         for (std::size_t h = 0; h < num_heads; ++h) {
             const std::size_t kv_head = h / num_key_value_groups;
             const HeadAttentionOutput head =
-                attention(head_of(queries, b, h), head_of(keys, b, kv_head),
-                          head_of(values, b, kv_head), sequence_mask);
+                head_attention(head_of(queries, b, h), head_of(keys, b, kv_head),
+                               head_of(values, b, kv_head), sequence_mask, h);
             set_head(result.weights, b, h, head.weights);
             set_head(result.context, b, h, head.context);
         }
@@ -95,16 +103,19 @@ AttentionOutput multi_head_attention(const Tensor4& queries, const Tensor4& keys
                                      const Tensor4& values, const Tensor4& mask) {
     require(keys.shape(0) == queries.shape(0) && keys.shape(1) == queries.shape(1),
             "attention: queries of {} do not match keys of {}", queries.shape(), keys.shape());
-    return attention_of_all_heads(queries, keys, values, mask, 1);
+    return attention_of_all_heads(queries, keys, values, mask, 1, scaled_dot_product_attention);
 }
 
 AttentionOutput grouped_query_attention(const Tensor4& queries, const Tensor4& keys,
-                                        const Tensor4& values, const Tensor4& mask) {
+                                        const Tensor4& values, const Tensor4& mask,
+                                        const HeadAttention& head_attention) {
     const std::size_t num_heads = queries.shape(1), num_kv_heads = keys.shape(1);
     require(
         keys.shape(0) == queries.shape(0) && num_kv_heads > 0 && num_heads % num_kv_heads == 0,
         "attention: queries of {} do not match keys of {}", queries.shape(), keys.shape());
-    return attention_of_all_heads(queries, keys, values, mask, num_heads / num_kv_heads);
+    return attention_of_all_heads(
+        queries, keys, values, mask, num_heads / num_kv_heads,
+        head_attention ? head_attention : scaled_dot_product_attention);
 }
 
 Tensor4 repeat_kv(const Tensor4& states, std::size_t num_key_value_groups) {

@@ -1,6 +1,7 @@
 // Chapter 05, file 1 of 4 — How does a token attend to other tokens?
 #pragma once
 
+#include <functional>
 #include <variant>
 
 #include "chapters/02_projections/projections.hpp"
@@ -24,6 +25,10 @@ HeadAttentionOutput attention(const Matrix& queries,  // (T, D)
                               const Matrix& keys,     // (S, D)
                               const Matrix& values,   // (S, D)
                               const Matrix& mask);    // (T, S), 0 or -inf
+// What each head computes, if it is not `attention`. h is the index of the query head.
+using HeadAttention =
+    std::function<HeadAttentionOutput(const Matrix& queries, const Matrix& keys,
+                                      const Matrix& values, const Matrix& mask, std::size_t h)>;
 
 // The same for all heads of all sequences.
 struct AttentionOutput {
@@ -41,7 +46,8 @@ AttentionOutput multi_head_attention(const Tensor4& queries,  // (B, H, T, D)
 AttentionOutput grouped_query_attention(const Tensor4& queries,  // (B, H, T, D)
                                         const Tensor4& keys,     // (B, Hkv, S, D)
                                         const Tensor4& values,   // (B, Hkv, S, D)
-                                        const Tensor4& mask);    // (B, 1, T, S)
+                                        const Tensor4& mask,     // (B, 1, T, S)
+                                        const HeadAttention& head_attention = {});
 
 // Repeats each key/value head G times (torch.repeat_interleave on dim 1): heads 0 0 0 1 1 1.
 // Multi-head attention with repeated heads equals grouped-query attention. Source: Hugging

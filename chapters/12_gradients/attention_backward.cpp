@@ -121,27 +121,32 @@ QueriesKeysValues qk_norm_and_rope_backward(const QKNorm& qk_norm,
     return {rope_backward_of(queries), rope_backward_of(keys), values};
 }
 
+Matrix scores_backward(const HeadActivations& head, ConstMatrixView weight_gradient) {
+    const Real scale = 1 / std::sqrt(static_cast<Real>(head.queries.num_columns));
+    return softmax_backward(head.weights, weight_gradient) * scale;
+}
+
 QueriesKeysValues grouped_query_attention_backward(const QueriesKeysValues& heads,
                                                    const Tensor4& attentions,
                                                    const Tensor4& dropout_mask,
-                                                   const Tensor4& context_gradient) {
+                                                   const Tensor4& context_gradient,
+                                                   const ScoresBackward& head_scores_backward) {
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads.queries);
     const std::size_t num_key_value_groups = num_heads / heads.keys.shape(1);
-    const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
     QueriesKeysValues gradient{Tensor4(heads.queries.shape()),
                                xt::zeros<Real>(heads.keys.shape()),
                                xt::zeros<Real>(heads.values.shape())};
     const bool has_dropout = dropout_mask.size() > 0;
     const Tensor4 dropped = has_dropout ? attentions * dropout_mask : Tensor4{};
     const Tensor4& weights_after_dropout = has_dropout ? dropped : attentions;
-    Matrix weight_gradient(std::array{seq_len, seq_len});  // (T, T)
+    Matrix weight_gradient(std::array{seq_len, heads.keys.shape(2)});  // (T, S)
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t h = 0; h < num_heads; ++h) {
             const std::size_t kv_head = h / num_key_value_groups;
             const ConstMatrixView query = head_view(heads.queries, b, h);       // (T, D)
-            const ConstMatrixView key = head_view(heads.keys, b, kv_head);      // (T, D)
-            const ConstMatrixView value = head_view(heads.values, b, kv_head);  // (T, D)
-            const ConstMatrixView weights = head_view(attentions, b, h);        // (T, T)
+            const ConstMatrixView key = head_view(heads.keys, b, kv_head);      // (S, D)
+            const ConstMatrixView value = head_view(heads.values, b, kv_head);  // (S, D)
+            const ConstMatrixView weights = head_view(attentions, b, h);        // (T, S)
             const ConstMatrixView output_gradient =
                 head_view(context_gradient, b, h);  // (T, D)
 
@@ -153,13 +158,24 @@ QueriesKeysValues grouped_query_attention_backward(const QueriesKeysValues& head
                               head_view(gradient.values, b, kv_head), Update::accumulate);
 
             // Weights = softmax(scale · queries · keysᵀ + mask); the mask is a constant.
-            const Matrix score_gradient =
-                softmax_backward(weights, view_of(weight_gradient)) * scale;
+            const Matrix score_gradient =  // (T, S), with respect to queries · keysᵀ
+                head_scores_backward({b, h, query, key, weights}, view_of(weight_gradient));
             matmul(view_of(score_gradient), key, head_view(gradient.queries, b, h));
             transposed_matmul(view_of(score_gradient), query,
                               head_view(gradient.keys, b, kv_head), Update::accumulate);
         }
     return gradient;
+}
+
+void save_attention(AttentionOutput attention, Real attention_dropout,
+                    Generator* dropout_generator, AttentionActivations& saved) {
+    saved.attentions = std::move(attention.weights);
+    saved.context = std::move(attention.context);
+    saved.dropout_mask = Tensor4{};
+    if (!dropout_generator || attention_dropout == 0) return;
+    const Tensor4 ones = xt::ones<Real>(saved.attentions.shape());
+    saved.dropout_mask = dropout(ones, attention_dropout, *dropout_generator);
+    saved.context = context_of(saved.attentions * saved.dropout_mask, saved.rotated.values);
 }
 
 Tensor3 attention_forward(const AttentionLayer& layer, const Tensor3& input,
@@ -168,16 +184,9 @@ Tensor3 attention_forward(const AttentionLayer& layer, const Tensor3& input,
     saved.input = input;
     saved.projected = project_qkv(layer, input);
     saved.rotated = apply_qk_norm_and_rope(layer.qk_norm, saved.projected, inputs);
-    AttentionOutput attention = grouped_query_attention(
-        saved.rotated.queries, saved.rotated.keys, saved.rotated.values, inputs.attention_mask);
-    saved.attentions = std::move(attention.weights);
-    saved.context = std::move(attention.context);
-    saved.dropout_mask = Tensor4{};
-    if (dropout_generator && layer.attention_dropout > 0) {
-        const Tensor4 ones = xt::ones<Real>(saved.attentions.shape());
-        saved.dropout_mask = dropout(ones, layer.attention_dropout, *dropout_generator);
-        saved.context = context_of(saved.attentions * saved.dropout_mask, saved.rotated.values);
-    }
+    save_attention(grouped_query_attention(saved.rotated.queries, saved.rotated.keys,
+                                           saved.rotated.values, inputs.attention_mask),
+                   layer.attention_dropout, dropout_generator, saved);
     return project_output(layer, saved.context);
 }
 

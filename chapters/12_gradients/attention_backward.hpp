@@ -1,6 +1,8 @@
 // Chapter 12, file 5 of 7: forward and backward passes of the attention layer of chapter 05.
 #pragma once
 
+#include <functional>
+
 #include "chapters/05_gqa/attention.hpp"
 #include "common/tensors/matmul.hpp"
 
@@ -26,13 +28,26 @@ QueriesKeysValues qk_norm_and_rope_backward(const QKNorm& qk_norm,
                                             const QueriesKeysValues& output_gradient,
                                             QKNorm& gradient);
 
+// The activations of query head h of sequence b.
+struct HeadActivations {
+    std::size_t b, h;
+    ConstMatrixView queries, keys;  // (T, D), (S, D)
+    ConstMatrixView weights;        // (T, S)
+};
+// From the gradient of a head's weights to that of its products queries · keysᵀ, both (T, S).
+using ScoresBackward =
+    std::function<Matrix(const HeadActivations& head, ConstMatrixView weight_gradient)>;
+// That of `attention` of chapter 05: through the softmax and the scale 1/√D.
+Matrix scores_backward(const HeadActivations& head, ConstMatrixView weight_gradient);
+
 // Backward pass of grouped_query_attention of chapter 05. Returns the gradients with respect to
 // queries, keys and values.
 QueriesKeysValues grouped_query_attention_backward(
-    const QueriesKeysValues& heads,    // after QK norm and RoPE
-    const Tensor4& attentions,         // (B, H, T, T): the weights, before dropout
-    const Tensor4& dropout_mask,       // (B, H, T, T), or empty: no dropout
-    const Tensor4& context_gradient);  // (B, H, T, D)
+    const QueriesKeysValues& heads,   // after QK norm and RoPE
+    const Tensor4& attentions,        // (B, H, T, S): the weights, before dropout
+    const Tensor4& dropout_mask,      // (B, H, T, S), or empty: no dropout
+    const Tensor4& context_gradient,  // (B, H, T, D)
+    const ScoresBackward& head_scores_backward = scores_backward);
 
 // The activations of an attention layer that its backward pass needs.
 struct AttentionActivations {
@@ -44,6 +59,11 @@ struct AttentionActivations {
     Tensor4 context;              // (B, H, T, D)
 };
 AttentionActivations activations_of(const AttentionLayer&);  // for ActivationsOf
+
+// Saves what grouped_query_attention returned. With a generator and a probability above 0,
+// dropout is applied to the weights, and the context is computed again from the rest.
+void save_attention(AttentionOutput attention, Real attention_dropout,
+                    Generator* dropout_generator, AttentionActivations& saved);
 
 // The same output as layer(input, inputs), (B, T, C); the activations are saved. With a
 // generator, dropout with probability layer.attention_dropout is applied to the attention

@@ -28,37 +28,42 @@ QueriesKeysValues encode_positions_backward(const LongContextAttention& attentio
             output_gradient.keys, output_gradient.values};
 }
 
+// (B, 1, T, T)
+Tensor4 mask_of(const LongContextAttention& attention, const LongContextInputs& inputs,
+                const Tensor3& input) {  // (B, T, C)
+    return expand_mask(
+        pattern_mask(attention.pattern, inputs.position_ids, inputs.position_ids),
+        input.shape(0));
+}
+
 }  // namespace
 
 Tensor3 attention_forward(const LongContextAttention& attention, const Tensor3& input,
-                          const LongContextInputs& inputs, LongContextActivations& saved,
+                          const LongContextInputs& inputs, AttentionActivations& saved,
                           Generator* dropout_generator) {
-    require(!dropout_generator || attention.layer.attention_dropout == 0,
-            "long_context_attention: attention_dropout is not supported");
     saved.input = input;
     saved.projected = project_qkv(attention.layer, input);
     saved.rotated = encode_positions(attention, saved.projected, inputs);
-    const Tensor4 mask =  // (B, 1, T, T)
-        expand_mask(pattern_mask(attention.pattern, inputs.position_ids, inputs.position_ids),
-                    input.shape(0));
-    saved.context =
-        scored_attention(saved.rotated, mask, attention.score_function, &saved.scored).context;
+    save_attention(grouped_query_attention(saved.rotated, mask_of(attention, inputs, input),
+                                           attention.score_mod),
+                   attention.layer.attention_dropout, dropout_generator, saved);
     return project_output(attention.layer, saved.context);
 }
 
 Tensor3 attention_backward(const LongContextAttention& attention,
-                           const LongContextInputs& inputs, const LongContextActivations& saved,
+                           const LongContextInputs& inputs, const AttentionActivations& saved,
                            const Tensor3& output_gradient, LongContextAttention& gradient) {
     // The forward pass in reverse: output projection, attention, positions.
     const Tensor3 merged_gradient =
         linear_backward(attention.layer.projections.o_proj, merge_heads(saved.context),
                         output_gradient, gradient.layer.projections.o_proj);
-    const ScoredAttentionGradient scored = scored_attention_backward(
-        saved.rotated, attention.score_function, saved.scored,
-        split_heads(merged_gradient, attention.layer.num_attention_heads));
-    if (gradient.score_function.sinks) *gradient.score_function.sinks += scored.sinks;
-    const QueriesKeysValues projected_gradient =
-        encode_positions_backward(attention, saved.projected, inputs, scored.heads, gradient);
+    const Tensor4 context_gradient =
+        split_heads(merged_gradient, attention.layer.num_attention_heads);
+    const QueriesKeysValues rotated_gradient = grouped_query_attention_backward(
+        saved.rotated, mask_of(attention, inputs, saved.input), saved.attentions,
+        saved.dropout_mask, context_gradient, attention.score_mod, gradient.score_mod);
+    const QueriesKeysValues projected_gradient = encode_positions_backward(
+        attention, saved.projected, inputs, rotated_gradient, gradient);
     return project_qkv_backward(attention.layer, saved.input, projected_gradient,
                                 gradient.layer);
 }
@@ -72,8 +77,7 @@ LongContextDecoder make_long_context_decoder(const Model& model, bool learned_si
         LongContextAttention self_attn = make_long_context_attention(
             layer.self_attn, model.config.head_dim, FullAttention{});
         if (learned_sinks)
-            self_attn.score_function.sinks =
-                xt::zeros<Real>({layer.self_attn.num_attention_heads});
+            self_attn.score_mod.sinks = xt::zeros<Real>({layer.self_attn.num_attention_heads});
         decoder.layers.push_back({self_attn, layer.mlp, layer.attention_norm, layer.ffn_norm});
     }
     return decoder;
@@ -89,7 +93,7 @@ LongContextDecoder with_pattern(const LongContextDecoder& decoder,
 void add_parameters(ParameterList& list, const std::string& name,
                     LongContextAttention& attention) {
     add_parameters(list, name, attention.layer);
-    if (auto& sinks = attention.score_function.sinks)
+    if (auto& sinks = attention.score_mod.sinks)
         list.push_back({name + ".sinks", {sinks->size()}, {sinks->data(), sinks->size()}});
 }
 

@@ -7,27 +7,18 @@
 
 namespace llm {
 
-// The activations of the attention layer that its backward pass needs.
-struct LongContextActivations {
-    Tensor3 input;                // (B, T, C)
-    QueriesKeysValues projected;  // split into heads
-    QueriesKeysValues rotated;    // after encode_positions
-    ScoredAttentionActivations scored;
-    Tensor4 context;  // (B, H, T, D)
-};
-LongContextActivations activations_of(const LongContextAttention&);  // for ActivationsOf
+AttentionActivations activations_of(const LongContextAttention&);  // for ActivationsOf
 
-// The same output as attention(input, inputs), (B, T, C); the activations are saved. Throws
-// ShapeError for dropout, which this layer does not have.
+// The same output as attention(input, inputs), (B, T, C); the activations are saved. With a
+// generator, dropout is applied to the attention weights, as in chapter 12.
 Tensor3 attention_forward(const LongContextAttention& attention,
                           const Tensor3& input,             // (B, T, C)
                           const LongContextInputs& inputs,  // T positions
-                          LongContextActivations& saved,
-                          Generator* dropout_generator = nullptr);
+                          AttentionActivations& saved, Generator* dropout_generator = nullptr);
 // Returns the gradient with respect to the input, (B, T, C); those of the weights, of the QK
 // norm and of the sinks are accumulated.
 Tensor3 attention_backward(const LongContextAttention& attention,
-                           const LongContextInputs& inputs, const LongContextActivations& saved,
+                           const LongContextInputs& inputs, const AttentionActivations& saved,
                            const Tensor3& output_gradient,  // (B, T, C)
                            LongContextAttention& gradient);
 

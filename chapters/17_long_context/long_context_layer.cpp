@@ -80,7 +80,7 @@ AttentionLayer::Output LongContextAttention::operator()(const Tensor3& hidden_st
         expand_mask(pattern_mask(pattern, inputs.position_ids, visible.position_ids),
                     hidden_states.shape(0));
     AttentionOutput result =
-        scored_attention({heads.queries, visible.keys, visible.values}, mask, score_function);
+        grouped_query_attention({heads.queries, visible.keys, visible.values}, mask, score_mod);
     return {project_output(layer, result.context), std::move(result.weights)};
 }
 

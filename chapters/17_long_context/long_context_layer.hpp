@@ -1,5 +1,5 @@
 // Chapter 17, file 4 of 9: an attention layer and a block with a pattern, a rolling cache, an
-// optional RoPE and a score function of their own; run_layers of chapter 09 applies them.
+// optional RoPE and a score modification of their own; run_layers of chapter 09 applies them.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include "chapters/08_pre_vs_post_norm/block.hpp"
 #include "chapters/17_long_context/attention_pattern.hpp"
 #include "chapters/17_long_context/rolling_cache.hpp"
-#include "chapters/17_long_context/score_function.hpp"
+#include "chapters/17_long_context/score_mod.hpp"
 
 namespace llm {
 
@@ -38,7 +38,7 @@ struct LongContextAttention {
     AttentionLayer layer;  // projections, numbers of heads and QK norm
     AttentionPattern pattern = FullAttention{};
     LayerPositionEncoding position_encoding = RopeOfTable{};
-    ScoreFunction score_function;
+    ScoreMod score_mod;
 
     using Inputs = LongContextInputs;
     using Cache = RollingCache;

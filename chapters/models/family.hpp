@@ -9,7 +9,7 @@
 #include "chapters/09_full_model/model.hpp"
 #include "chapters/09_full_model/tensor_names.hpp"
 #include "chapters/17_long_context/attention_pattern.hpp"
-#include "chapters/17_long_context/score_function.hpp"
+#include "chapters/17_long_context/score_mod.hpp"
 #include "chapters/17_long_context/yarn.hpp"
 #include "chapters/18_experts/mixture_of_experts.hpp"
 #include "common/files/gguf.hpp"

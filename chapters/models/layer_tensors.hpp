@@ -45,8 +45,7 @@ void visit_attention(AnyAttention& attention, const PublishedConfig& config,
         visit.norm(layer + names.q_norm, norm->q_weight, D);
         visit.norm(layer + names.k_norm, norm->k_weight, D);
     }
-    if (auto& sinks = attention.score_function.sinks)
-        visit.vector(layer + names.sinks, *sinks, H);
+    if (auto& sinks = attention.score_mod.sinks) visit.vector(layer + names.sinks, *sinks, H);
 }
 
 template <class AnyLayer, class Visitor>

@@ -95,9 +95,9 @@ LongContextAttention empty_attention(const PublishedConfig& config, const LayerC
     const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
     if (slides && config.rope_local_base_freq) result.position_encoding = RopeOfTable{1};
     if (!layer.use_rope) result.position_encoding = NoPE{config.temperature_tuning};
-    result.score_function.scale = 1 / std::sqrt(config.query_pre_attn_scalar);
-    result.score_function.attn_logit_softcapping = config.attn_logit_softcapping;
-    if (!config.family->names.sinks.empty()) result.score_function.sinks = Vector{};
+    result.score_mod.scale = 1 / std::sqrt(config.query_pre_attn_scalar);
+    result.score_mod.attn_logit_softcapping = config.attn_logit_softcapping;
+    if (!config.family->names.sinks.empty()) result.score_mod.sinks = Vector{};
     return result;
 }
 

@@ -1,7 +1,7 @@
 // The demos of chapter 17 about attention scores.
+#include "chapters/17_long_context/score_mod.hpp"
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/17_long_context/demo/demo.hpp"
-#include "chapters/17_long_context/score_function.hpp"
 #include "common/output/plot.hpp"
 
 namespace llm {

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
-#include "chapters/05_gqa/attention.hpp"
+#include "chapters/12_gradients/attention_backward.hpp"
 
 namespace llm {
 
@@ -23,7 +22,7 @@ struct SinkSoftmaxGradient {
     Real sink;
 };
 SinkSoftmaxGradient softmax_with_sink_backward(const SinkSoftmax& saved,
-                                               const Matrix& output_gradient);  // (T, S)
+                                               ConstMatrixView output_gradient);  // (T, S)
 
 // Llama 4's temperature of the queries in layers without RoPE: 1 + attn_scale · ln(1 +
 // floor((position + 1) / floor_scale)). It makes the softmax sharper when it has more keys.
@@ -38,38 +37,33 @@ Tensor4 tune_temperature(const Tensor4& queries,            // (B, H, T, D)
                          const IdMatrix& position_ids,      // (B, T)
                          const TemperatureTuning& tuning);  // -> (B, H, T, D)
 
-// How a layer turns q · k into weights.
-struct ScoreFunction {
+// How a layer turns q · k into weights. (FlexAttention: score_mod.)
+struct ScoreMod {
     Real scale = 1;  // 1/√D; Gemma: 1/√query_pre_attn_scalar
     std::optional<Real> attn_logit_softcapping = std::nullopt;  // Gemma 2
     std::optional<Vector> sinks = std::nullopt;                 // (H): gpt-oss
 };
 
-// The activations of one head that its backward pass needs.
-struct ScoredHead {
-    Matrix capped_scores;  // (T, S): scaled and capped, before the mask
-    SinkSoftmax softmax;
-    Matrix context;  // (T, D)
-};
-struct ScoredAttentionActivations {
-    std::vector<ScoredHead> heads;  // B·H: head h of sequence b is heads[b·H + h]
-};
+// The attention of chapter 05 of query head h, with these modifications.
+HeadAttentionOutput attention(const Matrix& queries,  // (T, D)
+                              const Matrix& keys,     // (S, D)
+                              const Matrix& values,   // (S, D)
+                              const Matrix& mask,     // (T, S), 0 or -inf
+                              const ScoreMod& score_mod, std::size_t h);
+// For all heads. Throws ShapeError if the shapes do not match, or unless there is one sink per
+// head.
+AttentionOutput grouped_query_attention(const QueriesKeysValues& heads,  // T queries, S keys
+                                        const Tensor4& mask,             // (B, 1, T, S)
+                                        const ScoreMod& score_mod);
 
-// Grouped-query attention (chapter 05) with a score function. T and S may differ. The
-// activations are saved. Throws ShapeError if the shapes do not match, or unless there is one
-// sink per head.
-AttentionOutput scored_attention(
-    const QueriesKeysValues& heads,  // (B, H, T, D), (B, Hkv, S, D)
-    const Tensor4& mask,             // (B, 1, T, S)
-    const ScoreFunction& score_function, ScoredAttentionActivations* saved = nullptr);
-
-// The gradients with respect to queries, keys, values and sinks.
-struct ScoredAttentionGradient {
-    QueriesKeysValues heads;
-    Vector sinks;  // (H), zeros without sinks
-};
-ScoredAttentionGradient scored_attention_backward(
-    const QueriesKeysValues& heads, const ScoreFunction& score_function,
-    const ScoredAttentionActivations& saved, const Tensor4& context_gradient);  // (B, H, T, D)
+// Returns the gradients with respect to queries, keys and values; that of the sinks is
+// accumulated. Capped scores and the weights of sinks are computed again from queries and keys.
+QueriesKeysValues grouped_query_attention_backward(
+    const QueriesKeysValues& heads,
+    const Tensor4& mask,              // (B, 1, T, S)
+    const Tensor4& attentions,        // (B, H, T, S): the weights, before dropout
+    const Tensor4& dropout_mask,      // (B, H, T, S), or empty: no dropout
+    const Tensor4& context_gradient,  // (B, H, T, D)
+    const ScoreMod& score_mod, ScoreMod& gradient);
 
 }  // namespace llm
