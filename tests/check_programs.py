@@ -83,8 +83,13 @@ BASIC_REFUSED = [  # of programs with only the common options
 ]
 WORDNET = ROOT / "assets/wordnet"
 FINE_TUNING_REFUSED = BASIC_REFUSED + [  # of chapter 14
-    ("--train {text}", "--train needs --model"),
-    ("--method grpo", "--method needs --model"),
+    ("--model {wordnet}", "--model needs --ask"),
+    ("--model {wordnet} --train {questions}", "--train has moved: ./learn fine_tune MODEL"),
+    ("--method grpo", "--method has moved: ./learn fine_tune MODEL"),
+    ("--ask x --model {folder}/nothing", "cannot read"),
+]
+FINE_TUNE_REFUSED = [  # of ./learn fine_tune
+    ("", "--model is missing: ./learn fine_tune DIR"),
     ("--model {wordnet}", "--model needs --train, --test or both"),
     ("--model {wordnet} --train {questions}", "--train needs --folder, where the result is saved"),
     ("--model {wordnet} --train {questions} --folder {folder} --method ppo", "--method takes sft, sample, dpo or grpo, not 'ppo'"),
@@ -195,39 +200,9 @@ GENERATION_REFUSED = [  # of chapter 11; {model} and {tokenizer} have the same v
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
-TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with a run of 2 steps on it
+TRAINING_REFUSED = [  # of chapter 13; {run} is a folder with a run of 2 steps on a text
     ("--bogus", "unknown argument '--bogus'"),
     ("stray", "unknown argument 'stray'"),
-    ("--text", "--text"),
-    ("--text=", "--text"),
-    ("--text {folder}/nothing", "cannot read"),
-    ("--text {no_files}", "no_files: the folder has no files"),
-    ("--text {numbers},{folder}/nothing", "cannot read"),
-    ("--text ,", "cannot read ,"),
-    ("--text {numbers} --document-separator 80", "tokens are too few: a tenth of them must be more than 256"),
-    ("--text {numbers} --document-separator=", "--document-separator"),
-    ("--text {numbers} --document-separator 7 --vocab-size 256", "256 bytes and 1 special tokens are too many for a vocabulary of 256"),
-    ("--document-separator x", "--document-separator needs --text"),
-    ("--cross-documents", "--cross-documents needs --text"),
-    ("--special-tokens x", "--special-tokens needs --text"),
-    ("--scaling-law", "--scaling-law needs --text"),
-    ("--mup --ablations", "--ablations, --mup and --scaling-law are separate experiments; give only one"),
-    ("--text {numbers} --individual-digits", "--special-tokens and --individual-digits are for documents"),
-    ("--text /dev/null", "is not a file"),
-    ("--text {empty}", "is empty"),
-    ("--text {zeros}", "no text: byte 2 is 0"),
-    ("--text {bytes}", "no text: byte 3 is no UTF-8"),
-    ("--text {file}", "4 tokens are too few: a tenth of them must be more than 256"),
-    ("--text {numbers} --seq-len 400 --vocab-size 0 --folder {folder}", "a tenth of them must be more than 400"),
-    ("--text {numbers} --vocab-size 11", "the text has 11 different characters, too many for a vocabulary of 11"),
-    ("--text {numbers} --vocab-size 65537", "from 0 to 65536, not '65537'"),
-    ("--text {numbers} --vocab-size -1", "not '-1'"),
-    ("--minutes 0", "from 0.1 to 10000, not '0'"),
-    ("--minutes 10001", "not '10001'"),
-    ("--minutes nan", "not 'nan'"),
-    ("--minutes five", "not 'five'"),
-    ("--minutes 3", "--minutes needs --text"),
-    ("--vocab-size 100", "--vocab-size needs --text"),
     ("--steps -1", "from 0 to 16777216, not '-1'"),
     ("--steps 16777217", "not '16777217'"),
     ("--steps 1e3", "not '1e3'"),
@@ -249,8 +224,6 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--num-hidden-layers 129", "from 1 to 128, not '129'"),
     ("--num-attention-heads 3", "2 key/value heads do not divide 3 query heads"),
     ("--num-key-value-heads 3", "3 key/value heads do not divide 4 query heads"),
-    ("--text {numbers} --hidden-size 100", "6 query heads do not divide a hidden size of 100"),
-    ("--text {numbers} --hidden-size 30", "head_dim must be even for RoPE, not 5"),
     ("--seed -1", "from 0 to 4294967295, not '-1'"),
     ("--dtype float16", "--dtype takes float32 or bfloat16, not 'float16'"),
     ("--optimizer sgd", "--optimizer takes adamw or muon, not 'sgd'"),
@@ -258,13 +231,48 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--folder", "--folder"),
     ("--folder {file}", "--folder needs a folder it can write to"),
     ("--folder /proc/nowhere", "--folder needs a folder it can write to"),
-    ("--text {numbers} --folder {file}/below", "--folder needs a folder it can write to"),
     ("--resume --folder {folder}/new", "/new holds no checkpoint to resume from"),
-    ("--resume --text {numbers} --folder {folder}", "holds no checkpoint to resume from"),
     ("--resume --folder {damaged}", "run.safetensors: too short for a safetensors file"),
-    ("--resume --text {numbers} --folder {damaged} {small}", "run.safetensors: too short for a safetensors file"),
     ("--resume --folder {run}", "this run has other options or another text"),
     ("--folder {run} --steps 2", "holds a checkpoint: --resume continues its run"),
+    ("--save {file}", "--save needs a folder it can write to"),
+    ("--plots {file}", "--plots needs a folder it can write to"),
+    ("--text {numbers}", "--text has moved: ./learn train FILE"),
+    ("--ablations", "--ablations has moved: ./learn experiment ablations"),
+    ("--mup", "--mup has moved: ./learn experiment mup"),
+    ("--text {numbers} --scaling-law", "--text has moved"),
+    ("--minutes 3", "unknown argument '--minutes'"),
+]
+TRAIN_REFUSED = [  # of ./learn train; {numbers} is a text, {run} a folder with a run of 2 steps on it
+    ("", "--text is missing: ./learn train FILE or FOLDER"),
+    ("--text", "--text"),
+    ("--text=", "--text"),
+    ("--text {folder}/nothing", "cannot read"),
+    ("--text {no_files}", "no_files: the folder has no files"),
+    ("--text {numbers},{folder}/nothing", "cannot read"),
+    ("--text ,", "cannot read ,"),
+    ("--text {numbers} --document-separator 80", "tokens are too few: a tenth of them must be more than 256"),
+    ("--text {numbers} --document-separator=", "--document-separator"),
+    ("--text {numbers} --document-separator 7 --vocab-size 256", "256 bytes and 1 special tokens are too many for a vocabulary of 256"),
+    ("--text {numbers} --individual-digits", "--special-tokens and --individual-digits are for documents"),
+    ("--text /dev/null", "is not a file"),
+    ("--text {empty}", "is empty"),
+    ("--text {zeros}", "no text: byte 2 is 0"),
+    ("--text {bytes}", "no text: byte 3 is no UTF-8"),
+    ("--text {file}", "4 tokens are too few: a tenth of them must be more than 256"),
+    ("--text {numbers} --seq-len 400 --vocab-size 0 --folder {folder}", "a tenth of them must be more than 400"),
+    ("--text {numbers} --vocab-size 11", "the text has 11 different characters, too many for a vocabulary of 11"),
+    ("--text {numbers} --vocab-size 65537", "from 0 to 65536, not '65537'"),
+    ("--text {numbers} --vocab-size -1", "not '-1'"),
+    ("--minutes 0", "from 0.1 to 10000, not '0'"),
+    ("--minutes 10001", "not '10001'"),
+    ("--minutes nan", "not 'nan'"),
+    ("--minutes five", "not 'five'"),
+    ("--text {numbers} --hidden-size 100", "6 query heads do not divide a hidden size of 100"),
+    ("--text {numbers} --hidden-size 30", "head_dim must be even for RoPE, not 5"),
+    ("--text {numbers} --folder {file}/below", "--folder needs a folder it can write to"),
+    ("--resume --text {numbers} --folder {folder}", "holds no checkpoint to resume from"),
+    ("--resume --text {numbers} --folder {damaged} {small}", "run.safetensors: too short for a safetensors file"),
     ("--text {numbers} --folder assets/king_james", "assets/king_james holds a model"),
     ("--text {numbers} --folder {run} {small}", "holds a checkpoint: --resume continues its run"),
     ("--resume --text {other} --folder {run} {small}", "this run has other options or another text"),
@@ -277,8 +285,16 @@ TRAINING_REFUSED = [  # of chapter 13; {numbers} is a text, {run} a folder with 
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --num-key-value-heads 1", "this run has other options"),
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --attention-dropout 0.1", "this run has other options"),
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --max-grad-norm 2", "this run has other options"),
-    ("--save {file}", "--save needs a folder it can write to"),
-    ("--plots {file}", "--plots needs a folder it can write to"),
+]
+EXPERIMENTS_REFUSED = [  # of ./learn experiment
+    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts or experts"),
+    ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts or experts, not 'sgd'"),
+    ("--name scaling-law", "scaling-law needs --text"),
+    ("--name experts", "experts needs --text"),
+    ("--name attention-sinks --text {file}", "tokens are too few"),
+    ("--name longer-contexts --text {text} --train-len 4096", "--train-len 4096 exceeds 8 times the context of 256"),
+    ("--name longer-contexts --text {file}", "tokens are too few"),
+    ("--name experts --text {text} --export {file}", "--export needs a folder it can write to"),
 ]
 FAST_REFUSED = [  # of chapter 15
     ("--bogus", "unknown argument '--bogus'"),
@@ -312,15 +328,11 @@ QUANTIZATION_REFUSED = [  # of chapter 16
 ]
 LONG_CONTEXT_REFUSED = [  # of chapter 17
     *BASIC_REFUSED,
-    ("--sinks", "--sinks needs --text"),
-    ("--extend", "--extend needs --text"),
-    ("--sinks --measure --text {text}", "--sinks, --extend and --measure are separate; give only one"),
+    ("--sinks", "--sinks has moved: ./learn experiment attention-sinks --text FILE"),
+    ("--extend", "--extend has moved: ./learn experiment longer-contexts --text FILE"),
     ("--factor 0", "--factor takes an integer from 1 to 32, not '0'"),
     ("--text {folder}/nothing", "cannot read"),
     ("--text {file}", "tokens are too few"),
-    ("--text {file} --sinks", "tokens are too few"),
-    ("--text {text} --extend --train-len 4096 --factor 8", "--train-len 4096 exceeds 8 times the context of 256"),
-    ("--text {file} --extend", "tokens are too few"),
     ("--tokens 1", "--tokens needs --model"),
     ("--prompt x", "--prompt needs --model"),
     ("--model {folder}/nothing", "cannot read"),
@@ -333,15 +345,14 @@ LONG_CONTEXT_REFUSED = [  # of chapter 17
 ]
 EXPERTS_REFUSED = [  # of chapter 18
     *BASIC_REFUSED,
-    ("--train", "--train needs --text"),
-    ("--train --collapse --text {text}", "--collapse and --train are separate; give only one"),
+    ("--train", "--train has moved: ./learn experiment experts --text FILE"),
+    ("--export {folder}/x", "--export needs --model"),
     ("--num-experts 4", "--num-experts needs --collapse"),
     ("--collapse --num-experts 0", "--num-experts takes an integer from 1 to 64, not '0'"),
     ("--collapse --num-experts 2 --num-experts-per-tok 3", "--num-experts-per-tok 3 exceeds --num-experts 2"),
     ("--collapse --aux-loss-coef -1", "--aux-loss-coef takes a number from 0 to 10, not '-1'"),
     ("--text {folder}/nothing", "cannot read"),
     ("--text {file}", "tokens are too few"),
-    ("--export {folder}/x", "--export needs --train or --model"),
     ("--tokens 1", "--tokens needs --model"),
     ("--prompt x", "--prompt needs --model"),
     ("--model {folder}/nothing", "cannot read"),
@@ -431,7 +442,8 @@ LEARN_REFUSED = [
 REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
            "12_gradients": BASIC_REFUSED, "14_fine_tuning": FINE_TUNING_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
            "16_quantization": QUANTIZATION_REFUSED, "17_long_context": LONG_CONTEXT_REFUSED,
-           "18_experts": EXPERTS_REFUSED, "model": PUBLISHED_REFUSED}
+           "18_experts": EXPERTS_REFUSED, "model": PUBLISHED_REFUSED, "train": TRAIN_REFUSED,
+           "fine_tune": FINE_TUNE_REFUSED, "experiment": EXPERIMENTS_REFUSED}
 problems = []
 
 
@@ -484,7 +496,9 @@ def write_texts(program, scratch):
     (scratch / "damaged").mkdir(exist_ok=True)
     (scratch / "damaged/run.safetensors").write_text("short")
     (scratch / "no_files").mkdir(exist_ok=True)
-    result = run([program, "--text", scratch / "numbers", "--folder", scratch / "run", "--steps", "2", *SMALL])
+    if (scratch / "run").exists():  # written for another program
+        return {name: scratch / name for name in (*texts, "damaged", "no_files", "run")}
+    result = run([program.parent / "train", "--text", scratch / "numbers", "--folder", scratch / "run", "--steps", "2", *SMALL])
     if result.returncode != 0 or result.stderr:
         problems.append(f"{program.name} on a small text: exit {result.returncode}: {result.stderr}")
     return {name: scratch / name for name in (*texts, "damaged", "no_files", "run")}
@@ -494,7 +508,7 @@ def check_refusals(program, scratch):
     file = scratch / "file"
     file.write_text("kept")
     write_llama2c_model(scratch / "model.bin")
-    trains = program.name == "13_training"
+    trains = program.name in ("13_training", "train")
     (scratch / "text").write_text(" ".join(map(str, range(800))))
     names = {"file": file, "folder": scratch / "new", "text": scratch / "text", "model": scratch / "model.bin",
              "tokenizer": ROOT / "tests/fixtures/10_tokenizer/gpt2/tokenizer.json",
@@ -547,15 +561,14 @@ def check_good(program, scratch):
     check_selection(program, command, first.stdout)
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
-             "12_gradients": None, "14_fine_tuning": check_fine_tuning, "13_training": check_training, "15_fast": check_timing,
+             "12_gradients": None, "14_fine_tuning": None, "13_training": check_names, "15_fast": check_timing,
              "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
 
 
 def check_long_context(program, scratch):
-    """--measure, --sinks and --extend run, the latter two with a short text and a few steps; a model of each type is
-    exported, and its copy shows the same logits."""
+    """--measure runs; a model of each type is exported, and its copy shows the same logits."""
     for model_type in ("mistral", "gemma2", "gemma3_text"):
         model, copy = ROOT / "tests/fixtures/17_long_context" / model_type, scratch / f"copy_of_{model_type}"
         shown = [run([program, "--model", folder, "--tokens", "3,1,4,1,5,9,2,6", *more]).stdout.split("exported")[0]
@@ -565,8 +578,6 @@ def check_long_context(program, scratch):
     short = scratch / "short.txt"
     short.write_text((ROOT / "assets/data/king_james_held_out.txt").read_text()[:20000])
     for options, shown in ((["--measure", "--plots", "none"], "window of 128"),
-                           (["--sinks", "--text", short, "--steps", "2", "--num-seeds", "1"], "learned sinks"),
-                           (["--extend", "--text", short, "--steps", "2", "--factor", "2", "--train-len", "300"], " 511\nnone "),
                            (["--factor", "1", "--text", short, "--only", "13"], "none  ")):
         result = run([program, *options, "--plots", scratch / "long_context_plots"] if "--plots" not in options else [program, *options])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:
@@ -574,20 +585,16 @@ def check_long_context(program, scratch):
 
 
 def check_experts(program, scratch):
-    """--collapse and --train run, the latter with a short text and a few steps; a model of each type is exported, and its
-    copy shows the same logits."""
+    """--collapse runs; a model of each type is exported, and its copy shows the same logits."""
     for model_type in ("mixtral", "qwen3_moe", "gpt_oss", "gpt_oss_mxfp4", "llama4_text"):
         model, copy = ROOT / "tests/fixtures/18_experts" / model_type, scratch / f"copy_of_{model_type}"
         shown = [run([program, "--model", folder, "--tokens", "3,1,4,1,5,9,2,6", *more]).stdout.split("exported")[0]
                  for folder, more in ((model, ["--export", copy]), (copy, []))]
         if shown[0] != shown[1] or "next token" not in shown[0]:
             problems.append(f"{program.name}: the exported {model_type} model shows {shown[1]} instead of {shown[0]}")
-    short, trained = scratch / "short.txt", scratch / "trained_experts"
+    short = scratch / "short.txt"
     short.write_text((ROOT / "assets/data/king_james_held_out.txt").read_text()[:20000])
     for options, shown in ((["--collapse"], "\nbias update"), (["--collapse", "--num-experts", "3", "--aux-loss-coef", "0.5"], "\nauxiliary loss"),
-                           (["--train", "--text", short, "--steps", "2", "--num-seeds", "1", "--export", trained], "4 of 16"),
-                           (["--model", trained, "--tokenizer", ROOT / "assets/king_james/tokenizer.json", "--prompt", "And God",
-                             "--max-new-tokens", "3"], "And God"),
                            (["--text", short, "--only", "9"], "newline")):
         result = run([program, *options, "--plots", scratch / "expert_plots"])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:
@@ -941,6 +948,13 @@ def check_progress(program, scratch):
             problems.append(f"{program.name}: {name}: {text} is not what the log has: {step} {evaluation}")
 
 
+def check_names(program, scratch):
+    check_progress(program, scratch)
+    check_default_folder(program)
+    for options, moment in ((["--steps", "900"], "── Gradient norms"), (["--steps", "900"], r"step \d+: ")):
+        check_interrupt(program, ["--folder", scratch / "interrupted", *options], moment, scratch / "interrupted")
+
+
 def check_training(program, scratch):
     """A text is learned in 32 and in 16 bits; a run that was stopped or killed goes on as if it had not been."""
     learn = [program, "--text", scratch / "numbers", *SMALL]
@@ -979,10 +993,8 @@ def check_training(program, scratch):
     check_missed_evaluation(learn, scratch)
     check_kills(learn, scratch)
     check_documents(program, scratch)
-    check_progress(program, scratch)
     check_minutes(program, scratch)
     check_interrupts(program, scratch)
-    check_default_folder(program)
 
 
 def check_more_steps(learn, scratch):
@@ -1113,29 +1125,50 @@ def check_minutes(program, scratch):
 
 
 def check_interrupts(program, scratch):
-    """Ctrl-C ends the program soon (2 s leave room for a busy machine), whatever it is doing; what was trained is saved."""
     file = ["--text", write_pages(scratch)]
     text = [*file, "--minutes", "0.3"]
     # However slow the machine is, the first report is not the last one.
     small = [*file, "--seq-len", "16", "--hidden-size", "24", "--num-attention-heads", "4", "--plots", "none", "--steps", "6000"]
-    for options, moment in ((text, "── Text"), (text, "── Training"), (small, r"step \d+: "), (text, "── Comparison"), (["--ablations"], "── Norm"), (["--mup"], "── Coordinate"),
-                            (["--steps", "900"], "── Gradient norms"), (["--steps", "900"], r"step \d+: ")):
-        folder = scratch / "interrupted"
-        shutil.rmtree(folder, ignore_errors=True)
-        with subprocess.Popen([program, *options, "--folder", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True) as process:
-            while (line := process.stdout.readline()) and not re.match(moment, line):
-                pass
-            time.sleep(0.2)
-            start = time.time()
-            process.send_signal(signal.SIGINT)
-            output = process.communicate(timeout=120)[0]
-        seconds = time.time() - start
-        if not line or seconds > 2 or process.returncode not in (0, -signal.SIGINT):
-            problems.append(f"{program.name} {options}: {seconds:.1f} s after Ctrl-C at {moment}: {output[-300:]}")
-        saved = (folder / "run.safetensors").exists()
-        if moment.startswith("step") and not (saved and "Stopped and saved" in output):
-            problems.append(f"{program.name} {options}: nothing is saved at {moment}: {output[-300:]}")
+    for options, moment in ((text, "── Text"), (text, "── Training"), (small, r"step \d+: "), (text, "── Comparison")):
+        check_interrupt(program, ["--folder", scratch / "interrupted", *options], moment, scratch / "interrupted")
+
+
+def check_interrupt(program, options, moment, folder):
+    """Ctrl-C ends the program soon (2 s leave room for a busy machine), whatever it is doing; what was trained is saved."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with subprocess.Popen([program, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while (line := process.stdout.readline()) and not re.match(moment, line):
+            pass
+        time.sleep(0.2)
+        start = time.time()
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=120)[0]
+    seconds = time.time() - start
+    if not line or seconds > 2 or process.returncode not in (0, 2, -signal.SIGINT):
+        problems.append(f"{program.name} {options}: exit {process.returncode}, {seconds:.1f} s after Ctrl-C at {moment}: {output[-300:]}")
+    saved = (folder / "run.safetensors").exists()
+    if moment.startswith("step") and not (saved and "Stopped and saved" in output):
+        problems.append(f"{program.name} {options}: nothing is saved at {moment}: {output[-300:]}")
+
+
+def check_experiment(program, scratch):
+    """The experiments with a short text and a few steps, of which one writes a model; all of them end after Ctrl-C."""
+    short, trained = scratch / "short.txt", scratch / "trained_experts"
+    short.write_text((ROOT / "assets/data/king_james_held_out.txt").read_text()[:20000])
+    for options, shown in ((["attention-sinks", "--text", short, "--steps", "2", "--num-seeds", "1"], "learned sinks"),
+                           (["longer-contexts", "--text", short, "--steps", "2", "--factor", "2", "--train-len", "300"], " 511\nnone "),
+                           (["experts", "--text", short, "--steps", "2", "--num-seeds", "1", "--export", trained], "4 of 16")):
+        result = run([program, "--name", *options, "--plots", scratch / "experiment_plots"])
+        if result.returncode != 0 or result.stderr or shown not in result.stdout:
+            problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")
+    written = run([program.parent / "model", "--model", trained, "--tokenizer", ROOT / "assets/king_james/tokenizer.json", "--prompt", "And God",
+                   "--max-new-tokens", "3"])
+    if written.returncode != 0 or "And God" not in written.stdout:
+        problems.append(f"model {trained}: exit {written.returncode}: {written.stdout[-300:]} {written.stderr}")
+    for options, moment in ((["ablations"], "── Norm"), (["mup"], "── Coordinate"), (["scaling-law", "--text", short], "── A scaling law"),
+                            (["longer-contexts", "--text", ROOT / "assets/data/king_james_held_out.txt", "--factor", "2", "--train-len", "400"],
+                             "── Fine-tuning")):
+        check_interrupt(program, ["--name", *options, "--plots", "none"], moment, scratch / "interrupted")
 
 
 def default_runs(program):
@@ -1648,11 +1681,13 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         if sys.argv[2:] in ([], ["chat"]):
             check_chat(build / "chat", Path(name))
-        if sys.argv[2:] in ([], ["model"]):
-            check_refusals(build / "model", Path(name))
-            check_published(build / "model", Path(name))
-        chapters = [slug for slug in sys.argv[2:] if slug not in ("chat", "model")]
-        for slug in chapters or ([] if sys.argv[2:] else SLUGS):
+        for app, check in {"model": check_published, "train": check_training, "fine_tune": check_fine_tuning,
+                           "experiment": check_experiment}.items():
+            if sys.argv[2:] in ([], [app]):
+                check_refusals(build / app, Path(name))
+                check_help(build / app)
+                check(build / app, Path(name))
+        for slug in [name for name in sys.argv[2:] if name in SLUGS] or ([] if sys.argv[2:] else SLUGS):
             runs = default_runs(build / slug)
             check_refusals(build / slug, Path(name))
             check_good(build / slug, Path(name))

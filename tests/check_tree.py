@@ -38,7 +38,7 @@ def chapters_are_complete():
         if lines > 301:
             complain(file, f"has {lines - 1} lines, a file of a chapter at most 300")
     folders = sorted(folder.name for folder in (ROOT / "chapters").iterdir() if folder.is_dir())
-    if folders != sorted([*SLUGS, "apps", "models"]):
+    if folders != sorted([*SLUGS, "apps", "experiments", "models"]):
         complain(ROOT / "chapters", f"holds {folders}, contents.txt lists {SLUGS}")
 
 
@@ -52,7 +52,7 @@ def includes_point_backward():
             other = name.split("/")[1] if name.startswith("chapters/") else ""
             if other in SLUGS and (own == "" or own in SLUGS) and other > own:
                 complain(file, f"includes a later chapter: {name}")
-            if (lesson or own == "") and re.match(r"chapters/.*/demo/|chapters/(apps|models)/", name):
+            if (lesson or own == "") and re.match(r"chapters/.*/demo/|chapters/(apps|experiments|models)/", name):
                 complain(file, f"includes {name}, which is no lesson")
             if own and file.parent.name != "bench" and re.match(r"(xtensor(-blas)?|xtl|fmt|CLI|nlohmann|doctest|tests)/|unistd|sys/|csignal|cstdio|future|mutex|filesystem|.*stream|thread", name):
                 complain(file, f"includes {name}, which belongs into common/")

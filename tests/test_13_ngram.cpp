@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "chapters/13_training/ablations/ngram.hpp"
+#include "chapters/13_training/ngram.hpp"
 #include "tests/check.hpp"
 
 using namespace llm;

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <new>
 
-#include "chapters/13_training/ablations/ablation_model.hpp"
 #include "chapters/15_fast/matmul.hpp"
 #include "chapters/18_experts/mixture_training.hpp"
+#include "chapters/experiments/ablation_model.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"

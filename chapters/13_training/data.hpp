@@ -1,4 +1,4 @@
-// Chapter 13, file 1 of 9: training data and batches.
+// Chapter 13, file 1 of 10: training data and batches.
 #pragma once
 
 #include <vector>

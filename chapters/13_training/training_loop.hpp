@@ -1,4 +1,4 @@
-// Chapter 13, file 7 of 9: the training loop of the experiments. (trainer.hpp has the one for
+// Chapter 13, file 7 of 10: the training loop of the experiments. (trainer.hpp has the one for
 // long runs, with gradient accumulation, checkpoints and evaluation.)
 #pragma once
 

@@ -135,58 +135,24 @@ void lora_parameters(Generator& generator) {
     show_table({"trained", "parameters", "%", "AdamW, bytes"}, rows);
 }
 
-void add_model_options(Options& options, ModelArguments& arguments) {
-    options.path("--model", arguments.model, "a Hugging Face folder: fine-tune this model");
-    options.text("--ask", arguments.ask, "a question; without --model, to the shipped model");
-    options.path("--adapter", arguments.adapter, "a LoRA adapter in PEFT's format to continue");
-    options.path("--train", arguments.train, "JSON Lines of conversations or of preferences");
-    options.path("--test", arguments.test, "JSON Lines of held-out questions and answers");
-    options.text("--task", arguments.task, "only the conversations of this task");
-    options.choice("--method", arguments.method, {"sft", "sample", "dpo", "grpo"},
-                   "sample: write preferences for dpo");
-    options.text("--folder", arguments.folder,
-                 "where the result is saved; of sample, the file");
-    options.flag("--full", arguments.full, "train all parameters, without LoRA");
-    options.flag("--loss-on-everything", arguments.loss_on_everything, "sft: no response mask");
-    options.count("--steps", arguments.steps, 1, 1 << 24,
-                  "number of steps; default 600 for sft, otherwise 60");
-    options.count("--batch-size", arguments.batch_size, 1, 4096,
-                  "conversations, pairs or questions per step");
-    options.number("--learning-rate", arguments.learning_rate, 0, 1,
-                   "learning rate after warm-up, 0: the default of the method");
-    options.count("--lora-r", arguments.lora_r, 1, 4096, "rank of a new adapter");
-    options.number("--lora-alpha", arguments.lora_alpha, 0.001, 1e6, "α of a new adapter");
-    options.number("--beta", arguments.beta, 0, 100, "β of dpo (0.1) or of grpo (0.04)");
-    options.count("--group-size", arguments.group_size, 2, 1024, "answers to each question");
-    options.count("--max-new-tokens", arguments.max_new_tokens, 1, 1 << 20,
-                  "the longest answer");
-    options.number("--temperature", arguments.temperature, 0, 100,
-                   "temperature of the answers to --test");
-    options.count("--test-questions", arguments.test_questions, 0, 1 << 24,
-                  "questions of each task, 0: all");
-    for (const char* name :
-         {"--adapter", "--train", "--test", "--task", "--method", "--folder", "--full",
-          "--loss-on-everything", "--steps", "--batch-size", "--learning-rate", "--lora-r",
-          "--lora-alpha", "--beta", "--group-size", "--max-new-tokens", "--temperature",
-          "--test-questions"})
-        options.needs(name, "--model");
-}
-
 int main(int argc, char** argv) {
     RunLengths steps;
-    ModelArguments arguments;
+    AskArguments ask;
     Options options("14_fine_tuning", "How does a model learn to answer?");
     options.count("--base-steps", steps.base, 1, 10000, "steps of training on copying");
     options.count("--sft-steps", steps.sft, 1, 10000, "steps of fine-tuning on reversing");
     options.count("--grpo-steps", steps.grpo, 1, 10000, "steps of GRPO on reversing");
-    add_model_options(options, arguments);
+    options.text("--ask", ask.question, "a question; without --model, to the shipped model");
+    options.path("--model", ask.model, "a Hugging Face folder, which answers --ask");
+    options.path("--adapter", ask.adapter, "its LoRA adapter, in PEFT's format");
+    options.count("--max-new-tokens", ask.max_new_tokens, 1, 1 << 20, "the longest answer");
+    options.needs("--model", "--ask");
+    options.needs("--adapter", "--model");
+    options.needs("--max-new-tokens", "--ask");
+    for (const char* name : {"--train", "--test", "--method", "--folder"})
+        options.moved(name, "./learn fine_tune MODEL");
     return options.run(argc, argv, [&] {
-        if (options.given("--ask")) return ask_demo(arguments);
-        if (!arguments.model.empty()) {
-            require(!arguments.train.empty() || !arguments.test.empty(),
-                    "--model needs --train, --test or both");
-            return model_demo(arguments, options.seed());
-        }
+        if (options.given("--ask")) return ask_demo(ask);
         Generator generator(options.seed());
         masked_log_probs();
         padding();

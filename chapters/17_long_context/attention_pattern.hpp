@@ -1,4 +1,4 @@
-// Chapter 17, file 1 of 9 — How much of the past must a token see?
+// Chapter 17, file 1 of 8 — How much of the past must a token see?
 #pragma once
 
 #include <variant>

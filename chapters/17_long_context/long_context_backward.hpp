@@ -1,4 +1,4 @@
-// Chapter 17, file 5 of 9: forward and backward passes of its attention layer, and a model made
+// Chapter 17, file 5 of 8: forward and backward passes of its attention layer, and a model made
 // of it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 17, file 4 of 9: an attention layer and a block with a pattern, a rolling cache, an
+// Chapter 17, file 4 of 8: an attention layer and a block with a pattern, a rolling cache, an
 // optional RoPE and a score modification of their own; run_layers of chapter 09 applies them.
 #pragma once
 

@@ -1,6 +1,8 @@
-// Chapter 17, file 8 of 9: how well a model predicts at each position, within its context and
+// Chapter 17, file 8 of 8: how well a model predicts at each position, within its context and
 // beyond.
 #pragma once
+
+#include <vector>
 
 #include "chapters/09_full_model/model.hpp"
 
@@ -17,5 +19,12 @@ Vector loss_by_position(const Tensor3& logits,     // (B, T, V)
 Vector loss_by_position(const Model& model, const RotaryTable& rotary_table,  // (P, D/2)
                         const IdMatrix& input_ids,                            // (B, T)
                         const IdMatrix& targets);                             // (B, T) -> (T)
+
+// The mean loss in each part of the context that is as long as that of training: (P /
+// part_len). Up to max_sequences adjacent sequences of P tokens are evaluated, on all cores.
+std::vector<double> loss_by_part(const Model& model,
+                                 const RotaryTable& rotary_table,  // (P, D/2)
+                                 const std::vector<Id>& tokens, std::size_t part_len,
+                                 std::size_t max_sequences);
 
 }  // namespace llm

@@ -12,9 +12,8 @@ using namespace llm;
 
 struct Arguments {
     std::string text;
-    bool sinks = false, extend = false, measure = false;
-    std::size_t steps = 0, num_seeds = 3, num_sequences = 2;
-    ExtensionRuns extension;
+    bool measure = false;
+    std::size_t factor = 8, num_sequences = 2;
     ModelRun model;
     std::string prompt;
 };
@@ -29,8 +28,8 @@ void demo(const Model& model, const std::vector<Id>& tokens, const Arguments& ar
     soft_caps();
     softmax_with_a_sink();
     temperature_of_queries();
-    frequencies_of_pairs(model.config, arguments.extension.factor);
-    loss_beyond_the_context(model, tokens, arguments.extension.factor, arguments.num_sequences);
+    frequencies_of_pairs(model.config, arguments.factor);
+    loss_beyond_the_context(model, tokens, arguments.factor, arguments.num_sequences);
 }
 
 void run(const Arguments& arguments, std::uint32_t seed) {
@@ -40,50 +39,29 @@ void run(const Arguments& arguments, std::uint32_t seed) {
         arguments.text.empty() ? asset("data/king_james_held_out.txt") : arguments.text;
     const std::vector<Id> tokens =
         load_tokenizer(asset("king_james/tokenizer.json")).encode(read_text(file));
-    if (arguments.sinks)
-        return train_with_sinks(tokens, model.config.vocab_size,
-                                arguments.steps ? arguments.steps : 1500, arguments.num_seeds);
     const std::size_t context = model.config.max_position_embeddings;
-    if (arguments.extend) {
-        require(arguments.extension.seq_len <= arguments.extension.factor * context,
-                "--train-len {} exceeds {} times the context of {}",
-                arguments.extension.seq_len, arguments.extension.factor, context);
-        return fine_tune_on_longer_sequences(model, tokens, arguments.extension,
-                                             arguments.steps ? arguments.steps : 200);
-    }
-    require(tokens.size() > arguments.extension.factor * context,
+    require(tokens.size() > arguments.factor * context,
             "{}: {} tokens are too few for {} times the context of {}", file, tokens.size(),
-            arguments.extension.factor, context);
+            arguments.factor, context);
     demo(model, tokens, arguments, Generator(seed));
 }
 
 int main(int argc, char** argv) {
     Arguments arguments;
     Options options("17_long_context", "How much of the past must a token see?");
-    options.path("--text", arguments.text,
-                 "UTF-8 text to measure the loss on, or to train on with --sinks or --extend");
-    options.count("--factor", arguments.extension.factor, 1, 32,
-                  "extend the context by this factor");
+    options.path("--text", arguments.text, "UTF-8 text to measure the loss on");
+    options.count("--factor", arguments.factor, 1, 32, "extend the context by this factor");
     options.count("--num-sequences", arguments.num_sequences, 1, 10000,
                   "sequences on which the loss by position is measured");
     options.flag("--measure", arguments.measure, "measure the time of a token by the length");
-    options.flag("--sinks", arguments.sinks,
-                 "train models with and without attention sinks on --text");
-    options.flag("--extend", arguments.extend, "fine-tune on longer sequences of --text");
-    options.count("--steps", arguments.steps, 0, 1 << 20, "training steps, 0: the default");
-    options.count("--num-seeds", arguments.num_seeds, 1, 100, "runs of each model of --sinks");
-    options.count("--train-len", arguments.extension.seq_len, 2, 8192,
-                  "tokens of a sequence of --extend");
     options.path("--model", arguments.model.model_path,
                  "a folder of mistral, gemma2, gemma3_text or another model type");
     for (const char* name : add_model_options(options, arguments.model, arguments.prompt))
         options.needs(name, "--model");
     options.needs("--export", "--model");
-    options.needs("--sinks", "--text");
-    options.needs("--extend", "--text");
+    options.moved("--sinks", "./learn experiment attention-sinks --text FILE");
+    options.moved("--extend", "./learn experiment longer-contexts --text FILE");
     return options.run(argc, argv, [&] {
-        require(int(arguments.sinks) + int(arguments.extend) + int(arguments.measure) <= 1,
-                "--sinks, --extend and --measure are separate; give only one");
         if (arguments.model.model_path.empty()) return run(arguments, options.seed());
         check_temperature(arguments.model.generation.sampling);
         if (options.given("--prompt")) arguments.model.prompt = arguments.prompt;

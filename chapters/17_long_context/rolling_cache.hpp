@@ -1,4 +1,4 @@
-// Chapter 17, file 2 of 9: a KV cache of fixed size, for layers with a sliding window.
+// Chapter 17, file 2 of 8: a KV cache of fixed size, for layers with a sliding window.
 #pragma once
 
 #include "common/tensors/tensor.hpp"

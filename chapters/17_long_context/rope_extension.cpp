@@ -1,7 +1,6 @@
 #include "chapters/17_long_context/rope_extension.hpp"
 
 #include "chapters/04_rope/rope_scaling.hpp"
-#include "chapters/13_training/training_loop.hpp"
 
 namespace llm {
 
@@ -12,6 +11,16 @@ YarnScaling yarn_scaling(const Config& config, std::size_t factor) {
 }
 
 }  // namespace
+
+const std::vector<NamedExtension>& rope_extensions() {
+    static const std::vector<NamedExtension> extensions = {
+        {"none", RopeExtension::none},
+        {"position interpolation", RopeExtension::position_interpolation},
+        {"NTK-aware", RopeExtension::ntk_aware},
+        {"Llama 3's", RopeExtension::llama3},
+        {"YaRN", RopeExtension::yarn}};
+    return extensions;
+}
 
 Vector extended_frequencies(const Config& config, RopeExtension extension, std::size_t factor) {
     require(factor >= 1, "extended_frequencies: the factor must be at least 1");
@@ -41,19 +50,6 @@ RotaryTable extended_rotary_table(const Config& config, RopeExtension extension,
         return make_yarn_rotary_table(config.head_dim, config.rope_theta,
                                       yarn_scaling(config, factor), num_positions);
     return make_rotary_table(extended_frequencies(config, extension, factor), num_positions);
-}
-
-void fine_tune(Model& model, const RotaryTable& rotary_table, const TrainingArguments& args,
-               const std::vector<Id>& tokens) {
-    // Positions beyond those of the configuration are those of the table.
-    model.config.max_position_embeddings = rotary_table.cos.shape(0);
-    const AttentionInputs inputs =
-        causal_attention_inputs(rotary_table, args.batch_size, args.seq_len);
-    Generator generator(args.seed);
-    run_training_loop<Model>(model, args, [&](Model& gradient) {
-        const Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
-        return forward_backward(model, batch.input_ids, batch.targets, inputs, gradient);
-    });
 }
 
 }  // namespace llm

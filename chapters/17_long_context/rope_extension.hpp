@@ -1,7 +1,9 @@
-// Chapter 17, file 7 of 9: a model at a longer context than that of its training.
+// Chapter 17, file 7 of 8: a model at a longer context than that of its training.
 #pragma once
 
-#include "chapters/13_training/trainer.hpp"
+#include <string>
+#include <vector>
+
 #include "chapters/17_long_context/yarn.hpp"
 
 namespace llm {
@@ -11,17 +13,17 @@ namespace llm {
 // 3's with its low_freq_factor 1 and high_freq_factor 4.
 enum class RopeExtension { none, position_interpolation, ntk_aware, llama3, yarn };
 
+struct NamedExtension {
+    std::string name;
+    RopeExtension extension;
+};
+const std::vector<NamedExtension>& rope_extensions();  // "none", "position interpolation", ...
+
 // The frequencies for a context of factor · max_position_embeddings, and the table for these P
 // positions; YaRN's is multiplied by its attention factor. Throw ShapeError unless factor >= 1.
 Vector extended_frequencies(const Config& config, RopeExtension extension,
                             std::size_t factor);  // (D/2)
 RotaryTable extended_rotary_table(const Config& config, RopeExtension extension,
                                   std::size_t factor);
-
-// Continues training with this rotary table, with AdamW and one random batch per step, of
-// sequences that may be longer than max_position_embeddings, but not than the table. Throws
-// Interrupted after Ctrl-C.
-void fine_tune(Model& model, const RotaryTable& rotary_table,  // (P, D/2)
-               const TrainingArguments& args, const std::vector<Id>& tokens);
 
 }  // namespace llm

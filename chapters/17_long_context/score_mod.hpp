@@ -1,4 +1,4 @@
-// Chapter 17, file 3 of 9: what models after Llama do to attention scores: soft caps (the
+// Chapter 17, file 3 of 8: what models after Llama do to attention scores: soft caps (the
 // function of chapter 09), learned sinks and a temperature; forward and backward.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 17, file 6 of 9: YaRN and dynamic NTK scaling, the two that chapter 04 leaves out.
+// Chapter 17, file 6 of 8: YaRN and dynamic NTK scaling, the two that chapter 04 leaves out.
 #pragma once
 
 #include <optional>

@@ -13,8 +13,7 @@ using namespace llm;
 
 struct Arguments {
     std::string text, prompt;
-    bool collapse = false, train = false;
-    std::size_t num_steps = 1000, num_seeds = 3;
+    bool collapse = false;
     MixtureSizes sizes{8, 2, 32, 0};
     float aux_loss_coefficient = 0.02f;
     ModelRun model;
@@ -39,9 +38,6 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     const std::vector<Id> tokens = tokenizer.encode(read_text(file));
     require(tokens.size() > 4096, "{}: {} tokens are too few; at least 4097 are needed", file,
             tokens.size());
-    if (arguments.train)
-        return train_against_dense(tokens, tokenizer.vocab_size(), arguments.num_steps,
-                                   arguments.num_seeds, arguments.model.export_folder);
     if (arguments.collapse)
         return collapse(tokens, tokenizer.vocab_size(), arguments.sizes,
                         arguments.aux_loss_coefficient, seed);
@@ -52,7 +48,7 @@ int main(int argc, char** argv) {
     Arguments arguments;
     Options options("18_experts", "How does a model know more than it computes?");
     options.path("--text", arguments.text,
-                 "UTF-8 text to route, or to train on with --collapse or --train");
+                 "UTF-8 text to route, or to train on with --collapse");
     options.flag("--collapse", arguments.collapse,
                  "train for 60 steps without and with load balancing");
     options.count("--num-experts", arguments.sizes.num_experts, 1, 64, "experts of --collapse");
@@ -60,25 +56,18 @@ int main(int argc, char** argv) {
                   "experts of each token of --collapse");
     options.number("--aux-loss-coef", arguments.aux_loss_coefficient, 0, 10,
                    "coefficient of the load-balancing loss of --collapse");
-    options.flag("--train", arguments.train, "train mixtures and dense models on --text");
-    options.count("--steps", arguments.num_steps, 1, 1 << 20, "training steps of --train");
-    options.count("--num-seeds", arguments.num_seeds, 1, 100, "runs of each model of --train");
     options.path("--model", arguments.model.model_path,
                  "a folder of mixtral, qwen3_moe, gpt_oss, llama4_text or another model type");
     for (const char* name : add_model_options(options, arguments.model, arguments.prompt))
         options.needs(name, "--model");
     for (const char* name : {"--num-experts", "--num-experts-per-tok", "--aux-loss-coef"})
         options.needs(name, "--collapse");
-    options.needs("--train", "--text");
+    options.needs("--export", "--model");
+    options.moved("--train", "./learn experiment experts --text FILE");
     return options.run(argc, argv, [&] {
         require(arguments.sizes.num_experts_per_tok <= arguments.sizes.num_experts,
                 "--num-experts-per-tok {} exceeds --num-experts {}",
                 arguments.sizes.num_experts_per_tok, arguments.sizes.num_experts);
-        require(!arguments.collapse || !arguments.train,
-                "--collapse and --train are separate; give only one");
-        require(!options.given("--export") || arguments.train ||
-                    !arguments.model.model_path.empty(),
-                "--export needs --train or --model");
         if (arguments.model.model_path.empty()) return run(arguments, options.seed());
         check_temperature(arguments.model.generation.sampling);
         if (options.given("--prompt")) arguments.model.prompt = arguments.prompt;

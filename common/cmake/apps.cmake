@@ -1,20 +1,33 @@
 # Programs that join several chapters.
 
-# ./learn model and ./learn chat
+# ./learn model, train, fine_tune, experiment and chat
+function(app name)
+  add_executable(${name} ${ARGN})
+  target_precompile_headers(${name} REUSE_FROM options)
+  target_compile_options(${name} PRIVATE ${for_programs})
+endfunction()
 if(NOT EMSCRIPTEN)
-  add_executable(model chapters/models/main.cpp)
+  app(model chapters/models/main.cpp)
   target_link_libraries(model models options)
-  target_precompile_headers(model REUSE_FROM options)
-  target_compile_options(model PRIVATE ${for_programs})
+
+  app(train chapters/apps/train/main.cpp chapters/apps/train/text_run.cpp
+            chapters/apps/train/document_run.cpp)
+  target_link_libraries(train training_run)
+
+  file(GLOB sources CONFIGURE_DEPENDS chapters/apps/fine_tune/*.cpp)
+  app(fine_tune ${sources})
+  target_link_libraries(fine_tune lesson_14_fine_tuning options)
+
+  file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
+  app(experiment chapters/experiments/main.cpp ${sources})
+  target_link_libraries(experiment experiments training_run models)
 
   add_library(chat_session STATIC chapters/apps/chat/chat_model.cpp
                                   chapters/apps/chat/chat_session.cpp)
   target_link_libraries(chat_session PUBLIC models)
   target_precompile_headers(chat_session REUSE_FROM common)
-  add_executable(chat chapters/apps/chat/chat.cpp)
+  app(chat chapters/apps/chat/chat.cpp)
   target_link_libraries(chat chat_session options)
-  target_precompile_headers(chat REUSE_FROM options)
-  target_compile_options(chat PRIVATE ${for_programs})
   set(test_sources tests/test_chat.cpp)
   add_tests(chat chat_session)
 endif()

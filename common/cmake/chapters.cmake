@@ -65,6 +65,31 @@ target_link_libraries(18_experts models)
 file(GLOB test_sources CONFIGURE_DEPENDS tests/test_models_*.cpp)
 add_tests(models models)
 
+# A long training run, of chapter 13's program and of ./learn train.
+file(GLOB sources CONFIGURE_DEPENDS chapters/apps/train/*.cpp)
+list(FILTER sources EXCLUDE REGEX "/(main|text_run|document_run)\\.cpp$")
+add_library(training_run STATIC ${sources})
+target_link_libraries(training_run PUBLIC lesson_13_training options)
+target_precompile_headers(training_run REUSE_FROM options)
+target_compile_options(training_run PRIVATE ${for_programs})
+
+# Trainings that compare. Chapter 13's program shows the gradients of its ablations; the other
+# experiments need later chapters.
+add_library(ablations STATIC chapters/experiments/ablation_model.cpp
+                             chapters/experiments/ablations.cpp)
+target_link_libraries(ablations PUBLIC lesson_13_training)
+file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/*.cpp)
+list(FILTER sources EXCLUDE REGEX "/(main|ablation.*)\\.cpp$")
+add_library(experiments STATIC ${sources})
+target_link_libraries(experiments PUBLIC ablations lesson_18_experts)
+foreach(library ablations experiments)
+  target_precompile_headers(${library} REUSE_FROM common)
+  set_target_properties(${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+endforeach()
+target_link_libraries(13_training training_run ablations)
+file(GLOB test_sources CONFIGURE_DEPENDS tests/test_experiments_*.cpp)
+add_tests(experiments experiments)
+
 # Answers that crash, do not end or are wrong: what the report says of them is tested.
 test_executable(broken_exercises HEADERS check LIBRARIES test_exercise_main check
                 SOURCES tests/broken_exercises.cpp)

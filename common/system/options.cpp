@@ -176,7 +176,7 @@ struct Options::Parser {
     std::string slug;
     std::vector<JsonMembers> described;  // for --help --json
     std::vector<std::pair<std::string, std::string*>> written_folders;
-    std::vector<std::pair<std::string, std::string>> needed;
+    std::vector<std::pair<std::string, std::string>> needed, moved;
     std::vector<std::unique_ptr<Pending>> pending;  // CLI11 keeps pointers to the texts
     std::string seed_text = "77", only_text, plots, save;
     std::uint32_t seed = 77;
@@ -186,6 +186,9 @@ struct Options::Parser {
     // Reports all errors of the command line before anything is printed or written.
     void parse(int argc, char** argv) {
         app.parse(argc, argv);
+        for (const auto& [name, command] : moved)
+            if (app.count(name) > 0)
+                throw UsageError(fmt::format("{} has moved: {}", name, command));
         if (const auto rest = app.remaining(); !rest.empty())
             throw UsageError(
                 fmt::format("unknown argument '{}'; --help lists the options", rest[0]));
@@ -368,6 +371,11 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
 
 void Options::needs(const std::string& name, const std::string& other) {
     parser_->needed.emplace_back(name, other);
+}
+
+void Options::moved(const std::string& name, const std::string& command) {
+    parser_->app.add_option(name)->expected(0, 1)->group("");  // --help does not list it
+    parser_->moved.emplace_back(name, command);
 }
 
 std::uint32_t Options::seed() const { return parser_->seed; }

@@ -59,6 +59,10 @@ class Options {
     // error.
     void needs(const std::string& name, const std::string& other);
 
+    // Declares that another command has this option now, with or without a value. The run ends
+    // with an error that names the command.
+    void moved(const std::string& name, const std::string& command);
+
     // Parses the command line, runs the program and draws the figures. Returns the exit code:
     // 0, or 2 after printing one line on standard error that says what is wrong. With --only
     // and --quiet, figures are drawn only if --plots is given; with --json they are not drawn.

@@ -1,25 +1,18 @@
+#include "chapters/13_training/demo/names.hpp"
+
 #include <algorithm>
 #include <cmath>
 
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
-#include "chapters/13_training/ablations/ablations.hpp"
-#include "chapters/13_training/demo/demo.hpp"
-#include "chapters/13_training/run_checkpoint.hpp"
-#include "common/files/mapped_file.hpp"
+#include "chapters/apps/train/names_task.hpp"
+#include "chapters/apps/train/ngram_comparison.hpp"
+#include "chapters/experiments/ablations.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
 namespace {
-
-// Shuffles the list, which is sorted, so that the validation set contains all initials.
-std::vector<std::string> shuffled_names(Generator& generator) {
-    std::vector<std::string> names = lines_of(read_text(asset("data/names.txt")));
-    for (std::size_t i = names.size(); i > 1; --i)
-        std::swap(names[i - 1], names[generator.next_32_bits() % i]);
-    return names;
-}
 
 void inputs_and_targets(const std::vector<std::string>& names, const TrainingTask& task,
                         Generator& generator) {
@@ -185,14 +178,6 @@ EvaluationLog names_log(const TrainingTask& task) {
 }
 
 }  // namespace
-
-std::vector<std::string> load_names(TrainingTask& task, Generator& generator) {
-    const std::vector<std::string> names = shuffled_names(generator);
-    std::string text = "\n";
-    for (const std::string& name : names) text += name + "\n";
-    tokenize_dataset(task, text, 0);
-    return names;
-}
 
 void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
     const std::vector<std::string> names = load_names(task, generator);

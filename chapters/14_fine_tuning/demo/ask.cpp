@@ -40,8 +40,7 @@ void show_probabilities(const Model& model, const ChatEncoder& encoder,
 
 }  // namespace
 
-void ask_demo(const ModelArguments& given) {
-    ModelArguments arguments = given;
+void ask_demo(AskArguments arguments) {
     if (arguments.model.empty()) {
         arguments.model = asset("wordnet");
         arguments.adapter = asset("wordnet_answers");
@@ -51,7 +50,7 @@ void ask_demo(const ModelArguments& given) {
         load_tokenizer_of_model(arguments.model, "", base.config.vocab_size);
     const ChatEncoder encoder{tokenizer, chat_template_of(arguments.model, arguments.adapter)};
     step("The prompt, as the chat template writes it");
-    const std::vector<Message> messages{{"user", arguments.ask}};
+    const std::vector<Message> messages{{"user", arguments.question}};
     const std::vector<Id> prompt_ids = encoder.prompt_ids(messages);
     say(escaped(rendered_text(encoder.prompt(messages))));
     show("tokens", prompt_ids.size());

@@ -19,7 +19,7 @@ void wrong_ring_buffer();
 void bytes_of_caches();
 void time_by_length(const Config& config);
 
-// score.cpp: soft caps, a sink in the softmax, temperature.
+// score_mod.cpp: soft caps, a sink in the softmax, temperature.
 void soft_caps();
 void softmax_with_a_sink();
 void temperature_of_queries();
@@ -28,16 +28,5 @@ void temperature_of_queries();
 void frequencies_of_pairs(const Config& config, std::size_t factor);
 void loss_beyond_the_context(const Model& model, const std::vector<Id>& tokens,
                              std::size_t factor, std::size_t num_sequences);
-// The same after fine-tuning on longer sequences, for each extension.
-struct ExtensionRuns {
-    std::size_t factor = 8, seq_len = 1024;
-};
-void fine_tune_on_longer_sequences(const Model& model, const std::vector<Id>& tokens,
-                                   const ExtensionRuns& runs, std::size_t num_steps);
-
-// sinks.cpp: trains small models on random crops, with a first token, and with learned
-// sinks, and evaluates them with windows.
-void train_with_sinks(const std::vector<Id>& tokens, std::size_t vocab_size,
-                      std::size_t num_steps, std::size_t num_seeds);
 
 }  // namespace llm

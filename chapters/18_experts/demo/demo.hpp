@@ -28,9 +28,4 @@ void load_of_layers(const PublishedModel& model, const std::vector<Id>& tokens);
 void words_of_experts(const PublishedModel& model, const Tokenizer& tokenizer,
                       const std::vector<Id>& tokens);
 
-// experiments.cpp: mixtures against dense models, with several seeds.
-void train_against_dense(const std::vector<Id>& tokens, std::size_t vocab_size,
-                         std::size_t num_steps, std::size_t num_seeds,
-                         const std::string& save_folder);
-
 }  // namespace llm

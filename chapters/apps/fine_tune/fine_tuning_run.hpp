@@ -1,0 +1,28 @@
+// Fine-tuning of a model in files, and its answers to held-out questions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace llm {
+
+// Options without a default are 0 here and depend on the method.
+struct FineTuningArguments {
+    std::string model, adapter;  // the folder of a model, and of an adapter to continue
+    std::string train, test;     // JSON Lines
+    std::string task;            // only conversations of this task; empty: all
+    std::string method = "sft";  // sft, sample, dpo or grpo
+    std::string folder;          // for the result; sample: the file of preferences
+    bool full = false;           // train all parameters, without an adapter
+    bool loss_on_everything = false;
+    std::size_t steps = 0, batch_size = 0, lora_r = 8, group_size = 8, max_new_tokens = 48;
+    float learning_rate = 0, lora_alpha = 16, beta = -1;
+    float temperature = 0;             // of the answers to test
+    std::size_t test_questions = 100;  // of each task; 0: all
+};
+
+// Trains, tests, or both. Throws FileError if the result would overwrite something.
+void fine_tune_model(const FineTuningArguments& arguments, std::uint32_t seed);
+
+}  // namespace llm

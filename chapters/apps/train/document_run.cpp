@@ -1,0 +1,123 @@
+#include "chapters/apps/train/document_run.hpp"
+
+#include <algorithm>
+
+#include "chapters/01_masking/masking.hpp"
+#include "chapters/10_tokenizer/byte_level_training.hpp"
+#include "common/files/json_file.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+namespace {
+
+const std::string end_of_text = "<|endoftext|>";
+
+// The files that --text names: one, those of a folder, or a list with commas.
+std::vector<std::string> files_of(const TextOptions& options) {
+    if (is_folder(options.file)) {
+        const std::vector<std::string> files = files_in(options.file);
+        if (files.empty()) throw FileError(options.file + ": the folder has no files");
+        return files;
+    }
+    const std::vector<std::string> list = split_documents(options.file, ",");
+    return is_file(options.file) || list.empty() ? std::vector{options.file} : list;
+}
+
+// Twelve tokens of the training data that contain the beginning of a document.
+IdMatrix tokens_at_boundary(const std::vector<Id>& tokens, Id id) {
+    const std::size_t length = std::min<std::size_t>(12, tokens.size());
+    const auto found = std::find(tokens.begin() + 1, tokens.end(), id) - tokens.begin();
+    const std::size_t begin =
+        std::min(std::size_t(found) - std::min<std::size_t>(5, found), tokens.size() - length);
+    IdMatrix ids = xt::zeros<Id>({std::size_t(1), length});
+    std::copy_n(tokens.begin() + std::ptrdiff_t(begin), length, ids.begin());
+    return ids;
+}
+
+}  // namespace
+
+bool TextOptions::has_documents() const {
+    return !document_separator.empty() || is_folder(file) || files_of(*this).size() > 1;
+}
+
+std::vector<std::string> read_documents(const TextOptions& options) {
+    std::vector<std::string> documents;
+    std::size_t num_bytes = 0;
+    for (const std::string& file : files_of(options)) {
+        const std::string text = read_text(file);
+        num_bytes += text.size();
+        if (num_bytes > 64 << 20) throw FileError(options.file + ": more than 64 MB of text");
+        if (options.document_separator.empty()) {
+            documents.push_back(text);
+        } else {
+            const auto parts = split_documents(text, options.document_separator);
+            documents.insert(documents.end(), parts.begin(), parts.end());
+        }
+    }
+    return documents;
+}
+
+void tokenize_documents(TrainingTask& task, const std::vector<std::string>& documents,
+                        const TextOptions& options) {
+    std::string text;
+    for (const std::string& document : documents) text += end_of_text + document;
+    BPEOptions bpe{.vocab_size = options.vocab_size,
+                   .special_tokens = {end_of_text},
+                   .individual_digits = options.individual_digits};
+    bpe.special_tokens.insert(bpe.special_tokens.end(), options.special_tokens.begin(),
+                              options.special_tokens.end());
+    task.tokenizer = train_byte_level_bpe(text, bpe);
+    const Id id = task.tokenizer.vocab.at(end_of_text);
+    Generator generator(task.args.seed);
+    const std::vector<Id> tokens = pack_documents(documents, task.tokenizer, id, generator);
+    const std::size_t seq_len = task.args.seq_len;
+    task.dataset = documents.size() < 20 ? train_validation_split(tokens, seq_len)
+                                         : split_by_document(tokens, id, seq_len);
+    task.config.vocab_size = task.tokenizer.vocab_size();
+    task.args.end_of_text_id = options.cross_documents ? -1 : id;
+    task.eos_token_ids = {id};
+}
+
+void write_generation_config(const TrainingTask& task, const OutputFolder& output) {
+    if (task.eos_token_ids.empty()) return;
+    const auto id = static_cast<std::size_t>(task.eos_token_ids.front());
+    write_json(output.path + "/generation_config.json",
+               {{"bos_token_id", id}, {"eos_token_id", id}});
+}
+
+void packed_documents(const TrainingTask& task) {
+    step("Packed documents");
+    const Id id = task.eos_token_ids.front();
+    const IdMatrix input_ids = tokens_at_boundary(task.dataset.train, id);
+    std::string tokens;
+    for (const Id token : input_ids) tokens += " " + task.tokenizer.token_text(token);
+    show("tokens of a row", tokens.substr(1));
+    if (task.args.end_of_text_id < 0) return say("Attention crosses documents.");
+    const IdMatrix documents = document_ids(input_ids, id);
+    const std::size_t length = input_ids.shape(1);
+    const Tensor4 mask =
+        mask_other_documents(expand_mask(causal_mask(length, length), 1), documents);
+    show("document_ids", documents);
+    show("position_ids", position_ids_of_documents(documents));
+    show("attention_mask", mask);
+}
+
+void compare_masks(const TrainingTask& task, const Model& model) {
+    step("Attention within documents, and across them");
+    TrainingArguments args = task.args;
+    std::vector<TableRow> rows;
+    for (const bool is_within : {true, false}) {
+        args.end_of_text_id = is_within ? task.eos_token_ids.front() : -1;
+        const double loss =
+            evaluate(model, task.dataset.validation, args, 4 * num_evaluation_batches);
+        rows.push_back({is_within ? "within documents" : "across documents", fixed(loss, 4)});
+    }
+    const bool was_within = task.args.end_of_text_id >= 0;
+    say(std::string("The model was trained with attention ") +
+        (was_within ? "within" : "across") + " documents.");
+    show_table({"attention of the evaluation", "validation loss"}, rows);
+}
+
+}  // namespace llm

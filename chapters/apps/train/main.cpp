@@ -1,0 +1,66 @@
+// ./learn train FILE: trains a tokenizer and a model on a text of your own, in the time you
+// give.
+#include <algorithm>
+
+#include "chapters/apps/train/text_run.hpp"
+#include "chapters/apps/train/training_options.hpp"
+#include "common/files/unicode.hpp"
+#include "common/system/timer.hpp"
+
+using namespace llm;
+
+TrainingTask text_task() {
+    TrainingTask task;
+    task.config.hidden_size = 192;
+    task.config.num_hidden_layers = 4;
+    task.config.num_attention_heads = 6;
+    task.config.num_key_value_heads = 2;
+    task.args.batch_size = 2;
+    task.args.seq_len = 256;
+    task.args.gradient_accumulation_steps = 4;
+    task.args.lr_schedule.learning_rate = Real(0.002);
+    return task;
+}
+
+void add_text_options(Options& options, TextOptions& text, std::string& special_tokens,
+                      float& minutes) {
+    options.path("--text", text.file,
+                 "UTF-8 text file to train on, or a folder of them, or a list with commas");
+    options.number("--minutes", minutes, 0.1, 10000, "time of the run, in total");
+    options.count("--vocab-size", text.vocab_size, 0, 1 << 16,
+                  "vocabulary size, 0: characters");
+    options.text("--document-separator", text.document_separator,
+                 "text between the documents of a file: \"<|endoftext|>\"");
+    options.flag("--cross-documents", text.cross_documents,
+                 "let tokens attend to other documents");
+    options.text("--special-tokens", special_tokens,
+                 "tokens reserved for chapter 14: \"<|im_start|> <|im_end|>\"");
+    options.flag("--individual-digits", text.individual_digits,
+                 "a token of documents contains at most one digit");
+}
+
+int main(int argc, char** argv) {
+    elapsed_seconds();  // --minutes includes the start of the program
+    TrainingOptions given;
+    OutputFolder output;
+    TextOptions text;
+    std::string special_tokens, dtype = "float32";
+    float minutes = 5;
+    Options options("train", "What does a model learn from your text?");
+    add_text_options(options, text, special_tokens, minutes);
+    add_output_options(options, output, dtype);
+    add_training_options(options, given);
+    return options.run(argc, argv, [&] {
+        require(!text.file.empty(), "--text is missing: ./learn train FILE or FOLDER");
+        Generator generator(options.seed());
+        output.dtype = dtype_named(dtype);
+        TrainingTask task = apply(given, text_task());
+        task.args.seed = options.seed();
+        // --minutes limits a new run unless --steps is given, a resumed run only if it is
+        // given.
+        const bool limited = output.resume ? options.given("--minutes") : given.steps == 0;
+        text.minutes = limited ? double(minutes) : 0;
+        text.special_tokens = split_at_spaces(special_tokens);
+        train_on_text(std::move(task), output, text, generator);
+    });
+}

@@ -1,0 +1,41 @@
+#include "chapters/apps/train/names_task.hpp"
+
+#include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+// Shuffles the list, which is sorted, so that the validation set contains all initials.
+std::vector<std::string> shuffled_names(Generator& generator) {
+    std::vector<std::string> names = lines_of(read_text(asset("data/names.txt")));
+    for (std::size_t i = names.size(); i > 1; --i)
+        std::swap(names[i - 1], names[generator.next_32_bits() % i]);
+    return names;
+}
+
+}  // namespace
+
+TrainingTask names_task() {
+    TrainingTask task;
+    task.config.hidden_size = 64;
+    task.config.num_hidden_layers = 3;
+    task.config.num_attention_heads = 4;
+    task.config.num_key_value_heads = 2;
+    task.args.batch_size = 8;
+    task.args.seq_len = 32;
+    task.args.gradient_accumulation_steps = 4;
+    task.args.lr_schedule.learning_rate = Real(0.003);
+    task.args.lr_schedule.max_steps = 1500;
+    return task;
+}
+
+std::vector<std::string> load_names(TrainingTask& task, Generator& generator) {
+    const std::vector<std::string> names = shuffled_names(generator);
+    std::string text = "\n";
+    for (const std::string& name : names) text += name + "\n";
+    tokenize_dataset(task, text, 0);
+    return names;
+}
+
+}  // namespace llm

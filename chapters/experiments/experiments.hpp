@@ -1,0 +1,40 @@
+// ./learn experiment NAME: trainings that compare models. Each shows tables and draws figures,
+// and takes minutes. Ctrl-C ends the program.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "chapters/apps/train/training_run.hpp"
+
+namespace llm {
+
+// Norm placements at three learning rates, and single changes of a baseline. (Chapter 13.)
+void compare_ablations(const TrainingTask& names);
+
+// Learning rates for three widths, with and without muP. (Chapter 13.)
+void compare_widths(const TrainingTask& names);
+
+// Fits a scaling law to the losses of six models, and predicts that of a seventh. (Chapter 13.)
+void extrapolate_scaling_law(TrainingTask task, const std::string& text);
+
+// Small models that are trained on random crops, with a first token, and with learned sinks,
+// and evaluated with windows. (Chapter 17.)
+void compare_attention_sinks(const std::vector<Id>& tokens, std::size_t vocab_size,
+                             std::size_t num_steps, std::size_t num_seeds);
+
+// The loss by position after fine-tuning on longer sequences, for each extension of RoPE.
+// (Chapter 17.) Throws ShapeError if seq_len exceeds `factor` times the context of the model.
+struct LongerContexts {
+    std::size_t factor = 8, seq_len = 1024, num_steps = 200;
+};
+void compare_longer_contexts(const Model& model, const std::vector<Id>& tokens,
+                             const LongerContexts& runs);
+
+// MoE models and dense models on the same text, with several seeds. With a folder, saves one of
+// them. (Chapter 18.)
+void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,
+                     std::size_t num_steps, std::size_t num_seeds,
+                     const std::string& save_folder);
+
+}  // namespace llm
