@@ -1,7 +1,8 @@
 // Chat templates: recognized, rendered as Jinja renders them, and encoded.
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/14_fine_tuning/chat_template.hpp"
-#include "chapters/14_fine_tuning/jinja_text.hpp"
+#include "chapters/models/chat/chat_templates.hpp"
+#include "chapters/models/chat/jinja_text.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"

@@ -1,5 +1,5 @@
 // Adapters in PEFT's files.
-#include "chapters/14_fine_tuning/peft_files.hpp"
+#include "chapters/models/chat/peft_files.hpp"
 #include "tests/training.hpp"
 
 using namespace llm;

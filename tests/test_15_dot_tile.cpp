@@ -1,4 +1,4 @@
-#include "chapters/15_fast/dot_tile.hpp"
+#include "chapters/15_fast/kernels/dot_tile.hpp"
 
 #include "tests/fast_helpers.hpp"
 

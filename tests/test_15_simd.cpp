@@ -1,4 +1,4 @@
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "tests/fast_helpers.hpp"
 
 using namespace llm;

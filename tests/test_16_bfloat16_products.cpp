@@ -1,4 +1,4 @@
-#include "chapters/16_quantization/bfloat16_products.hpp"
+#include "chapters/16_quantization/kernels/bfloat16_products.hpp"
 
 #include <cstring>
 

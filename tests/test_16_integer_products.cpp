@@ -1,4 +1,4 @@
-#include "chapters/16_quantization/integer_products.hpp"
+#include "chapters/16_quantization/kernels/integer_products.hpp"
 
 #include <cmath>
 #include <cstring>

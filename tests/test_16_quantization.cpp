@@ -2,7 +2,7 @@
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/16_quantization/fake_quantize.hpp"
-#include "chapters/16_quantization/integer_products.hpp"
+#include "chapters/16_quantization/kernels/integer_products.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
 #include "common/files/gguf.hpp"

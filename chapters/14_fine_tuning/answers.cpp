@@ -3,11 +3,24 @@
 #include <cmath>
 
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/14_fine_tuning/tasks.hpp"
+#include "common/numbers/hash.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {
+
+bool is_held_out(const Question& question, unsigned percent) {
+    // The low bits of FNV-1a of similar texts are alike; the high ones are mixed better.
+    return (fnv1a(question.prompt) >> 32) % 100 < percent;
+}
+
+double exact_match_reward(const std::string& answer, const std::string& text) {
+    const std::string spaces = " \t\r\n";
+    const std::size_t first = text.find_first_not_of(spaces);
+    if (first == text.npos) return 0;
+    const std::size_t last = text.find_last_not_of(spaces);
+    return text.substr(first, last - first + 1) == answer ? 1 : 0;
+}
 
 AskedQuestion question_of(const Conversation& conversation) {
     std::size_t last = conversation.messages.size() - 1;
@@ -44,7 +57,7 @@ std::map<std::string, Score> score_answers(const std::vector<AskedQuestion>& que
     for (std::size_t i = 0; i < questions.size(); ++i) {
         Score& score = scores[questions[i].task];
         ++score.num_questions;
-        score.num_correct += exact_match_reward({"", questions[i].answer}, answers[i]) == 1;
+        score.num_correct += exact_match_reward(questions[i].answer, answers[i]) == 1;
     }
     return scores;
 }

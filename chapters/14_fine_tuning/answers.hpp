@@ -1,4 +1,4 @@
-// Chapter 14, file 9 of 13: asking questions, and counting the correct answers.
+// Chapter 14, file 9 of 10: questions with verifiable answers, and counting the correct ones.
 #pragma once
 
 #include <map>
@@ -10,6 +10,20 @@
 #include "common/numbers/random.hpp"
 
 namespace llm {
+
+// A question made by a rule.
+struct Question {
+    std::string prompt, answer;  // "abc=", "cba"
+};
+
+// Whether a question belongs to the held-out split, of about percent % of all questions. It
+// depends on the prompt alone (the FNV-1a hash), so that a question never changes sides when
+// others are added.
+bool is_held_out(const Question& question, unsigned percent = 10);
+
+// The reward of GRPO: 1 if the text is the answer, apart from spaces and line ends around it,
+// otherwise 0.
+double exact_match_reward(const std::string& answer, const std::string& text);
 
 // What can be asked: all messages of a conversation before its last answer, and that answer.
 struct AskedQuestion {

@@ -1,9 +1,8 @@
-// Chapter 14, file 11 of 13: chat templates. A model that answers was trained on conversations
+// Chapter 14, file 7 of 10: chat templates. A model that answers was trained on conversations
 // written as one text, with special tokens between the messages; it must be asked in the same
 // format.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,18 +27,6 @@ struct ChatTemplate {
 std::string to_text(ChatFormat format);          // "ChatML", "Llama 3", "Gemma", ...
 std::vector<std::string> chat_template_names();  // "chatml", "llama3", "gemma", ...
 ChatTemplate chat_template_named(const std::string& name);
-
-// Recognizes a published template by the fingerprint of its tokens. Templates are programs: one
-// that contains the same special tokens can render something else, and a model that gets
-// another format than in training answers worse without any error. So a template that is not
-// known is refused: throws FileError, which names the source and what the template resembles.
-ChatTemplate recognize_chat_template(const std::string& jinja, const std::string& source);
-
-// The template of a model: of a folder chat_template.jinja, or else chat_template in
-// tokenizer_config.json (a text, or a list from which "default" is chosen); of a GGUF file
-// tokenizer.chat_template. None if the model has none: a base model. Throws FileError as
-// recognize_chat_template. Source: Hugging Face, tokenization_utils_base.py, from_pretrained.
-std::optional<ChatTemplate> find_chat_template(const std::string& model_path);
 
 // A part of a rendered conversation: text of the template, or text that a user or the model
 // wrote.

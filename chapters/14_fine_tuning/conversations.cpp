@@ -80,13 +80,6 @@ void write_preferences(const std::string& file, const std::vector<Preference>& p
     write_text_file(file, text);
 }
 
-ChatTemplate chat_template_of(const std::string& model, const std::string& adapter) {
-    for (const std::string& path : {adapter, model})
-        if (!path.empty())
-            if (const auto found = find_chat_template(path)) return *found;
-    return chat_template_named("chatml");
-}
-
 Id ChatEncoder::end_of_turn() const { return end_of_turn_id(chat_template.format, tokenizer); }
 
 std::vector<RenderedPart> ChatEncoder::prompt(const std::vector<Message>& messages) const {

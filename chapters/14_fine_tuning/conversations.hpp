@@ -1,4 +1,4 @@
-// Chapter 14, file 10 of 13: conversations and preferences in files, and as tokens.
+// Chapter 14, file 8 of 10: conversations and preferences in files, and as tokens.
 #pragma once
 
 #include <string>
@@ -31,10 +31,6 @@ struct Preference {
 // Throws FileError. Source: the same, conversational preferences.
 std::vector<Preference> read_preferences(const std::string& file);
 void write_preferences(const std::string& file, const std::vector<Preference>& preferences);
-
-// The chat template of an adapter's folder, or else that of the model's folder, or else ChatML.
-// An empty path is skipped. Throws FileError as find_chat_template.
-ChatTemplate chat_template_of(const std::string& model, const std::string& adapter);
 
 // A model's tokenizer and chat template.
 struct ChatEncoder {

@@ -1,6 +1,6 @@
 #include "chapters/14_fine_tuning/grpo_step.hpp"
 
-#include "chapters/14_fine_tuning/tasks.hpp"
+#include "chapters/14_fine_tuning/answers.hpp"
 
 namespace llm {
 
@@ -17,8 +17,8 @@ Vector exact_match_rewards(const Rollouts& rollouts,
         if (!rollouts.finished[i]) continue;
         std::vector<Id> ids = rollouts.completions[i].response_ids;
         ids.pop_back();  // the stop token
-        const Question question{"", correct_answers[i / (batch_size / num_groups)]};
-        rewards(i) = static_cast<Real>(exact_match_reward(question, decode(ids)));
+        const std::string& answer = correct_answers[i / (batch_size / num_groups)];
+        rewards(i) = static_cast<Real>(exact_match_reward(answer, decode(ids)));
     }
     return rewards;
 }

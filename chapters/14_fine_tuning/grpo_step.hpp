@@ -1,4 +1,4 @@
-// Chapter 14, file 7 of 13: one step of GRPO, from sampled answers to updated parameters.
+// Chapter 14, file 10 of 10: one step of GRPO, from sampled answers to updated parameters.
 #pragma once
 
 #include <functional>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "common/tensors/shape.hpp"
 
 #define HWY_COMPILE_ONLY_STATIC

@@ -1,4 +1,4 @@
-// Chapter 15, file 9 of 14: rows of a KV cache, in float32 or float16.
+// Chapter 15, file 7 of 10: rows of a KV cache, in float32 or float16.
 #pragma once
 
 #include <span>

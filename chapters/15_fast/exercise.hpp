@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chapters/15_fast/flash_attention.hpp"
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "common/tensors/dtype.hpp"
 
 namespace exercise {

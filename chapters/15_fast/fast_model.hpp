@@ -1,4 +1,4 @@
-// Chapter 15, file 7 of 14: the weights of the model in a layout for fast inference.
+// Chapter 15, file 5 of 10: the weights of the model in a layout for fast inference.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 
 namespace llm {
 namespace {

@@ -1,4 +1,4 @@
-// Chapter 15, file 4 of 14: attention that does not store the (T, S) matrix of attention
+// Chapter 15, file 2 of 10: attention that does not store the (T, S) matrix of attention
 // weights.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 15, file 11 of 14: prefill and decode of the fast model.
+// Chapter 15, file 9 of 10: prefill and decode of the fast model.
 #pragma once
 
 #include <span>

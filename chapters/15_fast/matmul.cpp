@@ -1,7 +1,7 @@
 #include "chapters/15_fast/matmul.hpp"
 
 #include "chapters/03_head_splitting/head_splitting.hpp"
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {

@@ -1,4 +1,4 @@
-// Chapter 15, file 1 of 14: a matrix product in five variants.
+// Chapter 15, file 1 of 10: a matrix product in five variants.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"

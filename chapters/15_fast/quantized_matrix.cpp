@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "chapters/15_fast/dot_tile.hpp"
+#include "chapters/15_fast/kernels/dot_tile.hpp"
 #include "common/system/parallel.hpp"
 #include "common/tensors/block_types.hpp"
 

@@ -1,4 +1,4 @@
-// Chapter 15, file 5 of 14: weight matrices that are stored in fewer bytes.
+// Chapter 15, file 3 of 10: weight matrices that are stored in fewer bytes.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "common/tensors/dtype.hpp"
 #include "common/tensors/matmul.hpp"
 

@@ -1,7 +1,7 @@
 #include "chapters/15_fast/roofline.hpp"
 
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "common/system/parallel.hpp"
 #include "common/system/timer.hpp"
 #include "common/tensors/block_types.hpp"

@@ -1,4 +1,4 @@
-// Chapter 15, file 12 of 14: FLOPs and bytes of a forward pass, and the peak and the memory
+// Chapter 15, file 10 of 10: FLOPs and bytes of a forward pass, and the peak and the memory
 // bandwidth of the machine.
 #pragma once
 

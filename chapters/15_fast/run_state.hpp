@@ -1,4 +1,4 @@
-// Chapter 15, file 8 of 14: the memory of a run: the KV cache and a workspace for activations.
+// Chapter 15, file 6 of 10: the memory of a run: the KV cache and a workspace for activations.
 #pragma once
 
 #include "chapters/15_fast/cached_rows.hpp"

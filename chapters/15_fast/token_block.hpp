@@ -1,4 +1,4 @@
-// Chapter 15, file 10 of 14: functions that prefill and decode share.
+// Chapter 15, file 8 of 10: functions that prefill and decode share.
 #pragma once
 
 #include <span>

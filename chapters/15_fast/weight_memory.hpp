@@ -1,4 +1,4 @@
-// Chapter 15, file 6 of 14: memory for the weights of a model.
+// Chapter 15, file 4 of 10: memory for the weights of a model.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Chapter 16, file 10 of 11: writing GGUF files that llama.cpp reads.
+// Chapter 16, file 4 of 5: writing GGUF files that llama.cpp reads.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Chapter 16, file 11 of 11: writing a tokenizer into the metadata of a GGUF file.
+// Chapter 16, file 5 of 5: writing a tokenizer into the metadata of a GGUF file.
 #pragma once
 
 #include "chapters/10_tokenizer/tokenizer.hpp"

@@ -2,8 +2,8 @@
 
 #include "chapters/09_full_model/gguf_tensors.hpp"
 #include "chapters/09_full_model/tensor_names.hpp"
-#include "chapters/16_quantization/bfloat16_products.hpp"
-#include "chapters/16_quantization/integer_products.hpp"
+#include "chapters/16_quantization/kernels/bfloat16_products.hpp"
+#include "chapters/16_quantization/kernels/integer_products.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
 #include "common/tensors/block_types.hpp"
 

@@ -1,4 +1,4 @@
-// Chapter 16, file 9 of 11: models whose weights stay quantized in memory.
+// Chapter 16, file 3 of 5: models whose weights stay quantized in memory.
 #pragma once
 
 #include <string>

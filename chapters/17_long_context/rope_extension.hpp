@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "chapters/01_masking/config.hpp"
 #include "chapters/17_long_context/yarn.hpp"
 
 namespace llm {

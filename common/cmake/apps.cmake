@@ -16,7 +16,7 @@ if(NOT EMSCRIPTEN)
 
   file(GLOB sources CONFIGURE_DEPENDS chapters/apps/fine_tune/*.cpp)
   app(fine_tune ${sources})
-  target_link_libraries(fine_tune lesson_14_fine_tuning options)
+  target_link_libraries(fine_tune chat_files options)
 
   file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
   app(experiment chapters/experiments/main.cpp ${sources})

@@ -4,10 +4,10 @@
 
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/13_training/trainer.hpp"
+#include "chapters/14_fine_tuning/answers.hpp"
 #include "chapters/14_fine_tuning/demo/demo.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
 #include "chapters/14_fine_tuning/grpo_step.hpp"
-#include "chapters/14_fine_tuning/tasks.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
@@ -77,7 +77,7 @@ std::string answer_to(const Model& model, const Question& question) {
 double accuracy(const Model& model, const std::vector<Question>& questions) {
     double sum = 0;
     for (const Question& question : questions)
-        sum += exact_match_reward(question, answer_to(model, question));
+        sum += exact_match_reward(question.answer, answer_to(model, question));
     return sum / double(questions.size());
 }
 

@@ -2,7 +2,7 @@
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/15_fast/demo/demo.hpp"
 #include "chapters/15_fast/flash_attention.hpp"
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 

@@ -1,7 +1,7 @@
 #include <array>
 
 #include "chapters/15_fast/flash_attention.hpp"
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
 #include "common/system/parallel.hpp"
 

@@ -2,8 +2,9 @@
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
-#include "chapters/14_fine_tuning/peft_files.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
+#include "chapters/models/chat/chat_templates.hpp"
+#include "chapters/models/chat/peft_files.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"

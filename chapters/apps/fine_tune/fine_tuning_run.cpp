@@ -7,9 +7,10 @@
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
-#include "chapters/14_fine_tuning/peft_files.hpp"
-#include "chapters/14_fine_tuning/tasks.hpp"
+#include "chapters/14_fine_tuning/answers.hpp"
 #include "chapters/apps/fine_tune/methods.hpp"
+#include "chapters/models/chat/chat_templates.hpp"
+#include "chapters/models/chat/peft_files.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -205,7 +206,7 @@ void show_examples(const std::vector<AskedQuestion>& questions,
         if (shown[task]) continue;
         shown[task] = true;
         say(messages.back().content);
-        const bool is_correct = exact_match_reward({"", correct}, answers[i]) == 1;
+        const bool is_correct = exact_match_reward(correct, answers[i]) == 1;
         say("    " + (answers[i].empty() ? "(no end)" : answers[i]) +
             (is_correct ? "" : "    not: " + correct));
     }

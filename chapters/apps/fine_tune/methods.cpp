@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "chapters/14_fine_tuning/answers.hpp"
 #include "chapters/14_fine_tuning/dpo.hpp"
 #include "chapters/14_fine_tuning/grpo_step.hpp"
-#include "chapters/14_fine_tuning/tasks.hpp"
 #include "common/output/show.hpp"
 #include "common/system/timer.hpp"
 
@@ -187,8 +187,7 @@ std::vector<Preference> sample_preferences(FineTuningRun& run,
             answers_of(run.tuner.model, run.encoder, asked, config, run.generator);
         std::size_t num_wrong = 0;
         for (std::size_t i = 0; i < asked.size(); ++i) {
-            if (answers[i].empty() ||
-                exact_match_reward({"", asked[i].answer}, answers[i]) == 1)
+            if (answers[i].empty() || exact_match_reward(asked[i].answer, answers[i]) == 1)
                 continue;
             preferences.push_back({asked[i].messages, asked[i].answer, answers[i]});
             ++num_wrong;

@@ -1,4 +1,4 @@
-#include "chapters/16_quantization/bfloat16_products.hpp"
+#include "chapters/16_quantization/kernels/bfloat16_products.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 
 // Registers of Arm's SVE cannot be elements of an array; NEON is used instead.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)

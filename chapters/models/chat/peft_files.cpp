@@ -1,4 +1,4 @@
-#include "chapters/14_fine_tuning/peft_files.hpp"
+#include "chapters/models/chat/peft_files.hpp"
 
 #include "common/files/json_file.hpp"
 #include "common/files/mapped_file.hpp"

@@ -1,4 +1,4 @@
-// Chapter 16, file 8 of 11: products of bfloat16 weights and inputs that are rounded to
+// Chapter 16, kernels: products of bfloat16 weights and inputs that are rounded to
 // bfloat16, too.
 #pragma once
 

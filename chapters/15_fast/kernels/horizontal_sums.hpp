@@ -1,4 +1,4 @@
-// Chapter 15, file 14 of 14: the sums of four vector registers. Only files with SIMD
+// Chapter 15, kernels: the sums of four vector registers. Only files with SIMD
 // instructions include this.
 #pragma once
 

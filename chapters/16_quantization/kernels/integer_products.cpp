@@ -1,19 +1,19 @@
-#include "chapters/16_quantization/integer_products.hpp"
+#include "chapters/16_quantization/kernels/integer_products.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "chapters/15_fast/simd.hpp"
-#include "chapters/16_quantization/quantized_inputs.hpp"
-#include "chapters/16_quantization/unpack_blocks.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
+#include "chapters/16_quantization/kernels/quantized_inputs.hpp"
+#include "chapters/16_quantization/kernels/unpack_blocks.hpp"
 
 #if (defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)
 #define LLM_VNNI
 #endif
 #ifdef LLM_VNNI
-#include "chapters/16_quantization/integer_rows.hpp"
-#include "chapters/16_quantization/integer_tiles.hpp"
+#include "chapters/16_quantization/kernels/integer_rows.hpp"
+#include "chapters/16_quantization/kernels/integer_tiles.hpp"
 #endif
 
 namespace llm {

@@ -1,10 +1,10 @@
-// Chapter 16, file 5 of 11: products of a row and one token, with registers of 256 bits, which
+// Chapter 16, kernels: products of a row and one token, with registers of 256 bits, which
 // hold all 32 weights of a block of q8_0, q4_0 or q5_0. Only integer_products.cpp includes this
 // file.
 #pragma once
 
-#include "chapters/16_quantization/quantized_inputs.hpp"
-#include "chapters/16_quantization/unpack_blocks.hpp"
+#include "chapters/16_quantization/kernels/quantized_inputs.hpp"
+#include "chapters/16_quantization/kernels/unpack_blocks.hpp"
 
 namespace llm {
 namespace {

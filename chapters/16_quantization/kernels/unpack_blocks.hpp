@@ -1,4 +1,4 @@
-// Chapter 16, file 4 of 11: blocks of weights in vector registers. Only integer_products.cpp
+// Chapter 16, kernels: blocks of weights in vector registers. Only integer_products.cpp
 // includes this file, which is compiled for the machine it is built on.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 14, file 12 of 13: the text of a chat template in one canonical form. Chat templates
+// The text of a chat template in one canonical form. Chat templates
 // are programs in the language Jinja, which this project does not run.
 #pragma once
 

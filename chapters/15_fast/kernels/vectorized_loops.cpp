@@ -1,7 +1,7 @@
 // Loops that the compiler vectorizes by itself; the options are those of simd.cpp.
 #include <cmath>
 
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 
 namespace llm {
 

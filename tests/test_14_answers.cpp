@@ -1,9 +1,9 @@
 // Questions with verifiable answers, and groups of sampled answers.
 #include <cmath>
 
+#include "chapters/14_fine_tuning/answers.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
 #include "chapters/14_fine_tuning/rollouts.hpp"
-#include "chapters/14_fine_tuning/tasks.hpp"
 #include "tests/training.hpp"
 
 using namespace llm;
@@ -24,10 +24,10 @@ TEST_CASE("The held-out split has about a tenth of the questions, and depends on
 
 TEST_CASE("The reward is 1 for the exact answer, apart from spaces around it") {
     const Question question{"40+2=", "42"};
-    CHECK(exact_match_reward(question, "42") == 1);
-    CHECK(exact_match_reward(question, " 42\n") == 1);
+    CHECK(exact_match_reward(question.answer, "42") == 1);
+    CHECK(exact_match_reward(question.answer, " 42\n") == 1);
     for (const char* wrong : {"", " ", "4", "421", "4 2", "42.", "042"})
-        CHECK(exact_match_reward(question, wrong) == 0);
+        CHECK(exact_match_reward(question.answer, wrong) == 0);
 }
 
 TEST_CASE(

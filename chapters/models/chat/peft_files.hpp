@@ -1,4 +1,4 @@
-// Chapter 14, file 13 of 13: adapters in the files of Hugging Face's PEFT.
+// Adapters in the files of Hugging Face's PEFT.
 #pragma once
 
 #include <string>

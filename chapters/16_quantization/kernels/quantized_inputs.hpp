@@ -1,11 +1,11 @@
-// Chapter 16, file 3 of 11: what a product of integers consists of. Only integer_products.cpp
+// Chapter 16, kernels: what a product of integers consists of. Only integer_products.cpp
 // and integer_tiles.hpp include this file.
 #pragma once
 
 #include <span>
 
-#include "chapters/16_quantization/integer_products.hpp"
-#include "chapters/16_quantization/unpack_blocks.hpp"
+#include "chapters/16_quantization/kernels/integer_products.hpp"
+#include "chapters/16_quantization/kernels/unpack_blocks.hpp"
 
 namespace llm {
 namespace {

@@ -1,4 +1,4 @@
-// Chapter 16, file 6 of 11: products of several tokens, in register tiles. Only
+// Chapter 16, kernels: products of several tokens, in register tiles. Only
 // integer_products.cpp includes this file.
 #pragma once
 
@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "chapters/15_fast/next_weights.hpp"
-#include "chapters/16_quantization/quantized_inputs.hpp"
-#include "chapters/16_quantization/unpack_blocks.hpp"
+#include "chapters/15_fast/kernels/next_weights.hpp"
+#include "chapters/16_quantization/kernels/quantized_inputs.hpp"
+#include "chapters/16_quantization/kernels/unpack_blocks.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {

@@ -1,4 +1,4 @@
-// Chapter 15, file 13 of 14: prefetching while computing. Only files with SIMD instructions
+// Chapter 15, kernels: prefetching while computing. Only files with SIMD instructions
 // include this.
 #pragma once
 

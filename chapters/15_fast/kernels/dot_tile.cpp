@@ -1,12 +1,12 @@
-#include "chapters/15_fast/dot_tile.hpp"
+#include "chapters/15_fast/kernels/dot_tile.hpp"
 
 #include <algorithm>
 #include <array>
 
 // Registers of Arm's SVE cannot be elements of an array; NEON is used instead.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
-#include "chapters/15_fast/horizontal_sums.hpp"
-#include "chapters/15_fast/next_weights.hpp"
+#include "chapters/15_fast/kernels/horizontal_sums.hpp"
+#include "chapters/15_fast/kernels/next_weights.hpp"
 
 namespace llm {
 namespace {

@@ -1,4 +1,4 @@
-#include "chapters/14_fine_tuning/jinja_text.hpp"
+#include "chapters/models/chat/jinja_text.hpp"
 
 #include <algorithm>
 

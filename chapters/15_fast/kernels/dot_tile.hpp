@@ -1,4 +1,4 @@
-// Chapter 15, file 3 of 14: the matrix product of a few tokens, in register tiles.
+// Chapter 15, kernels: the matrix product of a few tokens, in register tiles.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Chapter 16, file 7 of 11: products of integers, with weights that stay in their blocks.
+// Chapter 16, kernels: products of integers, with weights that stay in their blocks.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Chapter 15, file 2 of 14: kernels that use SIMD instructions.
+// Chapter 15, kernels: kernels that use SIMD instructions.
 #pragma once
 
 #include <span>

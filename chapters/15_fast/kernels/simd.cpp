@@ -1,4 +1,4 @@
-#include "chapters/15_fast/simd.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "chapters/15_fast/horizontal_sums.hpp"
+#include "chapters/15_fast/kernels/horizontal_sums.hpp"
 
 #include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
