@@ -94,7 +94,7 @@ RETIRED_NAMES = {
     r"there_and_back": "forward_backward", r"rotate_back": "rope_backward", r"Placement": "AttentionInputs",
     r"placed(_\w+)?": "rotated", r"place_and_keep": "update_kv_cache", r"Taken": "activations",
     r"Desk": "workspace", r"room_for": "ensure_capacity", r"FastState": "RunState", r"look_inside": "ModelOutput",
-    r"PackedMatrix": "QuantizedMatrix", r"pack_together": "fuse", r"rungs?": "matmul variants",
+    r"PackedMatrix": "WeightMatrix", r"pack_together": "fuse", r"rungs?": "matmul variants",
     r"product_in_lanes": "matmul_simd", r"attend_blockwise": "flash_attention", r"in_parallel": "parallel_for",
     r"likeliest": "argmax", r"Writing": "GenerationConfig", r"longest_gradient": "max_grad_norm",
     r"clear_gradients": "zero_grad", r"Choices": "AblationConfig",

@@ -212,7 +212,7 @@ inline Model dequantized_model(Model model, const ChooseKernels& kernels) {
     for (const auto& [name, shape, values] : named_parameters(model)) {
         if (shape.size() != 2) continue;  // norms and biases
         const MatrixView rows{values.data(), shape[0], shape[1], shape[1]};
-        const QuantizedMatrix quantized = quantize(matrix_of(rows), kernels(shape[1]));
+        const WeightMatrix quantized = quantize(matrix_of(rows), kernels(shape[1]));
         for (std::size_t row = 0; row < rows.num_rows; ++row)
             quantized.dequantize_row(row, rows[row]);
     }

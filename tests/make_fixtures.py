@@ -1086,7 +1086,7 @@ def gpt_oss_expert():
         save(f"18_experts/clamped_{name}_gradient", gradient)
 
 
-def mixture_decoder(config, weights, ids):
+def moe_decoder(config, weights, ids):
     """Logits of a mixtral, qwen3_moe, gpt_oss or llama4_text model, from tensors and settings with Hugging Face's names."""
     kind, head_dim, eps = config["model_type"], config["head_dim"], config["rms_norm_eps"]
     heads, kv_heads, seq_len = config["num_attention_heads"], config["num_key_value_heads"], ids.shape[1]
@@ -1276,12 +1276,12 @@ def mixture_models():
         written = {key: value for key, value in config.items() if key != "dense_layers"}
         (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
         weights = {key: value.float() for key, value in weights.items()}
-        save(f"18_experts/{name}_logits", mixture_decoder(config, weights, ids))
+        save(f"18_experts/{name}_logits", moe_decoder(config, weights, ids))
         if kind == "llama4_text":  # Maverick
-            save(f"18_experts/{name}_without_qk_norm_logits", mixture_decoder({**config, "use_qk_norm": False}, weights, ids))
+            save(f"18_experts/{name}_without_qk_norm_logits", moe_decoder({**config, "use_qk_norm": False}, weights, ids))
         greedy = ids[:1, :9]
         for _ in range(20):
-            logits = mixture_decoder(config, weights, greedy)[:, -1]
+            logits = moe_decoder(config, weights, greedy)[:, -1]
             best, second = logits[0].topk(2)[0]
             assert best - second > 1e-3  # otherwise rounding would decide
             greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)

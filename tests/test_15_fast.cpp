@@ -69,7 +69,7 @@ TEST_CASE("fuse joins the rows of adjacent matrices of the same dtype") {
     for (const std::size_t out : {3u, 5u, 2u, 4u})
         parts.push_back(randn({out, std::size_t{7}}, generator));
     const auto fused = [&](const std::array<DType, 4>& dtypes) {
-        std::vector<QuantizedMatrix> matrices;
+        std::vector<WeightMatrix> matrices;
         for (std::size_t i = 0; i < 4; ++i) matrices.push_back(quantize(parts[i], dtypes[i]));
         return WeightMemory().fuse(matrices);
     };
@@ -78,8 +78,8 @@ TEST_CASE("fuse joins the rows of adjacent matrices of the same dtype") {
         return Matrix(xt::view(all, xt::range(first, first + count)));
     };
     const DType f = DType::float32, b = DType::bfloat16;
-    const auto same = [](const QuantizedMatrix& matrix, const Matrix& weights, DType dtype) {
-        const QuantizedMatrix expected = quantize(weights, dtype);
+    const auto same = [](const WeightMatrix& matrix, const Matrix& weights, DType dtype) {
+        const WeightMatrix expected = quantize(weights, dtype);
         CHECK(matrix.dtype() == dtype);
         CHECK(matrix.out_features == expected.out_features);
         CHECK(matrix.in_features == 7);
@@ -87,11 +87,11 @@ TEST_CASE("fuse joins the rows of adjacent matrices of the same dtype") {
                                  expected.rows(0, expected.out_features)));
     };
     for (const DType dtype : weight_dtypes) {
-        const std::vector<QuantizedMatrix> one = fused({dtype, dtype, dtype, dtype});
+        const std::vector<WeightMatrix> one = fused({dtype, dtype, dtype, dtype});
         REQUIRE(one.size() == 1);
         same(one[0], rows_of(0, 14), dtype);
     }
-    const std::vector<QuantizedMatrix> three = fused({f, b, b, f});
+    const std::vector<WeightMatrix> three = fused({f, b, b, f});
     REQUIRE(three.size() == 3);
     same(three[0], parts[0], f);
     same(three[1], rows_of(3, 7), b);
@@ -106,7 +106,7 @@ TEST_CASE("WeightMemory: matrices of any size stay as they are, aligned, and mos
     // 9 MB, which is more than a block, between others; rows of 7 bfloat16 are 14 bytes.
     for (const std::size_t out : {3u, 5u, 640'000u, 2u, 300'000u, 300'001u, 4u})
         weights.push_back(randn({out, std::size_t{7}}, generator));
-    std::vector<QuantizedMatrix> matrices;
+    std::vector<WeightMatrix> matrices;
     {
         WeightMemory memory;
         for (const Matrix& weight : weights)
@@ -128,7 +128,7 @@ TEST_CASE("WeightMemory: matrices of any size stay as they are, aligned, and mos
 
 TEST_CASE("fuse refuses matrices that do not read the same input, whatever their dtypes") {
     for (const DType dtype : weight_dtypes) {
-        std::vector<QuantizedMatrix> matrices;
+        std::vector<WeightMatrix> matrices;
         matrices.push_back(quantize(counting({4, 3}), DType::float32));
         matrices.push_back(quantize(counting({5, 2}), dtype));
         CHECK_THROWS_WITH_AS(
@@ -139,7 +139,7 @@ TEST_CASE("fuse refuses matrices that do not read the same input, whatever their
 
 TEST_CASE("fused projections of different dtypes give the logits of the dequantized model") {
     const auto weights_of = [](std::initializer_list<std::pair<const Linear*, DType>> linears) {
-        std::vector<QuantizedMatrix> weights;
+        std::vector<WeightMatrix> weights;
         for (const auto& [linear, dtype] : linears)
             weights.push_back(quantize(linear->weight, dtype));
         return WeightMemory().fuse(weights);
@@ -191,11 +191,11 @@ TEST_CASE("make_fast_model asks for the kernels of each matrix by its in_feature
     round_trip(*expected.lm_head);
     for (std::size_t n = 0; n < expected.layers.size(); ++n) {
         const FastLayer& layer = fast.layers[n];
-        for (const QuantizedLinear* linear : {&layer.qkv_proj, &layer.gate_up_proj}) {
+        for (const FastLinear* linear : {&layer.qkv_proj, &layer.gate_up_proj}) {
             REQUIRE(linear->weights.size() == 1);
             CHECK(linear->weights[0].dtype() == DType::bfloat16);
         }
-        for (const QuantizedLinear* linear : {&layer.o_proj, &layer.down_proj}) {
+        for (const FastLinear* linear : {&layer.o_proj, &layer.down_proj}) {
             REQUIRE(linear->weights.size() == 1);
             CHECK(linear->weights[0].dtype() == DType::float32);
         }
@@ -274,7 +274,7 @@ TEST_CASE("make_fast_model stores the weights in the bytes of the dtype") {
 
 TEST_CASE("make_fast_model fuses biases, with zeros for projections without one") {
     for (const FastLayer& layer : make_fast_model(model_named("GQA"), DType::float32).layers)
-        for (const QuantizedLinear* linear :
+        for (const FastLinear* linear :
              {&layer.qkv_proj, &layer.o_proj, &layer.gate_up_proj, &layer.down_proj})
             CHECK(linear->bias.empty());
     const Model& model = model_named("some biases");

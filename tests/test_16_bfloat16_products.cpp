@@ -175,7 +175,7 @@ TEST_CASE("kernels of bfloat16 round the inputs of several tokens if the process
 
     Generator generator(4);
     const Matrix weights = randn({40, 33}, generator), inputs = randn({20, 33}, generator);
-    const QuantizedMatrix stored = quantize(weights, kernels);
+    const WeightMatrix stored = quantize(weights, kernels);
     const Matrix restored = dequantize(stored);
     CHECK(identical(restored, dequantize(quantize(weights, exact))));
     Matrix expected_inputs = inputs;

@@ -1,7 +1,7 @@
 // The gradients of chapter 17 against central differences of a loss, in double.
 #include "chapters/01_masking/masking.hpp"
+#include "chapters/17_long_context/attention_layer_backward.hpp"
 #include "chapters/17_long_context/attention_pattern.hpp"
-#include "chapters/17_long_context/long_context_backward.hpp"
 #include "chapters/17_long_context/score_mod.hpp"
 #include "tests/finite_differences.hpp"
 
@@ -70,11 +70,11 @@ TEST_CASE("forward_backward against central differences: a decoder with every ki
     config.vocab_size = V;
     config.max_position_embeddings = 6;
     Generator generator(8);
-    LongContextDecoder decoder = make_long_context_decoder(make_model(config, generator), true);
+    PatternDecoder decoder = make_pattern_decoder(make_model(config, generator), true);
     // QK norm and a window; a cap and a chunk; no RoPE, a temperature and a learned sink.
-    LongContextAttention* const layers[] = {&decoder.layers[0].self_attn,
-                                            &decoder.layers[1].self_attn,
-                                            &decoder.layers[2].self_attn};
+    PatternAttention* const layers[] = {&decoder.layers[0].self_attn,
+                                        &decoder.layers[1].self_attn,
+                                        &decoder.layers[2].self_attn};
     layers[0]->pattern = SlidingWindow{2};
     layers[0]->layer.qk_norm = QKNormWithWeights{random_vector(D, 4), random_vector(D, 5)};
     layers[1]->pattern = ChunkedAttention{2};
@@ -85,9 +85,9 @@ TEST_CASE("forward_backward against central differences: a decoder with every ki
         for (Real& value : parameter.values) value = Real(0.5) * generator.next_normal();
 
     const IdMatrix input_ids = {{0, 3, 6}, {2, 2, 5}}, targets = {{3, 6, 1}, {2, 5, 4}};
-    LongContextDecoder gradient = zeros_like(decoder);
+    PatternDecoder gradient = zeros_like(decoder);
     forward_backward(decoder, input_ids, targets, gradient);
-    LongContextDecoder scratch = zeros_like(decoder);
+    PatternDecoder scratch = zeros_like(decoder);
     const auto parameters = named_parameters(decoder), gradients = named_parameters(gradient);
     REQUIRE(parameters.size() == gradients.size());
     for (std::size_t p = 0; p < parameters.size(); ++p)

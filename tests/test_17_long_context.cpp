@@ -5,7 +5,7 @@
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/08_pre_vs_post_norm/block.hpp"
 #include "chapters/09_full_model/decoder.hpp"
-#include "chapters/17_long_context/long_context_layer.hpp"
+#include "chapters/17_long_context/attention_layer.hpp"
 #include "chapters/17_long_context/yarn.hpp"
 #include "common/numbers/random.hpp"
 #include "tests/check.hpp"
@@ -31,20 +31,20 @@ std::vector<RotaryTable> rotary_tables() {
             make_yarn_rotary_table(D, 1000, {4, 8}, seq_len)};
 }
 
-LongContextBlock make_test_block(const AttentionPattern& pattern, Generator& generator) {
+PatternBlock make_test_block(const AttentionPattern& pattern, Generator& generator) {
     const Config config = windowed_config();
     const Vector ones = xt::ones<Real>({C});
     return {
-        make_long_context_attention(make_attention_layer(config, generator), D, pattern),
+        make_pattern_attention(make_attention_layer(config, generator), D, pattern),
         make_gated_mlp(config.hidden_size, config.intermediate_size, false, SiLU, generator),
         RMSNorm{ones}, RMSNorm{ones}};
 }
 
 // A sliding window with sinks and a cap, a chunk with the second RoPE, a full NoPE layer with a
 // temperature, and StreamingLLM's pattern.
-std::vector<LongContextBlock> mixed_layers() {
+std::vector<PatternBlock> mixed_layers() {
     Generator generator(8);
-    std::vector<LongContextBlock> layers;
+    std::vector<PatternBlock> layers;
     for (const AttentionPattern& pattern :
          {AttentionPattern{SlidingWindow{3}}, AttentionPattern{ChunkedAttention{4}},
           AttentionPattern{FullAttention{}}, AttentionPattern{SinksAndWindow{2, 3}}})
@@ -56,15 +56,15 @@ std::vector<LongContextBlock> mixed_layers() {
     return layers;
 }
 
-std::vector<RollingCache> make_caches(const std::vector<LongContextBlock>& layers) {
+std::vector<RollingCache> make_caches(const std::vector<PatternBlock>& layers) {
     std::vector<RollingCache> caches;
-    for (const LongContextBlock& layer : layers)
+    for (const PatternBlock& layer : layers)
         caches.push_back(make_rolling_cache(layer.self_attn.pattern));
     return caches;
 }
 
-Tensor3 run(const std::vector<LongContextBlock>& layers, const Tensor3& embeddings,
-            const LongContextInputs& inputs, std::vector<RollingCache>* caches = nullptr) {
+Tensor3 run(const std::vector<PatternBlock>& layers, const Tensor3& embeddings,
+            const PatternAttentionInputs& inputs, std::vector<RollingCache>* caches = nullptr) {
     return run_layers(layers, embeddings, inputs, caches).last_hidden_state;
 }
 
@@ -85,31 +85,31 @@ TEST_CASE("with full attention and RoPE, the layer is that of chapter 05") {
     const Tensor3 states = random_embeddings();
     const AttentionLayer::Output expected =
         layer(states, causal_attention_inputs(rotary_tables()[0], B, seq_len));
-    const auto output = make_long_context_attention(layer, D, FullAttention{})(
-        states, long_context_inputs(rotary_tables(), seq_len));
+    const auto output = make_pattern_attention(layer, D, FullAttention{})(
+        states, pattern_attention_inputs(rotary_tables(), seq_len));
     CHECK_CLOSE(output.hidden_states, expected.hidden_states, 1e-5);
     CHECK_CLOSE(output.attentions, expected.attentions, 1e-5);
 }
 
 TEST_CASE("with full attention and RoPE, the block is the pre-norm block of chapter 08") {
     Generator generator(4);
-    const LongContextBlock block = make_test_block(FullAttention{}, generator);
+    const PatternBlock block = make_test_block(FullAttention{}, generator);
     const PreNormBlock expected{block.self_attn.layer, block.mlp, block.attention_norm,
                                 block.ffn_norm};
     const Tensor3 states = random_embeddings();
     CHECK_CLOSE(
-        block(states, long_context_inputs(rotary_tables(), seq_len)).hidden_states,
+        block(states, pattern_attention_inputs(rotary_tables(), seq_len)).hidden_states,
         expected(states, causal_attention_inputs(rotary_tables()[0], B, seq_len)).hidden_states,
         1e-5);
 }
 
 TEST_CASE("a NoPE layer depends on the mask only: shifted positions change nothing") {
     Generator generator(4);
-    LongContextAttention attention = make_long_context_attention(
+    PatternAttention attention = make_pattern_attention(
         make_attention_layer(windowed_config(), generator), D, SlidingWindow{5});
     const Tensor3 states = part_of(random_embeddings(), 0, 7);
     const auto at = [&](std::size_t past_len) {
-        return attention(states, long_context_inputs({rotary_tables()[1]}, 7, past_len))
+        return attention(states, pattern_attention_inputs({rotary_tables()[1]}, 7, past_len))
             .hidden_states;
     };
     attention.position_encoding = NoPE{};
@@ -141,7 +141,7 @@ TEST_CASE("each layer of a mixed stack keeps its own window: caches equal recomp
     const auto layers = mixed_layers();
     const Tensor3 embeddings = random_embeddings();
     const Tensor3 expected =
-        run(layers, embeddings, long_context_inputs(rotary_tables(), seq_len));
+        run(layers, embeddings, pattern_attention_inputs(rotary_tables(), seq_len));
     std::mt19937 random(3);
     for (int repetition = 0; repetition < 50; ++repetition) {
         auto caches = make_caches(layers);
@@ -149,7 +149,7 @@ TEST_CASE("each layer of a mixed stack keeps its own window: caches equal recomp
             const std::size_t count = std::min<std::size_t>(1 + random() % 9, seq_len - first);
             CAPTURE(first);
             CAPTURE(count);
-            const auto inputs = long_context_inputs(rotary_tables(), count, first);
+            const auto inputs = pattern_attention_inputs(rotary_tables(), count, first);
             REQUIRE_CLOSE(run(layers, part_of(embeddings, first, count), inputs, &caches),
                           part_of(expected, first, count), 1e-5);
             first += count;
@@ -162,7 +162,7 @@ TEST_CASE("each layer of a mixed stack keeps its own window: caches equal recomp
 
 TEST_CASE("each choice of a layer changes the result") {
     const Tensor3 embeddings = random_embeddings();
-    const auto inputs = long_context_inputs(rotary_tables(), seq_len);
+    const auto inputs = pattern_attention_inputs(rotary_tables(), seq_len);
     const Tensor3 expected = run(mixed_layers(), embeddings, inputs);
     for (int choice = 0; choice < 5; ++choice) {
         CAPTURE(choice);
@@ -188,16 +188,16 @@ TEST_CASE("rolling_cache_bytes by hand: Gemma 3's five windows and one full laye
 
 TEST_CASE("a layer names a missing rotary table and positions that leave a gap") {
     Generator generator(4);
-    LongContextAttention attention = make_long_context_attention(
+    PatternAttention attention = make_pattern_attention(
         make_attention_layer(windowed_config(), generator), D, SlidingWindow{5});
     const Tensor3 states = random_embeddings();
     RollingCache cache{5};
     CHECK_THROWS_WITH_AS(
-        attention(part_of(states, 0, 2), long_context_inputs(rotary_tables(), 2, 1), &cache),
-        "long_context_attention: position ids do not begin at 0, after the cached tokens",
+        attention(part_of(states, 0, 2), pattern_attention_inputs(rotary_tables(), 2, 1),
+                  &cache),
+        "pattern_attention: position ids do not begin at 0, after the cached tokens",
         ShapeError);
     attention.position_encoding = RopeOfTable{2};
-    CHECK_THROWS_WITH_AS(attention(states, long_context_inputs(rotary_tables(), seq_len)),
-                         "long_context_attention: rotary table 2 of 2 does not exist",
-                         ShapeError);
+    CHECK_THROWS_WITH_AS(attention(states, pattern_attention_inputs(rotary_tables(), seq_len)),
+                         "pattern_attention: rotary table 2 of 2 does not exist", ShapeError);
 }

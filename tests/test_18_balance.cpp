@@ -105,16 +105,15 @@ TEST_CASE("drop_over_capacity keeps the first tokens of each expert") {
 
 TEST_CASE("a token whose experts are full gets 0, and no other token changes") {
     Generator generator(4);
-    MixtureOfExperts mixture{
+    MixtureOfExperts moe{
         make_linear(6, 3, false, generator), {}, std::nullopt, 1, TopKSoftmaxRouting{}};
-    mixture.router.weight.fill(0);  // equal logits: every token chooses expert 0
+    moe.router.weight.fill(0);  // equal logits: every token chooses expert 0
     for (int e = 0; e < 3; ++e)
-        mixture.experts.push_back(make_gated_mlp(6, 4, false, SiLU, generator));
+        moe.experts.push_back(make_gated_mlp(6, 4, false, SiLU, generator));
     const Tensor3 states = randn({1, 6, 6}, generator);
-    const Tensor3 full = mixture(states);
-    MixtureActivations saved;
-    const Tensor3 dropped =
-        mixture_forward(mixture, states, saved, 1);  // 6 tokens, 3 experts: 2 each
+    const Tensor3 full = moe(states);
+    MoeActivations saved;
+    const Tensor3 dropped = moe_forward(moe, states, saved, 1);  // 6 tokens, 3 experts: 2 each
     for (std::size_t t = 0; t < 6; ++t)
         for (std::size_t c = 0; c < 6; ++c)
             CHECK(dropped(0, t, c) == (t < 2 ? full(0, t, c) : Real(0)));

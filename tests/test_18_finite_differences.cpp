@@ -1,5 +1,5 @@
 // The gradients of chapter 18 against central differences of a loss, in double.
-#include "chapters/18_experts/mixture_decoder.hpp"
+#include "chapters/18_experts/moe_decoder.hpp"
 #include "tests/finite_differences.hpp"
 
 using namespace llm;
@@ -9,45 +9,45 @@ namespace {
 
 constexpr std::size_t E = 4;
 
-MixtureOfExperts random_mixture(const Routing& routing) {
-    MixtureOfExperts mixture{{random_matrix(E, C, 1), std::nullopt}, {}, {}, 2, routing};
+MixtureOfExperts random_moe(const Routing& routing) {
+    MixtureOfExperts moe{{random_matrix(E, C, 1), std::nullopt}, {}, {}, 2, routing};
     for (std::uint32_t e = 0; e < E; ++e)
-        mixture.experts.push_back(GatedMlp{{random_matrix(F, C, 10 + e), std::nullopt},
-                                           {random_matrix(F, C, 20 + e), std::nullopt},
-                                           {random_matrix(C, F, 30 + e), std::nullopt},
-                                           SiLU});
-    mixture.shared = std::get<GatedMlp>(mixture.experts[0]);
-    return mixture;
+        moe.experts.push_back(GatedMlp{{random_matrix(F, C, 10 + e), std::nullopt},
+                                       {random_matrix(F, C, 20 + e), std::nullopt},
+                                       {random_matrix(C, F, 30 + e), std::nullopt},
+                                       SiLU});
+    moe.shared = std::get<GatedMlp>(moe.experts[0]);
+    return moe;
 }
 
-void add_parameters(ParameterList& list, MixtureOfExperts& mixture) {
-    llm::add_parameters(list, "router", mixture.router);
-    for (Expert& expert : mixture.experts)
+void add_parameters(ParameterList& list, MixtureOfExperts& moe) {
+    llm::add_parameters(list, "router", moe.router);
+    for (Expert& expert : moe.experts)
         llm::add_parameters(list, "expert", std::get<GatedMlp>(expert));
-    llm::add_parameters(list, "shared", *mixture.shared);
+    llm::add_parameters(list, "shared", *moe.shared);
 }
 
 }  // namespace
 
-TEST_CASE("mixture_backward against central differences: input, router, experts") {
+TEST_CASE("moe_backward against central differences: input, router, experts") {
     for (const Routing& routing :
          {Routing{SoftmaxRouting{}}, Routing{SoftmaxRouting{false, 2}},
           Routing{TopKSoftmaxRouting{}}, Routing{SigmoidRouting{random_vector(E, 7)}},
           Routing{InputSigmoidRouting{}}}) {
         CAPTURE(routing.index());
-        MixtureOfExperts mixture = random_mixture(routing);
+        MixtureOfExperts moe = random_moe(routing);
         Tensor3 input = random_states(C, 3);
         const Loss<3> loss(input.shape());
-        MixtureActivations saved;
-        mixture_forward(mixture, input, saved);
-        MixtureOfExperts gradient = mixture;
+        MoeActivations saved;
+        moe_forward(moe, input, saved);
+        MixtureOfExperts gradient = moe;
         ParameterList gradients, parameters;
         add_parameters(gradients, gradient);
-        add_parameters(parameters, mixture);
+        add_parameters(parameters, moe);
         for (const Parameter& parameter : gradients)
             std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
-        const Tensor3 input_gradient = mixture_backward(mixture, saved, loss.weights, gradient);
-        const auto value = [&] { return loss(mixture(input)); };
+        const Tensor3 input_gradient = moe_backward(moe, saved, loss.weights, gradient);
+        const auto value = [&] { return loss(moe(input)); };
         check_gradient("input", span_of(input), span_of(input_gradient), value);
         for (std::size_t p = 0; p < parameters.size(); ++p) {
             double largest = 0;
@@ -59,30 +59,30 @@ TEST_CASE("mixture_backward against central differences: input, router, experts"
     }
 }
 
-TEST_CASE("mixture_backward adds the gradient of another loss of the router's logits") {
-    MixtureOfExperts mixture = random_mixture(SoftmaxRouting{});
+TEST_CASE("moe_backward adds the gradient of another loss of the router's logits") {
+    MixtureOfExperts moe = random_moe(SoftmaxRouting{});
     Tensor3 input = random_states(C, 3);
-    MixtureActivations saved;
-    mixture_forward(mixture, input, saved);
+    MoeActivations saved;
+    moe_forward(moe, input, saved);
     const Loss<2> loss(saved.router_logits.shape());
-    MixtureOfExperts gradient = mixture;
+    MixtureOfExperts gradient = moe;
     gradient.router.weight.fill(0);
     const Tensor3 none = xt::zeros<Real>(input.shape());
-    const Tensor3 input_gradient =
-        mixture_backward(mixture, saved, none, gradient, loss.weights);
+    const Tensor3 input_gradient = moe_backward(moe, saved, none, gradient, loss.weights);
     const auto value = [&] {
-        mixture_forward(mixture, input, saved);
+        moe_forward(moe, input, saved);
         return loss(saved.router_logits);
     };
     check_gradient("input", span_of(input), span_of(input_gradient), value);
-    check_gradient("router", span_of(mixture.router.weight), span_of(gradient.router.weight),
+    check_gradient("router", span_of(moe.router.weight), span_of(gradient.router.weight),
                    value);
 }
 
 namespace {
 
-// Two layers: a mixture with these settings and a dense MLP. Both have attention sinks.
-MixtureDecoder random_decoder(const MixtureOfExperts& mixture) {
+// Two layers: a mixture of experts with these settings and a dense MLP. Both have attention
+// sinks.
+MoeDecoder random_decoder(const MixtureOfExperts& moe) {
     Config config;
     config.hidden_size = C;
     config.num_attention_heads = H;
@@ -95,13 +95,12 @@ MixtureDecoder random_decoder(const MixtureOfExperts& mixture) {
     config.tie_word_embeddings = true;
     Generator generator(8);
     const Model model = make_model(config, generator);
-    MixtureDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
+    MoeDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
     for (const PreNormBlock& layer : model.layers)
-        decoder.layers.push_back(
-            {make_long_context_attention(layer.self_attn, D, FullAttention{}), layer.mlp,
-             layer.attention_norm, layer.ffn_norm});
-    decoder.layers[0].mlp = mixture;
-    for (MixtureBlock& layer : decoder.layers)
+        decoder.layers.push_back({make_pattern_attention(layer.self_attn, D, FullAttention{}),
+                                  layer.mlp, layer.attention_norm, layer.ffn_norm});
+    decoder.layers[0].mlp = moe;
+    for (MoeBlock& layer : decoder.layers)
         layer.self_attn.score_mod.sinks = xt::zeros<Real>({H});
     for (const Parameter& parameter : named_parameters(decoder))
         for (Real& value : parameter.values) value = Real(0.5) * generator.next_normal();
@@ -117,13 +116,13 @@ TEST_CASE(
         CAPTURE(drops);
         BalanceArguments balance{.coefficients = {0.7, 0.3}};
         if (drops) balance.capacity_factor = 0.7;
-        MixtureDecoder decoder = random_decoder(random_mixture(SoftmaxRouting{}));
-        MixtureDecoder gradient = zeros_like(decoder), scratch = gradient;
-        const MixtureLoss at_first =
+        MoeDecoder decoder = random_decoder(random_moe(SoftmaxRouting{}));
+        MoeDecoder gradient = zeros_like(decoder), scratch = gradient;
+        const MoeLoss at_first =
             forward_backward(decoder, input_ids, targets, balance, gradient);
         CHECK((at_first.num_dropped > 0) == drops);
         const auto value = [&] {
-            const MixtureLoss loss =
+            const MoeLoss loss =
                 forward_backward(decoder, input_ids, targets, balance, scratch);
             return loss.cross_entropy + balance.coefficients.aux_loss * loss.aux_loss +
                    balance.coefficients.z_loss * loss.z_loss;

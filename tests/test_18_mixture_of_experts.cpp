@@ -11,14 +11,14 @@ constexpr std::size_t B = 2, T = 5, C = 6, F = 4, E = 5, K = 2;
 
 // Expert 3 is chosen by no token: all hidden states are positive, and its router weights are
 // very negative.
-MixtureOfExperts test_mixture(const Routing& routing, bool shared) {
+MixtureOfExperts test_moe(const Routing& routing, bool shared) {
     Generator generator(4);
-    MixtureOfExperts mixture{make_linear(C, E, false, generator), {}, std::nullopt, K, routing};
-    xt::view(mixture.router.weight, 3, xt::all()) = Real(-50);
+    MixtureOfExperts moe{make_linear(C, E, false, generator), {}, std::nullopt, K, routing};
+    xt::view(moe.router.weight, 3, xt::all()) = Real(-50);
     for (std::size_t e = 0; e < E; ++e)
-        mixture.experts.push_back(make_gated_mlp(C, F, false, SiLU, generator));
-    if (shared) mixture.shared = make_gated_mlp(C, 2 * F, false, SiLU, generator);
-    return mixture;
+        moe.experts.push_back(make_gated_mlp(C, F, false, SiLU, generator));
+    if (shared) moe.shared = make_gated_mlp(C, 2 * F, false, SiLU, generator);
+    return moe;
 }
 
 Tensor3 positive_states() {
@@ -27,27 +27,26 @@ Tensor3 positive_states() {
 }
 
 // Each token by itself, with the gates of its router.
-Tensor3 one_by_one(const MixtureOfExperts& mixture, const Tensor3& states) {
+Tensor3 one_by_one(const MixtureOfExperts& moe, const Tensor3& states) {
     Tensor3 result = xt::zeros<Real>({B, T, C});
     for (std::size_t b = 0; b < B; ++b)
         for (std::size_t t = 0; t < T; ++t) {
             Matrix token = xt::view(states, b, xt::range(t, t + 1), xt::all());  // (1, C)
-            const RoutedTokens routed = route(mixture.router(token), K, mixture.routing);
+            const RoutedTokens routed = route(moe.router(token), K, moe.routing);
             Matrix sum = xt::zeros<Real>({std::size_t{1}, C});
             for (std::size_t k = 0; k < K; ++k) {
                 const GatedMlp& expert = std::get<GatedMlp>(
-                    mixture.experts[static_cast<std::size_t>(routed.experts(0, k))]);
+                    moe.experts[static_cast<std::size_t>(routed.experts(0, k))]);
                 const Real gate = routed.gates(0, k);
-                const bool on_input =
-                    std::holds_alternative<InputSigmoidRouting>(mixture.routing);
+                const bool on_input = std::holds_alternative<InputSigmoidRouting>(moe.routing);
                 const Tensor3 input =
                     reshape(Matrix(token * (on_input ? gate : Real(1))), {1, 1, C});
                 const Tensor3 output = expert(input);
                 for (std::size_t c = 0; c < C; ++c)
                     sum(0, c) += output(0, 0, c) * (on_input ? Real(1) : gate);
             }
-            if (mixture.shared) {
-                const Tensor3 output = (*mixture.shared)(reshape(token, {1, 1, C}));
+            if (moe.shared) {
+                const Tensor3 output = (*moe.shared)(reshape(token, {1, 1, C}));
                 for (std::size_t c = 0; c < C; ++c) sum(0, c) += output(0, 0, c);
             }
             for (std::size_t c = 0; c < C; ++c) result(b, t, c) = sum(0, c);
@@ -85,10 +84,10 @@ TEST_CASE(
               Routing{InputSigmoidRouting{}}}) {
             CAPTURE(routing.index());
             CAPTURE(shared);
-            const MixtureOfExperts mixture = test_mixture(routing, shared);
-            CHECK_CLOSE(mixture(states), one_by_one(mixture, states), 1e-5);
-            MixtureActivations saved;
-            mixture_forward(mixture, states, saved);
+            const MixtureOfExperts moe = test_moe(routing, shared);
+            CHECK_CLOSE(moe(states), one_by_one(moe, states), 1e-5);
+            MoeActivations saved;
+            moe_forward(moe, states, saved);
             CHECK(saved.dispatch.first_row[3] == saved.dispatch.first_row[4]);
         }
 }
@@ -96,7 +95,7 @@ TEST_CASE(
 TEST_CASE("one expert and K = 1 is the MLP of chapter 06") {
     Generator generator(6);
     const GatedMlp mlp = make_gated_mlp(C, F, false, SiLU, generator);
-    const MixtureOfExperts mixture{
+    const MixtureOfExperts moe{
         make_linear(C, 1, false, generator), {mlp}, std::nullopt, 1, SoftmaxRouting{}};
-    CHECK_CLOSE(mixture(positive_states()), mlp(positive_states()), 1e-6);
+    CHECK_CLOSE(moe(positive_states()), mlp(positive_states()), 1e-6);
 }

@@ -35,8 +35,8 @@ AnyModel load(const std::string& type) {
 // The logits after all tokens, computed in one call without a cache.
 Vector fresh_logits(const AnyModel& model, const std::vector<Id>& ids) {
     const IdMatrix one = one_sequence(ids);  // (1, T)
-    if (const auto* mixture = std::get_if<PublishedModel>(&model))
-        return last_logits(mixture->forward(one, {}));
+    if (const auto* moe = std::get_if<PublishedModel>(&model))
+        return last_logits(moe->forward(one, {}));
     return last_logits(std::get<PublishedModel>(model).forward(one, {}));
 }
 

@@ -8,11 +8,11 @@ using namespace llm;
 
 namespace {
 
-LongContextDecoder test_decoder(bool learned_sinks) {
+PatternDecoder test_decoder(bool learned_sinks) {
     Generator generator(5);
     Config config = small_config();
     config.tie_word_embeddings = true;
-    return make_long_context_decoder(init_model(config, generator), learned_sinks);
+    return make_pattern_decoder(init_model(config, generator), learned_sinks);
 }
 
 TrainingArguments test_arguments(std::size_t num_steps) {
@@ -60,7 +60,7 @@ TEST_CASE("mean_loss_from skips the first positions") {
 }
 
 TEST_CASE("train_decoder learns a rule, and updates the sinks") {
-    LongContextDecoder decoder = test_decoder(true);
+    PatternDecoder decoder = test_decoder(true);
     Generator generator(1);
     const std::vector<Real> losses =
         train_decoder(decoder, test_arguments(80), repeating_tokens(), std::nullopt, generator);
@@ -75,7 +75,7 @@ TEST_CASE("train_decoder with a first token: the first step by hand") {
     args.lr_schedule.warmup_steps = 0;
     args.lr_schedule.min_learning_rate = 0;
     args.weight_decay = Real(0.5);
-    LongContextDecoder decoder = test_decoder(true), expected = decoder;
+    PatternDecoder decoder = test_decoder(true), expected = decoder;
     Generator generator(1), same_generator(1);
     train_decoder(decoder, args, repeating_tokens(), Id{16}, generator);
 
@@ -84,7 +84,7 @@ TEST_CASE("train_decoder with a first token: the first step by hand") {
     for (std::size_t step = 0; step < 2; ++step) {
         Batch batch = random_batch(repeating_tokens(), 4, 6, same_generator);
         for (std::size_t b = 0; b < 4; ++b) batch.input_ids(b, 0) = 16;
-        LongContextDecoder gradient = zeros_like(expected);
+        PatternDecoder gradient = zeros_like(expected);
         forward_backward(expected, batch.input_ids, batch.targets, gradient);
         clip_grad_norm(named_parameters(gradient), args.max_grad_norm);
         optimizer.step(named_parameters(expected), named_parameters(gradient),

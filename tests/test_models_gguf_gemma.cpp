@@ -98,7 +98,7 @@ TEST_CASE("export_gguf: a Mistral whose context fits into its window is a llama"
     PublishedModel model = gemma_or_mistral("mistral");
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
         model.config.layers[n].pattern = SlidingWindow{64};
-        std::get<MixtureBlock>(model.layers[n]).self_attn.pattern = SlidingWindow{64};
+        std::get<MoeBlock>(model.layers[n]).self_attn.pattern = SlidingWindow{64};
     }
     const Scratch scratch;
     const std::string path = (scratch.folder / "model.gguf").string();

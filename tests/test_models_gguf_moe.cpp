@@ -19,10 +19,10 @@ PublishedModel model_with_experts(const std::string& type) {
     if (type == "gpt_oss") config.swiglu_limit = 7;
     if (type == "mixtral")
         for (LayerConfig& layer : config.layers) layer.pattern = FullAttention{};
-    if (type == "qwen3_moe") {  // layer 1 has the only mixture
+    if (type == "qwen3_moe") {  // layer 1 has the only mixture of experts
         for (LayerConfig& layer : config.layers) layer.is_moe = true;
         for (PublishedLayer& layer : model.layers)
-            std::get<MixtureBlock>(layer).mlp = model.layers[1].mlp();
+            std::get<MoeBlock>(layer).mlp = model.layers[1].mlp();
     }
     if (type == "gpt_oss") {
         config.yarn->truncate = true;
@@ -54,7 +54,7 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
         CHECK_THROWS_AS(export_gguf(model, shipped_tokenizer(), path), FileError);
         const Gguf file(path);
         CHECK(file.text("general.architecture") == architecture);
-        const MixtureSizes& sizes = model.config.experts;
+        const ExpertSizes& sizes = model.config.experts;
         const auto size = [&](const std::string& key) {
             return std::size_t(file.integer(architecture + "." + key));
         };
@@ -63,15 +63,15 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
         if (type != "mixtral")
             CHECK(size("expert_feed_forward_length") == sizes.moe_intermediate_size);
 
-        const auto& mixture = std::get<MixtureOfExperts>(model.layers[1].mlp());
+        const auto& moe = std::get<MixtureOfExperts>(model.layers[1].mlp());
         const std::size_t E = sizes.num_experts, F = sizes.moe_intermediate_size;
-        CHECK_CLOSE(file.read("blk.1.ffn_gate_inp.weight", {E, 32}), mixture.router.weight, 0);
+        CHECK_CLOSE(file.read("blk.1.ffn_gate_inp.weight", {E, 32}), moe.router.weight, 0);
         const Tensor3 up = file.read("blk.1.ffn_up_exps.weight", {E, F, 32});
         std::visit(
             [&](const auto& expert) {
                 CHECK_CLOSE(Matrix(xt::view(up, 2)), expert.up_proj.weight, 0);
             },
-            mixture.experts[2]);
+            moe.experts[2]);
         CHECK(file.has_tensor("blk.1.ffn_up_exps.bias") == (type == "gpt_oss"));
         CHECK(file.has_tensor("blk.1.attn_sinks.weight") == (type == "gpt_oss"));
         CHECK(file.has_tensor("blk.1.post_attention_norm.weight") == (type == "gpt_oss"));

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "chapters/15_fast/matmul.hpp"
-#include "chapters/18_experts/mixture_training.hpp"
+#include "chapters/18_experts/moe_training.hpp"
 #include "chapters/experiments/ablation_model.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "tests/check.hpp"
@@ -70,17 +70,17 @@ TEST_CASE("no forward pass copies the LM head") {
         if (!tied) gemma.lm_head = randn({vocab_size, width}, generator);
         CHECK(copies_no_head(width, [&] { return gemma(one_token); }));
 
-        PublishedModel mixture = load_published_model(fixture_path("18_experts/mixtral"));
-        const std::size_t hidden_size = mixture.config.hidden_size;
-        mixture.config.vocab_size = vocab_size;
-        mixture.embed_tokens = randn({vocab_size, hidden_size}, generator);
-        mixture.lm_head = std::nullopt;
-        if (!tied) mixture.lm_head = randn({vocab_size, hidden_size}, generator);
-        CHECK(copies_no_head(hidden_size, [&] { return mixture(one_token); }));
-        const MixtureDecoder decoder =
-            init_mixture_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
+        PublishedModel moe = load_published_model(fixture_path("18_experts/mixtral"));
+        const std::size_t hidden_size = moe.config.hidden_size;
+        moe.config.vocab_size = vocab_size;
+        moe.embed_tokens = randn({vocab_size, hidden_size}, generator);
+        moe.lm_head = std::nullopt;
+        if (!tied) moe.lm_head = randn({vocab_size, hidden_size}, generator);
+        CHECK(copies_no_head(hidden_size, [&] { return moe(one_token); }));
+        const MoeDecoder decoder =
+            init_moe_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
         CHECK(copies_no_head(C, [&] { return decoder(one_token); }));
-        const LongContextDecoder windowed = make_long_context_decoder(model, false);
+        const PatternDecoder windowed = make_pattern_decoder(model, false);
         CHECK(copies_no_head(C, [&] { return windowed(one_token); }));
     }
 }

@@ -9,7 +9,7 @@ using namespace llm;
 namespace {
 
 PublishedConfig config_of(const Family& family, const Config& sizes,
-                          const MixtureSizes& experts) {
+                          const ExpertSizes& experts) {
     PublishedConfig config;
     static_cast<Config&>(config) = sizes;
     config.family = &family;

@@ -2,7 +2,7 @@
 #include <random>
 
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/18_experts/mixture_training.hpp"
+#include "chapters/18_experts/moe_training.hpp"
 #include "tests/published_models.hpp"
 #include "tests/small_model.hpp"
 
@@ -151,7 +151,7 @@ TEST_CASE("a published model names what it cannot do") {
     model.forward(ids, {.cache = &cache});
     CHECK_THROWS_WITH_AS(
         model.forward(ids, {.cache = &cache}),
-        "long_context_inputs: a rotary table of (64, 3) is too short for 80 positions",
+        "pattern_attention_inputs: a rotary table of (64, 3) is too short for 80 positions",
         ShapeError);
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("routed_tokens: K experts of every token in every layer with a mixture
     const IdMatrix ids = fixture_ids("18_experts/ids");
     const PublishedModel model = load("18_experts/qwen3_moe");
     const std::vector<RoutedTokens> routed = routed_tokens(model, ids);
-    REQUIRE(routed.size() == 1);  // of four layers, one has a mixture
+    REQUIRE(routed.size() == 1);  // of four layers, one has a mixture of experts
     CHECK(routed[0].experts.shape() == std::array<std::size_t, 2>{2 * 17, 3});
     CHECK(routed_tokens(load("18_experts/mixtral"), ids).size() == 3);
 }
@@ -189,8 +189,7 @@ TEST_CASE("make_mixtral: a trained decoder and its export have the same logits")
     Config config = small_config();
     config.tie_word_embeddings = true;
     Generator generator(7);
-    MixtureDecoder decoder =
-        init_mixture_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
+    MoeDecoder decoder = init_moe_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
     const PublishedModel model = make_mixtral(decoder);
     CHECK_CLOSE(model(small_ids), decoder(small_ids), 1e-6);
     const Scratch scratch;
@@ -200,12 +199,11 @@ TEST_CASE("make_mixtral: a trained decoder and its export have the same logits")
         "make_mixtral: every layer must have a mixture with softmax routing and no shared "
         "experts";
     for (const auto& [sizes, routing] :
-         {std::pair<MixtureSizes, Routing>{{4, 2, 6, 1}, SoftmaxRouting{}},
+         {std::pair<ExpertSizes, Routing>{{4, 2, 6, 1}, SoftmaxRouting{}},
           {{4, 2, 6, 0}, TopKSoftmaxRouting{}},
           {{0, 0, 0, 0}, SoftmaxRouting{}}})
-        CHECK_THROWS_WITH_AS(
-            make_mixtral(init_mixture_decoder(config, sizes, routing, generator)),
-            expected.c_str(), ShapeError);
+        CHECK_THROWS_WITH_AS(make_mixtral(init_moe_decoder(config, sizes, routing, generator)),
+                             expected.c_str(), ShapeError);
 }
 
 TEST_CASE("a tensor of a mixture model that is missing, or has another shape, is named") {

@@ -23,9 +23,9 @@ void check_supported(const Model& model) {
 }
 
 // Quantizes and fuses linear layers. If one has a bias, the others get a bias of zeros.
-QuantizedLinear fuse_linears(std::initializer_list<const Linear*> linears,
-                             const ChooseKernels& kernels, WeightMemory& memory) {
-    std::vector<QuantizedMatrix> weights;
+FastLinear fuse_linears(std::initializer_list<const Linear*> linears,
+                        const ChooseKernels& kernels, WeightMemory& memory) {
+    std::vector<WeightMatrix> weights;
     std::vector<Real> bias;
     bool has_bias = false;
     for (const Linear* linear : linears) {
@@ -70,9 +70,9 @@ FastModel make_fast_model(const Model& model, const ChooseKernels& kernels) {
 std::uint64_t FastModel::weight_bytes() const {
     std::uint64_t bytes = head().nbytes();
     for (const FastLayer& layer : layers)
-        for (const QuantizedLinear* linear :
+        for (const FastLinear* linear :
              {&layer.qkv_proj, &layer.o_proj, &layer.gate_up_proj, &layer.down_proj})
-            for (const QuantizedMatrix& weight : linear->weights) bytes += weight.nbytes();
+            for (const WeightMatrix& weight : linear->weights) bytes += weight.nbytes();
     return bytes;
 }
 

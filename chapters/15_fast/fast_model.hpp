@@ -8,30 +8,30 @@ namespace llm {
 
 // A linear layer whose weight may be quantized. Fused projections with weights of different
 // dtypes are several matrices, whose outputs follow one another.
-struct QuantizedLinear {
-    std::vector<QuantizedMatrix> weights;  // together (out, in)
-    std::vector<Real> bias;                // (out), or empty
+struct FastLinear {
+    std::vector<WeightMatrix> weights;  // together (out, in)
+    std::vector<Real> bias;             // (out), or empty
 };
 
 // The weights of a block. Projections that read the same input are fused into one matrix.
 struct FastLayer {
     RMSNorm attention_norm, ffn_norm;
-    QuantizedLinear qkv_proj;      // (H*D + 2*Hkv*D, C)
-    QuantizedLinear o_proj;        // (C, H*D)
-    QuantizedLinear gate_up_proj;  // (2F, C)
-    QuantizedLinear down_proj;     // (C, F)
+    FastLinear qkv_proj;      // (H*D + 2*Hkv*D, C)
+    FastLinear o_proj;        // (C, H*D)
+    FastLinear gate_up_proj;  // (2F, C)
+    FastLinear down_proj;     // (C, F)
     QKNorm qk_norm = NoQKNorm{};
 };
 
 // The model of chapter 09 with another layout of its weights. It computes the same logits.
 struct FastModel {
     Config config;
-    QuantizedMatrix embed_tokens;  // (V, C)
+    WeightMatrix embed_tokens;  // (V, C)
     std::vector<FastLayer> layers;
     RMSNorm norm;
-    std::optional<QuantizedMatrix> lm_head;  // (V, C), or none: tied to embed_tokens
+    std::optional<WeightMatrix> lm_head;  // (V, C), or none: tied to embed_tokens
 
-    const QuantizedMatrix& head() const { return lm_head ? *lm_head : embed_tokens; }
+    const WeightMatrix& head() const { return lm_head ? *lm_head : embed_tokens; }
 
     // Bytes of the matrices that a decode step reads: those of all layers and the head. (Of an
     // untied embedding a decode step reads one row, which is not included.)

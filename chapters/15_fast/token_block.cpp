@@ -42,10 +42,10 @@ void embed(const FastModel& model, std::span<const Id> new_ids, MatrixView hidde
                                           hidden_states[t]);
 }
 
-void apply_linear(QuantizedMatmul matmul, const QuantizedLinear& linear, ConstMatrixView inputs,
+void apply_linear(QuantizedMatmul matmul, const FastLinear& linear, ConstMatrixView inputs,
                   MatrixView outputs, MatmulWorkspace& workspace, Update update) {
     std::size_t column = 0;
-    for (const QuantizedMatrix& weight : linear.weights) {
+    for (const WeightMatrix& weight : linear.weights) {
         matmul(inputs, weight, outputs.columns(column, weight.out_features), workspace, update);
         column += weight.out_features;
     }

@@ -25,10 +25,10 @@ TokenBlock make_token_block(RunState& state, const Config& config, std::size_t c
 // The embeddings of the new tokens.
 void embed(const FastModel& model, std::span<const Id> new_ids, MatrixView hidden_states);
 
-// A linear layer, by one of the matrix products of quantized_matrix.hpp.
-using QuantizedMatmul = void (*)(ConstMatrixView inputs, const QuantizedMatrix& weights,
+// A linear layer, by one of the matrix products of weight_matrix.hpp.
+using QuantizedMatmul = void (*)(ConstMatrixView inputs, const WeightMatrix& weights,
                                  MatrixView outputs, MatmulWorkspace& workspace, Update update);
-void apply_linear(QuantizedMatmul matmul, const QuantizedLinear& linear,
+void apply_linear(QuantizedMatmul matmul, const FastLinear& linear,
                   ConstMatrixView inputs,  // (N, in)
                   MatrixView outputs,      // (N, out)
                   MatmulWorkspace& workspace, Update update = Update::overwrite);

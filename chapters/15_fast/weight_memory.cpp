@@ -17,11 +17,11 @@ std::shared_ptr<std::byte> WeightMemory::allocate(std::size_t num_bytes) {
     return block_;
 }
 
-std::vector<QuantizedMatrix> WeightMemory::fuse(const std::vector<QuantizedMatrix>& matrices) {
-    std::vector<QuantizedMatrix> fused;
+std::vector<WeightMatrix> WeightMemory::fuse(const std::vector<WeightMatrix>& matrices) {
+    std::vector<WeightMatrix> fused;
     for (std::size_t first = 0, last = 0; first < matrices.size(); first = last) {
         // The matrices from first to before last become one.
-        QuantizedMatrix rows{matrices[first].kernels, 0, matrices[0].in_features, {}};
+        WeightMatrix rows{matrices[first].kernels, 0, matrices[0].in_features, {}};
         for (; last < matrices.size() && matrices[last].kernels == rows.kernels; ++last) {
             const auto& [kernels, out_features, in_features, bytes] = matrices[last];
             require(in_features == rows.in_features,

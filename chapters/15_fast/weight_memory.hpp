@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "chapters/15_fast/quantized_matrix.hpp"
+#include "chapters/15_fast/weight_matrix.hpp"
 
 namespace llm {
 
@@ -15,7 +15,7 @@ class WeightMemory {
     // Copies matrices that read the same input into this memory, and fuses those that follow
     // one another and have the same kernels: their rows become one matrix. Throws ShapeError if
     // the numbers of input features differ.
-    std::vector<QuantizedMatrix> fuse(const std::vector<QuantizedMatrix>& matrices);
+    std::vector<WeightMatrix> fuse(const std::vector<WeightMatrix>& matrices);
 
  private:
     std::shared_ptr<std::byte> block_;

@@ -59,7 +59,7 @@ const WeightKernels& bfloat16_kernels(Activations activations) {
 }
 
 // Reorders the rows of q_proj or k_proj. They stay quantized: no block spans two rows.
-QuantizedMatrix interleaved_to_split_half(QuantizedMatrix matrix, std::size_t head_dim) {
+WeightMatrix interleaved_to_split_half(WeightMatrix matrix, std::size_t head_dim) {
     const std::size_t size = matrix.rows(0, matrix.out_features).size();
     const std::shared_ptr<std::byte> bytes = allocate_bytes(size);
     std::byte* end = bytes.get();
@@ -78,7 +78,7 @@ class QuantizedReader {
                     Activations activations)
         : file_(file), tensors_(tensors), config_(config), activations_(activations) {}
 
-    QuantizedMatrix matrix(const std::string& name, std::size_t out, std::size_t in) {
+    WeightMatrix matrix(const std::string& name, std::size_t out, std::size_t in) {
         const DType dtype = file_.tensor(name + ".weight").dtype;
         return {&quantization_kernels(dtype, activations_), out, in,
                 tensors_.read_bytes(name + ".weight", out, in)};
@@ -115,9 +115,9 @@ class QuantizedReader {
 
     // A projection of the attention and its bias, if it has one. Queries and keys are reordered
     // if their rows are interleaved pairs.
-    QuantizedLinear projection(const std::string& name, std::size_t out, std::size_t in,
-                               bool with_bias, bool interleaved) {
-        QuantizedLinear result{{matrix(name, out, in)}, {}};
+    FastLinear projection(const std::string& name, std::size_t out, std::size_t in,
+                          bool with_bias, bool interleaved) {
+        FastLinear result{{matrix(name, out, in)}, {}};
         if (with_bias) {
             const Vector bias = tensors_.read(name + ".bias", {out});
             for (std::size_t row = 0; row < out; ++row)
@@ -130,15 +130,15 @@ class QuantizedReader {
         return result;
     }
 
-    QuantizedLinear qkv_proj(const std::string& layer) {
+    FastLinear qkv_proj(const std::string& layer) {
         const std::size_t C = config_.hidden_size, D = config_.head_dim;
         const std::size_t query_width = config_.num_attention_heads * D;
         const std::size_t kv_width = config_.num_key_value_heads * D;
         const bool bias = config_.attention_bias != AttentionBias::none;
         const bool interleaved = rope_layout(file_) == RopeLayout::interleaved;
-        std::vector<QuantizedMatrix> weights;
+        std::vector<WeightMatrix> weights;
         std::vector<Real> biases;
-        for (QuantizedLinear& part : std::array{
+        for (FastLinear& part : std::array{
                  projection(layer + gguf_names.q_proj, query_width, C, bias, interleaved),
                  projection(layer + gguf_names.k_proj, kv_width, C, bias, interleaved),
                  projection(layer + gguf_names.v_proj, kv_width, C, bias, false)}) {
@@ -148,8 +148,8 @@ class QuantizedReader {
         return {memory_.fuse(weights), biases};
     }
 
-    QuantizedLinear o_proj(const std::string& layer) {
-        const QuantizedLinear result =
+    FastLinear o_proj(const std::string& layer) {
+        const FastLinear result =
             projection(layer + gguf_names.o_proj, config_.hidden_size,
                        config_.num_attention_heads * config_.head_dim,
                        config_.attention_bias == AttentionBias::qkvo, false);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "chapters/15_fast/quantized_matrix.hpp"
+#include "chapters/15_fast/weight_matrix.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm {

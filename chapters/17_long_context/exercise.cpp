@@ -22,8 +22,8 @@ Matrix sliding_window_mask(std::size_t seq_len, std::size_t window) {
 Tensor4 decode_step(const QueriesKeysValues& projected, const RotaryTable& rotary_table,
                     RollingCache& cache) {
     // Rotate the query and the key by the position of the new token.
-    const LongContextInputs inputs =
-        long_context_inputs({rotary_table}, 1, cache.keys.shape(2));
+    const PatternAttentionInputs inputs =
+        pattern_attention_inputs({rotary_table}, 1, cache.keys.shape(2));
     const IdMatrix position_ids = repeat_ids(inputs.position_ids, 1);  // (1, 1)
     const Tensor4 queries =
         apply_rotary_embedding(projected.queries, rotary_table, position_ids);

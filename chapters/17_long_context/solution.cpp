@@ -21,7 +21,8 @@ Matrix sliding_window_mask(std::size_t seq_len, std::size_t window) {
 // a full rolling cache always holds W, and all later tokens would get the same position.
 Tensor4 decode_step(const QueriesKeysValues& projected, const RotaryTable& rotary_table,
                     RollingCache& cache) {
-    const LongContextInputs inputs = long_context_inputs({rotary_table}, 1, cache.seq_len);
+    const PatternAttentionInputs inputs =
+        pattern_attention_inputs({rotary_table}, 1, cache.seq_len);
     const IdMatrix position_ids = repeat_ids(inputs.position_ids, 1);  // (1, 1)
     const Tensor4 queries =
         apply_rotary_embedding(projected.queries, rotary_table, position_ids);

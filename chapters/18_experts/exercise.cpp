@@ -106,10 +106,10 @@ Tensor3 expert_choice([[maybe_unused]] const Linear& router,
     TODO("expert_choice");
 }
 
-// Exercise 18.6 — predict: a dense MLP has 12 million parameters. A mixture has 16 experts of a
-// quarter of its intermediate size, of which each token uses 4, and one shared expert of the
-// same size as an expert. How many million parameters do its experts have in total, and how
-// many of them are active? (Without the router.)
+// Exercise 18.6 — predict: a dense MLP has 12 million parameters. A mixture of experts has 16
+// experts of a quarter of its intermediate size, of which each token uses 4, and one shared
+// expert of the same size as an expert. How many million parameters do its experts have in
+// total, and how many of them are active? (Without the router.)
 Vector predicted_parameters() {
     TODO("predicted_parameters");
     // return {?, ?};

@@ -14,7 +14,7 @@ using namespace llm;
 struct Arguments {
     std::string text, prompt;
     bool collapse = false;
-    MixtureSizes sizes{8, 2, 32, 0};
+    ExpertSizes sizes{8, 2, 32, 0};
     float aux_loss_coefficient = 0.02f;
     ModelRun model;
 };

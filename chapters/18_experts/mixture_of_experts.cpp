@@ -123,24 +123,24 @@ Matrix combine_experts(const Matrix& expert_outputs, const Matrix& gates,
 }
 
 Tensor3 MixtureOfExperts::operator()(const Tensor3& hidden_states) const {
-    MixtureActivations saved;
-    return mixture_forward(*this, hidden_states, saved);
+    MoeActivations saved;
+    return moe_forward(*this, hidden_states, saved);
 }
 
-Tensor3 mixture_forward(const MixtureOfExperts& mixture, const Tensor3& input,
-                        MixtureActivations& saved, std::optional<double> capacity_factor) {
+Tensor3 moe_forward(const MixtureOfExperts& moe, const Tensor3& input, MoeActivations& saved,
+                    std::optional<double> capacity_factor) {
     // Choose the experts of each token, and sort the tokens by expert.
-    const std::size_t num_experts = mixture.experts.size();
+    const std::size_t num_experts = moe.experts.size();
     saved.input = rows_of(input);
-    saved.router_logits = mixture.router(saved.input);
-    saved.routed = route(saved.router_logits, mixture.num_experts_per_tok, mixture.routing);
+    saved.router_logits = moe.router(saved.input);
+    saved.routed = route(saved.router_logits, moe.num_experts_per_tok, moe.routing);
     saved.dispatch = dispatch_tokens(saved.routed.experts, num_experts);
     if (capacity_factor)
         saved.dispatch = drop_over_capacity(
             saved.dispatch,
             expert_capacity(saved.routed.experts.size(), num_experts, *capacity_factor));
     Matrix rows = gather_tokens(saved.input, saved.dispatch);  // (M, C)
-    if (scales_input(mixture.routing))
+    if (scales_input(moe.routing))
         rows = apply_gates(std::move(rows), saved.routed.gates, saved.dispatch);
 
     // Apply each expert to its tokens: a few large products instead of many small ones.
@@ -150,24 +150,24 @@ Tensor3 mixture_forward(const MixtureOfExperts& mixture, const Tensor3& input,
         if (has_tokens(saved.dispatch, e))
             set_rows_of_expert(
                 saved.expert_outputs, saved.dispatch, e,
-                expert_forward(mixture.experts[e], rows_of_expert(rows, saved.dispatch, e),
+                expert_forward(moe.experts[e], rows_of_expert(rows, saved.dispatch, e),
                                saved.experts[e]));
 
     // Add the outputs of each token's experts, and of the shared ones.
     const std::size_t num_tokens = saved.input.shape(0);
     const Matrix combined =  // (N, C)
-        scales_input(mixture.routing)
+        scales_input(moe.routing)
             ? add_to_tokens(saved.expert_outputs, saved.dispatch, num_tokens)
             : combine_experts(saved.expert_outputs, saved.routed.gates, saved.dispatch);
     const Tensor3 output = reshape(combined, {input.shape(0), input.shape(1), input.shape(2)});
-    if (!mixture.shared) return output;
-    return output + mlp_forward(*mixture.shared, input, saved.shared);
+    if (!moe.shared) return output;
+    return output + mlp_forward(*moe.shared, input, saved.shared);
 }
 
-Tensor3 mixture_backward(const MixtureOfExperts& mixture, const MixtureActivations& saved,
-                         const Tensor3& output_gradient, MixtureOfExperts& gradient,
-                         const Matrix& router_logits_gradient) {
-    const bool on_input = scales_input(mixture.routing);
+Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
+                     const Tensor3& output_gradient, MixtureOfExperts& gradient,
+                     const Matrix& router_logits_gradient) {
+    const bool on_input = scales_input(moe.routing);
     const Matrix& gates = saved.routed.gates;
     const std::size_t num_tokens = saved.input.shape(0);
 
@@ -176,11 +176,11 @@ Tensor3 mixture_backward(const MixtureOfExperts& mixture, const MixtureActivatio
     const Matrix expert_gradient =  // (M, C)
         on_input ? row_gradient : apply_gates(row_gradient, gates, saved.dispatch);
     Matrix input_rows_gradient = xt::zeros<Real>(row_gradient.shape());  // (M, C)
-    for (std::size_t e = 0; e < mixture.experts.size(); ++e)
+    for (std::size_t e = 0; e < moe.experts.size(); ++e)
         if (has_tokens(saved.dispatch, e))
             set_rows_of_expert(
                 input_rows_gradient, saved.dispatch, e,
-                expert_backward(mixture.experts[e], saved.experts[e],
+                expert_backward(moe.experts[e], saved.experts[e],
                                 rows_of_expert(expert_gradient, saved.dispatch, e),
                                 gradient.experts[e]));
 
@@ -193,18 +193,17 @@ Tensor3 mixture_backward(const MixtureOfExperts& mixture, const MixtureActivatio
         input_rows_gradient =
             apply_gates(std::move(input_rows_gradient), gates, saved.dispatch);
     Matrix logits_gradient =
-        route_backward(saved.router_logits, saved.routed, mixture.routing, gate_gradient);
+        route_backward(saved.router_logits, saved.routed, moe.routing, gate_gradient);
     if (router_logits_gradient.size() > 0) logits_gradient += router_logits_gradient;
 
     const Matrix input_gradient =  // (N, C): through the experts and through the router
         add_to_tokens(input_rows_gradient, saved.dispatch, num_tokens) +
-        linear_backward(mixture.router, saved.input, logits_gradient, gradient.router);
+        linear_backward(moe.router, saved.input, logits_gradient, gradient.router);
     const Tensor3 result =
         reshape(input_gradient,
                 {output_gradient.shape(0), output_gradient.shape(1), output_gradient.shape(2)});
-    if (!mixture.shared) return result;
-    return result +
-           mlp_backward(*mixture.shared, saved.shared, output_gradient, *gradient.shared);
+    if (!moe.shared) return result;
+    return result + mlp_backward(*moe.shared, saved.shared, output_gradient, *gradient.shared);
 }
 
 }  // namespace llm

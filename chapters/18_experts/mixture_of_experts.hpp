@@ -49,15 +49,16 @@ struct MixtureOfExperts {
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 
-// The sizes of the mixtures, under Hugging Face's names. Without experts, the MLP is dense.
-struct MixtureSizes {
+// The sizes of the mixtures of experts, under Hugging Face's names. Without experts, the MLP is
+// dense.
+struct ExpertSizes {
     std::size_t num_experts = 0;            // E
     std::size_t num_experts_per_tok = 0;    // K
     std::size_t moe_intermediate_size = 0;  // F of each expert
     std::size_t n_shared_experts = 0;       // for all tokens, as one MLP of n·F
 };
-// The activations of a mixture that its backward pass needs.
-struct MixtureActivations {
+// The activations of a mixture of experts that its backward pass needs.
+struct MoeActivations {
     Matrix input;          // (N, C)
     Matrix router_logits;  // (N, E)
     RoutedTokens routed;
@@ -67,14 +68,14 @@ struct MixtureActivations {
     MlpActivations shared;
 };
 // With a capacity factor, which only training has, tokens over the capacity are dropped.
-Tensor3 mixture_forward(const MixtureOfExperts& mixture,
-                        const Tensor3& input,  // (B, T, C)
-                        MixtureActivations& saved,
-                        std::optional<double> capacity_factor = std::nullopt);
+Tensor3 moe_forward(const MixtureOfExperts& moe,
+                    const Tensor3& input,  // (B, T, C)
+                    MoeActivations& saved,
+                    std::optional<double> capacity_factor = std::nullopt);
 // Returns the gradient with respect to the input, (B, T, C), through experts and router. The
 // gradient of the router's logits by other losses, (N, E), is added if it is not empty.
-Tensor3 mixture_backward(const MixtureOfExperts& mixture, const MixtureActivations& saved,
-                         const Tensor3& output_gradient,  // (B, T, C)
-                         MixtureOfExperts& gradient, const Matrix& router_logits_gradient = {});
+Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
+                     const Tensor3& output_gradient,  // (B, T, C)
+                     MixtureOfExperts& gradient, const Matrix& router_logits_gradient = {});
 
 }  // namespace llm

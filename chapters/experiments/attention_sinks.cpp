@@ -12,15 +12,14 @@ Batch with_first_token(Batch batch, Id first_token_id) {
     return batch;
 }
 
-std::vector<Real> train_decoder(LongContextDecoder& decoder, const TrainingArguments& args,
+std::vector<Real> train_decoder(PatternDecoder& decoder, const TrainingArguments& args,
                                 const std::vector<Id>& tokens, std::optional<Id> first_token_id,
                                 Generator& generator) {
-    return run_training_loop<LongContextDecoder>(
-        decoder, args, [&](LongContextDecoder& gradient) {
-            Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
-            if (first_token_id) batch = with_first_token(std::move(batch), *first_token_id);
-            return forward_backward(decoder, batch.input_ids, batch.targets, gradient);
-        });
+    return run_training_loop<PatternDecoder>(decoder, args, [&](PatternDecoder& gradient) {
+        Batch batch = random_batch(tokens, args.batch_size, args.seq_len, generator);
+        if (first_token_id) batch = with_first_token(std::move(batch), *first_token_id);
+        return forward_backward(decoder, batch.input_ids, batch.targets, gradient);
+    });
 }
 
 SinkWeights mean_sink_weights(const std::vector<Tensor4>& attentions, std::size_t first_query) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"
-#include "chapters/17_long_context/long_context_backward.hpp"
+#include "chapters/17_long_context/attention_layer_backward.hpp"
 
 namespace llm {
 
@@ -13,7 +13,7 @@ Batch with_first_token(Batch batch, Id first_token_id);
 
 // Trains with AdamW, one random batch per step, and, if given, a first token. Returns the loss
 // of each step. Throws Interrupted after Ctrl-C.
-std::vector<Real> train_decoder(LongContextDecoder& decoder, const TrainingArguments& args,
+std::vector<Real> train_decoder(PatternDecoder& decoder, const TrainingArguments& args,
                                 const std::vector<Id>& tokens, std::optional<Id> first_token_id,
                                 Generator& generator);
 

@@ -180,9 +180,9 @@ std::optional<std::size_t> sliding_window(const PublishedConfig& config) {
     return std::nullopt;
 }
 
-MixtureSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
-                          const MixtureSizes& defaults) {
-    MixtureSizes sizes = defaults;
+ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
+                         const ExpertSizes& defaults) {
+    ExpertSizes sizes = defaults;
     sizes.num_experts = json.size_or(num_experts_key, defaults.num_experts);
     sizes.num_experts_per_tok = json.size_or(
         "num_experts_per_tok", json.size_or("experts_per_token", defaults.num_experts_per_tok));

@@ -40,8 +40,8 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     std::optional<Real> final_logit_softcapping = std::nullopt;
     std::optional<TemperatureTuning> temperature_tuning = std::nullopt;  // of NoPE layers
 
-    MixtureSizes experts;                             // of each mixture
-    Routing routing = SoftmaxRouting{};               // of each mixture
+    ExpertSizes experts;                              // of each mixture of experts
+    Routing routing = SoftmaxRouting{};               // of each mixture of experts
     std::optional<Real> swiglu_limit = std::nullopt;  // ClampedGatedMlp; none: GatedMlp
     bool mxfp4 = false;                               // how the file stores the experts
 };
@@ -56,13 +56,13 @@ struct LayerNames {
     std::string ffn_norm;
     MlpNames mlp = {};  // of a dense layer
     std::string sinks = "", attention_output_norm = "", ffn_output_norm = "";
-    std::string router = "";      // of a mixture
+    std::string router = "";      // of a mixture of experts
     std::string experts = "";     // Hugging Face: followed by the number of the expert
     MlpNames expert = {};         // of each expert; GGUF: of all, stacked
     MlpNames shared_expert = {};  // of the expert for all tokens
 };
 
-// How the weights of the experts of a mixture are stored in safetensors.
+// How the weights of the experts of a mixture of experts are stored in safetensors.
 enum class ExpertStorage {
     separate,     // one tensor a matrix
     interleaved,  // stacked; gate and up in alternate columns, with biases: gpt-oss
@@ -145,9 +145,10 @@ std::vector<std::string> layer_types(const PublishedConfig& config);
 void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns);
 // The window of the first layer that has one.
 std::optional<std::size_t> sliding_window(const PublishedConfig& config);
-// The sizes of a mixture: the keys of the number of experts and of their width, and defaults.
-MixtureSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
-                          const MixtureSizes& defaults);
+// The sizes of a mixture of experts: the keys of the number of experts and of their width, and
+// defaults.
+ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
+                         const ExpertSizes& defaults);
 // Llama's architecture in llama.cpp has no window. Throws ShapeError if one hides a token.
 void refuse_windows_of_llama(const PublishedConfig& config);
 // Nothing to check or to add.

@@ -13,7 +13,7 @@ namespace llm {
 //     void matrix(const std::string& name, Matrix& weight, std::size_t out, std::size_t in);
 //     void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in,
 //                 std::size_t num_heads = 0);
-//     void router(...);  // as linear, of a mixture
+//     void router(...);  // as linear, of a mixture of experts
 //     void norm(const std::string& name, Vector& weight, std::size_t size);
 //     void vector(const std::string& name, Vector& values, std::size_t size);  // without
 //     suffix void experts(const std::string& layer, const LayerNames& names,
@@ -62,18 +62,18 @@ void visit_layer(AnyLayer& any_layer, const PublishedConfig& config, const std::
                            block.attention_output_norm.weight, C);
                 visit.norm(layer + names.ffn_output_norm, block.ffn_output_norm.weight, C);
             }
-            auto* mixture = std::get_if<MixtureOfExperts>(&block.mlp);
-            if (!mixture) {
+            auto* moe = std::get_if<MixtureOfExperts>(&block.mlp);
+            if (!moe) {
                 visit_mlp(std::get<GatedMlp>(block.mlp), layer, names.mlp, C,
                           config.intermediate_size, visit);
                 return;
             }
             const std::size_t F = config.experts.moe_intermediate_size;
-            visit.router(layer + names.router, mixture->router, config.experts.num_experts, C);
-            if (mixture->shared)
-                visit_mlp(*mixture->shared, layer, names.shared_expert, C,
+            visit.router(layer + names.router, moe->router, config.experts.num_experts, C);
+            if (moe->shared)
+                visit_mlp(*moe->shared, layer, names.shared_expert, C,
                           config.experts.n_shared_experts * F, visit);
-            visit.experts(layer, names, mixture->experts);
+            visit.experts(layer, names, moe->experts);
         },
         any_layer);
 }

@@ -8,26 +8,24 @@ namespace llm {
 
 template struct DecoderModel<PublishedLayer, PublishedConfig>;
 
-const LongContextAttention& PublishedLayer::self_attn() const {
+const PatternAttention& PublishedLayer::self_attn() const {
     return std::visit(
-        [](const auto& block) -> const LongContextAttention& { return block.self_attn; },
-        *this);
+        [](const auto& block) -> const PatternAttention& { return block.self_attn; }, *this);
 }
 
-const MlpOrMixture& PublishedLayer::mlp() const {
-    return std::visit([](const auto& block) -> const MlpOrMixture& { return block.mlp; },
-                      *this);
+const MlpOrMoe& PublishedLayer::mlp() const {
+    return std::visit([](const auto& block) -> const MlpOrMoe& { return block.mlp; }, *this);
 }
 
 BlockOutput PublishedLayer::operator()(const Tensor3& hidden_states,
-                                       const LongContextInputs& inputs,
+                                       const PatternAttentionInputs& inputs,
                                        RollingCache* cache) const {
     return std::visit([&](const auto& block) { return block(hidden_states, inputs, cache); },
                       *this);
 }
 
 Tensor3 block_forward(const PublishedLayer& layer, const Tensor3& hidden_states,
-                      const LongContextInputs& inputs, PublishedActivations& saved,
+                      const PatternAttentionInputs& inputs, PublishedActivations& saved,
                       Generator* dropout_generator) {
     return std::visit(
         [&](const auto& block) {
@@ -36,7 +34,7 @@ Tensor3 block_forward(const PublishedLayer& layer, const Tensor3& hidden_states,
         layer);
 }
 
-Tensor3 block_backward(const PublishedLayer& layer, const LongContextInputs& inputs,
+Tensor3 block_backward(const PublishedLayer& layer, const PatternAttentionInputs& inputs,
                        const PublishedActivations& saved, const Tensor3& output_gradient,
                        PublishedLayer& gradient) {
     return std::visit(
@@ -80,7 +78,7 @@ Linear empty_linear(bool has_bias) {
     return {{}, has_bias ? std::optional<Vector>(Vector{}) : std::nullopt};
 }
 
-LongContextAttention empty_attention(const PublishedConfig& config, const LayerConfig& layer) {
+PatternAttention empty_attention(const PublishedConfig& config, const LayerConfig& layer) {
     const bool bias = config.family->has_biases;
     AttentionLayer attention{
         config.num_attention_heads,
@@ -91,7 +89,7 @@ LongContextAttention empty_attention(const PublishedConfig& config, const LayerC
     if (layer.use_rope && config.qk_norm == QKNormType::without_weights)
         attention.qk_norm = QKNormWithoutWeights{config.rms_norm_eps};
 
-    LongContextAttention result{attention, layer.pattern, RopeOfTable{}, {}};
+    PatternAttention result{attention, layer.pattern, RopeOfTable{}, {}};
     const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
     if (slides && config.rope_local_base_freq) result.position_encoding = RopeOfTable{1};
     if (!layer.use_rope) result.position_encoding = NoPE{config.temperature_tuning};
@@ -107,21 +105,21 @@ GatedMlp empty_mlp(const PublishedConfig& config) {
             config.family->activation};
 }
 
-MixtureOfExperts empty_mixture(const PublishedConfig& config) {
-    MixtureOfExperts mixture{empty_linear(config.family->has_biases),
-                             {},
-                             std::nullopt,
-                             config.experts.num_experts_per_tok,
-                             config.routing};
+MixtureOfExperts empty_moe(const PublishedConfig& config) {
+    MixtureOfExperts moe{empty_linear(config.family->has_biases),
+                         {},
+                         std::nullopt,
+                         config.experts.num_experts_per_tok,
+                         config.routing};
     Expert expert = empty_mlp(config);
     if (config.swiglu_limit) {
         ClampedGatedMlp clamped{empty_linear(true), empty_linear(true), empty_linear(true)};
         clamped.limit = *config.swiglu_limit;
         expert = clamped;
     }
-    mixture.experts.assign(config.experts.num_experts, expert);
-    if (config.experts.n_shared_experts > 0) mixture.shared = empty_mlp(config);
-    return mixture;
+    moe.experts.assign(config.experts.num_experts, expert);
+    if (config.experts.n_shared_experts > 0) moe.shared = empty_mlp(config);
+    return moe;
 }
 
 }  // namespace
@@ -134,33 +132,32 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
         model.embedding_scale = std::sqrt(static_cast<Real>(config.hidden_size));
     model.final_logit_softcapping = config.final_logit_softcapping;
     for (const LayerConfig& layer : config.layers) {
-        LongContextAttention attention = empty_attention(config, layer);
-        MlpOrMixture mlp = empty_mlp(config);
-        if (layer.is_moe) mlp = empty_mixture(config);
+        PatternAttention attention = empty_attention(config, layer);
+        MlpOrMoe mlp = empty_mlp(config);
+        if (layer.is_moe) mlp = empty_moe(config);
         if (config.family->sandwich)
             model.layers.push_back(GemmaBlock{attention, mlp, norm, norm, norm, norm});
         else
-            model.layers.push_back(MixtureBlock{attention, mlp, norm, norm});
+            model.layers.push_back(MoeBlock{attention, mlp, norm, norm});
     }
     return model;
 }
 
-PublishedModel make_mixtral(const MixtureDecoder& decoder) {
+PublishedModel make_mixtral(const MoeDecoder& decoder) {
     PublishedConfig config;
     static_cast<Config&>(config) = validate_model(decoder.config);
     config.family = &mixtral_family();
     config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
     PublishedModel model{{}, decoder.embed_tokens, {}, decoder.norm, decoder.lm_head};
-    for (const MixtureBlock& layer : decoder.layers) {
-        const auto* mixture = std::get_if<MixtureOfExperts>(&layer.mlp);
-        const auto* routing =
-            mixture ? std::get_if<SoftmaxRouting>(&mixture->routing) : nullptr;
+    for (const MoeBlock& layer : decoder.layers) {
+        const auto* moe = std::get_if<MixtureOfExperts>(&layer.mlp);
+        const auto* routing = moe ? std::get_if<SoftmaxRouting>(&moe->routing) : nullptr;
         require(routing && routing->norm_topk_prob && routing->routed_scaling_factor == 1 &&
-                    !mixture->shared,
+                    !moe->shared,
                 "make_mixtral: every layer must have a mixture with softmax routing and no "
                 "shared experts");
-        const auto& expert = std::get<GatedMlp>(mixture->experts.front());
-        config.experts = {mixture->experts.size(), mixture->num_experts_per_tok,
+        const auto& expert = std::get<GatedMlp>(moe->experts.front());
+        config.experts = {moe->experts.size(), moe->num_experts_per_tok,
                           expert.gate_proj.weight.shape(0), 0};
         config.layers.push_back({layer.self_attn.pattern, true, true});
         model.layers.push_back(layer);

@@ -2,21 +2,21 @@
 // families/.
 #pragma once
 
-#include "chapters/18_experts/mixture_decoder.hpp"
+#include "chapters/18_experts/moe_decoder.hpp"
 #include "chapters/models/family.hpp"
 
 namespace llm {
 
 // A layer: pre-norm, or Gemma's with four norms.
-using GemmaBlock = SandwichBlockWith<MlpOrMixture, LongContextAttention>;
-struct PublishedLayer : std::variant<MixtureBlock, GemmaBlock> {
+using GemmaBlock = SandwichBlockWith<MlpOrMoe, PatternAttention>;
+struct PublishedLayer : std::variant<MoeBlock, GemmaBlock> {
     using variant::variant;
-    using AttentionType = LongContextAttention;
+    using AttentionType = PatternAttention;
 
-    const LongContextAttention& self_attn() const;
-    const MlpOrMixture& mlp() const;
+    const PatternAttention& self_attn() const;
+    const MlpOrMoe& mlp() const;
     BlockOutput operator()(const Tensor3& hidden_states,  // (B, T, C)
-                           const LongContextInputs& inputs,
+                           const PatternAttentionInputs& inputs,
                            RollingCache* cache = nullptr) const;
 };
 inline RollingCache make_layer_cache(const PublishedLayer& layer) {
@@ -25,12 +25,12 @@ inline RollingCache make_layer_cache(const PublishedLayer& layer) {
 
 // Forward and backward pass, and the names of the parameters, so that these models can be
 // trained as those of chapter 12.
-using PublishedActivations = ActivationsOf<MixtureBlock>;
+using PublishedActivations = ActivationsOf<MoeBlock>;
 PublishedActivations activations_of(const PublishedLayer&);
 Tensor3 block_forward(const PublishedLayer& layer, const Tensor3& hidden_states,
-                      const LongContextInputs& inputs, PublishedActivations& saved,
+                      const PatternAttentionInputs& inputs, PublishedActivations& saved,
                       Generator* dropout_generator = nullptr);
-Tensor3 block_backward(const PublishedLayer& layer, const LongContextInputs& inputs,
+Tensor3 block_backward(const PublishedLayer& layer, const PatternAttentionInputs& inputs,
                        const PublishedActivations& saved, const Tensor3& output_gradient,
                        PublishedLayer& gradient);
 void add_parameters(ParameterList& list, const std::string& name, PublishedLayer& layer);
@@ -47,7 +47,7 @@ std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
 PublishedModel make_empty_model(const PublishedConfig& config);
 
 // A decoder that was trained here as a Mixtral. Throws ShapeError unless every layer has a
-// mixture with SoftmaxRouting as Mixtral's, and no shared experts.
-PublishedModel make_mixtral(const MixtureDecoder& decoder);
+// mixture of experts with SoftmaxRouting as Mixtral's, and no shared experts.
+PublishedModel make_mixtral(const MoeDecoder& decoder);
 
 }  // namespace llm

@@ -32,7 +32,7 @@ std::string theta_of(const PublishedConfig& config, const LayerConfig& layer) {
 }
 
 std::string mlp_of(const PublishedConfig& config, const LayerConfig& layer) {
-    const MixtureSizes& experts = config.experts;
+    const ExpertSizes& experts = config.experts;
     if (!layer.is_moe) return "dense, " + to_text(config.intermediate_size);
     return to_text(experts.num_experts_per_tok) + " of " + to_text(experts.num_experts) +
            " experts of " + to_text(experts.moe_intermediate_size) +

@@ -1,4 +1,4 @@
-// How gpt-oss and Llama 4 store the experts of a mixture: all in one tensor.
+// How gpt-oss and Llama 4 store the experts of a mixture of experts: all in one tensor.
 #pragma once
 
 #include "chapters/models/family.hpp"

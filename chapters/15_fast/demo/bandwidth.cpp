@@ -1,6 +1,6 @@
 // The demos of chapter 15 about the memory bandwidth: a weight matrix of 49 MB and few tokens.
 #include "chapters/15_fast/demo/demo.hpp"
-#include "chapters/15_fast/quantized_matrix.hpp"
+#include "chapters/15_fast/weight_matrix.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/timer.hpp"
 
@@ -15,7 +15,7 @@ void decode_matvec(const Timing& timing, const Matrix& weight, Generator& genera
     std::vector<TableRow> rows;
     double first = 0;
     for (const DType dtype : weight_dtypes) {
-        const QuantizedMatrix quantized = quantize(weight, dtype);
+        const WeightMatrix quantized = quantize(weight, dtype);
         double seconds = infinity;
         for (int run = 0; run < 5; ++run) {
             benchmark.read_memory();  // evicts the weights from the caches
@@ -36,7 +36,7 @@ void decode_matvec(const Timing& timing, const Matrix& weight, Generator& genera
 void batched_matmul(const Timing& timing, const Matrix& weight, Generator& generator) {
     if (!timing.enabled) return;
     step("Matrix product of N tokens with the same weight matrix");
-    const QuantizedMatrix quantized = quantize(weight, DType::float32);
+    const WeightMatrix quantized = quantize(weight, DType::float32);
     MatmulWorkspace workspace;
     const double peak = timing.roofline.peak;
     const double one_token = timing.roofline.bandwidth / 2;  // half a FLOP per byte

@@ -3,8 +3,8 @@
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/decoder.hpp"
+#include "chapters/17_long_context/attention_layer.hpp"
 #include "chapters/17_long_context/demo/demo.hpp"
-#include "chapters/17_long_context/long_context_layer.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/timer.hpp"
 
@@ -19,14 +19,14 @@ Matrix visible_keys(const AttentionPattern& pattern, std::size_t seq_len) {
 }
 
 // Blocks of random weights that all have this pattern.
-std::vector<LongContextBlock> random_layers(const Config& config, std::size_t num_layers,
-                                            const AttentionPattern& pattern) {
+std::vector<PatternBlock> random_layers(const Config& config, std::size_t num_layers,
+                                        const AttentionPattern& pattern) {
     Generator generator(77);
     const RMSNorm norm{xt::ones<Real>({config.hidden_size})};
-    std::vector<LongContextBlock> layers;
+    std::vector<PatternBlock> layers;
     for (std::size_t n = 0; n < num_layers; ++n) {
         const AttentionLayer layer = make_attention_layer(config, generator);
-        layers.push_back({make_long_context_attention(layer, config.head_dim, pattern),
+        layers.push_back({make_pattern_attention(layer, config.head_dim, pattern),
                           make_gated_mlp(config.hidden_size, config.intermediate_size, false,
                                          SiLU, generator),
                           norm, norm});
@@ -44,14 +44,14 @@ Config demo_config() {
     return config;
 }
 
-LongContextInputs demo_inputs(std::size_t seq_len, std::size_t past_len = 0) {
+PatternAttentionInputs demo_inputs(std::size_t seq_len, std::size_t past_len = 0) {
     const Vector frequencies = inverse_frequencies(8, 10000);
-    return long_context_inputs({make_rotary_table(frequencies, past_len + seq_len)}, seq_len,
-                               past_len);
+    return pattern_attention_inputs({make_rotary_table(frequencies, past_len + seq_len)},
+                                    seq_len, past_len);
 }
 
-Tensor3 run(const std::vector<LongContextBlock>& layers, const Tensor3& embeddings,
-            const LongContextInputs& inputs, std::vector<RollingCache>* caches = nullptr) {
+Tensor3 run(const std::vector<PatternBlock>& layers, const Tensor3& embeddings,
+            const PatternAttentionInputs& inputs, std::vector<RollingCache>* caches = nullptr) {
     return run_layers(layers, embeddings, inputs, caches).last_hidden_state;  // (B, T, C)
 }
 
@@ -233,7 +233,7 @@ void time_by_length(const Config& config) {
             for (RollingCache& cache : caches) cache.update(states, states);
             std::size_t position = past_len;
             const double seconds = fastest_seconds(8, [&] {
-                run(layers, token, long_context_inputs(tables, 1, position++), &caches);
+                run(layers, token, pattern_attention_inputs(tables, 1, position++), &caches);
             });
             row.push_back(fixed(1000 * seconds, 2));
         }

@@ -35,21 +35,21 @@ struct Remedy {
     BalanceArguments balance;
 };
 
-MixtureRun short_run(const std::vector<Id>& tokens, std::size_t vocab_size,
-                     const MixtureSizes& sizes, const Remedy& remedy, std::uint32_t seed) {
+MoeRun short_run(const std::vector<Id>& tokens, std::size_t vocab_size,
+                 const ExpertSizes& sizes, const Remedy& remedy, std::uint32_t seed) {
     constexpr std::size_t num_steps = 60;
     TrainingArguments args;
     args.batch_size = 8;
     args.seq_len = 32;
     args.lr_schedule = {Real(0.01), Real(0.001), num_steps / 10, num_steps};
     Generator generator(seed);
-    MixtureDecoder decoder =
-        init_mixture_decoder(small_config(vocab_size), sizes, remedy.routing, generator);
-    return train_mixture(decoder, args, remedy.balance, tokens, generator);
+    MoeDecoder decoder =
+        init_moe_decoder(small_config(vocab_size), sizes, remedy.routing, generator);
+    return train_moe(decoder, args, remedy.balance, tokens, generator);
 }
 
 // The load of each expert in the last layer, as means over five steps.
-Heatmap load_of_last_layer(const std::string& title, const MixtureRun& run,
+Heatmap load_of_last_layer(const std::string& title, const MoeRun& run,
                            std::size_t num_experts) {
     constexpr std::size_t width = 5;
     Matrix load = xt::zeros<Real>({run.load.size() / width, num_experts});
@@ -100,7 +100,7 @@ void dropped_tokens() {
                rows);
 }
 
-void collapse(const std::vector<Id>& tokens, std::size_t vocab_size, const MixtureSizes& sizes,
+void collapse(const std::vector<Id>& tokens, std::size_t vocab_size, const ExpertSizes& sizes,
               Real aux_loss_coefficient, std::uint32_t seed) {
     step("Routing collapse: 60 training steps with and without load balancing");
     const std::size_t num_experts = sizes.num_experts;
@@ -111,7 +111,7 @@ void collapse(const std::vector<Id>& tokens, std::size_t vocab_size, const Mixtu
          SigmoidRouting{xt::zeros<Real>({num_experts})},
          {{}, Real(0.02), std::nullopt}}};
     const InterruptHandler interrupt_handler;
-    std::vector<MixtureRun> runs(remedies.size());
+    std::vector<MoeRun> runs(remedies.size());
     parallel_for(runs.size(), [&](std::size_t i) {
         runs[i] = short_run(tokens, vocab_size, sizes, remedies[i], seed);
     });

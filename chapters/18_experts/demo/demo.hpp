@@ -5,7 +5,7 @@
 #include <string>
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
-#include "chapters/18_experts/mixture_training.hpp"
+#include "chapters/18_experts/moe_training.hpp"
 #include "chapters/models/published_model.hpp"
 #include "common/output/show.hpp"
 
@@ -20,7 +20,7 @@ void published_sizes();
 // balance.cpp: the losses of a router, dropped tokens, and short training runs.
 void losses_by_hand();
 void dropped_tokens();
-void collapse(const std::vector<Id>& tokens, std::size_t vocab_size, const MixtureSizes& sizes,
+void collapse(const std::vector<Id>& tokens, std::size_t vocab_size, const ExpertSizes& sizes,
               Real aux_loss_coefficient, std::uint32_t seed);
 
 // specialization.cpp: what the experts of a trained model process.

@@ -30,11 +30,11 @@ std::string list_of(const Vector& numbers) {
     return text;
 }
 
-// A configuration from its sizes alone, with a mixture in every layer.
+// A configuration from its sizes alone, with a mixture of experts in every layer.
 PublishedConfig sizes_of(const Family& family, std::size_t hidden_size,
                          std::size_t num_hidden_layers, std::size_t num_attention_heads,
                          std::size_t num_key_value_heads, std::size_t head_dim,
-                         std::size_t vocab_size, const MixtureSizes& experts) {
+                         std::size_t vocab_size, const ExpertSizes& experts) {
     PublishedConfig result;
     result.family = &family;
     result.hidden_size = hidden_size;
@@ -110,17 +110,17 @@ void dispatch_by_hand(Generator& generator) {
     show_table({"expert", "its tokens", "rows"}, rows);
 
     // The same outputs as with one token at a time, but with one product for each expert.
-    MixtureOfExperts mixture{make_linear(8, 4, false, generator), {}, std::nullopt, 2};
+    MixtureOfExperts moe{make_linear(8, 4, false, generator), {}, std::nullopt, 2};
     for (int e = 0; e < 4; ++e)
-        mixture.experts.push_back(make_gated_mlp(8, 16, false, SiLU, generator));
+        moe.experts.push_back(make_gated_mlp(8, 16, false, SiLU, generator));
     const Tensor3 states = randn({1, 50, 8}, generator);  // (B, T, C)
-    const Tensor3 output = mixture(states);               // (B, T, C)
+    const Tensor3 output = moe(states);                   // (B, T, C)
     Tensor3 one_by_one(states.shape());
     for (std::size_t t = 0; t < 50; ++t) {
         const Tensor3 token = xt::view(states, xt::all(), xt::range(t, t + 1));  // (1, 1, C)
-        xt::view(one_by_one, xt::all(), xt::range(t, t + 1)) = mixture(token);
+        xt::view(one_by_one, xt::all(), xt::range(t, t + 1)) = moe(token);
     }
-    show("mixture_output", output);
+    show("moe_output", output);
     show("as_one_token_at_a_time", largest_difference(output, one_by_one) < 1e-5);
 }
 

@@ -27,13 +27,13 @@ struct Measurement {
     Matrix attention = xt::zeros<Real>({1, 1});  // (T, T): the head that attends to key 0 most
 };
 
-double loss_with(const LongContextDecoder& decoder, const AttentionPattern& pattern,
+double loss_with(const PatternDecoder& decoder, const AttentionPattern& pattern,
                  const Batch& batch) {
     const Tensor3 logits = with_pattern(decoder, pattern)(batch.input_ids);
     return mean_loss_from(loss_by_position(logits, batch.targets), window);
 }
 
-Measurement measure(const LongContextDecoder& decoder, const Batch& batch) {
+Measurement measure(const PatternDecoder& decoder, const Batch& batch) {
     const ModelOutput output = decoder.forward(batch.input_ids, {.output_attentions = true});
     const SinkWeights weights = mean_sink_weights(output.attentions, window);
     const Real num_heads = static_cast<Real>(weights.first_key.size());
@@ -57,8 +57,8 @@ Measurement measure(const LongContextDecoder& decoder, const Batch& batch) {
 Measurement train_and_measure(const Dataset& dataset, const Config& config, TrainingSetup setup,
                               const TrainingArguments& args) {
     Generator generator(args.seed);
-    LongContextDecoder decoder = make_long_context_decoder(
-        init_model(config, generator), setup == TrainingSetup::learned_sinks);
+    PatternDecoder decoder = make_pattern_decoder(init_model(config, generator),
+                                                  setup == TrainingSetup::learned_sinks);
     std::optional<Id> first_token_id;
     if (setup == TrainingSetup::first_token)
         first_token_id = static_cast<Id>(config.vocab_size - 1);

@@ -1,4 +1,4 @@
-#include "chapters/18_experts/mixture_training.hpp"
+#include "chapters/18_experts/moe_training.hpp"
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"
 #include "chapters/models/moe_parameters.hpp"
@@ -14,7 +14,7 @@ constexpr std::size_t seq_len = 128, layer_shown = 2;
 struct Variant {
     std::string name;
     std::size_t intermediate_size = 176;  // of a dense MLP
-    MixtureSizes sizes;                   // no experts: dense
+    ExpertSizes sizes;                    // no experts: dense
     BalanceArguments balance;
     bool sigmoid_routing = false;
 };
@@ -22,7 +22,7 @@ struct Variant {
 // Two of eight experts, and four of sixteen half as large, are multiplied by as many parameters
 // as a dense MLP of 176; all of them together have as many as one of 704.
 std::vector<Variant> make_variants() {
-    const MixtureSizes coarse{8, 2, 88, 0}, fine{16, 4, 44, 0}, shared{15, 3, 44, 1};
+    const ExpertSizes coarse{8, 2, 88, 0}, fine{16, 4, 44, 0}, shared{15, 3, 44, 1};
     const BalanceArguments none, aux{{Real(0.01), 0}, 0, std::nullopt},
         bias{{}, Real(0.001), std::nullopt}, dropping{{Real(0.01), 0}, 0, 1.0};
     return {{"dense, equal active size", 176, {}, none},
@@ -43,8 +43,8 @@ Config config_of(const Variant& variant, std::size_t vocab_size) {
 }
 
 struct Result {
-    MixtureDecoder decoder;
-    MixtureRun run;
+    MoeDecoder decoder;
+    MoeRun run;
     double validation_loss = 0, violation = 0;  // MaxVio on held-out text, a mean over layers
 };
 
@@ -57,8 +57,8 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
             : Routing{SoftmaxRouting{}};
     Result result;
     result.decoder =
-        init_mixture_decoder(config_of(variant, vocab_size), variant.sizes, routing, generator);
-    result.run = train_mixture(result.decoder, args, variant.balance, dataset.train, generator);
+        init_moe_decoder(config_of(variant, vocab_size), variant.sizes, routing, generator);
+    result.run = train_moe(result.decoder, args, variant.balance, dataset.train, generator);
     const auto batches = evaluation_batches(dataset.validation, 16, seq_len, 16);
     result.validation_loss = mean_cross_entropy(result.decoder, batches);
     if (variant.sizes.num_experts == 0) return result;
@@ -81,7 +81,7 @@ MoeParameterCount count_of(const Variant& variant, std::size_t vocab_size) {
 
 // The load of each expert in one layer, as means over fiftieths of the run, and for comparison
 // the largest possible load and that of a balanced router.
-LinePlot load_over_steps(const Variant& variant, const MixtureRun& run) {
+LinePlot load_over_steps(const Variant& variant, const MoeRun& run) {
     const std::size_t num_steps = run.load.size(), num_experts = variant.sizes.num_experts;
     const double largest = 1 / double(variant.sizes.num_experts_per_tok);
     const std::vector<double> ends = {0, double(num_steps)};
@@ -112,7 +112,7 @@ void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,
                      const std::string& save_folder) {
     const Dataset dataset = train_validation_split(tokens, seq_len);
     const std::vector<Variant> variants = make_variants();
-    step("Mixtures of experts against dense models, on the same text");
+    step("MoE models against dense models, on the same text");
     std::vector<Result> results(variants.size() * num_seeds);
     run_all(results.size(), [&](std::size_t i) {
         results[i] = train_variant(
@@ -124,11 +124,11 @@ void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,
     for (std::size_t v = 0; v < variants.size(); ++v) {
         const std::span<const Result> of_variant{results.data() + v * num_seeds, num_seeds};
         const MoeParameterCount count = count_of(variants[v], vocab_size);
-        const bool mixture = variants[v].sizes.num_experts > 0;
+        const bool moe = variants[v].sizes.num_experts > 0;
         rows.push_back({variants[v].name, with_commas(count.total()),
                         with_commas(count.active()),
                         mean_and_spread(of_variant, &Result::validation_loss),
-                        mixture ? mean_and_spread(of_variant, &Result::violation) : ""});
+                        moe ? mean_and_spread(of_variant, &Result::violation) : ""});
         if (v >= 2 && v <= 4) panels.push_back(load_over_steps(variants[v], of_variant[0].run));
     }
     show_table({"model", "parameters", "active", "validation loss", "MaxVio"}, rows);

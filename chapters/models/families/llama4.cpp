@@ -21,8 +21,8 @@ void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers) {
     for (std::size_t n = 0; n < layers.size(); ++n) layers[n].use_rope = given[n] != 0;
 }
 
-// A layer has a mixture if interleave_moe_layer_step divides its number, counted from 1, or if
-// moe_layers lists it.
+// A layer has a mixture of experts if interleave_moe_layer_step divides its number, counted
+// from 1, or if moe_layers lists it.
 void read_moe_layers(const JsonFile& json, std::vector<LayerConfig>& layers) {
     const std::size_t step = json.size_or("interleave_moe_layer_step", 1);
     const bool listed = json.has("moe_layers");
@@ -110,7 +110,8 @@ void write_llama4(const PublishedConfig& config, JsonMembers& json) {
         if (key == "intermediate_size") value = config.experts.moe_intermediate_size;
 }
 
-// The number of layers up to the first with a mixture, which llama.cpp expects to repeat.
+// The number of layers up to the first with a mixture of experts, which llama.cpp expects to
+// repeat.
 std::size_t moe_step(const PublishedConfig& config) {
     std::size_t first = 0;
     while (first < config.layers.size() && !config.layers[first].is_moe) ++first;

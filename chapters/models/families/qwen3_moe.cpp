@@ -6,8 +6,8 @@
 namespace llm {
 namespace {
 
-// A layer has a mixture if decoder_sparse_step divides its number, counted from 1, unless
-// mlp_only_layers lists it.
+// A layer has a mixture of experts if decoder_sparse_step divides its number, counted from 1,
+// unless mlp_only_layers lists it.
 void read_moe_layers(const JsonFile& json, PublishedConfig& config) {
     const std::size_t step = json.size_or("decoder_sparse_step", 1);
     for (std::size_t n = 0; n < config.layers.size(); ++n)

@@ -1,4 +1,4 @@
-#include "chapters/15_fast/quantized_matrix.hpp"
+#include "chapters/15_fast/weight_matrix.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -49,7 +49,7 @@ const WeightKernels float32_kernels = {DType::float32, quantize_float32, dequant
 const WeightKernels bfloat16_kernels = {DType::bfloat16, quantize_bfloat16, dequantize_bfloat16,
                                         dot_bfloat16};
 
-void check_shapes(ConstMatrixView inputs, const QuantizedMatrix& weights, MatrixView outputs) {
+void check_shapes(ConstMatrixView inputs, const WeightMatrix& weights, MatrixView outputs) {
     require(inputs.num_columns == weights.in_features &&
                 outputs.num_columns == weights.out_features &&
                 outputs.num_rows == inputs.num_rows,
@@ -77,7 +77,7 @@ void for_row_chunks(std::size_t num_rows, std::size_t in_features, std::size_t r
 }
 
 // Some rows as floats: in place, or dequantized into the buffer.
-ConstMatrixView rows_as_floats(const QuantizedMatrix& weights, std::size_t begin,
+ConstMatrixView rows_as_floats(const WeightMatrix& weights, std::size_t begin,
                                std::size_t count, std::span<Real> buffer) {
     const std::size_t in = weights.in_features;
     if (weights.dtype() == DType::float32)
@@ -90,7 +90,7 @@ ConstMatrixView rows_as_floats(const QuantizedMatrix& weights, std::size_t begin
 // The decode step of a single token: one dot product per row. Short rows, whose matrices are in
 // the processor's cache, are multiplied four at a time. Long rows are read from memory, and a
 // processor reads one row faster than four at once.
-void multiply_one_token(std::span<const Real> inputs, const QuantizedMatrix& weights,
+void multiply_one_token(std::span<const Real> inputs, const WeightMatrix& weights,
                         std::span<Real> outputs, Update update) {
     const bool four_rows_at_a_time = weights.dtype() == DType::float32 && inputs.size() <= 256;
     for_row_chunks(
@@ -117,7 +117,7 @@ std::span<const std::byte> quantize_inputs(ConstMatrixView inputs,
     return workspace.quantized;
 }
 
-void multiply_quantized_inputs(ConstMatrixView inputs, const QuantizedMatrix& weights,
+void multiply_quantized_inputs(ConstMatrixView inputs, const WeightMatrix& weights,
                                MatrixView outputs, MatmulWorkspace& workspace, Update update) {
     const QuantizedInputKernels& kernels = *weights.kernels->quantized_inputs;
     const std::span<const std::byte> quantized = quantize_inputs(inputs, kernels, workspace);
@@ -139,14 +139,14 @@ const WeightKernels& kernels_of(DType dtype) {
                                 std::string(to_text(dtype)));
 }
 
-std::span<const std::byte> QuantizedMatrix::rows(std::size_t first, std::size_t count) const {
+std::span<const std::byte> WeightMatrix::rows(std::size_t first, std::size_t count) const {
     const std::size_t row_size = bytes_per_row(dtype(), in_features);
     return {bytes.get() + first * row_size, count * row_size};
 }
-Real QuantizedMatrix::dot_row(std::size_t row, std::span<const Real> inputs) const {
+Real WeightMatrix::dot_row(std::size_t row, std::span<const Real> inputs) const {
     return kernels->dot(rows(row, 1), inputs);
 }
-void QuantizedMatrix::dequantize_row(std::size_t row, std::span<Real> weights) const {
+void WeightMatrix::dequantize_row(std::size_t row, std::span<Real> weights) const {
     kernels->dequantize(rows(row, 1), weights);
 }
 
@@ -154,7 +154,7 @@ std::uint64_t MatmulWorkspace::nbytes() const {
     return std::uint64_t{dequantized.size()} * sizeof(Real) + quantized.size();
 }
 
-QuantizedMatrix quantize(const Matrix& weights, const WeightKernels& kernels) {
+WeightMatrix quantize(const Matrix& weights, const WeightKernels& kernels) {
     const auto [out_features, in_features] = dims(weights);
     const std::size_t row_size = bytes_per_row(kernels.dtype, in_features);
     const std::shared_ptr<std::byte> bytes = allocate_bytes(out_features * row_size);
@@ -170,18 +170,18 @@ QuantizedMatrix quantize(const Matrix& weights, const WeightKernels& kernels) {
     return {&kernels, out_features, in_features, bytes};
 }
 
-QuantizedMatrix quantize(const Matrix& weights, DType dtype) {
+WeightMatrix quantize(const Matrix& weights, DType dtype) {
     return quantize(weights, kernels_of(dtype));
 }
 
-Matrix dequantize(const QuantizedMatrix& weights) {
+Matrix dequantize(const WeightMatrix& weights) {
     Matrix result = xt::zeros<Real>({weights.out_features, weights.in_features});
     for (std::size_t row = 0; row < weights.out_features; ++row)
         weights.dequantize_row(row, view_of(result)[row]);
     return result;
 }
 
-void matmul_by_rows(ConstMatrixView inputs, const QuantizedMatrix& weights, MatrixView outputs,
+void matmul_by_rows(ConstMatrixView inputs, const WeightMatrix& weights, MatrixView outputs,
                     MatmulWorkspace& workspace, Update update) {
     check_shapes(inputs, weights, outputs);
     const QuantizedInputKernels* kernels = weights.kernels->quantized_inputs;
@@ -207,8 +207,8 @@ void matmul_by_rows(ConstMatrixView inputs, const QuantizedMatrix& weights, Matr
         });
 }
 
-void matmul_transposed(ConstMatrixView inputs, const QuantizedMatrix& weights,
-                       MatrixView outputs, MatmulWorkspace& workspace, Update update) {
+void matmul_transposed(ConstMatrixView inputs, const WeightMatrix& weights, MatrixView outputs,
+                       MatmulWorkspace& workspace, Update update) {
     check_shapes(inputs, weights, outputs);
     const std::size_t in = weights.in_features, out = weights.out_features;
 

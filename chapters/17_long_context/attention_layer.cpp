@@ -1,4 +1,4 @@
-#include "chapters/17_long_context/long_context_layer.hpp"
+#include "chapters/17_long_context/attention_layer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,21 +15,21 @@ PositionedKeysValues visible_keys_values(const QueriesKeysValues& heads,
                                          const IdVector& position_ids, RollingCache* cache) {
     if (!cache) return {heads.keys, heads.values, position_ids};
     require(position_ids.size() > 0 && position_ids(0) == static_cast<Id>(cache->seq_len),
-            "long_context_attention: position ids do not begin at {}, after the cached tokens",
+            "pattern_attention: position ids do not begin at {}, after the cached tokens",
             cache->seq_len);
     return cache->update(heads.keys, heads.values);
 }
 
 }  // namespace
 
-LongContextInputs long_context_inputs(const std::vector<RotaryTable>& rotary_tables,
-                                      std::size_t seq_len, std::size_t past_len) {
+PatternAttentionInputs pattern_attention_inputs(const std::vector<RotaryTable>& rotary_tables,
+                                                std::size_t seq_len, std::size_t past_len) {
     const std::size_t end = past_len + seq_len;
-    LongContextInputs inputs{{},
-                             xt::arange<Id>(static_cast<Id>(past_len), static_cast<Id>(end))};
+    PatternAttentionInputs inputs{
+        {}, xt::arange<Id>(static_cast<Id>(past_len), static_cast<Id>(end))};
     for (const auto& [cos, sin] : rotary_tables) {
         require(end <= cos.shape(0),
-                "long_context_inputs: a rotary table of {} is too short for {} positions",
+                "pattern_attention_inputs: a rotary table of {} is too short for {} positions",
                 cos.shape(), end);
         inputs.rotary_tables.push_back({xt::view(cos, xt::range(past_len, end), xt::all()),
                                         xt::view(sin, xt::range(past_len, end), xt::all())});
@@ -41,10 +41,10 @@ IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size) {
     return xt::repeat(reshape(position_ids, {1, position_ids.size()}), batch_size, 0);
 }
 
-AttentionInputs rope_inputs(const LongContextInputs& inputs, const RopeOfTable& rope,
+AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RopeOfTable& rope,
                             std::size_t batch_size) {
     require(rope.table < inputs.rotary_tables.size(),
-            "long_context_attention: rotary table {} of {} does not exist", rope.table,
+            "pattern_attention: rotary table {} of {} does not exist", rope.table,
             inputs.rotary_tables.size());
     // The table has one row per token: row t is that of token t, whatever its position.
     return {inputs.rotary_tables[rope.table],
@@ -52,9 +52,9 @@ AttentionInputs rope_inputs(const LongContextInputs& inputs, const RopeOfTable& 
             {}};
 }
 
-QueriesKeysValues encode_positions(const LongContextAttention& attention,
+QueriesKeysValues encode_positions(const PatternAttention& attention,
                                    const QueriesKeysValues& projected,
-                                   const LongContextInputs& inputs) {
+                                   const PatternAttentionInputs& inputs) {
     const std::size_t batch_size = projected.queries.shape(0);
     if (const auto* rope = std::get_if<RopeOfTable>(&attention.position_encoding))
         return apply_qk_norm_and_rope(attention.layer.qk_norm, projected,
@@ -66,9 +66,9 @@ QueriesKeysValues encode_positions(const LongContextAttention& attention,
             projected.keys, projected.values};
 }
 
-AttentionLayer::Output LongContextAttention::operator()(const Tensor3& hidden_states,
-                                                        const LongContextInputs& inputs,
-                                                        RollingCache* cache) const {
+AttentionLayer::Output PatternAttention::operator()(const Tensor3& hidden_states,
+                                                    const PatternAttentionInputs& inputs,
+                                                    RollingCache* cache) const {
     // Project and split into heads, then encode positions.
     const QueriesKeysValues heads =
         encode_positions(*this, project_qkv(layer, hidden_states), inputs);
@@ -84,14 +84,13 @@ AttentionLayer::Output LongContextAttention::operator()(const Tensor3& hidden_st
     return {project_output(layer, result.context), std::move(result.weights)};
 }
 
-LongContextAttention make_long_context_attention(const AttentionLayer& layer,
-                                                 std::size_t head_dim,
-                                                 const AttentionPattern& pattern) {
+PatternAttention make_pattern_attention(const AttentionLayer& layer, std::size_t head_dim,
+                                        const AttentionPattern& pattern) {
     const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
     return {layer, pattern, RopeOfTable{}, {scale, std::nullopt, std::nullopt}};
 }
 
-RollingCache LongContextAttention::make_cache() const { return make_rolling_cache(pattern); }
+RollingCache PatternAttention::make_cache() const { return make_rolling_cache(pattern); }
 
 RollingCache make_rolling_cache(const AttentionPattern& pattern) {
     if (const auto* sliding = std::get_if<SlidingWindow>(&pattern)) return {sliding->window};

@@ -44,7 +44,7 @@ inline constexpr std::array weight_dtypes = {DType::float32, DType::bfloat16};
 const WeightKernels& kernels_of(DType dtype);
 
 // A weight matrix, row by row in the bytes of a dtype. Copies share the bytes.
-struct QuantizedMatrix {
+struct WeightMatrix {
     const WeightKernels* kernels = nullptr;
     std::size_t out_features = 0, in_features = 0;
     std::shared_ptr<const std::byte> bytes;  // out times bytes_per_row(dtype, in)
@@ -59,10 +59,10 @@ struct QuantizedMatrix {
 
 // Rounds each weight to the nearest value that the dtype represents. Throws ShapeError if a
 // weight is not finite.
-QuantizedMatrix quantize(const Matrix& weights,  // (out, in)
-                         const WeightKernels& kernels);
-QuantizedMatrix quantize(const Matrix& weights, DType dtype);  // with kernels_of(dtype)
-Matrix dequantize(const QuantizedMatrix& weights);             // (out, in)
+WeightMatrix quantize(const Matrix& weights,  // (out, in)
+                      const WeightKernels& kernels);
+WeightMatrix quantize(const Matrix& weights, DType dtype);  // with kernels_of(dtype)
+Matrix dequantize(const WeightMatrix& weights);             // (out, in)
 
 // Memory of matrix products, which every call reuses.
 struct MatmulWorkspace {
@@ -75,18 +75,18 @@ struct MatmulWorkspace {
 // The matrix product of a decode step, of one token or a few: outputs = inputs * weightsᵀ, on
 // all threads. Each thread computes some of the outputs: it reads only the corresponding rows
 // of the weights, each of them once for all tokens.
-void matmul_by_rows(ConstMatrixView inputs,          // (N, in)
-                    const QuantizedMatrix& weights,  // (out, in)
-                    MatrixView outputs,              // (N, out)
+void matmul_by_rows(ConstMatrixView inputs,       // (N, in)
+                    const WeightMatrix& weights,  // (out, in)
+                    MatrixView outputs,           // (N, out)
                     MatmulWorkspace& workspace,
                     Update update = Update::overwrite);  // accumulate: outputs += ...
 
 // The matrix product of a prefill, on the calling thread. Weights of other dtypes than float32
 // are dequantized, 64 rows at a time, unless there are kernels with quantized inputs for many
 // tokens.
-void matmul_transposed(ConstMatrixView inputs,          // (N, in)
-                       const QuantizedMatrix& weights,  // (out, in)
-                       MatrixView outputs,              // (N, out)
+void matmul_transposed(ConstMatrixView inputs,       // (N, in)
+                       const WeightMatrix& weights,  // (out, in)
+                       MatrixView outputs,           // (N, out)
                        MatmulWorkspace& workspace,
                        Update update = Update::overwrite);  // accumulate: outputs += ...
 

@@ -1,4 +1,4 @@
-#include "chapters/17_long_context/long_context_backward.hpp"
+#include "chapters/17_long_context/attention_layer_backward.hpp"
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
@@ -10,11 +10,11 @@ namespace llm {
 namespace {
 
 // Backward pass of encode_positions.
-QueriesKeysValues encode_positions_backward(const LongContextAttention& attention,
+QueriesKeysValues encode_positions_backward(const PatternAttention& attention,
                                             const QueriesKeysValues& projected,
-                                            const LongContextInputs& inputs,
+                                            const PatternAttentionInputs& inputs,
                                             const QueriesKeysValues& output_gradient,
-                                            LongContextAttention& gradient) {
+                                            PatternAttention& gradient) {
     const std::size_t batch_size = projected.queries.shape(0);
     if (const auto* rope = std::get_if<RopeOfTable>(&attention.position_encoding))
         return qk_norm_and_rope_backward(attention.layer.qk_norm, projected,
@@ -29,7 +29,7 @@ QueriesKeysValues encode_positions_backward(const LongContextAttention& attentio
 }
 
 // (B, 1, T, T)
-Tensor4 mask_of(const LongContextAttention& attention, const LongContextInputs& inputs,
+Tensor4 mask_of(const PatternAttention& attention, const PatternAttentionInputs& inputs,
                 const Tensor3& input) {  // (B, T, C)
     return expand_mask(
         pattern_mask(attention.pattern, inputs.position_ids, inputs.position_ids),
@@ -38,8 +38,8 @@ Tensor4 mask_of(const LongContextAttention& attention, const LongContextInputs& 
 
 }  // namespace
 
-Tensor3 attention_forward(const LongContextAttention& attention, const Tensor3& input,
-                          const LongContextInputs& inputs, AttentionActivations& saved,
+Tensor3 attention_forward(const PatternAttention& attention, const Tensor3& input,
+                          const PatternAttentionInputs& inputs, AttentionActivations& saved,
                           Generator* dropout_generator) {
     saved.input = input;
     saved.projected = project_qkv(attention.layer, input);
@@ -50,9 +50,10 @@ Tensor3 attention_forward(const LongContextAttention& attention, const Tensor3& 
     return project_output(attention.layer, saved.context);
 }
 
-Tensor3 attention_backward(const LongContextAttention& attention,
-                           const LongContextInputs& inputs, const AttentionActivations& saved,
-                           const Tensor3& output_gradient, LongContextAttention& gradient) {
+Tensor3 attention_backward(const PatternAttention& attention,
+                           const PatternAttentionInputs& inputs,
+                           const AttentionActivations& saved, const Tensor3& output_gradient,
+                           PatternAttention& gradient) {
     // The forward pass in reverse: output projection, attention, positions.
     const Tensor3 merged_gradient =
         linear_backward(attention.layer.projections.o_proj, merge_heads(saved.context),
@@ -68,14 +69,14 @@ Tensor3 attention_backward(const LongContextAttention& attention,
                                 gradient.layer);
 }
 
-LongContextDecoder make_long_context_decoder(const Model& model, bool learned_sinks) {
-    LongContextDecoder decoder{
+PatternDecoder make_pattern_decoder(const Model& model, bool learned_sinks) {
+    PatternDecoder decoder{
         model.config,          model.embed_tokens,           {}, model.norm, std::nullopt,
         model.embedding_scale, model.final_logit_softcapping};
     decoder.config.tie_word_embeddings = true;
     for (const PreNormBlock& layer : model.layers) {
-        LongContextAttention self_attn = make_long_context_attention(
-            layer.self_attn, model.config.head_dim, FullAttention{});
+        PatternAttention self_attn =
+            make_pattern_attention(layer.self_attn, model.config.head_dim, FullAttention{});
         if (learned_sinks)
             self_attn.score_mod.sinks = xt::zeros<Real>({layer.self_attn.num_attention_heads});
         decoder.layers.push_back({self_attn, layer.mlp, layer.attention_norm, layer.ffn_norm});
@@ -83,15 +84,13 @@ LongContextDecoder make_long_context_decoder(const Model& model, bool learned_si
     return decoder;
 }
 
-LongContextDecoder with_pattern(const LongContextDecoder& decoder,
-                                const AttentionPattern& pattern) {
-    LongContextDecoder result = decoder;
-    for (LongContextBlock& layer : result.layers) layer.self_attn.pattern = pattern;
+PatternDecoder with_pattern(const PatternDecoder& decoder, const AttentionPattern& pattern) {
+    PatternDecoder result = decoder;
+    for (PatternBlock& layer : result.layers) layer.self_attn.pattern = pattern;
     return result;
 }
 
-void add_parameters(ParameterList& list, const std::string& name,
-                    LongContextAttention& attention) {
+void add_parameters(ParameterList& list, const std::string& name, PatternAttention& attention) {
     add_parameters(list, name, attention.layer);
     if (auto& sinks = attention.score_mod.sinks)
         list.push_back({name + ".sinks", {sinks->size()}, {sinks->data(), sinks->size()}});

@@ -3,37 +3,36 @@
 #pragma once
 
 #include "chapters/12_gradients/model_backward.hpp"
-#include "chapters/17_long_context/long_context_layer.hpp"
+#include "chapters/17_long_context/attention_layer.hpp"
 
 namespace llm {
 
-AttentionActivations activations_of(const LongContextAttention&);  // for ActivationsOf
+AttentionActivations activations_of(const PatternAttention&);  // for ActivationsOf
 
 // The same output as attention(input, inputs), (B, T, C); the activations are saved. With a
 // generator, dropout is applied to the attention weights, as in chapter 12.
-Tensor3 attention_forward(const LongContextAttention& attention,
-                          const Tensor3& input,             // (B, T, C)
-                          const LongContextInputs& inputs,  // T positions
+Tensor3 attention_forward(const PatternAttention& attention,
+                          const Tensor3& input,                  // (B, T, C)
+                          const PatternAttentionInputs& inputs,  // T positions
                           AttentionActivations& saved, Generator* dropout_generator = nullptr);
 // Returns the gradient with respect to the input, (B, T, C); those of the weights, of the QK
 // norm and of the sinks are accumulated.
-Tensor3 attention_backward(const LongContextAttention& attention,
-                           const LongContextInputs& inputs, const AttentionActivations& saved,
+Tensor3 attention_backward(const PatternAttention& attention,
+                           const PatternAttentionInputs& inputs,
+                           const AttentionActivations& saved,
                            const Tensor3& output_gradient,  // (B, T, C)
-                           LongContextAttention& gradient);
+                           PatternAttention& gradient);
 
 // Append the parameters; those of sinks are called NAME.sinks, as in gpt-oss.
-void add_parameters(ParameterList& list, const std::string& name,
-                    LongContextAttention& attention);
+void add_parameters(ParameterList& list, const std::string& name, PatternAttention& attention);
 
 // The model of chapter 09 with this layer, for experiments.
-using LongContextDecoder = DecoderModel<LongContextBlock>;
+using PatternDecoder = DecoderModel<PatternBlock>;
 
 // The same weights with full attention. With learned sinks, each head has one of 0. The head
 // is tied, whether or not that of the model is.
-LongContextDecoder make_long_context_decoder(const Model& model, bool learned_sinks);
+PatternDecoder make_pattern_decoder(const Model& model, bool learned_sinks);
 // A copy in which every layer has this pattern.
-LongContextDecoder with_pattern(const LongContextDecoder& decoder,
-                                const AttentionPattern& pattern);
+PatternDecoder with_pattern(const PatternDecoder& decoder, const AttentionPattern& pattern);
 
 }  // namespace llm

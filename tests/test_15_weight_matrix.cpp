@@ -1,4 +1,4 @@
-#include "chapters/15_fast/quantized_matrix.hpp"
+#include "chapters/15_fast/weight_matrix.hpp"
 
 #include <cstring>
 
@@ -22,7 +22,7 @@ TEST_CASE("quantize: bfloat16 is rounded to nearest even, as in PyTorch") {
     bits(0, 2) = Real(1.01171875);
     Matrix expected = bits;
     for (Real& number : expected) number = to_float(to_bfloat16(number));
-    const QuantizedMatrix quantized = quantize(bits, DType::bfloat16);
+    const WeightMatrix quantized = quantize(bits, DType::bfloat16);
     CHECK(identical(dequantize(quantized), expected));
     CHECK(quantized.nbytes() == 4000);
 }
@@ -34,7 +34,7 @@ TEST_CASE("quantize: float32 keeps all bits, and nbytes counts what is stored") 
     CHECK(quantize(weights, DType::float32).nbytes() == 5 * 130 * 4);
     CHECK(quantize(weights, DType::bfloat16).nbytes() == 5 * 130 * 2);
     for (const DType dtype : weight_dtypes) {
-        const QuantizedMatrix quantized = quantize(weights, dtype);
+        const WeightMatrix quantized = quantize(weights, dtype);
         CHECK(quantized.dtype() == dtype);
         CHECK(quantized.kernels == &kernels_of(dtype));
         CHECK(quantized.out_features == 5);
@@ -72,7 +72,7 @@ TEST_CASE("kernels_of has the dtypes of weight_dtypes and refuses all others") {
 }
 
 TEST_CASE("rows: the stored bytes of adjacent rows") {
-    const QuantizedMatrix quantized = quantize(counting({4, 3}), DType::bfloat16);
+    const WeightMatrix quantized = quantize(counting({4, 3}), DType::bfloat16);
     CHECK(quantized.rows(0, 4).size() == 4 * 3 * 2);
     CHECK(quantized.rows(1, 2).data() == quantized.bytes.get() + 3 * 2);
     CHECK(quantized.rows(1, 2).size() == 2 * 3 * 2);
@@ -85,7 +85,7 @@ TEST_CASE("dequantize_row and dot_row: each row of a quantized matrix by itself"
         const Matrix weights = randn({std::size_t{4}, width}, generator);
         Guarded inputs(random_values(width, generator), not_a_number);
         for (const DType dtype : weight_dtypes) {
-            const QuantizedMatrix quantized = quantize(weights, dtype);
+            const WeightMatrix quantized = quantize(weights, dtype);
             const Matrix dequantized = dequantize(quantized);
             CHECK_CLOSE(dequantized, weights, 0.02);
             for (std::size_t row = 0; row < 4; ++row) {
@@ -114,7 +114,7 @@ TEST_CASE(
                 const Matrix weights = randn({out, in}, generator);
                 const Matrix inputs = randn({N, in}, generator);
                 for (const DType dtype : weight_dtypes) {
-                    const QuantizedMatrix quantized = quantize(weights, dtype);
+                    const WeightMatrix quantized = quantize(weights, dtype);
                     const Matrix expected = exact_product(inputs, dequantize(quantized));
                     Guarded memory(std::vector<Real>(N * out, not_a_number), 77);
                     const MatrixView outputs{memory.values().data(), N, out, out};
@@ -132,13 +132,13 @@ TEST_CASE(
             }
 }
 
-using Multiply = void (*)(ConstMatrixView, const QuantizedMatrix&, MatrixView, MatmulWorkspace&,
+using Multiply = void (*)(ConstMatrixView, const WeightMatrix&, MatrixView, MatmulWorkspace&,
                           Update);
 
 // Inputs and outputs are columns of wider matrices; the others must stay as they are.
 void check_multiply(Multiply multiply, const Matrix& wide, const Matrix& weights, DType dtype) {
     const std::size_t N = wide.shape(0), out = weights.shape(0), in = weights.shape(1);
-    const QuantizedMatrix quantized = quantize(weights, dtype);
+    const WeightMatrix quantized = quantize(weights, dtype);
     const Matrix inputs = xt::view(wide, xt::all(), xt::range(2, in + 2));
     const Matrix expected = exact_product(inputs, dequantize(quantized));
     Matrix memory = xt::ones<Real>({N, out + 2}) * not_a_number;
@@ -179,7 +179,7 @@ TEST_CASE(
     MatmulWorkspace workspace;
     for (const Multiply multiply : {Multiply(matmul_transposed), Multiply(matmul_by_rows)})
         for (const DType dtype : weight_dtypes) {
-            const QuantizedMatrix quantized = quantize(counting({3, 4}), dtype);
+            const WeightMatrix quantized = quantize(counting({3, 4}), dtype);
             const auto call = [&](ConstMatrixView from, MatrixView to) {
                 multiply(from, quantized, to, workspace, Update::overwrite);
             };
@@ -285,7 +285,7 @@ TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have the
                 Matrix rounded_weights = weights, rounded_inputs = inputs;
                 for (Matrix* matrix : {&rounded_weights, &rounded_inputs})
                     for (Real& number : *matrix) number = Real(std::lround(number));
-                const QuantizedMatrix quantized = quantize(weights, int16_kernels);
+                const WeightMatrix quantized = quantize(weights, int16_kernels);
                 CHECK(identical(dequantize(quantized), rounded_weights + Real(0)));
 
                 // Integers of this size are exact in float32.
@@ -315,7 +315,7 @@ TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have the
                 for_many_tokens.for_many_tokens = true;
                 WeightKernels kernels = int16_kernels;
                 kernels.quantized_inputs = &for_many_tokens;
-                const QuantizedMatrix stored = quantize(weights, kernels);
+                const WeightMatrix stored = quantize(weights, kernels);
                 matmul_transposed(rows, stored, outputs, workspace);
                 CHECK_CLOSE(matrix_of(outputs), expected, 0);
 
@@ -333,7 +333,7 @@ TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have the
 }
 
 TEST_CASE("a smaller call after a larger one reads only its own quantized inputs") {
-    const QuantizedMatrix quantized = quantize(counting({3, 8}), int16_kernels);
+    const WeightMatrix quantized = quantize(counting({3, 8}), int16_kernels);
     const Matrix many = counting({9, 8}), one = xt::ones<Real>({1, 8});
     Matrix products = counting({9, 3});
     MatmulWorkspace workspace;

@@ -12,13 +12,13 @@
 namespace llm {
 
 // The inputs of all layers other than the hidden states.
-struct LongContextInputs {
+struct PatternAttentionInputs {
     std::vector<RotaryTable> rotary_tables;  // (T, D/2); one per rope_theta: Gemma 3 has two
     IdVector position_ids;                   // (T), the same for all sequences
 };
 // For T tokens that follow past_len earlier ones: their rows of the tables. (Hugging Face:
 // position_embeddings.) Throws ShapeError if a table is too short.
-LongContextInputs long_context_inputs(
+PatternAttentionInputs pattern_attention_inputs(
     const std::vector<RotaryTable>& rotary_tables,  // (P, D/2) each
     std::size_t seq_len, std::size_t past_len = 0);
 
@@ -34,44 +34,43 @@ using LayerPositionEncoding = std::variant<RopeOfTable, NoPE>;
 
 // The attention layer of chapter 05 with these four choices. Source: Hugging Face,
 // modeling_gemma3.py, modeling_gpt_oss.py, modeling_llama4.py.
-struct LongContextAttention {
+struct PatternAttention {
     AttentionLayer layer;  // projections, numbers of heads and QK norm
     AttentionPattern pattern = FullAttention{};
     LayerPositionEncoding position_encoding = RopeOfTable{};
     ScoreMod score_mod;
 
-    using Inputs = LongContextInputs;
+    using Inputs = PatternAttentionInputs;
     using Cache = RollingCache;
     static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,
                               std::size_t /*batch_size*/, std::size_t seq_len,
                               std::size_t past_len = 0) {
-        return long_context_inputs(rotary_tables, seq_len, past_len);
+        return pattern_attention_inputs(rotary_tables, seq_len, past_len);
     }
     Cache make_cache() const;
     // With a cache, the T new tokens attend to the cached ones, too: attentions has one column
     // per entry of the cache and per new token, in that order. Throws ShapeError if the shapes
     // do not match, or if the cache does not end where the position ids begin.
-    AttentionLayer::Output operator()(const Tensor3& hidden_states,     // (B, T, C)
-                                      const LongContextInputs& inputs,  // T positions
+    AttentionLayer::Output operator()(const Tensor3& hidden_states,          // (B, T, C)
+                                      const PatternAttentionInputs& inputs,  // T positions
                                       RollingCache* cache = nullptr) const;
 };
 // The parts of the layer that its backward pass shares. Position ids of each sequence:
 IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size);  // (T) -> (B, T)
 // The inputs of chapter 05's QK norm and RoPE, without a mask. Throws ShapeError if there is no
 // such table.
-AttentionInputs rope_inputs(const LongContextInputs& inputs, const RopeOfTable& rope,
+AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RopeOfTable& rope,
                             std::size_t batch_size);
 // QK norm and RoPE of a layer with RoPE; the temperature of one without.
-QueriesKeysValues encode_positions(const LongContextAttention& attention,
+QueriesKeysValues encode_positions(const PatternAttention& attention,
                                    const QueriesKeysValues& projected,
-                                   const LongContextInputs& inputs);
+                                   const PatternAttentionInputs& inputs);
 // With RoPE of the first table, and a scale of 1/√D.
-LongContextAttention make_long_context_attention(const AttentionLayer& layer,
-                                                 std::size_t head_dim,
-                                                 const AttentionPattern& pattern);
+PatternAttention make_pattern_attention(const AttentionLayer& layer, std::size_t head_dim,
+                                        const AttentionPattern& pattern);
 
 // The pre-norm block of chapter 08 with this attention layer.
-using LongContextBlock = PreNormBlockWith<RMSNorm, GatedMlp, LongContextAttention>;
+using PatternBlock = PreNormBlockWith<RMSNorm, GatedMlp, PatternAttention>;
 
 // An empty cache that holds what a layer with this pattern needs: W tokens, a chunk, or all.
 RollingCache make_rolling_cache(const AttentionPattern& pattern);

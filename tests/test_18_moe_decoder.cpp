@@ -1,6 +1,6 @@
 // The decoder of chapter 18 against those of chapters 12 and 17, and training runs.
 #include "chapters/12_gradients/model_backward.hpp"
-#include "chapters/18_experts/mixture_training.hpp"
+#include "chapters/18_experts/moe_training.hpp"
 #include "tests/small_model.hpp"
 
 using namespace llm;
@@ -16,12 +16,12 @@ Config decoder_config() {
 }
 
 // Weights that give sensible probabilities.
-MixtureDecoder decoder_of(const Model& model) {
-    MixtureDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
+MoeDecoder decoder_of(const Model& model) {
+    MoeDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
     for (const PreNormBlock& layer : model.layers)
-        decoder.layers.push_back({make_long_context_attention(
-                                      layer.self_attn, model.config.head_dim, FullAttention{}),
-                                  layer.mlp, layer.attention_norm, layer.ffn_norm});
+        decoder.layers.push_back(
+            {make_pattern_attention(layer.self_attn, model.config.head_dim, FullAttention{}),
+             layer.mlp, layer.attention_norm, layer.ffn_norm});
     return decoder;
 }
 Model test_model() {
@@ -31,9 +31,9 @@ Model test_model() {
     return model;
 }
 
-MixtureDecoder test_decoder(const MixtureSizes& sizes, const Routing& routing) {
+MoeDecoder test_decoder(const ExpertSizes& sizes, const Routing& routing) {
     Generator generator(7);
-    return init_mixture_decoder(decoder_config(), sizes, routing, generator);
+    return init_moe_decoder(decoder_config(), sizes, routing, generator);
 }
 
 Vector copy_of(const Parameter& parameter) {
@@ -62,8 +62,8 @@ TEST_CASE("with dense MLPs, loss and gradients are those of chapter 12's model")
     const Model model = test_model();
     Model expected = zeros_like(model);
     const double loss = forward_backward(model, small_ids, targets, expected);
-    const MixtureDecoder decoder = decoder_of(model);
-    MixtureDecoder gradient = zeros_like(decoder);
+    const MoeDecoder decoder = decoder_of(model);
+    MoeDecoder gradient = zeros_like(decoder);
     CHECK(forward_backward(decoder, small_ids, targets, {{1, 1}}, gradient).cross_entropy ==
           doctest::Approx(loss).epsilon(1e-6));
     const auto gradients = named_parameters(gradient),
@@ -79,21 +79,21 @@ TEST_CASE("with dense MLPs, loss and gradients are those of chapter 12's model")
 
 TEST_CASE("a mixture of equal experts is a dense model") {
     const Model model = test_model();
-    const MixtureDecoder dense = decoder_of(model);
-    MixtureDecoder mixture = dense;
+    const MoeDecoder dense = decoder_of(model);
+    MoeDecoder moe = dense;
     Generator generator(2);
-    for (std::size_t n = 0; n < mixture.layers.size(); ++n)
-        mixture.layers[n].mlp = MixtureOfExperts{
+    for (std::size_t n = 0; n < moe.layers.size(); ++n)
+        moe.layers[n].mlp = MixtureOfExperts{
             make_linear(model.config.hidden_size, 3, false, generator),
             std::vector<Expert>(3, model.layers[n].mlp), std::nullopt, 2, SoftmaxRouting{}};
-    CHECK_CLOSE(mixture(small_ids), dense(small_ids), 1e-5);
+    CHECK_CLOSE(moe(small_ids), dense(small_ids), 1e-5);
 }
 
 TEST_CASE("the model, run_layers with blocks, and forward_backward compute the same") {
-    const MixtureDecoder decoder = test_decoder({4, 2, 6, 1}, SoftmaxRouting{});
+    const MoeDecoder decoder = test_decoder({4, 2, 6, 1}, SoftmaxRouting{});
     const Tensor3 logits = decoder(small_ids);
     const std::vector<RoutedTokens> routed = routed_tokens(decoder, small_ids);
-    const LongContextInputs inputs = long_context_inputs(
+    const PatternAttentionInputs inputs = pattern_attention_inputs(
         rotary_tables(decoder.config, small_ids.shape(1)), small_ids.shape(1));
     std::vector<RollingCache>* const no_caches = nullptr;
     const Tensor3 last_hidden_state =
@@ -104,8 +104,8 @@ TEST_CASE("the model, run_layers with blocks, and forward_backward compute the s
                 logits, 1e-6);
     REQUIRE(routed.size() == decoder.layers.size());
     CHECK(routed[0].experts.shape() == std::array<std::size_t, 2>{10, 2});
-    MixtureDecoder gradient = zeros_like(decoder);
-    const MixtureLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
+    MoeDecoder gradient = zeros_like(decoder);
+    const MoeLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
     CHECK(loss.cross_entropy ==
           doctest::Approx(mean_cross_entropy(decoder, {Batch{small_ids, targets}})));
     CHECK_CLOSE(loss.load[1], expert_load(routed[1].experts, 4), 1e-6);
@@ -114,14 +114,14 @@ TEST_CASE("the model, run_layers with blocks, and forward_backward compute the s
 }
 
 TEST_CASE("the losses of all routers are added up, and their gradients reach the routers") {
-    const MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
-    MixtureDecoder gradient = zeros_like(decoder), with_losses = gradient;
-    const MixtureLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
+    const MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    MoeDecoder gradient = zeros_like(decoder), with_losses = gradient;
+    const MoeLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
     forward_backward(decoder, small_ids, targets, {{Real(0.5), Real(0.25)}}, with_losses);
     CHECK(loss.aux_loss >= 1.9);  // about 1 for each of two layers
     CHECK(loss.z_loss == doctest::Approx(2 * std::log(4) * std::log(4)).epsilon(0.1));
     for (std::size_t n = 0; n < decoder.layers.size(); ++n) {
-        const auto router = [&](MixtureDecoder& part) -> Matrix& {
+        const auto router = [&](MoeDecoder& part) -> Matrix& {
             return std::get<MixtureOfExperts>(part.layers[n].mlp).router.weight;
         };
         CHECK(xt::amax(xt::abs(router(with_losses) - router(gradient)))() > Real(1e-3));
@@ -129,7 +129,7 @@ TEST_CASE("the losses of all routers are added up, and their gradients reach the
 }
 
 TEST_CASE("names and numbers of the parameters, of which the correction bias is none") {
-    MixtureDecoder decoder = test_decoder({4, 2, 6, 1}, SigmoidRouting{xt::zeros<Real>({4})});
+    MoeDecoder decoder = test_decoder({4, 2, 6, 1}, SigmoidRouting{xt::zeros<Real>({4})});
     std::size_t count = 0;
     std::string names;
     for (const Parameter& parameter : named_parameters(decoder)) {
@@ -145,24 +145,23 @@ TEST_CASE("names and numbers of the parameters, of which the correction bias is 
 }
 
 TEST_CASE("attention sinks are parameters, whose gradients begin at 0") {
-    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     const std::size_t without_sinks = named_parameters(decoder).size();
     const std::size_t num_heads = decoder_config().num_attention_heads;
-    for (MixtureBlock& layer : decoder.layers)
+    for (MoeBlock& layer : decoder.layers)
         layer.self_attn.score_mod.sinks = xt::ones<Real>({num_heads});
     CHECK(named_parameters(decoder).size() == without_sinks + decoder.layers.size());
-    const MixtureDecoder gradient = zeros_like(decoder);
-    for (const MixtureBlock& layer : gradient.layers)
+    const MoeDecoder gradient = zeros_like(decoder);
+    for (const MoeBlock& layer : gradient.layers)
         CHECK(*layer.self_attn.score_mod.sinks == Vector(xt::zeros<Real>({num_heads})));
 }
 
-TEST_CASE("train_mixture lowers the loss and reports losses, loads and dropped tokens") {
-    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+TEST_CASE("train_moe lowers the loss and reports losses, loads and dropped tokens") {
+    MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     Generator generator(1);
     BalanceArguments balance;
     balance.capacity_factor = 0.5;
-    const MixtureRun run =
-        train_mixture(decoder, short_run(60), balance, test_tokens(), generator);
+    const MoeRun run = train_moe(decoder, short_run(60), balance, test_tokens(), generator);
     REQUIRE(run.losses.size() == 60);
     CHECK(run.losses.back() < run.losses.front() - Real(0.2));
     REQUIRE(run.load.size() == 60);
@@ -172,14 +171,13 @@ TEST_CASE("train_mixture lowers the loss and reports losses, loads and dropped t
     CHECK(run.dropped < 0.9);
 }
 
-TEST_CASE("train_mixture: the load-balancing loss balances the load") {
+TEST_CASE("train_moe: the load-balancing loss balances the load") {
     const auto violation_with = [](Real coefficient) {
-        MixtureDecoder decoder = test_decoder({4, 1, 6, 0}, SoftmaxRouting{false});
+        MoeDecoder decoder = test_decoder({4, 1, 6, 0}, SoftmaxRouting{false});
         Generator generator(1);
         BalanceArguments balance;
         balance.coefficients.aux_loss = coefficient;
-        const MixtureRun run =
-            train_mixture(decoder, short_run(60), balance, test_tokens(), generator);
+        const MoeRun run = train_moe(decoder, short_run(60), balance, test_tokens(), generator);
         double sum = 0;
         for (std::size_t step = 40; step < 60; ++step)
             sum += max_violation(run.load[step][0]) / 20;
@@ -188,21 +186,21 @@ TEST_CASE("train_mixture: the load-balancing loss balances the load") {
     CHECK(violation_with(1) < 0.5 * violation_with(0));
 }
 
-TEST_CASE("train_mixture clips gradients") {
-    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+TEST_CASE("train_moe clips gradients") {
+    MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     Generator generator(1);
     TrainingArguments args = short_run(30);
     args.max_grad_norm = 1e-12;  // far below the eps of AdamW: no step
-    const MixtureRun run = train_mixture(decoder, args, {}, test_tokens(), generator);
+    const MoeRun run = train_moe(decoder, args, {}, test_tokens(), generator);
     CHECK(std::abs(run.losses.back() - run.losses.front()) < Real(0.05));
 }
 
 TEST_CASE("tokens are dropped in training, not when a model is evaluated") {
-    const MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
-    MixtureDecoder gradient = zeros_like(decoder);
+    const MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    MoeDecoder gradient = zeros_like(decoder);
     BalanceArguments balance;
     balance.capacity_factor = 0.25;
-    const MixtureLoss loss = forward_backward(decoder, small_ids, targets, balance, gradient);
+    const MoeLoss loss = forward_backward(decoder, small_ids, targets, balance, gradient);
     CHECK(loss.num_dropped > 0);
     CHECK(loss.cross_entropy != doctest::Approx(cross_entropy(decoder(small_ids), targets)));
 }
@@ -210,20 +208,20 @@ TEST_CASE("tokens are dropped in training, not when a model is evaluated") {
 TEST_CASE("only the bias update changes the correction bias") {
     const SigmoidRouting routing{xt::zeros<Real>({4})};
     for (const Real rate : {Real(0), Real(0.01)}) {
-        MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, routing);
+        MoeDecoder decoder = test_decoder({4, 2, 6, 0}, routing);
         Generator generator(1);
         BalanceArguments balance;
         balance.bias_update_rate = rate;
-        train_mixture(decoder, short_run(10), balance, test_tokens(), generator);
-        const auto& mixture = std::get<MixtureOfExperts>(decoder.layers[1].mlp);
-        const Vector& bias = std::get<SigmoidRouting>(mixture.routing).e_score_correction_bias;
+        train_moe(decoder, short_run(10), balance, test_tokens(), generator);
+        const auto& moe = std::get<MixtureOfExperts>(decoder.layers[1].mlp);
+        const Vector& bias = std::get<SigmoidRouting>(moe.routing).e_score_correction_bias;
         CHECK((xt::amax(xt::abs(bias))() > 0) == (rate > 0));
     }
 }
 
 TEST_CASE("the decoder names a token id outside the vocabulary") {
-    MixtureDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
-    MixtureDecoder gradient = zeros_like(decoder);
+    MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    MoeDecoder gradient = zeros_like(decoder);
     CHECK_THROWS_WITH_AS(decoder({{99}}), "model: there is no token 99 in a vocabulary of 17",
                          ShapeError);
     CHECK_THROWS_AS(forward_backward(decoder, {{-1}}, {{1}}, {}, gradient), ShapeError);
