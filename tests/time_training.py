@@ -51,7 +51,7 @@ def pytorch(threads, name="king_james"):
 
 def ours(text):
     with tempfile.TemporaryDirectory() as folder:
-        command = [ROOT / "build/13_training", "--text", text, "--steps", "12", "--plots", "none", "--folder", folder]
+        command = [ROOT / "build/train", "--text", text, "--steps", "12", "--plots", "none", "--folder", folder]
         output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return float(re.search(r"speed: ([\d,]+) tokens", output)[1].replace(",", ""))
 
