@@ -8,6 +8,7 @@ namespace llm {
 
 std::vector<std::string> split_documents(const std::string& text,
                                          const std::string& separator) {
+    require(!separator.empty(), "split_documents: the separator is empty");
     std::vector<std::string> documents;
     for (std::size_t begin = 0; begin <= text.size();) {
         const std::size_t end = std::min(text.find(separator, begin), text.size());

@@ -1,5 +1,5 @@
-// Chapter 13, file 7 of 10: the training loop of the experiments. (trainer.hpp has the one for
-// long runs, with gradient accumulation, checkpoints and evaluation.)
+// Chapter 13, file 7 of 10: a training loop for any model. (trainer.hpp has the one for long
+// runs, with gradient accumulation and evaluation.)
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,7 @@
 #include "chapters/14_fine_tuning/grpo_step.hpp"
 
+#include <algorithm>
+
 #include "chapters/14_fine_tuning/answers.hpp"
 
 namespace llm {
@@ -39,8 +41,11 @@ GrpoMetrics grpo_step(FineTuner& tuner, const Model& reference, const Rollouts& 
                          gradients);
     }
     std::size_t groups = 0;
-    for (std::size_t i = 0; i < advantages.size(); i += args.group_size)
-        groups += advantages(i) != 0;
+    for (std::size_t i = 0; i < advantages.size(); i += args.group_size) {
+        const auto first = advantages.begin() + std::ptrdiff_t(i);
+        groups += std::any_of(first, first + std::ptrdiff_t(args.group_size),
+                              [](Real advantage) { return advantage != 0; });
+    }
     const double mean = double(xt::sum<Real>(rewards)()) / double(rewards.size());
     return {mean, groups, last.clip_fraction, last.kl};
 }

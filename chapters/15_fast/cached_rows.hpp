@@ -32,7 +32,8 @@ class CachedRows {
     // they are converted. Throws ShapeError if the workspace is smaller than (count, D).
     ConstMatrixView read(std::size_t begin, std::size_t count, std::span<Real> workspace) const;
 
-    // The products of simd.hpp. float16 is converted in registers. Sizes are not checked.
+    // The products of kernels/simd.hpp. float16 is converted in registers. Sizes are not
+    // checked.
     void dot_rows(std::span<const Real> x,                 // (D)
                   std::span<Real> products) const;         // (S)
     void add_weighted_rows(std::span<const Real> weights,  // (S)

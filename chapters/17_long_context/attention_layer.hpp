@@ -32,8 +32,9 @@ struct NoPE {
 };
 using LayerPositionEncoding = std::variant<RopeOfTable, NoPE>;
 
-// The attention layer of chapter 05 with these four choices. Source: Hugging Face,
-// modeling_gemma3.py, modeling_gpt_oss.py, modeling_llama4.py.
+// The attention layer of chapter 05 with a pattern, a position encoding and a score
+// modification. Source: Hugging Face, modeling_gemma3.py, modeling_gpt_oss.py,
+// modeling_llama4.py.
 struct PatternAttention {
     AttentionLayer layer;  // projections, numbers of heads and QK norm
     AttentionPattern pattern = FullAttention{};

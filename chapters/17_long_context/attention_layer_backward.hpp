@@ -1,5 +1,5 @@
-// Chapter 17, file 5 of 8: forward and backward passes of its attention layer, and a model made
-// of it.
+// Chapter 17, file 5 of 8: forward and backward passes of PatternAttention, and a model made of
+// it.
 #pragma once
 
 #include "chapters/12_gradients/model_backward.hpp"

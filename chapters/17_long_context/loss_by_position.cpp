@@ -29,6 +29,9 @@ std::vector<double> loss_by_part(const Model& given, const RotaryTable& rotary_t
                                  const std::vector<Id>& tokens, std::size_t part_len,
                                  std::size_t max_sequences) {
     const std::size_t num_positions = rotary_table.cos.shape(0);  // P
+    require(part_len > 0 && num_positions % part_len == 0 && tokens.size() > num_positions,
+            "loss_by_part: parts of {} and {} tokens do not match {} positions", part_len,
+            tokens.size(), num_positions);
     const std::size_t num_sequences =
         std::min(max_sequences, (tokens.size() - 1) / num_positions);
     Model model = given;

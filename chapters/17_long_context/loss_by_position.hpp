@@ -22,6 +22,7 @@ Vector loss_by_position(const Model& model, const RotaryTable& rotary_table,  //
 
 // The mean loss in each part of the context that is as long as that of training: (P /
 // part_len). Up to max_sequences adjacent sequences of P tokens are evaluated, on all cores.
+// Throws ShapeError unless part_len divides P and there are more than P tokens.
 std::vector<double> loss_by_part(const Model& model,
                                  const RotaryTable& rotary_table,  // (P, D/2)
                                  const std::vector<Id>& tokens, std::size_t part_len,

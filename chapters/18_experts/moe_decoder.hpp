@@ -14,7 +14,7 @@ struct MlpOrMoe : std::variant<GatedMlp, MixtureOfExperts> {
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 
-// Its activations. Of mlp and mixture of experts, one is empty. The caller sets the other two:
+// Its activations. Of mlp and moe, one is empty. The caller sets the other two:
 // the capacity factor before the forward pass, the gradient of the balancing losses before the
 // backward pass.
 struct MlpOrMoeActivations {

@@ -1,5 +1,4 @@
-// Chapter 18, file 6 of 7: training a decoder with mixtures of experts, and what its experts
-// process.
+// Chapter 18, file 6 of 7: initial weights, training and evaluation of an MoE decoder.
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"

@@ -27,9 +27,9 @@ struct SoftmaxRouting {
 };
 // Softmax over the K chosen logits. Source: gpt-oss (OpenAI, 2025).
 struct TopKSoftmaxRouting {};
-// A sigmoid for each expert. The bias is added for the choice only: training adjusts
-// it to balance the load without an auxiliary loss. A group counts with the sum of its two
-// largest scores. Source: DeepSeek-V3 (2024), section 2.1.2.
+// A sigmoid for each expert. The bias is added for the choice only: training adjusts it to
+// balance the load without an auxiliary loss. A group counts with the sum of its two largest
+// scores. Source: DeepSeek-V3 (2024), section 2.1.2.
 struct SigmoidRouting {
     Vector e_score_correction_bias;  // (E)
     bool norm_topk_prob = true;

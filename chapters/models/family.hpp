@@ -35,7 +35,7 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     std::optional<Real> rope_local_base_freq = std::nullopt;  // theta of layers with a window
     Real rope_factor = 1;  // rope_scaling of type linear, for layers with full attention
     std::optional<YarnScaling> yarn = std::nullopt;
-    Real query_pre_attn_scalar = 0;  // scores are multiplied by 1/√ of it; 0: head_dim
+    Real query_pre_attn_scalar = 0;  // scores are multiplied by 1/√ of it; a family sets it
     std::optional<Real> attn_logit_softcapping = std::nullopt;
     std::optional<Real> final_logit_softcapping = std::nullopt;
     std::optional<TemperatureTuning> temperature_tuning = std::nullopt;  // of NoPE layers

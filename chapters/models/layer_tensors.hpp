@@ -15,8 +15,8 @@ namespace llm {
 //                 std::size_t num_heads = 0);
 //     void router(...);  // as linear, of a mixture of experts
 //     void norm(const std::string& name, Vector& weight, std::size_t size);
-//     void vector(const std::string& name, Vector& values, std::size_t size);  // without
-//     suffix void experts(const std::string& layer, const LayerNames& names,
+//     void vector(const std::string& name, Vector& values, std::size_t size);  // no suffix
+//     void experts(const std::string& layer, const LayerNames& names,
 //                  std::vector<Expert>& experts);
 //
 // All tensors may be const.

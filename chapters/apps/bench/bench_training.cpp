@@ -9,7 +9,7 @@
 namespace llm {
 namespace {
 
-// The default sizes of a run of chapter 13 (main.cpp: text_task and names_task).
+// The default sizes of a run of chapter 13 and of ./learn train.
 struct TrainingSizes {
     std::string name;
     Config config;

@@ -1,6 +1,7 @@
 #include "chapters/apps/fine_tune/methods.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "chapters/14_fine_tuning/answers.hpp"
@@ -73,17 +74,20 @@ double mean_of(const Vector& values) {
     return double(xt::sum<Real>(values)()) / double(values.size());
 }
 
-// Those completions that fit into the model's context.
-std::vector<Completion> that_fit(const std::vector<Completion>& completions,
-                                 std::size_t max_tokens) {
-    std::vector<Completion> fitting;
-    for (const Completion& completion : completions)
-        if (completion.prompt_ids.size() + completion.response_ids.size() <= max_tokens)
-            fitting.push_back(completion);
-    if (const std::size_t left_out = completions.size() - fitting.size())
+// Leaves out what has more tokens than the model's context, before the first step.
+template <class T>
+void leave_out_too_long(std::vector<T>& all, const FineTuningRun& run,
+                        const std::function<std::size_t(const T&)>& num_tokens) {
+    const std::size_t max_tokens = run.tuner.model.config.max_position_embeddings;
+    const std::size_t left_out =
+        std::erase_if(all, [&](const T& one) { return num_tokens(one) > max_tokens; });
+    if (left_out > 0)
         show("left out, longer than " + to_text(max_tokens) + " tokens", left_out);
-    require(!fitting.empty(), "no conversation fits into the context of {} tokens", max_tokens);
-    return fitting;
+    require(!all.empty(), "no conversation fits into the context of {} tokens", max_tokens);
+}
+
+std::size_t num_tokens(const Completion& completion) {
+    return completion.prompt_ids.size() + completion.response_ids.size();
 }
 
 }  // namespace
@@ -93,7 +97,7 @@ void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations)
     for (const Conversation& conversation : conversations)
         for (const Completion& completion : run.encoder.completions(conversation.messages))
             completions.push_back(completion);
-    completions = that_fit(completions, run.tuner.model.config.max_position_embeddings);
+    leave_out_too_long<Completion>(completions, run, num_tokens);
     show("answers to train on", with_commas(completions.size()));
     show("epochs", fixed(double(run.steps * run.batch_size) / double(completions.size()), 2));
     const LossOn loss_on =
@@ -113,7 +117,11 @@ void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations)
     plot("sft", {LinePlot{"SFT", "step", "loss, nats per token", {reports.lines()[0]}}});
 }
 
-void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
+void run_dpo(FineTuningRun& run, std::vector<Preference> preferences) {
+    leave_out_too_long<Preference>(preferences, run, [&](const Preference& pair) {
+        return std::max(num_tokens(run.encoder.completion(pair.prompt, pair.chosen)),
+                        num_tokens(run.encoder.completion(pair.prompt, pair.rejected)));
+    });
     const Model reference = run.tuner.model;
     const Real beta = run.arguments.beta < 0 ? Real(0.1) : Real(run.arguments.beta);
     Reports reports(run.steps, {"loss", "chosen", "rejected", "accuracy"});
@@ -146,7 +154,11 @@ void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
                                   {reports.lines()[1], reports.lines()[2]}}});
 }
 
-void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions) {
+void run_grpo(FineTuningRun& run, std::vector<AskedQuestion> questions) {
+    // A prompt, and at least one token of an answer.
+    leave_out_too_long<AskedQuestion>(questions, run, [&](const AskedQuestion& question) {
+        return run.encoder.prompt_ids(question.messages).size() + 1;
+    });
     const Model reference = run.tuner.model;
     GrpoArguments args;
     args.group_size = run.arguments.group_size;

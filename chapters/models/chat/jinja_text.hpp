@@ -1,5 +1,5 @@
-// The text of a chat template in one canonical form. Chat templates
-// are programs in the language Jinja, which this project does not run.
+// The text of a chat template in one canonical form. Chat templates are programs in the
+// language Jinja, which this project does not run.
 #pragma once
 
 #include <cstdint>
