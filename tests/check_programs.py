@@ -1479,6 +1479,16 @@ def check_fine_tuning(program, scratch):
     for name, adapter, options in (("dpo", sft, ["--train", pairs]), ("grpo", answers, ["--train", questions, "--task", "backward"])):
         if contents(train(name, "--method", name, "--adapter", adapter, "--steps", "2", *options)) == contents(adapter):
             problems.append(f"{program.name} --method {name} changes nothing")
+    long_message = {"role": "user", "content": "What is 1 + 2? " * 300}
+    answer = {"role": "assistant", "content": "3"}
+    (scratch / "long_pairs.jsonl").write_text(pairs.read_text() + json.dumps(
+        {"prompt": [long_message], "chosen": [answer], "rejected": [answer | {"content": "4"}]}) + "\n")
+    (scratch / "long_questions.jsonl").write_text(questions.read_text() + json.dumps({"messages": [long_message, answer]}) + "\n")
+    for method, data in (("dpo", "long_pairs.jsonl"), ("grpo", "long_questions.jsonl")):
+        result = run([program, "--model", WORDNET, "--adapter", answers, "--method", method, "--train", scratch / data, "--steps", "1",
+                      "--batch-size", "2", "--group-size", "2", "--max-new-tokens", "4", "--folder", scratch / f"long_{method}", "--plots", "none"])
+        if result.returncode != 0 or not re.search(r"^left out, longer than \d+ tokens: 1$", result.stdout, re.M):
+            problems.append(f"{program.name} --method {method} with a conversation that is too long: {result.stdout[-300:]}{result.stderr}")
     full = train("full", "--train", questions, "--steps", "1", "--full")
     for options in (["--model", WORDNET, "--adapter", sft], ["--model", full]):
         if "<|im_start|>user\nHear<|im_end|>" not in chat_answers([program.parent / "chat", *options, "--max-new-tokens", "4"], "Hear\n/template\n"):

@@ -397,7 +397,7 @@ TEST_CASE("generate: greedy decoding equals PyTorch's, with and without a cache"
     for (const bool use_cache : {true, false}) {
         Generator generator(1);
         const GenerationConfig config{greedy(), rest.size(), {}, use_cache};
-        CHECK(generate(model, prompt, config, generator) == rest);
+        CHECK(generate(model, prompt, config, generator).ids == rest);
     }
 }
 
@@ -405,7 +405,7 @@ TEST_CASE("generate: the same tokens for the same seed, with and without a cache
     const Model model = checkpoint("mistral");
     const auto generated = [&](std::uint32_t seed, bool use_cache) {
         Generator generator(seed);
-        return generate(model, {1, 2}, {SamplingConfig(), 30, {}, use_cache}, generator);
+        return generate(model, {1, 2}, {SamplingConfig(), 30, {}, use_cache}, generator).ids;
     };
     CHECK(generated(7, true) == generated(7, true));
     CHECK(generated(7, true) == generated(7, false));
@@ -417,7 +417,7 @@ TEST_CASE("generate: the repetition penalty counts the prompt and the generated 
     SamplingConfig never_twice = greedy();
     never_twice.repetition_penalty = 1e6f;
     Generator generator(1);
-    std::vector<Id> ids = generate(model, {3, 5}, {never_twice, 12, {}, true}, generator);
+    std::vector<Id> ids = generate(model, {3, 5}, {never_twice, 12, {}, true}, generator).ids;
     ids.insert(ids.end(), {3, 5});
     std::sort(ids.begin(), ids.end());
     CHECK(std::adjacent_find(ids.begin(), ids.end()) == ids.end());
@@ -431,7 +431,7 @@ TEST_CASE("generate stops after max_new_tokens, at an EOS token, or at the last 
     std::vector<Id> streamed;
     const auto record = [&](Id id) { streamed.push_back(id); };
 
-    CHECK(generate(model, prompt, {greedy(), 3, {}, true}, generator, record) ==
+    CHECK(generate(model, prompt, {greedy(), 3, {}, true}, generator, record).ids ==
           std::vector<Id>{7, 15, 13});
     CHECK(streamed == std::vector<Id>{7, 15, 13});
     // on_token gets each token before the next one is computed.
@@ -442,10 +442,10 @@ TEST_CASE("generate stops after max_new_tokens, at an EOS token, or at the last 
     CHECK_THROWS_WITH(generate(model, prompt, {greedy(), 9, {}, true}, generator, stop),
                       "enough");
     CHECK(unused < 1);
-    CHECK(generate(model, prompt, {greedy(), 9, {13, 11}, true}, generator) ==
+    CHECK(generate(model, prompt, {greedy(), 9, {13, 11}, true}, generator).ids ==
           std::vector<Id>{7, 15});
-    CHECK(generate(model, prompt, {greedy(), 0, {}, true}, generator).empty());
-    CHECK(generate(model, prompt, {greedy(), 1000, {}, true}, generator).size() == 60);
+    CHECK(generate(model, prompt, {greedy(), 0, {}, true}, generator).ids.empty());
+    CHECK(generate(model, prompt, {greedy(), 1000, {}, true}, generator).ids.size() == 60);
 
     CHECK_THROWS_WITH_AS(generate(model, {}, {greedy(), 3, {}, true}, generator),
                          "generate: the prompt must have at least one token", ShapeError);
@@ -456,7 +456,7 @@ TEST_CASE("generate stops after max_new_tokens, at an EOS token, or at the last 
                         ShapeError);
     }
     const std::size_t endless = static_cast<std::size_t>(-1);
-    CHECK(generate(model, prompt, {greedy(), endless, {}, true}, generator).size() == 60);
+    CHECK(generate(model, prompt, {greedy(), endless, {}, true}, generator).ids.size() == 60);
     CHECK_THROWS_AS(generate(model, std::vector<Id>(65, 1), {greedy(), 3, {}, true}, generator),
                     ShapeError);
 }
@@ -484,13 +484,13 @@ TEST_CASE("generate with context_shift: a full context is shifted, and computed 
     }
     for (const bool use_cache : {true, false}) {
         const GenerationConfig config{greedy(), 150, {}, use_cache, true};
-        CHECK(generate(model, prompt, config, generator) == expected);
+        CHECK(generate(model, prompt, config, generator).ids == expected);
     }
     // Up to the last position nothing changes, and a full prompt can be continued.
-    CHECK(generate(model, prompt, {greedy(), 150, {}, true}, generator) ==
+    CHECK(generate(model, prompt, {greedy(), 150, {}, true}, generator).ids ==
           std::vector<Id>(expected.begin(), expected.begin() + 61));
     CHECK(generate(model, std::vector<Id>(64, 1), {greedy(), 2, {}, true, true}, generator)
-              .size() == 2);
+              .ids.size() == 2);
 }
 
 TEST_CASE("STORIES260K: a trained model writes llama2.c's story, with and without a cache") {
@@ -505,9 +505,10 @@ TEST_CASE("STORIES260K: a trained model writes llama2.c's story, with and withou
     const std::vector<Id> prompt = tokenizer.encode("");
     const std::vector<Id> eos = tokenizer.eos_token_ids;
     Generator generator(1);
-    const std::vector<Id> ids = generate(model, prompt, {greedy(), 200, eos, true}, generator);
+    const std::vector<Id> ids =
+        generate(model, prompt, {greedy(), 200, eos, true}, generator).ids;
     const std::vector<Id> without_cache =
-        generate(model, prompt, {greedy(), 60, eos, false}, generator);
+        generate(model, prompt, {greedy(), 60, eos, false}, generator).ids;
     CHECK(without_cache == std::vector<Id>(ids.begin(), ids.begin() + 60));
     const std::string text = tokenizer.decode(ids);
     CHECK(

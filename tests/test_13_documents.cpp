@@ -55,6 +55,8 @@ TEST_CASE("split_documents: the texts between separators, without empty ones") {
           Texts{"one", "two\n", "three"});
     CHECK(split_documents("one<e", "<e>") == Texts{"one<e"});
     CHECK(split_documents("\na\n\nb", "\n") == Texts{"a", "b"});
+    CHECK_THROWS_WITH_AS(split_documents("a", ""), "split_documents: the separator is empty",
+                         ShapeError);
     CHECK(split_documents("", "<e>").empty());
     CHECK(split_documents("<e>", "<e>").empty());
 }

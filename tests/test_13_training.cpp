@@ -81,7 +81,7 @@ TEST_CASE("the model of assets: greedy continuation and logits equal PyTorch") {
     config.sampling.temperature = 0;
     config.max_new_tokens = 24;
     Generator generator(0);
-    CHECK(generate(model, {ids.begin(), ids.begin() + 3}, config, generator) ==
+    CHECK(generate(model, {ids.begin(), ids.begin() + 3}, config, generator).ids ==
           std::vector<Id>(ids.begin() + 3, ids.end()));
     const IdMatrix all_but_last = xt::view(ids, xt::all(), xt::range(0, 26));
     KVCache cache = make_cache(model, 26);

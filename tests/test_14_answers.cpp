@@ -59,3 +59,18 @@ TEST_CASE(
         CHECK(again.completions[i].response_ids == rollouts.completions[i].response_ids);
     CHECK(rollouts.completions[0].response_ids != rollouts.completions[1].response_ids);
 }
+
+TEST_CASE("sample_rollouts: an answer that fills the context has not ended") {
+    Model model = fixture_model();
+    model.config.max_position_embeddings = 4;
+    Generator generator(1);
+    const Rollouts rollouts = sample_rollouts(model, {{1, 2}}, 16, 50, 4, generator);
+    std::size_t num_full = 0;
+    for (std::size_t i = 0; i < 16; ++i) {
+        const bool is_full = rollouts.completions[i].response_ids.back() != 4;
+        CHECK(rollouts.finished[i] == !is_full);
+        if (is_full) CHECK(rollouts.completions[i].response_ids.size() == 2);
+        num_full += is_full;
+    }
+    CHECK(num_full > 0);
+}

@@ -158,7 +158,7 @@ TEST_CASE("answers_of: greedy answers are those of generate, whatever else is as
         config.max_new_tokens = 12;
         config.eos_token_ids = {301};
         const auto ids =
-            generate(model, encoder.prompt_ids(questions[i].messages), config, generator);
+            generate(model, encoder.prompt_ids(questions[i].messages), config, generator).ids;
         CHECK(answers[i] == (ids.size() < 12 ? tokenizer.decode(ids) : ""));
         num_finished += ids.size() < 12;
     }
@@ -170,6 +170,24 @@ TEST_CASE("answers_of: greedy answers are those of generate, whatever else is as
     const auto sampled = answers_of(model, encoder, questions, {1, 60}, one);
     CHECK(sampled == answers_of(model, encoder, questions, {1, 60}, same));
     CHECK(sampled[0] != sampled[7]);
+}
+
+TEST_CASE("answers_of: an answer that fills the context has not ended, and is empty") {
+    const Tokenizer tokenizer = two_token_tokenizer();
+    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    Model model = chat_model();
+    const AskedQuestion question{{{"user", "a"}}, "", ""};
+    const std::size_t prompt_len = encoder.prompt_ids(question.messages).size();
+    model.config.max_position_embeddings = prompt_len + 2;
+    GenerationConfig config;
+    config.sampling.temperature = 0;
+    config.max_new_tokens = 50;
+    config.eos_token_ids = {301};
+    Generator generator(1);
+    REQUIRE(generate(model, encoder.prompt_ids(question.messages), config, generator).reason ==
+            StopReason::last_position);
+    CHECK(answers_of(model, encoder, {question}, {0, 50}, generator) ==
+          std::vector<std::string>{""});
 }
 
 TEST_CASE("score_answers counts exact answers by task") {

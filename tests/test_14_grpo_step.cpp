@@ -69,6 +69,15 @@ TEST_CASE("grpo_step: each update uses the log-probabilities of the sampling mod
     CHECK(metrics.kl > 0);
 }
 
+TEST_CASE("grpo_step: a group whose first reward is the mean of its rewards has a gradient") {
+    const Model reference = fixture_model();
+    FineTuner tuner = make_fine_tuner(reference);
+    std::vector<Model> gradients(2, zeros_like(reference));
+    const Vector mixed{0.5f, 0, 1, 0.5f, 1, 1, 1, 1};
+    CHECK(grpo_step(tuner, reference, sampled(reference), mixed, arguments(1), gradients)
+              .groups_with_gradient == 1);
+}
+
 TEST_CASE("grpo_step: equal rewards change nothing in the first update") {
     const Model reference = fixture_model();
     FineTuner tuner = make_fine_tuner(reference);

@@ -1,7 +1,7 @@
 // The gradients of chapter 17 against central differences of a loss, in double.
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/17_long_context/attention_layer_backward.hpp"
 #include "chapters/17_long_context/attention_pattern.hpp"
+#include "chapters/17_long_context/pattern_attention_backward.hpp"
 #include "chapters/17_long_context/score_mod.hpp"
 #include "tests/finite_differences.hpp"
 

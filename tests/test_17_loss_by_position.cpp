@@ -44,3 +44,31 @@ TEST_CASE("with its own rotary table, the mean over the positions is the model's
                          "attention: kv_len 70 exceeds the 5 positions of the rotary table",
                          ShapeError);
 }
+
+TEST_CASE("loss_by_part: the means of the parts of the positions, over adjacent sequences") {
+    Generator generator(2);
+    const Model model = make_model(small_config(), generator);
+    const RotaryTable table = model.rotary_table(12);
+    std::vector<Id> tokens(25);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Id>(i * 5 % 17);
+    const auto row = [&](std::size_t begin) {
+        IdMatrix ids(std::array{std::size_t{1}, std::size_t{12}});
+        std::copy_n(tokens.begin() + std::ptrdiff_t(begin), 12, ids.begin());
+        return ids;
+    };
+    const Vector losses = (loss_by_position(model, table, row(0), row(1)) +
+                           loss_by_position(model, table, row(12), row(13))) /
+                          Real(2);
+    const std::vector<double> parts = loss_by_part(model, table, tokens, 4, 9);
+    REQUIRE(parts.size() == 3);
+    for (std::size_t part = 0; part < 3; ++part) {
+        double sum = 0;
+        for (std::size_t t = 4 * part; t < 4 * part + 4; ++t) sum += double(losses(t));
+        CHECK(parts[part] == doctest::Approx(sum / 4).epsilon(1e-5));
+    }
+    CHECK(loss_by_part(model, table, tokens, 4, 1) != parts);
+    CHECK_THROWS_WITH_AS(loss_by_part(model, table, tokens, 5, 9),
+                         "loss_by_part: parts of 5 and 25 tokens do not match 12 positions",
+                         ShapeError);
+    CHECK_THROWS_AS(loss_by_part(model, table, {1, 2, 3}, 4, 9), ShapeError);
+}

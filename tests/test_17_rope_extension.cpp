@@ -7,20 +7,8 @@
 
 using namespace llm;
 
-namespace {
-
-Config test_config() {
-    Config config = small_config();
-    config.head_dim = 12;
-    config.rope_theta = 100;
-    config.max_position_embeddings = 10;
-    return config;
-}
-
-}  // namespace
-
 TEST_CASE("extended_frequencies: each extension is the function of its name") {
-    const Config config = test_config();
+    const Config config = short_context_config(12);
     const Vector original = inverse_frequencies(12, 100);
     const auto extended = [&](RopeExtension extension) {
         return extended_frequencies(config, extension, 4);
@@ -34,7 +22,7 @@ TEST_CASE("extended_frequencies: each extension is the function of its name") {
 }
 
 TEST_CASE("extended_rotary_table has factor times as many positions, YaRN's is scaled") {
-    const Config config = test_config();
+    const Config config = short_context_config(12);
     for (const auto extension : {RopeExtension::none, RopeExtension::llama3}) {
         const RotaryTable table = extended_rotary_table(config, extension, 4);
         CHECK(table.cos.shape(0) == 40);

@@ -6,21 +6,9 @@
 
 using namespace llm;
 
-namespace {
-
-Config longer_context_config() {
-    Config config = small_config();
-    config.head_dim = 4;
-    config.rope_theta = 100;
-    config.max_position_embeddings = 10;
-    return config;
-}
-
-}  // namespace
-
-TEST_CASE("fine_tune trains on sequences that are longer than the context") {
+TEST_CASE("train_on_longer_sequences trains on sequences that are longer than the context") {
     Generator generator(5);
-    Config config = longer_context_config();
+    Config config = short_context_config(4);
     Model model = init_model(config, generator);
     std::vector<Id> tokens(300);
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Id>(i % 9);
@@ -38,15 +26,15 @@ TEST_CASE("fine_tune trains on sequences that are longer than the context") {
     model.config.max_position_embeddings = 30;
     const double before = loss();
     model.config.max_position_embeddings = 10;
-    fine_tune(model, table, args, tokens);
+    train_on_longer_sequences(model, table, args, tokens);
     CHECK(model.config.max_position_embeddings == 30);
     CHECK(before > 2.5);
     CHECK(loss() < 0.5);
 }
 
-TEST_CASE("fine_tune: two steps by hand") {
+TEST_CASE("train_on_longer_sequences: two steps by hand") {
     Generator generator(5);
-    Config config = longer_context_config();
+    Config config = short_context_config(4);
     Model model = init_model(config, generator), expected = model;
     std::vector<Id> tokens(300);
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Id>(i % 9);
@@ -57,7 +45,7 @@ TEST_CASE("fine_tune: two steps by hand") {
     args.seq_len = 20;
     args.weight_decay = Real(0.5);
     args.lr_schedule = {Real(0.01), Real(0.001), 0, 2};
-    fine_tune(model, table, args, tokens);
+    train_on_longer_sequences(model, table, args, tokens);
 
     expected.config.max_position_embeddings = 20;
     AdamW optimizer;

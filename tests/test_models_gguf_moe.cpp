@@ -22,7 +22,7 @@ PublishedModel model_with_experts(const std::string& type) {
     if (type == "qwen3_moe") {  // layer 1 has the only mixture of experts
         for (LayerConfig& layer : config.layers) layer.is_moe = true;
         for (PublishedLayer& layer : model.layers)
-            std::get<MoeBlock>(layer).mlp = model.layers[1].mlp();
+            std::get<MoeBlock>(layer).mlp = mlp_of(model.layers[1]);
     }
     if (type == "gpt_oss") {
         config.yarn->truncate = true;
@@ -63,7 +63,7 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
         if (type != "mixtral")
             CHECK(size("expert_feed_forward_length") == sizes.moe_intermediate_size);
 
-        const auto& moe = std::get<MixtureOfExperts>(model.layers[1].mlp());
+        const auto& moe = std::get<MixtureOfExperts>(mlp_of(model.layers[1]));
         const std::size_t E = sizes.num_experts, F = sizes.moe_intermediate_size;
         CHECK_CLOSE(file.read("blk.1.ffn_gate_inp.weight", {E, 32}), moe.router.weight, 0);
         const Tensor3 up = file.read("blk.1.ffn_up_exps.weight", {E, F, 32});

@@ -97,13 +97,14 @@ TEST_CASE("generate: greedy text of every family equals PyTorch's, with caches a
             config.use_cache = use_cache;
             Generator generator(1);
             std::vector<Id> ids = prompt;
-            for (const Id id : generate(model, prompt, config, generator)) ids.push_back(id);
+            for (const Id id : generate(model, prompt, config, generator).ids)
+                ids.push_back(id);
             CHECK(ids == all);
         }
         config.eos_token_ids = {all[12]};
         Generator generator(1);
         const auto stop = std::find(all.begin() + 9, all.end(), all[12]);
-        CHECK(generate(model, prompt, config, generator).size() ==
+        CHECK(generate(model, prompt, config, generator).ids.size() ==
               std::size_t(stop - all.begin() - 9));
     }
 }
@@ -116,7 +117,7 @@ TEST_CASE("generate shifts the full context of a model with rolling caches") {
     config.context_shift = true;
     const std::vector<Id> prompt(50, 3);  // of 64 positions
     Generator generator(1);
-    std::vector<Id> ids = generate(model, prompt, config, generator);
+    std::vector<Id> ids = generate(model, prompt, config, generator).ids;
     REQUIRE(ids.size() == 40);
 
     // After 14 tokens the context is full; the next one follows the shifted context.

@@ -145,7 +145,7 @@ TEST_CASE("a layer type of a test trains, generates with a cache, and has checkp
     for (const bool use_cache : {true, false}) {
         config.use_cache = use_cache;
         Generator generator(1);
-        CHECK(generate(model, {0, 1, 2}, config, generator) ==
+        CHECK(generate(model, {0, 1, 2}, config, generator).ids ==
               std::vector<Id>{3, 4, 5, 6, 0, 1});
     }
 

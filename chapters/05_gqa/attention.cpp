@@ -17,13 +17,6 @@ void set_head(Tensor4& states, std::size_t b, std::size_t h, const Matrix& head)
               states.data() + (b * states.shape(1) + h) * head.size());
 }
 
-// The same for every head h.
-HeadAttentionOutput scaled_dot_product_attention(const Matrix& queries, const Matrix& keys,
-                                                 const Matrix& values, const Matrix& mask,
-                                                 std::size_t /*h*/) {
-    return attention(queries, keys, values, mask);
-}
-
 // The loop over heads: query head h uses key/value head h / G of its sequence.
 AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& keys,
                                        const Tensor4& values, const Tensor4& mask,
@@ -99,6 +92,12 @@ HeadAttentionOutput attention(const Matrix& queries, const Matrix& keys, const M
     return {std::move(weights), std::move(context)};
 }
 
+HeadAttentionOutput scaled_dot_product_attention(const Matrix& queries, const Matrix& keys,
+                                                 const Matrix& values, const Matrix& mask,
+                                                 std::size_t /*h*/) {
+    return attention(queries, keys, values, mask);
+}
+
 AttentionOutput multi_head_attention(const Tensor4& queries, const Tensor4& keys,
                                      const Tensor4& values, const Tensor4& mask) {
     require(keys.shape(0) == queries.shape(0) && keys.shape(1) == queries.shape(1),
@@ -113,9 +112,8 @@ AttentionOutput grouped_query_attention(const Tensor4& queries, const Tensor4& k
     require(
         keys.shape(0) == queries.shape(0) && num_kv_heads > 0 && num_heads % num_kv_heads == 0,
         "attention: queries of {} do not match keys of {}", queries.shape(), keys.shape());
-    return attention_of_all_heads(
-        queries, keys, values, mask, num_heads / num_kv_heads,
-        head_attention ? head_attention : scaled_dot_product_attention);
+    return attention_of_all_heads(queries, keys, values, mask, num_heads / num_kv_heads,
+                                  head_attention);
 }
 
 Tensor4 repeat_kv(const Tensor4& states, std::size_t num_key_value_groups) {

@@ -25,10 +25,14 @@ HeadAttentionOutput attention(const Matrix& queries,  // (T, D)
                               const Matrix& keys,     // (S, D)
                               const Matrix& values,   // (S, D)
                               const Matrix& mask);    // (T, S), 0 or -inf
-// What each head computes, if it is not `attention`. h is the index of the query head.
+// What each head computes; h is the index of the query head. By default it is `attention`, for
+// every h. (PyTorch: torch.nn.functional.scaled_dot_product_attention.)
 using HeadAttention =
     std::function<HeadAttentionOutput(const Matrix& queries, const Matrix& keys,
                                       const Matrix& values, const Matrix& mask, std::size_t h)>;
+HeadAttentionOutput scaled_dot_product_attention(const Matrix& queries, const Matrix& keys,
+                                                 const Matrix& values, const Matrix& mask,
+                                                 std::size_t h);
 
 // The same for all heads of all sequences.
 struct AttentionOutput {
@@ -43,11 +47,12 @@ AttentionOutput multi_head_attention(const Tensor4& queries,  // (B, H, T, D)
 // Query head h uses key/value head h / G, where G = H / Hkv: G adjacent query heads share one.
 // Hkv = H is multi-head, Hkv = 1 multi-query attention. Throws ShapeError unless Hkv divides H.
 // Source: "GQA" (Ainslie et al., 2023).
-AttentionOutput grouped_query_attention(const Tensor4& queries,  // (B, H, T, D)
-                                        const Tensor4& keys,     // (B, Hkv, S, D)
-                                        const Tensor4& values,   // (B, Hkv, S, D)
-                                        const Tensor4& mask,     // (B, 1, T, S)
-                                        const HeadAttention& head_attention = {});
+AttentionOutput grouped_query_attention(
+    const Tensor4& queries,  // (B, H, T, D)
+    const Tensor4& keys,     // (B, Hkv, S, D)
+    const Tensor4& values,   // (B, Hkv, S, D)
+    const Tensor4& mask,     // (B, 1, T, S)
+    const HeadAttention& head_attention = scaled_dot_product_attention);
 
 // Repeats each key/value head G times (torch.repeat_interleave on dim 1): heads 0 0 0 1 1 1.
 // Multi-head attention with repeated heads equals grouped-query attention. Source: Hugging

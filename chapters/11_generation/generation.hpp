@@ -44,17 +44,17 @@ std::size_t num_cached_positions(const Config& model, const std::vector<Id>& pro
                                  const GenerationConfig& config);
 
 // The same with any model of chapter 09's DecoderModel, whose context has
-// max_position_embeddings tokens, and an empty cache. Returns the new tokens. Throws ShapeError
-// as above, also if the prompt is too long, and Interrupted after Ctrl-C.
+// max_position_embeddings tokens, and an empty cache. Throws ShapeError as above, also if the
+// prompt is too long, and Interrupted after Ctrl-C.
 template <class AnyModel>
-std::vector<Id> generate(const AnyModel& model, const std::vector<Id>& prompt_ids,
+GeneratedTokens generate(const AnyModel& model, const std::vector<Id>& prompt_ids,
                          const GenerationConfig& config, Generator& generator,
                          const std::function<void(Id)>& on_token = {}) {
     CachedSequence cached =
         make_cached_sequence(model, num_cached_positions(model.config, prompt_ids, config));
     GeneratedTokens result = generate(cached, prompt_ids, config, generator, on_token);
     if (result.reason == StopReason::interrupted) throw Interrupted();
-    return std::move(result.ids);
+    return result;
 }
 
 }  // namespace llm

@@ -1,8 +1,8 @@
 // Chapter 13 — How does a model learn? Trains a model on first names, and compares it with
 // n-gram models. (./learn train trains one on a text of your own.)
 #include "chapters/13_training/demo/names.hpp"
-#include "chapters/apps/train/names_task.hpp"
 #include "chapters/apps/train/training_options.hpp"
+#include "chapters/apps/train/training_tasks.hpp"
 
 using namespace llm;
 

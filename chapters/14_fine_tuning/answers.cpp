@@ -44,12 +44,10 @@ std::vector<std::string> answers_of(const Model& model, const ChatEncoder& encod
     parallel_for(questions.size(), [&](std::size_t i) {
         InterruptHandler::throw_if_interrupted();
         Generator own_generator(seeds[i]);
-        const std::vector<Id> prompt_ids = encoder.prompt_ids(questions[i].messages);
-        const std::vector<Id> ids = generate(model, prompt_ids, generation, own_generator);
-        const bool is_full =
-            prompt_ids.size() + ids.size() >= model.config.max_position_embeddings;
-        if (ids.size() < config.max_new_tokens && !is_full)
-            answers[i] = encoder.tokenizer.decode(ids);
+        const GeneratedTokens answer = generate(
+            model, encoder.prompt_ids(questions[i].messages), generation, own_generator);
+        if (answer.reason == StopReason::eos_token)
+            answers[i] = encoder.tokenizer.decode(answer.ids);
     });
     return answers;
 }

@@ -9,22 +9,21 @@ namespace llm {
 namespace {
 
 // Samples group_size answers to each prompt, in parallel.
-std::vector<Completion> sample_completions(const Model& model,
-                                           const std::vector<std::vector<Id>>& prompts,
-                                           std::size_t group_size,
-                                           const GenerationConfig& config,
-                                           Generator& generator) {
+std::vector<GeneratedTokens> sample_answers(const Model& model,
+                                            const std::vector<std::vector<Id>>& prompts,
+                                            std::size_t group_size,
+                                            const GenerationConfig& config,
+                                            Generator& generator) {
     const std::size_t num_samples = prompts.size() * group_size;
     std::vector<std::uint32_t> seeds(num_samples);
     for (std::uint32_t& seed : seeds) seed = generator.next_32_bits();
-    std::vector<Completion> completions(num_samples);
+    std::vector<GeneratedTokens> answers(num_samples);
     parallel_for(num_samples, [&](std::size_t i) {
         InterruptHandler::throw_if_interrupted();
         Generator own_generator(seeds[i]);
-        const std::vector<Id>& prompt_ids = prompts[i / group_size];
-        completions[i] = {prompt_ids, generate(model, prompt_ids, config, own_generator)};
+        answers[i] = generate(model, prompts[i / group_size], config, own_generator);
     });
-    return completions;
+    return answers;
 }
 
 }  // namespace
@@ -39,15 +38,15 @@ Rollouts sample_rollouts(const Model& model, const std::vector<std::vector<Id>>&
     config.max_new_tokens = max_new_tokens;
     config.eos_token_ids = {stop_token_id};
 
-    Rollouts rollouts{
-        sample_completions(model, prompts, group_size, config, generator), {}, {}, {}};
-    // generate() does not return the stop token. It ended those answers that could go on.
-    for (auto& [prompt_ids, response_ids] : rollouts.completions) {
-        const bool full =
-            prompt_ids.size() + response_ids.size() >= model.config.max_position_embeddings;
-        const bool stopped = response_ids.size() < max_new_tokens && !full;
-        if (stopped) response_ids.push_back(stop_token_id);
-        rollouts.finished.push_back(stopped);
+    Rollouts rollouts;
+    for (const auto& [ids, reason] :
+         sample_answers(model, prompts, group_size, config, generator)) {
+        const std::size_t prompt = rollouts.completions.size() / group_size;
+        Completion completion{prompts[prompt], ids};
+        const bool finished = reason == StopReason::eos_token;
+        if (finished) completion.response_ids.push_back(stop_token_id);
+        rollouts.completions.push_back(std::move(completion));
+        rollouts.finished.push_back(finished);
     }
     rollouts.batch = make_response_batch(rollouts.completions, stop_token_id);
     rollouts.old_log_probs = batch_log_probs(model, rollouts.batch);

@@ -34,7 +34,7 @@ std::vector<Id> generate_reference(const Model& model, const std::vector<Id>& pr
     config.eos_token_ids = eos_token_ids;
     Generator unused(1);  // temperature 0 samples nothing
     std::vector<Id> ids = prompt_ids;
-    const std::vector<Id> new_ids = generate(model, prompt_ids, config, unused);
+    const std::vector<Id> new_ids = generate(model, prompt_ids, config, unused).ids;
     ids.insert(ids.end(), new_ids.begin(), new_ids.end());
     return ids;
 }

@@ -1,7 +1,7 @@
 // Chapter 17, exercises. Write your answers into exercise.cpp; ./learn exercise 17 checks them.
 #pragma once
 
-#include "chapters/17_long_context/attention_layer.hpp"
+#include "chapters/17_long_context/pattern_attention.hpp"
 #include "chapters/17_long_context/yarn.hpp"
 
 namespace exercise {

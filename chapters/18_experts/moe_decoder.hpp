@@ -2,7 +2,7 @@
 // backward.
 #pragma once
 
-#include "chapters/17_long_context/attention_layer_backward.hpp"
+#include "chapters/17_long_context/pattern_attention_backward.hpp"
 #include "chapters/18_experts/balance.hpp"
 
 namespace llm {

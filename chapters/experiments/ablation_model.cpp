@@ -7,34 +7,6 @@
 #include "chapters/12_gradients/norms_backward.hpp"
 
 namespace llm {
-
-BlockOutput AblationBlock::operator()(const Tensor3& hidden_states,
-                                      const AttentionInputs& inputs, LayerCache* cache) const {
-    return std::visit([&](const auto& typed) { return typed(hidden_states, inputs, cache); },
-                      *this);
-}
-
-Tensor3 block_forward(const AblationBlock& block, const Tensor3& hidden_states,
-                      const AttentionInputs& inputs, BlockActivations& saved,
-                      Generator* dropout_generator) {
-    return std::visit(
-        [&](const auto& typed_block) {
-            return block_forward(typed_block, hidden_states, inputs, saved, dropout_generator);
-        },
-        block);
-}
-
-Tensor3 block_backward(const AblationBlock& block, const AttentionInputs& inputs,
-                       const BlockActivations& saved, const Tensor3& output_gradient,
-                       AblationBlock& gradient) {
-    return std::visit(
-        [&]<class BlockType>(const BlockType& typed_block) {
-            return block_backward(typed_block, inputs, saved, output_gradient,
-                                  std::get<BlockType>(gradient));
-        },
-        block);
-}
-
 namespace {
 
 template <class Norm, class MlpLayer>
@@ -98,10 +70,6 @@ AblationModel make_ablation_model(const Config& given, const AblationConfig& abl
         model.layers.push_back(make_ablation_block(config, ablation, generator));
     init_weights(model, init, generator);
     return model;
-}
-
-void add_parameters(ParameterList& list, const std::string& name, AblationBlock& block) {
-    std::visit([&](auto& typed) { add_parameters(list, name, typed); }, block);
 }
 
 Tensor3 FinalNorm::operator()(const Tensor3& hidden_states) const {

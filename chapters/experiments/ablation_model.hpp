@@ -5,6 +5,7 @@
 
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
+#include "chapters/models/block_variant.hpp"
 
 namespace llm {
 
@@ -18,23 +19,10 @@ struct AblationConfig {
 };
 
 // A block of any of these types.
-struct AblationBlock
-    : std::variant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock,
-                   PreNormBlockWith<LayerNorm, GatedMlp>, PreNormBlockWith<RMSNorm, Mlp>,
-                   PreNormBlockWith<LayerNorm, Mlp>> {
-    using variant::variant;
-    using AttentionType = AttentionLayer;
-    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
-                           LayerCache* cache = nullptr) const;
-};
-BlockActivations activations_of(const AblationBlock&);
-Tensor3 block_forward(const AblationBlock& block, const Tensor3& hidden_states,
-                      const AttentionInputs& inputs, BlockActivations& saved,
-                      Generator* dropout_generator = nullptr);
-Tensor3 block_backward(const AblationBlock& block, const AttentionInputs& inputs,
-                       const BlockActivations& saved, const Tensor3& output_gradient,
-                       AblationBlock& gradient);
-void add_parameters(ParameterList& list, const std::string& name, AblationBlock& block);
+using AblationBlock =
+    BlockVariant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock,
+                 PreNormBlockWith<LayerNorm, GatedMlp>, PreNormBlockWith<RMSNorm, Mlp>,
+                 PreNormBlockWith<LayerNorm, Mlp>>;
 
 // The norm after the last block. Post-norm blocks end with a norm, so post-norm models have
 // none (std::monostate).

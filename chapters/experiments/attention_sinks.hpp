@@ -3,7 +3,7 @@
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"
-#include "chapters/17_long_context/attention_layer_backward.hpp"
+#include "chapters/17_long_context/pattern_attention_backward.hpp"
 
 namespace llm {
 

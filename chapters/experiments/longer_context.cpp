@@ -4,8 +4,8 @@
 
 namespace llm {
 
-void fine_tune(Model& model, const RotaryTable& rotary_table, const TrainingArguments& args,
-               const std::vector<Id>& tokens) {
+void train_on_longer_sequences(Model& model, const RotaryTable& rotary_table,
+                               const TrainingArguments& args, const std::vector<Id>& tokens) {
     // Positions beyond those of the configuration are those of the table.
     model.config.max_position_embeddings = rotary_table.cos.shape(0);
     const AttentionInputs inputs =

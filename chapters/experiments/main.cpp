@@ -2,7 +2,7 @@
 // belongs to a chapter, whose page discusses its results.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/apps/train/names_task.hpp"
+#include "chapters/apps/train/training_tasks.hpp"
 #include "chapters/experiments/experiments.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"

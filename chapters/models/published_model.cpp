@@ -8,45 +8,8 @@ namespace llm {
 
 template struct DecoderModel<PublishedLayer, PublishedConfig>;
 
-const PatternAttention& PublishedLayer::self_attn() const {
-    return std::visit(
-        [](const auto& block) -> const PatternAttention& { return block.self_attn; }, *this);
-}
-
-const MlpOrMoe& PublishedLayer::mlp() const {
-    return std::visit([](const auto& block) -> const MlpOrMoe& { return block.mlp; }, *this);
-}
-
-BlockOutput PublishedLayer::operator()(const Tensor3& hidden_states,
-                                       const PatternAttentionInputs& inputs,
-                                       RollingCache* cache) const {
-    return std::visit([&](const auto& block) { return block(hidden_states, inputs, cache); },
-                      *this);
-}
-
-Tensor3 block_forward(const PublishedLayer& layer, const Tensor3& hidden_states,
-                      const PatternAttentionInputs& inputs, PublishedActivations& saved,
-                      Generator* dropout_generator) {
-    return std::visit(
-        [&](const auto& block) {
-            return block_forward(block, hidden_states, inputs, saved, dropout_generator);
-        },
-        layer);
-}
-
-Tensor3 block_backward(const PublishedLayer& layer, const PatternAttentionInputs& inputs,
-                       const PublishedActivations& saved, const Tensor3& output_gradient,
-                       PublishedLayer& gradient) {
-    return std::visit(
-        [&]<class AnyBlock>(const AnyBlock& block) {
-            return block_backward(block, inputs, saved, output_gradient,
-                                  std::get<AnyBlock>(gradient));
-        },
-        layer);
-}
-
-void add_parameters(ParameterList& list, const std::string& name, PublishedLayer& layer) {
-    std::visit([&](auto& block) { add_parameters(list, name, block); }, layer);
+const MlpOrMoe& mlp_of(const PublishedLayer& layer) {
+    return std::visit([](const auto& block) -> const MlpOrMoe& { return block.mlp; }, layer);
 }
 
 std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,

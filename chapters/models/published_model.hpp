@@ -3,37 +3,15 @@
 #pragma once
 
 #include "chapters/18_experts/moe_decoder.hpp"
+#include "chapters/models/block_variant.hpp"
 #include "chapters/models/family.hpp"
 
 namespace llm {
 
 // A layer: pre-norm, or Gemma's with four norms.
 using GemmaBlock = SandwichBlockWith<MlpOrMoe, PatternAttention>;
-struct PublishedLayer : std::variant<MoeBlock, GemmaBlock> {
-    using variant::variant;
-    using AttentionType = PatternAttention;
-
-    const PatternAttention& self_attn() const;
-    const MlpOrMoe& mlp() const;
-    BlockOutput operator()(const Tensor3& hidden_states,  // (B, T, C)
-                           const PatternAttentionInputs& inputs,
-                           RollingCache* cache = nullptr) const;
-};
-inline RollingCache make_layer_cache(const PublishedLayer& layer) {
-    return layer.self_attn().make_cache();
-}
-
-// Forward and backward pass, and the names of the parameters, so that these models can be
-// trained as those of chapter 12.
-using PublishedActivations = ActivationsOf<MoeBlock>;
-PublishedActivations activations_of(const PublishedLayer&);
-Tensor3 block_forward(const PublishedLayer& layer, const Tensor3& hidden_states,
-                      const PatternAttentionInputs& inputs, PublishedActivations& saved,
-                      Generator* dropout_generator = nullptr);
-Tensor3 block_backward(const PublishedLayer& layer, const PatternAttentionInputs& inputs,
-                       const PublishedActivations& saved, const Tensor3& output_gradient,
-                       PublishedLayer& gradient);
-void add_parameters(ParameterList& list, const std::string& name, PublishedLayer& layer);
+using PublishedLayer = BlockVariant<MoeBlock, GemmaBlock>;
+const MlpOrMoe& mlp_of(const PublishedLayer& layer);
 
 using PublishedModel = DecoderModel<PublishedLayer, PublishedConfig>;
 extern template struct DecoderModel<PublishedLayer, PublishedConfig>;

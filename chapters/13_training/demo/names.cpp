@@ -5,8 +5,8 @@
 
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
-#include "chapters/apps/train/names_task.hpp"
 #include "chapters/apps/train/ngram_comparison.hpp"
+#include "chapters/apps/train/training_tasks.hpp"
 #include "chapters/experiments/ablations.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -132,7 +132,8 @@ std::vector<std::string> sample_names(const Model& model, const TrainingTask& ta
     config.eos_token_ids = {newline};
     std::vector<std::string> names;
     while (names.size() < count)
-        names.push_back(task.tokenizer.decode(generate(model, {newline}, config, generator)));
+        names.push_back(
+            task.tokenizer.decode(generate(model, {newline}, config, generator).ids));
     return names;
 }
 

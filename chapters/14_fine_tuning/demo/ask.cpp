@@ -23,7 +23,7 @@ std::vector<Id> greedy_answer(const Model& model, const ChatEncoder& encoder,
     config.max_new_tokens = max_new_tokens;
     config.eos_token_ids = {encoder.end_of_turn()};
     Generator generator(1);
-    return generate(model, prompt_ids, config, generator);
+    return generate(model, prompt_ids, config, generator).ids;
 }
 
 // Each token of the answer and of its end, with its probability.

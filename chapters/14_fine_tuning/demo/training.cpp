@@ -71,7 +71,7 @@ std::string answer_to(const Model& model, const Question& question) {
     config.sampling.temperature = 0;
     config.max_new_tokens = 4;
     config.eos_token_ids = {end_of_text};
-    return decode(generate(model, encode(question.prompt), config, generator));
+    return decode(generate(model, encode(question.prompt), config, generator).ids);
 }
 
 double accuracy(const Model& model, const std::vector<Question>& questions) {

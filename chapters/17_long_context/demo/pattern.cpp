@@ -3,8 +3,8 @@
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/decoder.hpp"
-#include "chapters/17_long_context/attention_layer.hpp"
 #include "chapters/17_long_context/demo/demo.hpp"
+#include "chapters/17_long_context/pattern_attention.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/timer.hpp"
 

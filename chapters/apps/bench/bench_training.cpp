@@ -3,6 +3,8 @@
 #include "chapters/13_training/trainer.hpp"
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
+#include "chapters/apps/train/training_options.hpp"
+#include "chapters/apps/train/training_tasks.hpp"
 #include "common/system/parallel.hpp"
 #include "common/tensors/matmul.hpp"
 
@@ -15,37 +17,10 @@ struct TrainingSizes {
     Config config;
     TrainingArguments args;
 };
-TrainingSizes king_james_sizes() {
-    TrainingSizes sizes{"king_james", {}, {}};
-    sizes.config.vocab_size = 1024;
-    sizes.config.hidden_size = 192;
-    sizes.config.num_hidden_layers = 4;
-    sizes.config.num_attention_heads = 6;
-    sizes.args.batch_size = 2;
-    sizes.args.seq_len = 256;
-    return sizes;
-}
-TrainingSizes names_sizes() {
-    TrainingSizes sizes{"names", {}, {}};
-    sizes.config.vocab_size = 27;
-    sizes.config.hidden_size = 64;
-    sizes.config.num_hidden_layers = 3;
-    sizes.config.num_attention_heads = 4;
-    sizes.args.batch_size = 8;
-    sizes.args.seq_len = 32;
-    return sizes;
-}
-TrainingSizes complete(TrainingSizes sizes) {
-    Config& config = sizes.config;
-    config.num_key_value_heads = 2;
-    config.head_dim = config.hidden_size / config.num_attention_heads;
-    config.intermediate_size = llama_intermediate_size(config.hidden_size, 4);
-    config.max_position_embeddings = sizes.args.seq_len;
-    config.qk_norm = QKNormType::none;
-    config.tie_word_embeddings = true;
-    sizes.args.gradient_accumulation_steps = 4;
-    sizes.args.lr_schedule.max_steps = 1'000'000;
-    return sizes;
+TrainingSizes sizes_of(const std::string& name, TrainingTask task, std::size_t vocab_size) {
+    task.config.vocab_size = vocab_size;
+    task = apply({.steps = 1'000'000}, std::move(task));
+    return {name, task.config, task.args};
 }
 
 // The three products of a linear layer with N rows: output, weight gradient, input gradient.
@@ -136,8 +111,8 @@ struct TimedRun {
 void benchmark_training(int repetitions) {
     step("A training step of chapter 13");
     std::vector<TimedRun> runs;
-    for (const TrainingSizes& sizes : {king_james_sizes(), names_sizes()})
-        runs.emplace_back(complete(sizes));
+    runs.emplace_back(sizes_of("king_james", text_task(), 1024));
+    runs.emplace_back(sizes_of("names", names_task(), 27));
     std::vector<Benchmark> benchmarks;
     for (TimedRun& run : runs) {
         benchmarks.push_back(

@@ -1,7 +1,6 @@
 #include "chapters/apps/fine_tune/methods.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "chapters/14_fine_tuning/answers.hpp"
@@ -74,20 +73,37 @@ double mean_of(const Vector& values) {
     return double(xt::sum<Real>(values)()) / double(values.size());
 }
 
+// The two completions of one prompt.
+struct CompletionPair {
+    Completion chosen, rejected;
+};
+// A prompt, and the correct answer.
+struct EncodedQuestion {
+    std::vector<Id> prompt_ids;
+    std::string answer;
+};
+
+// The tokens that the context must hold; after a prompt, at least one of an answer.
+std::size_t num_tokens(const Completion& completion) {
+    return completion.prompt_ids.size() + completion.response_ids.size();
+}
+std::size_t num_tokens(const CompletionPair& pair) {
+    return std::max(num_tokens(pair.chosen), num_tokens(pair.rejected));
+}
+std::size_t num_tokens(const EncodedQuestion& question) {
+    return question.prompt_ids.size() + 1;
+}
+
 // Leaves out what has more tokens than the model's context, before the first step.
 template <class T>
-void leave_out_too_long(std::vector<T>& all, const FineTuningRun& run,
-                        const std::function<std::size_t(const T&)>& num_tokens) {
+std::vector<T> that_fit(std::vector<T> all, const FineTuningRun& run) {
     const std::size_t max_tokens = run.tuner.model.config.max_position_embeddings;
     const std::size_t left_out =
         std::erase_if(all, [&](const T& one) { return num_tokens(one) > max_tokens; });
     if (left_out > 0)
         show("left out, longer than " + to_text(max_tokens) + " tokens", left_out);
     require(!all.empty(), "no conversation fits into the context of {} tokens", max_tokens);
-}
-
-std::size_t num_tokens(const Completion& completion) {
-    return completion.prompt_ids.size() + completion.response_ids.size();
+    return all;
 }
 
 }  // namespace
@@ -97,7 +113,7 @@ void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations)
     for (const Conversation& conversation : conversations)
         for (const Completion& completion : run.encoder.completions(conversation.messages))
             completions.push_back(completion);
-    leave_out_too_long<Completion>(completions, run, num_tokens);
+    completions = that_fit(std::move(completions), run);
     show("answers to train on", with_commas(completions.size()));
     show("epochs", fixed(double(run.steps * run.batch_size) / double(completions.size()), 2));
     const LossOn loss_on =
@@ -117,22 +133,21 @@ void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations)
     plot("sft", {LinePlot{"SFT", "step", "loss, nats per token", {reports.lines()[0]}}});
 }
 
-void run_dpo(FineTuningRun& run, std::vector<Preference> preferences) {
-    leave_out_too_long<Preference>(preferences, run, [&](const Preference& pair) {
-        return std::max(num_tokens(run.encoder.completion(pair.prompt, pair.chosen)),
-                        num_tokens(run.encoder.completion(pair.prompt, pair.rejected)));
-    });
+void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
+    std::vector<CompletionPair> pairs;
+    for (const auto& [prompt, chosen, rejected] : preferences)
+        pairs.push_back(
+            {run.encoder.completion(prompt, chosen), run.encoder.completion(prompt, rejected)});
+    pairs = that_fit(std::move(pairs), run);
     const Model reference = run.tuner.model;
     const Real beta = run.arguments.beta < 0 ? Real(0.1) : Real(run.arguments.beta);
     Reports reports(run.steps, {"loss", "chosen", "rejected", "accuracy"});
     for (std::size_t step = 0; step < run.steps; ++step) {
         // First all chosen answers, then the rejected ones to the same prompts.
         std::vector<Completion> completions;
-        const auto pairs = random_elements(preferences, run.batch_size, run.generator);
-        for (const Preference& pair : pairs)
-            completions.push_back(run.encoder.completion(pair.prompt, pair.chosen));
-        for (const Preference& pair : pairs)
-            completions.push_back(run.encoder.completion(pair.prompt, pair.rejected));
+        const auto sampled = random_elements(pairs, run.batch_size, run.generator);
+        for (const CompletionPair& pair : sampled) completions.push_back(pair.chosen);
+        for (const CompletionPair& pair : sampled) completions.push_back(pair.rejected);
         const ResponseBatch batch = make_response_batch(completions, run.encoder.end_of_turn());
         const Vector reference_log_probs =
             sequence_log_probs(batch_log_probs(reference, batch), batch.response_mask);
@@ -154,11 +169,11 @@ void run_dpo(FineTuningRun& run, std::vector<Preference> preferences) {
                                   {reports.lines()[1], reports.lines()[2]}}});
 }
 
-void run_grpo(FineTuningRun& run, std::vector<AskedQuestion> questions) {
-    // A prompt, and at least one token of an answer.
-    leave_out_too_long<AskedQuestion>(questions, run, [&](const AskedQuestion& question) {
-        return run.encoder.prompt_ids(question.messages).size() + 1;
-    });
+void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions) {
+    std::vector<EncodedQuestion> encoded;
+    for (const AskedQuestion& question : questions)
+        encoded.push_back({run.encoder.prompt_ids(question.messages), question.answer});
+    encoded = that_fit(std::move(encoded), run);
     const Model reference = run.tuner.model;
     GrpoArguments args;
     args.group_size = run.arguments.group_size;
@@ -170,10 +185,10 @@ void run_grpo(FineTuningRun& run, std::vector<AskedQuestion> questions) {
     for (std::size_t step = 0; step < run.steps; ++step) {
         std::vector<std::vector<Id>> prompts;
         std::vector<std::string> answers;
-        for (const AskedQuestion& question :
-             random_elements(questions, run.batch_size, run.generator)) {
-            prompts.push_back(run.encoder.prompt_ids(question.messages));
-            answers.push_back(question.answer);
+        for (const auto& [prompt_ids, answer] :
+             random_elements(encoded, run.batch_size, run.generator)) {
+            prompts.push_back(prompt_ids);
+            answers.push_back(answer);
         }
         const Rollouts rollouts = sample_rollouts(run.tuner.model, prompts, args.group_size,
                                                   run.arguments.max_new_tokens,

@@ -25,8 +25,8 @@ struct FineTuningRun {
 // Each trains until the last step, or throws Interrupted between two steps; the tuner then has
 // the result of the last complete one. Each draws a figure.
 void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations);
-void run_dpo(FineTuningRun& run, std::vector<Preference> preferences);
-void run_grpo(FineTuningRun& run, std::vector<AskedQuestion> questions);
+void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences);
+void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions);
 
 // Asks questions at temperature 1, until steps * batch_size have been asked. A preference is
 // the correct answer (chosen) and a wrong one of the model (rejected).

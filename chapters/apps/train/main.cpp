@@ -1,26 +1,12 @@
 // ./learn train FILE: trains a tokenizer and a model on a text of your own, in the time you
 // give.
-#include <algorithm>
-
 #include "chapters/apps/train/text_run.hpp"
 #include "chapters/apps/train/training_options.hpp"
+#include "chapters/apps/train/training_tasks.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/timer.hpp"
 
 using namespace llm;
-
-TrainingTask text_task() {
-    TrainingTask task;
-    task.config.hidden_size = 192;
-    task.config.num_hidden_layers = 4;
-    task.config.num_attention_heads = 6;
-    task.config.num_key_value_heads = 2;
-    task.args.batch_size = 2;
-    task.args.seq_len = 256;
-    task.args.gradient_accumulation_steps = 4;
-    task.args.lr_schedule.learning_rate = Real(0.002);
-    return task;
-}
 
 void add_text_options(Options& options, TextOptions& text, std::string& special_tokens,
                       float& minutes) {

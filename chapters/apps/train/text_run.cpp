@@ -56,7 +56,7 @@ std::string sample_text(const Model& model, const TrainingTask& task,
     config.max_new_tokens = max_new_tokens;
     config.eos_token_ids = task.eos_token_ids;
     const std::vector<Id> prompt = {task.dataset.validation[0]};
-    return escaped(task.tokenizer.decode(generate(model, prompt, config, generator)));
+    return escaped(task.tokenizer.decode(generate(model, prompt, config, generator).ids));
 }
 
 void show_speed(const TrainerState& state, const TrainingTask& task,

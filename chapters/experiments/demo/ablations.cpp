@@ -1,3 +1,4 @@
+// Norm placements at three learning rates, and single changes of a baseline.
 #include "chapters/experiments/ablations.hpp"
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"

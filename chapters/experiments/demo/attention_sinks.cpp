@@ -1,3 +1,4 @@
+// Random crops, a first token and learned sinks.
 #include "chapters/experiments/attention_sinks.hpp"
 
 #include "chapters/17_long_context/loss_by_position.hpp"

@@ -1,3 +1,4 @@
+// MoE models against dense models.
 #include "chapters/18_experts/moe_training.hpp"
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"

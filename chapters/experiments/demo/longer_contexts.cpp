@@ -1,3 +1,4 @@
+// Extensions of RoPE, after training on longer sequences.
 #include "chapters/17_long_context/demo/loss_by_part.hpp"
 #include "chapters/17_long_context/loss_by_position.hpp"
 #include "chapters/17_long_context/rope_extension.hpp"
@@ -25,8 +26,9 @@ void compare_longer_contexts(const Model& model, const std::vector<Id>& tokens,
         return extended_rotary_table(model.config, extensions[i].extension, runs.factor);
     };
     std::vector<Model> models(extensions.size(), model);
-    run_all(models.size(),
-            [&](std::size_t i) { fine_tune(models[i], table_of(i), args, dataset.train); });
+    run_all(models.size(), [&](std::size_t i) {
+        train_on_longer_sequences(models[i], table_of(i), args, dataset.train);
+    });
     LossByPart comparison;
     for (std::size_t i = 0; i < extensions.size(); ++i)
         comparison.add(extensions[i].name,

@@ -1,3 +1,4 @@
+// Learning rates for three widths, with and without muP.
 #include "chapters/experiments/mup.hpp"
 
 #include <algorithm>

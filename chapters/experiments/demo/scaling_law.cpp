@@ -1,3 +1,4 @@
+// A scaling law from six models, and its prediction for a seventh.
 #include "chapters/experiments/scaling_law.hpp"
 
 #include <algorithm>

@@ -10,8 +10,7 @@ import { parseControls } from '../live/controls'
 type Env = { path: string, realPath?: string }
 
 // Options that name files of the reader's machine.
-const localOptions = ['--model', '--tokenizer', '--text', '--train', '--folder', '--export', '--words', '--save',
-  '--ablations']
+const localOptions = ['--model', '--tokenizer', '--text', '--train', '--folder', '--export', '--words', '--save']
 
 // The program that a block's first line runs; null if the site cannot run it.
 export function commandOf(line: string, chapters: readonly Chapter[]): Command | null {

@@ -1,4 +1,4 @@
-#include "chapters/17_long_context/attention_layer_backward.hpp"
+#include "chapters/17_long_context/pattern_attention_backward.hpp"
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"

@@ -1,4 +1,4 @@
-#include "chapters/apps/train/names_task.hpp"
+#include "chapters/apps/train/training_tasks.hpp"
 
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -14,19 +14,33 @@ std::vector<std::string> shuffled_names(Generator& generator) {
     return names;
 }
 
+TrainingTask small_task(std::size_t hidden_size, std::size_t num_layers,
+                        std::size_t num_heads) {
+    TrainingTask task;
+    task.config.hidden_size = hidden_size;
+    task.config.num_hidden_layers = num_layers;
+    task.config.num_attention_heads = num_heads;
+    task.config.num_key_value_heads = 2;
+    task.args.gradient_accumulation_steps = 4;
+    return task;
+}
+
 }  // namespace
 
 TrainingTask names_task() {
-    TrainingTask task;
-    task.config.hidden_size = 64;
-    task.config.num_hidden_layers = 3;
-    task.config.num_attention_heads = 4;
-    task.config.num_key_value_heads = 2;
+    TrainingTask task = small_task(64, 3, 4);
     task.args.batch_size = 8;
     task.args.seq_len = 32;
-    task.args.gradient_accumulation_steps = 4;
     task.args.lr_schedule.learning_rate = Real(0.003);
     task.args.lr_schedule.max_steps = 1500;
+    return task;
+}
+
+TrainingTask text_task() {
+    TrainingTask task = small_task(192, 4, 6);
+    task.args.batch_size = 2;
+    task.args.seq_len = 256;
+    task.args.lr_schedule.learning_rate = Real(0.002);
     return task;
 }
 

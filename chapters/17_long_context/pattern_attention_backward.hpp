@@ -3,7 +3,7 @@
 #pragma once
 
 #include "chapters/12_gradients/model_backward.hpp"
-#include "chapters/17_long_context/attention_layer.hpp"
+#include "chapters/17_long_context/pattern_attention.hpp"
 
 namespace llm {
 

@@ -1,4 +1,4 @@
-#include "chapters/17_long_context/attention_layer.hpp"
+#include "chapters/17_long_context/pattern_attention.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // The decoder of chapter 17 against the model of chapters 09 and 12.
 #include "chapters/12_gradients/loss.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
-#include "chapters/17_long_context/attention_layer_backward.hpp"
+#include "chapters/17_long_context/pattern_attention_backward.hpp"
 #include "tests/small_model.hpp"
 
 using namespace llm;
@@ -16,12 +16,6 @@ Model test_model() {
     Model model = make_model(config, generator);
     init_normal(model, Real(0.3), generator);
     return model;
-}
-
-Vector copy_of(const Parameter& parameter) {
-    Vector copy = xt::zeros<Real>({parameter.values.size()});
-    std::copy(parameter.values.begin(), parameter.values.end(), copy.begin());
-    return copy;
 }
 
 const IdMatrix small_targets{{16, 0, 5, 5, 2}, {1, 2, 3, 4, 9}};  // (B, T)
@@ -46,14 +40,7 @@ TEST_CASE("with full attention, its gradients are those of chapter 12's model") 
     PatternDecoder gradient = zeros_like(decoder);
     CHECK(forward_backward(decoder, small_ids, small_targets, gradient) ==
           doctest::Approx(loss).epsilon(1e-6));
-    const auto gradients = named_parameters(gradient),
-               all_expected = named_parameters(expected);
-    REQUIRE(gradients.size() == all_expected.size());
-    for (std::size_t p = 0; p < gradients.size(); ++p) {
-        CAPTURE(gradients[p].name);
-        REQUIRE(gradients[p].name == all_expected[p].name);
-        CHECK_CLOSE(copy_of(gradients[p]), copy_of(all_expected[p]), 1e-5);
-    }
+    check_parameters(named_parameters(gradient), named_parameters(expected));
 }
 
 TEST_CASE("gradients are accumulated, those of the sinks, too") {
