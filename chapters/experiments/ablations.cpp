@@ -30,7 +30,8 @@ std::vector<double> initial_gradient_norms(const Config& config, NormPlacement n
             if (parameter.name.ends_with("down_proj.weight"))
                 norms(s, layer++) = static_cast<Real>(grad_norm({parameter}));
     });
-    const Vector means = xt::mean<Real>(norms, {0});  // (L)
+    const Vector sums = xt::sum<Real>(norms, {0});  // (L)
+    const Vector means = sums / static_cast<Real>(num_seeds);
     return {means.begin(), means.end()};
 }
 

@@ -61,6 +61,7 @@ set(for_programs $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
 set(for_files $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(for_speed $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
+  set(for_files "")  # GCC 13 and later refuse a precompiled header of another level
 endif()
 if(EMSCRIPTEN)  # programs and files are downloaded
   set(for_programs -Os)

@@ -272,10 +272,11 @@ std::string figure_script(const Figure& figure, const std::filesystem::path& fil
         "set output {}\nset multiplot layout {},{}\n",
         theme, terminal, columns * panel_width, rows * panel_height, "'" + file.string() + "'",
         rows, columns);
-    for (const Panel& panel : figure.panels)
-        script += "reset\n" + std::string(theme) +
-                  std::visit([](const auto& content) { return panel_script(content); },
+    for (const Panel& panel : figure.panels) {
+        script += fmt::format("reset\n{}", theme);
+        script += std::visit([](const auto& content) { return panel_script(content); },
                              panel.content);
+    }
     return script + "unset multiplot\nunset output\n";
 }
 
