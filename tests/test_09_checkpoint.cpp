@@ -150,25 +150,49 @@ TEST_CASE("export_model refuses biases and norms that no config.json describes, 
     refused(model, "export: the QK norm of layer 1 is not that of the configuration");
     model = make_model(small_config(), generator);
     model.layers[1].attention_norm.bias = Vector(xt::zeros<Real>({16}));
-    refused(model, "export: config.json cannot describe model.layers.1.input_layernorm.bias");
+    refused(model,
+            "export: the configuration does not describe model.layers.1.input_layernorm.bias");
     model = make_model(small_config(), generator);
     model.norm.bias = Vector(xt::zeros<Real>({16}));
-    refused(model, "export: config.json cannot describe model.norm.bias");
+    refused(model, "export: the configuration does not describe model.norm.bias");
     model = make_model(small_config(), generator);
     model.layers[0].mlp.up_proj.bias = Vector(xt::zeros<Real>({20}));
-    refused(model, "export: config.json cannot describe model.layers.0.mlp.up_proj.bias");
+    refused(model,
+            "export: the configuration does not describe model.layers.0.mlp.up_proj.bias");
 
     config = small_config();
     config.attention_bias = AttentionBias::qkv;
     model = make_model(config, generator);
     model.layers[0].self_attn.projections.o_proj.bias = Vector(xt::zeros<Real>({16}));
-    refused(model, "export: config.json cannot describe model.layers.0.self_attn.o_proj.bias");
+    refused(model,
+            "export: the configuration does not describe model.layers.0.self_attn.o_proj.bias");
     model.layers[0].self_attn.projections.o_proj.bias.reset();
     model.layers[0].mlp.up_proj.bias = Vector(xt::zeros<Real>({20}));
-    refused(model, "export: config.json cannot describe model.layers.0.mlp.up_proj.bias");
+    refused(model,
+            "export: the configuration does not describe model.layers.0.mlp.up_proj.bias");
     model.layers[0].mlp.up_proj.bias.reset();
     model.config.attention_bias = AttentionBias::none;
-    refused(model, "export: config.json cannot describe model.layers.0.self_attn.q_proj.bias");
+    refused(model,
+            "export: the configuration does not describe model.layers.0.self_attn.q_proj.bias");
+    model.config.attention_bias = AttentionBias::qkvo;
+    refused(model,
+            "export: the model has no model.layers.0.self_attn.o_proj.bias, which its "
+            "configuration describes");
+
+    // What no config.json of these model types has.
+    model = make_model(small_config(), generator);
+    model.layers[1].mlp.activation = GELU;
+    refused(model, "export: the activation of layer 1 is gelu; supported: silu");
+    model = make_model(small_config(), generator);
+    model.embedding_scale = 4;
+    refused(model,
+            "export: the configuration does not describe a scale of the embeddings or a cap of "
+            "the logits");
+    model.embedding_scale = 1;
+    model.final_logit_softcapping = 30;
+    refused(model,
+            "export: the configuration does not describe a scale of the embeddings or a cap of "
+            "the logits");
 }
 
 TEST_CASE("export_model replaces the weight files that load_model reads from the folder") {
@@ -188,9 +212,9 @@ TEST_CASE("weights that config.json does not describe are refused, not left out"
         return refusal(folder);
     };
     CHECK(mentions(as_type("qwen2", "qwen2", "llama"),
-                   "config.json: the weights have a tensor model.layers.0.self_attn.q_proj.bias"
+                   "config.json: the weights have a tensor model.layers.0.self_attn.k_proj.bias"
                    ", which these settings do not describe"));
-    CHECK(mentions(as_type("qwen3", "qwen3", "llama"), "self_attn.q_norm.weight, which"));
+    CHECK(mentions(as_type("qwen3", "qwen3", "llama"), "self_attn.k_norm.weight, which"));
     const Scratch scratch;
     Config config = small_config();
     config.attention_bias = AttentionBias::qkvo;
@@ -198,6 +222,38 @@ TEST_CASE("weights that config.json does not describe are refused, not left out"
     export_model(make_model(config, generator), scratch.folder.string());
     edit(scratch.folder / "config.json", "\"llama\"", "\"qwen2\"");
     CHECK(mentions(refusal(scratch.folder.string()), "o_proj.bias, which"));
+
+    // A configuration of fewer layers would be another model.
+    const std::string shorter = scratch.copy_of("09_full_model/mistral");
+    edit(shorter + "/config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+    CHECK(mentions(refusal(shorter), "a tensor model.layers.1.input_layernorm.weight, which"));
+    edit(shorter + "/config.json", "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 3");
+    CHECK(mentions(refusal(shorter), "model.layers.2.input_layernorm.weight"));
+}
+
+TEST_CASE("a head that equals the tied embedding and frequencies of RoPE may be in the file") {
+    const Scratch scratch;
+    Generator generator(5);
+    const Model model = make_model(small_config(), generator);
+    REQUIRE(model.config.tie_word_embeddings);
+    export_model(model, scratch.folder.string());
+    const auto refusal_with = [&](const std::string& name, const auto& values) {
+        std::vector<NamedTensor> tensors{named(name, values)};
+        for (const auto& [parameter, shape, weights] : named_parameters(model))
+            tensors.push_back({parameter, shape, weights});
+        write_safetensors((scratch.folder / "model.safetensors").string(), tensors);
+        return refusal(scratch.folder.string());
+    };
+    const Vector frequencies{1, 0.5f};
+    CHECK(refusal_with("lm_head.weight", model.embed_tokens) == "it was loaded");
+    CHECK(refusal_with("model.layers.0.self_attn.rotary_emb.inv_freq", frequencies) ==
+          "it was loaded");
+    Matrix other = model.embed_tokens;
+    other(16, 15) += Real(0.001);
+    CHECK(mentions(refusal_with("lm_head.weight", other),
+                   "tie_word_embeddings is true, but lm_head.weight of the weights differs "
+                   "from the embedding"));
+    CHECK(mentions(refusal_with("lm_head.bias", frequencies), "a tensor lm_head.bias, which"));
 }
 
 TEST_CASE("a damaged safetensors file is refused in one line that names the tensor") {
@@ -215,8 +271,7 @@ TEST_CASE("a damaged safetensors file is refused in one line that names the tens
     CHECK(mentions(after(safetensors("[]", 0)), "not a JSON object"));
     CHECK(mentions(after(safetensors("{\"a\": 1}", 0)), "a lacks a dtype"));
     CHECK(mentions(after(safetensors("{}", 0)),
-                   "model.embed_tokens.weight of shape (17, 16) is "
-                   "missing"));
+                   "model.layers.1.input_layernorm.weight of shape (16,) is missing"));
     const auto one = [](const std::string& type, const std::string& shape,
                         const std::string& offsets) {
         return "{\"a\": {\"dtype\": \"" + type + "\", \"shape\": " + shape +
@@ -251,9 +306,9 @@ TEST_CASE("a tensor of the wrong shape or type, or with NaN, is refused by name"
 
     const std::string with_nan = scratch.copy_of("09_full_model/llama");
     std::string bytes = content(with_nan + "/model.safetensors");
-    bytes.replace(bytes.size() - 2, 2, "\xc0\x7f");  // NaN in bfloat16, in the unused head
+    bytes.replace(bytes.size() - 2, 2, "\xc0\x7f");  // NaN in bfloat16, in the head
     overwrite(with_nan + "/model.safetensors", bytes);
-    CHECK_NOTHROW(load_model(with_nan));
+    CHECK(mentions(refusal(with_nan), "lm_head.weight has an element that is not finite"));
     edit(with_nan + "/config.json", "\"tie_word_embeddings\": true",
          "\"tie_word_embeddings\": false");
     CHECK(mentions(refusal(with_nan), "not finite"));

@@ -277,7 +277,7 @@ TEST_CASE("make_fast_model fuses biases, with zeros for projections without one"
         for (const FastLinear* linear :
              {&layer.qkv_proj, &layer.o_proj, &layer.gate_up_proj, &layer.down_proj})
             CHECK(linear->bias.empty());
-    const Model& model = model_named("some biases");
+    const Model model = model_named("some biases");
     const FastModel fast = make_fast_model(model, DType::float32);
     const std::vector<Real>& bias = fast.layers[0].qkv_proj.bias;  // 60, 20 and 20
     const Vector& v_bias = *model.layers[0].self_attn.projections.v_proj.bias;
@@ -292,7 +292,8 @@ TEST_CASE("make_fast_model refuses norms and activations that it does not suppor
         Model model = model_named("an untied head");
         change(model);
         CHECK_THROWS_WITH_AS(make_fast_model(model, DType::float32),
-                             "fast model: only RMSNorm without bias and SwiGLU",
+                             "fast model: only RMSNorm without bias, SwiGLU, and embeddings "
+                             "and logits without a scale or a cap",
                              std::invalid_argument);
     };
     const Vector bias = xt::zeros<Real>({70});
@@ -302,6 +303,8 @@ TEST_CASE("make_fast_model refuses norms and activations that it does not suppor
     refused([&](Model& model) { model.layers[1].attention_norm.bias = bias; });
     refused([](Model& model) { model.layers[0].mlp.activation = GELU; });
     refused([](Model& model) { model.layers[1].mlp.activation = ReLU; });
+    refused([](Model& model) { model.embedding_scale = 4; });
+    refused([](Model& model) { model.final_logit_softcapping = 30; });
 }
 
 TEST_CASE("make_fast_model refuses QK norm weights that chapter 05 refuses") {

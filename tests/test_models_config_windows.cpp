@@ -128,6 +128,18 @@ TEST_CASE("a checkpoint of chapter 17 with missing or unknown tensors is refused
     CHECK_THROWS_AS(load_published_model(folder), FileError);
 }
 
+TEST_CASE("a configuration with more layers than the file is refused before memory is used") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("18_experts/mixtral");
+    edit(folder + "/config.json", "\"num_hidden_layers\": 3",
+         "\"num_hidden_layers\": 16777216");
+    CHECK_THROWS_WITH_AS(
+        load_published_model(folder),
+        doctest::Contains("model.layers.16777215.input_layernorm.weight of shape (32,) is "
+                          "missing"),
+        FileError);
+}
+
 TEST_CASE("a checkpoint with a tensor that its settings do not describe is refused by name") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("17_long_context/gemma3_text");

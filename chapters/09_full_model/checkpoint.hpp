@@ -4,6 +4,7 @@
 #include <string>
 
 #include "chapters/09_full_model/parameters.hpp"
+#include "common/files/json_file.hpp"
 #include "common/files/safetensors.hpp"
 
 namespace llm {
@@ -14,10 +15,21 @@ namespace llm {
 // the file and the tensor.
 Model load_model(const std::string& path);
 
+// Throws FileError, which names a tensor that was not read, but for two that may be left out: a
+// head that equals the embedding, and RoPE's frequencies, which old versions of transformers
+// and Mini-LLM saved.
+void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
+                           const std::string& lm_head,   // its name, without ".weight"
+                           const Matrix& embed_tokens);  // (V, C)
+
 // Writes config.json and model.safetensors in Hugging Face's format, in float32 or bfloat16.
 // Throws FileError, or ShapeError if no supported model_type has its biases, norms and RoPE
-// scaling.
+// scaling, and as check_described() does.
 void export_model(const Model& model, const std::string& folder, DType dtype = DType::float32);
+
+// Throws ShapeError, which names the tensor or the setting, unless the configuration, the only
+// thing that is written of a model besides its weights, describes the model.
+void check_described(const Model& model);
 
 // The parameters of any model, by name: writes them to one safetensors file in float32, and
 // reads them back into a model of the same sizes. Throw FileError, also if the file has another

@@ -5,9 +5,11 @@
 namespace llm {
 namespace {
 
-// The kernels support only RMSNorm without bias and SwiGLU, and do not check shapes.
+// The kernels support only RMSNorm without bias, SwiGLU and unscaled embeddings and logits, and
+// do not check shapes.
 void check_supported(const Model& model) {
-    bool supported = !model.norm.bias;
+    bool supported =
+        !model.norm.bias && model.embedding_scale == 1 && !model.final_logit_softcapping;
     for (const PreNormBlock& block : model.layers) {
         supported = supported && !block.attention_norm.bias && !block.ffn_norm.bias &&
                     block.mlp.activation.function == silu;
@@ -19,7 +21,9 @@ void check_supported(const Model& model) {
                     model.config.head_dim);
     }
     if (!supported)
-        throw std::invalid_argument("fast model: only RMSNorm without bias and SwiGLU");
+        throw std::invalid_argument(
+            "fast model: only RMSNorm without bias, SwiGLU, and embeddings and logits without "
+            "a scale or a cap");
 }
 
 // Quantizes and fuses linear layers. If one has a bias, the others get a bias of zeros.

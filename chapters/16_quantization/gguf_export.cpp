@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "chapters/04_rope/rope_scaling.hpp"
+#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/gguf_config.hpp"
-#include "chapters/09_full_model/tensor_names.hpp"
 #include "chapters/16_quantization/gguf_tokenizer_export.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
 #include "common/files/gguf.hpp"
@@ -15,27 +15,6 @@ namespace {
 
 bool is_qwen3(const Config& config) { return config.qk_norm == QKNormType::with_weights; }
 
-// Throws ShapeError if a layer is not as the configuration, the only thing that is written of
-// it besides weights, describes it.
-void check_layer(const Config& config, const PreNormBlock& layer, std::size_t n) {
-    const auto& [q_proj, k_proj, v_proj, o_proj] = layer.self_attn.projections;
-    const auto& [gate_proj, up_proj, down_proj, activation] = layer.mlp;
-    const bool qkv_bias = config.attention_bias != AttentionBias::none;
-    const bool o_bias = config.attention_bias == AttentionBias::qkvo;
-    require(layer.self_attn.qk_norm.index() == std::size_t(config.qk_norm),
-            "export: the QK norm of layer {} is not that of the configuration", n);
-    require(q_proj.bias.has_value() == qkv_bias && k_proj.bias.has_value() == qkv_bias &&
-                v_proj.bias.has_value() == qkv_bias && o_proj.bias.has_value() == o_bias,
-            "export: the attention biases of layer {} are not those of the configuration", n);
-    require(!gate_proj.bias && !up_proj.bias && !down_proj.bias,
-            "export: the MLP of layer {} has a bias, which cannot be loaded", n);
-    require(
-        activation.name == SiLU.name,
-        "export: llama.cpp's architectures llama, qwen2 and qwen3 have the activation silu, "
-        "not {}",
-        activation.name);
-}
-
 // Throws ShapeError if llama.cpp has no such model.
 void check_exportable(const Model& model) {
     const Config& config = model.config;
@@ -44,8 +23,7 @@ void check_exportable(const Model& model) {
             "weights (Llama 4 has)");
     require(!is_qwen3(config) || config.attention_bias == AttentionBias::none,
             "export: llama.cpp's architecture qwen3 has no attention biases");
-    for (std::size_t n = 0; n < model.layers.size(); ++n)
-        check_layer(config, model.layers[n], n);
+    check_described(model);
 }
 
 // The divisors of RoPE's frequencies; 1 each without scaling.
@@ -87,46 +65,11 @@ GgufMetadata model_metadata(const Config& config, DType dtype) {
     return metadata;
 }
 
-// In models of architecture llama, llama.cpp rotates interleaved pairs, in others split halves,
-// as here.
-void add_attention(const std::string& layer, const AttentionLayer& attention, RopeLayout layout,
-                   GgufTensorList& tensors) {
-    const auto& [q_proj, k_proj, v_proj, o_proj] = attention.projections;
-    if (layout == RopeLayout::interleaved) {
-        tensors.add_linear(layer + gguf_names.q_proj,
-                           split_half_to_interleaved(q_proj, attention.num_attention_heads));
-        tensors.add_linear(layer + gguf_names.k_proj,
-                           split_half_to_interleaved(k_proj, attention.num_key_value_heads));
-    } else {
-        tensors.add_linear(layer + gguf_names.q_proj, q_proj);
-        tensors.add_linear(layer + gguf_names.k_proj, k_proj);
-    }
-    if (const auto* qk_norm = std::get_if<QKNormWithWeights>(&attention.qk_norm)) {
-        tensors.add_vector(layer + gguf_names.q_norm + ".weight", qk_norm->q_weight);
-        tensors.add_vector(layer + gguf_names.k_norm + ".weight", qk_norm->k_weight);
-    }
-    tensors.add_linear(layer + gguf_names.v_proj, v_proj);
-    tensors.add_linear(layer + gguf_names.o_proj, o_proj);
-}
-
 GgufTensorList model_tensors(const Model& model, DType dtype) {
-    const RopeLayout layout = rope_layout(architecture_of(model.config));
     GgufTensorList tensors(dtype);
-    tensors.add_matrix(gguf_names.embed_tokens + ".weight", model.embed_tokens);
-    for (std::size_t n = 0; n < model.layers.size(); ++n) {
-        const auto& [self_attn, mlp, attention_norm, ffn_norm] = model.layers[n];
-        const std::string layer = gguf_names.layer + to_text(n) + ".";
-        tensors.add_vector(layer + gguf_names.attention_norm + ".weight",
-                           attention_norm.weight);
-        add_attention(layer, self_attn, layout, tensors);
-        tensors.add_vector(layer + gguf_names.ffn_norm + ".weight", ffn_norm.weight);
-        tensors.add_linear(layer + gguf_names.gate_proj, mlp.gate_proj);
-        tensors.add_linear(layer + gguf_names.up_proj, mlp.up_proj);
-        tensors.add_linear(layer + gguf_names.down_proj, mlp.down_proj);
-    }
-    tensors.add_vector(gguf_names.norm + ".weight", model.norm.weight);
+    GgufTensorWriter writer{tensors};
     // llama.cpp uses the embedding as the head if there is no other.
-    if (model.lm_head) tensors.add_matrix(gguf_names.lm_head + ".weight", *model.lm_head);
+    visit_model(model, gguf_names, rope_layout(architecture_of(model.config)), writer);
     if (const Vector factors = frequency_factors(model.config); !is_linear(factors)) {
         require(!is_qwen3(model.config),
                 "export: llama.cpp's architecture qwen3 has no {} (Llama 3's RoPE scaling)",
@@ -142,11 +85,12 @@ std::string gguf_name_of(const std::string& name) {
     const std::size_t end = name.find('.', layers.size());
     const std::string number = name.substr(layers.size(), end - layers.size());
     const std::string module = name.substr(name.rfind('.') + 1);
+    const LayerNames& names = gguf_names.layers;
     const std::vector<std::pair<std::string, std::string>> modules = {
-        {"q_proj", gguf_names.q_proj},       {"k_proj", gguf_names.k_proj},
-        {"v_proj", gguf_names.v_proj},       {"o_proj", gguf_names.o_proj},
-        {"gate_proj", gguf_names.gate_proj}, {"up_proj", gguf_names.up_proj},
-        {"down_proj", gguf_names.down_proj}};
+        {"q_proj", names.q_proj},           {"k_proj", names.k_proj},
+        {"v_proj", names.v_proj},           {"o_proj", names.o_proj},
+        {"gate_proj", names.mlp.gate_proj}, {"up_proj", names.mlp.up_proj},
+        {"down_proj", names.mlp.down_proj}};
     for (const auto& [ours, theirs] : modules)
         if (module == ours) return gguf_names.layer + number + "." + theirs;
     throw std::logic_error("an adapter of " + name);

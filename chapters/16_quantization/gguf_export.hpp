@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/09_full_model/model.hpp"
+#include "chapters/09_full_model/model_tensors.hpp"
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "chapters/14_fine_tuning/lora.hpp"
 #include "common/files/gguf.hpp"
@@ -50,6 +50,30 @@ class GgufTensorList {
              std::span<const Real> values);
 };
 
+// Reorders the rows of each head of q_proj or k_proj (and its bias): the inverse of
+// interleaved_to_split_half (chapter 04). Source: llama.cpp, convert_hf_to_gguf.py, permute.
+Linear split_half_to_interleaved(const Linear& projection, std::size_t num_heads);
+
+// A visitor of chapter 09's visit_model that appends the tensors to a list. llama.cpp's norms
+// multiply by their weights, as here.
+struct GgufTensorWriter {
+    GgufTensorList& list;
+
+    void matrix(const std::string& name, const Matrix& weight, std::size_t, std::size_t) {
+        list.add_matrix(name + ".weight", weight);
+    }
+    void linear(const std::string& name, const Linear& linear, std::size_t, std::size_t) {
+        list.add_linear(name, linear);
+    }
+    void interleaved(const std::string& name, const Linear& projection, std::size_t,
+                     std::size_t, std::size_t num_heads) {
+        list.add_linear(name, split_half_to_interleaved(projection, num_heads));
+    }
+    void norm(const std::string& name, const Vector& weight, std::size_t) {
+        list.add_vector(name + ".weight", weight);
+    }
+};
+
 // Throws FileError if the file exists.
 void refuse_to_overwrite(const std::string& file);
 
@@ -61,10 +85,6 @@ void refuse_to_overwrite(const std::string& file);
 // Source: llama.cpp, convert_hf_to_gguf.py.
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype);
-
-// Reorders the rows of each head of q_proj or k_proj (and its bias): the inverse of
-// interleaved_to_split_half (chapter 04). Source: llama.cpp, convert_hf_to_gguf.py, permute.
-Linear split_half_to_interleaved(const Linear& projection, std::size_t num_heads);
 
 // The metadata of all architectures: sizes, theta and the eps of the norms.
 GgufMetadata size_metadata(const std::string& architecture, const Config& config);

@@ -1,7 +1,7 @@
 #include "chapters/16_quantization/quantized_model.hpp"
 
 #include "chapters/09_full_model/gguf_tensors.hpp"
-#include "chapters/09_full_model/tensor_names.hpp"
+#include "chapters/09_full_model/model_tensors.hpp"
 #include "chapters/16_quantization/kernels/bfloat16_products.hpp"
 #include "chapters/16_quantization/kernels/integer_products.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
@@ -90,18 +90,19 @@ class QuantizedReader {
 
     FastLayer layer(const std::string& layer) {
         const std::size_t C = config_.hidden_size, F = config_.intermediate_size;
-        FastLayer result{norm(layer + gguf_names.attention_norm),
-                         norm(layer + gguf_names.ffn_norm),
-                         qkv_proj(layer),
-                         o_proj(layer),
-                         {memory_.fuse({matrix(layer + gguf_names.gate_proj, F, C),
-                                        matrix(layer + gguf_names.up_proj, F, C)}),
-                          {}},
-                         {memory_.fuse({matrix(layer + gguf_names.down_proj, C, F)}), {}}};
+        FastLayer result{
+            norm(layer + gguf_names.layers.attention_norm),
+            norm(layer + gguf_names.layers.ffn_norm),
+            qkv_proj(layer),
+            o_proj(layer),
+            {memory_.fuse({matrix(layer + gguf_names.layers.mlp.gate_proj, F, C),
+                           matrix(layer + gguf_names.layers.mlp.up_proj, F, C)}),
+             {}},
+            {memory_.fuse({matrix(layer + gguf_names.layers.mlp.down_proj, C, F)}), {}}};
         if (config_.qk_norm == QKNormType::with_weights)
             result.qk_norm = QKNormWithWeights{
-                tensors_.read(layer + gguf_names.q_norm + ".weight", {config_.head_dim}),
-                tensors_.read(layer + gguf_names.k_norm + ".weight", {config_.head_dim}),
+                tensors_.read(layer + gguf_names.layers.q_norm + ".weight", {config_.head_dim}),
+                tensors_.read(layer + gguf_names.layers.k_norm + ".weight", {config_.head_dim}),
                 config_.rms_norm_eps};
         return result;
     }
@@ -139,9 +140,10 @@ class QuantizedReader {
         std::vector<WeightMatrix> weights;
         std::vector<Real> biases;
         for (FastLinear& part : std::array{
-                 projection(layer + gguf_names.q_proj, query_width, C, bias, interleaved),
-                 projection(layer + gguf_names.k_proj, kv_width, C, bias, interleaved),
-                 projection(layer + gguf_names.v_proj, kv_width, C, bias, false)}) {
+                 projection(layer + gguf_names.layers.q_proj, query_width, C, bias,
+                            interleaved),
+                 projection(layer + gguf_names.layers.k_proj, kv_width, C, bias, interleaved),
+                 projection(layer + gguf_names.layers.v_proj, kv_width, C, bias, false)}) {
             weights.push_back(std::move(part.weights[0]));
             biases.insert(biases.end(), part.bias.begin(), part.bias.end());
         }
@@ -150,7 +152,7 @@ class QuantizedReader {
 
     FastLinear o_proj(const std::string& layer) {
         const FastLinear result =
-            projection(layer + gguf_names.o_proj, config_.hidden_size,
+            projection(layer + gguf_names.layers.o_proj, config_.hidden_size,
                        config_.num_attention_heads * config_.head_dim,
                        config_.attention_bias == AttentionBias::qkvo, false);
         return {memory_.fuse(result.weights), result.bias};

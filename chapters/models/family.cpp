@@ -43,6 +43,7 @@ void read_sizes(const JsonFile& json, const Family& family, Config& config) {
     config.tie_word_embeddings =
         json.boolean_or("tie_word_embeddings", defaults.tie_word_embeddings);
     config.qk_norm = family.qk_norm;
+    config.attention_bias = family.has_biases ? AttentionBias::qkvo : AttentionBias::none;
     config = validate_model(config);
 }
 
@@ -102,26 +103,10 @@ JsonMembers config_json(const PublishedConfig& config, DType dtype) {
     return json;
 }
 
-namespace {
+PublishedLayerNames hugging_face_layer_names() { return {hugging_face_names.layers}; }
 
-LayerNames layer_names(const TensorNames& names) {
-    return {names.attention_norm,
-            names.q_proj,
-            names.k_proj,
-            names.v_proj,
-            names.o_proj,
-            names.q_norm,
-            names.k_norm,
-            names.ffn_norm,
-            {names.gate_proj, names.up_proj, names.down_proj}};
-}
-
-}  // namespace
-
-LayerNames hugging_face_layer_names() { return layer_names(hugging_face_names); }
-
-LayerNames gguf_layer_names() {
-    LayerNames result = layer_names(gguf_names);
+PublishedLayerNames gguf_layer_names() {
+    PublishedLayerNames result{gguf_names.layers};
     result.sinks = "attn_sinks.weight";
     result.router = "ffn_gate_inp";
     result.expert = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/09_full_model/model.hpp"
-#include "chapters/09_full_model/tensor_names.hpp"
+#include "chapters/09_full_model/model_tensors.hpp"
 #include "chapters/17_long_context/attention_pattern.hpp"
 #include "chapters/17_long_context/score_mod.hpp"
 #include "chapters/17_long_context/yarn.hpp"
@@ -46,15 +45,9 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     bool mxfp4 = false;                               // how the file stores the experts
 };
 
-// The names of the parts of a layer in a file, after the name of the layer. Norms and matrices
-// are followed by ".weight" or ".bias".
-struct MlpNames {
-    std::string gate_proj, up_proj, down_proj;
-};
-struct LayerNames {
-    std::string attention_norm, q_proj, k_proj, v_proj, o_proj, q_norm, k_norm;
-    std::string ffn_norm;
-    MlpNames mlp = {};  // of a dense layer
+// Chapter 09's names, and those of what its layers do not have. Stacked experts of GGUF files
+// have one tensor for all experts.
+struct PublishedLayerNames : LayerNames {
     std::string sinks = "", attention_output_norm = "", ffn_output_norm = "";
     std::string router = "";      // of a mixture of experts
     std::string experts = "";     // Hugging Face: followed by the number of the expert
@@ -74,8 +67,8 @@ struct Family {
     std::string model_type;         // config.json's
     std::string architecture;       // of Hugging Face, without "ForCausalLM"
     std::string gguf_architecture;  // llama.cpp's
-    LayerNames names;               // in safetensors
-    LayerNames gguf_names;
+    PublishedLayerNames names;      // in safetensors
+    PublishedLayerNames gguf_names;
     RopeLayout layout = RopeLayout::split_half;  // of q_proj and k_proj in safetensors
     RopeLayout gguf_layout = RopeLayout::split_half;
     ExpertStorage expert_storage = ExpertStorage::separate;
@@ -133,8 +126,8 @@ JsonMembers config_json(const PublishedConfig& config, DType dtype);
 // For families/: names that most of them share; the pattern of each layer from layer_types,
 // which has sliding_attention or full_attention for each (throws FileError); the same list to
 // write; patterns of all layers.
-LayerNames hugging_face_layer_names();
-LayerNames gguf_layer_names();
+PublishedLayerNames hugging_face_layer_names();
+PublishedLayerNames gguf_layer_names();
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
                                                const SlidingWindow& window,
                                                std::size_t num_hidden_layers);

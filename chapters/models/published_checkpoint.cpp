@@ -2,6 +2,7 @@
 
 #include <list>
 
+#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/models/layer_tensors.hpp"
 #include "chapters/models/stacked_experts.hpp"
@@ -10,31 +11,20 @@
 namespace llm {
 namespace {
 
-// Reads the tensors of an empty model, and notes which of the file it has read.
-struct TensorReader {
+struct PublishedReader : TensorReader<const SafeTensors> {
     const PublishedConfig& config;
-    SafeTensors& tensors;
 
-    void matrix(const std::string& name, Matrix& weight, std::size_t out, std::size_t in) {
-        weight = tensors.read(name + ".weight", {out, in});
-    }
-    void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in,
-                std::size_t num_heads = 0) {
-        matrix(name, linear.weight, out, in);
-        if (linear.bias) linear.bias = tensors.read(name + ".bias", {out});
-        if (num_heads > 0) linear = interleaved_to_split_half(linear, num_heads);
-    }
     void router(const std::string& name, Linear& router, std::size_t out, std::size_t in) {
         linear(name, router, out, in);
     }
     void norm(const std::string& name, Vector& weight, std::size_t size) {
-        weight = tensors.read(name + ".weight", {size});
+        TensorReader::norm(name, weight, size);
         if (config.family->norms_add_one) weight = gemma_norm(weight, 0).weight;
     }
     void vector(const std::string& name, Vector& values, std::size_t size) {
         values = tensors.read(name, {size});
     }
-    void experts(const std::string& layer, const LayerNames& names,
+    void experts(const std::string& layer, const PublishedLayerNames& names,
                  std::vector<Expert>& experts) {
         if (config.family->expert_storage != ExpertStorage::separate) {
             read_stacked_experts(tensors, config, layer + names.experts, experts);
@@ -52,21 +42,22 @@ struct TensorReader {
 struct TensorWriter {
     const PublishedConfig& config;
     std::vector<NamedTensor> tensors{};
-    std::list<Linear> interleaved{};
+    std::list<Linear> reordered{};
     std::list<Vector> norms{};
     std::list<StackedExperts> stacked{};
 
     void matrix(const std::string& name, const Matrix& weight, std::size_t, std::size_t) {
         tensors.push_back(named(name + ".weight", weight));
     }
-    void linear(const std::string& name, const Linear& given, std::size_t out, std::size_t in,
-                std::size_t num_heads = 0) {
-        const Linear& stored =
-            num_heads > 0
-                ? interleaved.emplace_back(split_half_to_interleaved(given, num_heads))
-                : given;
-        matrix(name, stored.weight, out, in);
-        if (stored.bias) tensors.push_back(named(name + ".bias", *stored.bias));
+    void linear(const std::string& name, const Linear& linear, std::size_t out,
+                std::size_t in) {
+        matrix(name, linear.weight, out, in);
+        if (linear.bias) tensors.push_back(named(name + ".bias", *linear.bias));
+    }
+    void interleaved(const std::string& name, const Linear& projection, std::size_t out,
+                     std::size_t in, std::size_t num_heads) {
+        linear(name, reordered.emplace_back(split_half_to_interleaved(projection, num_heads)),
+               out, in);
     }
     void router(const std::string& name, const Linear& router, std::size_t out,
                 std::size_t in) {
@@ -79,7 +70,7 @@ struct TensorWriter {
     void vector(const std::string& name, const Vector& values, std::size_t) {
         tensors.push_back(named(name, values));
     }
-    void experts(const std::string& layer, const LayerNames& names,
+    void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {
         const std::string prefix = layer + names.experts;
         if (config.family->expert_storage == ExpertStorage::separate) {
@@ -101,15 +92,14 @@ struct TensorWriter {
 
 PublishedModel load_published_model(const std::string& folder) {
     const JsonFile json(folder + "/config.json");
-    PublishedModel model = make_empty_model(read_published_config(json));
-    SafeTensors tensors(folder);
-    TensorReader reader{model.config, tensors};
+    const PublishedConfig config = read_published_config(json);
+    const SafeTensors tensors(folder);
+    check_last_layer(config, tensors, hugging_face_names);
+    PublishedModel model = make_empty_model(config);
+    PublishedReader reader{{tensors}, model.config};
     visit_model(model, hugging_face_names, model.config.family->names,
                 model.config.family->layout, reader);
-    for (const std::string& name : tensors.unread())
-        if (!(name == "lm_head.weight" && !model.lm_head))
-            json.refuse("the weights have a tensor " + name +
-                        ", which these settings do not describe");
+    reject_unread_tensors(tensors, json, hugging_face_names.lm_head, model.embed_tokens);
     return model;
 }
 

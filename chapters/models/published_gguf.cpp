@@ -9,19 +9,7 @@
 namespace llm {
 namespace {
 
-// Appends the tensors of a model to the list of a file. llama.cpp's norms multiply by their
-// weights, as here.
-struct GgufWriter {
-    GgufTensorList& list;
-
-    void matrix(const std::string& name, const Matrix& weight, std::size_t, std::size_t) {
-        list.add_matrix(name + ".weight", weight);
-    }
-    void linear(const std::string& name, const Linear& linear, std::size_t, std::size_t,
-                std::size_t num_heads = 0) {
-        list.add_linear(name,
-                        num_heads > 0 ? split_half_to_interleaved(linear, num_heads) : linear);
-    }
+struct PublishedGgufWriter : GgufTensorWriter {
     // In float32, as llama.cpp's own quantizer writes it: rounding could choose other experts.
     void router(const std::string& name, const Linear& router, std::size_t out,
                 std::size_t in) {
@@ -29,13 +17,10 @@ struct GgufWriter {
                          {router.weight.data(), router.weight.size()});
         if (router.bias) list.add_vector(name + ".bias", *router.bias);
     }
-    void norm(const std::string& name, const Vector& weight, std::size_t) {
-        list.add_vector(name + ".weight", weight);
-    }
     void vector(const std::string& name, const Vector& values, std::size_t) {
         list.add_vector(name, values);
     }
-    void experts(const std::string& layer, const LayerNames& names,
+    void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {
         std::vector<const Linear*> gates, ups, downs;
         for (const Expert& expert : experts)
@@ -89,7 +74,7 @@ std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& 
         list.add_vector(
             gguf_rope_factors,
             inverse_frequencies(config.head_dim, config.rope_theta) / rope_frequencies(config));
-    GgufWriter writer{list};
+    PublishedGgufWriter writer{{list}};
     visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, writer);
     write_gguf(file, metadata, list.tensors());
     return list.fallbacks();

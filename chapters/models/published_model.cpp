@@ -37,22 +37,8 @@ std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
 
 namespace {
 
-Linear empty_linear(bool has_bias) {
-    return {{}, has_bias ? std::optional<Vector>(Vector{}) : std::nullopt};
-}
-
 PatternAttention empty_attention(const PublishedConfig& config, const LayerConfig& layer) {
-    const bool bias = config.family->has_biases;
-    AttentionLayer attention{
-        config.num_attention_heads,
-        config.num_key_value_heads,
-        {empty_linear(bias), empty_linear(bias), empty_linear(bias), empty_linear(bias)}};
-    if (layer.use_rope && config.qk_norm == QKNormType::with_weights)
-        attention.qk_norm = QKNormWithWeights{{}, {}, config.rms_norm_eps};
-    if (layer.use_rope && config.qk_norm == QKNormType::without_weights)
-        attention.qk_norm = QKNormWithoutWeights{config.rms_norm_eps};
-
-    PatternAttention result{attention, layer.pattern, RopeOfTable{}, {}};
+    PatternAttention result{empty_attention_layer(config), layer.pattern, RopeOfTable{}, {}};
     const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
     if (slides && config.rope_local_base_freq) result.position_encoding = RopeOfTable{1};
     if (!layer.use_rope) result.position_encoding = NoPE{config.temperature_tuning};

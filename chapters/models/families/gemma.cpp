@@ -107,7 +107,7 @@ void add_gemma_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 // Hugging Face calls the norm before the MLP post_attention_layernorm in Llama. In Gemma, the
 // norm of that name is what it says.
 Family gemma_family() {
-    LayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
+    PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
     names.attention_output_norm = "post_attention_layernorm";
     names.ffn_norm = "pre_feedforward_layernorm";
     names.ffn_output_norm = "post_feedforward_layernorm";

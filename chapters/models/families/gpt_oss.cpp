@@ -98,7 +98,7 @@ void add_gpt_oss_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 
 const Family& gpt_oss_family() {
     static const Family family = [] {
-        LayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
+        PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
         names.sinks = "self_attn.sinks";
         names.router = "mlp.router";
         names.experts = "mlp.experts.";

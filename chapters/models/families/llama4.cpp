@@ -152,7 +152,7 @@ void add_llama4_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 
 const Family& llama4_family() {
     static const Family family = [] {
-        LayerNames names = hugging_face_layer_names();
+        PublishedLayerNames names = hugging_face_layer_names();
         names.mlp = {"feed_forward.gate_proj", "feed_forward.up_proj",
                      "feed_forward.down_proj"};
         names.router = "feed_forward.router";

@@ -33,7 +33,7 @@ void add_mixtral_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 
 const Family& mixtral_family() {
     static const Family family = [] {
-        LayerNames names = hugging_face_layer_names();
+        PublishedLayerNames names = hugging_face_layer_names();
         names.router = "block_sparse_moe.gate";
         names.experts = "block_sparse_moe.experts.";
         names.expert = {"w1", "w3", "w2"};

@@ -64,7 +64,7 @@ void add_qwen3_moe_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 
 const Family& qwen3_moe_family() {
     static const Family family = [] {
-        LayerNames names = hugging_face_layer_names();
+        PublishedLayerNames names = hugging_face_layer_names();
         names.router = "mlp.gate";
         names.experts = "mlp.experts.";
         names.expert = {"gate_proj", "up_proj", "down_proj"};

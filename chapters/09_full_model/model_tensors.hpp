@@ -1,0 +1,171 @@
+// Chapter 09, file 4 of 9: the names of a model's tensors in files, and a function that visits
+// all of them.
+#pragma once
+
+#include <string>
+
+#include "chapters/09_full_model/model.hpp"
+
+namespace llm {
+
+// The names of the parts of a layer, after the name of the layer. A name is followed by
+// ".weight" or ".bias".
+struct MlpNames {
+    std::string gate_proj, up_proj, down_proj;
+};
+struct LayerNames {
+    std::string attention_norm, q_proj, k_proj, v_proj, o_proj, ffn_norm;
+    MlpNames mlp;
+    std::string q_norm = "", k_norm = "";  // if the model type has a QK norm
+};
+// Those of a model; the names of layer n begin with "layer" and n.
+struct TensorNames {
+    std::string embed_tokens, layer, norm, lm_head;
+    LayerNames layers;
+};
+
+inline const TensorNames hugging_face_names = {
+    "model.embed_tokens",
+    "model.layers.",
+    "model.norm",
+    "lm_head",
+    {"input_layernorm",
+     "self_attn.q_proj",
+     "self_attn.k_proj",
+     "self_attn.v_proj",
+     "self_attn.o_proj",
+     "post_attention_layernorm",  // despite its name, before the MLP
+     {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"},
+     "self_attn.q_norm",
+     "self_attn.k_norm"}};
+inline const TensorNames mini_llm_names = {
+    "tok_embeddings.emb",
+    "layers.",
+    "norm",
+    "output",
+    {"attention_norm",
+     "attention.wq",
+     "attention.wk",
+     "attention.wv",
+     "attention.wo",
+     "ffn_norm",
+     {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"}}};
+inline const TensorNames gguf_names = {"token_embd",
+                                       "blk.",
+                                       "output_norm",
+                                       "output",
+                                       {"attn_norm",
+                                        "attn_q",
+                                        "attn_k",
+                                        "attn_v",
+                                        "attn_output",
+                                        "ffn_norm",
+                                        {"ffn_gate", "ffn_up", "ffn_down"},
+                                        "attn_q_norm",
+                                        "attn_k_norm"}};
+
+// Visits the tensors of a model, which may be const, to read or to write them. A linear layer
+// has a bias if its optional bias is there. A visitor has these members; their names lack
+// ".weight" and ".bias":
+//
+//     void matrix(const std::string& name, Matrix& weight, std::size_t out, std::size_t in);
+//     void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in);
+//     // The rows of these are those of so many heads: in the file, interleaved pairs (04).
+//     void interleaved(const std::string& name, Linear& linear, std::size_t out,
+//                      std::size_t in, std::size_t num_heads);
+//     void norm(const std::string& name, Vector& weight, std::size_t size);
+//
+// A later architecture overloads visit_layer for its layers.
+template <class AnyMlp, class Visitor>
+void visit_mlp(AnyMlp& mlp, const std::string& layer, const MlpNames& names,
+               std::size_t hidden_size, std::size_t intermediate_size, Visitor& visit) {
+    visit.linear(layer + names.gate_proj, mlp.gate_proj, intermediate_size, hidden_size);
+    visit.linear(layer + names.up_proj, mlp.up_proj, intermediate_size, hidden_size);
+    visit.linear(layer + names.down_proj, mlp.down_proj, hidden_size, intermediate_size);
+}
+
+template <class AnyAttention, class Visitor>
+void visit_attention(AnyAttention& attention, const Config& config, const std::string& layer,
+                     const LayerNames& names, RopeLayout layout, Visitor& visit) {
+    const std::size_t C = config.hidden_size, D = config.head_dim;
+    const std::size_t H = config.num_attention_heads, Hkv = config.num_key_value_heads;
+    auto& [q_proj, k_proj, v_proj, o_proj] = attention.projections;
+    if (layout == RopeLayout::interleaved) {
+        visit.interleaved(layer + names.q_proj, q_proj, H * D, C, H);
+        visit.interleaved(layer + names.k_proj, k_proj, Hkv * D, C, Hkv);
+    } else {
+        visit.linear(layer + names.q_proj, q_proj, H * D, C);
+        visit.linear(layer + names.k_proj, k_proj, Hkv * D, C);
+    }
+    visit.linear(layer + names.v_proj, v_proj, Hkv * D, C);
+    visit.linear(layer + names.o_proj, o_proj, C, H * D);
+    if (auto* norm = std::get_if<QKNormWithWeights>(&attention.qk_norm)) {
+        visit.norm(layer + names.q_norm, norm->q_weight, D);
+        visit.norm(layer + names.k_norm, norm->k_weight, D);
+    }
+}
+
+template <class Block, class AnyConfig, class AnyLayerNames, class Visitor>
+void visit_layer(Block& block, const AnyConfig& config, const std::string& layer,
+                 const AnyLayerNames& names, RopeLayout layout, Visitor& visit) {
+    const std::size_t C = config.hidden_size;
+    visit.norm(layer + names.attention_norm, block.attention_norm.weight, C);
+    visit_attention(block.self_attn, config, layer, names, layout, visit);
+    visit.norm(layer + names.ffn_norm, block.ffn_norm.weight, C);
+    visit_mlp(block.mlp, layer, names.mlp, C, config.intermediate_size, visit);
+}
+
+template <class AnyModel, class AnyLayerNames, class Visitor>
+void visit_model(AnyModel& model, const TensorNames& names, const AnyLayerNames& layer_names,
+                 RopeLayout layout, Visitor& visit) {
+    const std::size_t V = model.config.vocab_size, C = model.config.hidden_size;
+    visit.matrix(names.embed_tokens, model.embed_tokens, V, C);
+    for (std::size_t n = 0; n < model.layers.size(); ++n)
+        visit_layer(model.layers[n], model.config, names.layer + std::to_string(n) + ".",
+                    layer_names, layout, visit);
+    visit.norm(names.norm, model.norm.weight, C);
+    if (model.lm_head) visit.matrix(names.lm_head, *model.lm_head, V, C);
+}
+template <class AnyModel, class Visitor>
+void visit_model(AnyModel& model, const TensorNames& names, RopeLayout layout, Visitor& visit) {
+    visit_model(model, names, names.layers, layout, visit);
+}
+
+// A visitor that reads each tensor from a file, of SafeTensors or GgufTensors.
+template <class Tensors>
+struct TensorReader {
+    Tensors& tensors;
+
+    void matrix(const std::string& name, Matrix& weight, std::size_t out, std::size_t in) {
+        weight = tensors.read(name + ".weight", {out, in});
+    }
+    void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in) {
+        matrix(name, linear.weight, out, in);
+        if (linear.bias) linear.bias = tensors.read(name + ".bias", {out});
+    }
+    void interleaved(const std::string& name, Linear& projection, std::size_t out,
+                     std::size_t in, std::size_t num_heads) {
+        linear(name, projection, out, in);
+        projection = interleaved_to_split_half(projection, num_heads);
+    }
+    void norm(const std::string& name, Vector& weight, std::size_t size) {
+        weight = tensors.read(name + ".weight", {size});
+    }
+};
+
+// Throws FileError if the file has fewer layers than the configuration: memory for them is
+// allocated only after this.
+template <class Tensors>
+void check_last_layer(const Config& config, Tensors& tensors, const TensorNames& names) {
+    tensors.read(names.layer + std::to_string(config.num_hidden_layers - 1) + "." +
+                     names.layers.attention_norm + ".weight",
+                 {config.hidden_size});
+}
+
+// Layers with the structure that a configuration describes, whose tensors are still empty.
+inline Linear empty_linear(bool has_bias) {
+    return {{}, has_bias ? std::optional<Vector>(Vector{}) : std::nullopt};
+}
+AttentionLayer empty_attention_layer(const Config& config);
+
+}  // namespace llm
