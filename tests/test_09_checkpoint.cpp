@@ -270,6 +270,9 @@ TEST_CASE("a damaged safetensors file is refused in one line that names the tens
     CHECK(mentions(after(good.substr(0, good.size() - 1)), "claims bytes"));
     CHECK(mentions(after(safetensors("[]", 0)), "not a JSON object"));
     CHECK(mentions(after(safetensors("{\"a\": 1}", 0)), "a lacks a dtype"));
+    for (const std::string metadata : {"1", "[\"a\"]", "{\"a\": 1}"})
+        CHECK(mentions(after(safetensors("{\"__metadata__\": " + metadata + "}", 0)),
+                       "__metadata__ must be an object of texts"));
     CHECK(mentions(after(safetensors("{}", 0)),
                    "model.layers.1.input_layernorm.weight of shape (16,) is missing"));
     const auto one = [](const std::string& type, const std::string& shape,

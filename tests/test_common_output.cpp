@@ -139,6 +139,9 @@ TEST_CASE("with_commas, fixed and brief format numbers for table cells") {
     CHECK(brief(0.25) == "0.25");
     CHECK(brief(3e38) == "3e+38");
     CHECK(brief(infinity) == "inf");
+    CHECK(round_trip(0.1f) == "0.1");
+    CHECK(round_trip(0.1f + 1e-8f) != "0.1");
+    CHECK(round_trip(1.0 / 3) == "0.3333333333333333");
 }
 
 TEST_CASE("show refuses a name that was shown before, because each name is a file") {

@@ -6,14 +6,6 @@
 namespace llm {
 namespace {
 
-// A float represents integers below 2^24 exactly, so 32 bits are stored in two floats.
-Real low_bits(std::uint64_t number) { return static_cast<Real>(number & 0xFFFF); }
-Real high_bits(std::uint64_t number) { return static_cast<Real>(number >> 16); }
-bool is_16_bits(Real value) { return value >= 0 && value < 65536; }
-std::size_t integer_of(Real low, Real high) {
-    return static_cast<std::size_t>(low) + (static_cast<std::size_t>(high) << 16);
-}
-
 // The FNV-1a hash of the tokens.
 std::uint32_t checksum(const std::vector<Id>& tokens) {
     std::uint32_t hash = 2166136261u;
@@ -21,87 +13,74 @@ std::uint32_t checksum(const std::vector<Id>& tokens) {
     return hash;
 }
 
-// A value that a run can only be continued with: an integer in two floats, or a real number.
+const std::string training_text = "the training text", max_steps = "--steps",
+                  warmup_steps = "warmup_steps", extra_steps = "extra_steps";
+
+// A value that a run can only be continued with.
 struct Setting {
     std::string name;  // the option, if there is one
-    std::vector<Real> values;
-    std::vector<std::string> choices = {};  // of an integer that stands for a name
+    std::string value;
 
+    Setting(const std::string& setting, const std::string& text) : name(setting), value(text) {}
+    Setting(const std::string& setting, std::integral auto number)
+        : name(setting), value(to_text(number)) {}
+    Setting(const std::string& setting, std::floating_point auto number)
+        : name(setting), value(round_trip(number)) {}
     bool is_option() const { return name.starts_with("--") || name == training_text; }
-    std::string text(std::span<const Real> of) const {
-        if (of.size() == 1) return brief(double(of[0]));
-        if (!is_16_bits(of[0]) || !is_16_bits(of[1])) return "invalid";
-        const std::size_t number = integer_of(of[0], of[1]);
-        return number < choices.size() ? choices[number] : to_text(number);
-    }
-    static constexpr const char* training_text = "the training text";
 };
 
-Setting integer(const std::string& name, std::uint64_t number) {
-    return {name, {low_bits(number), high_bits(number)}, {}};
-}
-
 // Settings that differ (up to hash collisions) if the arguments, the text or the model differ.
-// max_steps and warmup_steps are the first ones.
 std::vector<Setting> settings_of(const Model& model, const TrainingArguments& args,
                                  const std::vector<Id>& tokens) {
     const Config& config = model.config;
     const LRSchedule& schedule = args.lr_schedule;
-    return {integer("--steps", schedule.max_steps),
-            integer("warmup_steps", schedule.warmup_steps),
-            integer(Setting::training_text, checksum(tokens)),
-            integer("--vocab-size", config.vocab_size),
-            integer("--seed", args.seed),
-            integer("--batch-size", args.batch_size),
-            integer("--seq-len", args.seq_len),
-            integer("--gradient-accumulation-steps", args.gradient_accumulation_steps),
-            integer("--hidden-size", config.hidden_size),
-            integer("--intermediate-size", config.intermediate_size),
-            integer("--num-hidden-layers", config.num_hidden_layers),
-            integer("--num-attention-heads", config.num_attention_heads),
-            integer("--num-key-value-heads", config.num_key_value_heads),
-            integer("--qk-norm", std::size_t(config.qk_norm)),
-            {"--optimizer", integer("", std::size_t(args.optimizer)).values, {"adamw", "muon"}},
-            {"--attention-dropout", {config.attention_dropout}},
-            {"--learning-rate", {schedule.learning_rate}},
-            {"--weight-decay", {args.weight_decay}},
-            {"--max-grad-norm", {static_cast<Real>(args.max_grad_norm)}},
-            {"min_learning_rate", {schedule.min_learning_rate}},
-            integer("parameters", count_parameters(model).total()),
-            integer("head_dim", config.head_dim),
-            integer("attention_bias", std::size_t(config.attention_bias)),
-            {"rope_theta", {config.rope_theta}},
-            {"rms_norm_eps", {config.rms_norm_eps}},
-            {"--cross-documents", integer("", args.end_of_text_id < 0).values, {"no", "yes"}}};
+    return {{max_steps, schedule.max_steps},
+            {training_text, checksum(tokens)},
+            {"--vocab-size", config.vocab_size},
+            {"--seed", args.seed},
+            {"--batch-size", args.batch_size},
+            {"--seq-len", args.seq_len},
+            {"--gradient-accumulation-steps", args.gradient_accumulation_steps},
+            {"--hidden-size", config.hidden_size},
+            {"--intermediate-size", config.intermediate_size},
+            {"--num-hidden-layers", config.num_hidden_layers},
+            {"--num-attention-heads", config.num_attention_heads},
+            {"--num-key-value-heads", config.num_key_value_heads},
+            {"--qk-norm", std::size_t(config.qk_norm)},
+            {"--optimizer", args.optimizer == OptimizerType::adamw ? "adamw" : "muon"},
+            {"--attention-dropout", config.attention_dropout},
+            {"--learning-rate", schedule.learning_rate},
+            {"--weight-decay", args.weight_decay},
+            {"--max-grad-norm", args.max_grad_norm},
+            {"--cross-documents", args.end_of_text_id < 0 ? "yes" : "no"},
+            {warmup_steps, schedule.warmup_steps},
+            {"min_learning_rate", schedule.min_learning_rate},
+            {"parameters", count_parameters(model).total()},
+            {"head_dim", config.head_dim},
+            {"attention_bias", std::size_t(config.attention_bias)},
+            {"rope_theta", config.rope_theta},
+            {"rms_norm_eps", config.rms_norm_eps}};
 }
 
-std::vector<Real> fingerprint(const std::vector<Setting>& settings) {
-    std::vector<Real> values;
-    for (const Setting& setting : settings)
-        values.insert(values.end(), setting.values.begin(), setting.values.end());
-    return values;
-}
+using Metadata = std::map<std::string, std::string>;
 
 // Lists the settings that differ from those of the saved run. Settings without an option, which
 // often follow from the options, are only listed if all options are equal. Empty if none
 // differs.
-std::string differences(const std::vector<Setting>& settings, std::span<const Real> saved) {
+std::string differences(const std::vector<Setting>& settings, const Metadata& saved) {
     std::string options, others;
-    std::size_t offset = 0;
     for (const Setting& setting : settings) {
-        const auto part = saved.subspan(offset, setting.values.size());
-        offset += part.size();
-        if (std::equal(part.begin(), part.end(), setting.values.begin())) continue;
+        const std::string& saved_value = saved.at(setting.name);
+        if (setting.value == saved_value) continue;
         std::string& list = setting.is_option() ? options : others;
         list += (list.empty() ? "" : ", ") + setting.name;
-        if (setting.name != Setting::training_text)
-            list +=
-                " " + setting.text(setting.values) + " (saved run: " + setting.text(part) + ")";
+        if (setting.name != training_text)
+            list += " " + setting.value + " (saved run: " + saved_value + ")";
     }
     return options.empty() ? others : options;
 }
 
-// Calls visit(name, values) for every tensor of a run except the fingerprint.
+// Calls visit(name, values) for every tensor of a run.
 template <class Visit>
 void for_each_tensor(TrainerState& state, const Visit& visit) {
     const auto optimizer =
@@ -120,14 +99,14 @@ void for_each_tensor(TrainerState& state, const Visit& visit) {
     visit("losses", std::span<Real>(state.losses));
 }
 
-// Reads the integer with this index in a tensor, such as one at the start of the fingerprint.
-std::size_t saved_integer(const std::string& file, const std::string& name, std::size_t index) {
-    const SafeTensors tensors(file);
-    const Vector values = tensors.read(name, {tensors.size_of(name)});
-    const std::size_t low = 2 * index, high = low + 1;
-    if (values.size() <= high || !is_16_bits(values(low)) || !is_16_bits(values(high)))
+// A setting that is a number of steps.
+std::size_t saved_integer(const std::string& file, const std::string& name) {
+    const Metadata saved = SafeTensors(file).metadata();
+    const auto found = saved.find(name);
+    if (found == saved.end() || found->second.empty() || found->second.size() > 15 ||
+        found->second.find_first_not_of("0123456789") != std::string::npos)
         throw FileError(file + ": not a checkpoint of this program");
-    return integer_of(values(low), values(high));
+    return std::stoull(found->second);
 }
 
 }  // namespace
@@ -138,22 +117,20 @@ void save_checkpoint(TrainerState& state, const TrainingArguments& args,
     for_each_tensor(state, [&](const std::string& name, std::span<Real> values) {
         tensors.push_back({name, {values.size()}, values});
     });
-    const std::vector<Real> values = fingerprint(settings_of(state.model, args, tokens));
-    tensors.push_back({"fingerprint", {values.size()}, values});
-    const std::vector<Real> extra_steps = integer("", args.extra_steps).values;
-    tensors.push_back({"extra_steps", {2}, extra_steps});
-    write_safetensors(file, tensors);
+    Metadata metadata = {{extra_steps, to_text(args.extra_steps)}};
+    for (const Setting& setting : settings_of(state.model, args, tokens))
+        metadata[setting.name] = setting.value;
+    write_safetensors(file, tensors, DType::float32, metadata);
 }
 
 void load_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file) {
     const SafeTensors tensors(file);
     const std::vector<Setting> settings = settings_of(state.model, args, tokens);
-    const std::size_t size = fingerprint(settings).size();
-    if (tensors.size_of("fingerprint") != size)
-        throw FileError(file + ": saved by another version of this program");
-    const Vector saved = tensors.read("fingerprint", {size});
-    if (const std::string list = differences(settings, saved); !list.empty())
+    for (const Setting& setting : settings)
+        if (!tensors.metadata().contains(setting.name))
+            throw FileError(file + ": saved by another version of this program");
+    if (const std::string list = differences(settings, tensors.metadata()); !list.empty())
         throw FileError(file + ": this run has other options or another text: " + list);
 
     // The number of losses is the number of steps.
@@ -166,14 +143,13 @@ void load_checkpoint(TrainerState& state, const TrainingArguments& args,
 }
 
 std::size_t checkpoint_max_steps(const std::string& file) {
-    return saved_integer(file, "fingerprint", 0);
+    return saved_integer(file, max_steps);
 }
 std::size_t checkpoint_warmup_steps(const std::string& file) {
-    return saved_integer(file, "fingerprint", 1);
+    return saved_integer(file, warmup_steps);
 }
 std::size_t checkpoint_extra_steps(const std::string& file) {
-    if (!SafeTensors(file).has("extra_steps")) return 0;  // saved by an earlier version
-    return saved_integer(file, "extra_steps", 0);
+    return saved_integer(file, extra_steps);
 }
 
 std::size_t checkpoint_global_step(const std::string& file) {

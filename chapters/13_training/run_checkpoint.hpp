@@ -8,19 +8,18 @@
 namespace llm {
 
 // Writes and reads the state of a run as one safetensors file: parameters, exp_avg and
-// exp_avg_sq (with Muon, momentum_buffer) of each, the losses, and a fingerprint of arguments,
-// training tokens and configuration. The file is replaced atomically, so that it is complete
-// even if the program is killed while it writes. Throws FileError, also if the fingerprint
-// differs: a run can only be continued with the same arguments, data and model. The message
-// names each difference.
+// exp_avg_sq (with Muon, momentum_buffer) of each, and the losses; as its metadata, the
+// arguments, the configuration and a checksum of the training tokens. The file is replaced
+// atomically, so that it is complete even if the program is killed while it writes. Throws
+// FileError, also if one of these settings differs: a run can only be continued with the same
+// arguments, data and model. The message names each difference.
 void save_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file);
 void load_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file);
 
 // The schedule of the run that a checkpoint belongs to, the steps after the end of the schedule
-// (extra_steps, which are no part of the fingerprint), and the number of completed steps. Throw
-// FileError.
+// (extra_steps, which may differ), and the number of completed steps. Throw FileError.
 std::size_t checkpoint_max_steps(const std::string& file);
 std::size_t checkpoint_warmup_steps(const std::string& file);
 std::size_t checkpoint_extra_steps(const std::string& file);

@@ -57,6 +57,12 @@ bool is_complete(const nlohmann::json& entry) {
 }
 
 // Splits a file into its JSON header, whose size is in the first eight bytes, and the data.
+bool holds_texts(const nlohmann::json& metadata) {
+    return metadata.is_object() &&
+           std::all_of(metadata.begin(), metadata.end(),
+                       [](const nlohmann::json& value) { return value.is_string(); });
+}
+
 std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
     const std::filesystem::path& path, std::span<const std::byte> all) {
     const auto refuse = [&](const std::string& reason) {
@@ -113,7 +119,12 @@ void SafeTensors::add_file(const std::filesystem::path& path) {
 
     std::map<std::size_t, std::pair<std::size_t, std::string>> ranges;  // begin: (end, name)
     for (const auto& [name, entry] : header.items()) {
-        if (name == "__metadata__") continue;
+        if (name == "__metadata__") {
+            if (!holds_texts(entry)) refuse("__metadata__ must be an object of texts");
+            for (const auto& [key, text] : entry.items())
+                metadata_[key] = text.get<std::string>();
+            continue;
+        }
         if (!is_complete(entry)) refuse(name + " lacks a dtype, a shape or two offsets");
         const auto type = entry["dtype"].get<std::string>();
         const auto shape = entry["shape"].get<std::vector<std::size_t>>();
@@ -229,12 +240,14 @@ void write_elements(std::ostream& stream, std::span<const Real> elements, DType 
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& file,
-                       const std::vector<NamedTensor>& tensors, DType dtype) {
+                       const std::vector<NamedTensor>& tensors, DType dtype,
+                       const std::map<std::string, std::string>& metadata) {
     if (dtype != DType::float32 && dtype != DType::bfloat16)
         throw FileError(fmt::format("{}: tensors are written in float32 or bfloat16, not {}",
                                     file.string(), to_text(dtype)));
     nlohmann::ordered_json header;
     header["__metadata__"]["format"] = "pt";
+    for (const auto& [key, text] : metadata) header["__metadata__"][key] = text;
     const std::string type_name = dtype == DType::float32 ? "F32" : "BF16";
     std::size_t offset = 0;
     for (const auto& [name, shape, elements] : tensors) {

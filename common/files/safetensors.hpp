@@ -25,6 +25,8 @@ class SafeTensors {
     bool has(const std::string& name) const { return tensors_.contains(name); }
     std::size_t size_of(const std::string& name) const;  // of a tensor with one dimension
     std::vector<std::string> unread() const;             // the tensors that were not read
+    // The texts of __metadata__, of all files.
+    const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
     // Reads a tensor of type F32, F16 or BF16. It must have this shape and only finite
     // elements.
@@ -57,6 +59,7 @@ class SafeTensors {
     };
     std::vector<MappedFile> files_;
     std::map<std::string, Entry> tensors_;
+    std::map<std::string, std::string> metadata_;
     mutable std::set<std::string> read_;
 
     void add_file(const std::filesystem::path& file);
@@ -79,6 +82,7 @@ NamedTensor named(const std::string& name, const xt::xtensor<Real, N>& tensor) {
 
 // Writes the tensors to one file, in float32 or rounded to bfloat16. Throws FileError.
 void write_safetensors(const std::filesystem::path& file,
-                       const std::vector<NamedTensor>& tensors, DType dtype = DType::float32);
+                       const std::vector<NamedTensor>& tensors, DType dtype = DType::float32,
+                       const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace llm

@@ -410,6 +410,8 @@ std::string fixed(double number, int decimals) {
 }
 
 std::string brief(double number) { return fmt::format("{:g}", number); }
+std::string round_trip(float number) { return fmt::format("{}", number); }
+std::string round_trip(double number) { return fmt::format("{}", number); }
 
 void save_shown_tensors(const std::filesystem::path& folder) { save_folder = folder; }
 

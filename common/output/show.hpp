@@ -80,6 +80,9 @@ std::string sparkline(std::span<const Real> values, std::size_t width);
 std::string with_commas(std::uint64_t number);
 std::string fixed(double number, int decimals);
 std::string brief(double number);  // at most six significant digits
+// The fewest digits that are read as the same number: 0.1f as "0.1".
+std::string round_trip(float number);
+std::string round_trip(double number);
 
 // Called by Options for --save.
 void save_shown_tensors(const std::filesystem::path& folder);
