@@ -81,6 +81,9 @@ TEST_CASE("a pattern supports Unicode, reports where it matches, and limits its 
     CHECK_THROWS_AS(Pattern("a").matches("\xff"), TextError);
     CHECK_THROWS_AS(Pattern("(a+)+$").matches(std::string(50, 'a') + "b"), TextError);
     CHECK_THROWS_AS(Pattern(R"(a\Kb)").matches("abab\xff"), TextError);
+    const std::size_t million = 1'000'000;
+    CHECK(Pattern(R"(\s*[\r\n]+|\s+(?!\S)|\s+)").matches(std::string(million, ' ') + "x") ==
+          Ends{{0, million - 1}, {million - 1, million}});
 }
 
 TEST_CASE("JsonFile reads nested objects, ids and lists of strings") {

@@ -80,7 +80,7 @@ std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
 
 std::vector<Id> Tokenizer::encode(const std::string& text) const {
     if (text.empty() && prefix_tokens.empty() && bos_token_id >= 0) return {bos_token_id};
-    characters(text);  // throws for a text that is not UTF-8, before it is split
+    check_utf8(text);
     std::vector<Id> ids = prefix_tokens;
     bool at_start = true;
     const auto encode_segment = [&](const Segment& segment) {

@@ -31,10 +31,9 @@ target_include_directories(files PRIVATE ${UTF8PROC_FOLDER})
 
 # What no chapter before 09 needs, and so is not compiled for it: GGUF files, and the patterns of
 # tokenizers.
-add_library(model_files STATIC common/files/gguf.cpp common/files/regex.cpp
-                               common/files/regex_syntax.cpp)
-target_link_libraries(model_files PUBLIC common PRIVATE ${PCRE2} ${UTF8PROC})
-target_include_directories(model_files PRIVATE ${PCRE2_FOLDER} ${UTF8PROC_FOLDER})
+add_library(model_files STATIC common/files/gguf.cpp common/files/regex.cpp)
+target_link_libraries(model_files PUBLIC common PRIVATE ${ONIGURUMA} ${UTF8PROC})
+target_include_directories(model_files PRIVATE ${ONIGURUMA_FOLDER} ${UTF8PROC_FOLDER})
 
 # What only programs need: their options.
 add_library(options STATIC common/system/options.cpp)

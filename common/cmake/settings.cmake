@@ -45,8 +45,8 @@ else()
   find_package(nlohmann_json REQUIRED)
   find_package(doctest REQUIRED)
   find_package(Threads REQUIRED)
-  find_path(PCRE2_FOLDER pcre2.h REQUIRED)
-  find_library(PCRE2 pcre2-8 REQUIRED)
+  find_path(ONIGURUMA_FOLDER oniguruma.h REQUIRED)
+  find_library(ONIGURUMA onig REQUIRED)
   find_path(UTF8PROC_FOLDER utf8proc.h REQUIRED)
   find_library(UTF8PROC utf8proc REQUIRED)
   find_path(HWY_FOLDER hwy/highway.h REQUIRED)  # Highway; its library is not needed
@@ -61,7 +61,7 @@ set(for_programs $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
 set(for_files $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(for_speed $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
-  set(for_files "")  # GCC 13 and later refuse a precompiled header of another level
+  set(for_files $<$<CONFIG:Release,RelWithDebInfo>:-O2>)  # newer ones refuse a precompiled header of another level
 endif()
 if(EMSCRIPTEN)  # programs and files are downloaded
   set(for_programs -Os)

@@ -2,68 +2,70 @@
 
 #include <array>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
-#include <pcre2.h>
+#include <oniguruma.h>
 #include <utf8proc.h>
 
-#include "common/files/regex_syntax.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm {
 namespace {
 
-std::string error_text(int error) {
-    std::array<PCRE2_UCHAR, 256> message{};
-    pcre2_get_error_message(error, message.data(), message.size());
+const OnigUChar* begin_of(const std::string& text) {
+    return reinterpret_cast<const OnigUChar*>(text.data());
+}
+const OnigUChar* end_of(const std::string& text) { return begin_of(text) + text.size(); }
+
+std::string error_text(int error, OnigErrorInfo* info = nullptr) {
+    std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> message{};
+    onig_error_code_to_str(message.data(), error, info);
     return reinterpret_cast<const char*>(message.data());
+}
+
+int initialize() {
+    std::array<OnigEncoding, 1> encodings = {ONIG_ENCODING_UTF8};
+    return onig_initialize(encodings.data(), int{encodings.size()});
 }
 
 }  // namespace
 
 Pattern::Pattern(const std::string& expression) : expression_(expression) {
-    const std::string translated = pcre2_from_oniguruma(expression);
-    const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)>
-        newlines(pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
-    pcre2_set_newline(newlines.get(), PCRE2_NEWLINE_LF);
-    int error = 0;
-    PCRE2_SIZE at = 0;
-    pcre2_code* code =
-        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &at, newlines.get());
-    if (code == nullptr)
-        throw TextError(fmt::format("the pattern '{}' is invalid or not supported: {}",
-                                    expression, error_text(error)));
+    [[maybe_unused]] static const int initialized = initialize();
+    regex_t* code = nullptr;
+    OnigErrorInfo info{};
+    const int status =
+        onig_new(&code, begin_of(expression), end_of(expression), ONIG_OPTION_NONE,
+                 ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
+    if (status != ONIG_NORMAL)
+        throw TextError(fmt::format("the pattern '{}' is invalid: {}", expression,
+                                    error_text(status, &info)));
     code_ = std::shared_ptr<void>(
-        code, [](void* compiled) { pcre2_code_free(static_cast<pcre2_code*>(compiled)); });
+        code, [](void* compiled) { onig_free(static_cast<regex_t*>(compiled)); });
 }
 
 std::vector<std::pair<std::size_t, std::size_t>> Pattern::matches(
     const std::string& text) const {
-    const auto* code = static_cast<const pcre2_code*>(code_.get());
-    const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
-        pcre2_match_data_create_from_pattern(code, nullptr), &pcre2_match_data_free);
-    const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits(
-        pcre2_match_context_create(nullptr), &pcre2_match_context_free);
-    pcre2_set_match_limit(limits.get(), 1'000'000);
+    check_utf8(text);
+    const std::unique_ptr<OnigRegion, void (*)(OnigRegion*)> region(
+        onig_region_new(), [](OnigRegion* used) { onig_region_free(used, 1); });
 
     std::vector<std::pair<std::size_t, std::size_t>> found;
     for (std::size_t at = 0; at <= text.size() && !text.empty();) {
         const int status =
-            pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
-                        at > 0 ? PCRE2_NO_UTF_CHECK : 0, data.get(), limits.get());
-        if (status == PCRE2_ERROR_NOMATCH) break;
+            onig_search(static_cast<regex_t*>(code_.get()), begin_of(text), end_of(text),
+                        begin_of(text) + at, end_of(text), region.get(), ONIG_OPTION_NONE);
+        if (status == ONIG_MISMATCH) break;
         if (status < 0)
             throw TextError(
                 fmt::format("the pattern '{}' fails: {}", expression_, error_text(status)));
-        const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-        const bool is_empty = ends[0] == ends[1];
-        if (is_empty && !found.empty() && ends[1] == found.back().second) {
-            at = ends[1] + static_cast<std::size_t>(
-                               utf8proc_utf8class[static_cast<unsigned char>(text[ends[1]])]);
+        const auto begin = static_cast<std::size_t>(region->beg[0]);
+        const auto end = static_cast<std::size_t>(region->end[0]);
+        if (begin == end && !found.empty() && end == found.back().second) {
+            at = end + static_cast<std::size_t>(
+                           utf8proc_utf8class[static_cast<unsigned char>(text[end])]);
         } else {
-            found.emplace_back(ends[0], ends[1]);
-            at = ends[1];
+            found.emplace_back(begin, end);
+            at = end;
         }
     }
     return found;

@@ -8,7 +8,8 @@
 
 namespace llm {
 
-// A regular expression of a tokenizer, in the syntax of regex_syntax.hpp.
+// A regular expression in the syntax of Oniguruma, the library with which Hugging Face's
+// tokenizers match their patterns.
 class Pattern {
  public:
     explicit Pattern(const std::string& expression);  // throws TextError

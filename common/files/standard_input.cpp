@@ -23,7 +23,7 @@ std::string read_stream(std::istream& input) try {
         throw TextError("the text has more than " + std::to_string(max_bytes) + " bytes");
     if (const std::size_t at = text.find('\0'); at != text.npos)
         throw TextError("the text has a zero byte at byte " + std::to_string(at));
-    characters(text);
+    check_utf8(text);
     return text;
 } catch (const TextError& error) {
     throw TextError(std::string("standard input: ") + error.what());

@@ -91,11 +91,19 @@ std::vector<std::string> split_at_spaces(const std::string& text) {
     return {std::istream_iterator<std::string>(stream), {}};
 }
 
-std::vector<std::string> characters(const std::string& text) {
-    std::vector<std::string> result;
+void check_utf8(const std::string& text) {
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t length = character_at(text, at).length;
         if (length == 0) throw_not_utf8(at);
+        at += length;
+    }
+}
+
+std::vector<std::string> characters(const std::string& text) {
+    check_utf8(text);
+    std::vector<std::string> result;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t length = character_at(text, at).length;
         result.push_back(text.substr(at, length));
         at += length;
     }
@@ -103,7 +111,7 @@ std::vector<std::string> characters(const std::string& text) {
 }
 
 std::string composed(const std::string& text) {
-    characters(text);  // throws with the position if the text is not UTF-8
+    check_utf8(text);
     utf8proc_uint8_t* made = nullptr;
     const utf8proc_ssize_t length =
         utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),

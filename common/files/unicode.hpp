@@ -23,7 +23,10 @@ std::vector<std::string> lines_of(const std::string& text);
 // The parts of a text between spaces and line ends, without empty ones.
 std::vector<std::string> split_at_spaces(const std::string& text);
 
-// The UTF-8 characters of a text, one string each. Throws TextError if it is not UTF-8.
+// Throws TextError, with the position, if a text is not UTF-8.
+void check_utf8(const std::string& text);
+
+// The UTF-8 characters of a text, one string each. Throws as check_utf8().
 std::vector<std::string> characters(const std::string& text);
 
 // Unicode's normalization form C (NFC): "e" and a combining accent become "é". Throws TextError

@@ -1,5 +1,5 @@
 # What find_package finds on other systems, for WebAssembly: header-only libraries from the
-# system, PCRE2 and utf8proc compiled from the sources that fetch_sources.sh fetched, and a BLAS.
+# system, Oniguruma and utf8proc compiled from the sources that fetch_sources.sh fetched, and a BLAS.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 # Counts that need 64 bits must not become a size_t, which has 32 here.
 add_compile_options(-fwasm-exceptions -msimd128 -Wshorten-64-to-32)
@@ -32,23 +32,20 @@ if(NOT EXISTS ${sources}/utf8proc)
   message(FATAL_ERROR "common/web/fetch_sources.sh ${sources} must run first")
 endif()
 
-configure_file(${sources}/pcre2/src/pcre2.h.generic ${PROJECT_BINARY_DIR}/pcre2/pcre2.h COPYONLY)
-configure_file(${sources}/pcre2/src/config.h.generic ${PROJECT_BINARY_DIR}/pcre2/config.h COPYONLY)
-configure_file(${sources}/pcre2/src/pcre2_chartables.c.dist
-               ${PROJECT_BINARY_DIR}/pcre2/pcre2_chartables.c COPYONLY)
-set(pcre2_sources ${PROJECT_BINARY_DIR}/pcre2/pcre2_chartables.c)
-foreach(part auto_possess compile config context convert dfa_match error extuni find_bracket jit_compile
-             maketables match match_data newline ord2utf pattern_info script_run serialize
-             string_utils study substitute substring tables ucd valid_utf xclass)
-  list(APPEND pcre2_sources ${sources}/pcre2/src/pcre2_${part}.c)
+set(oniguruma_sources)
+foreach(part ascii regcomp regenc regerror regexec regext regparse regsyntax regtrav regversion st
+             unicode unicode_fold1_key unicode_fold2_key unicode_fold3_key unicode_unfold_key utf8)
+  list(APPEND oniguruma_sources ${sources}/libonig/src/${part}.c)
 endforeach()
-add_library(pcre2 STATIC EXCLUDE_FROM_ALL ${pcre2_sources})
-target_compile_definitions(pcre2 PRIVATE HAVE_CONFIG_H SUPPORT_UNICODE PCRE2_STATIC
-                                         PCRE2_CODE_UNIT_WIDTH=8)
-target_include_directories(pcre2 PRIVATE ${PROJECT_BINARY_DIR}/pcre2 ${sources}/pcre2/src)
-target_compile_options(pcre2 PRIVATE -Os)
-set(PCRE2_FOLDER ${PROJECT_BINARY_DIR}/pcre2)
-set(PCRE2 pcre2)
+add_library(oniguruma STATIC EXCLUDE_FROM_ALL ${oniguruma_sources})
+file(WRITE ${PROJECT_BINARY_DIR}/oniguruma/config.h
+     "#define HAVE_ALLOCA_H 1\n#define HAVE_STDINT_H 1\n#define SIZEOF_INT 4\n"
+     "#define SIZEOF_LONG 4\n#define SIZEOF_LONG_LONG 8\n#define SIZEOF_VOIDP 4\n")
+target_include_directories(oniguruma PRIVATE ${PROJECT_BINARY_DIR}/oniguruma)
+target_compile_definitions(oniguruma PUBLIC ONIG_STATIC)
+target_compile_options(oniguruma PRIVATE -Os -w)
+set(ONIGURUMA_FOLDER ${sources}/libonig/src)
+set(ONIGURUMA oniguruma)
 
 add_library(utf8proc STATIC EXCLUDE_FROM_ALL ${sources}/utf8proc/utf8proc.c)
 target_compile_definitions(utf8proc PUBLIC UTF8PROC_STATIC)
