@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SLUGS = re.findall(r"^(\d\w+) \|", (ROOT / "chapters/contents.txt").read_text(), re.M)
 
 # Options, and a part of the error message. {file} is an existing file, {folder} a folder that does not exist.
-SIZES_REFUSED = [  # of programs with --seq-len
+SIZES_REJECTED = [  # of programs with --seq-len
     ("--bogus", "unknown argument '--bogus'"),
     ("stray", "unknown argument 'stray'"),
     ("--seq-len", "--seq-len"),
@@ -62,7 +62,7 @@ SIZES_REFUSED = [  # of programs with --seq-len
     ("--save {folder} --plots /proc/nowhere", "--plots needs a folder it can write to"),
     ("--save=", "--save"),
 ]
-BASIC_REFUSED = [  # of programs with only the common options
+BASIC_REJECTED = [  # of programs with only the common options
     ("--bogus", "unknown argument '--bogus'"),
     ("stray", "unknown argument 'stray'"),
     ("--seq-len 4", "unknown argument '--seq-len'"),
@@ -82,13 +82,13 @@ BASIC_REFUSED = [  # of programs with only the common options
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
 WORDNET = ROOT / "assets/wordnet"
-FINE_TUNING_REFUSED = BASIC_REFUSED + [  # of chapter 14
+FINE_TUNING_REJECTED = BASIC_REJECTED + [  # of chapter 14
     ("--model {wordnet}", "--model needs --ask"),
     ("--model {wordnet} --train {questions}", "--train has moved: ./learn fine_tune MODEL"),
     ("--method grpo", "--method has moved: ./learn fine_tune MODEL"),
     ("--ask x --model {folder}/nothing", "cannot read"),
 ]
-FINE_TUNE_REFUSED = [  # of ./learn fine_tune
+FINE_TUNE_REJECTED = [  # of ./learn fine_tune
     ("", "--model is missing: ./learn fine_tune DIR"),
     ("--model {wordnet}", "--model needs --train, --test or both"),
     ("--model {wordnet} --train {questions}", "--train needs --folder, where the result is saved"),
@@ -102,7 +102,7 @@ FINE_TUNE_REFUSED = [  # of ./learn fine_tune
     ("--model {wordnet} --test {questions} --adapter {folder}/nothing", "cannot read"),
     ("--model assets/king_james --test {questions}", "the tokenizer has no special token <|im_end|>, which the format ChatML needs"),
 ]
-MODEL_REFUSED = [  # of chapter 09
+MODEL_REJECTED = [  # of chapter 09
     ("--bogus", "unknown argument '--bogus'"),
     ("stray", "unknown argument 'stray'"),
     ("--tokens", "--tokens"),
@@ -128,7 +128,7 @@ MODEL_REFUSED = [  # of chapter 09
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
-TOKENIZER_REFUSED = [  # of chapter 10; {text} is a text
+TOKENIZER_REJECTED = [  # of chapter 10; {text} is a text
     ("--bogus", "unknown argument '--bogus'"),
     ("stray", "unknown argument 'stray'"),
     ("--encode", "--encode"),
@@ -157,7 +157,7 @@ TOKENIZER_REFUSED = [  # of chapter 10; {text} is a text
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
-GENERATION_REFUSED = [  # of chapter 11; {model} and {tokenizer} have the same vocabulary size
+GENERATION_REJECTED = [  # of chapter 11; {model} and {tokenizer} have the same vocabulary size
     ("--bogus", "unknown argument '--bogus'"),
     ("--words {file}", "--words needs a folder it can write to"),
     ("--words /proc/nowhere", "--words needs a folder it can write to"),
@@ -200,7 +200,7 @@ GENERATION_REFUSED = [  # of chapter 11; {model} and {tokenizer} have the same v
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
-TRAINING_REFUSED = [  # of chapter 13; {run} is a folder with a run of 2 steps on a text
+TRAINING_REJECTED = [  # of chapter 13; {run} is a folder with a run of 2 steps on a text
     ("--bogus", "unknown argument '--bogus'"),
     ("stray", "unknown argument 'stray'"),
     ("--steps -1", "from 0 to 16777216, not '-1'"),
@@ -243,7 +243,7 @@ TRAINING_REFUSED = [  # of chapter 13; {run} is a folder with a run of 2 steps o
     ("--text {numbers} --scaling-law", "--text has moved"),
     ("--minutes 3", "unknown argument '--minutes'"),
 ]
-TRAIN_REFUSED = [  # of ./learn train; {numbers} is a text, {run} a folder with a run of 2 steps on it
+TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a folder with a run of 2 steps on it
     ("", "--text is missing: ./learn train FILE or FOLDER"),
     ("--text", "--text"),
     ("--text=", "--text"),
@@ -286,7 +286,7 @@ TRAIN_REFUSED = [  # of ./learn train; {numbers} is a text, {run} a folder with 
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --attention-dropout 0.1", "this run has other options"),
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --max-grad-norm 2", "this run has other options"),
 ]
-EXPERIMENTS_REFUSED = [  # of ./learn experiment
+EXPERIMENTS_REJECTED = [  # of ./learn experiment
     ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts or experts"),
     ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts or experts, not 'sgd'"),
     ("--name scaling-law", "scaling-law needs --text"),
@@ -296,7 +296,7 @@ EXPERIMENTS_REFUSED = [  # of ./learn experiment
     ("--name longer-contexts --text {file}", "tokens are too few"),
     ("--name experts --text {text} --export {file}", "--export needs a folder it can write to"),
 ]
-FAST_REFUSED = [  # of chapter 15
+FAST_REJECTED = [  # of chapter 15
     ("--bogus", "unknown argument '--bogus'"),
     ("stray", "unknown argument 'stray'"),
     ("--no-timing 3", "unknown argument '3'"),
@@ -313,8 +313,8 @@ FAST_REFUSED = [  # of chapter 15
     ("--save {file}", "--save needs a folder it can write to"),
     ("--plots {file}", "--plots needs a folder it can write to"),
 ]
-QUANTIZATION_REFUSED = [  # of chapter 16
-    *[refused for refused in FAST_REFUSED if "{model}" not in refused[0]],
+QUANTIZATION_REJECTED = [  # of chapter 16
+    *[rejected for rejected in FAST_REJECTED if "{model}" not in rejected[0]],
     ("--dtype q2_k", "q2_k"),
     ("--adapter x", "--adapter needs --model"),
     ("--model {wordnet} --export-adapter x", "--export-adapter needs --adapter"),
@@ -326,8 +326,8 @@ QUANTIZATION_REFUSED = [  # of chapter 16
     ("--export {folder}/nothing/model.gguf", "cannot write"),
     ("--export {file}", "exists"),
 ]
-LONG_CONTEXT_REFUSED = [  # of chapter 17
-    *BASIC_REFUSED,
+LONG_CONTEXT_REJECTED = [  # of chapter 17
+    *BASIC_REJECTED,
     ("--sinks", "--sinks has moved: ./learn experiment attention-sinks --text FILE"),
     ("--extend", "--extend has moved: ./learn experiment longer-contexts --text FILE"),
     ("--factor 0", "--factor takes an integer from 1 to 32, not '0'"),
@@ -343,8 +343,8 @@ LONG_CONTEXT_REFUSED = [  # of chapter 17
     ("--gguf x", "--gguf needs --model"),
     ("--model tests/fixtures/17_long_context/gemma2 --gguf {folder}/x", "tokenizer.json"),
 ]
-EXPERTS_REFUSED = [  # of chapter 18
-    *BASIC_REFUSED,
+EXPERTS_REJECTED = [  # of chapter 18
+    *BASIC_REJECTED,
     ("--train", "--train has moved: ./learn experiment experts --text FILE"),
     ("--export {folder}/x", "--export needs --model"),
     ("--num-experts 4", "--num-experts needs --collapse"),
@@ -362,7 +362,7 @@ EXPERTS_REFUSED = [  # of chapter 18
     ("--model assets/king_james_experts --gguf {folder}/x", "tokenizer.json"),
     ("--model assets/king_james_experts --tokens 1,1024", "1024"),
 ]
-PUBLISHED_REFUSED = [  # of ./learn model
+PUBLISHED_REJECTED = [  # of ./learn model
     ("", "--model is missing: ./learn model DIR or FILE.gguf"),
     ("--model {folder}/nothing", "cannot read"),
     ("--model {file}", "too short for a llama2.c file"),
@@ -372,7 +372,7 @@ PUBLISHED_REFUSED = [  # of ./learn model
     ("--model assets/king_james --temperature 0.001", "--temperature"),
     ("--model assets/king_james --gguf {folder}/x --dtype int8", "--dtype takes"),
 ]
-WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
+WORDS_REJECTED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),
     ("--words {folder}/nothing", "cannot read"),
     ("--words {file}", "cannot read"),
@@ -380,8 +380,8 @@ WORDS_REFUSED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words {many_words}", "words: 2 to 16 tokens can be shown, not 17"),
     ("--words {no_text}", "tokens.txt: no text: byte 3 is no UTF-8"),
 ]
-OWN_REFUSED = {  # of one chapter, in addition to SIZES_REFUSED
-    "01_masking": WORDS_REFUSED, "02_projections": WORDS_REFUSED, "03_head_splitting": WORDS_REFUSED, "05_gqa": WORDS_REFUSED,
+OWN_REJECTED = {  # of one chapter, in addition to SIZES_REJECTED
+    "01_masking": WORDS_REJECTED, "02_projections": WORDS_REJECTED, "03_head_splitting": WORDS_REJECTED, "05_gqa": WORDS_REJECTED,
     "04_rope": [
         ("--rope-type yarn", "--rope-type takes default, linear, ntk or llama3, not 'yarn'"),
         ("--rope-type=", "--rope-type"),
@@ -420,7 +420,7 @@ OPTIONS = {
                             ("--norm-placement sandwich", r"sensitivity\nsandwich +1 .*\nsandwich +12 .*\nsandwich +48 .*\nupdate"),
                             ("--num-hidden-layers 1 --norm-placement parallel", r"over 1 layer (?s:.*)sensitivity\nparallel +1 .*\nupdate")],
 }
-LEARN_REFUSED = [
+LEARN_REJECTED = [
     ("99", "there is no chapter '99'"),
     ("0", "there is no chapter '0'"),
     ("1x", "there is no chapter '1x'"),
@@ -439,11 +439,11 @@ LEARN_REFUSED = [
     ("read 1 2", "unexpected argument '2'"),
     ("test 99", "there is no chapter '99'"),
 ]
-REFUSED = {"09_full_model": MODEL_REFUSED, "10_tokenizer": TOKENIZER_REFUSED, "11_generation": GENERATION_REFUSED,
-           "12_gradients": BASIC_REFUSED, "14_fine_tuning": FINE_TUNING_REFUSED, "13_training": TRAINING_REFUSED, "15_fast": FAST_REFUSED,
-           "16_quantization": QUANTIZATION_REFUSED, "17_long_context": LONG_CONTEXT_REFUSED,
-           "18_experts": EXPERTS_REFUSED, "model": PUBLISHED_REFUSED, "train": TRAIN_REFUSED,
-           "fine_tune": FINE_TUNE_REFUSED, "experiment": EXPERIMENTS_REFUSED}
+REJECTED = {"09_full_model": MODEL_REJECTED, "10_tokenizer": TOKENIZER_REJECTED, "11_generation": GENERATION_REJECTED,
+           "12_gradients": BASIC_REJECTED, "14_fine_tuning": FINE_TUNING_REJECTED, "13_training": TRAINING_REJECTED, "15_fast": FAST_REJECTED,
+           "16_quantization": QUANTIZATION_REJECTED, "17_long_context": LONG_CONTEXT_REJECTED,
+           "18_experts": EXPERTS_REJECTED, "model": PUBLISHED_REJECTED, "train": TRAIN_REJECTED,
+           "fine_tune": FINE_TUNE_REJECTED, "experiment": EXPERIMENTS_REJECTED}
 problems = []
 
 
@@ -452,7 +452,7 @@ def run(command, **kwargs):
                           text=True, timeout=120, **kwargs)
 
 
-def expect_refusal(command, message):
+def expect_rejection(command, message):
     result = run(command)
     lines = result.stderr.strip().split("\n")
     if result.returncode != 2 or len(lines) != 1 or message not in lines[0] or result.stdout:
@@ -488,7 +488,7 @@ SMALL = "--seq-len 16 --hidden-size 24 --num-attention-heads 4 --vocab-size 32 -
 
 
 def write_texts(program, scratch):
-    """Writes the files and folders that TRAINING_REFUSED names; returns their paths by name."""
+    """Writes the files and folders that TRAINING_REJECTED names; returns their paths by name."""
     texts = {"empty": b"", "zeros": b"ab\0c", "bytes": b"abc\xff", "numbers": " ".join(map(str, range(800))).encode(),
              "other": " ".join(map(str, range(801))).encode()}
     for name, text in texts.items():
@@ -504,7 +504,7 @@ def write_texts(program, scratch):
     return {name: scratch / name for name in (*texts, "damaged", "no_files", "run")}
 
 
-def check_refusals(program, scratch):
+def check_rejections(program, scratch):
     file = scratch / "file"
     file.write_text("kept")
     write_llama2c_model(scratch / "model.bin")
@@ -521,8 +521,8 @@ def check_refusals(program, scratch):
     if trains:
         names |= write_texts(program, scratch) | {"small": " ".join(SMALL)}
     before = contents(scratch / "run") if trains else {}
-    for options, message in REFUSED.get(program.name, SIZES_REFUSED + OWN_REFUSED.get(program.name, [])):
-        expect_refusal([program, *options.format(**names).split()], message)
+    for options, message in REJECTED.get(program.name, SIZES_REJECTED + OWN_REJECTED.get(program.name, [])):
+        expect_rejection([program, *options.format(**names).split()], message)
     if file.read_text() != "kept" or (scratch / "new").exists() or (trains and contents(scratch / "run") != before):
         problems.append(f"{program}: an invalid command line changed files")
 
@@ -891,10 +891,10 @@ def check_generation(program, scratch):
     if written.returncode != 0 or written.stdout or not all(
             (scratch / "words" / file.name).stat().st_size == file.stat().st_size for file in (ROOT / "assets/words").iterdir()):
         problems.append(f"{program.name} --words does not write the files of assets/words: {written.stderr}")
-    expect_refusal([program, "--words", scratch / "no_words", "--prompt", "And"], "words: 2 to 16 tokens can be shown, not 1")
-    expect_refusal([program, "--words", scratch / "no_words", "--prompt", 17 * "And "], "words: 2 to 16 tokens can be shown, not ")
+    expect_rejection([program, "--words", scratch / "no_words", "--prompt", "And"], "words: 2 to 16 tokens can be shown, not 1")
+    expect_rejection([program, "--words", scratch / "no_words", "--prompt", 17 * "And "], "words: 2 to 16 tokens can be shown, not ")
     check_inspection(program)
-    expect_refusal([program, "--prompt", ""], "this model needs a --prompt to begin with: it has no BOS token")
+    expect_rejection([program, "--prompt", ""], "this model needs a --prompt to begin with: it has no BOS token")
     given = run([program, "--prompt", "And God said", "--plots", "none"])
     piped = subprocess.run([program, "--prompt", "-", "--plots", "none"], input="And God said\n", capture_output=True, text=True, timeout=120)
     if given.returncode != 0 or (piped.returncode, piped.stdout) != (0, given.stdout):
@@ -1003,10 +1003,10 @@ def check_more_steps(learn, scratch):
     shutil.copytree(scratch / "whole", folders[0])
     shutil.copytree(scratch / "whole", folders[1])
     learn = [option for option in learn if option not in ("--steps", "600")]
-    expect_refusal([*learn, "--steps", "500", "--folder", folders[0], "--resume"], "--steps 500 (saved run: 600)")
+    expect_rejection([*learn, "--steps", "500", "--folder", folders[0], "--resume"], "--steps 500 (saved run: 600)")
     code, output = run_until([*learn, "--steps", "1400", "--folder", folders[0], "--resume", "--save-steps", "10"],
                              SimpleNamespace(exists=lambda: steps_done(folders[0]) > 650), signal.SIGKILL)
-    expect_refusal([*learn, "--folder", folders[0]], f"({steps_done(folders[0])} of 1400 steps are done)")
+    expect_rejection([*learn, "--folder", folders[0]], f"({steps_done(folders[0])} of 1400 steps are done)")
     results = [run([*learn, "--folder", folders[0], "--resume"]),
                run([*learn, "--steps", "1400", "--folder", folders[1], "--resume"])]
     word = "The schedule of this run ends at step 600. Later steps have its last learning rate, 0.0002."
@@ -1103,7 +1103,7 @@ def check_documents(program, scratch):
     if [token["id"] for token in tokenizer["added_tokens"] if token["content"] == "<|endoftext|>"] != [saved["eos_token_id"]]:
         problems.append(f"{program.name}: generation_config.json has {saved} for <|endoftext|>")
     expect_readable(program, scratch / "from_folder")
-    expect_refusal([program, *runs["folder"], *options, "--folder", scratch / "from_folder", "--resume", "--cross-documents"],
+    expect_rejection([program, *runs["folder"], *options, "--folder", scratch / "from_folder", "--resume", "--cross-documents"],
                    "another text: --cross-documents yes (saved run: no)")
     result = run([program, *runs["folder"], *options, "--folder", scratch / "across", "--cross-documents"])
     if result.returncode != 0 or "Attention crosses documents." not in result.stdout or "attention across documents" not in result.stdout:
@@ -1176,7 +1176,7 @@ def default_runs(program):
 
 
 def check_default_folder(program):
-    """Without --folder, a finished run is kept, and an interrupted one is refused until it is resumed."""
+    """Without --folder, a finished run is kept, and an interrupted one is rejected until it is resumed."""
     before = default_runs(program)
     run([program, "--steps", "5", "--plots", "none"])
     first = default_runs(program) - before
@@ -1187,7 +1187,7 @@ def check_default_folder(program):
     new_model = SimpleNamespace(exists=lambda: any((folder / "config.json").exists() for folder in default_runs(program) - before - first))
     code, output = run_until([program, "--steps", "400", "--plots", "none"], new_model, signal.SIGINT)
     second = default_runs(program) - before - first
-    expect_refusal([program, "--steps", "400", "--plots", "none"], "holds a checkpoint: --resume continues its run (")
+    expect_rejection([program, "--steps", "400", "--plots", "none"], "holds a checkpoint: --resume continues its run (")
     result = run([program, "--plots", "none", "--resume"])
     if code != 0 or "Stopped and saved" not in output or result.returncode != 0 or "step 400: loss" not in result.stdout:
         problems.append(f"{program.name} without --folder: {code} {output[-300:]}, resumed: {result.stdout[-300:]}{result.stderr}")
@@ -1245,7 +1245,7 @@ def check_export(program, scratch):
             problems.append(f"{program.name} --export: {dtype}, {size} bytes, exit {result.returncode}: {result.stdout}{result.stderr}")
         if dtype == "q4_k" and "q5_0" not in result.stdout:
             problems.append(f"{program.name} --export does not say which tensors fall back: {result.stdout}")
-        expect_refusal([program, "--export", file, "--dtype", dtype], "exists")
+        expect_rejection([program, "--export", file, "--dtype", dtype], "exists")
         result = run([program, "--model", file, "--no-timing", "--max-new-tokens", "20"])
         if result.returncode != 0 or result.stderr or "unto" not in result.stdout:
             problems.append(f"{program.name} --model {dtype}.gguf: exit {result.returncode}: {result.stdout}{result.stderr}")
@@ -1353,7 +1353,7 @@ def check_progress_of_builds(scratch):
 
 
 def check_site(learn):
-    """./learn site refuses invalid options, and installs nothing that was not agreed to."""
+    """./learn site rejects invalid options, and installs nothing that was not agreed to."""
     for options, message in [(["--bild"], "unknown option '--bild'"), (["--port"], "got ''"), (["--port", "80"], "got '80'"),
                              (["--port", "65536"], "got '65536'"), (["--build"], "nothing was installed: repeat the command with --yes")]:
         result = run([learn, "site", *options])
@@ -1632,7 +1632,7 @@ def check_chat(program, scratch):
             (["--dtype", "q8_0"], "config.json: --dtype q8_0 is not supported for model_type mixtral; supported: float32"),
             (["--cache-dtype", "float16"], "a cache of float16 is not supported for this model type; supported: float32"),
             (["--adapter", ROOT / "assets/wordnet_answers"], "config.json: --adapter is not supported for model_type mixtral")):
-        expect_refusal([*experts, "6", *options], message)
+        expect_rejection([*experts, "6", *options], message)
     gemma = ["--model", write_gemma_model(scratch / "gemma"), "--temperature", "0", "--repetition-penalty", "2", "--max-new-tokens", "8"]
     answers = chat_answers([program, *gemma, "--template", "gemma3", "--system", "Obey"], "Hear\n\nThe cat\n/template\n")
     one, two, conversation = answers.split("\n", 2)
@@ -1660,9 +1660,9 @@ def check_chat(program, scratch):
             (["--template", "llama3"], "the tokenizer has no special token <|eot_id|>, which the format Llama 3 needs"),
             (["--temperature", "0.001"], "--temperature takes 0, or a number from 0.01 to 100, not 0.001"),
             (["--model", scratch / "no_model"], "no_model")):
-        expect_refusal([program, *options], message)
+        expect_rejection([program, *options], message)
     (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML + " "}))
-    expect_refusal(command, "tokenizer_config.json: chat_template is a variant of ChatML or Qwen3, not one of the known templates")
+    expect_rejection(command, "tokenizer_config.json: chat_template is a variant of ChatML or Qwen3, not one of the known templates")
     if "<|im_start|>" in chat_answers([*command, "--template", "none"], "Hear\n", PLAIN_NOTE):
         problems.append(f"{program.name} --template none: writes special tokens")
     (model / "tokenizer_config.json").unlink()
@@ -1694,12 +1694,12 @@ def main():
         for app, check in {"model": check_published, "train": check_training, "fine_tune": check_fine_tuning,
                            "experiment": check_experiment}.items():
             if sys.argv[2:] in ([], [app]):
-                check_refusals(build / app, Path(name))
+                check_rejections(build / app, Path(name))
                 check_help(build / app)
                 check(build / app, Path(name))
         for slug in [name for name in sys.argv[2:] if name in SLUGS] or ([] if sys.argv[2:] else SLUGS):
             runs = default_runs(build / slug)
-            check_refusals(build / slug, Path(name))
+            check_rejections(build / slug, Path(name))
             check_good(build / slug, Path(name))
             for folder in default_runs(build / slug) - runs:
                 shutil.rmtree(folder)
@@ -1708,8 +1708,8 @@ def main():
             check_terminal(build / "05_gqa")
             check_learn(Path(name))
             check_progress_of_builds(Path(name))
-            for arguments, message in LEARN_REFUSED:
-                expect_refusal([ROOT / "learn", *arguments.split()], message)
+            for arguments, message in LEARN_REJECTED:
+                expect_rejection([ROOT / "learn", *arguments.split()], message)
     for problem in problems:
         print(problem)
     sys.exit(bool(problems))

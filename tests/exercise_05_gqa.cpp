@@ -184,22 +184,22 @@ TEST_CASE("5.12 write attention_from_projections") {
     const auto throws = [&](const Tensor3& queries, const HeadSizes& sizes) {
         try {
             attention_from_projections(queries, square.keys, square.values, sizes);
-        } catch (const ShapeError&) {
+        } catch (const ValueError&) {
             return true;
         }
         return false;
     };
     const Tensor3 three_heads = xt::zeros<Real>({2, 5, 12});
     {
-        INFO("a ShapeError, because 2 key/value heads do not divide 3 query heads");
+        INFO("a ValueError, because 2 key/value heads do not divide 3 query heads");
         REQUIRE(throws(three_heads, {3, 2, 4}));
     }
     {
-        INFO("a ShapeError, because the queries have 24 features and not 4 * 4");
+        INFO("a ValueError, because the queries have 24 features and not 4 * 4");
         REQUIRE(throws(square.queries, {4, 2, 4}));
     }
     {
-        INFO("a ShapeError, because the keys have 8 features and not 3 * 4");
+        INFO("a ValueError, because the keys have 8 features and not 3 * 4");
         REQUIRE(throws(square.queries, {6, 3, 4}));
     }
 }

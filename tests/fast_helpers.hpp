@@ -163,7 +163,7 @@ inline const std::vector<NamedModel>& all_models() {
 inline const Model& model_named(const std::string& name) {
     for (const NamedModel& candidate : all_models())
         if (candidate.name == name) return candidate.model;
-    throw std::invalid_argument(name);
+    throw ValueError(name);
 }
 
 inline std::vector<Id> some_ids(std::size_t count) {

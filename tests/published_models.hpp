@@ -1,5 +1,5 @@
 // What the tests of published models share: config.json files of one size, and the messages
-// with which files are refused.
+// with which files are rejected.
 #pragma once
 
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
@@ -26,28 +26,28 @@ inline PublishedConfig read(const std::string& type, const std::string& members)
 }
 
 // The message, without the path of the file.
-inline std::string refusal_of(const std::string& type, const std::string& members) {
+inline std::string rejection_of(const std::string& type, const std::string& members) {
     try {
         read(type, members);
     } catch (const FileError& error) {
         const std::string message = error.what();
         return message.substr(message.find(": ") + 2);
     }
-    return "not refused";
+    return "not rejected";
 }
 
 inline Tokenizer shipped_tokenizer() {
     return load_tokenizer(asset("king_james/tokenizer.json"));
 }
 
-inline std::string refusal_of_gguf(const PublishedModel& model) {
+inline std::string rejection_of_gguf(const PublishedModel& model) {
     const Scratch scratch;
     try {
         export_gguf(model, shipped_tokenizer(), (scratch.folder / "model.gguf").string());
-    } catch (const ShapeError& error) {
+    } catch (const ValueError& error) {
         return error.what();
     }
-    return "not refused";
+    return "not rejected";
 }
 
 }  // namespace llm

@@ -66,5 +66,5 @@ TEST_CASE("num_key_value_groups: query heads per key/value head") {
     CHECK_THROWS_WITH(
         num_key_value_groups(Config{.num_attention_heads = 6, .num_key_value_heads = 4}),
         "num_key_value_groups: 4 key/value heads do not divide 6 query heads");
-    CHECK_THROWS_AS(num_key_value_groups(Config{.num_key_value_heads = 0}), ShapeError);
+    CHECK_THROWS_AS(num_key_value_groups(Config{.num_key_value_heads = 0}), ValueError);
 }

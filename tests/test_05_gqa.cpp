@@ -161,12 +161,12 @@ TEST_CASE("attention states both shapes when they do not match") {
         "attention: a mask of (5, 6) does not match scores of (5, 7)");
     CHECK_THROWS_WITH(fails(keys, counting({2, 1, 7, 4}), mask),
                       "attention: keys of (2, 3, 7, 4) do not match values of (2, 1, 7, 4)");
-    CHECK_THROWS_AS(fails(keys, keys, no_mask(1, 5, 7)), ShapeError);
+    CHECK_THROWS_AS(fails(keys, keys, no_mask(1, 5, 7)), ValueError);
     CHECK_THROWS_AS(
         multi_head_attention(queries, counting({1, 6, 7, 4}), counting({1, 6, 7, 4}), mask),
-        ShapeError);
+        ValueError);
     const Tensor4 no_heads = xt::zeros<Real>({2, 0, 7, 4});
-    CHECK_THROWS_AS(fails(no_heads, no_heads, mask), ShapeError);
+    CHECK_THROWS_AS(fails(no_heads, no_heads, mask), ValueError);
 }
 
 TEST_CASE("rms_normalize equals PyTorch, eps inside the root") {
@@ -209,8 +209,8 @@ TEST_CASE("dropout sets its fraction to 0, scales the rest, and changes nothing 
     Generator same_seed(7), again(7), other(8);
     CHECK(dropout(ones, 0.5, same_seed) == dropout(ones, 0.5, again));
     CHECK(dropout(ones, 0.5, again) != dropout(ones, 0.5, other));
-    CHECK_THROWS_AS(dropout(ones, 1, generator), ShapeError);
-    CHECK_THROWS_AS(dropout(ones, -0.1f, generator), ShapeError);
+    CHECK_THROWS_AS(dropout(ones, 1, generator), ValueError);
+    CHECK_THROWS_AS(dropout(ones, -0.1f, generator), ValueError);
 }
 
 TEST_CASE("dropout of hidden states drops the same elements as dropout of one head") {

@@ -166,7 +166,7 @@ TEST_CASE("make_block builds norms with weights of one and the given eps") {
                       s.hidden_states, s.inputs),
                 block(s.hidden_states, s.inputs).hidden_states, 0);
     CHECK_THROWS_AS(make_block(static_cast<NormPlacement>(9), s.self_attn, s.mlp, Real(0.5)),
-                    std::invalid_argument);
+                    ValueError);
 }
 
 TEST_CASE("with every norm placement, a token's output depends on no later token") {
@@ -245,7 +245,7 @@ TEST_CASE("scale_for_depth divides weight and bias by the root of 2 L") {
     CHECK_CLOSE(scale_for_depth(biased, 8)(features) * Real(4), biased(features), 1e-6);
     CHECK_THROWS_WITH_AS(scale_for_depth(o_proj, 0),
                          "scale_for_depth: a model needs at least one layer, not 0",
-                         ShapeError);
+                         ValueError);
 }
 
 TEST_CASE("scaled output projections divide what a block adds by the root of 2 L") {

@@ -9,7 +9,7 @@
 #include "chapters/09_full_model/parameters.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
-#include "tests/refusal.hpp"
+#include "tests/rejection.hpp"
 #include "tests/small_model.hpp"
 
 using namespace llm;
@@ -127,72 +127,76 @@ TEST_CASE("export_model: biases of q, k and v alone are exported as a qwen2 mode
     CHECK_FALSE(difference(model(small_ids), with_biases, 1e-3).empty());
 }
 
-TEST_CASE("export_model refuses biases and norms that no config.json describes, by name") {
+TEST_CASE("export_model rejects biases and norms that no config.json describes, by name") {
     const Scratch scratch;
-    const std::string folder = (scratch.folder / "refused").string();
+    const std::string folder = (scratch.folder / "rejected").string();
     Generator generator(5);
-    const auto refused = [&](const Model& model, const std::string& message) {
-        CHECK_THROWS_WITH_AS(export_model(model, folder), message.c_str(), ShapeError);
+    const auto rejected = [&](const Model& model, const std::string& message) {
+        CHECK_THROWS_WITH_AS(export_model(model, folder), message.c_str(), ValueError);
         CHECK_FALSE(is_folder(folder));  // nothing was written
     };
     Config config = small_config();
     config.qk_norm = QKNormType::without_weights;
-    refused(make_model(config, generator),
-            "export: no supported model_type has a QK norm without weights (Llama 4 has)");
+    rejected(make_model(config, generator),
+             "export: no supported model_type has a QK norm without weights (Llama 4 has)");
     config.qk_norm = QKNormType::with_weights;
     config.attention_bias = AttentionBias::qkv;
-    refused(make_model(config, generator),
-            "export: no supported model_type has biases of q, k and v and a QK norm");
+    rejected(make_model(config, generator),
+             "export: no supported model_type has biases of q, k and v and a QK norm");
 
     // Layers that are not those of the configuration.
     Model model = make_model(small_config(), generator);
     model.layers[1].self_attn.qk_norm = QKNormWithoutWeights{};
-    refused(model, "export: the QK norm of layer 1 is not that of the configuration");
+    rejected(model, "export: the QK norm of layer 1 is not that of the configuration");
     model = make_model(small_config(), generator);
     model.layers[1].attention_norm.bias = Vector(xt::zeros<Real>({16}));
-    refused(model,
-            "export: the configuration does not describe model.layers.1.input_layernorm.bias");
+    rejected(model,
+             "export: the configuration does not describe model.layers.1.input_layernorm.bias");
     model = make_model(small_config(), generator);
     model.norm.bias = Vector(xt::zeros<Real>({16}));
-    refused(model, "export: the configuration does not describe model.norm.bias");
+    rejected(model, "export: the configuration does not describe model.norm.bias");
     model = make_model(small_config(), generator);
     model.layers[0].mlp.up_proj.bias = Vector(xt::zeros<Real>({20}));
-    refused(model,
-            "export: the configuration does not describe model.layers.0.mlp.up_proj.bias");
+    rejected(model,
+             "export: the configuration does not describe model.layers.0.mlp.up_proj.bias");
 
     config = small_config();
     config.attention_bias = AttentionBias::qkv;
     model = make_model(config, generator);
     model.layers[0].self_attn.projections.o_proj.bias = Vector(xt::zeros<Real>({16}));
-    refused(model,
-            "export: the configuration does not describe model.layers.0.self_attn.o_proj.bias");
+    rejected(
+        model,
+        "export: the configuration does not describe model.layers.0.self_attn.o_proj.bias");
     model.layers[0].self_attn.projections.o_proj.bias.reset();
     model.layers[0].mlp.up_proj.bias = Vector(xt::zeros<Real>({20}));
-    refused(model,
-            "export: the configuration does not describe model.layers.0.mlp.up_proj.bias");
+    rejected(model,
+             "export: the configuration does not describe model.layers.0.mlp.up_proj.bias");
     model.layers[0].mlp.up_proj.bias.reset();
     model.config.attention_bias = AttentionBias::none;
-    refused(model,
-            "export: the configuration does not describe model.layers.0.self_attn.q_proj.bias");
+    rejected(
+        model,
+        "export: the configuration does not describe model.layers.0.self_attn.q_proj.bias");
     model.config.attention_bias = AttentionBias::qkvo;
-    refused(model,
-            "export: the model has no model.layers.0.self_attn.o_proj.bias, which its "
-            "configuration describes");
+    rejected(model,
+             "export: the model has no model.layers.0.self_attn.o_proj.bias, which its "
+             "configuration describes");
 
     // What no config.json of these model types has.
     model = make_model(small_config(), generator);
     model.layers[1].mlp.activation = GELU;
-    refused(model, "export: the activation of layer 1 is gelu; supported: silu");
+    rejected(model, "export: the activation of layer 1 is gelu; supported: silu");
     model = make_model(small_config(), generator);
     model.embedding_scale = 4;
-    refused(model,
-            "export: the configuration does not describe a scale of the embeddings or a cap of "
-            "the logits");
+    rejected(
+        model,
+        "export: the configuration does not describe a scale of the embeddings or a cap of "
+        "the logits");
     model.embedding_scale = 1;
     model.final_logit_softcapping = 30;
-    refused(model,
-            "export: the configuration does not describe a scale of the embeddings or a cap of "
-            "the logits");
+    rejected(
+        model,
+        "export: the configuration does not describe a scale of the embeddings or a cap of "
+        "the logits");
 }
 
 TEST_CASE("export_model replaces the weight files that load_model reads from the folder") {
@@ -203,13 +207,13 @@ TEST_CASE("export_model replaces the weight files that load_model reads from the
     CHECK_CLOSE(load_model(folder)(small_ids), model(small_ids), 0);
 }
 
-TEST_CASE("weights that config.json does not describe are refused, not left out") {
+TEST_CASE("weights that config.json does not describe are rejected, not left out") {
     const auto as_type = [](const std::string& name, const std::string& old_text,
                             const std::string& new_text) {
         const Scratch scratch;
         const std::string folder = scratch.copy_of("09_full_model/" + name);
         edit(folder + "/config.json", old_text, new_text);
-        return refusal(folder);
+        return rejection(folder);
     };
     CHECK(mentions(as_type("qwen2", "qwen2", "llama"),
                    "config.json: the weights have a tensor model.layers.0.self_attn.k_proj.bias"
@@ -221,14 +225,15 @@ TEST_CASE("weights that config.json does not describe are refused, not left out"
     Generator generator(5);
     export_model(make_model(config, generator), scratch.folder.string());
     edit(scratch.folder / "config.json", "\"llama\"", "\"qwen2\"");
-    CHECK(mentions(refusal(scratch.folder.string()), "o_proj.bias, which"));
+    CHECK(mentions(rejection(scratch.folder.string()), "o_proj.bias, which"));
 
     // A configuration of fewer layers would be another model.
     const std::string shorter = scratch.copy_of("09_full_model/mistral");
     edit(shorter + "/config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
-    CHECK(mentions(refusal(shorter), "a tensor model.layers.1.input_layernorm.weight, which"));
+    CHECK(
+        mentions(rejection(shorter), "a tensor model.layers.1.input_layernorm.weight, which"));
     edit(shorter + "/config.json", "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 3");
-    CHECK(mentions(refusal(shorter), "model.layers.2.input_layernorm.weight"));
+    CHECK(mentions(rejection(shorter), "model.layers.2.input_layernorm.weight"));
 }
 
 TEST_CASE("a head that equals the tied embedding and frequencies of RoPE may be in the file") {
@@ -237,31 +242,32 @@ TEST_CASE("a head that equals the tied embedding and frequencies of RoPE may be 
     const Model model = make_model(small_config(), generator);
     REQUIRE(model.config.tie_word_embeddings);
     export_model(model, scratch.folder.string());
-    const auto refusal_with = [&](const std::string& name, const auto& values) {
+    const auto rejection_with = [&](const std::string& name, const auto& values) {
         std::vector<NamedTensor> tensors{named(name, values)};
         for (const auto& [parameter, shape, weights] : named_parameters(model))
             tensors.push_back({parameter, shape, weights});
         write_safetensors((scratch.folder / "model.safetensors").string(), tensors);
-        return refusal(scratch.folder.string());
+        return rejection(scratch.folder.string());
     };
     const Vector frequencies{1, 0.5f};
-    CHECK(refusal_with("lm_head.weight", model.embed_tokens) == "it was loaded");
-    CHECK(refusal_with("model.layers.0.self_attn.rotary_emb.inv_freq", frequencies) ==
+    CHECK(rejection_with("lm_head.weight", model.embed_tokens) == "it was loaded");
+    CHECK(rejection_with("model.layers.0.self_attn.rotary_emb.inv_freq", frequencies) ==
           "it was loaded");
     Matrix other = model.embed_tokens;
     other(16, 15) += Real(0.001);
-    CHECK(mentions(refusal_with("lm_head.weight", other),
+    CHECK(mentions(rejection_with("lm_head.weight", other),
                    "tie_word_embeddings is true, but lm_head.weight of the weights differs "
                    "from the embedding"));
-    CHECK(mentions(refusal_with("lm_head.bias", frequencies), "a tensor lm_head.bias, which"));
+    CHECK(
+        mentions(rejection_with("lm_head.bias", frequencies), "a tensor lm_head.bias, which"));
 }
 
-TEST_CASE("a damaged safetensors file is refused in one line that names the tensor") {
+TEST_CASE("a damaged safetensors file is rejected in one line that names the tensor") {
     const auto after = [](const std::string& file_content) {
         const Scratch scratch;
         const std::string folder = scratch.copy_of("09_full_model/mistral");
         overwrite(folder + "/model.safetensors", file_content);
-        return refusal(folder);
+        return rejection(folder);
     };
     const std::string good = content(checkpoint("mistral") + "/model.safetensors");
     CHECK(mentions(after(""), "is empty"));
@@ -295,52 +301,52 @@ TEST_CASE("a damaged safetensors file is refused in one line that names the tens
                  "overlaps"));
 }
 
-TEST_CASE("a tensor of the wrong shape or type, or with NaN, is refused by name") {
+TEST_CASE("a tensor of the wrong shape or type, or with NaN, is rejected by name") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/mistral");
     edit(folder + "/config.json", "\"intermediate_size\": 20", "\"intermediate_size\": 24");
-    CHECK(mentions(refusal(folder),
+    CHECK(mentions(rejection(folder),
                    "model.layers.0.mlp.gate_proj.weight should have the shape "
                    "(24, 16), it has (20, 16)"));
 
     const std::string other_type = scratch.copy_of("09_full_model/qwen3");
     edit(other_type + "/model.safetensors", "\"F32\"", "\"I32\"");
-    CHECK(mentions(refusal(other_type), "is of type I32"));
+    CHECK(mentions(rejection(other_type), "is of type I32"));
 
     const std::string with_nan = scratch.copy_of("09_full_model/llama");
     std::string bytes = content(with_nan + "/model.safetensors");
     bytes.replace(bytes.size() - 2, 2, "\xc0\x7f");  // NaN in bfloat16, in the head
     overwrite(with_nan + "/model.safetensors", bytes);
-    CHECK(mentions(refusal(with_nan), "lm_head.weight has an element that is not finite"));
+    CHECK(mentions(rejection(with_nan), "lm_head.weight has an element that is not finite"));
     edit(with_nan + "/config.json", "\"tie_word_embeddings\": true",
          "\"tie_word_embeddings\": false");
-    CHECK(mentions(refusal(with_nan), "not finite"));
+    CHECK(mentions(rejection(with_nan), "not finite"));
 }
 
-TEST_CASE("several weight files: a missing file or an invalid index is refused") {
+TEST_CASE("several weight files: a missing file or an invalid index is rejected") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/qwen2");
     fs::remove(folder + "/model-00002-of-00002.safetensors");
-    CHECK(mentions(refusal(folder), "model-00002-of-00002.safetensors"));
+    CHECK(mentions(rejection(folder), "model-00002-of-00002.safetensors"));
     overwrite(folder + "/model.safetensors.index.json",
               "{\"weight_map\": {\"a\": \"../elsewhere\"}}");
-    CHECK(mentions(refusal(folder), "same folder"));
+    CHECK(mentions(rejection(folder), "same folder"));
     overwrite(folder + "/model.safetensors.index.json", "{\"weight_map\": {}}");
-    CHECK(mentions(refusal(folder), "names no file"));
+    CHECK(mentions(rejection(folder), "names no file"));
     overwrite(folder + "/model.safetensors.index.json", "{\"weight_map\": {\"a\": 1}}");
-    CHECK(mentions(refusal(folder), "must be a text"));
+    CHECK(mentions(rejection(folder), "must be a text"));
     overwrite(folder + "/model.safetensors.index.json",
               "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\"}}");
-    CHECK(mentions(refusal(folder), "a is not in model-00001"));
+    CHECK(mentions(rejection(folder), "a is not in model-00001"));
 }
 
-TEST_CASE("a damaged llama2.c file, a missing file and a folder without a model are refused") {
+TEST_CASE("a damaged llama2.c file, a missing file and a folder without a model are rejected") {
     const Scratch scratch;
     const std::string good = content(checkpoint("llama2c.bin"));
     const std::string file = (scratch.folder / "model.bin").string();
     const auto after = [&](const std::string& bytes) {
         overwrite(file, bytes);
-        return refusal(file);
+        return rejection(file);
     };
     CHECK(mentions(after(good.substr(0, 20)), "too short"));
     const std::string required = "its header requires " + std::to_string(good.size());
@@ -357,9 +363,9 @@ TEST_CASE("a damaged llama2.c file, a missing file and a folder without a model 
                    "query heads"));
     CHECK(mentions(after(good.substr(0, 28) + "\x01\x01\xc0\x7f" + good.substr(32)),
                    "not finite"));
-    CHECK(mentions(refusal((scratch.folder / "nothing").string()), "cannot read"));
-    CHECK(mentions(refusal(scratch.folder.string()), "config.json"));
-    CHECK(mentions(refusal("/dev/null"), "is not a file"));
+    CHECK(mentions(rejection((scratch.folder / "nothing").string()), "cannot read"));
+    CHECK(mentions(rejection(scratch.folder.string()), "config.json"));
+    CHECK(mentions(rejection("/dev/null"), "is not a file"));
 }
 
 TEST_CASE("load_model: the trained model stories260K gives the logits of llama2.c") {

@@ -6,18 +6,18 @@
 #include "chapters/09_full_model/config_json.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
-#include "tests/refusal.hpp"
+#include "tests/rejection.hpp"
 
 using namespace llm;
 
 namespace {
 
 // The message for a checkpoint with these members added to its config.json.
-std::string refusal_of_config_with(const std::string& name, const std::string& members) {
+std::string rejection_of_config_with(const std::string& name, const std::string& members) {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/" + name);
     edit(folder + "/config.json", "\"hidden_act\"", members + ", \"hidden_act\"");
-    return refusal(folder);
+    return rejection(folder);
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ TEST_CASE("read_config reads every field and fills in those that may be missing"
 
     // Windows: Mistral's default is 4096; Qwen has none unless use_sliding_window is true.
     const std::string longer = std::string(sizes).replace(sizes.find(": 64"), 4, ": 8192");
-    const auto refused = [&](const std::string& start) {
+    const auto rejected = [&](const std::string& start) {
         CHECK_THROWS_AS(read("{" + start + ", " + longer + "}"), FileError);
     };
     const auto with_context = [&](const std::string& length) {
@@ -84,14 +84,14 @@ TEST_CASE("read_config reads every field and fills in those that may be missing"
     };
     CHECK_NOTHROW(read(with_context(": 4096")));
     CHECK_THROWS_AS(read(with_context(": 4097")), FileError);
-    refused(R"("model_type": "mistral")");
-    refused(R"("model_type": "qwen2", "use_sliding_window": true)");
-    refused(R"("model_type": "mistral", "sliding_window": 8, "use_sliding_window": false)");
+    rejected(R"("model_type": "mistral")");
+    rejected(R"("model_type": "qwen2", "use_sliding_window": true)");
+    rejected(R"("model_type": "mistral", "sliding_window": 8, "use_sliding_window": false)");
     CHECK_NOTHROW(read(R"({"model_type": "mistral", "sliding_window": null, )" + longer + "}"));
     CHECK_NOTHROW(read(R"({"model_type": "qwen3", "sliding_window": 8, )" + longer + "}"));
 }
 
-TEST_CASE("an unsupported or invalid field of config.json is refused by name") {
+TEST_CASE("an unsupported or invalid field of config.json is rejected by name") {
     const std::vector<std::array<std::string, 3>> cases = {
         {"\"model_type\": \"mistral\"", "\"model_type\": \"gpt2\"", "model_type gpt2"},
         {"\"silu\"", "\"gelu\"", "hidden_act gelu"},
@@ -129,7 +129,7 @@ TEST_CASE("an unsupported or invalid field of config.json is refused by name") {
         const Scratch scratch;
         const std::string folder = scratch.copy_of("09_full_model/mistral");
         edit(folder + "/config.json", old_text, new_text);
-        CHECK(mentions(refusal(folder), message));
+        CHECK(mentions(rejection(folder), message));
     }
     for (const auto& [old_text, new_text] : std::vector<std::array<std::string, 2>>{
              {"\"factor\": 8.0", "\"factor\": 0"},
@@ -140,7 +140,7 @@ TEST_CASE("an unsupported or invalid field of config.json is refused by name") {
         const Scratch damaged;
         const std::string folder = damaged.copy_of("09_full_model/llama");
         edit(folder + "/config.json", old_text, new_text);
-        CHECK(mentions(refusal(folder), "rope_scaling needs"));
+        CHECK(mentions(rejection(folder), "rope_scaling needs"));
     }
     const Scratch unscaled;  // a factor of 1 is valid
     const std::string llama = unscaled.copy_of("09_full_model/llama");
@@ -153,7 +153,8 @@ TEST_CASE("an unsupported or invalid field of config.json is refused by name") {
     CHECK_NOTHROW(load_model(folder));
 }
 
-TEST_CASE("a setting that would change the result is refused with key, value and alternative") {
+TEST_CASE(
+    "a setting that would change the result is rejected with key, value and alternative") {
     const std::vector<std::array<std::string, 3>> cases = {
         {"partial_rotary_factor", "0.5", "1"},
         {"embedding_multiplier", "12.0", "1"},
@@ -181,40 +182,42 @@ TEST_CASE("a setting that would change the result is refused with key, value and
          "[\"full_attention\", \"sliding_attention\"], \"sliding_window\": 64"},
         {"no_rope_layers", "[1, 0]", "null"},
     };
-    for (const auto& [key, refused, accepted] : cases) {
+    for (const auto& [key, rejected, accepted] : cases) {
         const std::string& setting = key;  // INFO's lambda cannot capture a structured binding
         INFO(setting);
-        const std::string line = refusal_of_config_with("llama", "\"" + key + "\": " + refused);
+        const std::string line =
+            rejection_of_config_with("llama", "\"" + key + "\": " + rejected);
         CHECK(mentions(line, "is not supported"));
-        if (refused.find_first_of("[\"") == refused.npos)
-            CHECK(mentions(line, "config.json: " + key + " " + refused.substr(0, 2)));
-        CHECK(refusal_of_config_with("llama", "\"" + key + "\": " + accepted) ==
+        if (rejected.find_first_of("[\"") == rejected.npos)
+            CHECK(mentions(line, "config.json: " + key + " " + rejected.substr(0, 2)));
+        CHECK(rejection_of_config_with("llama", "\"" + key + "\": " + accepted) ==
               "it was loaded");
-        CHECK(refusal_of_config_with("llama", "\"" + key + "\": null") == "it was loaded");
+        CHECK(rejection_of_config_with("llama", "\"" + key + "\": null") == "it was loaded");
     }
-    CHECK(mentions(refusal_of_config_with("llama", "\"partial_rotary_factor\": 0.25"),
+    CHECK(mentions(rejection_of_config_with("llama", "\"partial_rotary_factor\": 0.25"),
                    "/config.json: partial_rotary_factor 0.25 is not supported; supported: 1"));
-    CHECK(mentions(refusal_of_config_with("llama", "\"final_logit_softcapping\": 30.0"),
+    CHECK(mentions(rejection_of_config_with("llama", "\"final_logit_softcapping\": 30.0"),
                    "final_logit_softcapping 30 is not supported; supported: null"));
-    CHECK(mentions(refusal_of_config_with("llama", "\"sliding_window\": 8"),
+    CHECK(mentions(rejection_of_config_with("llama", "\"sliding_window\": 8"),
                    "supported: null, or at least max_position_embeddings 64"));
-    CHECK(refusal_of_config_with("llama",
-                                 "\"sliding_window\": 8, \"use_sliding_window\": false") ==
+    CHECK(rejection_of_config_with("llama",
+                                   "\"sliding_window\": 8, \"use_sliding_window\": false") ==
           "it was loaded");
-    CHECK(mentions(refusal_of_config_with("qwen2", "\"layer_types\": [\"sliding_attention\"]"),
-                   "sliding_window 8 is not supported"));
-    CHECK(refusal_of_config_with("qwen3", "\"use_qk_norm\": true") == "it was loaded");
+    CHECK(
+        mentions(rejection_of_config_with("qwen2", "\"layer_types\": [\"sliding_attention\"]"),
+                 "sliding_window 8 is not supported"));
+    CHECK(rejection_of_config_with("qwen3", "\"use_qk_norm\": true") == "it was loaded");
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/mini_llm");
     edit(folder + "/config.json", "\"dim\"", "\"rope_theta\": 500000.0, \"dim\"");
-    CHECK(mentions(refusal(folder), "rope_theta 500000 is not supported; supported: 10000"));
+    CHECK(mentions(rejection(folder), "rope_theta 500000 is not supported; supported: 10000"));
     edit(folder + "/config.json", "\"rope_theta\": 500000.0", "\"norm_eps\": 1e-5");
-    CHECK(mentions(refusal(folder), "norm_eps 1e-05 is not supported; supported: 1e-06"));
+    CHECK(mentions(rejection(folder), "norm_eps 1e-05 is not supported; supported: 1e-06"));
 }
 
-TEST_CASE("RoPE: a missing type, a partial rotation and two values of theta are refused") {
+TEST_CASE("RoPE: a missing type, a partial rotation and two values of theta are rejected") {
     const auto scaled = [](const std::string& object) {
-        return refusal_of_config_with("qwen2", "\"rope_scaling\": " + object);
+        return rejection_of_config_with("qwen2", "\"rope_scaling\": " + object);
     };
     const std::string missing = "rope_scaling has no rope_type; supported: default and llama3";
     CHECK(mentions(scaled("{}"), missing));
@@ -230,7 +233,7 @@ TEST_CASE("RoPE: a missing type, a partial rotation and two values of theta are 
         const Scratch scratch;
         const std::string folder = scratch.copy_of("09_full_model/mistral");
         edit(folder + "/config.json", old_text, new_text);
-        return refusal(folder);
+        return rejection(folder);
     };
     const std::string type = "\"rope_type\": \"default\"";
     CHECK(after(type, "\"other\": 0") == "it was loaded");

@@ -51,8 +51,8 @@ std::string sennrichs_words() {
     return text;
 }
 
-std::string refusal(const std::string& text, std::size_t vocab_size,
-                    const Texts& special_tokens) try {
+std::string rejection(const std::string& text, std::size_t vocab_size,
+                      const Texts& special_tokens) try {
     train_byte_level_bpe(text, {vocab_size, special_tokens});
     return "it was trained";
 } catch (const TextError& error) {
@@ -84,7 +84,7 @@ TEST_CASE("train_byte_level_bpe: ids and tokenizer.json equal Hugging Face's") {
     CHECK(loaded.token_bytes == tokenizer.token_bytes);
     CHECK(loaded.vocab == tokenizer.vocab);
     CHECK(loaded.all_special_ids == std::set<Id>{0, 1, 2});
-    CHECK(loaded.unk_token_id == -1);
+    CHECK(!loaded.unk_token_id);
 
     const auto cases = JsonFile(training_fixtures + "/encodings.json").objects("cases");
     CHECK(cases.size() >= 10);
@@ -248,14 +248,14 @@ TEST_CASE("train_byte_level_bpe stops at vocab_size or below min_frequency") {
 }
 
 TEST_CASE("train_byte_level_bpe names what is wrong with text, size or special tokens") {
-    CHECK(refusal("", 300, {}) == "the text is empty");
-    CHECK(refusal("<|x|><|x|>", 300, {"<|x|>"}) == "the text is empty");
-    CHECK(refusal("a\xff", 300, {}) != "it was trained");
-    CHECK(refusal("ab", 257, {"<|x|>", "<|y|>"}) ==
+    CHECK(rejection("", 300, {}) == "the text is empty");
+    CHECK(rejection("<|x|><|x|>", 300, {"<|x|>"}) == "the text is empty");
+    CHECK(rejection("a\xff", 300, {}) != "it was trained");
+    CHECK(rejection("ab", 257, {"<|x|>", "<|y|>"}) ==
           "256 bytes and 2 special tokens are too many for a vocabulary of 257");
-    CHECK(refusal("ab", 300, {""}) == "a special token is empty");
-    CHECK(refusal("ab", 300, {"\xff"}) != "it was trained");  // not UTF-8
-    CHECK(refusal("ab", 300, {"<|x|>", "<|x|>"}) == "the special token <|x|> is given twice");
-    CHECK(refusal("ab", 300, {"a"}) == "the token a occurs twice in the vocabulary");
-    CHECK(refusal("ab", 257, {"<|x|>"}) == "it was trained");
+    CHECK(rejection("ab", 300, {""}) == "a special token is empty");
+    CHECK(rejection("ab", 300, {"\xff"}) != "it was trained");  // not UTF-8
+    CHECK(rejection("ab", 300, {"<|x|>", "<|x|>"}) == "the special token <|x|> is given twice");
+    CHECK(rejection("ab", 300, {"a"}) == "the token a occurs twice in the vocabulary");
+    CHECK(rejection("ab", 257, {"<|x|>"}) == "it was trained");
 }

@@ -129,7 +129,7 @@ void check_equal(const Tokenizer& actual, const Tokenizer& expected, const Texts
 }
 
 // The message of the error, without the path of the file.
-std::string refusal(const Metadata& metadata, std::optional<std::size_t> vocab_size = {}) {
+std::string rejection(const Metadata& metadata, std::optional<std::size_t> vocab_size = {}) {
     const Scratch scratch;
     const std::string file = (scratch.folder / "model.gguf").string();
     write_metadata(file, metadata);
@@ -296,9 +296,9 @@ TEST_CASE("special tokens of a GGUF file: BOS in front if the file or its model 
                     {prefix + "tokens", Texts{"a"}},
                     {prefix + "token_type", std::vector<std::int64_t>{1}},
                     {prefix + "scores", std::vector<double>{0}}};
-    CHECK(refusal(one) == "tokenizer.ggml.bos_token_id is missing");
+    CHECK(rejection(one) == "tokenizer.ggml.bos_token_id is missing");
     one[prefix + "add_bos_token"] = false;
-    CHECK(tokenizer_of(one).bos_token_id == -1);
+    CHECK(!tokenizer_of(one).bos_token_id);
     CHECK(tokenizer_of(one).eos_token_ids.empty());
     CHECK(tokenizer_of(one).unk_token_id == 0);
 
@@ -324,76 +324,76 @@ TEST_CASE("pre-tokenizers of GGUF files split as the published tokenizers do") {
     CHECK(words("tekken") == "We·'LL· see· ·1·2·3·4·5· Does·It· naïve·!!\n/\n· · x");
 }
 
-TEST_CASE("damaged or unsupported tokenizers of GGUF files are refused") {
+TEST_CASE("damaged or unsupported tokenizers of GGUF files are rejected") {
     using Integers = std::vector<std::int64_t>;
     const Metadata small = small_metadata(), llama = small_llama_metadata();
     const std::string tokens = "tokenizer.ggml.tokens";
-    REQUIRE(refusal(small) == "it was accepted");
-    REQUIRE(refusal(llama) == "it was accepted");
+    REQUIRE(rejection(small) == "it was accepted");
+    REQUIRE(rejection(llama) == "it was accepted");
 
     for (const std::string model : {"bert", "t5", "rwkv", "no_vocab", "gemma4", "line\nfeed"})
-        CHECK(refusal(with(small, "model", model)) ==
+        CHECK(rejection(with(small, "model", model)) ==
               "tokenizer.ggml.model " + replaced(model, "\n", "?") +
                   " is not supported; llama and gpt2 are");
     const std::string names = "gpt-2, llama-bpe, llama-v3, llama3, qwen2, smollm, tekken";
     for (const std::string pre : {"default", "deepseek-llm"})
-        CHECK(refusal(with(small, "pre", pre)) ==
+        CHECK(rejection(with(small, "pre", pre)) ==
               "tokenizer.ggml.pre " + pre + " is not supported; " + names + " are");
-    CHECK(refusal(without(small, "pre")) ==
+    CHECK(rejection(without(small, "pre")) ==
           "tokenizer.ggml.pre is missing; supported are " + names);
     for (const std::string name :
          {"add_eos_token", "add_sep_token", "remove_extra_whitespaces"}) {
-        CHECK(refusal(with(small, name, true)) ==
+        CHECK(rejection(with(small, name, true)) ==
               "tokenizer.ggml." + name + " is not supported");
-        CHECK(refusal(with(small, name, false)) == "it was accepted");
+        CHECK(rejection(with(small, name, false)) == "it was accepted");
     }
     for (const std::string name : {"model", "tokens", "token_type", "merges"})
-        CHECK(mentions(refusal(without(small, name)), "tokenizer.ggml." + name));
-    CHECK(mentions(refusal(without(llama, "scores")), "tokenizer.ggml.scores"));
-    CHECK(mentions(refusal(with(small, "tokens", true)), tokens));
+        CHECK(mentions(rejection(without(small, name)), "tokenizer.ggml." + name));
+    CHECK(mentions(rejection(without(llama, "scores")), "tokenizer.ggml.scores"));
+    CHECK(mentions(rejection(with(small, "tokens", true)), tokens));
 
-    CHECK(refusal(with(with(small, "tokens", Texts{}), "token_type", Integers{})) ==
+    CHECK(rejection(with(with(small, "tokens", Texts{}), "token_type", Integers{})) ==
           tokens + " is empty");
-    CHECK(refusal(with(small, "token_type", Integers{1, 1})) ==
+    CHECK(rejection(with(small, "token_type", Integers{1, 1})) ==
           "tokenizer.ggml.token_type has 2 elements, but there are 5 tokens");
-    CHECK(refusal(with(llama, "scores", std::vector<double>(14))) ==
+    CHECK(rejection(with(llama, "scores", std::vector<double>(14))) ==
           "tokenizer.ggml.scores has 14 elements, but there are 13 tokens");
-    CHECK(refusal(small, 4) == tokens + " has 5 elements, but the vocabulary size is 4");
-    CHECK(refusal(small, 5) == "it was accepted");
-    CHECK(refusal(with(small, "tokens", Texts{"a", "b", "ab", "<|end|>", "b"})) ==
+    CHECK(rejection(small, 4) == tokens + " has 5 elements, but the vocabulary size is 4");
+    CHECK(rejection(small, 5) == "it was accepted");
+    CHECK(rejection(with(small, "tokens", Texts{"a", "b", "ab", "<|end|>", "b"})) ==
           tokens + ": token 4 equals token 1");
-    CHECK(refusal(with(small, "tokens", Texts{"a", "b", "ab", "<|end|>", "\xff"})) ==
+    CHECK(rejection(with(small, "tokens", Texts{"a", "b", "ab", "<|end|>", "\xff"})) ==
           tokens + ": token 4 is not UTF-8");
     for (const std::int64_t type : {0, 7, -1})
-        CHECK(refusal(with(small, "token_type", Integers{1, 1, 1, 3, type})) ==
+        CHECK(rejection(with(small, "token_type", Integers{1, 1, 1, 3, type})) ==
               tokens + ": token 4 has the unknown type " + to_text(type));
-    CHECK(mentions(refusal(with(small, "token_type", Integers{1, 1, 1, 3, 6})),
+    CHECK(mentions(rejection(with(small, "token_type", Integers{1, 1, 1, 3, 6})),
                    tokens + ": token 4 has the type of a byte"));
     std::vector<double> scores(13);
     scores[12] = std::numeric_limits<double>::quiet_NaN();
-    CHECK(mentions(refusal(with(llama, "scores", scores)), "tokenizer.ggml."));
+    CHECK(mentions(rejection(with(llama, "scores", scores)), "tokenizer.ggml."));
     Texts long_tokens = std::get<Texts>(llama.at(tokens));
     long_tokens[12] = std::string(513, 'a');
-    CHECK(refusal(with(llama, "tokens", long_tokens)) ==
+    CHECK(rejection(with(llama, "tokens", long_tokens)) ==
           tokens + ": token 12 has more than 512 bytes");
 
     const std::string merge = "tokenizer.ggml.merges: merge 1 ";
     for (const std::string text : {"", " ", "ab", " ab"})
-        CHECK(refusal(with(small, "merges", Texts{"a b", text})) == merge + "has no space");
-    CHECK(refusal(with(small, "merges", Texts{"a b", "a c"})) ==
+        CHECK(rejection(with(small, "merges", Texts{"a b", text})) == merge + "has no space");
+    CHECK(rejection(with(small, "merges", Texts{"a b", "a c"})) ==
           merge + "needs the unknown token c");
-    CHECK(refusal(with(small, "merges", Texts{"a b", "b a"})) ==
+    CHECK(rejection(with(small, "merges", Texts{"a b", "b a"})) ==
           merge + "needs the unknown token ba");
-    CHECK(refusal(with(small, "merges", Texts{"a b", "ab "})) ==
+    CHECK(rejection(with(small, "merges", Texts{"a b", "ab "})) ==
           merge + "needs the unknown token ");
 
     for (const std::string name : {"bos", "eos", "eot", "eom", "unknown"})
         for (const std::int64_t id : {5, -1})
-            CHECK(refusal(with(small, name + "_token_id", id)) ==
+            CHECK(rejection(with(small, name + "_token_id", id)) ==
                   prefix + name + "_token_id is " + to_text(id) + ", but there are 5 tokens");
-    CHECK(refusal(with(small, "add_bos_token", true)) ==
+    CHECK(rejection(with(small, "add_bos_token", true)) ==
           "tokenizer.ggml.bos_token_id is missing");
-    CHECK(refusal(with(small, "pre", std::string("llama-bpe"))) ==
+    CHECK(rejection(with(small, "pre", std::string("llama-bpe"))) ==
           "tokenizer.ggml.bos_token_id is missing");
 }
 

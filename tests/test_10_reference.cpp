@@ -31,7 +31,7 @@ std::string random_text(std::mt19937& random, std::size_t length) {
     return text;
 }
 
-std::string refusal(const std::string& pattern) try {
+std::string rejection(const std::string& pattern) try {
     Pattern compiled(pattern);
     return "it was accepted";
 } catch (const TextError& error) {
@@ -222,16 +222,16 @@ TEST_CASE("each construct of a pattern splits as Hugging Face's library does") {
 }
 
 TEST_CASE("an invalid pattern is rejected with the reason") {
-    CHECK(refusal("(a") ==
+    CHECK(rejection("(a") ==
           "the pattern '(a' is invalid: end pattern with unmatched parenthesis");
-    CHECK(refusal("[a--b]") == "the pattern '[a--b]' is invalid: empty range in char class");
-    CHECK(refusal("(?=a)*") ==
+    CHECK(rejection("[a--b]") == "the pattern '[a--b]' is invalid: empty range in char class");
+    CHECK(rejection("(?=a)*") ==
           "the pattern '(?=a)*' is invalid: target of repeat operator is invalid");
-    CHECK(refusal(R"([a-\s])") ==
+    CHECK(rejection(R"([a-\s])") ==
           R"(the pattern '[a-\s]' is invalid: char-class value at end of range)");
-    CHECK(refusal(R"(\xe9)") ==
+    CHECK(rejection(R"(\xe9)") ==
           R"(the pattern '\xe9' is invalid: too short multibyte code string)");
-    CHECK(refusal(R"(\p{Fantasy})") ==
+    CHECK(rejection(R"(\p{Fantasy})") ==
           R"(the pattern '\p{Fantasy}' is invalid: invalid character property name {Fantasy})");
 }
 
@@ -285,7 +285,7 @@ TEST_CASE("encoding_steps: added tokens stay whole, and BPE on the last step giv
             const std::vector<EncodingStep> steps = encoding_steps(tokenizer, text);
             Ids ids = tokenizer.prefix_tokens;
             for (const auto& [part, id] : steps.back().segments)
-                for (const Id next : id >= 0 ? Ids{id} : tokenizer.encode_word(part))
+                for (const Id next : id ? Ids{*id} : tokenizer.encode_word(part))
                     ids.push_back(next);
             INFO(kind, ": ", text);
             CHECK(ids == tokenizer.encode(text));

@@ -104,7 +104,7 @@ TEST_CASE(
     CHECK(tokenizer.encode("aü") == std::vector<Id>{0, 3});
     tokenizer.vocab["<0xBC>"] = 5;
     CHECK(tokenizer.encode("aüx") == std::vector<Id>{0, 4, 5, 3});
-    tokenizer.unk_token_id = -1;
+    tokenizer.unk_token_id.reset();
     CHECK_THROWS_WITH_AS(tokenizer.encode("ax"), "there is no token for 'x'", TextError);
 }
 
@@ -326,7 +326,7 @@ TEST_CASE("find_tokenizer_file: in the folder of the model, or an error if there
 
 namespace {
 
-// The error message, one line, for a file that is refused.
+// The error message, one line, for a file that is rejected.
 std::string error_of(const std::string& file,
                      std::optional<std::size_t> vocab_size = 1000) try {
     load_tokenizer(file, vocab_size);
@@ -340,7 +340,7 @@ std::string error_of(const std::string& file,
 
 }  // namespace
 
-TEST_CASE("tokenizer.json: a component that is not supported is refused by its name") {
+TEST_CASE("tokenizer.json: a component that is not supported is rejected by its name") {
     const std::vector<std::array<std::string, 4>> cases = {
         {"gpt2", "\"BPE\"", "\"WordPiece\"", "model.type WordPiece is not supported"},
         {"gpt2", "\"dropout\": null", "\"dropout\": 0.1", "model.dropout is not supported"},
@@ -401,7 +401,7 @@ TEST_CASE("tokenizer.json: a component that is not supported is refused by its n
     CHECK(mentions(error_of(file), "a normalized token with a pre_tokenizer is not supported"));
 }
 
-TEST_CASE("a damaged tokenizer file, one for another model, and a missing one are refused") {
+TEST_CASE("a damaged tokenizer file, one for another model, and a missing one are rejected") {
     const Scratch scratch;
     const std::string json = scratch.copy_of("10_tokenizer/gpt2") + "/tokenizer.json";
     CHECK(mentions(error_of(json, 402), "but the vocabulary size is 402"));

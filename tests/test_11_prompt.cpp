@@ -90,7 +90,7 @@ TEST_CASE("the EOS tokens of all files and folders are united") {
 }
 
 TEST_CASE(
-    "an EOS token that is null or not in the vocabulary is none, another type is refused") {
+    "an EOS token that is null or not in the vocabulary is none, another type is rejected") {
     const Folders folders;
     const std::string file = folders.model + "/tokenizer_config.json";
     for (const std::string json : {"null", "\"<|eot_id|>\"", "{\"content\": \"</s>\"}"}) {
@@ -142,7 +142,7 @@ TEST_CASE("a GGUF model has its own tokenizer, unless --tokenizer names another 
     CHECK(of_folder.bos_token_id == 1);
 }
 
-TEST_CASE("an empty prompt is the BOS token of any file, and refused if there is none") {
+TEST_CASE("an empty prompt is the BOS token of any file, and rejected if there is none") {
     const std::vector<std::array<std::string, 2>> files = {
         {"config.json", R"({"bos_token_id": 402})"},
         {"generation_config.json", R"({"bos_token_id": 402})"},
@@ -154,7 +154,7 @@ TEST_CASE("an empty prompt is the BOS token of any file, and refused if there is
         const Folders folders;
         CHECK_THROWS_WITH_AS(encode_prompt(folders.load(), ""),
                              "this model needs a --prompt to begin with: it has no BOS token",
-                             ShapeError);
+                             ValueError);
         overwrite(folders.model + "/" + name, json);
         for (const bool beside_model : {true, false}) {
             CHECK(encode_prompt(folders.load(beside_model), "") == Ids{402});
@@ -191,7 +191,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "standard input as a prompt: read_stream refuses what is too long or not text, in one "
+    "standard input as a prompt: read_stream rejects what is too long or not text, in one "
     "line") {
     const std::string too_long = "standard input: the text has more than 16384 bytes";
     for (const std::string end : {"x", "x\n", "xx", "\nx", "\n\n"})

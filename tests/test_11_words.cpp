@@ -97,11 +97,11 @@ TEST_CASE("words: a text has from 2 to 16 tokens") {
     for (const std::string text : {"", "And",
                                    "And And And And And And And And And And And And "
                                    "And And And And And"})
-        CHECK_THROWS_AS(words_of(model, tokenizer, text), ShapeError);
+        CHECK_THROWS_AS(words_of(model, tokenizer, text), ValueError);
     CHECK(words_of(model, tokenizer, "And the").tokens.size() == 2);
 }
 
-TEST_CASE("words_of refuses a model of other sizes") {
+TEST_CASE("words_of rejects a model of other sizes") {
     Config config = load_model(asset("king_james")).config;
     config.intermediate_size = 256;
     Generator generator(1);
@@ -109,7 +109,7 @@ TEST_CASE("words_of refuses a model of other sizes") {
     const Tokenizer tokenizer = load_tokenizer(asset("king_james") + "/tokenizer.json");
     CHECK_THROWS_WITH_AS(words_of(other, tokenizer),
                          "words: the model does not have the sizes of assets/king_james",
-                         ShapeError);
+                         ValueError);
 }
 
 TEST_CASE("load_words names a file that does not exist") {

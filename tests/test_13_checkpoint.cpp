@@ -13,7 +13,7 @@ TrainerState check_resume(const Model& model, const TrainingArguments& args,
     const Scratch scratch;
     const std::string file = (scratch.folder / "run.safetensors").string();
     std::vector<Model> gradients(args.gradient_accumulation_steps, zeros_like(model));
-    TrainerState whole = init_trainer(model, args), first = whole, second = whole;
+    TrainerState whole = make_trainer_state(model, args), first = whole, second = whole;
     for (int step = 0; step < 12; ++step) train_step(whole, args, tokens, gradients);
     for (int step = 0; step < 7; ++step) train_step(first, args, tokens, gradients);
     save_checkpoint(first, args, tokens, file);
@@ -28,7 +28,7 @@ TrainerState check_resume(const Model& model, const TrainingArguments& args,
 
 Model small_model(const Config& config) {
     Generator generator(4);
-    return init_model(config, generator);
+    return make_model_for_training(config, generator);
 }
 
 // The values of the parameters whose names end like this.
@@ -51,9 +51,10 @@ TEST_CASE("a run that is resumed from a checkpoint equals an uninterrupted one b
     const TrainerState whole = check_resume(model, args, tokens);
     CHECK(whole.losses.back() < whole.losses.front() / 2);
 
-    TrainerState state = init_trainer(model, args);
+    TrainerState state = make_trainer_state(model, args);
     save_checkpoint(state, args, tokens, file);
-    TrainerState other = init_trainer(load_model(fixture_path("09_full_model/qwen3")), args);
+    TrainerState other =
+        make_trainer_state(load_model(fixture_path("09_full_model/qwen3")), args);
     CHECK_THROWS_AS(load_checkpoint(other, args, tokens, file), FileError);
     overwrite(file, content(file).substr(0, 5000));
     CHECK_THROWS_AS(load_checkpoint(state, args, tokens, file), FileError);
@@ -67,7 +68,7 @@ TEST_CASE(
     const std::vector<Id> tokens = square_tokens(200);
     TrainingArguments args = small_arguments(4);
     args.extra_steps = 70000;
-    TrainerState state = init_trainer(model, args);
+    TrainerState state = make_trainer_state(model, args);
     std::vector<Real> rates;
     train(state, args, tokens, [&](const StepMetrics& metrics, TrainerControl& control) {
         rates.push_back(metrics.learning_rate);
@@ -80,7 +81,7 @@ TEST_CASE(
 
     // The planned run stopped after four steps; extended, it gives the same three steps.
     TrainingArguments planned = small_arguments(4), extended = planned;
-    TrainerState first = init_trainer(model, planned), second = first;
+    TrainerState first = make_trainer_state(model, planned), second = first;
     train(first, planned, tokens);
     CHECK(first.global_step == 4);
     save_checkpoint(first, planned, tokens, file);
@@ -124,7 +125,7 @@ TEST_CASE("a run with Muon resumes bit for bit, but not one with another optimiz
     save_checkpoint(state, args, tokens, file);
     TrainingArguments other_args = args;
     other_args.optimizer = OptimizerType::adamw;
-    TrainerState other = init_trainer(model, other_args);
+    TrainerState other = make_trainer_state(model, other_args);
     CHECK_THROWS_WITH_AS(load_checkpoint(other, other_args, tokens, file),
                          doctest::Contains("--optimizer adamw (saved run: muon)"), FileError);
 }
@@ -166,7 +167,7 @@ TEST_CASE("a model with attention dropout is trained and resumes bit for bit") {
     const std::vector<Id> six_tokens = square_tokens(6);  // so all batches are equal
     const auto losses = [&](std::uint32_t seed) {
         args.seed = seed;
-        TrainerState run = init_trainer(fixture_model(), args);
+        TrainerState run = make_trainer_state(fixture_model(), args);
         for (PreNormBlock& layer : run.model.layers)
             layer.self_attn.attention_dropout = Real(0.3);
         gradients.assign(2, zeros_like(run.model));
@@ -192,14 +193,14 @@ struct SavedRun {
     const TrainingArguments args = small_arguments(12);
 
     SavedRun() {
-        TrainerState state = init_trainer(model, args);
+        TrainerState state = make_trainer_state(model, args);
         std::vector<Model> gradients = {zeros_like(model)};
         for (int step = 0; step < 3; ++step) train_step(state, args, tokens, gradients);
         save_checkpoint(state, args, tokens, file);
     }
     bool loads(const TrainingArguments& other_args, const std::vector<Id>& other_tokens,
                const Model& other_model) const {
-        TrainerState state = init_trainer(other_model, other_args);
+        TrainerState state = make_trainer_state(other_model, other_args);
         try {
             load_checkpoint(state, other_args, other_tokens, file);
         } catch (const FileError& error) {
@@ -213,7 +214,7 @@ struct SavedRun {
 
 }  // namespace
 
-TEST_CASE("a checkpoint is refused with other training arguments") {
+TEST_CASE("a checkpoint is rejected with other training arguments") {
     const SavedRun run;
     CHECK(run.loads(run.args, run.tokens, run.model));
     const std::vector<std::function<void(TrainingArguments&)>> changes = {
@@ -236,14 +237,14 @@ TEST_CASE("a checkpoint is refused with other training arguments") {
     }
 }
 
-TEST_CASE("a refused checkpoint names every option that differs, with both values") {
+TEST_CASE("a rejected checkpoint names every option that differs, with both values") {
     const SavedRun run;
     const auto message = [&](const std::function<void(TrainingArguments&, Model&)>& change,
                              const std::vector<Id>& tokens) -> std::string {
         TrainingArguments args = run.args;
         Model model = run.model;
         change(args, model);
-        TrainerState state = init_trainer(model, args);
+        TrainerState state = make_trainer_state(model, args);
         try {
             load_checkpoint(state, args, tokens, run.file);
         } catch (const FileError& error) {
@@ -279,7 +280,7 @@ TEST_CASE("a checkpoint contains the schedule and the progress of its run") {
     const Model model = fixture_model();
     for (const std::size_t max_steps : {12u, 65536u, (1u << 24) + 1}) {
         const TrainingArguments args = small_arguments(max_steps);
-        TrainerState state = init_trainer(model, args);
+        TrainerState state = make_trainer_state(model, args);
         save_checkpoint(state, args, square_tokens(200), file);
         CHECK(checkpoint_max_steps(file) == max_steps);
         CHECK(checkpoint_warmup_steps(file) == 2);
@@ -302,7 +303,7 @@ TEST_CASE("a checkpoint contains the schedule and the progress of its run") {
                          (file + ": not a checkpoint of this program").c_str(), FileError);
 }
 
-TEST_CASE("a checkpoint is refused with another text") {
+TEST_CASE("a checkpoint is rejected with another text") {
     const SavedRun run;
     std::vector<Id> other = run.tokens;
     other.back() = 12;
@@ -315,7 +316,7 @@ TEST_CASE("a checkpoint is refused with another text") {
     CHECK(!run.loads(run.args, other, run.model));
 }
 
-TEST_CASE("a checkpoint is refused with another model, even if all tensors are there") {
+TEST_CASE("a checkpoint is rejected with another model, even if all tensors are there") {
     const SavedRun run;
     const std::vector<std::function<void(Model&)>> changes = {
         [](Model& model) { model.config.num_attention_heads = 2, model.config.head_dim = 8; },

@@ -17,7 +17,7 @@ TEST_CASE("random_batch: targets are the inputs one token later, from random pos
         starts.insert(batch.input_ids(0, 0));
     }
     CHECK(starts == std::set<Id>{0, 1, 2});
-    CHECK_THROWS_AS(random_batch(tokens, 2, 7, generator), ShapeError);
+    CHECK_THROWS_AS(random_batch(tokens, 2, 7, generator), ValueError);
 }
 
 TEST_CASE("batch_at: the sequences that start at the given positions") {
@@ -27,7 +27,7 @@ TEST_CASE("batch_at: the sequences that start at the given positions") {
     CHECK_CLOSE(batch.targets, (IdMatrix{{9, 2, 6}, {1, 4, 1}}), 0);
     CHECK_THROWS_WITH_AS(batch_at(tokens, {5}, 3),
                          "training: a sequence of 3 tokens at 5 does not fit into 8 tokens",
-                         ShapeError);
+                         ValueError);
 }
 
 TEST_CASE("train_validation_split: every tenth of a hundred pieces is held out") {
@@ -38,7 +38,7 @@ TEST_CASE("train_validation_split: every tenth of a hundred pieces is held out")
     CHECK(dataset.validation.size() == 100);
     for (const Id id : dataset.validation) CHECK(id % 100 >= 90);
     for (const Id id : dataset.train) CHECK(id % 100 < 90);
-    CHECK_THROWS_AS(train_validation_split(tokens, 100), ShapeError);
+    CHECK_THROWS_AS(train_validation_split(tokens, 100), ValueError);
 }
 
 namespace {
@@ -72,7 +72,7 @@ TEST_CASE("evaluate: the mean of -ln p over batches that are evenly spaced over 
     const auto check = [&](std::size_t num_tokens, std::size_t max_batches,
                            const std::vector<std::size_t>& sequences) {
         const std::vector<Id> tokens = square_tokens(num_tokens);
-        CHECK(evaluate(model, tokens, args, max_batches) ==
+        CHECK(evaluate_loss(model, tokens, args, max_batches) ==
               doctest::Approx(loss_by_hand(model, tokens, 5, sequences)).epsilon(1e-6));
     };
     check(70, 20, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});  // too short for a fifth batch
@@ -82,6 +82,6 @@ TEST_CASE("evaluate: the mean of -ln p over batches that are evenly spaced over 
     check(12, 20, {0, 1});              // a short text: a batch of 2 sequences
     check(10, 20, {0});                 // one token is missing for a second sequence
     check(6, 20, {0});
-    CHECK_THROWS_WITH_AS(evaluate(model, square_tokens(5), args, 20),
-                         "training: 5 tokens are too few to evaluate with 5", ShapeError);
+    CHECK_THROWS_WITH_AS(evaluate_loss(model, square_tokens(5), args, 20),
+                         "training: 5 tokens are too few to evaluate with 5", ValueError);
 }

@@ -29,7 +29,7 @@ std::vector<Message> messages_of(const JsonFile& conversation) {
 std::string render(const ChatTemplate& chat_template, const std::vector<Message>& messages,
                    const RenderOptions& options = {}) try {
     return rendered_text(render_conversation(chat_template, messages, options));
-} catch (const ShapeError& error) {
+} catch (const ValueError& error) {
     return std::string("error: ") + error.what();
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("ChatML is recognized in every notation that renders the same") {
     }
 }
 
-TEST_CASE("A template that renders something else is refused") {
+TEST_CASE("A template that renders something else is rejected") {
     // Each of them holds all special tokens of ChatML.
     for (const auto& change : std::vector<std::pair<std::string, std::string>>{
              {"['content']", "['content'] | trim"},
@@ -159,7 +159,7 @@ TEST_CASE("The default system prompt of a ChatML template is read, whatever it s
 }
 
 // The folder with the templates of tests/make_chat_fixtures.py: environment variable
-// CHAT_TEMPLATES. Files named refused_*.jinja must be refused.
+// CHAT_TEMPLATES. Files named rejected_*.jinja must be rejected.
 TEST_CASE("The published templates are recognized") {
     const char* const folder = std::getenv("CHAT_TEMPLATES");
     if (!folder) {
@@ -173,7 +173,7 @@ TEST_CASE("The published templates are recognized") {
         INFO(name);
         ++count;
         const std::string jinja = content(entry.path());
-        if (name.starts_with("refused_")) {
+        if (name.starts_with("rejected_")) {
             CHECK(mentions(recognition_error(jinja), "not one of the known templates"));
             continue;
         }
@@ -289,14 +289,14 @@ TEST_CASE("Without special tokens in messages, the ids are those of the rendered
     }
 }
 
-TEST_CASE("A tokenizer without the special tokens of a format is refused by name") {
+TEST_CASE("A tokenizer without the special tokens of a format is rejected by name") {
     CHECK(end_of_turn_id(ChatFormat::chatml, chat_tokenizer()) == 301);
     CHECK_THROWS_WITH(end_of_turn_id(ChatFormat::llama3, chat_tokenizer()),
                       "the tokenizer has no special token <|eot_id|>, which the format Llama 3 "
                       "needs");
 }
 
-TEST_CASE("Conversations without messages and unknown roles are refused") {
+TEST_CASE("Conversations without messages and unknown roles are rejected") {
     CHECK(render({}, {}) == "error: a conversation needs a message");
     CHECK(render({}, {{"tool", "4"}}) ==
           "error: a message has the role system, user or assistant, not 'tool'");

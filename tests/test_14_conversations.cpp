@@ -74,7 +74,7 @@ TEST_CASE("Conversations: a line each, with or without a task") {
     CHECK(question_of({{{"user", "a"}, {"assistant", "b"}, {"user", "c"}}, "t"}).answer == "b");
 }
 
-TEST_CASE("Conversations that cannot be trained on are refused with the number of the line") {
+TEST_CASE("Conversations that cannot be trained on are rejected with the number of the line") {
     const std::string good = "{\"messages\": [" + asked + "," + answered + "]}\n";
     CHECK(mentions(conversation_error(good + "x\n"), "line 2"));
     CHECK(mentions(conversation_error(good + "{\"messages\": [" + asked + "]}"),

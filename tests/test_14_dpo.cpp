@@ -36,8 +36,8 @@ TEST_CASE("log_sigmoid does not overflow") {
 TEST_CASE("DPO names sizes that are no pairs") {
     CHECK_THROWS_WITH_AS(dpo_loss({-1}, {-1, -2}, {-1}, {-1}, 1),
                          "dpo_loss: 1 chosen, 2 rejected, 1 and 1 of the reference",
-                         ShapeError);
+                         ValueError);
     CHECK_THROWS_WITH_AS(dpo_token_loss({{-1}}, {{1}}, {-1}, 1),
                          "dpo_token_loss: 1 sequences and 1 of the reference are no pairs",
-                         ShapeError);
+                         ValueError);
 }

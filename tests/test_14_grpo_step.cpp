@@ -37,8 +37,8 @@ TEST_CASE("exact_match_rewards: 1 for an answer that ended and is that of its gr
         return text;
     };
     CHECK(exact_match_rewards(rollouts, {"7", "8"}, decode) == Vector{1, 0, 1, 0});
-    CHECK_THROWS_AS(exact_match_rewards(rollouts, {"7", "8", "9"}, decode), ShapeError);
-    CHECK_THROWS_AS(exact_match_rewards(rollouts, {}, decode), ShapeError);
+    CHECK_THROWS_AS(exact_match_rewards(rollouts, {"7", "8", "9"}, decode), ValueError);
+    CHECK_THROWS_AS(exact_match_rewards(rollouts, {}, decode), ValueError);
 }
 
 TEST_CASE("grpo_step: each update uses the log-probabilities of the sampling model") {

@@ -133,13 +133,13 @@ TEST_CASE("LoRA names ranks, modules and shapes that do not fit") {
     config.target_modules = {"q_proj", "c_attn"};
     CHECK_THROWS_WITH_AS(
         make_lora(model, config, generator),
-        "LoRA: target_modules has c_attn, which is no linear layer of this model", ShapeError);
+        "LoRA: target_modules has c_attn, which is no linear layer of this model", ValueError);
     config.r = 0;
     CHECK_THROWS_WITH_AS(make_lora(model, config, generator), "LoRA: the rank r is 0",
-                         ShapeError);
+                         ValueError);
     LoraAdapter adapter = random_lora(model);
     adapter.layers[0].name = "model.layers.9.self_attn.q_proj";
     CHECK_THROWS_WITH_AS(merge_lora(model, adapter),
                          "LoRA: the model has no linear layer model.layers.9.self_attn.q_proj",
-                         ShapeError);
+                         ValueError);
 }

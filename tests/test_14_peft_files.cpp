@@ -18,7 +18,7 @@ LoraAdapter saved_adapter(const Model& model, const fs::path& folder) {
     return adapter;
 }
 
-std::string adapter_refusal(const fs::path& folder, const Model& model) try {
+std::string adapter_rejection(const fs::path& folder, const Model& model) try {
     load_adapter(folder, model);
     return "it was loaded";
 } catch (const FileError& error) {
@@ -56,7 +56,7 @@ TEST_CASE("save_adapter does not overwrite an adapter") {
     CHECK_THROWS_AS(save_adapter(adapter, scratch.folder), FileError);
 }
 
-TEST_CASE("Adapters of other kinds are refused by name") {
+TEST_CASE("Adapters of other kinds are rejected by name") {
     const Model model = fixture_model();
     const std::vector<std::array<std::string, 3>> edits{
         {"\"LORA\"", "\"IA3\"", "peft_type"},
@@ -70,6 +70,6 @@ TEST_CASE("Adapters of other kinds are refused by name") {
         const Scratch scratch;
         saved_adapter(model, scratch.folder);
         edit(scratch.folder / "adapter_config.json", old_text, new_text);
-        mentions(adapter_refusal(scratch.folder, model), named_part);
+        mentions(adapter_rejection(scratch.folder, model), named_part);
     }
 }

@@ -162,7 +162,7 @@ TEST_CASE("attention with a float16 cache is the attention of its rounded keys a
         }
 }
 
-TEST_CASE("a workspace that is too small for a tile of a float16 cache is refused") {
+TEST_CASE("a workspace that is too small for a tile of a float16 cache is rejected") {
     Generator generator(9);
     const HalfRows rows(70, 8, generator);
     Matrix context = xt::zeros<Real>({70, 8});
@@ -170,7 +170,7 @@ TEST_CASE("a workspace that is too small for a tile of a float16 cache is refuse
     CHECK_THROWS_WITH_AS(flash_attention(view_of(rows.floats), rows.rows(), rows.rows(), 0,
                                          view_of(context), workspace),
                          "cache: a workspace of 511 floats is too small for (64, 8)",
-                         ShapeError);
+                         ValueError);
 }
 
 TEST_CASE("king_james with a float16 cache: the same tokens, half the bytes, close logits") {
@@ -206,7 +206,7 @@ TEST_CASE("king_james with a float16 cache: the same tokens, half the bytes, clo
     CHECK(difference < 1e-3 * largest);
 }
 
-TEST_CASE("a key beyond the range of float16 is refused, and so is a cache of another type") {
+TEST_CASE("a key beyond the range of float16 is rejected, and so is a cache of another type") {
     Generator generator(3);
     Config config = mini_llm_config();
     config.hidden_size = 16;
@@ -220,10 +220,10 @@ TEST_CASE("a key beyond the range of float16 is refused, and so is a cache of an
     CHECK_THROWS_WITH_AS(
         compute_logits(fast, std::vector<Id>{1}, state),
         "cache: a key or value exceeds 65504, the range of float16; use a float32 cache",
-        ShapeError);
+        ValueError);
     CHECK(state.seq_len == 0);
     RunState float32 = make_run_state(fast, 4);
     CHECK_NOTHROW(compute_logits(fast, std::vector<Id>{1}, float32));
     CHECK_THROWS_WITH_AS(make_run_state(fast, 4, DType::q8_0),
-                         "fast model: a cache is float32 or float16, not q8_0", ShapeError);
+                         "fast model: a cache is float32 or float16, not q8_0", ValueError);
 }

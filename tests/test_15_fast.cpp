@@ -126,14 +126,14 @@ TEST_CASE("WeightMemory: matrices of any size stay as they are, aligned, and mos
     CHECK(adjacent >= 2);
 }
 
-TEST_CASE("fuse refuses matrices that do not read the same input, whatever their dtypes") {
+TEST_CASE("fuse rejects matrices that do not read the same input, whatever their dtypes") {
     for (const DType dtype : weight_dtypes) {
         std::vector<WeightMatrix> matrices;
         matrices.push_back(quantize(counting({4, 3}), DType::float32));
         matrices.push_back(quantize(counting({5, 2}), dtype));
         CHECK_THROWS_WITH_AS(
             WeightMemory().fuse(matrices),
-            "fast model: weights of (5, 2) and (4, 3) do not read the same input", ShapeError);
+            "fast model: weights of (5, 2) and (4, 3) do not read the same input", ValueError);
     }
 }
 
@@ -287,49 +287,49 @@ TEST_CASE("make_fast_model fuses biases, with zeros for projections without one"
     CHECK(fast.layers[0].gate_up_proj.bias.empty());
 }
 
-TEST_CASE("make_fast_model refuses norms and activations that it does not support") {
-    const auto refused = [](const auto& change) {
+TEST_CASE("make_fast_model rejects norms and activations that it does not support") {
+    const auto rejected = [](const auto& change) {
         Model model = model_named("an untied head");
         change(model);
         CHECK_THROWS_WITH_AS(make_fast_model(model, DType::float32),
                              "fast model: only RMSNorm without bias, SwiGLU, and embeddings "
                              "and logits without a scale or a cap",
-                             std::invalid_argument);
+                             ValueError);
     };
     const Vector bias = xt::zeros<Real>({70});
-    refused([&](Model& model) { model.norm.bias = bias; });
-    refused([&](Model& model) { model.layers[0].attention_norm.bias = bias; });
-    refused([&](Model& model) { model.layers[0].ffn_norm.bias = bias; });
-    refused([&](Model& model) { model.layers[1].attention_norm.bias = bias; });
-    refused([](Model& model) { model.layers[0].mlp.activation = GELU; });
-    refused([](Model& model) { model.layers[1].mlp.activation = ReLU; });
-    refused([](Model& model) { model.embedding_scale = 4; });
-    refused([](Model& model) { model.final_logit_softcapping = 30; });
+    rejected([&](Model& model) { model.norm.bias = bias; });
+    rejected([&](Model& model) { model.layers[0].attention_norm.bias = bias; });
+    rejected([&](Model& model) { model.layers[0].ffn_norm.bias = bias; });
+    rejected([&](Model& model) { model.layers[1].attention_norm.bias = bias; });
+    rejected([](Model& model) { model.layers[0].mlp.activation = GELU; });
+    rejected([](Model& model) { model.layers[1].mlp.activation = ReLU; });
+    rejected([](Model& model) { model.embedding_scale = 4; });
+    rejected([](Model& model) { model.final_logit_softcapping = 30; });
 }
 
-TEST_CASE("make_fast_model refuses QK norm weights that chapter 05 refuses") {
-    const auto refused = [](Vector QKNormWithWeights::*weight) {
+TEST_CASE("make_fast_model rejects QK norm weights that chapter 05 rejects") {
+    const auto rejected = [](Vector QKNormWithWeights::*weight) {
         Model model = model_named("Qwen 3");
         auto& norm = std::get<QKNormWithWeights>(model.layers[1].self_attn.qk_norm);
         norm.*weight = xt::ones<Real>({11});
         CHECK_THROWS_WITH_AS(make_fast_model(model, DType::float32),
                              "fast model: norm weights of (11,) do not fit heads of 10",
-                             ShapeError);
+                             ValueError);
     };
-    refused(&QKNormWithWeights::q_weight);
-    refused(&QKNormWithWeights::k_weight);
+    rejected(&QKNormWithWeights::q_weight);
+    rejected(&QKNormWithWeights::k_weight);
 }
 
-TEST_CASE("make_fast_model refuses weights that are not finite or do not read the same input") {
-    const auto refused = [](const auto& matrix_of_model) {
+TEST_CASE("make_fast_model rejects weights that are not finite or do not read the same input") {
+    const auto rejected = [](const auto& matrix_of_model) {
         Model model = model_named("an untied head");
         Matrix& matrix = matrix_of_model(model);
         matrix(matrix.shape(0) - 1, 0) = not_a_number;
         for (const DType dtype : weight_dtypes)
-            CHECK_THROWS_AS(make_fast_model(model, dtype), ShapeError);
+            CHECK_THROWS_AS(make_fast_model(model, dtype), ValueError);
     };
-    refused([](Model& model) -> Matrix& { return model.embed_tokens; });
-    refused([](Model& model) -> Matrix& { return *model.lm_head; });
+    rejected([](Model& model) -> Matrix& { return model.embed_tokens; });
+    rejected([](Model& model) -> Matrix& { return *model.lm_head; });
     for (const std::size_t n : {0, 1}) {
         using Layer = PreNormBlock;
         for (Matrix& (*part)(Layer&) : std::initializer_list<Matrix& (*)(Layer&)>{
@@ -340,11 +340,11 @@ TEST_CASE("make_fast_model refuses weights that are not finite or do not read th
                  [](Layer& x) -> Matrix& { return x.mlp.gate_proj.weight; },
                  [](Layer& x) -> Matrix& { return x.mlp.up_proj.weight; },
                  [](Layer& x) -> Matrix& { return x.mlp.down_proj.weight; }})
-            refused([&](Model& model) -> Matrix& { return part(model.layers[n]); });
+            rejected([&](Model& model) -> Matrix& { return part(model.layers[n]); });
     }
     Model model = model_named("an untied head");
     model.layers[1].self_attn.projections.k_proj.weight = counting({20, 71});
-    CHECK_THROWS_AS(make_fast_model(model, DType::float32), ShapeError);
+    CHECK_THROWS_AS(make_fast_model(model, DType::float32), ValueError);
 }
 
 TEST_CASE("make_run_state: at least one position, at most max_position_embeddings") {
@@ -354,40 +354,40 @@ TEST_CASE("make_run_state: at least one position, at most max_position_embedding
     CHECK_THROWS_WITH_AS(
         make_run_state(fast, 0),
         "fast model: a run state for 0 tokens, but max_position_embeddings is 1024",
-        ShapeError);
+        ValueError);
     CHECK_THROWS_WITH_AS(
         make_run_state(fast, 1025),
         "fast model: a run state for 1025 tokens, but max_position_embeddings is 1024",
-        ShapeError);
+        ValueError);
 }
 
-TEST_CASE("a refused call explains why in one line and leaves the state as it was") {
+TEST_CASE("a rejected call explains why in one line and leaves the state as it was") {
     const FastModel fast = make_fast_model(model_named("Qwen 3"), DType::float32);
     const std::vector<Id> ids = some_ids(12);
     const Matrix undisturbed = in_chunks(fast, ids, {7, 5});
     RunState state = make_run_state(fast, 12);
     compute_logits(fast, std::span(ids).first(7), state);
     const Tensor4 keys = state.keys, values = state.values;
-    const auto refused = [&](const std::vector<Id>& new_ids, const std::string& message) {
+    const auto rejected = [&](const std::vector<Id>& new_ids, const std::string& message) {
         for (const LogitsToKeep keep : {LogitsToKeep::all, LogitsToKeep::last})
             CHECK_THROWS_WITH_AS(compute_logits(fast, new_ids, state, keep), message.c_str(),
-                                 ShapeError);
+                                 ValueError);
         CHECK(state.seq_len == 7);
         CHECK(state.keys == keys);
         CHECK(state.values == values);
     };
-    refused({}, "fast model: no tokens are given");
-    refused({131}, "model: there is no token 131 in a vocabulary of 131");
-    refused({-1}, "model: there is no token -1 in a vocabulary of 131");
-    refused({1, 2, 3, 4, 131}, "model: there is no token 131 in a vocabulary of 131");
-    refused({1, 2, 3, 4, 5, 6}, "cache: 6 tokens after 7 others exceed 12 positions");
-    refused({1, 2, 3, 4, 5, 200}, "cache: 6 tokens after 7 others exceed 12 positions");
+    rejected({}, "fast model: no tokens are given");
+    rejected({131}, "model: there is no token 131 in a vocabulary of 131");
+    rejected({-1}, "model: there is no token -1 in a vocabulary of 131");
+    rejected({1, 2, 3, 4, 131}, "model: there is no token 131 in a vocabulary of 131");
+    rejected({1, 2, 3, 4, 5, 6}, "cache: 6 tokens after 7 others exceed 12 positions");
+    rejected({1, 2, 3, 4, 5, 200}, "cache: 6 tokens after 7 others exceed 12 positions");
 
     const Matrix rest =
         matrix_of(compute_logits(fast, std::span(ids).subspan(7), state, LogitsToKeep::all));
     CHECK(identical(rest, Matrix(xt::view(undisturbed, xt::range(7, 12)))));
     CHECK(state.seq_len == 12);
-    CHECK_THROWS_AS(compute_logits(fast, std::span(ids).first(1), state), ShapeError);
+    CHECK_THROWS_AS(compute_logits(fast, std::span(ids).first(1), state), ValueError);
 }
 
 TEST_CASE("seq_len 0 starts a new sequence: the same logits, whatever the state held before") {
@@ -515,7 +515,7 @@ TEST_CASE("a decode step allocates no memory after the first two") {
 }
 #endif
 
-TEST_CASE("a run state of another model is refused") {
+TEST_CASE("a run state of another model is rejected") {
     Generator generator(3);
     Config config = odd_config();
     const FastModel fast = make_fast_model(make_test_model(config, generator), DType::float32);
@@ -523,6 +523,6 @@ TEST_CASE("a run state of another model is refused") {
     const FastModel deeper =
         make_fast_model(make_test_model(config, generator), DType::float32);
     RunState state = make_run_state(fast, 8);
-    CHECK_THROWS_AS(compute_logits(deeper, std::vector<Id>{1}, state), ShapeError);
+    CHECK_THROWS_AS(compute_logits(deeper, std::vector<Id>{1}, state), ValueError);
     CHECK_NOTHROW(compute_logits(fast, std::vector<Id>{1}, state));
 }

@@ -36,8 +36,8 @@ TEST_CASE("matmul variants report both shapes when they do not fit") {
         INFO(variant.name);
         CHECK_THROWS_WITH_AS(variant.matmul(counting({2, 3}), counting({4, 5})),
                              "matmul: inputs of (2, 3) do not fit a weight of (4, 5)",
-                             ShapeError);
-        CHECK_THROWS_AS(variant.matmul(counting({2, 3}), counting({3, 2})), ShapeError);
+                             ValueError);
+        CHECK_THROWS_AS(variant.matmul(counting({2, 3}), counting({3, 2})), ValueError);
     }
 }
 
@@ -53,7 +53,7 @@ TEST_CASE(
         }
     }
     CHECK_THROWS_WITH_AS(forward_with(matmul_blas, all_models()[0].model, IdMatrix{{131}}),
-                         "model: there is no token 131 in a vocabulary of 131", ShapeError);
+                         "model: there is no token 131 in a vocabulary of 131", ValueError);
 }
 
 TEST_CASE("forward_with computes each linear layer and the head with the given variant") {

@@ -195,7 +195,8 @@ TEST_CASE("quantize_q6_k restores products of a scale and integers in every bit"
     CHECK(restored(DType::q6_k, weights) == weights);
 }
 
-TEST_CASE("quantize_row: weights at the limit of a type stay finite, larger ones are refused") {
+TEST_CASE(
+    "quantize_row: weights at the limit of a type stay finite, larger ones are rejected") {
     const Real half = 65504;  // the largest float16
     const std::map<DType, Real> limits = {{DType::bfloat16, to_float(Bfloat16{0x7f7f})},
                                           {DType::float16, half},
@@ -216,11 +217,11 @@ TEST_CASE("quantize_row: weights at the limit of a type stay finite, larger ones
 
             weights[77] = sign * limit * Real(1.001);
             std::vector<std::byte> row(bytes_per_row(dtype, 256));
-            const std::string refused =
+            const std::string rejected =
                 "quantize: a row of 256 weights has one that is too large for " + name;
             if (std::isfinite(weights[77]))
-                CHECK_THROWS_WITH_AS(quantize_row(dtype, weights, row), refused.c_str(),
-                                     ShapeError);
+                CHECK_THROWS_WITH_AS(quantize_row(dtype, weights, row), rejected.c_str(),
+                                     ValueError);
         }
     }
 }
@@ -264,7 +265,7 @@ TEST_CASE("quantize_row: float32 keeps all bits, float16 and bfloat16 round to n
     }
 }
 
-TEST_CASE("quantize_row names what it refuses") {
+TEST_CASE("quantize_row names what it rejects") {
     for (const DType dtype : all_dtypes) {
         INFO(to_text(dtype));
         std::vector<Real> weights(256, 1);
@@ -272,16 +273,16 @@ TEST_CASE("quantize_row names what it refuses") {
         for (const Real bad : {infinity, -infinity, std::numeric_limits<Real>::quiet_NaN()}) {
             weights[200] = bad;
             CHECK_THROWS_WITH_AS(quantize_row(dtype, weights, row),
-                                 "quantize: a row of 256 weights holds inf or NaN", ShapeError);
+                                 "quantize: a row of 256 weights holds inf or NaN", ValueError);
         }
         weights[200] = 1;
         CHECK_THROWS_AS(quantize_row(dtype, weights, std::span(row).first(row.size() - 1)),
-                        ShapeError);
+                        ValueError);
     }
     std::vector<std::byte> row(100);
     CHECK_THROWS_WITH_AS(quantize_row(DType::q8_0, std::vector<Real>(33, 1), row),
                          "q8_0: a row of 33 weights does not consist of blocks of 32",
-                         ShapeError);
+                         ValueError);
 }
 
 TEST_CASE("stored_dtype: llama.cpp's fallbacks where blocks do not divide a row") {

@@ -134,16 +134,16 @@ TEST_CASE("L layers with a window of W reach L(W - 1) tokens back, chunks reach 
 
 TEST_CASE("windows without tokens and shapes that do not match are named") {
     CHECK_THROWS_WITH_AS(pattern_mask(SlidingWindow{0}, 2, 2),
-                         "attention_pattern: a window needs at least 1 token", ShapeError);
+                         "attention_pattern: a window needs at least 1 token", ValueError);
     CHECK_THROWS_WITH_AS(pattern_mask(SinksAndWindow{3, 0}, 2, 2),
-                         "attention_pattern: a window needs at least 1 token", ShapeError);
+                         "attention_pattern: a window needs at least 1 token", ValueError);
     CHECK_THROWS_WITH_AS(pattern_mask(ChunkedAttention{0}, 2, 2),
-                         "attention_pattern: a chunk needs at least 1 token", ShapeError);
+                         "attention_pattern: a chunk needs at least 1 token", ValueError);
     CHECK_THROWS_WITH_AS(pattern_mask(SlidingWindow{2}, 3, 2),
                          "attention_pattern: 3 queries cannot be the last of 2 positions",
-                         ShapeError);
+                         ValueError);
     CHECK_THROWS_WITH_AS(
         pattern_mask(SlidingWindow{2}, IdMatrix{{1, 2}}, IdMatrix{{1, 2}, {1, 2}}),
         "attention_pattern: query positions of (1, 2) do not match key positions of (2, 2)",
-        ShapeError);
+        ValueError);
 }

@@ -196,8 +196,8 @@ TEST_CASE("a layer names a missing rotary table and positions that leave a gap")
         attention(part_of(states, 0, 2), pattern_attention_inputs(rotary_tables(), 2, 1),
                   &cache),
         "pattern_attention: position ids do not begin at 0, after the cached tokens",
-        ShapeError);
+        ValueError);
     attention.position_encoding = RopeOfTable{2};
     CHECK_THROWS_WITH_AS(attention(states, pattern_attention_inputs(rotary_tables(), seq_len)),
-                         "pattern_attention: rotary table 2 of 2 does not exist", ShapeError);
+                         "pattern_attention: rotary table 2 of 2 does not exist", ValueError);
 }

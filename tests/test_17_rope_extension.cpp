@@ -32,5 +32,5 @@ TEST_CASE("extended_rotary_table has factor times as many positions, YaRN's is s
     const RotaryTable yarn = extended_rotary_table(config, RopeExtension::yarn, 4);
     CHECK(yarn.cos(0, 0) == doctest::Approx(0.1 * std::log(4.0) + 1));
     CHECK_THROWS_WITH_AS(extended_rotary_table(config, RopeExtension::llama3, 0),
-                         "extended_frequencies: the factor must be at least 1", ShapeError);
+                         "extended_frequencies: the factor must be at least 1", ValueError);
 }

@@ -59,11 +59,11 @@ TEST_CASE("dynamic NTK: the original theta until the context is full, then a gro
 
 TEST_CASE("YaRN names settings that make no sense") {
     CHECK_THROWS_WITH_AS(yarn_frequencies(8, 10000, {Real(0.5), 256}),
-                         "yarn: the factor must be at least 1", ShapeError);
+                         "yarn: the factor must be at least 1", ValueError);
     CHECK_THROWS_WITH_AS(yarn_frequencies(8, 10000, {2}),
                          "yarn: original_max_position_embeddings must be at least 1",
-                         ShapeError);
+                         ValueError);
     CHECK_THROWS_WITH_AS(yarn_frequencies(8, 10000, {2, 256, 1, 1}),
                          "yarn: beta_fast must exceed beta_slow, and both must be positive",
-                         ShapeError);
+                         ValueError);
 }

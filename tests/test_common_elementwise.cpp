@@ -108,7 +108,7 @@ TEST_CASE("operators on a temporary tensor give the same result as on a named on
     CHECK_CLOSE(Matrix(a) / Real(3), a / Real(3), 0);
     CHECK_THROWS_WITH_AS(Matrix(a) + randn({3, 2}, generator),
                          "(3, 5) + (3, 2): the shapes cannot be broadcast together",
-                         ShapeError);
+                         ValueError);
 }
 
 TEST_CASE("swap_axes_1_and_2: element (i, k, j, l) is element (i, j, k, l)") {

@@ -98,22 +98,22 @@ TEST_CASE("JsonFile reads nested objects, ids and lists of strings") {
           std::vector<std::pair<std::string, Id>>{{"a", 8}, {"b.c", 7}});
     CHECK(one.text_lists("pairs") ==
           std::vector<std::vector<std::string>>{{"x y"}, {"z", "w"}});
-    const auto refused = [&](const auto& call, const std::string& message) {
+    const auto rejected = [&](const auto& call, const std::string& message) {
         CHECK_THROWS_WITH_AS(call(), (file.string() + ": " + message).c_str(), FileError);
     };
-    refused([&] { one.objects("two")[1].text("id"); },
-            "one.two.1.id must be a text, not a list");
-    refused([&] { one.object("three"); }, "one.three is missing");
-    refused([&] { one.objects("names"); }, "one.names must be a list");
-    refused([&] { one.objects("bad"); }, "one.bad.0 must be an object");
-    refused([&] { one.text_lists("bad"); }, "one.bad must hold texts, not 1");
-    refused([&] { one.ids("huge"); },
-            "one.huge must hold whole numbers from 0 to 2147483647, not 4294967296");
-    refused([&] { one.refuse("there is no token x"); }, "one: there is no token x");
-    refused([&] { one.objects("two")[1].refuse("a reason"); }, "one.two.1: a reason");
-    refused([&] { one.refuse("bad", "is wrong"); }, "one.bad is wrong");
-    refused([&] { JsonFile(file).refuse("a reason"); }, "a reason");
-    refused([&] { JsonFile(file).refuse("one", "is wrong"); }, "one is wrong");
+    rejected([&] { one.objects("two")[1].text("id"); },
+             "one.two.1.id must be a text, not a list");
+    rejected([&] { one.object("three"); }, "one.three is missing");
+    rejected([&] { one.objects("names"); }, "one.names must be a list");
+    rejected([&] { one.objects("bad"); }, "one.bad.0 must be an object");
+    rejected([&] { one.text_lists("bad"); }, "one.bad must hold texts, not 1");
+    rejected([&] { one.ids("huge"); },
+             "one.huge must hold whole numbers from 0 to 2147483647, not 4294967296");
+    rejected([&] { one.reject("there is no token x"); }, "one: there is no token x");
+    rejected([&] { one.objects("two")[1].reject("a reason"); }, "one.two.1: a reason");
+    rejected([&] { one.reject("bad", "is wrong"); }, "one.bad is wrong");
+    rejected([&] { JsonFile(file).reject("a reason"); }, "a reason");
+    rejected([&] { JsonFile(file).reject("one", "is wrong"); }, "one is wrong");
 }
 
 namespace {
@@ -200,7 +200,7 @@ TEST_CASE("SafeTensors opens a file by its path and returns the size of a vector
 TEST_CASE("read_text returns the whole file or reports in one line why it is not text") {
     const Scratch scratch;
     const fs::path file = scratch.folder / "a.txt";
-    const auto refused = [&](const std::string& bytes, const std::string& message) {
+    const auto rejected = [&](const std::string& bytes, const std::string& message) {
         overwrite(file, bytes);
         CHECK_THROWS_WITH_AS(read_text(file), (file.string() + message).c_str(), FileError);
     };
@@ -208,21 +208,21 @@ TEST_CASE("read_text returns the whole file or reports in one line why it is not
         overwrite(file, good);
         CHECK(read_text(file) == good);
     }
-    refused("", " is empty");
-    refused(std::string("ab\0c", 4), ": no text: byte 2 is 0");
-    refused("é\xff", ": no text: byte 2 is no UTF-8");
-    refused("abc\xc3", ": no text: byte 3 is no UTF-8");
+    rejected("", " is empty");
+    rejected(std::string("ab\0c", 4), ": no text: byte 2 is 0");
+    rejected("é\xff", ": no text: byte 2 is no UTF-8");
+    rejected("abc\xc3", ": no text: byte 3 is no UTF-8");
     CHECK_THROWS_WITH_AS(read_text(scratch.folder),
                          (scratch.folder.string() + " is not a file").c_str(), FileError);
     const fs::path none = scratch.folder / "none";
     CHECK_THROWS_WITH_AS(read_text(none), ("cannot read " + none.string()).c_str(), FileError);
 }
 
-TEST_CASE("read_text accepts 64 million bytes and refuses one more") {
+TEST_CASE("read_text accepts 64 million bytes and rejects one more") {
     const Scratch scratch;
     const fs::path file = scratch.folder / "zeros";
     overwrite(file, "");
-    const auto refusal = [&](std::size_t size) {
+    const auto rejection = [&](std::size_t size) {
         fs::resize_file(file, size);  // a sparse file: uses no disk space
         try {
             read_text(file);
@@ -231,8 +231,8 @@ TEST_CASE("read_text accepts 64 million bytes and refuses one more") {
         }
         return std::string();
     };
-    CHECK(refusal(64'000'000) == file.string() + ": no text: byte 0 is 0");
-    CHECK(refusal(64'000'001) ==
+    CHECK(rejection(64'000'000) == file.string() + ": no text: byte 0 is 0");
+    CHECK(rejection(64'000'001) ==
           file.string() + ": 64000001 bytes are too many; a text may have 64000000");
 }
 

@@ -53,7 +53,7 @@ Bytes file_with(std::uint64_t num_tensors, std::uint64_t num_keys, std::uint32_t
 }
 
 // The error message of calls on a file with these bytes.
-std::string refusal(
+std::string rejection(
     const Bytes& bytes, const std::function<void(const Gguf&)>& call = [](const Gguf&) {}) {
     const Scratch scratch;
     const fs::path file = scratch.folder / "a.gguf";
@@ -148,10 +148,10 @@ TEST_CASE("bytes_per_row: whole blocks only") {
     CHECK(bytes_per_row(DType::float16, 3) == 6);
     CHECK_THROWS_WITH_AS(bytes_per_row(DType::q4_k, 192),
                          "q4_k: a row of 192 weights does not consist of blocks of 256",
-                         ShapeError);
+                         ValueError);
 }
 
-TEST_CASE("Gguf reads metadata of all types, and refuses another type than the expected one") {
+TEST_CASE("Gguf reads metadata of all types, and rejects another type than the expected one") {
     Bytes bytes = file_with(0, 15, 2);
     bytes.key("u8", 0).number(std::uint8_t{200}).key("i8", 1).number(std::int8_t{-3});
     bytes.key("u16", 2).number(std::uint16_t{60000}).key("i16", 3).number(std::int16_t{-4});
@@ -180,61 +180,64 @@ TEST_CASE("Gguf reads metadata of all types, and refuses another type than the e
     CHECK(file.has("u8"));
     CHECK_FALSE(file.has("u9"));
 
-    const auto refused = [&](const auto& call, const std::string& message) {
+    const auto rejected = [&](const auto& call, const std::string& message) {
         CHECK_THROWS_WITH_AS(call(), (file.path().string() + ": " + message).c_str(),
                              FileError);
     };
-    refused([&] { file.integer("u9"); }, "u9 is missing");
-    refused([&] { file.integer("f32"); }, "f32 must be an integer, not a number");
-    refused([&] { file.number("name"); }, "name must be a number, not a text");
-    refused([&] { file.text("yes"); }, "yes must be a text, not a boolean");
-    refused([&] { file.boolean("u8"); }, "u8 must be a boolean, not an integer");
-    refused([&] { file.texts("scores"); },
-            "scores must be an array of texts, not an array of numbers");
-    refused([&] { file.integers("flags"); },
-            "flags must be an array of integers, not an array of booleans");
-    refused([&] { file.numbers("tokens"); },
-            "tokens must be an array of numbers, not an array of texts");
-    refused([&] { file.size("i8"); }, "i8 must be an integer from 1 to 16777216, not -3");
-    refused([&] { file.size("u32"); },
-            "u32 must be an integer from 1 to 16777216, not 4000000000");
+    rejected([&] { file.integer("u9"); }, "u9 is missing");
+    rejected([&] { file.integer("f32"); }, "f32 must be an integer, not a number");
+    rejected([&] { file.number("name"); }, "name must be a number, not a text");
+    rejected([&] { file.text("yes"); }, "yes must be a text, not a boolean");
+    rejected([&] { file.boolean("u8"); }, "u8 must be a boolean, not an integer");
+    rejected([&] { file.texts("scores"); },
+             "scores must be an array of texts, not an array of numbers");
+    rejected([&] { file.integers("flags"); },
+             "flags must be an array of integers, not an array of booleans");
+    rejected([&] { file.numbers("tokens"); },
+             "tokens must be an array of numbers, not an array of texts");
+    rejected([&] { file.size("i8"); }, "i8 must be an integer from 1 to 16777216, not -3");
+    rejected([&] { file.size("u32"); },
+             "u32 must be an integer from 1 to 16777216, not 4000000000");
 }
 
-TEST_CASE("Gguf refuses other formats and versions by name") {
-    CHECK(mentions(refusal({"GGML____________"}), "the header is not that of a GGUF file"));
+TEST_CASE("Gguf rejects other formats and versions by name") {
+    CHECK(mentions(rejection({"GGML____________"}), "the header is not that of a GGUF file"));
+    CHECK(mentions(rejection(file_with(0, 0, 1)),
+                   "is of version 1 of GGUF; 2 and 3 can be read"));
+    CHECK(mentions(rejection(file_with(0, 0, 4)),
+                   "is of version 4 of GGUF; 2 and 3 can be read"));
     CHECK(
-        mentions(refusal(file_with(0, 0, 1)), "is of version 1 of GGUF; 2 and 3 can be read"));
-    CHECK(
-        mentions(refusal(file_with(0, 0, 4)), "is of version 4 of GGUF; 2 and 3 can be read"));
-    CHECK(mentions(refusal(file_with(0, 0, 0x03000000)), "is that of a big-endian GGUF file"));
-    CHECK(refusal(file_with(0, 0)) == "it was read");
-    CHECK(refusal(file_with(0, 0, 2)) == "it was read");
+        mentions(rejection(file_with(0, 0, 0x03000000)), "is that of a big-endian GGUF file"));
+    CHECK(rejection(file_with(0, 0)) == "it was read");
+    CHECK(rejection(file_with(0, 0, 2)) == "it was read");
 }
 
-TEST_CASE("Gguf refuses damaged metadata and names the key") {
+TEST_CASE("Gguf rejects damaged metadata and names the key") {
     const auto key = [](const std::string& name, std::uint32_t type) {
         return file_with(0, 1).key(name, type);
     };
-    CHECK(refusal(file_with(0, 1)) == "a key of the metadata exceeds the end of the file");
-    CHECK(refusal(file_with(0, 1).u64(1ull << 63)) ==
+    CHECK(rejection(file_with(0, 1)) == "a key of the metadata exceeds the end of the file");
+    CHECK(rejection(file_with(0, 1).u64(1ull << 63)) ==
           "a key of the metadata exceeds the end of the file");
-    CHECK(refusal(key("a", 8).u64(~0ull)) == "a exceeds the end of the file");
-    CHECK(refusal(key("a", 13).u32(0)) == "a has the unknown type 13");
-    CHECK(refusal(key("a", 7).number(std::uint8_t{2})) == "a must be a boolean, 0 or 1, not 2");
-    CHECK(refusal(key("a", 10).u64(1ull << 63)) ==
+    CHECK(rejection(key("a", 8).u64(~0ull)) == "a exceeds the end of the file");
+    CHECK(rejection(key("a", 13).u32(0)) == "a has the unknown type 13");
+    CHECK(rejection(key("a", 7).number(std::uint8_t{2})) ==
+          "a must be a boolean, 0 or 1, not 2");
+    CHECK(rejection(key("a", 10).u64(1ull << 63)) ==
           "a is 9223372036854775808; integers above 2^63 - 1 cannot be read");
-    CHECK(refusal(key("a", 9).u32(9).u64(0)) ==
+    CHECK(rejection(key("a", 9).u32(9).u64(0)) ==
           "a is an array of arrays, which cannot be read");
-    CHECK(refusal(key("a", 9).u32(99).u64(0)) == "a has the unknown type 99");
+    CHECK(rejection(key("a", 9).u32(99).u64(0)) == "a has the unknown type 99");
     for (const std::uint64_t count : {std::uint64_t{9}, ~std::uint64_t{0}})
         for (const std::uint32_t type : {0, 7, 8, 12})
-            CHECK(refusal(key("a", 9).u32(type).u64(count)) == "a exceeds the end of the file");
-    CHECK(refusal(key("a", 9).u32(4).u64(2).u32(1)) == "a exceeds the end of the file");
-    CHECK(refusal(file_with(0, 2).key("a", 4).u32(1).key("a", 4).u32(1)) == "a occurs twice");
-    CHECK(refusal(key("a", 6).number(std::numeric_limits<float>::infinity()),
-                  [](const Gguf& file) { file.number("a"); }) == "a must be a finite number");
+            CHECK(rejection(key("a", 9).u32(type).u64(count)) ==
+                  "a exceeds the end of the file");
+    CHECK(rejection(key("a", 9).u32(4).u64(2).u32(1)) == "a exceeds the end of the file");
+    CHECK(rejection(file_with(0, 2).key("a", 4).u32(1).key("a", 4).u32(1)) == "a occurs twice");
+    CHECK(rejection(key("a", 6).number(std::numeric_limits<float>::infinity()),
+                    [](const Gguf& file) { file.number("a"); }) == "a must be a finite number");
     const auto alignment = [&](std::uint32_t bytes) {
-        return refusal(key("general.alignment", 4).u32(bytes));
+        return rejection(key("general.alignment", 4).u32(bytes));
     };
     for (const std::uint32_t bytes : {0u, 24u, 1u << 31})
         CHECK(
@@ -243,10 +246,10 @@ TEST_CASE("Gguf refuses damaged metadata and names the key") {
     CHECK(alignment(64) == "it was read");
 }
 
-TEST_CASE("Gguf refuses damaged tensors and names them") {
+TEST_CASE("Gguf rejects damaged tensors and names them") {
     const auto one = [](const std::vector<std::uint64_t>& sizes, std::uint32_t type,
                         std::uint64_t offset, std::size_t size) {
-        return refusal(file_with(1, 0).tensor("w", sizes, type, offset).data(size));
+        return rejection(file_with(1, 0).tensor("w", sizes, type, offset).data(size));
     };
     CHECK(one({3, 2}, 0, 0, 24) == "it was read");
     CHECK(one({3, 2}, 0, 32, 56) == "it was read");
@@ -270,13 +273,13 @@ TEST_CASE("Gguf refuses damaged tensors and names them") {
     CHECK(
         one({48, 2}, 8, 0, 200) ==
         "tensor w cannot be read: q8_0: a row of 48 weights does not consist of blocks of 32");
-    CHECK(refusal(file_with(1, 0)) == "the name of a tensor exceeds the end of the file");
-    CHECK(refusal(file_with(~0ull, ~0ull)) ==
+    CHECK(rejection(file_with(1, 0)) == "the name of a tensor exceeds the end of the file");
+    CHECK(rejection(file_with(~0ull, ~0ull)) ==
           "a key of the metadata exceeds the end of the file");
 
     const auto two = [](const std::string& name, std::uint64_t offset) {
         Bytes bytes = file_with(2, 0).tensor("w", {16}, 0, 0);
-        return refusal(bytes.tensor(name, {1}, 0, offset).data(100));
+        return rejection(bytes.tensor(name, {1}, 0, offset).data(100));
     };
     CHECK(two("v", 64) == "it was read");
     CHECK(two("w", 64) == "tensor w occurs twice");
@@ -284,23 +287,23 @@ TEST_CASE("Gguf refuses damaged tensors and names them") {
     CHECK(two("v", 32) == "tensor v overlaps another tensor");
 }
 
-TEST_CASE("Gguf refuses a tensor of another type by name, when it is needed") {
+TEST_CASE("Gguf rejects a tensor of another type by name, when it is needed") {
     Bytes bytes = file_with(2, 0).tensor("w", {32}, 17, 0);
     bytes.tensor("v", {32}, 99, 0).data(8);
-    CHECK(refusal(bytes) == "it was read");
-    CHECK(refusal(bytes,
-                  [](const Gguf& file) {
-                      CHECK(file.has_tensor("w"));
-                      CHECK(file.tensors().empty());
-                      file.read("w", {32});
-                  }) ==
+    CHECK(rejection(bytes) == "it was read");
+    CHECK(rejection(bytes,
+                    [](const Gguf& file) {
+                        CHECK(file.has_tensor("w"));
+                        CHECK(file.tensors().empty());
+                        file.read("w", {32});
+                    }) ==
           "tensor w is of type IQ2_XS; F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K and Q6_K can be "
           "read");
-    CHECK(mentions(refusal(bytes, [](const Gguf& file) { file.refuse_other_types(); }),
+    CHECK(mentions(rejection(bytes, [](const Gguf& file) { file.reject_other_types(); }),
                    "tensor v is of type number 99"));
 }
 
-TEST_CASE("Gguf::read refuses missing tensors, other shapes and elements that are not finite") {
+TEST_CASE("Gguf::read rejects missing tensors, other shapes and elements that are not finite") {
     const Gguf file(types_file());
     const auto message = [&](const auto& call) -> std::string {
         try {
@@ -318,13 +321,13 @@ TEST_CASE("Gguf::read refuses missing tensors, other shapes and elements that ar
     CHECK(mentions(message([&] { file.read("Q4_K", {1536}); }), "should have the shape"));
     Bytes bytes = file_with(1, 0).tensor("w", {2}, 0, 0).data(0);
     bytes.number(1.0f).number(std::numeric_limits<float>::quiet_NaN());
-    CHECK(refusal(bytes, [](const Gguf& read) { read.read("w", {2}); }) ==
+    CHECK(rejection(bytes, [](const Gguf& read) { read.read("w", {2}); }) ==
           "tensor w has an element that is not finite");
 }
 
 TEST_CASE("Gguf::read: a matrix of one row may be stored as a vector") {
     Bytes bytes = file_with(1, 0).tensor("w", {2}, 0, 0).data(0).number(3.0f).number(4.0f);
-    CHECK(refusal(bytes, [](const Gguf& file) {
+    CHECK(rejection(bytes, [](const Gguf& file) {
               CHECK_CLOSE(file.read("w", {1, 2}), (Matrix{{3, 4}}), 0);
               file.read("w", {2, 1});
           }) == "tensor w should have the shape (2, 1), it has (2,)");
@@ -334,20 +337,20 @@ TEST_CASE("Gguf respects general.alignment") {
     Bytes bytes = file_with(2, 1).key("general.alignment", 4).u32(64);
     bytes.tensor("a", {1}, 0, 0).tensor("b", {1}, 0, 64).data(0, 64).number(5.0f);
     bytes.data(0, 64).number(6.0f);
-    CHECK(refusal(bytes, [](const Gguf& file) {
+    CHECK(rejection(bytes, [](const Gguf& file) {
               CHECK(file.read("a", {1})(0) == 5);
               CHECK(file.read("b", {1})(0) == 6);
           }) == "it was read");
     Bytes misplaced = file_with(1, 1).key("general.alignment", 4).u32(64);
-    CHECK(mentions(refusal(misplaced.tensor("a", {1}, 0, 32).data(99, 64)),
+    CHECK(mentions(rejection(misplaced.tensor("a", {1}, 0, 32).data(99, 64)),
                    "not at a multiple of 64"));
 }
 
-TEST_CASE("Gguf refuses a file that is cut off at any byte") {
+TEST_CASE("Gguf rejects a file that is cut off at any byte") {
     const std::string whole = content(fixture_path("gguf/llama.gguf"));
     for (std::size_t size = 4; size < whole.size() - 32; size += size < 1500 ? 1 : 97) {
         INFO(size);
-        CHECK(refusal({whole.substr(0, size)}) != "it was read");
+        CHECK(rejection({whole.substr(0, size)}) != "it was read");
     }
 }
 
@@ -404,23 +407,23 @@ TEST_CASE("write_gguf: metadata and tensors of all types are read again") {
     CHECK(mentions(content(file), Bytes().key("ids", 9).u32(5).u64(2).u32(1).text));
 }
 
-TEST_CASE("write_gguf refuses tensors whose bytes do not match, and then writes nothing") {
+TEST_CASE("write_gguf rejects tensors whose bytes do not match, and then writes nothing") {
     const Scratch scratch;
     const fs::path file = scratch.folder / "a.gguf";
     const std::vector<std::byte> bytes(100);
-    const auto refused = [&](DType dtype, const std::vector<std::size_t>& shape,
-                             const std::string& message) {
+    const auto rejected = [&](DType dtype, const std::vector<std::size_t>& shape,
+                              const std::string& message) {
         CHECK_THROWS_WITH_AS(write_gguf(file, {}, {{"w", {dtype, shape, bytes}}}),
                              (file.string() + ": " + message).c_str(), FileError);
         CHECK_FALSE(fs::exists(file));
     };
-    refused(DType::float32, {5, 6},
-            "tensor w of shape (5, 6) and type float32 has 100 bytes, not 120");
-    refused(DType::q8_0, {48}, "q8_0: a row of 48 weights does not consist of blocks of 32");
-    refused(DType::float32, {},
-            "tensor w of shape () must have 1 to 4 dimensions and no size of 0");
-    refused(DType::float32, {5, 0},
-            "tensor w of shape (5, 0) must have 1 to 4 dimensions and no size of 0");
+    rejected(DType::float32, {5, 6},
+             "tensor w of shape (5, 6) and type float32 has 100 bytes, not 120");
+    rejected(DType::q8_0, {48}, "q8_0: a row of 48 weights does not consist of blocks of 32");
+    rejected(DType::float32, {},
+             "tensor w of shape () must have 1 to 4 dimensions and no size of 0");
+    rejected(DType::float32, {5, 0},
+             "tensor w of shape (5, 0) must have 1 to 4 dimensions and no size of 0");
 }
 
 TEST_CASE("is_gguf: files that begin with GGUF") {

@@ -144,7 +144,7 @@ TEST_CASE("with_commas, fixed and brief format numbers for table cells") {
     CHECK(round_trip(1.0 / 3) == "0.3333333333333333");
 }
 
-TEST_CASE("show refuses a name that was shown before, because each name is a file") {
+TEST_CASE("show rejects a name that was shown before, because each name is a file") {
     printed([] { show("test_twice", Vector{1}); });
     CHECK_THROWS_AS(show("test_twice", Vector{1}), std::logic_error);
 }

@@ -87,7 +87,7 @@ TEST_CASE("without RoPE all position ids are 0, with RoPE they count from 0") {
     }
 }
 
-TEST_CASE("LayerNorm and the ReLU MLP are refused with norm placements other than pre-norm") {
+TEST_CASE("LayerNorm and the ReLU MLP are rejected with norm placements other than pre-norm") {
     for (const auto& named : named_norm_placements()) {
         const NormPlacement norm_placement = named.second;
         INFO(named.first);
@@ -100,7 +100,7 @@ TEST_CASE("LayerNorm and the ReLU MLP are refused with norm placements other tha
                 CHECK_THROWS_WITH_AS(
                     ablation_model(tiny_config(1), config, 1),
                     "ablation: LayerNorm and Mlp are supported in pre-norm blocks only",
-                    ShapeError);
+                    ValueError);
         }
     }
 }

@@ -9,7 +9,7 @@ using namespace llm;
 TEST_CASE("train_on_longer_sequences trains on sequences that are longer than the context") {
     Generator generator(5);
     Config config = short_context_config(4);
-    Model model = init_model(config, generator);
+    Model model = make_model_for_training(config, generator);
     std::vector<Id> tokens(300);
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Id>(i % 9);
     const RotaryTable table = extended_rotary_table(config, RopeExtension::yarn, 3);
@@ -35,7 +35,7 @@ TEST_CASE("train_on_longer_sequences trains on sequences that are longer than th
 TEST_CASE("train_on_longer_sequences: two steps by hand") {
     Generator generator(5);
     Config config = short_context_config(4);
-    Model model = init_model(config, generator), expected = model;
+    Model model = make_model_for_training(config, generator), expected = model;
     std::vector<Id> tokens(300);
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Id>(i % 9);
     const RotaryTable table =

@@ -39,12 +39,12 @@ TEST_CASE("fit_scaling_law: noise of one percent is found as the error of the fi
     CHECK(fit_error({0.8, 44, 0.15}, points) > 0.02);
 }
 
-TEST_CASE("fit_scaling_law refuses too few points, and points that are not positive") {
+TEST_CASE("fit_scaling_law rejects too few points, and points that are not positive") {
     CHECK_THROWS_WITH_AS(fit_scaling_law(points_of({1, 1, 1}, 3, 0)),
-                         "fit_scaling_law: 3 points are too few, 4 are needed", ShapeError);
+                         "fit_scaling_law: 3 points are too few, 4 are needed", ValueError);
     std::vector<ScalingPoint> points = points_of({1, 10, 0.1}, 4, 0);
     points[2].loss = 0;
-    CHECK_THROWS_AS(fit_scaling_law(points), ShapeError);
+    CHECK_THROWS_AS(fit_scaling_law(points), ValueError);
 }
 
 TEST_CASE("training_flops: three times the forward pass, at the average position") {

@@ -1,4 +1,4 @@
-// config.json of the model types of chapter 18: what is read, defaults, and what is refused.
+// config.json of the model types of chapter 18: what is read, defaults, and what is rejected.
 #include "tests/published_models.hpp"
 
 using namespace llm;
@@ -82,7 +82,7 @@ TEST_CASE("qwen3_moe: decoder_sparse_step and mlp_only_layers combine") {
               read("qwen3_moe", R"("decoder_sparse_step": 2, "mlp_only_layers": [3, 4])")) ==
           Layers{false, true, false, false, false, true, false, true});
     CHECK(moe_layers(read("qwen3_moe", R"("mlp_only_layers": [])")) == Layers(8, true));
-    CHECK(refusal_of("qwen3_moe", R"("mlp_only_layers": [8])") ==
+    CHECK(rejection_of("qwen3_moe", R"("mlp_only_layers": [8])") ==
           "mlp_only_layers has no layer 8 of 8");
 }
 
@@ -144,35 +144,35 @@ TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every four
 }
 
 TEST_CASE("read_published_config names what is not supported") {
-    CHECK(refusal_of("deepseek_v3", "") ==
+    CHECK(rejection_of("deepseek_v3", "") ==
           "model_type deepseek_v3 is not supported; supported: mistral, gemma2, gemma3_text, "
           "mixtral, "
           "qwen3_moe, gpt_oss and llama4_text");
-    CHECK(refusal_of("mixtral", R"("hidden_act": "gelu")") ==
+    CHECK(rejection_of("mixtral", R"("hidden_act": "gelu")") ==
           "hidden_act gelu is not supported; supported: silu");
-    CHECK(refusal_of("mixtral", R"("attention_bias": true)") ==
+    CHECK(rejection_of("mixtral", R"("attention_bias": true)") ==
           "attention_bias true is not supported; supported: false");
-    CHECK(refusal_of("gpt_oss", R"("attention_bias": false)") ==
+    CHECK(rejection_of("gpt_oss", R"("attention_bias": false)") ==
           "attention_bias false is not supported; supported: true");
-    CHECK(refusal_of("qwen3_moe", R"("use_sliding_window": true)") ==
+    CHECK(rejection_of("qwen3_moe", R"("use_sliding_window": true)") ==
           "use_sliding_window true is not supported; supported: false");
-    CHECK(refusal_of("qwen3_moe", R"("rope_scaling": {"rope_type": "yarn"})") ==
+    CHECK(rejection_of("qwen3_moe", R"("rope_scaling": {"rope_type": "yarn"})") ==
           "rope_scaling is not supported for qwen3_moe");
-    CHECK(refusal_of("gpt_oss", R"("rope_scaling": {"rope_type": "linear"})") ==
+    CHECK(rejection_of("gpt_oss", R"("rope_scaling": {"rope_type": "linear"})") ==
           "rope_scaling.rope_type linear is not supported; supported: yarn");
-    CHECK(refusal_of("llama4_text", R"("rope_scaling": {"rope_type": "yarn"})") ==
+    CHECK(rejection_of("llama4_text", R"("rope_scaling": {"rope_type": "yarn"})") ==
           "rope_scaling.rope_type yarn is not supported; supported: llama3");
-    CHECK(refusal_of("mixtral", R"("quantization_config": {"quant_method": "fp8"})") ==
+    CHECK(rejection_of("mixtral", R"("quantization_config": {"quant_method": "fp8"})") ==
           "quantization_config is not supported");
-    CHECK(refusal_of("mixtral", R"("rope_parameters": {"rope_theta": 1})") ==
+    CHECK(rejection_of("mixtral", R"("rope_parameters": {"rope_theta": 1})") ==
           "rope_parameters is not supported");
-    CHECK(refusal_of("mixtral", R"("num_experts_per_tok": 9)") ==
+    CHECK(rejection_of("mixtral", R"("num_experts_per_tok": 9)") ==
           "num_experts_per_tok must be at most the number of experts, 8, not 9");
-    CHECK(refusal_of("llama4_text", R"("no_rope_layers": [1, 1])") ==
+    CHECK(rejection_of("llama4_text", R"("no_rope_layers": [1, 1])") ==
           "no_rope_layers has 2 entries for 8 layers");
-    CHECK(refusal_of("gpt_oss", R"("layer_types": ["full_attention"])") ==
+    CHECK(rejection_of("gpt_oss", R"("layer_types": ["full_attention"])") ==
           "layer_types has 1 entries for 8 layers");
-    CHECK(refusal_of("gpt_oss", R"("layer_types": ["chunked_attention"])") ==
+    CHECK(rejection_of("gpt_oss", R"("layer_types": ["chunked_attention"])") ==
           "layer_types chunked_attention is not supported; supported: full_attention and "
           "sliding_attention");
 }

@@ -1,4 +1,4 @@
-// config.json of the model types of chapter 17: what is read, defaults, and what is refused.
+// config.json of the model types of chapter 17: what is read, defaults, and what is rejected.
 #include "tests/published_models.hpp"
 
 using namespace llm;
@@ -85,40 +85,41 @@ TEST_CASE("read_published_config: layer_types wins over a pattern, null is no wi
     CHECK(read("mistral", R"("rope_scaling": null, "head_dim": 6)").head_dim == 6);
 }
 
-TEST_CASE("read_published_config refuses what is not implemented, by name") {
+TEST_CASE("read_published_config rejects what is not implemented, by name") {
     CHECK(
-        refusal_of("gemma3", "") ==
+        rejection_of("gemma3", "") ==
         "model_type gemma3 is not supported; supported: mistral, gemma2, gemma3_text, mixtral, "
         "qwen3_moe, gpt_oss and llama4_text");
-    CHECK(refusal_of("gemma2", R"("hidden_activation": "gelu")") ==
+    CHECK(rejection_of("gemma2", R"("hidden_activation": "gelu")") ==
           "hidden_activation gelu is not supported; supported: gelu_pytorch_tanh");
-    CHECK(refusal_of("mistral", R"("hidden_act": "gelu")") ==
+    CHECK(rejection_of("mistral", R"("hidden_act": "gelu")") ==
           "hidden_act gelu is not supported; supported: silu");
-    CHECK(refusal_of("gemma3_text", R"("attention_bias": true)") ==
+    CHECK(rejection_of("gemma3_text", R"("attention_bias": true)") ==
           "attention_bias true is not supported; supported: false");
-    CHECK(refusal_of("gemma3_text", R"("use_bidirectional_attention": true)") ==
+    CHECK(rejection_of("gemma3_text", R"("use_bidirectional_attention": true)") ==
           "use_bidirectional_attention true is not supported; supported: false");
-    CHECK(refusal_of("gemma3_text", R"("rope_scaling": {"rope_type": "yarn", "factor": 8})") ==
-          "rope_scaling.rope_type yarn is not supported; supported: default and linear");
-    CHECK(refusal_of("gemma2", R"("rope_scaling": {"rope_type": "linear", "factor": 8})") ==
+    CHECK(
+        rejection_of("gemma3_text", R"("rope_scaling": {"rope_type": "yarn", "factor": 8})") ==
+        "rope_scaling.rope_type yarn is not supported; supported: default and linear");
+    CHECK(rejection_of("gemma2", R"("rope_scaling": {"rope_type": "linear", "factor": 8})") ==
           "rope_scaling.rope_type linear is not supported; supported: default");
-    CHECK(refusal_of("gemma3_text", R"("rope_scaling": {"factor": 8})") ==
+    CHECK(rejection_of("gemma3_text", R"("rope_scaling": {"factor": 8})") ==
           "rope_scaling has no rope_type");
-    CHECK(refusal_of("mistral", R"("layer_types": ["full_attention"])") ==
+    CHECK(rejection_of("mistral", R"("layer_types": ["full_attention"])") ==
           "layer_types has 1 entries for 8 layers");
-    CHECK(refusal_of("mistral", R"("layer_types": ["chunked_attention"])") ==
+    CHECK(rejection_of("mistral", R"("layer_types": ["chunked_attention"])") ==
           "layer_types chunked_attention is not supported; supported: full_attention and "
           "sliding_attention");
-    CHECK(refusal_of("mistral",
-                     R"("sliding_window": null, "layer_types": ["sliding_attention"])") ==
+    CHECK(rejection_of("mistral",
+                       R"("sliding_window": null, "layer_types": ["sliding_attention"])") ==
           "layer_types has sliding_attention, but sliding_window is null");
-    CHECK(refusal_of("gemma2", R"("final_logit_softcapping": -1)") ==
+    CHECK(rejection_of("gemma2", R"("final_logit_softcapping": -1)") ==
           "final_logit_softcapping must be above 0");
-    CHECK(refusal_of("gemma3_text", R"("quantization_config": {"bits": 4})") ==
+    CHECK(rejection_of("gemma3_text", R"("quantization_config": {"bits": 4})") ==
           "quantization_config is not supported");
 }
 
-TEST_CASE("a checkpoint of chapter 17 with missing or unknown tensors is refused") {
+TEST_CASE("a checkpoint of chapter 17 with missing or unknown tensors is rejected") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("17_long_context/gemma2");
     // As gemma3_text, it would need a QK norm; as mistral, it has two norms too many.
@@ -128,7 +129,7 @@ TEST_CASE("a checkpoint of chapter 17 with missing or unknown tensors is refused
     CHECK_THROWS_AS(load_published_model(folder), FileError);
 }
 
-TEST_CASE("a configuration with more layers than the file is refused before memory is used") {
+TEST_CASE("a configuration with more layers than the file is rejected before memory is used") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("18_experts/mixtral");
     edit(folder + "/config.json", "\"num_hidden_layers\": 3",
@@ -140,7 +141,7 @@ TEST_CASE("a configuration with more layers than the file is refused before memo
         FileError);
 }
 
-TEST_CASE("a checkpoint with a tensor that its settings do not describe is refused by name") {
+TEST_CASE("a checkpoint with a tensor that its settings do not describe is rejected by name") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("17_long_context/gemma3_text");
     edit(folder + "/config.json", "\"gemma3_text\"", "\"gemma2\"");  // without a QK norm

@@ -65,32 +65,32 @@ TEST_CASE("export_gguf of Gemma and Mistral: metadata and tensors of gemma2 and 
     }
 }
 
-TEST_CASE("export_gguf of Gemma and Mistral refuses what llama.cpp does not compute") {
+TEST_CASE("export_gguf of Gemma and Mistral rejects what llama.cpp does not compute") {
     PublishedModel model = gemma_or_mistral("gemma3_text");
     model.config.layers[0].pattern = FullAttention{};
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma3_text has full attention in layers 5, 11, ... and windows "
           "in all others");
     model = gemma_or_mistral("gemma2");
     model.config.layers[3].pattern = SlidingWindow{5};
     CHECK(
-        refusal_of_gguf(model) ==
+        rejection_of_gguf(model) ==
         "export: llama.cpp's gemma2 has full attention in layers 1, 3, ... and windows in all "
         "others");
     model = gemma_or_mistral("gemma2");
     model.config.query_pre_attn_scalar = 9;
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma2 scales scores by 1/√head_dim: query_pre_attn_scalar must "
           "be 6");
     model = gemma_or_mistral("gemma2");
     model.config.final_logit_softcapping = std::nullopt;
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma2 has soft caps of scores and logits");
     model = gemma_or_mistral("gemma3_text");
     model.config.rope_local_base_freq = Real(500);
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma3 has a rope_local_base_freq of 10000");
-    CHECK(refusal_of_gguf(gemma_or_mistral("mistral")) ==
+    CHECK(rejection_of_gguf(gemma_or_mistral("mistral")) ==
           "export: llama.cpp's llama has no window: 64 tokens do not fit into a window of 5");
 }
 

@@ -81,53 +81,53 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
     }
 }
 
-TEST_CASE("export_gguf of models with experts refuses what llama.cpp does not compute") {
+TEST_CASE("export_gguf of models with experts rejects what llama.cpp does not compute") {
     PublishedModel model = model_with_experts("mixtral");
     model.config.layers[1].pattern = SlidingWindow{6};
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama has no window: 64 tokens do not fit into a window of 6");
     model = model_with_experts("qwen3_moe");
     model.config.routing = SoftmaxRouting{false};
-    CHECK(refusal_of_gguf(model) == "export: llama.cpp's qwen3moe normalizes the gates");
+    CHECK(rejection_of_gguf(model) == "export: llama.cpp's qwen3moe normalizes the gates");
     model = model_with_experts("qwen3_moe");
     model.config.layers[2].is_moe = false;
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's qwen3moe has a mixture in every layer; layer 2 is dense");
     model = model_with_experts("gpt_oss");
     model.config.yarn->truncate = false;
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp rounds YaRN's limits, of 32 and 1 rotations, to whole pairs");
     model = model_with_experts("gpt_oss");
     model.config.swiglu_limit = 6;
-    CHECK(refusal_of_gguf(model) == "export: llama.cpp's gpt-oss has a swiglu_limit of 7");
+    CHECK(rejection_of_gguf(model) == "export: llama.cpp's gpt-oss has a swiglu_limit of 7");
     model = model_with_experts("gpt_oss");
     model.config.layers[1].pattern = SlidingWindow{5};
     CHECK(
-        refusal_of_gguf(model) ==
+        rejection_of_gguf(model) ==
         "export: llama.cpp's gpt-oss has windows in layers 0, 2, ... and full attention in all "
         "others");
     model = model_with_experts("gpt_oss");
     model.config.tie_word_embeddings = true;
-    CHECK(refusal_of_gguf(model) == "export: llama.cpp's gpt-oss has an lm_head");
+    CHECK(rejection_of_gguf(model) == "export: llama.cpp's gpt-oss has an lm_head");
     model = model_with_experts("llama4_text");
     model.config.temperature_tuning->attn_scale = 1;
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama4 has a floor_scale of 8192 and an attn_scale of 0.1");
     const std::string no_such_norm =
         "export: llama.cpp's llama4 has no QK norm if it has 128 experts, and one otherwise";
     model = model_with_experts("llama4_text");
     model.config.qk_norm = QKNormType::none;
-    CHECK(refusal_of_gguf(model) == no_such_norm);
+    CHECK(rejection_of_gguf(model) == no_such_norm);
     model = model_with_experts("llama4_text");
     model.config.experts.num_experts = 128;
-    CHECK(refusal_of_gguf(model) == no_such_norm);
+    CHECK(rejection_of_gguf(model) == no_such_norm);
     model = model_with_experts("llama4_text");
     model.config.layers[0].pattern = ChunkedAttention{5};
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama4 has full attention without RoPE in layers 3, 7, ... and "
           "chunks of 8192 in all others");
     model = model_with_experts("llama4_text");
     model.config.layers[2].is_moe = true;
-    CHECK(refusal_of_gguf(model) ==
+    CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama4 has mixtures at equal distances, unlike layer 2");
 }

@@ -78,7 +78,7 @@ TEST_CASE("no forward pass copies the LM head") {
         if (!tied) moe.lm_head = randn({vocab_size, hidden_size}, generator);
         CHECK(copies_no_head(hidden_size, [&] { return moe(one_token); }));
         const MoeDecoder decoder =
-            init_moe_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
+            make_moe_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
         CHECK(copies_no_head(C, [&] { return decoder(one_token); }));
         const PatternDecoder windowed = make_pattern_decoder(model, false);
         CHECK(copies_no_head(C, [&] { return windowed(one_token); }));

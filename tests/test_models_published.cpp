@@ -146,14 +146,14 @@ TEST_CASE("a published model names what it cannot do") {
     const PublishedModel model = load("17_long_context/gemma2");
     Generator generator(1);
     CHECK_THROWS_WITH_AS(generate(model, {}, {}, generator),
-                         "generate: the prompt must have at least one token", ShapeError);
+                         "generate: the prompt must have at least one token", ValueError);
     auto cache = make_cache(model, 64);
     const IdMatrix ids = xt::zeros<Id>({1, 40});
     model.forward(ids, {.cache = &cache});
     CHECK_THROWS_WITH_AS(
         model.forward(ids, {.cache = &cache}),
         "pattern_attention_inputs: a rotary table of (64, 3) is too short for 80 positions",
-        ShapeError);
+        ValueError);
 }
 
 TEST_CASE("forward_backward of published models: each parameter gets a gradient") {
@@ -190,7 +190,7 @@ TEST_CASE("make_mixtral: a trained decoder and its export have the same logits")
     Config config = small_config();
     config.tie_word_embeddings = true;
     Generator generator(7);
-    MoeDecoder decoder = init_moe_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
+    MoeDecoder decoder = make_moe_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
     const PublishedModel model = make_mixtral(decoder);
     CHECK_CLOSE(model(small_ids), decoder(small_ids), 1e-6);
     const Scratch scratch;
@@ -203,8 +203,8 @@ TEST_CASE("make_mixtral: a trained decoder and its export have the same logits")
          {std::pair<ExpertSizes, Routing>{{4, 2, 6, 1}, SoftmaxRouting{}},
           {{4, 2, 6, 0}, TopKSoftmaxRouting{}},
           {{0, 0, 0, 0}, SoftmaxRouting{}}})
-        CHECK_THROWS_WITH_AS(make_mixtral(init_moe_decoder(config, sizes, routing, generator)),
-                             expected.c_str(), ShapeError);
+        CHECK_THROWS_WITH_AS(make_mixtral(make_moe_decoder(config, sizes, routing, generator)),
+                             expected.c_str(), ValueError);
 }
 
 TEST_CASE("a tensor of a mixture model that is missing, or has another shape, is named") {

@@ -102,7 +102,7 @@ TEST_CASE("trap 8: allclose broadcasts, so tensors of different shapes can be cl
 
 TEST_CASE("trap 9: reshape_view does not check the number of elements") {
     const Matrix matrix = counting({2, 3});
-    CHECK_THROWS_AS(reshape(matrix, {4, 4}), ShapeError);
+    CHECK_THROWS_AS(reshape(matrix, {4, 4}), ValueError);
 
     CHECK_NOTHROW(xt::reshape_view(matrix, {4, 4}));  // reading it is out of bounds
 }

@@ -58,7 +58,7 @@ struct Config {
     bool tie_word_embeddings = true;    // is lm_head the embedding matrix (09)?
 };
 
-// Checks the sizes that attention needs, and fills in head_dim. Throws ShapeError if one is 0,
+// Checks the sizes that attention needs, and fills in head_dim. Throws ValueError if one is 0,
 // if H does not divide C (unless head_dim is given), if Hkv does not divide H, or if the
 // sequence is longer than max_position_embeddings.
 Config validate(Config config, std::size_t seq_len);

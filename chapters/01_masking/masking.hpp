@@ -10,7 +10,7 @@ IdMatrix position_ids(std::size_t batch_size, std::size_t seq_len);  // (B, T)
 
 // Added to the attention scores: 0 where query t may attend to key s, -inf where key s is in
 // its future. The T queries have the last T of S positions, so the mask is lower-right aligned.
-// Throws ShapeError if T > S.
+// Throws ValueError if T > S.
 // Source: "Attention Is All You Need" (Vaswani et al., 2017), section 3.2.3.
 Matrix causal_mask(std::size_t query_len, std::size_t kv_len);  // (T, S)
 
@@ -18,7 +18,7 @@ Matrix causal_mask(std::size_t query_len, std::size_t kv_len);  // (T, S)
 Tensor4 expand_mask(const Matrix& mask,       // (T, S)
                     std::size_t batch_size);  // -> (B, 1, T, S)
 
-// Masks padding as well: -inf in every column whose padding_mask is 0. Throws ShapeError if the
+// Masks padding as well: -inf in every column whose padding_mask is 0. Throws ValueError if the
 // batch size or kv_len of the two masks differ. (Hugging Face's tokenizers call the padding
 // mask attention_mask.)
 Tensor4 mask_padding(const Tensor4& mask,            // (B, 1, T, S)

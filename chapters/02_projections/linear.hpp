@@ -15,7 +15,7 @@ struct Linear {
     Matrix weight;               // (out, in)
     std::optional<Vector> bias;  // (out), or none
 
-    // Throws ShapeError if the last axis of the input is not "in".
+    // Throws ValueError if the last axis of the input is not "in".
     Matrix operator()(const Matrix& inputs) const;    // (N, in) -> (N, out)
     Tensor3 operator()(const Tensor3& inputs) const;  // (B, T, in) -> (B, T, out)
 };

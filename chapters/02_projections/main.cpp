@@ -148,8 +148,8 @@ void use_weights_without_transposing(const Projections& projections,
     say("k_proj.weight is not square: the same mistake raises an error with both shapes.");
     try {
         without_transposing(projections.k_proj)(hidden_states);
-    } catch (const ShapeError& error) {
-        show("ShapeError", error.what());
+    } catch (const ValueError& error) {
+        show("ValueError", error.what());
     }
 }
 

@@ -6,7 +6,7 @@
 namespace llm {
 
 // The angular frequency of each pair: its rotation from one position to the next, in radians,
-// theta^(-2i/D) for pair i. Hugging Face calls it inv_freq. Throws ShapeError unless D is even
+// theta^(-2i/D) for pair i. Hugging Face calls it inv_freq. Throws ValueError unless D is even
 // and positive. Source: "RoFormer" (Su et al., 2021), section 3.2.
 Vector inverse_frequencies(std::size_t head_dim, Real rope_theta);  // (D/2)
 
@@ -25,7 +25,7 @@ enum class RopeLayout {
     interleaved  // 2i and 2i + 1: GPT-J style; the paper, Meta's Llama, llama2.c
 };
 
-// RoPE: rotates each pair of features by the angle of its token's position. Throws ShapeError
+// RoPE: rotates each pair of features by the angle of its token's position. Throws ValueError
 // if the shapes do not match, or if a position lies outside the table.
 Tensor4 apply_rotary_embedding(const Tensor4& states,                        // (B, H, T, D)
                                const RotaryTable& table,                     // (P, D/2)
@@ -43,7 +43,7 @@ Tensor4 apply_rotary_embedding_complex(const Tensor4& states,          // (B, H,
 
 // Converts weights between RoPE layouts: reorders the rows of each head of q_proj or k_proj
 // (and its bias), trained with interleaved pairs, so that the layer works with split halves.
-// Throws ShapeError unless the heads divide the rows evenly and D is even. Source: Hugging
+// Throws ValueError unless the heads divide the rows evenly and D is even. Source: Hugging
 // Face, convert_llama_weights_to_hf.py.
 Linear interleaved_to_split_half(const Linear& projection, std::size_t num_heads);
 // The index, with interleaved pairs, of the row or feature that has this index with split
@@ -53,7 +53,7 @@ std::size_t split_half_index(std::size_t index, std::size_t head_dim);
 Vector interleaved_to_split_half(const Vector& head_weight);  // (D), e.g. of a QK norm
 
 // The absolute position embeddings of the original Transformer, added to the token embeddings:
-// sine at even features, cosine at odd ones. Throws ShapeError if C is odd. Source: Vaswani et
+// sine at even features, cosine at odd ones. Throws ValueError if C is odd. Source: Vaswani et
 // al., 2017, section 3.5, "Positional Encoding".
 Matrix sinusoidal_positions(std::size_t seq_len, std::size_t hidden_size);  // (T, C)
 

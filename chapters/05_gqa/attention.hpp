@@ -13,7 +13,7 @@ namespace llm {
 // One head of one sequence, a copy (PyTorch: states[b, h]).
 Matrix head_of(const Tensor4& states, std::size_t b, std::size_t h);  // (B, H, T, D) -> (T, D)
 
-// Scaled dot-product attention of one head. Throws ShapeError, with both shapes, if the shapes
+// Scaled dot-product attention of one head. Throws ValueError, with both shapes, if the shapes
 // do not match. Source: Vaswani et al., 2017, section 3.2.1.
 Matrix attention_scores(const Matrix& queries,  // (T, D)
                         const Matrix& keys);    // (S, D) -> (T, S), q kᵀ / √D
@@ -39,13 +39,13 @@ struct AttentionOutput {
     Tensor4 weights;  // (B, H, T, S)
     Tensor4 context;  // (B, H, T, D)
 };
-// Each query head has a key and a value head of its own. Throws ShapeError if H differs.
+// Each query head has a key and a value head of its own. Throws ValueError if H differs.
 AttentionOutput multi_head_attention(const Tensor4& queries,  // (B, H, T, D)
                                      const Tensor4& keys,     // (B, H, S, D)
                                      const Tensor4& values,   // (B, H, S, D)
                                      const Tensor4& mask);    // (B, 1, T, S)
 // Query head h uses key/value head h / G, where G = H / Hkv: G adjacent query heads share one.
-// Hkv = H is multi-head, Hkv = 1 multi-query attention. Throws ShapeError unless Hkv divides H.
+// Hkv = H is multi-head, Hkv = 1 multi-query attention. Throws ValueError unless Hkv divides H.
 // Source: "GQA" (Ainslie et al., 2023).
 AttentionOutput grouped_query_attention(
     const Tensor4& queries,  // (B, H, T, D)
@@ -87,7 +87,7 @@ struct AttentionInputs {
     Tensor4 attention_mask;    // (B, 1, T, S), 0 or -inf
 };
 // For T tokens that follow past_len cached ones: position ids past_len to past_len + T - 1, and
-// a causal mask of S = past_len + T columns. Throws ShapeError if the table is too short.
+// a causal mask of S = past_len + T columns. Throws ValueError if the table is too short.
 AttentionInputs causal_attention_inputs(const RotaryTable& rotary_table,  // (P, D/2)
                                         std::size_t batch_size, std::size_t seq_len,
                                         std::size_t past_len = 0);
@@ -118,7 +118,7 @@ struct AttentionLayer {
         Tensor3 hidden_states;  // (B, T, C)
         Tensor4 attentions;     // (B, H, T, S): the weights
     };
-    // With a cache, the T new tokens attend to the S - T cached ones, too. Throws ShapeError if
+    // With a cache, the T new tokens attend to the S - T cached ones, too. Throws ValueError if
     // the shapes do not match.
     Output operator()(const Tensor3& hidden_states,   // (B, T, C)
                       const AttentionInputs& inputs,  // T positions, S columns of the mask
@@ -130,7 +130,7 @@ AttentionLayer make_attention_layer(const Config& config, Generator& generator);
 QueriesKeysValues project_qkv(const AttentionLayer& layer,
                               const Tensor3& hidden_states);  // (B, T, C)
 // Normalizes and rotates queries and keys, in the order that the QK norm requires. Values are
-// not changed. Throws ShapeError if the weights of the norm do not have D elements.
+// not changed. Throws ValueError if the weights of the norm do not have D elements.
 QueriesKeysValues apply_qk_norm_and_rope(const QKNorm& qk_norm, const QueriesKeysValues& heads,
                                          const AttentionInputs& inputs);
 Tensor3 project_output(const AttentionLayer& layer,

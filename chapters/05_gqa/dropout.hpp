@@ -8,7 +8,7 @@
 namespace llm {
 
 // In training only: sets each element to 0 with the given probability and divides the others by
-// 1 - probability, so that the expected value stays. Throws ShapeError unless
+// 1 - probability, so that the expected value stays. Throws ValueError unless
 // 0 <= probability < 1. Source: Srivastava et al., 2014; torch.nn.Dropout.
 Tensor4 dropout(const Tensor4& weights,  // (B, H, T, S)
                 Real probability, Generator& generator);

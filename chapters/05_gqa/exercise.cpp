@@ -110,7 +110,7 @@ Matrix head_context([[maybe_unused]] const Tensor3& queries,
 }
 
 // Exercise 5.12 — write attention_from_projections: the contexts of all heads of all sequences,
-// concatenated for each token, as o_proj expects them. Throw a ShapeError (with require) if H
+// concatenated for each token, as o_proj expects them. Throw a ValueError (with require) if H
 // is not a multiple of Hkv, or if the last axes are not H*D and Hkv*D long.
 Tensor3 attention_from_projections([[maybe_unused]] const Tensor3& queries,
                                    [[maybe_unused]] const Tensor3& keys,

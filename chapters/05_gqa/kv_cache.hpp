@@ -13,7 +13,7 @@ struct LayerCache {
     Tensor4 keys = xt::zeros<Real>({0, 0, 0, 0});    // (B, Hkv, S, D), empty at first
     Tensor4 values = xt::zeros<Real>({0, 0, 0, 0});  // (B, Hkv, S, D)
 
-    // Appends the keys and values of T new tokens: S = past_len + T. Throws ShapeError if B,
+    // Appends the keys and values of T new tokens: S = past_len + T. Throws ValueError if B,
     // Hkv or D differ. Source: Hugging Face, cache_utils.py, DynamicLayer.update.
     void update(const Tensor4& new_keys,     // (B, Hkv, T, D)
                 const Tensor4& new_values);  // (B, Hkv, T, D)

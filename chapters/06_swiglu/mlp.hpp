@@ -18,7 +18,7 @@ struct Mlp {
 
 // The gated MLP: down_proj(activation(gate_proj(x)) * up_proj(x)). The activation determines
 // the variant: GLU (Sigmoid), ReGLU (ReLU), GeGLU (GELU) or SwiGLU (SiLU). A call throws
-// ShapeError if the outputs of gate_proj and up_proj cannot be broadcast together. Source: "GLU
+// ValueError if the outputs of gate_proj and up_proj cannot be broadcast together. Source: "GLU
 // Variants Improve Transformer" (Shazeer, 2020); Llama and Qwen use SwiGLU.
 struct GatedMlp {
     Linear gate_proj;  // (F, C), Meta's w1
@@ -38,7 +38,7 @@ struct FusedGatedMlp {
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 // Concatenates the weights of gate_proj and up_proj; the result computes the same function.
-// Throws ShapeError unless both have the same shape and no bias.
+// Throws ValueError unless both have the same shape and no bias.
 FusedGatedMlp fuse(const GatedMlp& mlp);
 
 // PyTorch's default initialization. The weights are initialized in the order up, down (Mlp) and
@@ -53,12 +53,12 @@ GatedMlp make_gated_mlp(std::size_t hidden_size, std::size_t intermediate_size, 
 std::uint64_t mlp_parameters(std::uint64_t hidden_size, std::uint64_t intermediate_size);
 std::uint64_t gated_mlp_parameters(std::uint64_t hidden_size, std::uint64_t intermediate_size);
 
-// The smallest multiple of multiple_of that is at least size. Throws ShapeError if multiple_of
+// The smallest multiple of multiple_of that is at least size. Throws ValueError if multiple_of
 // is 0.
 std::size_t round_up(std::size_t size, std::size_t multiple_of);
 
 // F of the Llama models: two thirds of 4 C, so that three matrices have as many parameters as
-// two with F = 4 C, times a multiplier, rounded up to a multiple. Throws ShapeError if
+// two with F = 4 C, times a multiplier, rounded up to a multiple. Throws ValueError if
 // multiple_of is 0. Source: Meta's llama/model.py, FeedForward.
 std::size_t llama_intermediate_size(std::size_t hidden_size, std::size_t multiple_of,
                                     double multiplier = 1);

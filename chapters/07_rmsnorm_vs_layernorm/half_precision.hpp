@@ -14,7 +14,7 @@ Matrix to_float(const HalfMatrix& rows);  // (N, C) -> (N, C), exact
 // RMSNorm in float16 throughout, which overflows for large values and loses precision in long
 // sums; and RMSNorm with an upcast to float32, which does not. Hugging Face's Llama and Qwen
 // cast back to float16 before the multiplication by the weight, Gemma after it. Both functions
-// throw ShapeError unless the weight has C elements.
+// throw ValueError unless the weight has C elements.
 enum class CastBack { before_weight, after_weight };
 HalfMatrix rms_norm_in_half(const HalfMatrix& rows,        // (N, C)
                             const HalfVector& weight,      // (C)

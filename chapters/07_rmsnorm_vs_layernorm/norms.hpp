@@ -13,7 +13,7 @@ namespace llm {
 // 2016).
 Matrix layer_normalize(const Matrix& rows, Real eps);  // (N, C) -> (N, C)
 
-// PyTorch's nn.LayerNorm: layer_normalize, then weight and bias. The calls throw ShapeError,
+// PyTorch's nn.LayerNorm: layer_normalize, then weight and bias. The calls throw ValueError,
 // with both shapes, unless weight and bias have C elements.
 struct LayerNorm {
     Vector weight;               // (C)
@@ -46,7 +46,7 @@ std::uint64_t num_parameters(const RMSNorm& norm);
 RMSNorm gemma_norm(const Vector& stored, Real eps);  // (C)
 
 // Partial RMSNorm (pRMSNorm): divides all C features by the RMS of the first fraction·C of
-// them, rounded down. Throws ShapeError unless these are at least 1 and at most C. Source:
+// them, rounded down. Throws ValueError unless these are at least 1 and at most C. Source:
 // Zhang and Sennrich.
 Matrix partial_rms_normalize(const Matrix& rows, double fraction, Real eps);  // (N, C)
 

@@ -46,7 +46,7 @@ Block make_block(NormPlacement norm_placement, const AttentionLayer& self_attn,
         case NormPlacement::parallel:
             return ParallelBlock{self_attn, mlp, norm};
     }
-    throw std::invalid_argument("make_block: unknown norm placement");
+    throw ValueError("make_block: unknown norm placement");
 }
 
 Tensor3 apply(const Block& block, const Tensor3& hidden_states, const AttentionInputs& inputs) {

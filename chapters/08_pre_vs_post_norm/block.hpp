@@ -90,7 +90,7 @@ struct ParallelBlock {
 };
 
 // A block with any norm placement, built with norms whose weights are 1. Throws
-// std::invalid_argument for an invalid enum value.
+// ValueError for an invalid enum value.
 enum class NormPlacement { pre_norm, post_norm, res_post_norm, sandwich, parallel };
 using Block =
     std::variant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock>;
@@ -101,7 +101,7 @@ Tensor3 apply(const Block& block, const Tensor3& hidden_states,  // (B, T, C) ->
 
 // GPT-2's initialization of the layers that write to the residual stream, o_proj and down_proj:
 // multiplies weight and bias by 1/√(2L), so that the RMS of the sum of the 2L sublayer outputs
-// of L blocks is about that of a single unscaled one. Throws ShapeError if L is 0. Source:
+// of L blocks is about that of a single unscaled one. Throws ValueError if L is 0. Source:
 // GPT-2 (Radford et al., 2019), section 2.3.
 Linear scale_for_depth(const Linear& output_projection, std::size_t num_hidden_layers);
 

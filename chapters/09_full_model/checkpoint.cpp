@@ -29,10 +29,10 @@ void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
     for (const std::string& name : tensors.unread()) {
         if (name.ends_with(".rotary_emb.inv_freq") || name == "rope.freqs_cis") continue;
         if (name != lm_head + ".weight")
-            json.refuse("the weights have a tensor " + name +
+            json.reject("the weights have a tensor " + name +
                         ", which these settings do not describe");
         if (tensors.read(name, {embed_tokens.shape(0), embed_tokens.shape(1)}) != embed_tokens)
-            json.refuse("tie_word_embeddings is true, but " + name +
+            json.reject("tie_word_embeddings is true, but " + name +
                         " of the weights differs from the embedding");
     }
 }
@@ -64,10 +64,10 @@ Model load_tensors(const Config& config, Tensors& tensors, const TensorNames& na
 Model load_gguf(const std::string& path) {
     const Gguf file(path);
     const Config config = read_config(file);
-    file.refuse_other_types();
+    file.reject_other_types();
     GgufTensors tensors(file);
     Model model = load_tensors(config, tensors, gguf_names, rope_layout(file));
-    tensors.refuse_unread();
+    tensors.reject_unread();
     return model;
 }
 

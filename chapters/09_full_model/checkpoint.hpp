@@ -23,11 +23,11 @@ void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
                            const Matrix& embed_tokens);  // (V, C)
 
 // Writes config.json and model.safetensors in Hugging Face's format, in float32 or bfloat16.
-// Throws FileError, or ShapeError if no supported model_type has its biases, norms and RoPE
+// Throws FileError, or ValueError if no supported model_type has its biases, norms and RoPE
 // scaling, and as check_described() does.
 void export_model(const Model& model, const std::string& folder, DType dtype = DType::float32);
 
-// Throws ShapeError, which names the tensor or the setting, unless the configuration, the only
+// Throws ValueError, which names the tensor or the setting, unless the configuration, the only
 // thing that is written of a model besides its weights, describes the model.
 void check_described(const Model& model);
 

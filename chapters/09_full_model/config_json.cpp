@@ -7,19 +7,19 @@
 namespace llm {
 namespace {
 
-// Refuses a number that is not the one with which the setting has no effect.
+// Rejects a number that is not the one with which the setting has no effect.
 void expect_number(const JsonFile& json, const std::string& key, double neutral) {
     if (json.has(key) && json.number(key) != neutral)
-        json.refuse_value(key, brief(json.number(key)), brief(neutral));
+        json.reject_value(key, brief(json.number(key)), brief(neutral));
 }
 
 void expect_null(const JsonFile& json, const std::string& key) {
-    if (json.has(key)) json.refuse_value(key, brief(json.number(key)), "null, or no such key");
+    if (json.has(key)) json.reject_value(key, brief(json.number(key)), "null, or no such key");
 }
 
 void expect_boolean(const JsonFile& json, const std::string& key, bool neutral) {
     if (json.has(key) && json.boolean(key) != neutral)
-        json.refuse_value(key, neutral ? "false" : "true", neutral ? "true" : "false");
+        json.reject_value(key, neutral ? "false" : "true", neutral ? "true" : "false");
 }
 
 Config read_mini_llm(const JsonFile& json) {
@@ -39,12 +39,12 @@ Config read_mini_llm(const JsonFile& json) {
     return config;
 }
 
-// Refuses settings of other model types (Granite, Cohere, Gemma 2, OLMo, MiniCPM, Phi) with
+// Rejects settings of other model types (Granite, Cohere, Gemma 2, OLMo, MiniCPM, Phi) with
 // which the model would compute something else.
-void refuse_unsupported(const JsonFile& json, const Config& config) {
+void reject_unsupported(const JsonFile& json, const Config& config) {
     for (const char* key : {"hidden_act", "hidden_activation"})
         if (json.has(key) && json.text(key) != "silu")
-            json.refuse_value(key, json.text(key), "silu");
+            json.reject_value(key, json.text(key), "silu");
     for (const char* key :
          {"partial_rotary_factor", "rope_parameters.partial_rotary_factor",
           "rope_scaling.partial_rotary_factor", "embedding_multiplier", "residual_multiplier",
@@ -60,7 +60,7 @@ void refuse_unsupported(const JsonFile& json, const Config& config) {
     expect_boolean(json, "use_qk_norm", config.qk_norm != QKNormType::none);
     expect_boolean(json, "is_causal", true);
     for (const char* key : {"quantization_config", "no_rope_layers"})
-        if (json.has(key)) json.refuse(key, "is not supported");
+        if (json.has(key)) json.reject(key, "is not supported");
 }
 
 // Whether some layers have a sliding window: Mistral unless it is null, Llama if it is there,
@@ -72,7 +72,7 @@ bool has_sliding_window(const JsonFile& json, const std::string& type) {
             for (const std::string& name : names) {
                 slides = slides || name == "sliding_attention";
                 if (name != "full_attention" && name != "sliding_attention")
-                    json.refuse_value("layer_types", name, "full_attention");
+                    json.reject_value("layer_types", name, "full_attention");
             }
     const bool has_key = json.has("use_sliding_window");
     const bool used = has_key && json.boolean("use_sliding_window");
@@ -81,12 +81,12 @@ bool has_sliding_window(const JsonFile& json, const std::string& type) {
     return slides || used;
 }
 
-// Refuses a window, unless it is as wide as the context. The default is 4096.
-void refuse_sliding_window(const JsonFile& json, const std::string& type,
+// Rejects a window, unless it is as wide as the context. The default is 4096.
+void reject_sliding_window(const JsonFile& json, const std::string& type,
                            std::size_t max_position_embeddings) {
     const std::size_t window = json.has("sliding_window") ? json.size("sliding_window") : 4096;
     if (has_sliding_window(json, type) && window < max_position_embeddings)
-        json.refuse_value(
+        json.reject_value(
             "sliding_window", to_text(window),
             "null, or at least max_position_embeddings " + to_text(max_position_embeddings) +
                 (type == "mistral" ? " (chapter 17 reads windows: ./learn 17 --model)" : ""));
@@ -103,7 +103,7 @@ Llama3Scaling read_scaling(const JsonFile& json, const std::string& inside) {
     if (!(scaling.factor >= 1 && scaling.low_freq_factor > 0 &&
           scaling.high_freq_factor > scaling.low_freq_factor &&
           scaling.original_max_position_embeddings > 0))
-        json.refuse(inside + " needs a factor of at least 1, 0 < low_freq_factor < " +
+        json.reject(inside + " needs a factor of at least 1, 0 < low_freq_factor < " +
                     "high_freq_factor and original_max_position_embeddings above 0");
     return scaling;
 }
@@ -112,7 +112,7 @@ Llama3Scaling read_scaling(const JsonFile& json, const std::string& inside) {
 Real read_rope_theta(const JsonFile& json, const Config& config) {
     const std::string outer = "rope_theta", inner = "rope_parameters.rope_theta";
     if (json.has(outer) && json.has(inner) && json.number(outer) != json.number(inner))
-        json.refuse("rope_theta " + brief(json.number(outer)) + " and " + inner + " " +
+        json.reject("rope_theta " + brief(json.number(outer)) + " and " + inner + " " +
                     brief(json.number(inner)) + " contradict each other");
     double theta = static_cast<double>(config.rope_theta);
     if (json.has(outer)) {
@@ -120,7 +120,7 @@ Real read_rope_theta(const JsonFile& json, const Config& config) {
     } else if (json.has("rope_parameters")) {
         theta = json.number(inner);
     }
-    if (!(theta > 0)) json.refuse("rope_theta must be above 0");
+    if (!(theta > 0)) json.reject("rope_theta must be above 0");
     return static_cast<Real>(theta);
 }
 
@@ -129,19 +129,19 @@ std::string read_rope_type(const JsonFile& json, const std::string& inside) {
     for (const char* key : {".rope_type", ".type"})
         if (json.has(inside + key)) return json.text(inside + key);
     if (inside == "rope_scaling" || json.has(inside + ".factor"))
-        json.refuse(inside + " has no rope_type; supported: default and llama3");
+        json.reject(inside + " has no rope_type; supported: default and llama3");
     return "default";
 }
 
 // Reads rope_theta and the scaling, in rope_scaling or, since transformers 5, rope_parameters.
 void read_rope(const JsonFile& json, Config& config) {
     if (json.has("rope_parameters") && json.has("rope_scaling"))
-        json.refuse("rope_parameters and rope_scaling contradict each other");
+        json.reject("rope_parameters and rope_scaling contradict each other");
     const std::string inside = json.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-    if (json.has(inside) && !json.is_object(inside)) json.refuse(inside + " must be an object");
+    if (json.has(inside) && !json.is_object(inside)) json.reject(inside + " must be an object");
     for (const char* layer_type : {".full_attention", ".sliding_attention"})
         if (json.has(inside + layer_type))
-            json.refuse(inside + layer_type +
+            json.reject(inside + layer_type +
                         " is not supported; supported: one RoPE for all "
                         "layers");
     config.rope_theta = read_rope_theta(json, config);
@@ -150,7 +150,7 @@ void read_rope(const JsonFile& json, Config& config) {
     if (type == "llama3") {
         config.rope_scaling = read_scaling(json, inside);
     } else if (type != "default") {
-        json.refuse_value(inside + ".rope_type", type, "default and llama3");
+        json.reject_value(inside + ".rope_type", type, "default and llama3");
     }
 }
 
@@ -167,7 +167,7 @@ Config read_hugging_face(const JsonFile& json, const std::string& type) {
     config.vocab_size = json.size("vocab_size");
     config.max_position_embeddings = json.size("max_position_embeddings");
     config.rms_norm_eps = static_cast<Real>(json.number("rms_norm_eps"));
-    if (!(config.rms_norm_eps > 0)) json.refuse("rms_norm_eps must be above 0");
+    if (!(config.rms_norm_eps > 0)) json.reject("rms_norm_eps must be above 0");
     config.tie_word_embeddings =
         json.has("tie_word_embeddings") && json.boolean("tie_word_embeddings");
     config.qk_norm = type == "qwen3" ? QKNormType::with_weights : QKNormType::none;
@@ -179,8 +179,8 @@ Config read_hugging_face(const JsonFile& json, const std::string& type) {
                             : attention_bias ? AttentionBias::qkvo
                                              : AttentionBias::none;
     read_rope(json, config);
-    refuse_unsupported(json, config);
-    refuse_sliding_window(json, type, config.max_position_embeddings);
+    reject_unsupported(json, config);
+    reject_sliding_window(json, type, config.max_position_embeddings);
     return config;
 }
 
@@ -205,12 +205,12 @@ Config read_config(const JsonFile& json) try {
     const std::string type = is_mini_llm_config(json) ? "mini-llm" : json.text("model_type");
     const std::set<std::string> supported = {"mini-llm", "llama", "mistral", "qwen2", "qwen3"};
     if (!supported.contains(type))
-        json.refuse_value("model_type", type,
+        json.reject_value("model_type", type,
                           "llama, mistral, qwen2, qwen3 and mini-llm" + reading_chapter(type));
     return validate_model(type == "mini-llm" ? read_mini_llm(json)
                                              : read_hugging_face(json, type));
-} catch (const ShapeError& error) {
-    json.refuse(error.what());
+} catch (const ValueError& error) {
+    json.reject(error.what());
 }
 
 JsonMembers common_members(const std::string& model_type, const std::string& architecture,

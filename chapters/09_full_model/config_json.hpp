@@ -16,7 +16,7 @@ Config read_config(const JsonFile& json);
 // mini-llm or none. The q_proj and k_proj of such a checkpoint use interleaved RoPE.
 bool is_mini_llm_config(const JsonFile& json);
 
-// The members of config.json for a configuration. Throws ShapeError if no supported model_type
+// The members of config.json for a configuration. Throws ValueError if no supported model_type
 // has its biases, norms and RoPE scaling.
 JsonMembers config_json(const Config& config, DType dtype);
 

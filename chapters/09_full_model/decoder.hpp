@@ -27,7 +27,7 @@ struct DecoderOutput {
 // type determines the types of the inputs and of the cache, the sliding window, the position
 // encoding, the score modification and the MLP. Another architecture passes another layer type
 // to the same loop. With caches, one per layer, each layer appends the keys and values of the
-// new tokens to its own. Throws ShapeError unless there are as many caches as layers. Source:
+// new tokens to its own. Throws ValueError unless there are as many caches as layers. Source:
 // Hugging Face, modeling_llama.py, LlamaModel.forward, whose last hidden states are those after
 // the final norm.
 template <class Layer, class Inputs, class Cache = LayerCache>

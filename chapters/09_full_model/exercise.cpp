@@ -107,7 +107,7 @@ Tensor3 mlp_update([[maybe_unused]] const LayerWeights& layer,
 
 // Exercise 9.11 — write next_token_logits: embedding, all layers with their residual
 // connections, final norm and tied head. Apply the last two to the last position only. Throw a
-// ShapeError (with require) if there are no ids, or if an id is not in the vocabulary.
+// ValueError (with require) if there are no ids, or if an id is not in the vocabulary.
 Vector next_token_logits([[maybe_unused]] const Weights& weights,
                          [[maybe_unused]] const Config& config,
                          [[maybe_unused]] const std::vector<Id>& ids) {
@@ -115,7 +115,7 @@ Vector next_token_logits([[maybe_unused]] const Weights& weights,
 }
 
 // Exercise 9.12 — write greedy_ids: append the most likely token, count times, and return the
-// new tokens. No cache: compute the whole sequence for each token. Throw a ShapeError if the
+// new tokens. No cache: compute the whole sequence for each token. Throw a ValueError if the
 // prompt and the new tokens together exceed max_position_embeddings.
 std::vector<Id> greedy_ids([[maybe_unused]] const Weights& weights,
                            [[maybe_unused]] const Config& config,

@@ -13,15 +13,15 @@ class GgufConfig {
     explicit GgufConfig(const Gguf& file)
         : file_(file), architecture_(file.text(architecture_key)) {
         if (architecture_ != "llama" && architecture_ != "qwen2" && architecture_ != "qwen3")
-            file.refuse(architecture_key + " " + architecture_ +
+            file.reject(architecture_key + " " + architecture_ +
                         " is not supported; supported: llama, qwen2 and qwen3");
     }
 
     Config read() const {
-        refuse_unsupported();
+        reject_unsupported();
         Config config = validate_model(read_sizes());
         expect_head_dim(config.head_dim);
-        refuse_sliding_window(config.max_position_embeddings);
+        reject_sliding_window(config.max_position_embeddings);
         config.rms_norm_eps = above_0("attention.layer_norm_rms_epsilon");
         if (has("rope.freq_base")) config.rope_theta = above_0("rope.freq_base");
         config.rope_scaling = rope_scaling(config.head_dim);
@@ -39,9 +39,9 @@ class GgufConfig {
     bool has(const std::string& key) const { return file_.has(full(key)); }
     std::size_t size(const std::string& key) const { return file_.size(full(key)); }
 
-    [[noreturn]] void refuse(const std::string& key, const std::string& value,
+    [[noreturn]] void reject(const std::string& key, const std::string& value,
                              const std::string& supported) const {
-        file_.refuse(full(key) + " " + value + " is not supported; supported: " + supported);
+        file_.reject(full(key) + " " + value + " is not supported; supported: " + supported);
     }
 
     Config read_sizes() const {
@@ -63,13 +63,13 @@ class GgufConfig {
     Real above_0(const std::string& key) const {
         const double number = file_.number(full(key));
         if (!(number > 1e-30 && number < 1e30))
-            file_.refuse(full(key) + " must be above 0 and below 1e30, not " + brief(number));
+            file_.reject(full(key) + " must be above 0 and below 1e30, not " + brief(number));
         return static_cast<Real>(number);
     }
 
-    // Refuses settings of other models with which the result would be another one. The value
+    // Rejects settings of other models with which the result would be another one. The value
     // without effect is given.
-    void refuse_unsupported() const {
+    void reject_unsupported() const {
         for (const auto& [key, neutral] : {std::pair{"attention.scale", 0},
                                            {"attention.clamp_kqv", 0},
                                            {"attention.max_alibi_bias", 0},
@@ -80,18 +80,18 @@ class GgufConfig {
                                            {"residual_scale", 1},
                                            {"rope.scaling.attn_factor", 1}})
             if (has(key) && file_.number(full(key)) != neutral)
-                refuse(key, brief(file_.number(full(key))), to_text(neutral));
+                reject(key, brief(file_.number(full(key))), to_text(neutral));
         if (has("expert_count") && file_.integer(full("expert_count")) != 0)
-            refuse("expert_count", to_text(file_.integer(full("expert_count"))),
+            reject("expert_count", to_text(file_.integer(full("expert_count"))),
                    "0, because a mixture of experts cannot be loaded");
         if (has("attention.causal") && !file_.boolean(full("attention.causal")))
-            refuse("attention.causal", "false", "true");
+            reject("attention.causal", "false", "true");
     }
 
-    void refuse_sliding_window(std::size_t max_position_embeddings) const {
+    void reject_sliding_window(std::size_t max_position_embeddings) const {
         const std::string key = "attention.sliding_window";
         if (has(key) && file_.integer(full(key)) != 0 && size(key) < max_position_embeddings)
-            refuse(key, to_text(size(key)),
+            reject(key, to_text(size(key)),
                    "0, or at least context_length " + to_text(max_position_embeddings));
     }
 
@@ -99,7 +99,7 @@ class GgufConfig {
         const std::string name = "token_embd.weight";
         const std::vector<std::size_t>& shape = file_.tensor(name).shape;
         if (shape.size() != 2)
-            file_.refuse("tensor " + name + " must be a matrix, not " + to_text(shape));
+            file_.reject("tensor " + name + " must be a matrix, not " + to_text(shape));
         return shape[0];
     }
 
@@ -113,7 +113,7 @@ class GgufConfig {
     void expect_head_dim(std::size_t head_dim) const {
         for (const char* key : {"attention.value_length", "rope.dimension_count"})
             if (has(key) && size(key) != head_dim)
-                refuse(key, to_text(size(key)),
+                reject(key, to_text(size(key)),
                        "the head_dim of queries and keys, " + to_text(head_dim));
     }
 
@@ -122,7 +122,7 @@ class GgufConfig {
     Real linear_factor() const {
         const std::string type_key = "rope.scaling.type";
         const std::string type = has(type_key) ? file_.text(full(type_key)) : "linear";
-        if (type != "none" && type != "linear") refuse(type_key, type, "none and linear");
+        if (type != "none" && type != "linear") reject(type_key, type, "none and linear");
         for (const std::string key : {"rope.scaling.factor", "rope.scale_linear"})
             if (has(key) && type == "linear") return above_0(key);
         return 1;
@@ -138,7 +138,7 @@ class GgufConfig {
         for (Real& divisor : factors) {
             divisor *= factor;
             if (!(divisor > 0))
-                file_.refuse("tensor " + gguf_rope_factors +
+                file_.reject("tensor " + gguf_rope_factors +
                              " has a factor that is not above 0");
         }
         return FrequencyFactors{factors};
@@ -149,8 +149,8 @@ class GgufConfig {
 
 Config read_config(const Gguf& file) try {
     return GgufConfig(file).read();
-} catch (const ShapeError& error) {
-    file.refuse(error.what());
+} catch (const ValueError& error) {
+    file.reject(error.what());
 }
 
 RopeLayout rope_layout(const std::string& architecture) {

@@ -27,10 +27,10 @@ class GgufTensors {
         return file_.read_bytes(name, out, in);
     }
 
-    // Refuses tensors without which the model would compute something else.
-    void refuse_unread() const {
+    // Rejects tensors without which the model would compute something else.
+    void reject_unread() const {
         if (!unread_.empty())
-            file_.refuse("the model has a tensor " + *unread_.begin() +
+            file_.reject("the model has a tensor " + *unread_.begin() +
                          ", which is not supported");
     }
 

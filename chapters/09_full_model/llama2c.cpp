@@ -13,7 +13,7 @@ namespace {
 class Llama2cReader {
  public:
     explicit Llama2cReader(const std::string& path) : file_(path) {
-        if (file_.bytes().size() < sizeof header_) refuse("too short for a llama2.c file");
+        if (file_.bytes().size() < sizeof header_) reject("too short for a llama2.c file");
         std::memcpy(header_.data(), file_.bytes().data(), sizeof header_);
         offset_ = sizeof header_;
     }
@@ -21,7 +21,7 @@ class Llama2cReader {
     Config config() const {
         for (std::size_t i = 0; i < header_.size(); ++i)
             if (i != 5 && (header_[i] < 1 || header_[i] > 1 << 24))
-                refuse("field " + to_text(i) + " of the header is " + to_text(header_[i]) +
+                reject("field " + to_text(i) + " of the header is " + to_text(header_[i]) +
                        ": not a llama2.c file");
         Config config;
         config.hidden_size = size(0);
@@ -37,7 +37,7 @@ class Llama2cReader {
         return validate_model(config);
     }
 
-    // Refuses a file whose size does not match its header, before any tensor is allocated. In
+    // Rejects a file whose size does not match its header, before any tensor is allocated. In
     // double, because the product of the header's sizes can overflow 64 bits.
     void expect_size_of(const Config& config) const {
         const double C = double(config.hidden_size), F = double(config.intermediate_size);
@@ -50,7 +50,7 @@ class Llama2cReader {
         const double expected = sizeof header_ + 4 * (heads * V * C + L * layer + C + P * D);
         const auto actual = file_.bytes().size();
         if (double(actual) != expected)
-            refuse(
+            reject(
                 "the file has " + to_text(actual) + " bytes, but its header requires " +
                 (expected < 1e15 ? to_text(static_cast<std::size_t>(expected)) : "far more"));
     }
@@ -62,13 +62,13 @@ class Llama2cReader {
         const auto bytes = file_.bytes().subspan(offset_, tensor.size() * sizeof(float));
         std::memcpy(tensor.data(), bytes.data(), bytes.size());
         for (const Real element : tensor)
-            if (!std::isfinite(element)) refuse("a tensor has an element that is not finite");
+            if (!std::isfinite(element)) reject("a tensor has an element that is not finite");
         file_.forget(bytes);
         offset_ += bytes.size();
         return tensor;
     }
 
-    [[noreturn]] void refuse(const std::string& reason) const {
+    [[noreturn]] void reject(const std::string& reason) const {
         throw FileError(file_.path().string() + ": " + reason);
     }
 
@@ -123,7 +123,7 @@ Model load_llama2c(const std::string& path) try {
                D});  // the rotary table, which Model::rotary_table computes
     if (!config.tie_word_embeddings) model.lm_head = file.next({config.vocab_size, C});
     return model;
-} catch (const ShapeError& error) {
+} catch (const ValueError& error) {
     throw FileError(path + ": " + error.what());
 }
 

@@ -9,11 +9,11 @@ namespace llm {
 // The configuration of Mini-LLM, a small open model of the Llama architecture.
 Config mini_llm_config();
 
-// Checks all sizes of a model, and sets head_dim if it is 0. Throws ShapeError if another size
+// Checks all sizes of a model, and sets head_dim if it is 0. Throws ValueError if another size
 // is 0, if sizes are inconsistent, or if head_dim is odd.
 Config validate_model(Config config);
 
-// Throws ShapeError if there are no ids, if an id lies outside the vocabulary, or if a sequence
+// Throws ValueError if there are no ids, if an id lies outside the vocabulary, or if a sequence
 // is longer than max_position_embeddings.
 void check_input(const Config& config, const IdMatrix& input_ids);  // (B, T)
 
@@ -27,7 +27,7 @@ Tensor3 embedding(const Matrix& weight,        // (V, C)
 Tensor3 lm_head(const Matrix& weight,           // (V, C)
                 const Tensor3& hidden_states);  // (B, T, C) -> (B, T, V)
 
-// Keeps logits between -cap and cap, smoothly: cap · tanh(logits / cap). Throws ShapeError
+// Keeps logits between -cap and cap, smoothly: cap · tanh(logits / cap). Throws ValueError
 // unless cap > 0. Source: "Gemma 2" (2024), section 2, which caps the logits at 30.
 Matrix logit_softcap(const Matrix& logits, Real cap);    // (N, V) -> (N, V)
 Tensor3 logit_softcap(const Tensor3& logits, Real cap);  // (B, T, V) -> (B, T, V)
@@ -62,7 +62,7 @@ struct ModelOutput {
 };
 
 // The rotary tables for P positions that a model with this configuration makes: one. Throws
-// ShapeError if P exceeds max_position_embeddings.
+// ValueError if P exceeds max_position_embeddings.
 std::vector<RotaryTable> rotary_tables(const Config& config, std::size_t num_positions);  // P
 
 // A decoder-only transformer: from token ids to logits. A later architecture passes another
@@ -81,7 +81,7 @@ struct DecoderModel {
     const Matrix& head() const { return lm_head ? *lm_head : embed_tokens; }  // (V, C)
 
     // The logits of the next token at each position. All functions that take ids throw
-    // ShapeError as check_input() does, or if a cache has too few positions, and then leave the
+    // ValueError as check_input() does, or if a cache has too few positions, and then leave the
     // cache unchanged.
     using Attention = typename Layer::AttentionType;
     using Cache = typename Attention::Cache;
@@ -145,7 +145,7 @@ ModelOutput DecoderModel<Layer, AnyConfig, FinalNorm>::forward(
 }
 extern template struct DecoderModel<PreNormBlock>;
 
-// An empty cache for P positions. Throws ShapeError if P exceeds max_position_embeddings.
+// An empty cache for P positions. Throws ValueError if P exceeds max_position_embeddings.
 template <class Layer>
 auto make_layer_cache(const Layer& layer) {
     return layer.self_attn.make_cache();
@@ -162,7 +162,7 @@ auto make_cache(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
 // Initializes all weights with PyTorch's defaults, in Mini-LLM's order: embed_tokens, normal
 // with standard deviation 1; q, k, v, o, gate, down and up of each layer; lm_head, which a tied
 // model discards. The layout is that of the initialized q_proj and k_proj; interleaved ones are
-// converted, because a model always uses split halves. Throws ShapeError as validate_model()
+// converted, because a model always uses split halves. Throws ValueError as validate_model()
 // does.
 Model make_model(const Config& config, Generator& generator,
                  RopeLayout layout = RopeLayout::split_half);

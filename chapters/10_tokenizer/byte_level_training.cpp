@@ -31,7 +31,7 @@ std::unordered_map<std::string, std::size_t> word_counts(const std::string& text
     pre_tokenizers.back() = gpt2_pre_tokenizer();
     std::unordered_map<std::string, std::size_t> counts;
     for (const Segment& segment : split_at_added_tokens(tokenizer.added_tokens, text)) {
-        if (segment.id >= 0) continue;  // a special token
+        if (segment.id) continue;  // a special token
         std::vector<std::string> words = {segment.text};
         for (const PreTokenizer& pre_tokenizer : pre_tokenizers)
             words = split_words(pre_tokenizer, words, true);

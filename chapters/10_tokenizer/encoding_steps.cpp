@@ -13,7 +13,7 @@ void add_step(std::vector<EncodingStep>& steps, const std::string& name, const S
     const Segments before = steps.back().segments;
     Segments after;
     for (std::size_t i = 0; i < before.size(); ++i) {
-        const bool is_added_token = before[i].id >= 0;
+        const bool is_added_token = before[i].id.has_value();
         for (const Segment& part :
              is_added_token ? Segments{before[i]} : split(before[i].text, i == 0))
             after.push_back(part);

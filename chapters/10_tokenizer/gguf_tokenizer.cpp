@@ -51,16 +51,16 @@ class GgufTokenizer {
     Tokenizer read() {
         const std::string model = file_.text("tokenizer.ggml.model");
         if (model != "llama" && model != "gpt2")
-            file_.refuse("tokenizer.ggml.model " + model +
+            file_.reject("tokenizer.ggml.model " + model +
                          " is not supported; llama and gpt2 are");
         for (const std::string name :
              {"add_eos_token", "add_sep_token", "remove_extra_whitespaces"})
-            if (flag(name, false)) file_.refuse("tokenizer.ggml." + name + " is not supported");
+            if (flag(name, false)) file_.reject("tokenizer.ggml." + name + " is not supported");
         read_tokens();
         model == "llama" ? read_sentencepiece() : read_byte_level_bpe();
         for (std::size_t id = 0; id < types_.size(); ++id)
             if (types_[id] == byte && !tokenizer_.byte_token_ids.contains(static_cast<Id>(id)))
-                refuse_token(id, "has the type of a byte, but no byte fallback token's name");
+                reject_token(id, "has the type of a byte, but no byte fallback token's name");
         return std::move(tokenizer_);
     }
 
@@ -75,13 +75,13 @@ class GgufTokenizer {
         return file_.has(key) ? file_.boolean(key) : default_value;
     }
 
-    [[noreturn]] void refuse_token(std::size_t id, const std::string& problem) const {
-        file_.refuse("tokenizer.ggml.tokens: token " + to_text(id) + " " + problem);
+    [[noreturn]] void reject_token(std::size_t id, const std::string& problem) const {
+        file_.reject("tokenizer.ggml.tokens: token " + to_text(id) + " " + problem);
     }
 
     void check_length(const std::string& name, std::size_t length) const {
         if (length != tokenizer_.vocab_size())
-            file_.refuse("tokenizer.ggml." + name + " has " + to_text(length) +
+            file_.reject("tokenizer.ggml." + name + " has " + to_text(length) +
                          " elements, but there are " + to_text(tokenizer_.vocab_size()) +
                          " tokens");
     }
@@ -89,9 +89,9 @@ class GgufTokenizer {
     void read_tokens() {
         tokenizer_.token_bytes = file_.texts("tokenizer.ggml.tokens");
         const std::size_t count = tokenizer_.vocab_size();
-        if (count == 0) file_.refuse("tokenizer.ggml.tokens is empty");
+        if (count == 0) file_.reject("tokenizer.ggml.tokens is empty");
         if (count > limit_)
-            file_.refuse("tokenizer.ggml.tokens has " + to_text(count) +
+            file_.reject("tokenizer.ggml.tokens has " + to_text(count) +
                          " elements, but the vocabulary size is " + to_text(limit_));
         types_ = file_.integers("tokenizer.ggml.token_type");
         check_length("token_type", types_.size());
@@ -103,14 +103,14 @@ class GgufTokenizer {
     void add(std::size_t index) {
         const std::string& token = tokenizer_.token_bytes[index];
         const Id id = static_cast<Id>(index);
-        if (replace_invalid_utf8(token) != token) refuse_token(index, "is not UTF-8");
+        if (replace_invalid_utf8(token) != token) reject_token(index, "is not UTF-8");
         if (!token.empty()) {
             const auto [other, is_new] = tokenizer_.vocab.emplace(token, id);
-            if (!is_new) refuse_token(index, "equals token " + to_text(other->second));
+            if (!is_new) reject_token(index, "equals token " + to_text(other->second));
         }
         const std::int64_t type = types_[index];
         if (type < normal || type > byte)
-            refuse_token(index, "has the unknown type " + to_text(type));
+            reject_token(index, "has the unknown type " + to_text(type));
         const bool special = type == unknown || type == control;
         if (special) tokenizer_.all_special_ids.insert(id);
         if (special || type == user_defined) tokenizer_.added_tokens.push_back({token, id});
@@ -131,9 +131,9 @@ class GgufTokenizer {
         const std::vector<double>& scores = file_.numbers("tokenizer.ggml.scores");
         check_length("scores", scores.size());
         for (std::size_t id = 0; id < scores.size(); ++id) {
-            if (!std::isfinite(scores[id])) refuse_token(id, "has a score that is not finite");
+            if (!std::isfinite(scores[id])) reject_token(id, "has a score that is not finite");
             if (tokenizer_.token_bytes[id].size() > 512)
-                refuse_token(id, "has more than 512 bytes");
+                reject_token(id, "has more than 512 bytes");
         }
         tokenizer_.merges = merges_from_scores(tokenizer_.vocab, scores);
 
@@ -156,17 +156,17 @@ class GgufTokenizer {
         tokenizer_.ignore_merges = pre.ignore_merges;
         read_merges();
         decode_tokens(unicode_to_bytes);
-        read_special_tokens({-1, -1, -1}, pre.add_bos);
+        read_special_tokens({}, pre.add_bos);
     }
 
     // "default", and a missing name in older files, are llama.cpp's guess for unknown
     // tokenizers and match no published one.
     PreType read_pre_type() const {
         const std::string key = "tokenizer.ggml.pre", names = names_of_pre_types();
-        if (!file_.has(key)) file_.refuse(key + " is missing; supported are " + names);
+        if (!file_.has(key)) file_.reject(key + " is missing; supported are " + names);
         for (const PreType& pre : pre_types())
             if (std::count(pre.names.begin(), pre.names.end(), file_.text(key)) > 0) return pre;
-        file_.refuse(key + " " + file_.text(key) + " is not supported; " + names + " are");
+        file_.reject(key + " " + file_.text(key) + " is not supported; " + names + " are");
     }
 
     // Each merge is "a b". A pair that is listed twice has the later rank, as in Hugging Face's
@@ -175,16 +175,16 @@ class GgufTokenizer {
         const std::vector<std::string>& merges = file_.texts("tokenizer.ggml.merges");
         for (std::size_t rank = 0; rank < merges.size(); ++rank) {
             const std::string& both = merges[rank];
-            const auto refuse = [&](const std::string& problem) {
-                file_.refuse("tokenizer.ggml.merges: merge " + to_text(rank) + " " + problem);
+            const auto reject = [&](const std::string& problem) {
+                file_.reject("tokenizer.ggml.merges: merge " + to_text(rank) + " " + problem);
             };
             const auto id_of = [&](const std::string& token) {
                 const auto found = tokenizer_.vocab.find(token);
-                if (found == tokenizer_.vocab.end()) refuse("needs the unknown token " + token);
+                if (found == tokenizer_.vocab.end()) reject("needs the unknown token " + token);
                 return found->second;
             };
             const std::size_t space = both.find(' ', 1);
-            if (space == both.npos) refuse("has no space");
+            if (space == both.npos) reject("has no space");
             const std::string left = both.substr(0, space), right = both.substr(space + 1);
             const TokenPair pair{id_of(left), id_of(right)};
             tokenizer_.merges[pair] = {double(rank), id_of(left + right)};
@@ -192,32 +192,33 @@ class GgufTokenizer {
     }
 
     // The id under a key, which may be missing.
-    Id read_id(const std::string& name, Id default_id) const {
+    std::optional<Id> read_id(const std::string& name, std::optional<Id> default_id) const {
         const auto count = static_cast<std::int64_t>(types_.size());
         const std::string key = "tokenizer.ggml." + name + "_token_id";
-        if (!file_.has(key)) return default_id < count ? default_id : -1;
+        if (!file_.has(key))
+            return default_id && *default_id < count ? default_id : std::nullopt;
         const std::int64_t id = file_.integer(key);
         if (id < 0 || id >= count)
-            file_.refuse(key + " is " + to_text(id) + ", but there are " + to_text(count) +
+            file_.reject(key + " is " + to_text(id) + ", but there are " + to_text(count) +
                          " tokens");
         return static_cast<Id>(id);
     }
 
     // Generation stops at the EOS tokens of a text, of a turn and of a message.
     struct DefaultIds {
-        Id bos, eos, unk;
+        std::optional<Id> bos, eos, unk;
     };
     void read_special_tokens(const DefaultIds& default_ids, bool add_bos) {
         tokenizer_.bos_token_id = read_id("bos", default_ids.bos);
         tokenizer_.unk_token_id = read_id("unknown", default_ids.unk);
         for (const std::string name : {"eos", "eot", "eom"}) {
-            const Id id = read_id(name, name == "eos" ? default_ids.eos : -1);
+            const auto id = read_id(name, name == "eos" ? default_ids.eos : std::nullopt);
             std::vector<Id>& ids = tokenizer_.eos_token_ids;
-            if (id >= 0 && std::count(ids.begin(), ids.end(), id) == 0) ids.push_back(id);
+            if (id && std::count(ids.begin(), ids.end(), *id) == 0) ids.push_back(*id);
         }
         if (!flag("add_bos_token", add_bos)) return;
-        if (tokenizer_.bos_token_id < 0) file_.refuse("tokenizer.ggml.bos_token_id is missing");
-        tokenizer_.prefix_tokens = {tokenizer_.bos_token_id};
+        if (!tokenizer_.bos_token_id) file_.reject("tokenizer.ggml.bos_token_id is missing");
+        tokenizer_.prefix_tokens = {*tokenizer_.bos_token_id};
     }
 };
 

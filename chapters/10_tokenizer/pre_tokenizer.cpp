@@ -24,7 +24,7 @@ std::vector<Segment> split_at_added_tokens(const std::vector<AddedToken>& added_
     };
     for (std::size_t at = 0; at < text.size();) {
         const Segment match = longest_match(at);
-        if (match.id < 0) {
+        if (!match.id) {
             between += text[at++];
             continue;
         }

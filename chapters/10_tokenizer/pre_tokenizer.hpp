@@ -15,10 +15,10 @@ struct AddedToken {
     Id id;
 };
 
-// A part of a text: an added token, or the text between two of them (id -1).
+// A part of a text: an added token, or the text between two of them.
 struct Segment {
     std::string text;
-    Id id = -1;
+    std::optional<Id> id = std::nullopt;
 };
 
 // Splits a text at its added tokens. If several added tokens match at the same position, the

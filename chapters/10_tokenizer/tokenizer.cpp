@@ -68,8 +68,8 @@ std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
     for (const std::string& character : characters(word)) {
         const std::vector<Id> known = encode_character(character);
         if (known.empty()) {
-            if (unk_token_id < 0) throw TextError("there is no token for '" + character + "'");
-            if (!(after_unknown && fuse_unk)) ids.push_back(unk_token_id);
+            if (!unk_token_id) throw TextError("there is no token for '" + character + "'");
+            if (!(after_unknown && fuse_unk)) ids.push_back(*unk_token_id);
         }
         after_unknown = known.empty();
         ids.insert(ids.end(), known.begin(), known.end());
@@ -79,17 +79,17 @@ std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
 }
 
 std::vector<Id> Tokenizer::encode(const std::string& text) const {
-    if (text.empty() && prefix_tokens.empty() && bos_token_id >= 0) return {bos_token_id};
+    if (text.empty() && prefix_tokens.empty() && bos_token_id) return {*bos_token_id};
     check_utf8(text);
     std::vector<Id> ids = prefix_tokens;
     bool at_start = true;
     const auto encode_segment = [&](const Segment& segment) {
-        if (segment.id >= 0) return ids.push_back(segment.id);
+        if (segment.id) return ids.push_back(*segment.id);
         for (const std::string& word : pre_tokenize(segment.text, at_start))
             for (const Id id : encode_word(word)) ids.push_back(id);
     };
     for (const Segment& segment : split_at_added_tokens(added_tokens, text)) {
-        if (segment.id >= 0) {
+        if (segment.id) {
             encode_segment(segment);
         } else {
             for (const Segment& part :

@@ -47,11 +47,12 @@ struct Tokenizer {
 
     bool ignore_merges = false;  // a word of the vocabulary is one token (Llama 3)
     bool byte_fallback = false;  // an unknown character is encoded as bytes: <0xE2>
-    Id unk_token_id = -1;        // otherwise as this token, if there is one
-    bool fuse_unk = false;       // adjacent unknown tokens are fused into one
+    std::optional<Id> unk_token_id = std::nullopt;  // otherwise as this token
+    bool fuse_unk = false;  // adjacent unknown tokens are fused into one
 
-    std::vector<Id> prefix_tokens;     // prepended to the ids of every text: <s>
-    Id bos_token_id = -1;              // encodes an empty text if prefix_tokens is empty
+    std::vector<Id> prefix_tokens;  // prepended to the ids of every text: <s>
+    std::optional<Id> bos_token_id =
+        std::nullopt;                  // encodes an empty text if prefix_tokens is empty
     std::vector<Id> eos_token_ids;     // generation stops at any of them
     std::set<Id> all_special_ids;      // decode skips them
     bool strip_leading_space = false;  // decode removes the space that encode prepends

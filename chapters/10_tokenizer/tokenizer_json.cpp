@@ -27,7 +27,7 @@ class TokenizerJson {
         assign_normalized_tokens();
         for_each(json_, "pre_tokenizer", "pretokenizers", &TokenizerJson::read_pre_tokenizer);
         for_each(json_, "post_processor", "processors", &TokenizerJson::read_post_processor);
-        if (!json_.has("decoder")) json_.refuse("a tokenizer without decoder is not supported");
+        if (!json_.has("decoder")) json_.reject("a tokenizer without decoder is not supported");
         for_each(json_, "decoder", "decoders", &TokenizerJson::read_decoder);
         return std::move(tokenizer_);
     }
@@ -50,13 +50,13 @@ class TokenizerJson {
             (this->*read_one)(element, element.text("type"));
     }
 
-    [[noreturn]] static void refuse(const JsonFile& json, const std::string& what) {
-        json.refuse(what + " is not supported");
+    [[noreturn]] static void reject(const JsonFile& json, const std::string& what) {
+        json.reject(what + " is not supported");
     }
 
     Id id_of(const JsonFile& json, const std::string& token) const {
         const auto found = tokenizer_.vocab.find(token);
-        if (found == tokenizer_.vocab.end()) json.refuse("there is no token " + token);
+        if (found == tokenizer_.vocab.end()) json.reject("there is no token " + token);
         return found->second;
     }
 
@@ -64,7 +64,7 @@ class TokenizerJson {
         const auto index = static_cast<std::size_t>(id);
         const std::size_t limit = vocab_size_.value_or(1 << 24);
         if (index >= limit)
-            json_.refuse("token " + token + " has the id " + to_text(id) +
+            json_.reject("token " + token + " has the id " + to_text(id) +
                          ", but the vocabulary size is " + to_text(limit));
         if (index >= tokenizer_.vocab_size()) tokenizer_.token_bytes.resize(index + 1);
         tokenizer_.vocab[token] = id;
@@ -73,20 +73,20 @@ class TokenizerJson {
 
     // The pattern of a Split or Replace, which must be of this kind: "String" or "Regex".
     static std::string pattern(const JsonFile& json, const std::string& kind) {
-        if (!json.has("pattern." + kind)) refuse(json, "a pattern that is no " + kind);
+        if (!json.has("pattern." + kind)) reject(json, "a pattern that is no " + kind);
         const std::string text = json.text("pattern." + kind);
-        if (text.empty()) json.refuse("pattern." + kind, "must not be empty");
+        if (text.empty()) json.reject("pattern." + kind, "must not be empty");
         return text;
     }
 
     void read_model(const JsonFile& model) {
         const std::string type = model.has("type") ? model.text("type") : "BPE";
-        if (type != "BPE") model.refuse("type", type + " is not supported");
+        if (type != "BPE") model.reject("type", type + " is not supported");
         if (model.has("dropout") && model.number("dropout") > 0)
-            model.refuse("dropout", "is not supported");
+            model.reject("dropout", "is not supported");
         for (const std::string key : {"continuing_subword_prefix", "end_of_word_suffix"})
             if (model.has(key) && !model.text(key).empty())
-                model.refuse(key, "is not supported");
+                model.reject(key, "is not supported");
 
         for (const auto& [token, id] : model.ids_by_name("vocab")) add(token, id);
         read_merges(model);
@@ -108,7 +108,7 @@ class TokenizerJson {
                 const std::size_t space = both.find(' ');
                 if (space != both.npos) pair = {both.substr(0, space), both.substr(space + 1)};
             }
-            if (pair.size() != 2) model.refuse("a merge must name two tokens");
+            if (pair.size() != 2) model.reject("a merge must name two tokens");
             const Id merged = id_of(model, pair[0] + pair[1]);
             tokenizer_.merges[{id_of(model, pair[0]), id_of(model, pair[1])}] = {rank++,
                                                                                  merged};
@@ -120,9 +120,9 @@ class TokenizerJson {
         for (const JsonFile& token : json_.objects("added_tokens")) {
             const std::string content = token.text("content");
             const auto ids = token.ids("id");
-            if (content.empty() || ids.size() != 1) token.refuse("needs a content and an id");
+            if (content.empty() || ids.size() != 1) token.reject("needs a content and an id");
             for (const std::string key : {"lstrip", "rstrip", "single_word"})
-                if (flag(token, key, false)) token.refuse(key, "is not supported");
+                if (flag(token, key, false)) token.reject(key, "is not supported");
             add(content, ids[0]);
             const bool normalized = flag(token, "normalized", false);
             (normalized ? normalized_ : tokenizer_.added_tokens).push_back({content, ids[0]});
@@ -143,7 +143,7 @@ class TokenizerJson {
             }
         }
         if (!tokenizer_.normalized_added_tokens.empty() && json_.has("pre_tokenizer"))
-            refuse(json_, "a normalized token with a pre_tokenizer");
+            reject(json_, "a normalized token with a pre_tokenizer");
     }
 
     void read_normalizer(const JsonFile& json, const std::string& type) {
@@ -156,7 +156,7 @@ class TokenizerJson {
             tokenizer_.normalizers.push_back(
                 replace_normalizer(old_text, json.text("content")));
         } else {
-            json.refuse("type", type + " is not supported");
+            json.reject("type", type + " is not supported");
         }
     }
 
@@ -172,7 +172,7 @@ class TokenizerJson {
         } else if (type == "Metaspace") {
             read_metaspace(json);
         } else {
-            json.refuse("type", type + " is not supported");
+            json.reject("type", type + " is not supported");
         }
     }
 
@@ -186,17 +186,17 @@ class TokenizerJson {
         }
         const bool only_matches = behavior == "Removed" && invert;
         if (behavior != "Isolated" && !only_matches)
-            json.refuse("behavior",
+            json.reject("behavior",
                         (invert ? "inverted " : "") + behavior + " is not supported");
         tokenizer_.pre_tokenizers.push_back(
             regex_pre_tokenizer("Split", pattern(json, "Regex"), !only_matches));
     } catch (const TextError& error) {
-        json.refuse(std::string("pattern.Regex: ") + error.what());
+        json.reject(std::string("pattern.Regex: ") + error.what());
     }
 
     void read_metaspace(const JsonFile& json) {
         const std::string replacement = json.text("replacement");
-        if (replacement.empty()) json.refuse("replacement", "must not be empty");
+        if (replacement.empty()) json.reject("replacement", "must not be empty");
         const std::string scheme = json.has("prepend_scheme") ? json.text("prepend_scheme")
                                    : flag(json, "add_prefix_space", true) ? "always"
                                                                           : "never";
@@ -204,7 +204,7 @@ class TokenizerJson {
                                                               {"first", PrependScheme::first},
                                                               {"never", PrependScheme::never}};
         if (!schemes.contains(scheme))
-            json.refuse("prepend_scheme", scheme + " is not supported");
+            json.reject("prepend_scheme", scheme + " is not supported");
         tokenizer_.pre_tokenizers.push_back(metaspace_pre_tokenizer(
             replacement, schemes.at(scheme), flag(json, "split", true)));
     }
@@ -212,13 +212,13 @@ class TokenizerJson {
     // Special tokens before the text, as in Llama's "<s> A". Others are not supported.
     void read_post_processor(const JsonFile& json, const std::string& type) {
         if (type == "ByteLevel") return;
-        if (type != "TemplateProcessing") json.refuse("type", type + " is not supported");
+        if (type != "TemplateProcessing") json.reject("type", type + " is not supported");
         bool after_text = false;
         for (const JsonFile& part : json.objects("single")) {
             if (!part.has("SpecialToken")) {
                 after_text = true;
             } else if (after_text) {
-                refuse(part, "a token after the text");
+                reject(part, "a token after the text");
             } else {
                 tokenizer_.prefix_tokens.push_back(id_of(part, part.text("SpecialToken.id")));
             }
@@ -240,10 +240,10 @@ class TokenizerJson {
         } else if (type == "Strip") {
             if (json.text("content") != " " || json.number("start") != 1 ||
                 json.number("stop") != 0 || !fused_)
-                refuse(json, "this Strip");
+                reject(json, "this Strip");
             tokenizer_.strip_leading_space = true;
         } else {
-            json.refuse("type", type + " is not supported");
+            json.reject("type", type + " is not supported");
         }
     }
 };

@@ -20,7 +20,7 @@ struct SequenceCache {
     virtual ~SequenceCache() = default;
 
     // Computes new tokens after the cached ones. Returns the logits after the last one. Throws
-    // ShapeError.
+    // ValueError.
     virtual Vector append(std::span<const Id> new_ids) = 0;  // (T) -> (V)
 
     // Keeps the first `count` tokens and returns count, or keeps none and returns 0 if a later
@@ -70,7 +70,7 @@ CachedSequence make_cached_sequence(const AnyModel& model, std::size_t num_posit
 // longest common prefix of the sequence and the cached one are kept; only the tokens after it
 // are computed. An earlier message that is rendered differently, or dropped, changes the tokens
 // from there on. Throws Interrupted after Ctrl-C, with the tokens computed so far in the cache,
-// and ShapeError for a token that is not in the vocabulary.
+// and ValueError for a token that is not in the vocabulary.
 Vector next_token_logits(const std::vector<Id>& ids,  // (T) -> (V)
                          CachedSequence& cached);
 

@@ -21,13 +21,13 @@ struct GenerationConfig {
 };
 
 // The tokens that stay when the context is full: the first one, and the last half of the
-// others. Throws ShapeError for fewer than 4 tokens. Source: llama.cpp, "context shift".
+// others. Throws ValueError for fewer than 4 tokens. Source: llama.cpp, "context shift".
 std::vector<Id> shift_context(const std::vector<Id>& context);
 
 // Generates tokens after a prompt, one at a time, and passes each to on_token before it
 // computes the next one. Stops when one of eos_token_ids is sampled, after max_new_tokens, when
 // the positions of the cache are full (unless context_shift is true), or after Ctrl-C. Throws
-// ShapeError if the prompt is empty or has a token that is not in the vocabulary.
+// ValueError if the prompt is empty or has a token that is not in the vocabulary.
 enum class StopReason { eos_token, max_new_tokens, last_position, interrupted };
 struct GeneratedTokens {
     std::vector<Id> ids;  // the new tokens, without the EOS token
@@ -38,13 +38,13 @@ GeneratedTokens generate(CachedSequence& cached, const std::vector<Id>& prompt_i
                          const std::function<void(Id)>& on_token = {});
 
 // The positions that a cache needs: those of the prompt and the new tokens, or all if the
-// context may be shifted. Throws ShapeError if the prompt is empty, too long, or has a token
+// context may be shifted. Throws ValueError if the prompt is empty, too long, or has a token
 // that is not in the vocabulary.
 std::size_t num_cached_positions(const Config& model, const std::vector<Id>& prompt_ids,
                                  const GenerationConfig& config);
 
 // The same with any model of chapter 09's DecoderModel, whose context has
-// max_position_embeddings tokens, and an empty cache. Throws ShapeError as above, also if the
+// max_position_embeddings tokens, and an empty cache. Throws ValueError as above, also if the
 // prompt is too long, and Interrupted after Ctrl-C.
 template <class AnyModel>
 GeneratedTokens generate(const AnyModel& model, const std::vector<Id>& prompt_ids,

@@ -44,7 +44,7 @@ void show_prompt(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
     say(line);
 }
 
-// The ids of the prompt. Throws ShapeError if the model cannot continue it, or if --inspect is
+// The ids of the prompt. Throws ValueError if the model cannot continue it, or if --inspect is
 // not one of the new tokens.
 std::vector<Id> check_prompt(const Model& model, const Tokenizer& tokenizer,
                              const Arguments& arguments) {
@@ -102,7 +102,7 @@ std::string text_of(StopReason reason) {
         case StopReason::interrupted:
             return "Ctrl-C";
     }
-    throw std::invalid_argument("there is no such reason");
+    throw ValueError("there is no such reason");
 }
 
 void run_generation(const Model& model, const Tokenizer& tokenizer,

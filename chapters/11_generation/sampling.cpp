@@ -15,19 +15,14 @@ std::vector<std::size_t> sorted_tokens(const Vector& logits) {
     return tokens;
 }
 
-// For values out of range, where Python raises ValueError; require() is for shapes and ids.
-void check_value(bool condition, const char* message) {
-    if (!condition) throw std::invalid_argument(message);
-}
-
 // A softmax needs at least one finite logit, and neither +inf nor NaN.
 void check_logits(const Vector& logits) {
     Real highest = -infinity;
     for (const Real logit : logits) {
-        check_value(logit < infinity, "sampling: a logit is +inf or NaN");
+        require(logit < infinity, "sampling: a logit is +inf or NaN");
         highest = std::max(highest, logit);
     }
-    check_value(highest > -infinity, "sampling: all logits are -inf");
+    require(highest > -infinity, "sampling: all logits are -inf");
 }
 
 }  // namespace
@@ -37,12 +32,12 @@ Vector softmax(const Vector& logits) {
 }
 
 Vector apply_temperature(const Vector& logits, Real temperature) {
-    check_value(temperature > 0, "sampling: the temperature must be above 0");
+    require(temperature > 0, "sampling: the temperature must be above 0");
     return logits / temperature;
 }
 
 Vector apply_top_k(const Vector& logits, std::size_t top_k) {
-    check_value(top_k > 0, "sampling: top-k must be at least 1");
+    require(top_k > 0, "sampling: top-k must be at least 1");
     const std::vector<std::size_t> tokens = sorted_tokens(logits);
     Vector filtered = logits;
     for (std::size_t rank = top_k; rank < tokens.size(); ++rank)
@@ -51,7 +46,7 @@ Vector apply_top_k(const Vector& logits, std::size_t top_k) {
 }
 
 Vector apply_top_p(const Vector& logits, Real top_p) {
-    check_value(top_p >= 0 && top_p <= 1, "sampling: top-p must be from 0 to 1");
+    require(top_p >= 0 && top_p <= 1, "sampling: top-p must be from 0 to 1");
     const Vector probabilities = softmax(logits);
     Vector filtered = logits;
     double cumulative = 0;  // the probability of all tokens before this one
@@ -64,7 +59,7 @@ Vector apply_top_p(const Vector& logits, Real top_p) {
 }
 
 Vector apply_min_p(const Vector& logits, Real min_p) {
-    check_value(min_p >= 0 && min_p <= 1, "sampling: min-p must be from 0 to 1");
+    require(min_p >= 0 && min_p <= 1, "sampling: min-p must be from 0 to 1");
     const Vector probabilities = softmax(logits);
     const Real highest = *std::max_element(probabilities.begin(), probabilities.end());
     Vector filtered = logits;
@@ -75,7 +70,7 @@ Vector apply_min_p(const Vector& logits, Real min_p) {
 
 Vector apply_repetition_penalty(const Vector& logits, const std::vector<Id>& input_ids,
                                 Real penalty) {
-    check_value(penalty > 0, "sampling: the repetition penalty must be above 0");
+    require(penalty > 0, "sampling: the repetition penalty must be above 0");
     Vector penalized = logits;
     for (const Id id : input_ids) {
         const auto token = static_cast<std::size_t>(id);

@@ -13,7 +13,7 @@ Vector softmax(const Vector& logits);  // (V) -> (V)
 
 // The functions below process the logits of one position, as Hugging Face's LogitsProcessor
 // classes do. A token that must not be sampled gets -inf, which is a probability of 0 after the
-// softmax. Parameters out of range throw std::invalid_argument (Hugging Face: ValueError).
+// softmax. Parameters out of range throw ValueError (Hugging Face: ValueError).
 
 // Divides by the temperature, which must be above 0: below 1 the distribution gets sharper,
 // above 1 flatter. Source: "A Learning Algorithm for Boltzmann Machines" (Ackley et al., 1985);
@@ -36,7 +36,7 @@ Vector apply_top_p(const Vector& logits, Real top_p);  // (V) -> (V)
 Vector apply_min_p(const Vector& logits, Real min_p);  // (V) -> (V)
 
 // Penalizes tokens that occur in input_ids: positive logits are divided by the penalty, which
-// must be above 0, and negative ones are multiplied by it. Throws ShapeError if an id is not in
+// must be above 0, and negative ones are multiplied by it. Throws ValueError if an id is not in
 // the vocabulary. Source: "CTRL" (Keskar et al., 2019), section 4.1, for positive logits;
 // RepetitionPenaltyLogitsProcessor.
 Vector apply_repetition_penalty(const Vector& logits,              // (V) -> (V)
@@ -44,11 +44,11 @@ Vector apply_repetition_penalty(const Vector& logits,              // (V) -> (V)
                                 Real penalty);
 
 // Greedy decoding: the token with the largest logit, of equal ones the first. Throws
-// std::invalid_argument if all logits are -inf, or if one is +inf or NaN.
+// ValueError if all logits are -inf, or if one is +inf or NaN.
 Id argmax_token(const Vector& logits);  // (V)
 
 // Samples a token from the softmax of the logits, as torch.multinomial with num_samples=1, by
-// inverse transform sampling. Throws std::invalid_argument as argmax_token does (PyTorch:
+// inverse transform sampling. Throws ValueError as argmax_token does (PyTorch:
 // RuntimeError). Source: llama2.c, sample_mult.
 Id sample(const Vector& logits, Generator& generator);  // (V)
 

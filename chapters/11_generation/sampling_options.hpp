@@ -19,7 +19,7 @@ inline void add_sampling_options(Options& options, SamplingConfig& sampling) {
                    "above 1: tokens that occurred become less likely");
 }
 
-// Throws ShapeError for a --temperature between 0 and 0.01: the logits could overflow.
+// Throws ValueError for a --temperature between 0 and 0.01: the logits could overflow.
 inline void check_temperature(const SamplingConfig& sampling) {
     require(sampling.temperature == 0 || sampling.temperature >= Real(0.01),
             "--temperature takes 0, or a number from 0.01 to 100, not {}",

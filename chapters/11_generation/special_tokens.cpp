@@ -24,7 +24,7 @@ std::vector<Id> id_of_token(const JsonFile& json, const std::string& key,
 }
 
 void add(const std::vector<Id>& bos, const std::vector<Id>& eos, Tokenizer& tokenizer) {
-    if (tokenizer.bos_token_id < 0 && !bos.empty()) tokenizer.bos_token_id = bos[0];
+    if (!tokenizer.bos_token_id && !bos.empty()) tokenizer.bos_token_id = bos[0];
     for (const Id id : eos)
         if (std::count(tokenizer.eos_token_ids.begin(), tokenizer.eos_token_ids.end(), id) == 0)
             tokenizer.eos_token_ids.push_back(id);

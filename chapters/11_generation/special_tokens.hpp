@@ -21,7 +21,7 @@ void read_special_tokens(const std::string& folder, Tokenizer& tokenizer);
 Tokenizer load_tokenizer_of_model(const std::string& model_path,
                                   const std::string& tokenizer_path, std::size_t vocab_size);
 
-// The ids of a prompt. Those of an empty prompt are the BOS token; throws ShapeError if the
+// The ids of a prompt. Those of an empty prompt are the BOS token; throws ValueError if the
 // tokenizer has none.
 std::vector<Id> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt);
 

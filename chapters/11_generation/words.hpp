@@ -9,7 +9,7 @@ namespace llm {
 
 inline constexpr const char* text_of_words = "And the LORD said unto";
 
-// The tensors of layer 2 and its head 4 for a text. Throws ShapeError unless the text has 2 to
+// The tensors of layer 2 and its head 4 for a text. Throws ValueError unless the text has 2 to
 // 16 tokens, and the model the sizes of assets/king_james.
 Words words_of(const Model& model, const Tokenizer& tokenizer,
                const std::string& text = text_of_words);

@@ -29,7 +29,7 @@ void embedding_backward(const IdMatrix& input_ids,       // (B, T)
                         const Tensor3& output_gradient,  // (B, T, C)
                         Matrix& gradient);               // (V, C)
 
-// sum += leftᵀ right. Throws ShapeError if the shapes do not match.
+// sum += leftᵀ right. Throws ValueError if the shapes do not match.
 void accumulate_product(Matrix& sum,           // (A, B)
                         const Matrix& left,    // (N, A)
                         const Matrix& right);  // (N, B)

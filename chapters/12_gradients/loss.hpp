@@ -6,7 +6,7 @@
 namespace llm {
 
 // The cross-entropy loss: the mean of -ln p over all positions, where p is the softmax
-// probability of the target. It is ln V for uniform logits. Throws ShapeError if the sizes do
+// probability of the target. It is ln V for uniform logits. Throws ValueError if the sizes do
 // not match or a target is not in the vocabulary. Source: torch.nn.functional.cross_entropy.
 double cross_entropy(const Matrix& logits,      // (N, V)
                      const IdVector& targets);  // (N)

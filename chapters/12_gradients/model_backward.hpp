@@ -50,7 +50,7 @@ Tensor3 layers_forward(const std::vector<Layer>& layers,  // L
 }
 
 // The same logits as model(input_ids), (B, T, V); the activations are saved. A generator
-// enables dropout (training mode). Throws ShapeError as the model does.
+// enables dropout (training mode). Throws ValueError as the model does.
 template <class Layer, class AnyConfig, class FinalNorm>
 Tensor3 model_forward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                       const IdMatrix& input_ids,  // (B, T)
@@ -108,7 +108,7 @@ void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
 }
 
 // The loss of a batch; the gradients are accumulated. Position t of the inputs predicts
-// position t of the targets. Throws ShapeError as the model does, and if the shapes differ.
+// position t of the targets. Throws ValueError as the model does, and if the shapes differ.
 template <class Layer, class AnyConfig, class FinalNorm>
 double forward_backward(
     const DecoderModel<Layer, AnyConfig, FinalNorm>& model,

@@ -18,7 +18,7 @@ std::vector<std::string> split_documents(const std::string& text, const std::str
 std::vector<Id> pack_documents(std::vector<std::string> documents, const Tokenizer& tokenizer,
                                Id end_of_text_id, Generator& generator);
 
-// Holds out every tenth document of a packed sequence. Throws ShapeError unless the validation
+// Holds out every tenth document of a packed sequence. Throws ValueError unless the validation
 // set has more than seq_len tokens.
 Dataset split_by_document(const std::vector<Id>& tokens, Id end_of_text_id,
                           std::size_t seq_len);
@@ -31,7 +31,7 @@ IdMatrix document_ids(const IdMatrix& input_ids, Id end_of_text_id);  // (B, T) 
 IdMatrix position_ids_of_documents(const IdMatrix& document_ids);  // (B, T) -> (B, T)
 
 // Masks other documents as well: -inf where query and key belong to different documents. Throws
-// ShapeError if the batch size or the number of tokens of the two differ.
+// ValueError if the batch size or the number of tokens of the two differ.
 Tensor4 mask_other_documents(const Tensor4& mask,            // (B, 1, T, T)
                              const IdMatrix& document_ids);  // (B, T)
 

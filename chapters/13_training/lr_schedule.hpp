@@ -14,7 +14,7 @@ struct LRSchedule {
     std::size_t warmup_steps = 100, max_steps = 1000;
 };
 
-// The learning rate of a step, counted from 0. Throws ShapeError unless warmup_steps is less
+// The learning rate of a step, counted from 0. Throws ValueError unless warmup_steps is less
 // than max_steps.
 Real learning_rate_at(const LRSchedule& schedule, std::size_t step);
 

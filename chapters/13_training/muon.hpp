@@ -24,7 +24,7 @@ struct Muon {
     std::vector<Matrix> momentum_buffer;  // moving averages of the gradients
 
     // Updates hidden matrices, several at a time on several cores. The first call also calls
-    // reset. Throws ShapeError unless parameters and gradients have the same names and shapes,
+    // reset. Throws ValueError unless parameters and gradients have the same names and shapes,
     // all with two axes, equal to those of the previous steps.
     void step(const std::vector<Parameter>& parameters, const std::vector<Parameter>& gradients,
               Real learning_rate);

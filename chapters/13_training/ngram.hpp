@@ -12,7 +12,7 @@ namespace llm {
 // Counts are smoothed with the distribution of the next shorter context, which is added as
 // pseudo_count occurrences. For each order, the pseudo-count with the lowest validation loss is
 // used, which makes the baseline slightly better than it would be on unseen text. Throws
-// ShapeError unless vocab_size^order is below 2^63. Source: MacKay and Peto, 1995.
+// ValueError unless vocab_size^order is below 2^63. Source: MacKay and Peto, 1995.
 std::vector<double> ngram_losses(const Dataset& dataset, std::size_t vocab_size,
                                  std::size_t order, const std::vector<double>& pseudo_counts);
 

@@ -30,7 +30,7 @@ struct AdamW {
     std::vector<std::vector<Real>> exp_avg;     // moving averages of the gradients
     std::vector<std::vector<Real>> exp_avg_sq;  // and of their squares
 
-    // Updates all parameters. The first call also calls reset. Throws ShapeError unless
+    // Updates all parameters. The first call also calls reset. Throws ValueError unless
     // parameters and gradients have the same names and shapes, equal to those of the previous
     // steps.
     void step(const std::vector<Parameter>& parameters, const std::vector<Parameter>& gradients,

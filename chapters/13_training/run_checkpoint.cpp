@@ -52,7 +52,7 @@ std::vector<Setting> settings_of(const Model& model, const TrainingArguments& ar
             {"--learning-rate", schedule.learning_rate},
             {"--weight-decay", args.weight_decay},
             {"--max-grad-norm", args.max_grad_norm},
-            {"--cross-documents", args.end_of_text_id < 0 ? "yes" : "no"},
+            {"--cross-documents", args.end_of_text_id ? "no" : "yes"},
             {warmup_steps, schedule.warmup_steps},
             {"min_learning_rate", schedule.min_learning_rate},
             {"parameters", count_parameters(model).total()},

@@ -8,7 +8,7 @@
 
 namespace llm {
 
-Model init_model(const Config& config, Generator& generator) {
+Model make_model_for_training(const Config& config, Generator& generator) {
     Model model = make_model(config, generator);
     init_normal(model, Real(0.02), generator);
     for (PreNormBlock& layer : model.layers) {
@@ -21,7 +21,7 @@ Model init_model(const Config& config, Generator& generator) {
     return model;
 }
 
-TrainerState init_trainer(const Model& model, const TrainingArguments& args) {
+TrainerState make_trainer_state(const Model& model, const TrainingArguments& args) {
     TrainerState state{model, {}, {}, 0, {}};
     state.optimizer.weight_decay = state.muon.weight_decay = args.weight_decay;
     const auto [adamw, muon] = parameter_groups(named_parameters(state.model), args.optimizer);
@@ -45,8 +45,8 @@ AttentionInputs attention_inputs(const Model& model, const TrainingArguments& ar
                                  const IdMatrix& input_ids) {
     const auto [batch_size, seq_len] = dims(input_ids);
     const RotaryTable table = model.rotary_table(seq_len);
-    if (args.end_of_text_id >= 0)
-        return document_attention_inputs(table, input_ids, args.end_of_text_id);
+    if (args.end_of_text_id)
+        return document_attention_inputs(table, input_ids, *args.end_of_text_id);
     return causal_attention_inputs(table, batch_size, seq_len);
 }
 
@@ -138,8 +138,8 @@ void train(TrainerState& state, const TrainingArguments& args, const std::vector
     }
 }
 
-double evaluate(const Model& model, const std::vector<Id>& tokens,
-                const TrainingArguments& args, std::size_t max_batches) {
+double evaluate_loss(const Model& model, const std::vector<Id>& tokens,
+                     const TrainingArguments& args, std::size_t max_batches) {
     return mean_loss(evaluation_batches(tokens, args.batch_size, args.seq_len, max_batches),
                      [&](const Batch& batch) {
                          return evaluate_loss(model, batch.input_ids, batch.targets,

@@ -17,7 +17,7 @@ namespace llm {
 // distribution with standard deviation 0.02; those of o_proj and down_proj are then multiplied
 // by 1/√(2L) (scale_for_depth of chapter 08). Norm weights are 1, biases 0. Source: GPT-2
 // (Radford et al., 2019), section 2.3, and its code.
-Model init_model(const Config& config, Generator& generator);
+Model make_model_for_training(const Config& config, Generator& generator);
 
 // Which optimizer updates the hidden matrices. AdamW updates all other parameters.
 enum class OptimizerType { adamw, muon };
@@ -34,7 +34,8 @@ struct TrainingArguments {
     Real weight_decay = Real(0.1);
     double max_grad_norm = 1;
     std::uint32_t seed = 77;
-    Id end_of_text_id = -1;  // documents begin with it; -1: attention crosses documents
+    // Documents begin with this token; none: attention crosses documents.
+    std::optional<Id> end_of_text_id = std::nullopt;
 
     std::size_t num_steps() const { return lr_schedule.max_steps + extra_steps; }
 };
@@ -48,7 +49,7 @@ struct TrainerState {
     std::size_t global_step = 0;
     std::vector<Real> losses;  // of each step
 };
-TrainerState init_trainer(const Model& model, const TrainingArguments& args);
+TrainerState make_trainer_state(const Model& model, const TrainingArguments& args);
 
 // The parameters, or their gradients, by the optimizer that updates them.
 struct ParameterGroups {
@@ -82,8 +83,8 @@ void train(TrainerState& state, const TrainingArguments& args, const std::vector
 
 // The mean loss over up to max_batches batches, evenly spaced over the tokens, without dropout.
 // Throws Interrupted after Ctrl-C.
-double evaluate(const Model& model, const std::vector<Id>& tokens,
-                const TrainingArguments& args, std::size_t max_batches);
+double evaluate_loss(const Model& model, const std::vector<Id>& tokens,
+                     const TrainingArguments& args, std::size_t max_batches);
 // The mean of loss(batch) over the batches, which are processed in parallel.
 double mean_loss(const std::vector<Batch>& batches,
                  const std::function<double(const Batch&)>& loss);

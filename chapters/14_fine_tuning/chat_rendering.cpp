@@ -210,7 +210,7 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
     // segment, as in tokenizer.encode: "user\n" and the message are split into words together.
     std::vector<Segment> segments;
     const auto append = [&](const std::string& text) {
-        if (segments.empty() || segments.back().id >= 0) segments.push_back({"", -1});
+        if (segments.empty() || segments.back().id) segments.push_back({""});
         segments.back().text += text;
     };
     for (const RenderedPart& part : parts) {
@@ -219,7 +219,7 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
             continue;
         }
         for (const Segment& segment : split_at_added_tokens(special_tokens, part.text))
-            if (segment.id >= 0)
+            if (segment.id)
                 segments.push_back(segment);
             else
                 append(segment.text);
@@ -228,15 +228,15 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
     // Encode the text between special tokens, in which none is recognized.
     std::vector<Id> ids;
     for (const Segment& segment : segments) {
-        if (segment.id >= 0) {
-            ids.push_back(segment.id);
+        if (segment.id) {
+            ids.push_back(*segment.id);
             continue;
         }
-        characters(segment.text);  // throws for a text that is not UTF-8
+        check_utf8(segment.text);
         bool at_start = &segment == &segments.front();
         for (const Segment& part : split_at_added_tokens(other_tokens, segment.text)) {
-            if (part.id >= 0) {
-                ids.push_back(part.id);
+            if (part.id) {
+                ids.push_back(*part.id);
             } else {
                 for (const std::string& word :
                      tokenizer.pre_tokenize(tokenizer.normalize(part.text), at_start))

@@ -39,7 +39,7 @@ std::vector<std::string> chat_template_names() {
 ChatTemplate chat_template_named(const std::string& name) {
     for (const FormatNames& format : formats)
         if (format.name == name) return {format.format, "", false, false};
-    throw std::invalid_argument("there is no chat template " + name);
+    throw ValueError("there is no chat template " + name);
 }
 
 Id end_of_turn_id(ChatFormat format, const Tokenizer& tokenizer) {

@@ -42,8 +42,8 @@ struct RenderOptions {
     std::string date_string;            // Llama 3.2: today, such as "26 Jul 2024"
 };
 
-// Writes a conversation as the template of Hugging Face does. Throws ShapeError for a
-// conversation without messages, for other roles, and for what the template itself refuses:
+// Writes a conversation as the template of Hugging Face does. Throws ValueError for a
+// conversation without messages, for other roles, and for what the template itself rejects:
 // Gemma has no system role (Gemma 3 writes a system message before the first one of the user),
 // and its roles must alternate.
 std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
@@ -60,7 +60,7 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
                                     const std::vector<RenderedPart>& parts);
 
 // The token that ends each message: <|im_end|>, <|eot_id|> or <end_of_turn>. Generation stops
-// there. Throws ShapeError, which names the token, if the tokenizer lacks a special token of
+// there. Throws ValueError, which names the token, if the tokenizer lacks a special token of
 // the format.
 Id end_of_turn_id(ChatFormat format, const Tokenizer& tokenizer);
 

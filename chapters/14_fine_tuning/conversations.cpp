@@ -31,7 +31,7 @@ std::vector<Message> messages_of(const JsonFile& json, const std::string& key) {
 std::string answer_in(const JsonFile& json, const std::string& key) {
     const std::vector<Message> messages = messages_of(json, key);
     if (messages.size() != 1 || messages[0].role != "assistant")
-        json.refuse(key, "is not one message of the assistant");
+        json.reject(key, "is not one message of the assistant");
     return messages[0].content;
 }
 
@@ -44,9 +44,9 @@ std::vector<Conversation> read_conversations(const std::string& file) {
     for (const JsonFile& json : read_json_lines(file)) {
         const std::vector<Message> messages = messages_of(json, "messages");
         if (std::none_of(messages.begin(), messages.end(), is_answer))
-            json.refuse("messages", "has no message of the assistant");
+            json.reject("messages", "has no message of the assistant");
         if (is_answer(messages.front()))
-            json.refuse("messages", "begins with a message of the assistant");
+            json.reject("messages", "begins with a message of the assistant");
         conversations.push_back({messages, json.has("task") ? json.text("task") : ""});
     }
     return conversations;
@@ -56,7 +56,7 @@ std::vector<Preference> read_preferences(const std::string& file) {
     std::vector<Preference> preferences;
     for (const JsonFile& json : read_json_lines(file)) {
         const std::vector<Message> prompt = messages_of(json, "prompt");
-        if (prompt.empty()) json.refuse("prompt", "has no messages");
+        if (prompt.empty()) json.reject("prompt", "has no messages");
         preferences.push_back({prompt, answer_in(json, "chosen"), answer_in(json, "rejected")});
     }
     return preferences;

@@ -43,7 +43,7 @@ struct ChatEncoder {
     std::vector<RenderedPart> prompt(const std::vector<Message>& messages) const;
     std::vector<Id> prompt_ids(const std::vector<Message>& messages) const;
     // The answer to these messages, as the prompt and a response that ends with end_of_turn.
-    // Throws ShapeError if the tokens of the prompt depend on the answer.
+    // Throws ValueError if the tokens of the prompt depend on the answer.
     Completion completion(const std::vector<Message>& messages,
                           const std::string& answer) const;
     // One completion for each message of the assistant; the prompt is all that precedes it.

@@ -20,7 +20,7 @@ struct DpoLoss {
 
 // The mean of -log σ(β((πc - rc) - (πr - rr))) over N pairs, where π and r are
 // log-probabilities of whole responses under the trained model and under the reference model.
-// Throws ShapeError if there are no pairs or the sizes differ. Source: Rafailov et al., 2023,
+// Throws ValueError if there are no pairs or the sizes differ. Source: Rafailov et al., 2023,
 // equation 7.
 DpoLoss dpo_loss(const Vector& policy_chosen,       // (N)
                  const Vector& policy_rejected,     // (N)
@@ -29,7 +29,7 @@ DpoLoss dpo_loss(const Vector& policy_chosen,       // (N)
                  Real beta);
 
 // The same for a batch of 2 N sequences: first the N chosen responses, then the N rejected ones
-// (TRL's concatenated forward). Throws ShapeError if the number of sequences is odd.
+// (TRL's concatenated forward). Throws ValueError if the number of sequences is odd.
 struct DpoTokenLoss {
     double loss;
     Matrix gradient;  // (2 N, T)

@@ -22,7 +22,7 @@ struct FineTuner {
     std::optional<LoraTraining> lora;  // none: all parameters are trained
     AdamW optimizer;
 };
-// Without an adapter, full fine-tuning. Throws ShapeError if the adapter does not fit.
+// Without an adapter, full fine-tuning. Throws ValueError if the adapter does not fit.
 FineTuner make_fine_tuner(const Model& model, const std::optional<LoraAdapter>& adapter = {});
 
 // A loss of the log-probabilities of a batch, (B, T), for example sft_loss with its mask.
@@ -35,7 +35,7 @@ Matrix batch_log_probs(const Model& model, const ResponseBatch& batch);  // (B, 
 // passes, gradient clipping, AdamW. The sequences are divided among the `gradients`, each a
 // Model (zeros_like), and processed in parallel; their number, not the number of cores,
 // determines the order of the additions. The activations of all sequences are in memory at the
-// same time. Throws ShapeError if there are no gradients.
+// same time. Throws ValueError if there are no gradients.
 struct FineTuningMetrics {
     double loss, grad_norm;  // the norm before clipping
 };

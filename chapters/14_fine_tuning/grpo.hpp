@@ -7,7 +7,7 @@ namespace llm {
 
 // Each group of group_size consecutive rewards belongs to one prompt. The advantage of a
 // response is (reward - mean) / (std + eps) of its group, with the unbiased standard deviation
-// (torch.std); equal rewards give 0. Throws ShapeError unless group_size is at least 2 and
+// (torch.std); equal rewards give 0. Throws ValueError unless group_size is at least 2 and
 // divides B. Source: "DeepSeekMath" (Shao et al., 2024), section 4.1; CS336, assignment 5.
 Vector group_advantages(const Vector& rewards,  // (B) -> (B)
                         std::size_t group_size, Real eps = Real(1e-6));
@@ -31,7 +31,7 @@ struct GrpoLoss {
 
 // For each token: -min(ratio A, clip(ratio) A) + beta KL, where ratio = p / p_old. The
 // KL divergence from the reference model is estimated as r - ln r - 1 with r = p_ref / p (the
-// k3 estimator, Schulman, 2020). Throws ShapeError if the shapes do not match, or if a mask
+// k3 estimator, Schulman, 2020). Throws ValueError if the shapes do not match, or if a mask
 // selects no token of a sequence. Source: Shao et al., 2024, equations 3 and 4.
 GrpoLoss grpo_loss(const Matrix& log_probs,            // (B, T)
                    const Matrix& old_log_probs,        // (B, T): when sampled

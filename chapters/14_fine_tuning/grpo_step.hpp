@@ -12,7 +12,7 @@ namespace llm {
 
 // The reward of each sampled answer: 1 if it ended and is the correct one of its group (apart
 // from spaces around it), otherwise 0. `decode` turns the tokens of an answer into text. Throws
-// ShapeError if the number of answers is not a multiple of the number of groups.
+// ValueError if the number of answers is not a multiple of the number of groups.
 Vector exact_match_rewards(
     const Rollouts& rollouts,
     const std::vector<std::string>& correct_answers,                    // one per group
@@ -32,7 +32,7 @@ struct GrpoMetrics {
     std::size_t groups_with_gradient;  // those whose rewards are not all equal
     double clip_fraction, kl;
 };
-// Throws ShapeError as group_advantages, grpo_loss and fine_tuning_step do.
+// Throws ValueError as group_advantages, grpo_loss and fine_tuning_step do.
 GrpoMetrics grpo_step(FineTuner& tuner, const Model& reference, const Rollouts& rollouts,
                       const Vector& rewards,  // (B)
                       const GrpoArguments& args, std::vector<Model>& gradients);

@@ -8,14 +8,14 @@
 
 namespace llm {
 
-// The log-probability of each target: the log-softmax of its logits. Throws ShapeError if the
+// The log-probability of each target: the log-softmax of its logits. Throws ValueError if the
 // shapes do not match or a target is not in the vocabulary. Source: log_softmax and gather of
 // PyTorch; TRL, selective_log_softmax.
 Matrix token_log_probs(const Tensor3& logits,     // (B, T, V)
                        const IdMatrix& targets);  // (B, T) -> (B, T)
 
 // The gradient with respect to the logits: (one_hot(target) - softmax) times the upstream
-// gradient of the token. Throws ShapeError as token_log_probs does.
+// gradient of the token. Throws ValueError as token_log_probs does.
 Tensor3 token_log_probs_backward(const Tensor3& logits,           // (B, T, V)
                                  const IdMatrix& targets,         // (B, T)
                                  const Matrix& output_gradient);  // (B, T) -> (B, T, V)
@@ -35,7 +35,7 @@ struct ResponseBatch {
 };
 // Which targets the loss counts: the response, or prompt and response (never the padding).
 enum class LossOn { response, everything };
-// Throws ShapeError if there are no completions, or if a prompt or a response is empty.
+// Throws ValueError if there are no completions, or if a prompt or a response is empty.
 ResponseBatch make_response_batch(const std::vector<Completion>& completions, Id pad_token_id,
                                   LossOn loss_on = LossOn::response);
 
@@ -53,7 +53,7 @@ struct TokenLoss {
 };
 
 // Supervised fine-tuning (SFT): the mean of -log p over the masked tokens, the cross-entropy of
-// chapter 12 if the mask is 1 everywhere. Throws ShapeError if the mask is 0 everywhere.
+// chapter 12 if the mask is 1 everywhere. Throws ValueError if the mask is 0 everywhere.
 // Source: "Training language models to follow instructions" (Ouyang et al., 2022), section 3.
 TokenLoss sft_loss(const Matrix& log_probs,       // (B, T)
                    const Matrix& response_mask);  // (B, T)

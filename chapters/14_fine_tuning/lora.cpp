@@ -50,7 +50,7 @@ auto& find_linear(const std::vector<Named>& linears, const LoraLayer& layer) {
                     b.shape(), layer.name, weight.shape());
             return *named.linear;
         }
-    throw_shape_error("LoRA: the model has no linear layer {}", {layer.name});
+    throw_value_error("LoRA: the model has no linear layer {}", {layer.name});
 }
 
 Matrix scaled_product(const LoraLayer& layer, Real scaling) {  // s B A: (out, in)

@@ -45,7 +45,7 @@ std::vector<ConstNamedLinear> named_linears(const Model& model);
 
 // An adapter for all target modules of all layers. A is uniform between -1/√in and 1/√in
 // (PyTorch's Kaiming-uniform with a = √5), B is 0, so that the model at first computes the same
-// numbers. Throws ShapeError if r is 0 or a target module does not exist. Source: PEFT,
+// numbers. Throws ValueError if r is 0 or a target module does not exist. Source: PEFT,
 // LoraLayer.reset_lora_parameters.
 LoraAdapter make_lora(const Model& model, const LoraConfig& config, Generator& generator);
 
@@ -53,12 +53,12 @@ LoraAdapter make_lora(const Model& model, const LoraConfig& config, Generator& g
 Matrix lora_linear(const Linear& linear, const LoraLayer& layer, Real scaling,
                    const Matrix& inputs);  // (N, in) -> (N, out)
 
-// Throws ShapeError unless the base model has the linear layers of the adapter, in its sizes.
+// Throws ValueError unless the base model has the linear layers of the adapter, in its sizes.
 void check_adapter(const Model& base, const LoraAdapter& adapter);
 
 // Merging: W + s B A as one matrix, so that the forward and backward passes of the chapters
 // before compute with the adapter unchanged. The first overload overwrites the adapted matrices
-// of `merged`, a copy of the base model. Both throw ShapeError as check_adapter() does.
+// of `merged`, a copy of the base model. Both throw ValueError as check_adapter() does.
 void merge_lora(const Model& base, const LoraAdapter& adapter, Model& merged);
 Model merge_lora(const Model& base, const LoraAdapter& adapter);
 // Subtracts s B A again; the weights differ from the original ones by rounding errors.

@@ -103,7 +103,7 @@ void randomize_b(LoraAdapter& adapter, Generator& generator) {
 
 void lora_on_a_model(Generator& generator) {
     step("LoRA: a whole model, before and after merging");
-    const Model model = init_model(lora_config(), generator);
+    const Model model = make_model_for_training(lora_config(), generator);
     const IdMatrix input_ids{{1, 2, 3, 4, 5, 6}};
     LoraAdapter adapter = make_lora(model, {}, generator);
     const Tensor3 before = model(input_ids);
@@ -120,7 +120,7 @@ void lora_on_a_model(Generator& generator) {
 
 void lora_parameters(Generator& generator) {
     step("LoRA: trainable parameters, and AdamW's bytes for them");
-    const Model model = init_model(lora_config(), generator);
+    const Model model = make_model_for_training(lora_config(), generator);
     const std::uint64_t all = count_parameters(model.config).total();
     std::vector<TableRow> rows = {
         {"all parameters", with_commas(all), "100.0", with_commas(optimizer_bytes(all))}};

@@ -17,7 +17,7 @@ struct Rollouts {
 // Samples with temperature 1 and no other processing of the logits, so that old_log_probs are
 // those of the sampling distribution. The stop token is part of the response, because it is
 // trained, too. Answers are sampled in parallel, each with a generator of its own: the number
-// of cores does not change the result. Throws ShapeError if there are no prompts, group_size or
+// of cores does not change the result. Throws ValueError if there are no prompts, group_size or
 // max_new_tokens is 0, or as generate() does. Source: Shao et al., 2024, algorithm 1, line 7.
 Rollouts sample_rollouts(const Model& model, const std::vector<std::vector<Id>>& prompts,
                          std::size_t group_size, std::size_t max_new_tokens, Id stop_token_id,

@@ -29,7 +29,7 @@ class CachedRows {
     CachedRows first(std::size_t count) const;
 
     // Rows as floats: a view of the cache or, if it is float16, of the workspace, into which
-    // they are converted. Throws ShapeError if the workspace is smaller than (count, D).
+    // they are converted. Throws ValueError if the workspace is smaller than (count, D).
     ConstMatrixView read(std::size_t begin, std::size_t count, std::span<Real> workspace) const;
 
     // The products of kernels/simd.hpp. float16 is converted in registers. Sizes are not

@@ -21,7 +21,7 @@ void check_supported(const Model& model) {
                     model.config.head_dim);
     }
     if (!supported)
-        throw std::invalid_argument(
+        throw ValueError(
             "fast model: only RMSNorm without bias, SwiGLU, and embeddings and logits without "
             "a scale or a cap");
 }

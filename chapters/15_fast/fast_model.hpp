@@ -39,8 +39,8 @@ struct FastModel {
 };
 
 // Quantizes and fuses the weights, all in one dtype, or each matrix with the kernels that are
-// chosen for its in_features. Throws std::invalid_argument if the model has norms with a
-// bias or an MLP other than SwiGLU, and ShapeError if shapes of weights do not match or
+// chosen for its in_features. Throws ValueError if the model has norms with a
+// bias or an MLP other than SwiGLU, and ValueError if shapes of weights do not match or
 // weights are not finite.
 FastModel make_fast_model(const Model& model, DType dtype);
 using ChooseKernels = std::function<const WeightKernels&(std::size_t in_features)>;

@@ -26,7 +26,7 @@ struct OnlineSoftmax {
 // Causal attention of one head, as in chapter 05, tile by tile. The queries are at positions
 // first_position, first_position + 1, ...; each attends to the keys from position 0 to its own.
 // Tiles that are fully masked are not computed. float16 keys and values are converted to float
-// tile by tile, in the workspace. Throws ShapeError if the shapes do not match.
+// tile by tile, in the workspace. Throws ValueError if the shapes do not match.
 // Source: "FlashAttention-2" (Dao, 2023), algorithm 1.
 void flash_attention(ConstMatrixView queries,          // (T, D)
                      const CachedRows& keys,           // (S, D)
@@ -35,7 +35,7 @@ void flash_attention(ConstMatrixView queries,          // (T, D)
                      MatrixView context,               // (T, D)
                      std::span<Real> workspace = {});  // (tile_size * D) for float16
 
-// The same for a single query that attends to all keys, as in a decode step. Throws ShapeError
+// The same for a single query that attends to all keys, as in a decode step. Throws ValueError
 // if the shapes do not match.
 void decode_attention(std::span<const Real> query,  // (D)
                       const CachedRows& keys,       // (S, D)

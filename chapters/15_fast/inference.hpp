@@ -10,7 +10,7 @@ namespace llm {
 
 // Adds T new tokens to the sequence of the state and returns logits, (T, V) or (1, V): a view
 // of state.logits, valid until the next call. Many tokens are a prefill; one token, or a few,
-// are a decode step. Throws ShapeError, and leaves the cache as it was, if an id is not in the
+// are a decode step. Throws ValueError, and leaves the cache as it was, if an id is not in the
 // vocabulary or if the tokens exceed the positions of the state.
 ConstMatrixView compute_logits(const FastModel& model,
                                std::span<const Id> new_ids,  // (T)

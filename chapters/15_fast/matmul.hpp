@@ -6,7 +6,7 @@
 namespace llm {
 
 // inputs * weightᵀ, element (i, j) = Σ over k of inputs(i, k) weight(j, k), in five variants
-// that differ only in speed. All throw ShapeError, which states both shapes, if the sizes of
+// that differ only in speed. All throw ValueError, which states both shapes, if the sizes of
 // the last axes differ.
 using Matmul = Matrix (*)(const Matrix& inputs,                        // (N, in)
                           const Matrix& weight);                       // (out, in) -> (N, out)

@@ -38,14 +38,14 @@ struct RunState {
     std::array<std::size_t, 4> cache_shape() const;
     CachedRows cached_keys(std::size_t layer, std::size_t kv_head) const;    // (P, D)
     CachedRows cached_values(std::size_t layer, std::size_t kv_head) const;  // (P, D)
-    // Throws ShapeError if the cache is float16 and an element exceeds its range.
+    // Throws ValueError if the cache is float16 and an element exceeds its range.
     void store(std::size_t layer, std::size_t kv_head, std::size_t position,
                std::span<const Real> key,     // (D)
                std::span<const Real> value);  // (D)
     std::uint64_t nbytes() const;
 };
 
-// The cache is float32 or float16, as in llama.cpp. Throws ShapeError if it is to have another
+// The cache is float32 or float16, as in llama.cpp. Throws ValueError if it is to have another
 // type, or if P is 0 or exceeds max_position_embeddings.
 RunState make_run_state(const FastModel& model, std::size_t num_positions,  // P
                         DType cache_dtype = DType::float32);

@@ -135,8 +135,7 @@ void multiply_quantized_inputs(ConstMatrixView inputs, const WeightMatrix& weigh
 const WeightKernels& kernels_of(DType dtype) {
     if (dtype == DType::float32) return float32_kernels;
     if (dtype == DType::bfloat16) return bfloat16_kernels;
-    throw std::invalid_argument("quantize: chapter 15 has no weights of " +
-                                std::string(to_text(dtype)));
+    throw ValueError("quantize: chapter 15 has no weights of " + std::string(to_text(dtype)));
 }
 
 std::span<const std::byte> WeightMatrix::rows(std::size_t first, std::size_t count) const {

@@ -39,7 +39,7 @@ struct WeightKernels {
 };
 
 // The dtypes of this chapter: 4 and 2 bytes per weight. kernels_of throws
-// std::invalid_argument for others.
+// ValueError for others.
 inline constexpr std::array weight_dtypes = {DType::float32, DType::bfloat16};
 const WeightKernels& kernels_of(DType dtype);
 
@@ -57,7 +57,7 @@ struct WeightMatrix {
     void dequantize_row(std::size_t row, std::span<Real> weights) const;  // (in)
 };
 
-// Rounds each weight to the nearest value that the dtype represents. Throws ShapeError if a
+// Rounds each weight to the nearest value that the dtype represents. Throws ValueError if a
 // weight is not finite.
 WeightMatrix quantize(const Matrix& weights,  // (out, in)
                       const WeightKernels& kernels);

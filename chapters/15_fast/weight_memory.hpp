@@ -13,7 +13,7 @@ namespace llm {
 class WeightMemory {
  public:
     // Copies matrices that read the same input into this memory, and fuses those that follow
-    // one another and have the same kernels: their rows become one matrix. Throws ShapeError if
+    // one another and have the same kernels: their rows become one matrix. Throws ValueError if
     // the numbers of input features differ.
     std::vector<WeightMatrix> fuse(const std::vector<WeightMatrix>& matrices);
 

@@ -8,7 +8,7 @@ namespace llm {
 // Rounds each weight to an integer from -m to m, with m = 2^(num_bits - 1) - 1, times the scale
 // of its block, and returns the rounded weights as floats. The scale maps the largest magnitude
 // of the block to m: symmetric, or absmax, quantization. The last block of a row may be
-// shorter. Throws ShapeError if block_size is 0 or num_bits is not 2 to 8. Source: PyTorch,
+// shorter. Throws ValueError if block_size is 0 or num_bits is not 2 to 8. Source: PyTorch,
 // fake_quantize.
 Matrix fake_quantize(const Matrix& weights,  // (out, in)
                      std::size_t block_size, int num_bits);

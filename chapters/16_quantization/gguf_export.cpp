@@ -15,7 +15,7 @@ namespace {
 
 bool is_qwen3(const Config& config) { return config.qk_norm == QKNormType::with_weights; }
 
-// Throws ShapeError if llama.cpp has no such model.
+// Throws ValueError if llama.cpp has no such model.
 void check_exportable(const Model& model) {
     const Config& config = model.config;
     require(config.qk_norm != QKNormType::without_weights,
@@ -98,7 +98,7 @@ std::string gguf_name_of(const std::string& name) {
 
 }  // namespace
 
-void refuse_to_overwrite(const std::string& file) {
+void reject_existing(const std::string& file) {
     if (std::filesystem::exists(file))
         throw FileError(file + ": exists already and is not overwritten");
 }
@@ -113,7 +113,7 @@ void GgufTensorList::add(const std::string& name, DType dtype,
         quantize_row(dtype, values.subspan(row * in_features, in_features),
                      std::span(bytes).subspan(row * row_size, row_size));
     tensors_.push_back({name, {dtype, shape, bytes}});
-} catch (const ShapeError& error) {
+} catch (const ValueError& error) {
     require(false, "export: tensor {}: {}", name, error.what());
 }
 
@@ -171,7 +171,7 @@ GgufMetadata size_metadata(const std::string& architecture, const Config& config
 
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype) {
-    refuse_to_overwrite(file);
+    reject_existing(file);
     check_exportable(model);
     GgufMetadata metadata = model_metadata(model.config, dtype);
     for (const auto& entry : tokenizer_metadata(tokenizer, model.config.vocab_size))
@@ -183,7 +183,7 @@ std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer
 
 void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,
                          const std::string& file) {
-    refuse_to_overwrite(file);
+    reject_existing(file);
     check_exportable(model);
     check_adapter(model, adapter);
     const auto& [config, layers] = adapter;

@@ -20,7 +20,7 @@ struct Fallback {
 
 // The tensors of a GGUF file, and the memory with their bytes. Matrices are stored in dtype,
 // where their rows are divisible into its blocks; vectors stay in float32. Names are complete,
-// but for the ".weight" and ".bias" of a linear layer. Throws ShapeError for a tensor that
+// but for the ".weight" and ".bias" of a linear layer. Throws ValueError for a tensor that
 // cannot be stored, for example one with an element that is not finite.
 class GgufTensorList {
  public:
@@ -75,13 +75,13 @@ struct GgufTensorWriter {
 };
 
 // Throws FileError if the file exists.
-void refuse_to_overwrite(const std::string& file);
+void reject_existing(const std::string& file);
 
 // Writes a model and its tokenizer as a GGUF file of architecture qwen3 if it has a QK norm,
 // qwen2 if it has the biases of Qwen2, and otherwise llama. Matrices are stored in dtype; norms
 // and biases stay in float32. load_model (chapter 09) and load_tokenizer (chapter 10) read the
 // same model and tokenizer from it. Returns the tensors that fell back. Throws FileError if the
-// file exists or cannot be written, and ShapeError if llama.cpp has no such model or tokenizer.
+// file exists or cannot be written, and ValueError if llama.cpp has no such model or tokenizer.
 // Source: llama.cpp, convert_hf_to_gguf.py.
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype);
@@ -92,7 +92,7 @@ GgufMetadata size_metadata(const std::string& architecture, const Config& config
 // Writes a LoRA adapter of this model as a GGUF file, in float32, which llama.cpp applies to
 // the model's GGUF file (llama-server --lora FILE). The file has no field for rsLoRA:
 // lora_alpha is multiplied by √r, so that α/r is the same scaling. Throws FileError if the file
-// exists or cannot be written, and ShapeError if the adapter does not fit the model. Source:
+// exists or cannot be written, and ValueError if the adapter does not fit the model. Source:
 // llama.cpp, convert_lora_to_gguf.py.
 void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,
                          const std::string& file);

@@ -45,7 +45,7 @@ Tokens tokens_of(const Tokenizer& tokenizer, std::size_t vocab_size) {
     return tokens;
 }
 
-// Throws ShapeError unless the names of normal tokens give the bytes to which they decode.
+// Throws ValueError unless the names of normal tokens give the bytes to which they decode.
 // Unused tokens decode to nothing.
 void check_decoding(const Tokenizer& tokenizer, const Tokens& tokens,
                     const std::function<std::string(const std::string&)>& bytes_of) {
@@ -58,7 +58,7 @@ void check_decoding(const Tokenizer& tokenizer, const Tokens& tokens,
     }
 }
 
-// Throws ShapeError unless the scores give the same merges in the same order.
+// Throws ValueError unless the scores give the same merges in the same order.
 void check_scores(const Tokenizer& tokenizer, const std::vector<double>& scores) {
     const Merges by_score = merges_from_scores(tokenizer.vocab, scores);
     bool equal = by_score.size() == tokenizer.merges.size();
@@ -207,10 +207,10 @@ GgufMetadata byte_level_metadata(const Tokenizer& tokenizer, Tokens tokens) {
 }
 
 // The EOS tokens. Those of llama2.c include BOS, which is not the first.
-std::vector<Id> eos_token_ids(const Tokenizer& tokenizer, Id bos_token_id) {
+std::vector<Id> eos_token_ids(const Tokenizer& tokenizer, std::optional<Id> bos_token_id) {
     std::vector<Id> ids = tokenizer.eos_token_ids;
     std::stable_partition(ids.begin(), ids.end(), [&](Id id) { return id != bos_token_id; });
-    if (ids.empty() && tokenizer.unk_token_id >= 0) ids = {tokenizer.unk_token_id};
+    if (ids.empty() && tokenizer.unk_token_id) ids = {*tokenizer.unk_token_id};
     require(!ids.empty() && ids.size() <= 3,
             "export: a GGUF file has 1 to 3 EOS tokens, not {}", ids.size());
     return ids;
@@ -218,18 +218,18 @@ std::vector<Id> eos_token_ids(const Tokenizer& tokenizer, Id bos_token_id) {
 
 void add_special_tokens(const Tokenizer& tokenizer, GgufMetadata& metadata) {
     const std::vector<Id>& first = tokenizer.prefix_tokens;
-    Id bos = tokenizer.bos_token_id;
-    if (bos < 0 && !first.empty()) bos = first[0];
-    require(first.empty() || first == std::vector{bos},
+    std::optional<Id> bos = tokenizer.bos_token_id;
+    if (!bos && !first.empty()) bos = first[0];
+    require(first.empty() || first == std::vector{*bos},
             "export: llama.cpp begins a text with BOS or nothing, not with other tokens");
     const auto add = [&](const std::string& name, Id id) {
         metadata.emplace_back(prefix + name + "_token_id", std::int64_t{id});
     };
-    if (bos >= 0) add("bos", bos);
+    if (bos) add("bos", *bos);
     const std::vector<Id> ends = eos_token_ids(tokenizer, bos);
     const std::array<std::string, 3> names = {"eos", "eot", "eom"};
     for (std::size_t i = 0; i < ends.size(); ++i) add(names[i], ends[i]);
-    if (tokenizer.unk_token_id >= 0) add("unknown", tokenizer.unk_token_id);
+    if (tokenizer.unk_token_id) add("unknown", *tokenizer.unk_token_id);
     metadata.emplace_back(prefix + "add_bos_token", !first.empty());
 }
 

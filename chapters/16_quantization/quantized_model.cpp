@@ -191,7 +191,7 @@ FastModel quantize_model(const Model& model, DType dtype, Activations activation
 FastModel load_quantized_model(const std::string& gguf_path, Activations activations) {
     const Gguf file(gguf_path);
     const Config config = read_config(file);
-    file.refuse_other_types();
+    file.reject_other_types();
     GgufTensors tensors(file);
     QuantizedReader reader(file, tensors, config, activations);
     FastModel model{
@@ -205,7 +205,7 @@ FastModel load_quantized_model(const std::string& gguf_path, Activations activat
     if (!config.tie_word_embeddings)
         model.lm_head =
             reader.matrix(gguf_names.lm_head, config.vocab_size, config.hidden_size);
-    tensors.refuse_unread();
+    tensors.reject_unread();
     return model;
 }
 

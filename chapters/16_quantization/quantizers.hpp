@@ -9,7 +9,7 @@
 namespace llm {
 
 // Rounds a row of weights to a dtype: each weight becomes the nearest value that its block can
-// represent. Throws ShapeError if blocks do not divide the row, or if a weight is not finite or
+// represent. Throws ValueError if blocks do not divide the row, or if a weight is not finite or
 // too large for the dtype or for the float16 scale of its block. Source: ggml-quants.c,
 // quantize_row_*_ref.
 void quantize_row(DType dtype, std::span<const Real> weights,  // (in)

@@ -26,7 +26,7 @@ using AttentionPattern =
 bool attends(const AttentionPattern& pattern, Id query_position, Id key_position);
 
 // Added to the attention scores: 0 where a query attends to a key, -inf elsewhere. The keys may
-// be in any order, because their positions are given. Throws ShapeError if a window or a chunk
+// be in any order, because their positions are given. Throws ValueError if a window or a chunk
 // has no tokens, or if the batch sizes differ.
 Matrix pattern_mask(const AttentionPattern& pattern,
                     const IdVector& query_positions,  // (T)
@@ -36,7 +36,7 @@ Tensor4 pattern_mask(const AttentionPattern& pattern,
                      const IdMatrix& key_positions);   // (B, S) -> (B, 1, T, S)
 
 // The same for T queries that are the last of S positions (as causal_mask of chapter 01).
-// Throws ShapeError if T > S.
+// Throws ValueError if T > S.
 Matrix pattern_mask(const AttentionPattern& pattern, std::size_t query_len,
                     std::size_t kv_len);  // (T, S)
 

@@ -26,7 +26,7 @@ Matrix attention_with_sink(const Matrix& queries,  // (T, D)
                            Real sink);
 
 // Attention of one head with a sliding window, with a scale of 1/√D, in time and memory
-// proportional to T·W instead of T². Throws ShapeError if the window is 0. Returns the context.
+// proportional to T·W instead of T². Throws ValueError if the window is 0. Returns the context.
 Matrix windowed_attention(const Matrix& queries,  // (T, D)
                           const Matrix& keys,     // (T, D)
                           const Matrix& values,   // (T, D)

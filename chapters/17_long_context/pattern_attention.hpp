@@ -17,7 +17,7 @@ struct PatternAttentionInputs {
     IdVector position_ids;                   // (T), the same for all sequences
 };
 // For T tokens that follow past_len earlier ones: their rows of the tables. (Hugging Face:
-// position_embeddings.) Throws ShapeError if a table is too short.
+// position_embeddings.) Throws ValueError if a table is too short.
 PatternAttentionInputs pattern_attention_inputs(
     const std::vector<RotaryTable>& rotary_tables,  // (P, D/2) each
     std::size_t seq_len, std::size_t past_len = 0);
@@ -50,7 +50,7 @@ struct PatternAttention {
     }
     Cache make_cache() const;
     // With a cache, the T new tokens attend to the cached ones, too: attentions has one column
-    // per entry of the cache and per new token, in that order. Throws ShapeError if the shapes
+    // per entry of the cache and per new token, in that order. Throws ValueError if the shapes
     // do not match, or if the cache does not end where the position ids begin.
     AttentionLayer::Output operator()(const Tensor3& hidden_states,          // (B, T, C)
                                       const PatternAttentionInputs& inputs,  // T positions
@@ -58,7 +58,7 @@ struct PatternAttention {
 };
 // The parts of the layer that its backward pass shares. Position ids of each sequence:
 IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size);  // (T) -> (B, T)
-// The inputs of chapter 05's QK norm and RoPE, without a mask. Throws ShapeError if there is no
+// The inputs of chapter 05's QK norm and RoPE, without a mask. Throws ValueError if there is no
 // such table.
 AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RopeOfTable& rope,
                             std::size_t batch_size);

@@ -30,7 +30,7 @@ struct RollingCache {
 
     // Appends T new tokens. Returns what they may attend to: the entries before the update and
     // the new tokens. (The first new token needs the cached ones that the last new token
-    // overwrites.) Throws ShapeError if the window is 0, or if B, Hkv or D differ.
+    // overwrites.) Throws ValueError if the window is 0, or if B, Hkv or D differ.
     PositionedKeysValues update(const Tensor4& new_keys,     // (B, Hkv, T, D)
                                 const Tensor4& new_values);  // (B, Hkv, T, D)
 

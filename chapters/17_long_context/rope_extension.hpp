@@ -21,7 +21,7 @@ struct NamedExtension {
 const std::vector<NamedExtension>& rope_extensions();  // "none", "position interpolation", ...
 
 // The frequencies for a context of factor · max_position_embeddings, and the table for these P
-// positions; YaRN's is multiplied by its attention factor. Throw ShapeError unless factor >= 1.
+// positions; YaRN's is multiplied by its attention factor. Throw ValueError unless factor >= 1.
 Vector extended_frequencies(const Config& config, RopeExtension extension,
                             std::size_t factor);  // (D/2)
 RotaryTable extended_rotary_table(const Config& config, RopeExtension extension,

@@ -32,7 +32,7 @@ struct TemperatureTuning {
     Real attn_scale = Real(0.1);
 };
 // Multiplies each query by its temperature. The backward pass is the same function, applied to
-// the gradient. Throws ShapeError if the shapes do not match.
+// the gradient. Throws ValueError if the shapes do not match.
 Tensor4 tune_temperature(const Tensor4& queries,            // (B, H, T, D)
                          const IdMatrix& position_ids,      // (B, T)
                          const TemperatureTuning& tuning);  // -> (B, H, T, D)
@@ -50,7 +50,7 @@ HeadAttentionOutput attention(const Matrix& queries,  // (T, D)
                               const Matrix& values,   // (S, D)
                               const Matrix& mask,     // (T, S), 0 or -inf
                               const ScoreMod& score_mod, std::size_t h);
-// For all heads. Throws ShapeError if the shapes do not match, or unless there is one sink per
+// For all heads. Throws ValueError if the shapes do not match, or unless there is one sink per
 // head.
 AttentionOutput grouped_query_attention(const QueriesKeysValues& heads,  // T queries, S keys
                                         const Tensor4& mask,             // (B, 1, T, S)

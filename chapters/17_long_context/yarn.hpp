@@ -18,7 +18,7 @@ struct YarnScaling {
 };
 
 // The frequencies of YaRN: position interpolation for low frequencies, the original ones for
-// high frequencies, and a linear transition over the pairs between. Throws ShapeError unless
+// high frequencies, and a linear transition over the pairs between. Throws ValueError unless
 // factor >= 1, the original context has positions and beta_fast > beta_slow > 0. Source:
 // "YaRN" (Peng et al., 2023), section 3.2; Hugging Face, _compute_yarn_parameters.
 Vector yarn_frequencies(std::size_t head_dim, Real rope_theta,

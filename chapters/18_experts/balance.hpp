@@ -6,7 +6,7 @@
 namespace llm {
 
 // The fraction of the N·K choices that each expert receives. Balanced: 1/E each. Throws
-// ShapeError if an expert does not exist, or if there are no choices.
+// ValueError if an expert does not exist, or if there are no choices.
 Vector expert_load(const IdMatrix& experts,   // (N, K)
                    std::size_t num_experts);  // -> (E)
 
@@ -21,7 +21,7 @@ struct RouterLoss {
 };
 // The load-balancing loss E Σ_e f_e P_e: f_e is the load of expert e, and P_e its mean softmax
 // probability. It is 1 if either is uniform. The load is a constant: it has no gradient. Throws
-// ShapeError as expert_load does. Source: Switch Transformer (Fedus et al., 2021), equations 4
+// ValueError as expert_load does. Source: Switch Transformer (Fedus et al., 2021), equations 4
 // to 6; DeepSeek-V2 (2024), section 2.2.3. (Hugging Face's load_balancing_loss_func of one
 // layer is K times as large.)
 RouterLoss load_balancing_loss(const Matrix& router_logits,  // (N, E)
@@ -32,7 +32,7 @@ RouterLoss router_z_loss(const Matrix& router_logits);  // (N, E)
 
 // Balance without a loss, after each training step: adds update_rate to the bias of each expert
 // that received less than the mean load, and subtracts it from that of each that received more.
-// Throws ShapeError if the shapes differ. Source: DeepSeek-V3 (2024), section 2.1.2.
+// Throws ValueError if the shapes differ. Source: DeepSeek-V3 (2024), section 2.1.2.
 void update_correction_bias(Vector& e_score_correction_bias,  // (E)
                             const Vector& load,               // (E)
                             Real update_rate);

@@ -25,7 +25,7 @@ RoutedTokens route_like_deepseek(const Matrix& router_logits,            // (N, 
                                  std::size_t num_experts_per_tok);       // K
 
 // Splits the features of a gated MLP evenly into experts. The sum of their outputs is that of
-// the MLP. Throws ShapeError unless num_experts divides F. The MLP has no biases.
+// the MLP. Throws ValueError unless num_experts divides F. The MLP has no biases.
 std::vector<GatedMlp> split_into_experts(const GatedMlp& mlp,       // F
                                          std::size_t num_experts);  // E -> E of F/E
 

@@ -15,12 +15,12 @@ struct Dispatch {
     std::vector<std::size_t> slots;      // (M): which of its K experts the row belongs to
     std::vector<std::size_t> first_row;  // (E + 1): rows first_row[e] to first_row[e + 1] - 1
 };
-// Throws ShapeError if an expert does not exist.
+// Throws ValueError if an expert does not exist.
 Dispatch dispatch_tokens(const IdMatrix& experts,   // (N, K)
                          std::size_t num_experts);  // E
 
 // The number of tokens that an expert accepts: N·K/E, times the capacity factor, rounded up.
-// Throws ShapeError unless the factor is above 0. Source: Switch Transformer (Fedus et al.,
+// Throws ValueError unless the factor is above 0. Source: Switch Transformer (Fedus et al.,
 // 2021), equation 3; Megatron-LM, get_capacity.
 std::size_t expert_capacity(std::size_t num_choices,  // N·K
                             std::size_t num_experts, double capacity_factor);

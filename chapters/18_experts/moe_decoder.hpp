@@ -62,7 +62,7 @@ struct MoeLoss {
     std::vector<Vector> load;         // (E) of each layer with a mixture of experts
     std::size_t num_choices = 0, num_dropped = 0;  // pairs of token and expert, of all layers
 };
-// The loss of a batch; the gradients are accumulated. Throws ShapeError if an id lies outside
+// The loss of a batch; the gradients are accumulated. Throws ValueError if an id lies outside
 // the vocabulary.
 MoeLoss forward_backward(const MoeDecoder& decoder,
                          const IdMatrix& input_ids,  // (B, T)

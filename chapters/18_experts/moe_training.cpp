@@ -43,9 +43,9 @@ MixtureOfExperts random_moe(std::size_t hidden_size, std::size_t num_hidden_laye
 
 }  // namespace
 
-MoeDecoder init_moe_decoder(const Config& config, const ExpertSizes& sizes,
+MoeDecoder make_moe_decoder(const Config& config, const ExpertSizes& sizes,
                             const Routing& routing, Generator& generator) {
-    const Model model = init_model(config, generator);
+    const Model model = make_model_for_training(config, generator);
     const std::size_t C = model.config.hidden_size, L = model.config.num_hidden_layers;
     MoeDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
     decoder.config.tie_word_embeddings = true;

@@ -6,9 +6,10 @@
 
 namespace llm {
 
-// Initial weights as those of init_model (chapter 13): standard deviation 0.02, that of o_proj
-// and down_proj divided by √(2L). Throws ShapeError as it does, and as route does.
-MoeDecoder init_moe_decoder(const Config& config, const ExpertSizes& sizes,
+// Initial weights as those of make_model_for_training (chapter 13): standard deviation 0.02,
+// that of o_proj and down_proj divided by √(2L). Throws ValueError as it does, and as route
+// does.
+MoeDecoder make_moe_decoder(const Config& config, const ExpertSizes& sizes,
                             const Routing& routing, Generator& generator);
 
 // The course of a run.

@@ -47,7 +47,7 @@ struct RoutedTokens {
     IdMatrix experts;  // (N, K): of equal scores, the expert with the lower index comes first
     Matrix gates;      // (N, K)
 };
-// Throws ShapeError unless K is 1 to E, the groups divide E, the bias has E elements, and the
+// Throws ValueError unless K is 1 to E, the groups divide E, the bias has E elements, and the
 // chosen groups have K experts.
 RoutedTokens route(const Matrix& router_logits,      // (N, E)
                    std::size_t num_experts_per_tok,  // K

@@ -47,7 +47,7 @@ using AblationModel = DecoderModel<AblationBlock, AblationModelConfig, FinalNorm
 // torch.nn.init.normal_ and xavier_normal_ (Glorot and Bengio, 2010).
 enum class WeightInit { normal, xavier_normal };
 
-// Throws ShapeError for LayerNorm or Mlp with norm placements other than pre-norm.
+// Throws ValueError for LayerNorm or Mlp with norm placements other than pre-norm.
 AblationModel make_ablation_model(const Config& config, const AblationConfig& ablation,
                                   WeightInit init, Generator& generator);
 

@@ -8,7 +8,7 @@
 namespace llm {
 
 // Replaces the first token of each sequence, as if each were the beginning of a text. The
-// targets are unchanged. Throws ShapeError if the sequences have no tokens.
+// targets are unchanged. Throws ValueError if the sequences have no tokens.
 Batch with_first_token(Batch batch, Id first_token_id);
 
 // Trains with AdamW, one random batch per step, and, if given, a first token. Returns the loss
@@ -18,7 +18,7 @@ std::vector<Real> train_decoder(PatternDecoder& decoder, const TrainingArguments
                                 Generator& generator);
 
 // Mean attention weights of each head, over the sequences and the queries from first_query on.
-// Throws ShapeError unless there are such queries.
+// Throws ValueError unless there are such queries.
 struct SinkWeights {
     Matrix first_key;  // (L, H): of the first token
     Matrix sink;       // (L, H): of the learned sink: 1 minus the sum of a row
@@ -26,7 +26,7 @@ struct SinkWeights {
 SinkWeights mean_sink_weights(const std::vector<Tensor4>& attentions,  // L times (B, H, T, T)
                               std::size_t first_query);
 
-// The mean loss of the targets from position `first` on. Throws ShapeError unless there are
+// The mean loss of the targets from position `first` on. Throws ValueError unless there are
 // any.
 double mean_loss_from(const Vector& losses, std::size_t first);  // (T)
 

@@ -22,8 +22,8 @@ MupFactors mup_factors(const Parameter& parameter, const Config& config, const C
     return factors;
 }
 
-Model init_mup_model(const Config& config, const Config& base, Generator& generator) {
-    Model model = init_model(config, generator);
+Model make_mup_model(const Config& config, const Config& base, Generator& generator) {
+    Model model = make_model_for_training(config, generator);
     for (const Parameter& parameter : named_parameters(model)) {
         const Real factor = mup_factors(parameter, config, base).initial_weight;
         for (Real& value : parameter.values) value *= factor;
@@ -40,8 +40,8 @@ Real rate_factor(const MupRun& run, const Parameter& parameter) {
 
 Model init_model_of(const MupRun& run, Generator& generator) {
     if (run.parametrization == Parametrization::standard)
-        return init_model(run.config, generator);
-    return init_mup_model(run.config, run.base, generator);
+        return make_model_for_training(run.config, generator);
+    return make_mup_model(run.config, run.base, generator);
 }
 
 // Trains with one AdamW for each factor of the learning rate, as with PyTorch's parameter

@@ -7,9 +7,9 @@
 
 namespace llm {
 
-// standard: init_model, and one learning rate for all parameters. mup: the maximal update
-// parametrization, in which the change of every activation in a step is independent of the
-// width.
+// standard: make_model_for_training, and one learning rate for all parameters. mup: the maximal
+// update parametrization, in which the change of every activation in a step is independent of
+// the width.
 enum class Parametrization { standard, mup };
 
 // By which factors mup multiplies the standard initial weight and the learning rate of a
@@ -26,8 +26,8 @@ struct MupFactors {
 };
 MupFactors mup_factors(const Parameter& parameter, const Config& config, const Config& base);
 
-// init_model(), with the factors of mup.
-Model init_mup_model(const Config& config, const Config& base, Generator& generator);
+// make_model_for_training(), with the factors of mup.
+Model make_mup_model(const Config& config, const Config& base, Generator& generator);
 
 // A training run without weight decay and without clipping. Each step has one batch.
 struct MupRun {

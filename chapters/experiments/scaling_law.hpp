@@ -22,7 +22,7 @@ struct ScalingLaw {
 
 // Least squares of ln L. For each of 1000 values of E from 0 to just below the smallest loss,
 // ln(L - E) is a linear function of ln C; the E with the smallest error is taken. Throws
-// ShapeError for fewer than four points, or if compute or loss is not positive.
+// ValueError for fewer than four points, or if compute or loss is not positive.
 ScalingLaw fit_scaling_law(const std::vector<ScalingPoint>& points);
 
 // The root mean square of ln(L / L(C)): 0.01 is about one percent.

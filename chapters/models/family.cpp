@@ -8,24 +8,24 @@
 namespace llm {
 namespace {
 
-void refuse_unsupported(const JsonFile& json, const Family& family) {
+void reject_unsupported(const JsonFile& json, const Family& family) {
     const std::string key = family.activation_key, activation(family.activation.name);
     if (json.has(key) && json.text(key) != activation)
-        json.refuse_value(key, json.text(key), activation);
+        json.reject_value(key, json.text(key), activation);
     if (json.boolean_or("attention_bias", family.has_biases) != family.has_biases)
-        json.refuse_value("attention_bias", family.has_biases ? "false" : "true",
+        json.reject_value("attention_bias", family.has_biases ? "false" : "true",
                           family.has_biases ? "true" : "false");
     for (const char* flag : {"mlp_bias", "use_bidirectional_attention", "use_sliding_window"})
-        if (json.boolean_or(flag, false)) json.refuse_value(flag, "true", "false");
+        if (json.boolean_or(flag, false)) json.reject_value(flag, "true", "false");
     for (const char* unknown : {"rope_parameters", "partial_rotary_factor", "clip_qkv",
                                 "n_shared_experts", "shared_expert_intermediate_size"})
-        if (json.has(unknown)) json.refuse(unknown, "is not supported");
+        if (json.has(unknown)) json.reject(unknown, "is not supported");
     if (json.has("no_rope_layers") && &family != &llama4_family())
-        json.refuse("no_rope_layers", "is not supported");
+        json.reject("no_rope_layers", "is not supported");
     const std::string rope_type = "rope_scaling.rope_type";
     if (json.has("rope_scaling") && !family.reads_rope_scaling &&
         !(json.has(rope_type) && json.text(rope_type) == "default"))
-        json.refuse("rope_scaling", "is not supported for " + family.model_type);
+        json.reject("rope_scaling", "is not supported for " + family.model_type);
 }
 
 void read_sizes(const JsonFile& json, const Family& family, Config& config) {
@@ -77,20 +77,20 @@ PublishedConfig read_published_config(const JsonFile& json) try {
     const std::string name = json.text("model_type");
     const Family* const family = find_family(name);
     if (!family)
-        json.refuse_value("model_type", name,
+        json.reject_value("model_type", name,
                           "mistral, gemma2, gemma3_text, mixtral, qwen3_moe, gpt_oss and "
                           "llama4_text");
     PublishedConfig config;
     config.family = family;
-    refuse_unsupported(json, *family);
+    reject_unsupported(json, *family);
     read_sizes(json, *family, config);
     config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
     family->read(json, config);
     if (json.has("quantization_config") && !config.mxfp4)
-        json.refuse("quantization_config", "is not supported");
+        json.reject("quantization_config", "is not supported");
     return config;
-} catch (const ShapeError& error) {
-    json.refuse(error.what());
+} catch (const ValueError& error) {
+    json.reject(error.what());
 }
 
 JsonMembers config_json(const PublishedConfig& config, DType dtype) {
@@ -121,14 +121,14 @@ std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
     for (const auto& names : json.text_lists("layer_types")) {
         const std::string name = names.empty() ? "" : names.front();
         if (name != "full_attention" && name != "sliding_attention")
-            json.refuse_value("layer_types", name, "full_attention and sliding_attention");
+            json.reject_value("layer_types", name, "full_attention and sliding_attention");
         if (name == "sliding_attention" && json.is_null("sliding_window"))
-            json.refuse("layer_types has sliding_attention, but sliding_window is null");
+            json.reject("layer_types has sliding_attention, but sliding_window is null");
         patterns.push_back(name == "full_attention" ? AttentionPattern{FullAttention{}}
                                                     : AttentionPattern{window});
     }
     if (patterns.size() != num_hidden_layers)
-        json.refuse("layer_types has " + to_text(patterns.size()) + " entries for " +
+        json.reject("layer_types has " + to_text(patterns.size()) + " entries for " +
                     to_text(num_hidden_layers) + " layers");
     return patterns;
 }
@@ -172,13 +172,13 @@ ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_ke
     sizes.num_experts_per_tok = json.size_or(
         "num_experts_per_tok", json.size_or("experts_per_token", defaults.num_experts_per_tok));
     if (sizes.num_experts_per_tok > sizes.num_experts)
-        json.refuse("num_experts_per_tok", "must be at most the number of experts, " +
+        json.reject("num_experts_per_tok", "must be at most the number of experts, " +
                                                to_text(sizes.num_experts) + ", not " +
                                                to_text(sizes.num_experts_per_tok));
     return sizes;
 }
 
-void refuse_windows_of_llama(const PublishedConfig& config) {
+void reject_windows_of_llama(const PublishedConfig& config) {
     const std::size_t context = config.max_position_embeddings;
     for (const LayerConfig& layer : config.layers) {
         const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern);

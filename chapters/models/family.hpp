@@ -93,7 +93,7 @@ struct Family {
     void (*read)(const JsonFile& json, PublishedConfig& config);
     // Appends these keys.
     void (*write)(const PublishedConfig& config, JsonMembers& members);
-    // Throws ShapeError if llama.cpp would compute something else; appends its settings.
+    // Throws ValueError if llama.cpp would compute something else; appends its settings.
     void (*check_gguf)(const PublishedConfig& config);
     void (*add_gguf)(const PublishedConfig& config, GgufMetadata& metadata);
 };
@@ -142,8 +142,8 @@ std::optional<std::size_t> sliding_window(const PublishedConfig& config);
 // defaults.
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
                          const ExpertSizes& defaults);
-// Llama's architecture in llama.cpp has no window. Throws ShapeError if one hides a token.
-void refuse_windows_of_llama(const PublishedConfig& config);
+// Llama's architecture in llama.cpp has no window. Throws ValueError if one hides a token.
+void reject_windows_of_llama(const PublishedConfig& config);
 // Nothing to check or to add.
 inline void no_gguf_settings(const PublishedConfig&, GgufMetadata&) {}
 

@@ -57,7 +57,7 @@ std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& 
                                   const std::string& file, DType dtype) {
     const PublishedConfig& config = model.config;
     const Family& family = *config.family;
-    refuse_to_overwrite(file);
+    reject_existing(file);
     family.check_gguf(config);
     GgufMetadata metadata = {{"general.architecture", family.gguf_architecture}};
     if (block_size(dtype) > 1)

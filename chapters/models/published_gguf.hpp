@@ -14,7 +14,7 @@ namespace llm {
 // gemma3, routing weights that sum to 1 and no dense layers (qwen3moe), rounded limits of YaRN
 // and a swiglu_limit of 7 (gpt-oss), chunks of 8192 and RoPE in three of four layers (llama4).
 // Returns the tensors that fell back. Throws FileError if the file exists or cannot be written,
-// and ShapeError for other settings. Source: llama.cpp, convert_hf_to_gguf.py and
+// and ValueError for other settings. Source: llama.cpp, convert_hf_to_gguf.py and
 // llama-model.cpp.
 std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype = DType::float32);

@@ -17,14 +17,14 @@ using PublishedModel = DecoderModel<PublishedLayer, PublishedConfig>;
 extern template struct DecoderModel<PublishedLayer, PublishedConfig>;
 
 // One table for layers with full attention, and, if windows have a theta of their own, a second
-// one. Throws ShapeError if P exceeds max_position_embeddings.
+// one. Throws ValueError if P exceeds max_position_embeddings.
 std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
                                        std::size_t num_positions);  // P
 
 // A model with the structure that the configuration describes, whose tensors are still empty.
 PublishedModel make_empty_model(const PublishedConfig& config);
 
-// A decoder that was trained here as a Mixtral. Throws ShapeError unless every layer has a
+// A decoder that was trained here as a Mixtral. Throws ValueError unless every layer has a
 // mixture of experts with SoftmaxRouting as Mixtral's, and no shared experts.
 PublishedModel make_mixtral(const MoeDecoder& decoder);
 

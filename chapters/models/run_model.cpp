@@ -88,7 +88,7 @@ void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) 
     // Read all input before anything is shown.
     std::optional<Tokenizer> tokenizer;
     std::vector<Id> prompt_ids;
-    if (!run.gguf_file.empty()) refuse_to_overwrite(run.gguf_file);
+    if (!run.gguf_file.empty()) reject_existing(run.gguf_file);
     if (run.prompt || !run.gguf_file.empty())
         tokenizer = load_tokenizer_of_model(run.model_path, run.tokenizer_path,
                                             model.config.vocab_size);

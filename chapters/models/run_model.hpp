@@ -20,7 +20,7 @@ struct ModelRun {
 };
 
 // Any folder or file that chapter 09 or the families of families/ read. Throws FileError and
-// ShapeError before anything is shown, if an input is invalid.
+// ValueError before anything is shown, if an input is invalid.
 void run_model(const ModelRun& run, Generator& generator);
 
 }  // namespace llm

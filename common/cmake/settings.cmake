@@ -61,7 +61,7 @@ set(for_programs $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
 set(for_files $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(for_speed $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
-  set(for_files $<$<CONFIG:Release,RelWithDebInfo>:-O2>)  # newer ones refuse a precompiled header of another level
+  set(for_files $<$<CONFIG:Release,RelWithDebInfo>:-O2>)  # newer ones reject a precompiled header of another level
 endif()
 if(EMSCRIPTEN)  # programs and files are downloaded
   set(for_programs -Os)

@@ -85,12 +85,12 @@ class HeaderReader {
     // What is read: the key of a value or the name of a tensor, in error messages.
     void begin(const std::string& item) { item_ = item; }
 
-    [[noreturn]] void refuse(const std::string& problem) const {
+    [[noreturn]] void reject(const std::string& problem) const {
         throw FileError(fmt::format("{}: {} {}", file_.path().string(), item_, problem));
     }
 
     std::span<const std::byte> take(std::uint64_t size) {
-        if (size > rest()) refuse("exceeds the end of the file");
+        if (size > rest()) reject("exceeds the end of the file");
         const auto bytes = file_.bytes().subspan(position_, static_cast<std::size_t>(size));
         position_ += bytes.size();
         return bytes;
@@ -110,7 +110,7 @@ class HeaderReader {
 
     bool next_boolean() {
         const auto byte = next<std::uint8_t>();
-        if (byte > 1) refuse("must be a boolean, 0 or 1, not " + to_text(int(byte)));
+        if (byte > 1) reject("must be a boolean, 0 or 1, not " + to_text(int(byte)));
         return byte == 1;
     }
 
@@ -118,7 +118,7 @@ class HeaderReader {
     std::int64_t next_integer() {
         const T number = next<T>();
         if (!std::in_range<std::int64_t>(number))
-            refuse(fmt::format("is {}; integers above 2^63 - 1 cannot be read", number));
+            reject(fmt::format("is {}; integers above 2^63 - 1 cannot be read", number));
         return static_cast<std::int64_t>(number);
     }
 
@@ -127,10 +127,10 @@ class HeaderReader {
         if (type != ValueType::array) return next_scalar(type);
         const ValueType element_type = next_type();
         const auto count = next<std::uint64_t>();
-        if (count > rest()) refuse("exceeds the end of the file");
+        if (count > rest()) reject("exceeds the end of the file");
         switch (element_type) {
             case ValueType::array:
-                refuse("is an array of arrays, which cannot be read");
+                reject("is an array of arrays, which cannot be read");
             case ValueType::boolean:
                 return next_values<bool>(element_type, count);
             case ValueType::text:
@@ -153,7 +153,7 @@ class HeaderReader {
     ValueType next_type() {
         const auto number = next<std::uint32_t>();
         if (number > static_cast<std::uint32_t>(ValueType::float64))
-            refuse(fmt::format("has the unknown type {}", number));
+            reject(fmt::format("has the unknown type {}", number));
         return static_cast<ValueType>(number);
     }
 
@@ -201,7 +201,7 @@ std::map<std::string, GgufValue> next_metadata(HeaderReader& reader, std::uint64
         reader.begin("a key of the metadata");
         const std::string key = reader.next_text();
         reader.begin(key);
-        if (!metadata.emplace(key, reader.next_value()).second) reader.refuse("occurs twice");
+        if (!metadata.emplace(key, reader.next_value()).second) reader.reject("occurs twice");
     }
     return metadata;
 }
@@ -220,14 +220,14 @@ TensorEntry next_tensor(HeaderReader& reader) {
     reader.begin("tensor " + entry.name);
     const auto rank = reader.next<std::uint32_t>();
     if (rank < 1 || rank > 4)
-        reader.refuse(fmt::format("has {} dimensions; 1 to 4 are supported", rank));
+        reader.reject(fmt::format("has {} dimensions; 1 to 4 are supported", rank));
     std::uint64_t count = 1;
     for (std::uint32_t axis = 0; axis < rank; ++axis) {
         const auto size = reader.next<std::uint64_t>();
-        if (size == 0) reader.refuse("has a dimension of size 0");
+        if (size == 0) reader.reject("has a dimension of size 0");
         if (__builtin_mul_overflow(count, size, &count) ||
             count > std::numeric_limits<std::size_t>::max() / sizeof(Real))
-            reader.refuse("has more elements than memory can hold");
+            reader.reject("has more elements than memory can hold");
         entry.shape.insert(entry.shape.begin(), static_cast<std::size_t>(size));
     }
     entry.type = reader.next<std::uint32_t>();
@@ -243,11 +243,11 @@ GgufTensor locate(const HeaderReader& reader, const TensorEntry& entry,
     const std::size_t size =
         element_count(entry.shape) / in_features * bytes_per_row(dtype, in_features);
     if (entry.offset > data.size() || size > data.size() - entry.offset)
-        reader.refuse(fmt::format("claims {} bytes from byte {} of {} bytes of data", size,
+        reader.reject(fmt::format("claims {} bytes from byte {} of {} bytes of data", size,
                                   entry.offset, data.size()));
     return {dtype, entry.shape, data.subspan(static_cast<std::size_t>(entry.offset), size)};
-} catch (const ShapeError& error) {
-    reader.refuse(fmt::format("cannot be read: {}", error.what()));
+} catch (const ValueError& error) {
+    reader.reject(fmt::format("cannot be read: {}", error.what()));
 }
 
 // The bytes from a position on, which may lie after the end.
@@ -259,25 +259,25 @@ std::span<const std::byte> rest_from(std::span<const std::byte> bytes, std::uint
 // Reads the magic bytes and the version.
 void check_format(HeaderReader& reader) {
     if (std::memcmp(reader.take(magic.size()).data(), magic.data(), magic.size()) != 0)
-        reader.refuse("is not that of a GGUF file");
+        reader.reject("is not that of a GGUF file");
     const auto version = reader.next<std::uint32_t>();
     if (version == 2u << 24 || version == 3u << 24)
-        reader.refuse("is that of a big-endian GGUF file, which cannot be read");
+        reader.reject("is that of a big-endian GGUF file, which cannot be read");
     if (version != 2 && version != 3)
-        reader.refuse(fmt::format("is of version {} of GGUF; 2 and 3 can be read", version));
+        reader.reject(fmt::format("is of version {} of GGUF; 2 and 3 can be read", version));
 }
 
-void refuse_overlaps(HeaderReader& reader, const std::map<std::string, GgufTensor>& tensors) {
+void reject_overlaps(HeaderReader& reader, const std::map<std::string, GgufTensor>& tensors) {
     std::map<const std::byte*, std::string> names;  // by the first byte of a tensor
     for (const auto& [name, tensor] : tensors) {
         reader.begin("tensor " + name);
         const auto [at, is_new] = names.emplace(tensor.bytes.data(), name);
-        if (!is_new) reader.refuse("overlaps tensor " + at->second);
+        if (!is_new) reader.reject("overlaps tensor " + at->second);
     }
     const std::byte* last_end = nullptr;
     for (const auto& [begin, name] : names) {
         reader.begin("tensor " + name);
-        if (begin < last_end) reader.refuse("overlaps another tensor");
+        if (begin < last_end) reader.reject("overlaps another tensor");
         const std::span<const std::byte> bytes = tensors.at(name).bytes;
         last_end = bytes.data() + bytes.size();
     }
@@ -300,16 +300,16 @@ Gguf::Gguf(const std::filesystem::path& file) : file_(file) {
     const std::span<const std::byte> data = rest_from(file_.bytes(), begin);
     for (const TensorEntry& entry : entries) {
         reader.begin("tensor " + entry.name);
-        if (has_tensor(entry.name)) reader.refuse("occurs twice");
+        if (has_tensor(entry.name)) reader.reject("occurs twice");
         if (entry.offset % multiple != 0)
-            reader.refuse(fmt::format("begins at byte {} of the data, not at a multiple of {}",
+            reader.reject(fmt::format("begins at byte {} of the data, not at a multiple of {}",
                                       entry.offset, multiple));
         if (dtypes.contains(entry.type))
             tensors_.emplace(entry.name, locate(reader, entry, data));
         else
             other_types_.emplace(entry.name, type_name(entry.type));
     }
-    refuse_overlaps(reader, tensors_);
+    reject_overlaps(reader, tensors_);
 }
 
 std::uint64_t Gguf::alignment() const {
@@ -317,17 +317,17 @@ std::uint64_t Gguf::alignment() const {
     if (!has(key)) return default_alignment;
     const std::int64_t bytes = integer(key);
     if (bytes < 1 || bytes > 1 << 30 || !std::has_single_bit(std::uint64_t(bytes)))
-        refuse(fmt::format("{} must be a power of two up to 2^30, not {}", key, bytes));
+        reject(fmt::format("{} must be a power of two up to 2^30, not {}", key, bytes));
     return static_cast<std::uint64_t>(bytes);
 }
 
-void Gguf::refuse(const std::string& reason) const {
+void Gguf::reject(const std::string& reason) const {
     throw FileError(fmt::format("{}: {}", path().string(), reason));
 }
 
 const GgufValue& Gguf::value(const std::string& key) const {
     const auto found = metadata_.find(key);
-    if (found == metadata_.end()) refuse(key + " is missing");
+    if (found == metadata_.end()) reject(key + " is missing");
     return found->second;
 }
 
@@ -335,7 +335,7 @@ template <class T>
 const T& Gguf::value_of_type(const std::string& key) const {
     const GgufValue& found = value(key);
     if (!std::holds_alternative<T>(found))
-        refuse(fmt::format("{} must be {}, not {}", key, kind_of(T()), kind_of(found)));
+        reject(fmt::format("{} must be {}, not {}", key, kind_of(T()), kind_of(found)));
     return std::get<T>(found);
 }
 
@@ -359,7 +359,7 @@ const std::vector<double>& Gguf::numbers(const std::string& key) const {
 std::size_t Gguf::size(const std::string& key) const {
     const std::int64_t number = integer(key);
     if (number < 1 || number > 1 << 24)
-        refuse(fmt::format("{} must be an integer from 1 to 16777216, not {}", key, number));
+        reject(fmt::format("{} must be an integer from 1 to 16777216, not {}", key, number));
     return static_cast<std::size_t>(number);
 }
 
@@ -367,7 +367,7 @@ double Gguf::number(const std::string& key) const {
     if (const auto* integer = std::get_if<std::int64_t>(&value(key)))
         return static_cast<double>(*integer);
     const double number = value_of_type<double>(key);
-    if (!std::isfinite(number)) refuse(key + " must be a finite number");
+    if (!std::isfinite(number)) reject(key + " must be a finite number");
     return number;
 }
 
@@ -384,12 +384,12 @@ std::string unreadable(const std::string& tensor, const std::string& type) {
 const GgufTensor& Gguf::tensor(const std::string& name) const {
     if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
     if (const auto other = other_types_.find(name); other != other_types_.end())
-        refuse(unreadable(name, other->second));
-    refuse(fmt::format("tensor {} is missing", name));
+        reject(unreadable(name, other->second));
+    reject(fmt::format("tensor {} is missing", name));
 }
 
-void Gguf::refuse_other_types() const {
-    for (const auto& [name, type] : other_types_) refuse(unreadable(name, type));
+void Gguf::reject_other_types() const {
+    for (const auto& [name, type] : other_types_) reject(unreadable(name, type));
 }
 
 namespace {
@@ -406,7 +406,7 @@ void Gguf::check(const std::string& name, std::span<const std::size_t> shape) co
     const std::span<const std::size_t> expected = without_leading_ones(shape);
     const std::span<const std::size_t> actual = without_leading_ones(tensor(name).shape);
     if (!std::equal(expected.begin(), expected.end(), actual.begin(), actual.end()))
-        refuse(fmt::format("tensor {} should have the shape {}, it has {}", name,
+        reject(fmt::format("tensor {} should have the shape {}, it has {}", name,
                            to_text(shape), to_text(tensor(name).shape)));
 }
 
@@ -424,7 +424,7 @@ void Gguf::dequantize(const std::string& name, std::span<Real> elements) const {
 void Gguf::check_finite(const std::string& name, std::span<const Real> elements) const {
     for (const Real element : elements)
         if (!std::isfinite(element))
-            refuse(fmt::format("tensor {} has an element that is not finite", name));
+            reject(fmt::format("tensor {} has an element that is not finite", name));
 }
 
 std::shared_ptr<const std::byte> Gguf::read_bytes(const std::string& name,
@@ -517,7 +517,7 @@ class HeaderWriter {
     }
 };
 
-// The number of a tensor's type. Throws ShapeError if there is none, or if the bytes do not
+// The number of a tensor's type. Throws ValueError if there is none, or if the bytes do not
 // match the shape.
 std::uint32_t checked_type(const std::string& name, const GgufTensor& tensor) {
     const auto& [dtype, shape, bytes] = tensor;
@@ -575,7 +575,7 @@ void write_gguf(const std::filesystem::path& file, const GgufMetadata& metadata,
             stream << std::string(padded(size) - size, '\0');
         }
     });
-} catch (const ShapeError& error) {
+} catch (const ValueError& error) {
     throw FileError(fmt::format("{}: {}", file.string(), error.what()));
 }
 

@@ -34,7 +34,7 @@ class Gguf {
 
     const std::filesystem::path& path() const { return file_.path(); }
 
-    // The metadata. The accessors refuse missing keys and values of another type.
+    // The metadata. The accessors reject missing keys and values of another type.
     bool has(const std::string& key) const { return metadata_.contains(key); }
     bool boolean(const std::string& key) const;
     std::int64_t integer(const std::string& key) const;
@@ -45,14 +45,15 @@ class Gguf {
     const std::vector<std::int64_t>& integers(const std::string& key) const;
     const std::vector<double>& numbers(const std::string& key) const;
 
-    // The tensors whose type is a DType. Those of other types, such as IQ2_XS, are only refused
-    // if they are needed: tensor() and read() refuse one, refuse_other_types() refuses any.
+    // The tensors whose type is a DType. Those of other types, such as IQ2_XS, are only
+    // rejected if they are needed: tensor() and read() reject one, reject_other_types() rejects
+    // any.
     const std::map<std::string, GgufTensor>& tensors() const { return tensors_; }
     bool has_tensor(const std::string& name) const {
         return tensors_.contains(name) || other_types_.contains(name);
     }
     const GgufTensor& tensor(const std::string& name) const;
-    void refuse_other_types() const;
+    void reject_other_types() const;
 
     // Dequantizes a tensor. It must have this shape, except for leading sizes of 1, and only
     // finite elements.
@@ -70,7 +71,7 @@ class Gguf {
                                                 std::size_t in_features) const;
 
     // Throws FileError: "FILE: reason".
-    [[noreturn]] void refuse(const std::string& reason) const;
+    [[noreturn]] void reject(const std::string& reason) const;
 
  private:
     MappedFile file_;

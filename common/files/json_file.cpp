@@ -31,7 +31,7 @@ std::int64_t id_in(const nlohmann::json& value, const std::string& key, const Js
     const bool whole = value.is_number_integer();
     const std::int64_t number = whole ? value.get<std::int64_t>() : -1;
     if (number < 0 || number > 0x7FFFFFFF)
-        from.refuse(key,
+        from.reject(key,
                     "must hold whole numbers from 0 to 2147483647, not " + shortened(value));
     return number;
 }
@@ -47,14 +47,14 @@ struct JsonFile::Content {
         if (!object->contains(pointer) || object->at(pointer).is_null()) return nullptr;
         return &object->at(pointer);
     }
-    const nlohmann::json* find_or_refuse(const std::string& key, const JsonFile& from) const {
+    const nlohmann::json* find_or_reject(const std::string& key, const JsonFile& from) const {
         const nlohmann::json* value = find(key);
-        if (!value) from.refuse(key, "is missing");
+        if (!value) from.reject(key, "is missing");
         return value;
     }
     const nlohmann::json& list(const std::string& key, const JsonFile& from) const {
-        const nlohmann::json* value = find_or_refuse(key, from);
-        if (!value->is_array()) from.refuse(key, "must be a list");
+        const nlohmann::json* value = find_or_reject(key, from);
+        if (!value->is_array()) from.reject(key, "must be a list");
         return *value;
     }
 };
@@ -63,25 +63,25 @@ JsonFile::JsonFile(const std::filesystem::path& file)
     : JsonFile(file, text_of(MappedFile(file))) {}
 
 JsonFile::JsonFile(const std::filesystem::path& file, std::string_view text) : path_(file) {
-    if (text.size() > 100'000'000) refuse("too large for a JSON file");
+    if (text.size() > 100'000'000) reject("too large for a JSON file");
     const auto json =
         std::make_shared<const nlohmann::json>(nlohmann::json::parse(text, nullptr, false));
-    if (!json->is_object()) refuse("not a JSON object");
+    if (!json->is_object()) reject("not a JSON object");
     content_ = std::make_shared<Content>(Content{json, json.get()});
 }
 
-void JsonFile::refuse(const std::string& reason) const {
+void JsonFile::reject(const std::string& reason) const {
     const std::string object = inside_.empty() ? "" : inside_ + ": ";
     throw FileError(fmt::format("{}: {}{}", path_.string(), object, reason));
 }
 
-void JsonFile::refuse(const std::string& key, const std::string& problem) const {
+void JsonFile::reject(const std::string& key, const std::string& problem) const {
     throw FileError(fmt::format("{}: {} {}", path_.string(), full_key(key), problem));
 }
 
-void JsonFile::refuse_value(const std::string& key, const std::string& value,
+void JsonFile::reject_value(const std::string& key, const std::string& value,
                             const std::string& supported) const {
-    refuse(key, value + " is not supported; supported: " + supported);
+    reject(key, value + " is not supported; supported: " + supported);
 }
 
 std::size_t JsonFile::size_or(const std::string& key, std::size_t otherwise) const {
@@ -94,7 +94,7 @@ bool JsonFile::boolean_or(const std::string& key, bool otherwise) const {
 
 double JsonFile::positive_or(const std::string& key, double otherwise) const {
     const double value = has(key) ? number(key) : otherwise;
-    if (!(value > 0)) refuse(key + " must be above 0");
+    if (!(value > 0)) reject(key + " must be above 0");
     return value;
 }
 
@@ -118,39 +118,39 @@ bool JsonFile::is_array(const std::string& key) const {
 }
 
 std::size_t JsonFile::size(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    const nlohmann::json* value = content_->find_or_reject(key, *this);
     const bool whole = value->is_number_integer();
     const std::int64_t number = whole ? value->get<std::int64_t>() : 0;
     if (!whole || number < 1 || number > 1 << 24)
-        refuse(key, "must be a whole number from 1 to 16777216, not " + shortened(*value));
+        reject(key, "must be a whole number from 1 to 16777216, not " + shortened(*value));
     return static_cast<std::size_t>(number);
 }
 
 double JsonFile::number(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    const nlohmann::json* value = content_->find_or_reject(key, *this);
     if (!value->is_number() || !std::isfinite(value->get<double>()))
-        refuse(key, "must be a number, not " + shortened(*value));
+        reject(key, "must be a number, not " + shortened(*value));
     return value->get<double>();
 }
 
 bool JsonFile::boolean(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_refuse(key, *this);
-    if (!value->is_boolean()) refuse(key, "must be true or false, not " + shortened(*value));
+    const nlohmann::json* value = content_->find_or_reject(key, *this);
+    if (!value->is_boolean()) reject(key, "must be true or false, not " + shortened(*value));
     return value->get<bool>();
 }
 
 std::string JsonFile::text(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_refuse(key, *this);
-    if (!value->is_string()) refuse(key, "must be a text, not " + shortened(*value));
+    const nlohmann::json* value = content_->find_or_reject(key, *this);
+    if (!value->is_string()) reject(key, "must be a text, not " + shortened(*value));
     return value->get<std::string>();
 }
 
 std::map<std::string, std::string> JsonFile::texts(const std::string& key) const {
     const nlohmann::json* value = content_->find(key);
-    if (!value || !value->is_object()) refuse(key, "must be an object");
+    if (!value || !value->is_object()) reject(key, "must be an object");
     std::map<std::string, std::string> members;
     for (const auto& [name, member] : value->items()) {
-        if (!member.is_string()) refuse(fmt::format("{} of {} must be a text", name, key));
+        if (!member.is_string()) reject(fmt::format("{} of {} must be a text", name, key));
         members.emplace(name, member.get<std::string>());
     }
     return members;
@@ -164,8 +164,8 @@ JsonFile JsonFile::inner(const std::string& key, const Content& content) const {
 }
 
 JsonFile JsonFile::object(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_refuse(key, *this);
-    if (!value->is_object()) refuse(key, "must be an object");
+    const nlohmann::json* value = content_->find_or_reject(key, *this);
+    if (!value->is_object()) reject(key, "must be an object");
     return inner(key, {content_->file, value});
 }
 
@@ -173,7 +173,7 @@ std::vector<JsonFile> JsonFile::objects(const std::string& key) const {
     std::vector<JsonFile> parts;
     for (const nlohmann::json& element : content_->list(key, *this)) {
         const std::string name = fmt::format("{}.{}", key, parts.size());
-        if (!element.is_object()) refuse(name, "must be an object");
+        if (!element.is_object()) reject(name, "must be an object");
         parts.push_back(inner(name, {content_->file, &element}));
     }
     return parts;
@@ -181,8 +181,8 @@ std::vector<JsonFile> JsonFile::objects(const std::string& key) const {
 
 std::vector<std::pair<std::string, std::int64_t>> JsonFile::ids_by_name(
     const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_refuse(key, *this);
-    if (!value->is_object()) refuse(key, "must be an object");
+    const nlohmann::json* value = content_->find_or_reject(key, *this);
+    if (!value->is_object()) reject(key, "must be an object");
     std::vector<std::pair<std::string, std::int64_t>> members;
     for (const auto& [name, member] : value->items())
         members.emplace_back(name, id_in(member, key, *this));
@@ -190,7 +190,7 @@ std::vector<std::pair<std::string, std::int64_t>> JsonFile::ids_by_name(
 }
 
 std::vector<std::int64_t> JsonFile::ids(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_refuse(key, *this);
+    const nlohmann::json* value = content_->find_or_reject(key, *this);
     if (!value->is_array()) return {id_in(*value, key, *this)};
     std::vector<std::int64_t> numbers;
     for (const nlohmann::json& element : *value) numbers.push_back(id_in(element, key, *this));
@@ -204,7 +204,7 @@ std::vector<std::vector<std::string>> JsonFile::text_lists(const std::string& ke
         lists.emplace_back();
         for (const nlohmann::json& text :
              is_list ? element : nlohmann::json::array({element})) {
-            if (!text.is_string()) refuse(key, "must hold texts, not " + shortened(text));
+            if (!text.is_string()) reject(key, "must hold texts, not " + shortened(text));
             lists.back().push_back(text.get<std::string>());
         }
     }

@@ -52,10 +52,10 @@ class JsonFile {
 
     // Throws FileError: "FILE: OBJECT: reason" (without OBJECT for the root), or, for a problem
     // of one member, "FILE: OBJECT.KEY problem".
-    [[noreturn]] void refuse(const std::string& reason) const;
-    [[noreturn]] void refuse(const std::string& key, const std::string& problem) const;
+    [[noreturn]] void reject(const std::string& reason) const;
+    [[noreturn]] void reject(const std::string& key, const std::string& problem) const;
     // "FILE: KEY VALUE is not supported; supported: ..."
-    [[noreturn]] void refuse_value(const std::string& key, const std::string& value,
+    [[noreturn]] void reject_value(const std::string& key, const std::string& value,
                                    const std::string& supported) const;
 
  private:

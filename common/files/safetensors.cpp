@@ -65,19 +65,19 @@ bool holds_texts(const nlohmann::json& metadata) {
 
 std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
     const std::filesystem::path& path, std::span<const std::byte> all) {
-    const auto refuse = [&](const std::string& reason) {
+    const auto reject = [&](const std::string& reason) {
         throw FileError(fmt::format("{}: {}", path.string(), reason));
     };
-    if (all.size() < 8) refuse("too short for a safetensors file");
+    if (all.size() < 8) reject("too short for a safetensors file");
     const auto size = read_as<std::uint64_t>(all.data());
     if (size > 100'000'000 || size > all.size() - 8)
-        refuse(
+        reject(
             fmt::format("a header of {} bytes does not fit into a file of {}: damaged, or not "
                         "a safetensors file",
                         size, all.size()));
     const auto* text = reinterpret_cast<const char*>(all.data()) + 8;
     nlohmann::json header = nlohmann::json::parse(text, text + size, nullptr, false);
-    if (!header.is_object()) refuse("the header is not a JSON object");
+    if (!header.is_object()) reject("the header is not a JSON object");
     return {std::move(header), all.subspan(8 + static_cast<std::size_t>(size))};
 }
 
@@ -101,18 +101,18 @@ SafeTensors::SafeTensors(const std::filesystem::path& path) {
     std::set<std::string> files;
     for (const auto& [tensor, file] : weight_map) {
         if (file.empty() || file.find('/') != std::string::npos || file == "..")
-            json.refuse(tensor + " must be in a file of the same folder");
+            json.reject(tensor + " must be in a file of the same folder");
         files.insert(file);
     }
-    if (files.empty()) json.refuse("weight_map names no file");
+    if (files.empty()) json.reject("weight_map names no file");
     for (const std::string& file : files) add_file(folder / file);
     for (const auto& [tensor, file] : weight_map)
-        if (!has(tensor)) json.refuse(tensor + " is not in " + file);
+        if (!has(tensor)) json.reject(tensor + " is not in " + file);
 }
 
 void SafeTensors::add_file(const std::filesystem::path& path) {
     files_.emplace_back(path);
-    const auto refuse = [&](const std::string& reason) {
+    const auto reject = [&](const std::string& reason) {
         throw FileError(fmt::format("{}: {}", path.string(), reason));
     };
     const auto [header, data] = header_and_data(path, files_.back().bytes());
@@ -120,37 +120,37 @@ void SafeTensors::add_file(const std::filesystem::path& path) {
     std::map<std::size_t, std::pair<std::size_t, std::string>> ranges;  // begin: (end, name)
     for (const auto& [name, entry] : header.items()) {
         if (name == "__metadata__") {
-            if (!holds_texts(entry)) refuse("__metadata__ must be an object of texts");
+            if (!holds_texts(entry)) reject("__metadata__ must be an object of texts");
             for (const auto& [key, text] : entry.items())
                 metadata_[key] = text.get<std::string>();
             continue;
         }
-        if (!is_complete(entry)) refuse(name + " lacks a dtype, a shape or two offsets");
+        if (!is_complete(entry)) reject(name + " lacks a dtype, a shape or two offsets");
         const auto type = entry["dtype"].get<std::string>();
         const auto shape = entry["shape"].get<std::vector<std::size_t>>();
         const auto begin = entry["data_offsets"][0].get<std::size_t>();
         const auto end = entry["data_offsets"][1].get<std::size_t>();
         if (begin > end || end > data.size())
-            refuse(
+            reject(
                 fmt::format("{} claims bytes {} to {} of {}", name, begin, end, data.size()));
 
         const auto size = bytes_per_element.find(type);
         const std::optional<std::size_t> count = checked_count(shape);
         if (size != bytes_per_element.end() &&
             (!count || *count > data.size() || *count * size->second != end - begin))
-            refuse(fmt::format("{} of shape {} and type {} does not fill its {} bytes", name,
+            reject(fmt::format("{} of shape {} and type {} does not fill its {} bytes", name,
                                to_text(shape), type, end - begin));
         if (begin < end && !ranges.emplace(begin, std::pair{end, name}).second)
-            refuse(fmt::format("{} overlaps another tensor", name));
+            reject(fmt::format("{} overlaps another tensor", name));
         if (!tensors_
                  .emplace(name, Entry{files_.size() - 1, type, shape,
                                       data.subspan(begin, end - begin)})
                  .second)
-            refuse(name + " is in two files");
+            reject(name + " is in two files");
     }
     std::size_t last_end = 0;
     for (const auto& [begin, range] : ranges) {
-        if (begin < last_end) refuse(range.second + " overlaps another tensor");
+        if (begin < last_end) reject(range.second + " overlaps another tensor");
         last_end = range.first;
     }
 }

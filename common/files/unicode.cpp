@@ -60,17 +60,17 @@ std::size_t incomplete_length(const std::string& text, std::size_t at) {
 std::string read_text(const std::filesystem::path& path) {
     const MappedFile file(path);
     const std::span<const std::byte> bytes = file.bytes();
-    const auto refuse = [&](const std::string& reason) {
+    const auto reject = [&](const std::string& reason) {
         throw FileError(fmt::format("{}: {}", path.string(), reason));
     };
     if (bytes.size() > 64'000'000)
-        refuse(fmt::format("{} bytes are too many; a text may have 64000000", bytes.size()));
+        reject(fmt::format("{} bytes are too many; a text may have 64000000", bytes.size()));
     const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (const std::size_t at = text.find('\0'); at != text.npos)
-        refuse(fmt::format("no text: byte {} is 0", at));
+        reject(fmt::format("no text: byte {} is 0", at));
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t length = character_at(text, at).length;
-        if (length == 0) refuse(fmt::format("no text: byte {} is no UTF-8", at));
+        if (length == 0) reject(fmt::format("no text: byte {} is no UTF-8", at));
         at += length;
     }
     return text;

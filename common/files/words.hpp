@@ -34,10 +34,10 @@ struct Words {
     std::string count() const;  // "Five words", or such as "7 tokens"
 };
 
-// Throws ShapeError for fewer than 2 or more than 16 tokens.
+// Throws ValueError for fewer than 2 or more than 16 tokens.
 void check_word_count(std::size_t num_tokens);
 
-// All throw FileError; load_words throws ShapeError as check_word_count does. The folder has
+// All throw FileError; load_words throws ValueError as check_word_count does. The folder has
 // the files tokens.txt and words.safetensors.
 Words load_words();  // from assets/words
 Words load_words(const std::filesystem::path& folder);

@@ -51,7 +51,7 @@ xt::xtensor<Real, N> randn(const std::size_t (&shape)[N], Generator& generator) 
     return result;
 }
 
-// torch.randint: integers in [low, high). Throws ShapeError unless low < high and the range has
+// torch.randint: integers in [low, high). Throws ValueError unless low < high and the range has
 // fewer than 2^32 values.
 template <std::size_t N>
 xt::xtensor<Id, N> randint(Id low, Id high, const std::size_t (&shape)[N],

@@ -15,7 +15,7 @@ double root_mean_square(const xt::xtensor<Real, N>& tensor) {
     return root_mean_square({tensor.data(), tensor.size()});
 }
 
-// max |a - b|. Throws ShapeError unless the shapes are equal.
+// max |a - b|. Throws ValueError unless the shapes are equal.
 template <std::size_t N>
 double largest_difference(const xt::xtensor<Real, N>& a, const xt::xtensor<Real, N>& b) {
     require(a.shape() == b.shape(), "largest_difference: {} is not {}", a.shape(), b.shape());

@@ -83,8 +83,8 @@ winsize window_size() {
 
 bool colors_wanted() {
     const char* no_color = std::getenv("NO_COLOR");
-    const bool refused = no_color != nullptr && *no_color != '\0';
-    return isatty(STDOUT_FILENO) && !refused;
+    const bool rejected = no_color != nullptr && *no_color != '\0';
+    return isatty(STDOUT_FILENO) && !rejected;
 }
 
 std::size_t terminal_width() {

@@ -130,7 +130,7 @@ std::size_t bytes_per_block(DType dtype) {
         case DType::q6_k:
             return sizeof(BlockQ6_K);
     }
-    throw_shape_error("bytes_per_block: unknown dtype", {});
+    throw_value_error("bytes_per_block: unknown dtype", {});
 }
 
 std::size_t bytes_per_row(DType dtype, std::size_t in_features) {

@@ -72,7 +72,7 @@ ScaleAndMin unpack_scale_and_min(const std::array<std::uint8_t, 12>& bytes, std:
 std::size_t block_size(DType dtype);
 std::size_t bytes_per_block(DType dtype);
 
-// The bytes of a row of weights. Throws ShapeError unless the block size divides its length.
+// The bytes of a row of weights. Throws ValueError unless the block size divides its length.
 std::size_t bytes_per_row(DType dtype, std::size_t in_features);
 
 // Converts a stored row to float. The sizes must fit; this is not checked.

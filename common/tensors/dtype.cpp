@@ -16,7 +16,7 @@ std::vector<std::string> dtype_names() {
 DType dtype_named(std::string_view name) {
     for (const DType dtype : all_dtypes)
         if (to_text(dtype) == name) return dtype;
-    throw std::invalid_argument("there is no dtype " + std::string(name));
+    throw ValueError("there is no dtype " + std::string(name));
 }
 
 std::string_view to_text(DType dtype) {

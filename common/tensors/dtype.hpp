@@ -27,7 +27,7 @@ inline constexpr std::array all_dtypes = {DType::q4_0,    DType::q4_k,   DType::
                                           DType::q6_k,    DType::q8_0,   DType::bfloat16,
                                           DType::float16, DType::float32};
 std::vector<std::string> dtype_names();
-DType dtype_named(std::string_view name);  // throws std::invalid_argument if there is none
+DType dtype_named(std::string_view name);  // throws ValueError if there is none
 
 // The upper 16 bits of a float32: the same range, with 8 instead of 24 significant bits.
 struct Bfloat16 {

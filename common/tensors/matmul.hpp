@@ -43,14 +43,14 @@ inline ConstMatrixView view_of(const Matrix& matrix) {
 // Overwrite the result, or add to it? BLAS: beta = 0 or 1.
 enum class Update { overwrite, accumulate };
 
-// result = a b. Throws ShapeError unless the shapes fit.
+// result = a b. Throws ValueError unless the shapes fit.
 void matmul(ConstMatrixView a,                   // (N, K)
             ConstMatrixView b,                   // (K, M)
             MatrixView result,                   // (N, M)
             Update update = Update::overwrite);  // accumulate: result += a b
 
 // result = a bᵀ, as in a linear layer: element (n, m) is the dot product of row n of a and row
-// m of b. Throws ShapeError unless the shapes fit.
+// m of b. Throws ValueError unless the shapes fit.
 void matmul_transposed(ConstMatrixView a,                   // (N, K)
                        ConstMatrixView b,                   // (M, K)
                        MatrixView result,                   // (N, M)
@@ -61,7 +61,7 @@ Matrix matmul(const Matrix& a, const Matrix& b);             // (N, K), (K, M) -
 Matrix matmul_transposed(const Matrix& a, const Matrix& b);  // (N, K), (M, K) -> (N, M)
 
 // result = aᵀ b, as in the gradient of a weight: element (n, m) is the dot product of column n
-// of a and column m of b. Throws ShapeError unless the shapes fit.
+// of a and column m of b. Throws ValueError unless the shapes fit.
 void transposed_matmul(ConstMatrixView a,                   // (K, N)
                        ConstMatrixView b,                   // (K, M)
                        MatrixView result,                   // (N, M)

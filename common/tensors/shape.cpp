@@ -9,10 +9,10 @@ std::string to_text(std::span<const std::size_t> shape) {
     return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
 }
 
-void throw_shape_error(std::string_view message, const std::vector<std::string>& arguments) {
+void throw_value_error(std::string_view message, const std::vector<std::string>& arguments) {
     fmt::dynamic_format_arg_store<fmt::format_context> store;
     for (const std::string& argument : arguments) store.push_back(argument);
-    throw ShapeError(fmt::vformat(message, store));
+    throw ValueError(fmt::vformat(message, store));
 }
 
 }  // namespace llm

@@ -1,5 +1,5 @@
-// Shape checks. A failed check throws ShapeError with one line that names the function, the
-// expected sizes and the actual ones.
+// Checks of arguments. A failed check throws ValueError with one line that names the function,
+// what it expected and what it got; for shapes, both of them.
 #pragma once
 
 #include <array>
@@ -13,8 +13,9 @@
 
 namespace llm {
 
-// Thrown when tensor sizes or arguments are incompatible.
-struct ShapeError : std::invalid_argument {
+// An argument that a function cannot take: shapes that do not fit, a size of 0, a setting out
+// of range. (Python's name, which NumPy and Hugging Face use.)
+struct ValueError : std::invalid_argument {
     using std::invalid_argument::invalid_argument;
 };
 
@@ -28,14 +29,14 @@ std::string to_text(const std::array<std::size_t, N>& shape) {
 inline std::string to_text(std::integral auto value) { return std::to_string(value); }
 inline std::string to_text(std::string_view text) { return std::string(text); }
 
-// Throws ShapeError with the message, in which each {} is replaced by the next argument.
-[[noreturn]] void throw_shape_error(std::string_view message,
+// Throws ValueError with the message, in which each {} is replaced by the next argument.
+[[noreturn]] void throw_value_error(std::string_view message,
                                     const std::vector<std::string>& arguments);
 
-// Throws ShapeError with the formatted message if the condition is false.
+// Throws ValueError with the formatted message if the condition is false.
 template <class... Arguments>
 void require(bool condition, std::string_view message, const Arguments&... arguments) {
-    if (!condition) throw_shape_error(message, {to_text(arguments)...});
+    if (!condition) throw_value_error(message, {to_text(arguments)...});
 }
 
 // The number of elements of a tensor with this shape: the product of its sizes.

@@ -50,7 +50,7 @@ std::array<std::size_t, N> dims(const xt::xtensor<T, N>& tensor) {
 }
 
 // Returns the same elements in the same row-major order with another shape, like PyTorch's
-// view. Unlike xtensor's reshape_view, it checks the number of elements: throws ShapeError with
+// view. Unlike xtensor's reshape_view, it checks the number of elements: throws ValueError with
 // both shapes if it differs.
 template <class T, std::size_t M, std::size_t N>
 xt::xtensor<T, N> reshape(const xt::xtensor<T, M>& tensor, const std::size_t (&shape)[N]) {
@@ -77,7 +77,7 @@ xt::xtensor<T, N> reshape(xt::xtensor<T, M>&& tensor, const std::size_t (&shape)
 
 // Elementwise arithmetic on two tensors, or on a tensor and a scalar. xtensor's own operators
 // return a lazy expression, do not check shapes, and are instantiated in every file that uses
-// them. These evaluate immediately, broadcast axes of size 1, throw ShapeError if the shapes
+// them. These evaluate immediately, broadcast axes of size 1, throw ValueError if the shapes
 // cannot be broadcast, and are instantiated once, in tensor.cpp. If the left side is a
 // temporary tensor, its memory becomes that of the result.
 namespace arithmetic {

@@ -6,7 +6,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 source common/cmake/build.sh
 
 note() { printf '%s\n' "$*" >&2; }
-refuse() {
+fail() {
     note "learn site: $*"
     exit 2
 }
@@ -19,12 +19,12 @@ while [[ $# -gt 0 ]]; do
         --yes) yes=true ;;
         --port)
             if ! [[ ${2:-} =~ ^[0-9]{4,5}$ ]] || ((10#$2 < 1024 || 10#$2 > 65535)); then
-                refuse "--port: expected a number from 1024 to 65535, got '${2:-}'"
+                fail "--port: expected a number from 1024 to 65535, got '${2:-}'"
             fi
             port=$2
             shift
             ;;
-        *) refuse "unknown option '$1'; there are --build, --pack, --port PORT and --yes" ;;
+        *) fail "unknown option '$1'; there are --build, --pack, --port PORT and --yes" ;;
     esac
     shift
 done
@@ -33,10 +33,10 @@ done
 confirm() {
     note "$1"
     $yes && return
-    [[ -t 0 ]] || refuse "nothing was installed: repeat the command with --yes to agree"
+    [[ -t 0 ]] || fail "nothing was installed: repeat the command with --yes to agree"
     local answer
     read -r -p "Install this? [y/N] " answer
-    [[ $answer == [yY]* ]] || refuse "nothing was installed"
+    [[ $answer == [yY]* ]] || fail "nothing was installed"
 }
 
 install_tools() {
@@ -52,17 +52,17 @@ install_tools() {
             packages+=("$library")
     done
     [[ ${#packages[@]} -gt 0 ]] || return 0
-    command -v apt-get >/dev/null || refuse "install these first: ${packages[*]}"
+    command -v apt-get >/dev/null || fail "install these first: ${packages[*]}"
 
     local space
     if [[ $(id -u) -ne 0 ]] && ! command -v sudo >/dev/null; then
-        refuse "install as root: apt-get install ${packages[*]}"
+        fail "install as root: apt-get install ${packages[*]}"
     fi
     update_package_lists
     space=$(LC_ALL=C apt-get install --assume-no --no-install-recommends "${packages[@]}" 2>/dev/null |
         sed -n 's/^After this operation, \(.*\) of additional disk space.*/\1/p') || true
     confirm "The website needs these Debian packages (${space:-unknown size}): ${packages[*]}"
-    install_packages "${packages[@]}" || refuse "apt-get could not install them; see its message above"
+    install_packages "${packages[@]}" || fail "apt-get could not install them; see its message above"
 }
 
 install_node_modules() {
@@ -73,7 +73,7 @@ install_node_modules() {
 }
 
 # Runs a command and shows its output only if it fails: quietly TEXT COMMAND...
-quietly() { run_with_progress "$@" || refuse "this command failed: ${*:2}"; }
+quietly() { run_with_progress "$@" || fail "this command failed: ${*:2}"; }
 
 is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
@@ -83,7 +83,7 @@ serve() {
         port=8000
         while is_taken "$port"; do port=$((port + 1)); done
     elif is_taken "$port"; then
-        refuse "--port: another program uses port $port"
+        fail "--port: another program uses port $port"
     fi
     echo "The site is at http://127.0.0.1:$port/ (Ctrl-C stops)"
     exec python3 -m http.server "$port" --bind 127.0.0.1 --directory build/site >/dev/null 2>&1
@@ -93,7 +93,7 @@ install_tools
 install_node_modules
 quietly "1 of 3: fetching sources" common/web/fetch_sources.sh build-web/sources
 quietly "1 of 3: configuring" cmake --preset web
-build_with_progress "2 of 3: compiling the programs to WebAssembly" build-web all || refuse "the programs could not be compiled"
+build_with_progress "2 of 3: compiling the programs to WebAssembly" build-web all || fail "the programs could not be compiled"
 quietly "3 of 3: building the pages" npm --prefix docs run build
 
 mkdir -p build/site/programs

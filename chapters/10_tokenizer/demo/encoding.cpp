@@ -40,8 +40,8 @@ void describe(const Tokenizer& tokenizer) {
     show("pre-tokenizers", types_of(tokenizer.pre_tokenizers));
     const bool bytes = tokenizer.is_byte_level() || tokenizer.byte_fallback;
     show("unknown characters", bytes ? "encoded as bytes"
-                               : tokenizer.unk_token_id >= 0
-                                   ? tokenizer.token_text(tokenizer.unk_token_id)
+                               : tokenizer.unk_token_id
+                                   ? tokenizer.token_text(*tokenizer.unk_token_id)
                                    : "raise an error");
     show("prefix tokens", tokens_of(tokenizer, tokenizer.prefix_tokens));
     std::vector<std::string> added;
@@ -86,7 +86,7 @@ void merge_by_merge(const Tokenizer& tokenizer, const std::string& text) {
     const std::vector<EncodingStep> steps = encoding_steps(tokenizer, text);
     std::vector<TableRow> rows;
     for (const Segment& segment : steps.back().segments) {
-        if (segment.id >= 0 || rows.size() >= max_rows) continue;  // an added token stays whole
+        if (segment.id || rows.size() >= max_rows) continue;  // an added token stays whole
         std::vector<Id> ids = without_merges.encode_word(segment.text);
         rows.push_back({visible({segment.text}), "", "", tokens_of(tokenizer, ids)});
         while (rows.size() < max_rows) {

@@ -43,7 +43,8 @@ void loss_before_training(const TrainingTask& task, Generator& generator) {
     };
     show("ln " + to_text(task.config.vocab_size) + ", the loss of a uniform distribution",
          fixed(std::log(double(task.config.vocab_size)), 4));
-    show("loss with init_model (0.02)", loss(init_model(task.config, generator)));
+    show("loss with make_model_for_training (0.02)",
+         loss(make_model_for_training(task.config, generator)));
     show("loss with PyTorch's default initialization",
          loss(make_model(task.config, generator)));
 }
@@ -190,7 +191,7 @@ void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
 
     // Load the checkpoint first, so that an error is reported before the examples run.
     Generator init_generator(task.args.seed);
-    const Model model = init_model(task.config, init_generator);
+    const Model model = make_model_for_training(task.config, init_generator);
     TrainerState state = start_or_resume(task, model, output);
 
     examples_before_training(names, task, generator);

@@ -115,7 +115,7 @@ Model untrained_model(std::uint32_t seed) {
     config.vocab_size = alphabet.size();
     config.max_position_embeddings = 12;
     Generator generator(seed);
-    return init_model(validate_model(config), generator);
+    return make_model_for_training(validate_model(config), generator);
 }
 
 Model train_base(std::size_t steps, std::uint32_t seed) {

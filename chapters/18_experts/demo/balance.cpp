@@ -44,7 +44,7 @@ MoeRun short_run(const std::vector<Id>& tokens, std::size_t vocab_size,
     args.lr_schedule = {Real(0.01), Real(0.001), num_steps / 10, num_steps};
     Generator generator(seed);
     MoeDecoder decoder =
-        init_moe_decoder(small_config(vocab_size), sizes, remedy.routing, generator);
+        make_moe_decoder(small_config(vocab_size), sizes, remedy.routing, generator);
     return train_moe(decoder, args, remedy.balance, tokens, generator);
 }
 

@@ -97,10 +97,10 @@ struct TimedRun {
 
     explicit TimedRun(const TrainingSizes& given) : sizes(given) {
         Generator generator(77);
-        const Model model = init_model(sizes.config, generator);
+        const Model model = make_model_for_training(sizes.config, generator);
         for (std::size_t i = 0; i < 20000; ++i)
             tokens.push_back(static_cast<Id>(i * 7919 % sizes.config.vocab_size));
-        state = init_trainer(model, sizes.args);
+        state = make_trainer_state(model, sizes.args);
         gradients.assign(sizes.args.gradient_accumulation_steps, zeros_like(model));
         products.assign(gradients.size(), ModelProducts(sizes));
     }

@@ -196,7 +196,7 @@ void run_session(Session& session) {
             note("(Ctrl-C again, Ctrl-D or /quit ends the program.)");
         } catch (const TextError& error) {
             note(error.what());
-        } catch (const ShapeError& error) {
+        } catch (const ValueError& error) {
             note(error.what());
         }
         handler.reset();
@@ -224,7 +224,7 @@ void chat(Arguments arguments, std::uint32_t seed) {
     if (!model.chat_template)
         note("There is no chat template: the model only continues the text of each line.");
     session.reset();
-    if (!arguments.system_prompt.empty())  // the template may refuse it: before the first line
+    if (!arguments.system_prompt.empty())  // the template may reject it: before the first line
         session.render({session.messages[0], {"user", ""}});
     run_session(session);
 }

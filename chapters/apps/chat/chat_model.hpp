@@ -25,8 +25,8 @@ struct ChatModelFiles {
 };
 
 // Merges the adapter into the weights before they are quantized; one for a GGUF file is
-// refused, as are adapters and other types of weights than float32 for the families of
-// chapters/models. Throws FileError, and ShapeError if the tokenizer lacks a special token
+// rejected, as are adapters and other types of weights than float32 for the families of
+// chapters/models. Throws FileError, and ValueError if the tokenizer lacks a special token
 // of the template.
 ChatModel load_chat_model(const ChatModelFiles& files);
 

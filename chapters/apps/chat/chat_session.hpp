@@ -20,7 +20,7 @@ namespace llm {
 using AnyModel = std::variant<FastModel, PublishedModel>;
 const Config& config_of(const AnyModel& model);
 
-// An empty sequence of a model, which must outlive it. Throws ShapeError for a cache of another
+// An empty sequence of a model, which must outlive it. Throws ValueError for a cache of another
 // type than float32 unless the model is a FastModel.
 CachedSequence make_cached_sequence(const AnyModel& model, std::size_t num_positions,  // P
                                     DType cache_dtype = DType::float32);

@@ -76,7 +76,7 @@ void tokenize_documents(TrainingTask& task, const std::vector<std::string>& docu
     task.dataset = documents.size() < 20 ? train_validation_split(tokens, seq_len)
                                          : split_by_document(tokens, id, seq_len);
     task.config.vocab_size = task.tokenizer.vocab_size();
-    task.args.end_of_text_id = options.cross_documents ? -1 : id;
+    if (!options.cross_documents) task.args.end_of_text_id = id;
     task.eos_token_ids = {id};
 }
 
@@ -94,7 +94,7 @@ void packed_documents(const TrainingTask& task) {
     std::string tokens;
     for (const Id token : input_ids) tokens += " " + task.tokenizer.token_text(token);
     show("tokens of a row", tokens.substr(1));
-    if (task.args.end_of_text_id < 0) return say("Attention crosses documents.");
+    if (!task.args.end_of_text_id) return say("Attention crosses documents.");
     const IdMatrix documents = document_ids(input_ids, id);
     const std::size_t length = input_ids.shape(1);
     const Tensor4 mask =
@@ -109,12 +109,13 @@ void compare_masks(const TrainingTask& task, const Model& model) {
     TrainingArguments args = task.args;
     std::vector<TableRow> rows;
     for (const bool is_within : {true, false}) {
-        args.end_of_text_id = is_within ? task.eos_token_ids.front() : -1;
+        args.end_of_text_id.reset();
+        if (is_within) args.end_of_text_id = task.eos_token_ids.front();
         const double loss =
-            evaluate(model, task.dataset.validation, args, 4 * num_evaluation_batches);
+            evaluate_loss(model, task.dataset.validation, args, 4 * num_evaluation_batches);
         rows.push_back({is_within ? "within documents" : "across documents", fixed(loss, 4)});
     }
-    const bool was_within = task.args.end_of_text_id >= 0;
+    const bool was_within = task.args.end_of_text_id.has_value();
     say(std::string("The model was trained with attention ") +
         (was_within ? "within" : "across") + " documents.");
     show_table({"attention of the evaluation", "validation loss"}, rows);

@@ -15,7 +15,7 @@ namespace {
 // Bits per character on these tokens.
 double bits_per_character(const Model& model, const TrainingTask& task,
                           const std::vector<Id>& tokens) {
-    const double loss = evaluate(model, tokens, task.args, tokens.size());
+    const double loss = evaluate_loss(model, tokens, task.args, tokens.size());
     const std::size_t num_characters = characters(task.tokenizer.decode(tokens)).size();
     return loss / std::log(2.0) * double(tokens.size()) / double(num_characters);
 }

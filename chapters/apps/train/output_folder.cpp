@@ -25,7 +25,7 @@ Progress progress_of(const OutputFolder& output) {
             checkpoint_max_steps(file) + checkpoint_extra_steps(file)};
 }
 
-[[noreturn]] void refuse_to_overwrite(const OutputFolder& output) {
+[[noreturn]] void reject_existing(const OutputFolder& output) {
     const auto progress = progress_of(output);
     const std::string done = to_text(progress.global_step);
     throw FileError(
@@ -35,7 +35,7 @@ Progress progress_of(const OutputFolder& output) {
 }
 
 // The schedule of a run stays as it was planned. With more --steps, the others are extra steps;
-// with fewer, load_checkpoint will refuse the checkpoint.
+// with fewer, load_checkpoint will reject the checkpoint.
 void resume_schedule(TrainingTask& task, const std::string& file) {
     LRSchedule& schedule = task.args.lr_schedule;
     const std::size_t planned = checkpoint_max_steps(file);
@@ -70,7 +70,7 @@ void check_output_folder(const OutputFolder& output, TrainingTask& task) {
             throw FileError(output.path + " holds no checkpoint to resume from");
         resume_schedule(task, file);
     } else if (is_file(file)) {
-        refuse_to_overwrite(output);
+        reject_existing(output);
     } else if (holds_model(output.path)) {
         throw FileError(output.path + " holds a model; --folder names another folder");
     }
@@ -78,7 +78,7 @@ void check_output_folder(const OutputFolder& output, TrainingTask& task) {
 
 TrainerState start_or_resume(const TrainingTask& task, const Model& model,
                              const OutputFolder& output) {
-    TrainerState state = init_trainer(model, task.args);
+    TrainerState state = make_trainer_state(model, task.args);
     if (output.resume)
         load_checkpoint(state, task.args, task.dataset.train, output.checkpoint_file());
     make_folder(output.path);

@@ -74,7 +74,7 @@ void show_speed(const TrainerState& state, const TrainingTask& task,
 Durations measure_durations(const TrainingTask& task, const Model& model, double budget) {
     TrainingArguments args = task.args;
     set_max_steps(args.lr_schedule, 1 << 24);
-    TrainerState state = init_trainer(model, args);
+    TrainerState state = make_trainer_state(model, args);
     std::vector<Model> gradients(args.gradient_accumulation_steps, zeros_like(model));
     train_step(state, args, task.dataset.train, gradients);
     const double limit = std::min(3.0, budget / 12), start = elapsed_seconds();
@@ -84,7 +84,7 @@ Durations measure_durations(const TrainingTask& task, const Model& model, double
 
     const std::vector<Id>& tokens = task.dataset.validation;
     const double evaluation =
-        fastest_seconds(1, [&] { evaluate(model, tokens, args, num_evaluation_batches); });
+        fastest_seconds(1, [&] { evaluate_loss(model, tokens, args, num_evaluation_batches); });
     const double sampling =
         fastest_seconds(1, [&] { sample_text(model, task, num_sampled_tokens); });
     const std::size_t num_tokens =
@@ -167,7 +167,8 @@ void train_on_text(TrainingTask task, OutputFolder output, const TextOptions& op
         tokenize_documents(task, documents, options);
     else
         tokenize_dataset(task, documents[0], options.vocab_size);
-    TrainerState state = start_or_resume(task, init_model(task.config, generator), output);
+    TrainerState state =
+        start_or_resume(task, make_model_for_training(task.config, generator), output);
     write_generation_config(task, output);
 
     if (options.has_documents()) packed_documents(task);

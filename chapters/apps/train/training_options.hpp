@@ -18,7 +18,7 @@ struct TrainingOptions {
 
 void add_training_options(Options& options, TrainingOptions& given);
 
-// The task with these options. Throws ShapeError for a model that cannot be, or that has more
+// The task with these options. Throws ValueError for a model that cannot be, or that has more
 // than 200 million parameters.
 TrainingTask apply(const TrainingOptions& given, TrainingTask task);
 

@@ -21,7 +21,7 @@ LinePlot loss_curve(const TrainerState& state, const EvaluationLog& log) {
 double evaluate_and_report(const TrainerState& state, const TrainingTask& task,
                            EvaluationLog& log, const std::string& speed) {
     const double validation =
-        evaluate(state.model, task.dataset.validation, task.args, num_evaluation_batches);
+        evaluate_loss(state.model, task.dataset.validation, task.args, num_evaluation_batches);
     log.validation.x.push_back(double(state.global_step));
     log.validation.y.push_back(validation);
     show_progress("");

@@ -58,7 +58,7 @@ Measurement measure(const PatternDecoder& decoder, const Batch& batch) {
 Measurement train_and_measure(const Dataset& dataset, const Config& config, TrainingSetup setup,
                               const TrainingArguments& args) {
     Generator generator(args.seed);
-    PatternDecoder decoder = make_pattern_decoder(init_model(config, generator),
+    PatternDecoder decoder = make_pattern_decoder(make_model_for_training(config, generator),
                                                   setup == TrainingSetup::learned_sinks);
     std::optional<Id> first_token_id;
     if (setup == TrainingSetup::first_token)

@@ -58,7 +58,7 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
             : Routing{SoftmaxRouting{}};
     Result result;
     result.decoder =
-        init_moe_decoder(config_of(variant, vocab_size), variant.sizes, routing, generator);
+        make_moe_decoder(config_of(variant, vocab_size), variant.sizes, routing, generator);
     result.run = train_moe(result.decoder, args, variant.balance, dataset.train, generator);
     const auto batches = evaluation_batches(dataset.validation, 16, seq_len, 16);
     result.validation_loss = mean_cross_entropy(result.decoder, batches);

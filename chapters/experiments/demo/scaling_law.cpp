@@ -31,7 +31,7 @@ ScalingPoint scaling_run(const TrainingTask& task, std::size_t width) {
     run.args.lr_schedule = {Real(0.008), Real(0.0008), num_steps / 10, num_steps};
     const Model model = train_mup(run, task.dataset.train);
     TrainingArguments args = run.args;
-    const double loss = evaluate(model, task.dataset.validation, args, 200);
+    const double loss = evaluate_loss(model, task.dataset.validation, args, 200);
     return {training_flops(run.config, law_seq_len, num_steps * step_tokens), loss};
 }
 

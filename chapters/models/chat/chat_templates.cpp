@@ -75,7 +75,7 @@ std::optional<std::string> template_in_json(const JsonFile& json) {
     if (!json.is_array("chat_template")) return json.text("chat_template");
     for (const JsonFile& one : json.objects("chat_template"))
         if (one.text("name") == "default") return one.text("template");
-    json.refuse("chat_template", "has no template named default");
+    json.reject("chat_template", "has no template named default");
 }
 
 }  // namespace

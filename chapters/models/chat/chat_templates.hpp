@@ -10,7 +10,7 @@ namespace llm {
 // Recognizes a published template by the fingerprint of its tokens. Templates are programs: one
 // that contains the same special tokens can render something else, and a model that gets
 // another format than in training answers worse without any error. So a template that is not
-// known is refused: throws FileError, which names the source and what the template resembles.
+// known is rejected: throws FileError, which names the source and what the template resembles.
 ChatTemplate recognize_chat_template(const std::string& jinja, const std::string& source);
 
 // The template of a model: of a folder chat_template.jinja, or else chat_template in

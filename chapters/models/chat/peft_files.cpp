@@ -33,30 +33,30 @@ void save_adapter(const LoraAdapter& adapter, const std::string& folder) {
 
 namespace {
 
-void refuse_other_adapters(const JsonFile& json) {
+void reject_other_adapters(const JsonFile& json) {
     const std::string type = json.text("peft_type");
-    if (type != "LORA") json.refuse("peft_type", "is " + type + "; only LORA is implemented");
+    if (type != "LORA") json.reject("peft_type", "is " + type + "; only LORA is implemented");
     for (const char* key : {"use_dora", "lora_bias", "fan_in_fan_out"})
-        if (json.has(key) && json.boolean(key)) json.refuse(key, "is not implemented");
+        if (json.has(key) && json.boolean(key)) json.reject(key, "is not implemented");
     for (const char* key : {"modules_to_save", "layers_to_transform", "layers_pattern",
                             "exclude_modules", "target_parameters", "layer_replication"})
-        if (json.has(key)) json.refuse(key, "is not implemented");
+        if (json.has(key)) json.reject(key, "is not implemented");
     for (const char* key : {"rank_pattern", "alpha_pattern"})
         if (json.has(key) && !json.ids_by_name(key).empty())
-            json.refuse(key, "is not implemented");
+            json.reject(key, "is not implemented");
     if (json.has("bias") && json.text("bias") != "none")
-        json.refuse("bias", "is " + json.text("bias") + "; only none is implemented");
+        json.reject("bias", "is " + json.text("bias") + "; only none is implemented");
 }
 
 LoraConfig read_lora_config(const JsonFile& json) {
-    refuse_other_adapters(json);
+    reject_other_adapters(json);
     LoraConfig config;
     config.r = json.size("r");
     config.lora_alpha = static_cast<Real>(json.number("lora_alpha"));
     config.use_rslora = json.has("use_rslora") && json.boolean("use_rslora");
     config.target_modules.clear();
     for (const std::vector<std::string>& module : json.text_lists("target_modules")) {
-        if (module.size() != 1) json.refuse("target_modules", "is not a list of names");
+        if (module.size() != 1) json.reject("target_modules", "is not a list of names");
         config.target_modules.push_back(module[0]);
     }
     return config;
@@ -71,8 +71,8 @@ LoraAdapter load_adapter(const std::string& folder, const Model& model) {
     LoraAdapter adapter = [&] {
         try {
             return make_lora(model, config, generator);
-        } catch (const ShapeError& error) {
-            json.refuse(error.what());
+        } catch (const ValueError& error) {
+            json.reject(error.what());
         }
     }();
     const SafeTensors tensors(folder + "/adapter_model.safetensors");

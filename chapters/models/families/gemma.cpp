@@ -21,10 +21,10 @@ Real read_rope_factor(const JsonFile& json, bool may_be_linear) {
         const std::string rope_type = json.text(key);
         if (rope_type == "default") return 1;
         if (rope_type != "linear" || !may_be_linear)
-            json.refuse_value(key, rope_type, may_be_linear ? "default and linear" : "default");
+            json.reject_value(key, rope_type, may_be_linear ? "default and linear" : "default");
         return Real(json.positive_or("rope_scaling.factor", 0));
     }
-    json.refuse("rope_scaling has no rope_type");
+    json.reject("rope_scaling has no rope_type");
 }
 
 void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {

@@ -10,10 +10,10 @@ std::optional<YarnScaling> read_yarn(const JsonFile& json) {
     if (json.is_null("rope_scaling")) return std::nullopt;
     const std::string rope_type =
         json.has("rope_scaling.rope_type") ? json.text("rope_scaling.rope_type") : "yarn";
-    if (rope_type != "yarn") json.refuse_value("rope_scaling.rope_type", rope_type, "yarn");
+    if (rope_type != "yarn") json.reject_value("rope_scaling.rope_type", rope_type, "yarn");
     for (const char* key : {"rope_scaling.attention_factor", "rope_scaling.mscale",
                             "rope_scaling.mscale_all_dim"})
-        if (json.has(key)) json.refuse(key, "is not supported");
+        if (json.has(key)) json.reject(key, "is not supported");
     const auto number = [&](const std::string& key, double otherwise) {
         return Real(json.positive_or("rope_scaling." + key, otherwise));
     };
@@ -42,7 +42,7 @@ void read_gpt_oss(const JsonFile& json, PublishedConfig& config) {
     if (!json.has("quantization_config")) return;
     const std::string method = json.text("quantization_config.quant_method");
     if (method != "mxfp4")
-        json.refuse_value("quantization_config.quant_method", method, "mxfp4");
+        json.reject_value("quantization_config.quant_method", method, "mxfp4");
     config.mxfp4 = true;
 }
 

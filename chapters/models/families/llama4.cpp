@@ -16,7 +16,7 @@ void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers) {
     const std::vector<std::int64_t> given = json.ids("no_rope_layers");
     if (given.empty()) return;
     if (given.size() != layers.size())
-        json.refuse("no_rope_layers has " + to_text(given.size()) + " entries for " +
+        json.reject("no_rope_layers has " + to_text(given.size()) + " entries for " +
                     to_text(layers.size()) + " layers");
     for (std::size_t n = 0; n < layers.size(); ++n) layers[n].use_rope = given[n] != 0;
 }
@@ -31,7 +31,7 @@ void read_moe_layers(const JsonFile& json, std::vector<LayerConfig>& layers) {
     if (!listed) return;
     for (const std::int64_t n : json.ids("moe_layers")) {
         if (n >= std::int64_t(layers.size()))
-            json.refuse("moe_layers",
+            json.reject("moe_layers",
                         "has no layer " + to_text(n) + " of " + to_text(layers.size()));
         layers[static_cast<std::size_t>(n)].is_moe = true;
     }
@@ -40,7 +40,7 @@ void read_moe_layers(const JsonFile& json, std::vector<LayerConfig>& layers) {
 std::optional<Llama3Scaling> read_scaling(const JsonFile& json) {
     if (!json.has("rope_scaling")) return std::nullopt;
     if (json.text("rope_scaling.rope_type") != "llama3")
-        json.refuse_value("rope_scaling.rope_type", json.text("rope_scaling.rope_type"),
+        json.reject_value("rope_scaling.rope_type", json.text("rope_scaling.rope_type"),
                           "llama3");
     const auto number = [&](const std::string& key) {
         return Real(json.positive_or("rope_scaling." + key, 0));
@@ -49,12 +49,12 @@ std::optional<Llama3Scaling> read_scaling(const JsonFile& json) {
                                 number("high_freq_factor"),
                                 number("original_max_position_embeddings")};
     if (scaling.low_freq_factor > scaling.high_freq_factor)
-        json.refuse("rope_scaling.low_freq_factor", "exceeds high_freq_factor");
+        json.reject("rope_scaling.low_freq_factor", "exceeds high_freq_factor");
     return scaling;
 }
 
 void read_llama4(const JsonFile& json, PublishedConfig& config) {
-    if (json.has("layer_types")) json.refuse("layer_types", "is not supported for llama4_text");
+    if (json.has("layer_types")) json.reject("layer_types", "is not supported for llama4_text");
     config.experts =
         read_experts(json, "num_local_experts", {16, 1, config.intermediate_size, 1});
     config.intermediate_size = json.size_or("intermediate_size_mlp", 16384);

@@ -26,7 +26,7 @@ const Family& mistral_family() {
                                .defaults = {.rms_norm_eps = 1e-6},
                                .read = read_mistral,
                                .write = write_mistral,
-                               .check_gguf = refuse_windows_of_llama,
+                               .check_gguf = reject_windows_of_llama,
                                .add_gguf = no_gguf_settings};
     return family;
 }

@@ -46,7 +46,7 @@ const Family& mixtral_family() {
                       .defaults = {.rms_norm_eps = 1e-5, .rope_theta = 1'000'000},
                       .read = read_mixtral,
                       .write = write_mixtral,
-                      .check_gguf = refuse_windows_of_llama,
+                      .check_gguf = reject_windows_of_llama,
                       .add_gguf = add_mixtral_gguf};
     }();
     return family;

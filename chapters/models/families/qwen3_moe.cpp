@@ -15,7 +15,7 @@ void read_moe_layers(const JsonFile& json, PublishedConfig& config) {
     if (!json.has("mlp_only_layers")) return;
     for (const std::int64_t n : json.ids("mlp_only_layers")) {
         if (n >= std::int64_t(config.layers.size()))
-            json.refuse("mlp_only_layers",
+            json.reject("mlp_only_layers",
                         "has no layer " + to_text(n) + " of " + to_text(config.layers.size()));
         config.layers[static_cast<std::size_t>(n)].is_moe = false;
     }

@@ -5,7 +5,7 @@ import { parseEvent, type LiveEvent } from './events'
 import type { AssetFile, WorkerReply, WorkerRequest } from './worker'
 
 export interface RunResult {
-  code: number // 0, or 2 for a refused option
+  code: number // 0, or 2 for a rejected option
   error: string // what the program printed to stderr
   milliseconds: number // without the time to load it
 }

@@ -53,9 +53,9 @@ test('a run gets the module, its arguments and its files, and its lines become e
   expect(running.run!.files.map(({ path }) => path)).toEqual(['words/tokens.txt', 'words/words.safetensors'])
 
   workers[0].reply({ type: 'line', line: '{"type":"value","name":"loss","text":"2.5"}' })
-  workers[0].reply({ type: 'error', line: 'refused' })
+  workers[0].reply({ type: 'error', line: 'rejected' })
   workers[0].reply({ type: 'exit', code: 2, milliseconds: 12 })
-  expect(await result).toEqual({ code: 2, error: 'refused', milliseconds: 12 })
+  expect(await result).toEqual({ code: 2, error: 'rejected', milliseconds: 12 })
   expect(events).toEqual([{ type: 'value', name: 'loss', text: '2.5' }])
   expect(workers[0].isTerminated).toBe(true)
 })

@@ -83,7 +83,7 @@ describe('after a short run', () => {
     expect(runs[2].args).toEqual(['--seq-len', '9'])
   })
 
-  test('a refusal keeps the events and says why', async () => {
+  test('a rejection keeps the events and says why', async () => {
     session.set('--seq-len', '0')
     await runs[1].end({ code: 2, error: '05_gqa: --seq-len takes an integer from 1 to 1024, not \'0\'' })
     expect(session.state).toMatchObject({ status: 'failed', events: [value('1')] })

@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { readCells } from './cells.mjs'
 import { checkControls, checkStop, differencesOf, isLong, nativeRun, settle } from './controls.mjs'
 import { checkPlayground } from './playgrounds.mjs'
-import { launch, refuse, root, serve, site, slugs } from './site.mjs'
+import { launch, fail, root, serve, site, slugs } from './site.mjs'
 
 const axe = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 
@@ -250,13 +250,13 @@ function buildBelowPath(folder) {
     { cwd: join(root, 'docs'), env: { ...process.env, SITE_BASE: '/book/' } })
 }
 
-if (!existsSync(join(site, 'programs'))) refuse(`${site} is not complete: ./learn site --build makes it`)
+if (!existsSync(join(site, 'programs'))) fail(`${site} is not complete: ./learn site --build makes it`)
 const began = Date.now()
 const chosen = process.argv[2] // the beginning of a page's name, to check less
 const names = readdirSync(site).filter(name => name.endsWith('.html') && name !== '404.html')
   .map(name => name.replace(/\.html$/, '').replace(/^index$/, ''))
   .filter(name => !chosen || name.startsWith(chosen))
-if (names.length === 0) refuse(`no page of ${site} has a name that begins with ${chosen}`)
+if (names.length === 0) fail(`no page of ${site} has a name that begins with ${chosen}`)
 
 const server = await serve({ '/': site })
 const browser = await launch()

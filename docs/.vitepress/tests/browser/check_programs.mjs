@@ -2,7 +2,7 @@
 // with those of the native program. Needs a built site and the native programs.
 import { coarse, compareRuns, tolerance } from './events.mjs'
 import { magnifiedPlaces } from './magnified.mjs'
-import { browserName, commandText, launch, refuse, runNatively, serve, site, slugs, words } from './site.mjs'
+import { browserName, commandText, launch, fail, runNatively, serve, site, slugs, words } from './site.mjs'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -13,7 +13,7 @@ const defaults = {
 }
 const toleranceOf = slug => (['13_training', '14_fine_tuning'].includes(slug) ? 1e-4 : tolerance)
 
-// Options that the pages speak of, and refusals.
+// Options that the pages speak of, and rejections.
 const further = {
   '01_masking': ['--seq-len 4 --batch-size 1', '--seed 1 --seq-len 24', '--seq-len 0', '--max-position-embeddings 4'],
   '02_projections': ['--attention-bias', '--num-key-value-heads 16 --seed 1', '--num-key-value-heads 5'],
@@ -86,7 +86,7 @@ async function prepare({ source, paths }) {
 
 const began = Date.now()
 const assets = join(site, 'programs/assets')
-if (!existsSync(assets)) refuse(`${assets} is missing: ./learn site --build makes it`)
+if (!existsSync(assets)) fail(`${assets} is missing: ./learn site --build makes it`)
 const paths = readdirSync(assets).flatMap(folder => readdirSync(join(assets, folder)).map(name => `${folder}/${name}`))
 
 const server = await serve({ '/': site })

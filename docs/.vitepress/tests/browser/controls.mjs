@@ -93,7 +93,7 @@ async function reset(page, index, control, command) {
 }
 
 // After a change, the cells show what the native program prints with the changed command, or its
-// refusal.
+// rejection.
 async function checkChanged(page, index, before, where) {
   const cell = (await page.evaluate(readCells))[index]
   if (cell.command === before.command) return [`${where} does not change the command`]
@@ -104,8 +104,8 @@ async function checkChanged(page, index, before, where) {
   return (await differencesOf({ ...cell, excerpt: [] })).map(line => `${where}: ${cell.command}: ${line}`)
 }
 
-// Above the highest value, the program refuses, and the cell shows the program's line.
-async function checkRefusal(page, index, control, where) {
+// Above the highest value, the program rejects, and the cell shows the program's line.
+async function checkRejection(page, index, control, where) {
   const field = control.locator('input[type="number"]')
   if (await field.count() === 0) return []
   const highest = await field.getAttribute('max')
@@ -115,8 +115,8 @@ async function checkRefusal(page, index, control, where) {
   await runIfAsked(page.locator('.live-cell').nth(index))
   const cell = (await page.evaluate(readCells))[index]
   const native = await nativeRun(cell.command)
-  if (native.code !== 2) return [`${where}: ${cell.command} ends natively with ${native.code}, not with a refusal`]
-  return cell.message === native.error ? [] : [`${where}: refused, but the cell shows "${cell.message}" instead of "${native.error}"`]
+  if (native.code !== 2) return [`${where}: ${cell.command} ends natively with ${native.code}, not with a rejection`]
+  return cell.message === native.error ? [] : [`${where}: rejected, but the cell shows "${cell.message}" instead of "${native.error}"`]
 }
 
 // Returns the number of controls and what is wrong with them.
@@ -133,7 +133,7 @@ export async function checkControls(page) {
       await control.evaluate(operate)
       if (!isLong(before[index].command)) await runIfAsked(cell)
       findings.push(...await checkChanged(page, index, before[index], where))
-      findings.push(...await checkRefusal(page, index, control, where))
+      findings.push(...await checkRejection(page, index, control, where))
       await reset(page, index, control, before[index].command)
       const after = (await page.evaluate(readCells))[index]
       if (after.command !== before[index].command) findings.push(`${where}: reset leaves ${after.command}`)

@@ -53,7 +53,7 @@ export async function serve(folders) {
 }
 
 // Ends the process with one line.
-export function refuse(line) {
+export function fail(line) {
   console.error(line)
   process.exit(2)
 }
@@ -66,9 +66,9 @@ const browsers = {
 export const browserName = process.env.BROWSER || 'chromium'
 
 export function launch() {
-  const browser = browsers[browserName] ?? refuse(`BROWSER is chromium or firefox, not ${browserName}`)
+  const browser = browsers[browserName] ?? fail(`BROWSER is chromium or firefox, not ${browserName}`)
   const executablePath = process.env.BROWSER_PATH || browser.path
-  if (!existsSync(executablePath)) refuse(`${executablePath} is missing: install the Debian package ${browser.package}`)
+  if (!existsSync(executablePath)) fail(`${executablePath} is missing: install the Debian package ${browser.package}`)
   return browser.type.launch({ executablePath, args: browser.args })
 }
 
@@ -76,7 +76,7 @@ export function launch() {
 // folder of its own.
 export async function runNatively({ slug, args }, environment = {}) {
   const program = join(root, 'build', slug)
-  if (!existsSync(program)) refuse(`build/${slug} is missing: build the native programs first`)
+  if (!existsSync(program)) fail(`build/${slug} is missing: build the native programs first`)
   const folder = slug === '13_training' ? await mkdtemp(join(tmpdir(), 'training-')) : null
   const result = await new Promise((done) => {
     const options = { cwd: root, maxBuffer: 2 ** 28, env: { ...process.env, ...environment } }

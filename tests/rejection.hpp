@@ -7,7 +7,7 @@
 namespace llm {
 
 // The error message: one line that names the path.
-inline std::string refusal(const std::string& path) try {
+inline std::string rejection(const std::string& path) try {
     load_model(path);
     return "it was loaded";
 } catch (const FileError& error) {
