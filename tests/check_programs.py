@@ -1336,7 +1336,7 @@ def check_progress_of_builds(scratch):
     """Long commands show on one line of a terminal how far they are, and in a pipe a line every ten seconds; their other
     output goes to a file."""
     script = scratch / "progress.sh"
-    script.write_text(f"""source {ROOT}/common/cmake/build.sh
+    script.write_text(f"""source {ROOT}/common/learn/progress.sh
         work() {{ printf '@1/8 a\\n'; sleep 5; printf '@2/8 b\\nan error\\n@6/8 c\\nthe end'; }}
         begin_progress building; work | follow_progress {scratch}/errors.txt; echo done""")
     code, text = run_in_terminal(["bash", str(script)])
@@ -1703,7 +1703,7 @@ def main():
             check_good(build / slug, Path(name))
             for folder in default_runs(build / slug) - runs:
                 shutil.rmtree(folder)
-        if not sys.argv[2:]:
+        if sys.argv[2:] in ([], ["learn"]):
             check_terminal(build / "01_masking")
             check_terminal(build / "05_gqa")
             check_learn(Path(name))

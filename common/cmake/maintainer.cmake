@@ -51,4 +51,4 @@ foreach(part programs pages)
 endforeach()
 
 maintainer_test(format sh -c "git ls-files '*.?pp' | xargs clang-format --dry-run -Werror")
-maintainer_test(shellcheck shellcheck -x learn common/cmake/build.sh .ci/run common/web/fetch_sources.sh common/web/site.sh tests/fuzz.sh)
+maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/web/fetch_sources.sh common/web/site.sh tests/fuzz.sh)

@@ -3,7 +3,7 @@
 # serves it to this machine.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
-source common/cmake/build.sh
+source common/learn/progress.sh
 
 note() { printf '%s\n' "$*" >&2; }
 fail() {

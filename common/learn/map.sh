@@ -1,0 +1,63 @@
+# The chapters, which of them were run, how many exercises are solved, and what to do next. A part of ./learn.
+# shellcheck shell=bash
+
+solved() {
+    local total
+    total=$(grep -c '^// Exercise [0-9]' "chapters/$1/exercise.cpp")
+    cat "build/progress/$1" 2>/dev/null || echo "0 of $total"
+}
+
+has_unsolved() { [[ $(solved "$1") =~ ^(.*)\ of\ (.*)$ && ${BASH_REMATCH[1]} != "${BASH_REMATCH[2]}" ]]; }
+
+# What to do after a chapter: its exercises, if some are unsolved, and the following chapter.
+next_after() {
+    local text="" following
+    following=$(all_slugs | sed -n "/^$1\$/{n;p;}")
+    if has_unsolved "$1"; then text="./learn exercise $((10#${1%%_*}))"; fi
+    if [[ -n $following ]]; then text+="${text:+, then$'\n'      }$(command_of "$following")"; fi
+    [[ -z $text ]] || printf '\nnext: %s\n' "$text"
+}
+
+command_of() { echo "./learn $((10#${1%%_*})) — $(question "$1")"; }
+
+bold() { if [[ -t 1 ]]; then printf '\033[1m%s\033[0m\n' "$1"; else printf '%s\n' "$1"; fi; }
+
+# Lists the chapters by part. The first column has the solved exercises of those that were run.
+show_map() {
+    local slug part="" count
+    for slug in $(all_slugs); do
+        if [[ $part != "$(part_of "$slug")" ]]; then
+            part=$(part_of "$slug")
+            bold "$(printf '%-3s %s' "${part%% *}" "${part#* }")"
+        fi
+        count=$(solved "$slug")
+        [[ -e build/runs/$slug || $count != 0* ]] || count=-
+        printf '%4s %-23s %s\n' "${count/ of //}" "$slug" "$(question "$slug")"
+    done
+    printf '\n2/4: run, and 2 of 4 exercises solved; -: not run yet.\n'
+    printf './learn read 1 shows the page of chapter 1, ./learn help lists all commands.\n'
+    go_on
+}
+
+# The next step: the first chapter that was not run, after the exercises of the one before it. If
+# all were run: the first unsolved exercises.
+go_on() {
+    local slug before="" unsolved=""
+    for slug in $(all_slugs); do
+        if [[ ! -e build/runs/$slug ]]; then
+            if [[ -n $before ]]; then next_after "$before"; else printf '\nnext: %s\n' "$(command_of "$slug")"; fi
+            return
+        fi
+        before=$slug
+        if [[ -z $unsolved ]] && has_unsolved "$slug"; then unsolved=$slug; fi
+    done
+    [[ -z $unsolved ]] || printf '\nnext: ./learn exercise %d\n' $((10#${unsolved%%_*}))
+}
+
+visit() {
+    if [[ ! -d build/runs ]]; then
+        run "$(slug_of 1)"
+        echo
+    fi
+    show_map
+}

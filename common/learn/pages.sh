@@ -1,0 +1,91 @@
+# Shows the pages in the terminal. A part of ./learn.
+# shellcheck shell=bash
+
+# Shows a page as text, in a terminal with a pager.
+read_page() {
+    local slug pager
+    slug=$(slug_of "${1:-}")
+    if [[ ! -t 1 ]]; then
+        page_text "$slug" "" ""
+        return
+    fi
+    read -ra pager <<<"${PAGER:-less -R}"
+    command -v "${pager[0]}" >/dev/null || pager=(cat)
+    page_text "$slug" $'\033[1m' $'\033[0m' | LESS=${LESS:-R} LESSCHARSET=utf-8 "${pager[@]}" || true
+}
+
+# Converts a page to text of 80 columns. $2 and $3 begin and end bold text. Code is indented; figures
+# become their path and description; hints become the command that shows them.
+page_text() {
+    inline_text <"docs/$1.md" | LC_ALL=C awk -v bold="$2" -v normal="$3" -v number="$((10#${1%%_*}))" '
+        function width(text) { gsub(/[\001\002\200-\277]/, "", text); return length(text) }
+        function out(text) { gsub(/\001/, bold, text); gsub(/\002/, normal, text); print text }
+        function spaces(count) { return sprintf("%" count "s", "") }
+        # Wraps a paragraph; its lines after the first are indented. Bold text ends at a line end.
+        function wrap(text, indent, words, count, i, line, open, was) {
+            count = split(text, words, / +/)
+            for (i = 1; i <= count; i++) {
+                if (line != "" && width(line) + 1 + width(words[i]) > 80) {
+                    out(line (open ? "\002" : ""))
+                    line = spaces(indent) (open ? "\001" : "") words[i]
+                } else line = line (i > 1 ? " " : "") words[i]
+                was = words[i]
+                open += gsub(/\001/, "", was) - gsub(/\002/, "", was)
+            }
+            out(line)
+        }
+        # Prints the rows of a table in columns, or one after another if they are too wide.
+        function end_table(i, j, total, line, cells, count) {
+            for (j in widest) { total += widest[j] + 2; }
+            for (i = 1; i <= rows; i++) {
+                count = split(row[i], cells, / *\003 */)
+                line = ""
+                for (j = 1; j <= count; j++)
+                    line = line cells[j] (j == count ? "" : total > 82 ? " | " : spaces(widest[j] + 2 - width(cells[j])))
+                if (total > 82) wrap(line, 4); else out(line)
+            }
+            rows = 0
+            split("", widest)
+        }
+        /^ *```/ { code = !code; next }
+        code { print "  " $0; next }
+        !/^\|/ && rows { end_table() }
+        /^\|[-:| ]*\|$/ { next }
+        /^\|/ {
+            gsub(/^\| *| *\|$/, ""); gsub(/\\\|/, "\004"); gsub(/\|/, "\003"); gsub(/\004/, "|")
+            row[++rows] = $0
+            count = split($0, cells, / *\003 */)
+            for (j = 1; j <= count; j++) if (width(cells[j]) > widest[j]) widest[j] = width(cells[j])
+            next
+        }
+        /^\$\$/ { formula = !formula; next }
+        formula { print "    " $0; next }
+        /^#/ { exercise = $0 ~ /^### Exercise/ ? $3 : ""; hidden = 0; out("\001" $0 "\002"); next }
+        /^<details>/ && exercise {
+            if (!hidden++) { sub(/.*\./, "", exercise); print "Hint: ./learn exercise " number " --hint " exercise }
+            folded = 1
+        }
+        /^<\/details>/ { folded = 0; next }
+        folded { next }
+        { gsub(/<\/?(details|summary)>/, "") }
+        { match($0, /^ *([-*]|[0-9]+\.) +/); wrap($0, RSTART ? RLENGTH : 0) }
+        END { if (rows) end_table() }'
+}
+
+# Keeps the text of links and images, marks bold text, and writes mathematics with characters that
+# exist; leaves code as it is.
+inline_text() {
+    # shellcheck disable=SC2016
+    sed -E '/^ *```/,/^ *```/b
+        s|!\[([^]]*)\]\((\.\./)?([^)]*)\)|Figure \3: \1|g; s|\[([^]]*)\]\([^)]*\)|\1|g
+        s|\*\*([^*]+)\*\*|\x01\1\x02|g; s|^> ?||
+        /\\begin/ { s/\\\\/;/g; s/&/ /g; s/\\begin\{[a-z]*\}/[/g; s/\\end\{[a-z]*\}/]/g; }
+        s/\\(mathrm|text|mathcal)\{([^{}]*)\}/\2/g; s/\\([!,;]|(left|right|[bB]igg?[lr]?)\b)//g
+        s/\\q?quad|\\ /  /g; s/\\\{/[/g; s/\\\}/]/g; s/\\(cos|sin|ln|log|exp|min|max|tanh)\b/\1/g
+        s/\\theta/θ/g; s/\\eta/η/g; s/\\beta/β/g; s/\\varepsilon/ε/g; s/\\sigma/σ/g; s/\\tau/τ/g
+        s/\\lambda/λ/g; s/\\pi\b/π/g; s/\\varphi/φ/g; s/\\ell/ℓ/g; s/\\partial/∂/g; s/\\sum/Σ/g
+        s/\\cdot/·/g; s/\\odot/⊙/g; s/\\infty/∞/g; s/\\in\b/∈/g; s/\\le\b/≤/g; s/\\ge\b/≥/g
+        s/\\hat *\{?(.)\}?/\1̂/g; s/\^\{\\top\}/ᵀ/g; s/\\sqrt\{(\w)\}/√\1/g
+        s/\\sqrt\{(([^{}]|\{[^{}]*\})*)\}/√(\1)/g; s/\\t?frac\{(\w+)\}\{(\w+)\} */\1\/\2 /g
+        s/\\t?frac\{(([^{}]|\{[^{}]*\})*)\}\{(([^{}]|\{[^{}]*\})*)\}/(\1)\/(\3)/g; s/\$([^$]+)\$/\1/g'
+}
