@@ -6,7 +6,7 @@
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/05_gqa/attention.hpp"
-#include "chapters/05_gqa/demo/demo.hpp"
+#include "chapters/05_gqa/demo/optional.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/words.hpp"
 #include "common/numbers/statistics.hpp"

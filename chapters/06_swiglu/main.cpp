@@ -6,7 +6,7 @@
 
 #include "chapters/01_masking/config.hpp"
 #include "chapters/05_gqa/dropout.hpp"
-#include "chapters/06_swiglu/demo/demo.hpp"
+#include "chapters/06_swiglu/demo/words.hpp"
 #include "chapters/06_swiglu/mlp.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"

@@ -6,7 +6,7 @@
 
 #include "chapters/01_masking/config.hpp"
 #include "chapters/05_gqa/rms_normalize.hpp"
-#include "chapters/07_rmsnorm_vs_layernorm/demo/demo.hpp"
+#include "chapters/07_rmsnorm_vs_layernorm/demo/half_precision.hpp"
 #include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
 #include "common/files/words.hpp"
 #include "common/numbers/random.hpp"

@@ -2,7 +2,7 @@
 // pre-norm model, runs one pre-norm block step by step, compares five norm placements with the
 // same weights, and measures the residual stream over many layers.
 #include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"
-#include "chapters/08_pre_vs_post_norm/demo/demo.hpp"
+#include "chapters/08_pre_vs_post_norm/demo/depth.hpp"
 #include "common/files/words.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"

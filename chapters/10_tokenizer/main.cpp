@@ -5,7 +5,8 @@
 
 #include "chapters/10_tokenizer/bpe_training.hpp"
 #include "chapters/10_tokenizer/byte_level_training.hpp"
-#include "chapters/10_tokenizer/demo/demo.hpp"
+#include "chapters/10_tokenizer/demo/byte_level.hpp"
+#include "chapters/10_tokenizer/demo/encoding.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
 #include "common/files/mapped_file.hpp"

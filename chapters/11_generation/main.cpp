@@ -1,7 +1,10 @@
 // Chapter 11 — How does a model generate text? Samples the next token, compares prefill and
 // decode with a KV cache, generates text, and inspects the prediction of one of its tokens.
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/11_generation/demo/demo.hpp"
+#include "chapters/11_generation/demo/cache.hpp"
+#include "chapters/11_generation/demo/inspection.hpp"
+#include "chapters/11_generation/demo/sampling.hpp"
+#include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/11_generation/words.hpp"

@@ -6,7 +6,7 @@
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/12_gradients/demo/demo.hpp"
+#include "chapters/12_gradients/demo/worked_example.hpp"
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/12_gradients/loss.hpp"
 #include "chapters/12_gradients/model_backward.hpp"

@@ -5,7 +5,10 @@
 
 #include "chapters/12_gradients/loss.hpp"
 #include "chapters/13_training/trainer.hpp"
-#include "chapters/14_fine_tuning/demo/demo.hpp"
+#include "chapters/14_fine_tuning/demo/ask.hpp"
+#include "chapters/14_fine_tuning/demo/preference.hpp"
+#include "chapters/14_fine_tuning/demo/reward.hpp"
+#include "chapters/14_fine_tuning/demo/training.hpp"
 #include "chapters/14_fine_tuning/log_probs.hpp"
 #include "chapters/14_fine_tuning/lora.hpp"
 #include "common/numbers/statistics.hpp"

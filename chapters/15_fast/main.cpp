@@ -4,9 +4,12 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
-#include "chapters/15_fast/demo/demo.hpp"
+#include "chapters/15_fast/demo/attention.hpp"
+#include "chapters/15_fast/demo/bandwidth.hpp"
+#include "chapters/15_fast/demo/matmul.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "common/files/mapped_file.hpp"
+#include "common/output/show.hpp"
 #include "common/system/options.hpp"
 #include "common/system/timer.hpp"
 

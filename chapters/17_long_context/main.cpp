@@ -2,7 +2,9 @@
 // rolling cache, soft caps and attention sinks, and the loss beyond the context of training.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/17_long_context/demo/demo.hpp"
+#include "chapters/17_long_context/demo/extension.hpp"
+#include "chapters/17_long_context/demo/pattern.hpp"
+#include "chapters/17_long_context/demo/score_mod.hpp"
 #include "chapters/models/model_options.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"

@@ -2,7 +2,9 @@
 // experts, and shows what the experts of a trained model process.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/18_experts/demo/demo.hpp"
+#include "chapters/18_experts/demo/balance.hpp"
+#include "chapters/18_experts/demo/routing.hpp"
+#include "chapters/18_experts/demo/specialization.hpp"
 #include "chapters/models/model_options.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "common/files/mapped_file.hpp"

@@ -1,10 +1,10 @@
-// Chapter 04: the two RoPE layouts, and the conversion of weights between them.
+#include "chapters/04_rope/demo/layouts.hpp"
+
 #include <cmath>
 #include <numbers>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
-#include "chapters/04_rope/demo/demo.hpp"
 #include "chapters/04_rope/rope.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"

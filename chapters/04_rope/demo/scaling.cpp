@@ -1,4 +1,4 @@
-#include "chapters/04_rope/demo/demo.hpp"
+#include "chapters/04_rope/demo/scaling.hpp"
 
 #include <cmath>
 #include <numbers>

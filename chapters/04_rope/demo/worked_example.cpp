@@ -1,10 +1,10 @@
-// Chapter 04: the worked example. One pair of features at positions 0 to 3, then two words.
+#include "chapters/04_rope/demo/worked_example.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
 
-#include "chapters/04_rope/demo/demo.hpp"
 #include "chapters/04_rope/rope.hpp"
 #include "common/files/words.hpp"
 #include "common/output/plot.hpp"

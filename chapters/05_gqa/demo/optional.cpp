@@ -1,4 +1,5 @@
-#include "chapters/05_gqa/demo/demo.hpp"
+#include "chapters/05_gqa/demo/optional.hpp"
+
 #include "chapters/05_gqa/dropout.hpp"
 #include "chapters/05_gqa/rms_normalize.hpp"
 #include "common/numbers/statistics.hpp"

@@ -1,9 +1,10 @@
+#include "chapters/06_swiglu/demo/words.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "chapters/06_swiglu/activations.hpp"
-#include "chapters/06_swiglu/demo/demo.hpp"
 #include "common/files/words.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"

@@ -1,6 +1,7 @@
+#include "chapters/07_rmsnorm_vs_layernorm/demo/half_precision.hpp"
+
 #include <cmath>
 
-#include "chapters/07_rmsnorm_vs_layernorm/demo/demo.hpp"
 #include "chapters/07_rmsnorm_vs_layernorm/half_precision.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"

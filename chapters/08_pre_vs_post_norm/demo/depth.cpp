@@ -1,7 +1,8 @@
+#include "chapters/08_pre_vs_post_norm/demo/depth.hpp"
+
 #include <cmath>
 #include <set>
 
-#include "chapters/08_pre_vs_post_norm/demo/demo.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"

@@ -1,10 +1,11 @@
+#include "chapters/09_full_model/demo/words.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/09_full_model/demo/demo.hpp"
 #include "common/files/words.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"

@@ -1,5 +1,7 @@
+#include "chapters/10_tokenizer/demo/byte_level.hpp"
+
 #include "chapters/10_tokenizer/byte_level_training.hpp"
-#include "chapters/10_tokenizer/demo/demo.hpp"
+#include "chapters/10_tokenizer/demo/encoding.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 

@@ -1,4 +1,5 @@
-#include "chapters/10_tokenizer/demo/demo.hpp"
+#include "chapters/10_tokenizer/demo/encoding.hpp"
+
 #include "chapters/10_tokenizer/encoding_steps.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"

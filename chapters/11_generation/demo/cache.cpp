@@ -1,5 +1,7 @@
+#include "chapters/11_generation/demo/cache.hpp"
+
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/11_generation/demo/demo.hpp"
+#include "chapters/11_generation/cached_sequence.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"

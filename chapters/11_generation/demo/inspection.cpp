@@ -1,5 +1,7 @@
+#include "chapters/11_generation/demo/inspection.hpp"
+
+#include "chapters/11_generation/cached_sequence.hpp"
 #include "chapters/11_generation/inspection.hpp"
-#include "chapters/11_generation/demo/demo.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"

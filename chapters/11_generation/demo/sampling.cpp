@@ -1,7 +1,10 @@
+#include "chapters/11_generation/demo/sampling.hpp"
+
 #include <array>
 #include <cmath>
 
-#include "chapters/11_generation/demo/demo.hpp"
+#include "chapters/11_generation/cached_sequence.hpp"
+#include "chapters/11_generation/demo/inspection.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 

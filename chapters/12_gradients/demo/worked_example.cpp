@@ -1,3 +1,5 @@
+#include "chapters/12_gradients/demo/worked_example.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -6,7 +8,6 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
-#include "chapters/12_gradients/demo/demo.hpp"
 #include "chapters/12_gradients/loss.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/show.hpp"

@@ -1,11 +1,11 @@
-// Chapter 14: one question to a model, without and with its adapter.
+#include "chapters/14_fine_tuning/demo/ask.hpp"
+
 #include <cmath>
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/conversations.hpp"
-#include "chapters/14_fine_tuning/demo/demo.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"

@@ -1,7 +1,7 @@
-// Chapter 14: the steps of the program about DPO.
+#include "chapters/14_fine_tuning/demo/preference.hpp"
+
 #include <cmath>
 
-#include "chapters/14_fine_tuning/demo/demo.hpp"
 #include "chapters/14_fine_tuning/dpo.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"

@@ -1,9 +1,9 @@
-// Chapter 14: the steps of the program about GRPO.
+#include "chapters/14_fine_tuning/demo/reward.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 
-#include "chapters/14_fine_tuning/demo/demo.hpp"
 #include "chapters/14_fine_tuning/grpo.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"

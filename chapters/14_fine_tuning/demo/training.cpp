@@ -1,11 +1,10 @@
-// Chapter 14: the steps of the program that train a tiny model: to copy words of three letters,
-// then, with LoRA, to reverse them.
+#include "chapters/14_fine_tuning/demo/training.hpp"
+
 #include <algorithm>
 
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/13_training/trainer.hpp"
 #include "chapters/14_fine_tuning/answers.hpp"
-#include "chapters/14_fine_tuning/demo/demo.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
 #include "chapters/14_fine_tuning/grpo_step.hpp"
 #include "common/output/plot.hpp"

@@ -1,10 +1,12 @@
-// The demos of chapter 15 about attention.
+#include "chapters/15_fast/demo/attention.hpp"
+
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/15_fast/demo/demo.hpp"
+#include "chapters/05_gqa/attention.hpp"
 #include "chapters/15_fast/flash_attention.hpp"
 #include "chapters/15_fast/kernels/simd.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 namespace llm {
 

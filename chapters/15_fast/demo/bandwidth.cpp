@@ -1,7 +1,8 @@
-// The demos of chapter 15 about the memory bandwidth: a weight matrix of 49 MB and few tokens.
-#include "chapters/15_fast/demo/demo.hpp"
+#include "chapters/15_fast/demo/bandwidth.hpp"
+
 #include "chapters/15_fast/weight_matrix.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 #include "common/system/timer.hpp"
 
 namespace llm {

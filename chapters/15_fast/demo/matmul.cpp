@@ -1,24 +1,13 @@
-// The demos of chapter 15 that measure the roofline and time variants of one computation.
-#include "chapters/15_fast/matmul.hpp"
+#include "chapters/15_fast/demo/matmul.hpp"
+
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/15_fast/demo/demo.hpp"
 #include "chapters/15_fast/inference.hpp"
+#include "chapters/15_fast/matmul.hpp"
 #include "common/numbers/statistics.hpp"
+#include "common/output/show.hpp"
 #include "common/system/timer.hpp"
 
 namespace llm {
-
-double Timing::seconds(int runs, const std::function<void()>& function) const {
-    return enabled ? fastest_seconds(runs, function) : 0;
-}
-
-std::string Timing::cell(double value, int decimals) const {
-    return enabled ? fixed(value, decimals) : "-";
-}
-
-std::string Timing::percent(double part, double whole) const {
-    return enabled ? fixed(100 * part / whole, part < 0.1 * whole ? 1 : 0) : "-";
-}
 
 void show_roofline(Timing& timing) {
     step("The roofline of this machine");

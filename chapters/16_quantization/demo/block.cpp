@@ -1,11 +1,13 @@
-// The demos of chapter 16 about blocks of weights.
+#include "chapters/16_quantization/demo/block.hpp"
+
 #include <bit>
 
-#include "chapters/16_quantization/demo/demo.hpp"
 #include "chapters/16_quantization/fake_quantize.hpp"
+#include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 #include "common/tensors/block_types.hpp"
 
 namespace llm {

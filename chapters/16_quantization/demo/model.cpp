@@ -1,10 +1,11 @@
-// The demos of chapter 16 about a whole model.
+#include "chapters/16_quantization/demo/model.hpp"
+
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/15_fast/inference.hpp"
-#include "chapters/16_quantization/demo/demo.hpp"
 #include "chapters/16_quantization/fake_quantize.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 #include "common/system/timer.hpp"
 #include "common/tensors/block_types.hpp"
 

@@ -1,10 +1,12 @@
-// The demos of chapter 17 about RoPE beyond the context of training.
+#include "chapters/17_long_context/demo/extension.hpp"
+
 #include <numbers>
 
-#include "chapters/17_long_context/demo/demo.hpp"
 #include "chapters/17_long_context/demo/loss_by_part.hpp"
 #include "chapters/17_long_context/loss_by_position.hpp"
+#include "chapters/17_long_context/rope_extension.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 namespace llm {
 void frequencies_of_pairs(const Config& config, std::size_t factor) {

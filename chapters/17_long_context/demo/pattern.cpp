@@ -1,11 +1,12 @@
-// The demos of chapter 17 about windows and caches.
+#include "chapters/17_long_context/demo/pattern.hpp"
+
 #include <algorithm>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/decoder.hpp"
-#include "chapters/17_long_context/demo/demo.hpp"
 #include "chapters/17_long_context/pattern_attention.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 #include "common/system/timer.hpp"
 
 namespace llm {

@@ -1,8 +1,10 @@
-// The demos of chapter 17 about attention scores.
-#include "chapters/17_long_context/score_mod.hpp"
+#include "chapters/17_long_context/demo/score_mod.hpp"
+
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/17_long_context/demo/demo.hpp"
+#include "chapters/09_full_model/model.hpp"
+#include "chapters/17_long_context/score_mod.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 namespace llm {
 

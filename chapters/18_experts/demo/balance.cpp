@@ -1,6 +1,8 @@
-// The demos of chapter 18 about the load of experts.
-#include "chapters/18_experts/demo/demo.hpp"
+#include "chapters/18_experts/demo/balance.hpp"
+
+#include "chapters/18_experts/moe_training.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/parallel.hpp"
 

@@ -1,9 +1,10 @@
-// The demos of chapter 18 about routers and experts.
+#include "chapters/18_experts/demo/routing.hpp"
+
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/18_experts/demo/demo.hpp"
 #include "chapters/models/moe_parameters.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 namespace llm {
 namespace {

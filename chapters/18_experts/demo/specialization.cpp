@@ -1,9 +1,10 @@
-// The demos of chapter 18 about a trained model: which tokens its experts process.
+#include "chapters/18_experts/demo/specialization.hpp"
+
 #include <algorithm>
 #include <map>
 
-#include "chapters/18_experts/demo/demo.hpp"
 #include "common/output/plot.hpp"
+#include "common/output/show.hpp"
 
 namespace llm {
 namespace {

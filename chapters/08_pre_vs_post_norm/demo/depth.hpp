@@ -1,4 +1,4 @@
-// Chapter 08, program: what the two parts share, and the part on many layers.
+// Chapter 08, steps of the program: many layers.
 #pragma once
 
 #include <string>

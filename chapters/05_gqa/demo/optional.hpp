@@ -1,4 +1,4 @@
-// Chapter 05: the steps of the program that optional.cpp defines.
+// Chapter 05, steps of the program: a wrong einsum, the order of norm and RoPE, dropout.
 #pragma once
 
 #include "chapters/05_gqa/attention.hpp"

@@ -1,4 +1,4 @@
-// Chapter 09, program: the shipped model.
+// Chapter 09, steps of the program: five words through the whole model.
 #pragma once
 
 namespace llm {

@@ -1,4 +1,4 @@
-// Chapter 07, program: the part on half precision.
+// Chapter 07, steps of the program: RMSNorm in half precision.
 #pragma once
 
 #include "common/numbers/random.hpp"

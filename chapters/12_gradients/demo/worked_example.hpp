@@ -1,4 +1,4 @@
-// Chapter 12, program: the worked example.
+// Chapter 12, steps of the program: the chain rule, and the loss of five words.
 #pragma once
 
 namespace llm {

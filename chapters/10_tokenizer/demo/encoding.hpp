@@ -1,5 +1,4 @@
-// Chapter 10, program, further parts: encoding with a given tokenizer, and training byte-level
-// BPE. Also printable forms of tokens and words, for all parts.
+// Chapter 10, steps of the program: how a text is encoded.
 #pragma once
 
 #include <optional>
@@ -31,11 +30,5 @@ void inspect(const std::string& title, const Tokenizer& tokenizer, const std::st
 void without_ranks(const Tokenizer& tokenizer, const std::string& text);
 void special_tokens(Tokenizer tokenizer);
 void fertility(const Tokenizer& tokenizer);
-
-// Trains byte-level BPE on sums, with and without a special token.
-void byte_level_training(const Tokenizer& king_james);
-
-// Trains on the words of Sennrich et al. with both rules for ties.
-void ties(const std::string& four_words);
 
 }  // namespace llm

@@ -1,4 +1,4 @@
-// Chapter 06, program: the gated MLP of the shipped model.
+// Chapter 06, steps of the program: the gates of five words.
 #pragma once
 
 #include "chapters/06_swiglu/activations.hpp"
