@@ -1537,6 +1537,11 @@ def write_gemma_model(folder):
     rows = struct.unpack("<620H", numbers[slice(*embed["data_offsets"])])
     halved = [number - 0x80 if number & 0x7f80 else number for number in rows]
     rows = (halved * 13)[:388 * 20] + list(rows)
+    begin, end = embed["data_offsets"]  # these bytes go; the new ones come last
+    numbers = numbers[:begin] + numbers[end:]
+    for name, entry in header.items():
+        if name != "__metadata__" and entry["data_offsets"][0] >= end:
+            entry["data_offsets"] = [offset - (end - begin) for offset in entry["data_offsets"]]
     embed["shape"], embed["data_offsets"] = [419, 20], [len(numbers), len(numbers) + 2 * len(rows)]
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + numbers + struct.pack(f"<{len(rows)}H", *rows))

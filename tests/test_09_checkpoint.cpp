@@ -274,7 +274,9 @@ TEST_CASE("a damaged safetensors file is rejected in one line that names the ten
     CHECK(mentions(after("abc"), "too short"));
     CHECK(mentions(after(std::string(100, '\xff')), "does not fit into a file of 100"));
     CHECK(mentions(after(good.substr(0, good.size() - 1)), "claims bytes"));
-    CHECK(mentions(after(safetensors("[]", 0)), "not a JSON object"));
+    CHECK(mentions(after(safetensors("[]", 0)), "the header must begin with {"));
+    CHECK(
+        mentions(after(safetensors("{\"a\": }", 0)), "the header: not valid JSON at column 7"));
     CHECK(mentions(after(safetensors("{\"a\": 1}", 0)), "a lacks a dtype"));
     for (const std::string metadata : {"1", "[\"a\"]", "{\"a\": 1}"})
         CHECK(mentions(after(safetensors("{\"__metadata__\": " + metadata + "}", 0)),
@@ -299,6 +301,86 @@ TEST_CASE("a damaged safetensors file is rejected in one line that names the ten
                      "\"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [4, 12]}}",
                      12)),
                  "overlaps"));
+}
+
+// Source: the section "Format" of github.com/huggingface/safetensors.
+TEST_CASE("safetensors: each sentence of the format's description") {
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "a.safetensors").string();
+    const auto result = [&](const std::string& header, std::size_t bytes) -> std::string {
+        overwrite(file, safetensors(header, bytes));
+        try {
+            SafeTensors tensors(file);
+            return "it was read";
+        } catch (const FileError& error) {
+            return std::string(error.what()).substr(file.size() + 2);
+        }
+    };
+    const auto entry = [](const std::string& name, const std::string& shape, int begin,
+                          int end) {
+        return "\"" + name + "\": {\"dtype\": \"F32\", \"shape\": " + shape +
+               ", \"data_offsets\": [" + std::to_string(begin) + ", " + std::to_string(end) +
+               "]}";
+    };
+    const std::string a = entry("a", "[2]", 0, 8), b = entry("b", "[1]", 8, 12);
+    CHECK(result("{" + a + ", " + b + "}", 12) == "it was read");
+    CHECK(result("{" + b + ", " + a + "}", 12) == "it was read");
+
+    // It begins with {, and may be padded with spaces, not with other bytes.
+    CHECK(result("{" + a + "}   ", 8) == "it was read");
+    CHECK(result(" {" + a + "}", 8) == "the header must begin with {");
+    for (const std::string& end : {std::string(1, '\0'), std::string("\n"), std::string("x")})
+        CHECK(result("{" + a + "}" + end, 8) == "the header must end with } and spaces");
+
+    // __metadata__ maps texts to texts.
+    CHECK(result("{\"__metadata__\": {\"format\": \"pt\"}, " + a + "}", 8) == "it was read");
+    CHECK(SafeTensors(file).metadata().at("format") == "pt");
+
+    // Duplicate keys are disallowed.
+    CHECK(result("{" + a + ", " + a + "}", 8) == "the header: an object has the key a twice");
+    CHECK(result("{\"a\": {\"dtype\": \"F32\", \"dtype\": \"F32\"}}", 0) ==
+          "the header: an object has the key dtype twice");
+
+    // Empty tensors and tensors of rank 0 are allowed.
+    CHECK(result("{" + entry("a", "[3, 0]", 0, 0) + "}", 0) == "it was read");
+    CHECK(result("{" + entry("a", "[]", 0, 4) + "}", 4) == "it was read");
+
+    // The data is entirely indexed, without holes.
+    CHECK(result("{" + a + "}", 9) == "no tensor has bytes 8 to 9 of the data");
+    CHECK(result("{" + entry("a", "[2]", 4, 12) + "}", 12) ==
+          "no tensor has bytes 0 to 4 of the data");
+    CHECK(result("{" + a + ", " + entry("b", "[1]", 12, 16) + "}", 16) ==
+          "no tensor has bytes 8 to 12 of the data");
+    CHECK(result("{}", 1) == "no tensor has bytes 0 to 1 of the data");
+}
+
+TEST_CASE(
+    "a file of a model's folder, and an adapter, are no model: the message says what is") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/mistral");
+    for (const std::string name : {"/config.json", "/model.safetensors"})
+        CHECK(rejection(folder + name) ==
+              folder + name + " is a part of a model: give the folder");
+    fs::rename(folder + "/config.json", folder + "/adapter_config.json");
+    CHECK(rejection(folder) == folder + " has an adapter: give the folder of its base model");
+}
+
+TEST_CASE("a Git LFS pointer, and JSON that is not valid, are rejected by name and position") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/mistral");
+    const std::string config = content(folder + "/config.json");
+    overwrite(folder + "/config.json", "{\n \"a\": 1,\n}");
+    CHECK(mentions(rejection(folder), "config.json: not valid JSON at line 3, column 1"));
+    overwrite(folder + "/config.json", "{\"a\": Infinity}");
+    CHECK(mentions(rejection(folder), "config.json: not valid JSON at column 7"));
+    overwrite(folder + "/config.json", "<html>");
+    CHECK(mentions(rejection(folder), "config.json: not valid JSON at column 1"));
+    overwrite(folder + "/config.json", "{\"hidden_size\": 16, \"hidden_size\": 32}");
+    CHECK(mentions(rejection(folder), "an object has the key hidden_size twice"));
+    overwrite(folder + "/config.json", config);
+    overwrite(folder + "/model.safetensors",
+              "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n");
+    CHECK(mentions(rejection(folder), "model.safetensors is a Git LFS pointer"));
 }
 
 TEST_CASE("a tensor of the wrong shape or type, or with NaN, is rejected by name") {

@@ -408,7 +408,7 @@ TEST_CASE("a damaged tokenizer file, one for another model, and a missing one ar
     CHECK(mentions(error_of(json, 403), "accepted"));
     const std::string good = content(json);
     overwrite(json, good.substr(0, good.size() / 2));
-    CHECK(mentions(error_of(json), "not a JSON object"));
+    CHECK(mentions(error_of(json), "not valid JSON at line "));
     overwrite(json, "{}");
     CHECK(mentions(error_of(json), "model is missing"));
     overwrite(json, R"({"model": {"vocab": {"a": -1}, "merges": []}})");

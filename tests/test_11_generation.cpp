@@ -226,8 +226,11 @@ TEST_CASE("sample and sample_next_token throw if the logits define no distributi
     CHECK_THROWS_WITH_AS(sample(Vector{removed, removed}, generator),
                          "sampling: all logits are -inf", ValueError);
     for (const Real bad : {infinity, std::nanf("")})
-        CHECK_THROWS_WITH_AS(sample_next_token(Vector{1, bad}, {}, SamplingConfig(), generator),
-                             "sampling: a logit is +inf or NaN", ValueError);
+        for (const SamplingConfig& config :
+             {SamplingConfig{}, SamplingConfig{.temperature = 0}, SamplingConfig{.top_k = 1},
+              SamplingConfig{.top_p = Real(0.5)}, SamplingConfig{.min_p = Real(0.5)}})
+            CHECK_THROWS_WITH_AS(sample_next_token(Vector{2, 1, bad}, {}, config, generator),
+                                 "sampling: a logit is +inf or NaN", ValueError);
 }
 
 TEST_CASE("sample_next_token: top-k comes before top-p, and logits that overflow throw") {

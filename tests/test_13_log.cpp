@@ -59,6 +59,6 @@ TEST_CASE("the log of a resumed run is truncated to the step of its checkpoint")
     TrainingLog(file, 3);
     CHECK(content(file) == three_lines);
     overwrite(file, "step 1\n");
-    CHECK_THROWS_WITH_AS(TrainingLog(file, 2), (file + ": not a JSON object").c_str(),
+    CHECK_THROWS_WITH_AS(TrainingLog(file, 2), (file + ": not valid JSON at column 1").c_str(),
                          FileError);
 }

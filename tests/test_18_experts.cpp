@@ -22,3 +22,20 @@ TEST_CASE("dequantize_mxfp4 by hand: the lower half of a byte first, a power of 
                          "dequantize_mxfp4: 31 bytes of blocks do not match 2 scales",
                          ValueError);
 }
+
+TEST_CASE("dequantize_mxfp4: a scale of NaN, and weights that overflow, are rejected") {
+    std::vector<std::byte> blocks(32), scales = {std::byte{127}, std::byte{254}};
+    blocks[20] = std::byte{0x01};  // 0.5 · 2^127
+    CHECK(dequantize_mxfp4(blocks, scales)(40) == std::ldexp(Real(0.5), 127));
+    blocks[20] = std::byte{0x70};  // 6 · 2^127
+    CHECK_THROWS_WITH_AS(dequantize_mxfp4(blocks, scales),
+                         "dequantize_mxfp4: block 1 has a scale of 254: its weights are not "
+                         "finite",
+                         ValueError);
+    blocks[20] = std::byte{0};
+    scales[1] = std::byte{255};  // also where all weights are 0
+    CHECK_THROWS_WITH_AS(dequantize_mxfp4(blocks, scales),
+                         "dequantize_mxfp4: block 1 has a scale of 255: its weights are not "
+                         "finite",
+                         ValueError);
+}

@@ -86,6 +86,21 @@ TEST_CASE("experts with equal scores: the lower index comes first") {
           IdMatrix{{0, 1, 2, 3, 4}});
 }
 
+TEST_CASE("gates whose sigmoids underflow are 0, and so is their gradient") {
+    const SigmoidRouting routing{xt::zeros<Real>({4}), true, 1};  // norm_topk_prob
+    // sigmoid(-50) is 1.9e-22; DeepSeek-V3 adds 1e-20 to the sum.
+    const std::vector<std::pair<Real, double>> gates = {
+        {-20, 0.5}, {-50, 0.0185711}, {-100, 0}, {-200, 0}};
+    for (const auto& [logit, gate] : gates) {
+        const Matrix logits = xt::ones<Real>({1, 4}) * logit;
+        const RoutedTokens routed = route(logits, 2, routing);
+        CHECK(routed.gates(0, 0) == doctest::Approx(gate));
+        const Matrix upstream = {{1, -1}};
+        for (const Real gradient : route_backward(logits, routed, routing, upstream))
+            CHECK(std::isfinite(gradient));
+    }
+}
+
 TEST_CASE("route names numbers that do not fit") {
     const Matrix logits = xt::zeros<Real>({2, 6});
     CHECK_THROWS_WITH_AS(route(logits, 7, SoftmaxRouting{}), "route: 7 experts per token of 6",

@@ -75,7 +75,12 @@ Model load_gguf(const std::string& path) {
 
 Model load_model(const std::string& path) {
     if (is_gguf(path) || path.ends_with(".gguf")) return load_gguf(path);
+    for (const char* part : {".json", ".safetensors"})
+        if (path.ends_with(part) && is_file(path))
+            throw FileError(path + " is a part of a model: give the folder");
     if (!is_folder(path)) return load_llama2c(path);
+    if (is_file(path + "/adapter_config.json") && !is_file(path + "/config.json"))
+        throw FileError(path + " has an adapter: give the folder of its base model");
     const JsonFile json(path + "/config.json");
     const Config config = read_config(json);
     const SafeTensors tensors(path);

@@ -108,6 +108,7 @@ Id sample(const Vector& logits, Generator& generator) {
 
 Vector process_logits(const Vector& logits, const std::vector<Id>& input_ids,
                       const SamplingConfig& config) {
+    check_logits(logits);  // a filter would hide NaN
     Vector scores = apply_repetition_penalty(logits, input_ids, config.repetition_penalty);
     if (config.temperature == 0) return scores;
     scores = apply_temperature(scores, config.temperature);

@@ -13,7 +13,7 @@ Vector softmax(const Vector& logits);  // (V) -> (V)
 
 // The functions below process the logits of one position, as Hugging Face's LogitsProcessor
 // classes do. A token that must not be sampled gets -inf, which is a probability of 0 after the
-// softmax. Parameters out of range throw ValueError (Hugging Face: ValueError).
+// softmax. Parameters out of range throw ValueError, as in Hugging Face's library.
 
 // Divides by the temperature, which must be above 0: below 1 the distribution gets sharper,
 // above 1 flatter. Source: "A Learning Algorithm for Boltzmann Machines" (Ackley et al., 1985);
@@ -62,7 +62,8 @@ struct SamplingConfig {
 };
 
 // Applies the functions above in Hugging Face's order: repetition penalty, temperature, top-k,
-// top-p, min-p; with temperature 0 the first one only. Source: LogitsProcessorList.
+// top-p, min-p; with temperature 0 the first one only. Throws ValueError as argmax_token does.
+// Source: LogitsProcessorList.
 Vector process_logits(const Vector& logits,              // (V) -> (V)
                       const std::vector<Id>& input_ids,  // the T tokens so far
                       const SamplingConfig& config);

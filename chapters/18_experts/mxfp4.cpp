@@ -13,9 +13,14 @@ Vector dequantize_mxfp4(std::span<const std::byte> blocks, std::span<const std::
     Vector weights(std::array{32 * scales.size()});
     for (std::size_t i = 0; i < blocks.size(); ++i) {
         const auto byte = std::to_integer<unsigned>(blocks[i]);
-        const int exponent = std::to_integer<int>(scales[i / 16]) - 127;
-        weights(2 * i) = std::ldexp(values[byte & 15], exponent);
-        weights(2 * i + 1) = std::ldexp(values[byte >> 4], exponent);
+        const int scale = std::to_integer<int>(scales[i / 16]);
+        for (const std::size_t half : {0u, 1u}) {
+            Real& weight = weights(2 * i + half);
+            weight = std::ldexp(values[byte >> 4 * half & 15], scale - 127);
+            require(scale != 255 && std::isfinite(weight),
+                    "dequantize_mxfp4: block {} has a scale of {}: its weights are not finite",
+                    i / 16, scale);
+        }
     }
     return weights;
 }

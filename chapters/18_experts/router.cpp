@@ -106,8 +106,9 @@ GateScale gate_scale(const Routing& routing) {
     return {false, 1};
 }
 
+// With DeepSeek-V3's 1e-20, which only matters where all scores are 0.
 Real sum_of_row(const Matrix& matrix, std::size_t n) {
-    Real sum = 0;
+    Real sum = Real(1e-20);
     for (std::size_t k = 0; k < matrix.shape(1); ++k) sum += matrix(n, k);
     return sum;
 }

@@ -57,9 +57,14 @@ Tensor3 read_mxfp4(const SafeTensors& tensors, const std::string& name, std::siz
                    std::size_t out, std::size_t in) {
     if (in % 32 != 0)
         throw FileError(name + ": rows of " + to_text(in) + " weights are not blocks of 32");
-    const Vector weights =
-        dequantize_mxfp4(tensors.read_bytes(name + "_blocks", {num_experts, out, in / 32, 16}),
-                         tensors.read_bytes(name + "_scales", {num_experts, out, in / 32}));
+    Vector weights;
+    try {
+        weights = dequantize_mxfp4(
+            tensors.read_bytes(name + "_blocks", {num_experts, out, in / 32, 16}),
+            tensors.read_bytes(name + "_scales", {num_experts, out, in / 32}));
+    } catch (const ValueError& error) {
+        throw FileError(name + "_scales: " + error.what());
+    }
     const Tensor3 stored = reshape(weights, {num_experts, out, in});
     return xt::transpose(stored, {0, 2, 1});
 }

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/files/json_text.hpp"
+
 namespace llm {
 namespace {
 
@@ -65,8 +67,7 @@ JsonFile::JsonFile(const std::filesystem::path& file)
 JsonFile::JsonFile(const std::filesystem::path& file, std::string_view text) : path_(file) {
     if (text.size() > 100'000'000) reject("too large for a JSON file");
     const auto json =
-        std::make_shared<const nlohmann::json>(nlohmann::json::parse(text, nullptr, false));
-    if (!json->is_object()) reject("not a JSON object");
+        std::make_shared<const nlohmann::json>(parse_json_object(text, path_.string()));
     content_ = std::make_shared<Content>(Content{json, json.get()});
 }
 

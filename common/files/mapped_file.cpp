@@ -40,6 +40,12 @@ MappedFile::MappedFile(const std::filesystem::path& file) : path_(file) {
     if (size_ == 0) throw FileError(fmt::format("{} is empty", file.string()));
     if (data == MAP_FAILED) throw FileError(fmt::format("cannot map {}", file.string()));
     data_ = static_cast<const std::byte*>(data);
+    const std::string_view text(static_cast<const char*>(data), size_);
+    if (!text.starts_with("version https://git-lfs.github.com/spec/")) return;
+    munmap(data, size_);
+    throw FileError(
+        fmt::format("{} is a Git LFS pointer, not the file itself: git lfs pull downloads it",
+                    file.string()));
 }
 
 MappedFile::~MappedFile() {

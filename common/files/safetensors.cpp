@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files/json_file.hpp"
+#include "common/files/json_text.hpp"
 #include "common/tensors/half.hpp"
 
 namespace llm {
@@ -56,13 +57,13 @@ bool is_complete(const nlohmann::json& entry) {
            entry["data_offsets"].size() == 2;
 }
 
-// Splits a file into its JSON header, whose size is in the first eight bytes, and the data.
 bool holds_texts(const nlohmann::json& metadata) {
     return metadata.is_object() &&
            std::all_of(metadata.begin(), metadata.end(),
                        [](const nlohmann::json& value) { return value.is_string(); });
 }
 
+// Splits a file into its JSON header, whose size is in the first eight bytes, and the data.
 std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
     const std::filesystem::path& path, std::span<const std::byte> all) {
     const auto reject = [&](const std::string& reason) {
@@ -75,10 +76,14 @@ std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
             fmt::format("a header of {} bytes does not fit into a file of {}: damaged, or not "
                         "a safetensors file",
                         size, all.size()));
-    const auto* text = reinterpret_cast<const char*>(all.data()) + 8;
-    nlohmann::json header = nlohmann::json::parse(text, text + size, nullptr, false);
-    if (!header.is_object()) reject("the header is not a JSON object");
-    return {std::move(header), all.subspan(8 + static_cast<std::size_t>(size))};
+    const std::string_view text(reinterpret_cast<const char*>(all.data()) + 8,
+                                static_cast<std::size_t>(size));
+    if (!text.starts_with('{')) reject("the header must begin with {");
+    // Only spaces may follow the object.
+    if (text[text.find_last_not_of(' ')] != '}')
+        reject("the header must end with } and spaces");
+    return {parse_json_object(text, path.string() + ": the header"),
+            all.subspan(8 + text.size())};
 }
 
 }  // namespace
@@ -148,11 +153,16 @@ void SafeTensors::add_file(const std::filesystem::path& path) {
                  .second)
             reject(name + " is in two files");
     }
+    // The ranges cover the data without a gap.
     std::size_t last_end = 0;
     for (const auto& [begin, range] : ranges) {
         if (begin < last_end) reject(range.second + " overlaps another tensor");
+        if (begin > last_end)
+            reject(fmt::format("no tensor has bytes {} to {} of the data", last_end, begin));
         last_end = range.first;
     }
+    if (last_end < data.size())
+        reject(fmt::format("no tensor has bytes {} to {} of the data", last_end, data.size()));
 }
 
 std::size_t SafeTensors::size_of(const std::string& name) const {

@@ -1,0 +1,51 @@
+#include "common/files/json_text.hpp"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/files/mapped_file.hpp"
+
+namespace llm {
+namespace {
+
+// "line 3, column 7", or of a text of one line "column 7". Positions are counted from 1.
+std::string position_text(std::string_view text, std::size_t byte) {
+    const std::string_view before =
+        text.substr(0, std::min(byte > 0 ? byte - 1 : 0, text.size()));
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::size_t column = before.size() - (before.rfind('\n') + 1) + 1;
+    const bool has_lines = text.find('\n') < text.size();
+    return has_lines ? fmt::format("line {}, column {}", line, column)
+                     : fmt::format("column {}", column);
+}
+
+}  // namespace
+
+nlohmann::json parse_json_object(std::string_view text, const std::string& source) {
+    // Of each object that has not ended, the keys so far.
+    std::vector<std::set<std::string>> keys;
+    const auto check_keys = [&](int, nlohmann::json::parse_event_t event,
+                                nlohmann::json& parsed) {
+        using Event = nlohmann::json::parse_event_t;
+        if (event == Event::object_start) keys.emplace_back();
+        if (event == Event::object_end) keys.pop_back();
+        if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second)
+            throw FileError(fmt::format("{}: an object has the key {} twice", source,
+                                        parsed.get<std::string>()));
+        return true;
+    };
+    try {
+        nlohmann::json json = nlohmann::json::parse(text, check_keys);
+        if (!json.is_object()) throw FileError(source + ": not a JSON object");
+        return json;
+    } catch (const nlohmann::json::parse_error& error) {
+        throw FileError(
+            fmt::format("{}: not valid JSON at {}", source, position_text(text, error.byte)));
+    }
+}
+
+}  // namespace llm

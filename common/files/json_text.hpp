@@ -1,0 +1,15 @@
+// Parses JSON text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace llm {
+
+// A JSON object. Throws FileError, which begins with the name of the source: with the position
+// if the text is no JSON, and with the key if an object has it twice.
+nlohmann::json parse_json_object(std::string_view text, const std::string& source);
+
+}  // namespace llm
