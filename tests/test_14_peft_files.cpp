@@ -58,12 +58,21 @@ TEST_CASE("save_adapter does not overwrite an adapter") {
 
 TEST_CASE("Adapters of other kinds are rejected by name") {
     const Model model = fixture_model();
+    const std::string off = "\"use_dora\": false";
     const std::vector<std::array<std::string, 3>> edits{
-        {"\"LORA\"", "\"IA3\"", "peft_type"},
-        {"\"use_dora\": false", "\"use_dora\": true", "use_dora"},
-        {"\"use_dora\": false", "\"modules_to_save\": [\"lm_head\"]", "modules_to_save"},
-        {"\"use_dora\": false", "\"rank_pattern\": {\"q_proj\": 4}", "rank_pattern"},
-        {"\"none\"", "\"all\"", "bias"},
+        {"\"LORA\"", "\"IA3\"", "peft_type IA3 is not supported; supported: LORA"},
+        {off, "\"use_dora\": true", "use_dora true is not supported: nothing reads it"},
+        {off, "\"modules_to_save\": [\"lm_head\"]", "modules_to_save a list is not supported"},
+        {off, "\"rank_pattern\": {\"q_proj\": 4}", "rank_pattern an object is not supported"},
+        {off, "\"alpha_pattern\": {\"q_proj\": 2.5}", "alpha_pattern an object is not"},
+        {off, "\"trainable_token_indices\": [3]", "trainable_token_indices a list is not"},
+        {off, "\"layers_to_transform\": 3", "layers_to_transform 3 is not supported"},
+        {off, "\"use_qalora\": true", "use_qalora true is not supported"},
+        {off, "\"init_lora_weights\": \"pissa\"",
+         "init_lora_weights pissa is not supported; supported: true, false, gaussian"},
+        {off, "\"init_lora_weights\": \"olora\"", "init_lora_weights olora is not"},
+        {off, "\"init_lora_weights\": 1", "init_lora_weights must be true or false"},
+        {"\"none\"", "\"all\"", "bias all is not supported; supported: none"},
         {"\"o_proj\"", "\"c_attn\"", "c_attn"},
         {"\"r\": 3", "\"r\": 4", "lora_A.weight"}};
     for (const auto& [old_text, new_text, named_part] : edits) {
@@ -72,4 +81,43 @@ TEST_CASE("Adapters of other kinds are rejected by name") {
         edit(scratch.folder / "adapter_config.json", old_text, new_text);
         mentions(adapter_rejection(scratch.folder, model), named_part);
     }
+}
+
+TEST_CASE("What PEFT writes besides, and settings that are off, load") {
+    const Model model = fixture_model();
+    for (const std::string setting :
+         {"\"peft_version\": \"0.17.1\"", "\"init_lora_weights\": true",
+          "\"init_lora_weights\": \"gaussian\"", "\"alpha_pattern\": {}",
+          "\"trainable_token_indices\": null", "\"megatron_core\": \"megatron.core\"",
+          "\"some_new_kind\": false"}) {
+        const Scratch scratch;
+        saved_adapter(model, scratch.folder);
+        edit(scratch.folder / "adapter_config.json", "\"use_dora\": false", setting);
+        CHECK(adapter_rejection(scratch.folder, model) == "it was loaded");
+    }
+}
+
+TEST_CASE("A tensor of an adapter that nothing reads, and a pickle, are rejected by name") {
+    const Model model = fixture_model();
+    const Scratch scratch;
+    const LoraAdapter adapter = saved_adapter(model, scratch.folder);
+    const fs::path file = scratch.folder / "adapter_model.safetensors";
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, lora_A, lora_B] : adapter.layers) {
+        tensors.push_back(named("base_model.model." + name + ".lora_A.weight", lora_A));
+        tensors.push_back(named("base_model.model." + name + ".lora_B.weight", lora_B));
+    }
+    const Matrix other = xt::ones<Real>({2, 2});
+    for (const std::string name : {"lm_head.weight", "model.embed_tokens.lora_embedding_A",
+                                   "model.layers.0.self_attn.o_proj.lora_magnitude_vector"}) {
+        tensors.push_back(named("base_model.model." + name, other));
+        write_safetensors(file, tensors);
+        mentions(adapter_rejection(scratch.folder, model),
+                 "the adapter has a tensor base_model.model." + name +
+                     ", which its settings "
+                     "do not describe");
+        tensors.pop_back();
+    }
+    fs::rename(file, scratch.folder / "adapter_model.bin");
+    mentions(adapter_rejection(scratch.folder, model), "adapter_model.bin is not supported");
 }

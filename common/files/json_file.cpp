@@ -43,8 +43,10 @@ std::int64_t id_in(const nlohmann::json& value, const std::string& key, const Js
 struct JsonFile::Content {
     std::shared_ptr<const nlohmann::json> file;
     const nlohmann::json* object;  // of the file
+    mutable std::set<std::string> read = {};
 
     const nlohmann::json* find(const std::string& key) const {
+        read.insert(key);
         const nlohmann::json::json_pointer pointer(pointer_to(key));
         if (!object->contains(pointer) || object->at(pointer).is_null()) return nullptr;
         return &object->at(pointer);
@@ -106,8 +108,34 @@ std::string JsonFile::full_key(const std::string& key) const {
 bool JsonFile::has(const std::string& key) const { return content_->find(key) != nullptr; }
 
 bool JsonFile::is_null(const std::string& key) const {
+    content_->read.insert(key);
     const nlohmann::json::json_pointer pointer(pointer_to(key));
     return content_->object->contains(pointer) && content_->object->at(pointer).is_null();
+}
+
+void JsonFile::reject_unread(const std::set<std::string>& may_be_unread) const {
+    const std::set<std::string>& read = content_->read;
+    const auto check = [&](const std::string& key, const nlohmann::json& value) {
+        const bool is_setting =
+            !(value.is_null() || value == false || (value.is_structured() && value.empty()));
+        if (is_setting && !read.contains(key) && !may_be_unread.contains(key))
+            reject(key, shortened(value) + " is not supported: nothing reads it");
+    };
+    for (const auto& [key, value] : content_->object->items()) {
+        // Of an object of which single members were asked for, each one is checked.
+        const auto member = read.upper_bound(key + ".");
+        const bool by_member = member != read.end() && member->starts_with(key + ".");
+        if (!by_member || !value.is_object()) {
+            check(key, value);
+            continue;
+        }
+        for (const auto& [name, inner_value] : value.items())
+            check(key + "." + name, inner_value);
+    }
+}
+
+bool JsonFile::is_text(const std::string& key) const {
+    return has(key) && content_->find(key)->is_string();
 }
 
 bool JsonFile::is_object(const std::string& key) const {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -24,6 +25,7 @@ class JsonFile {
     const std::filesystem::path& path() const { return path_; }
     bool has(const std::string& key) const;  // false for null
     bool is_null(const std::string& key) const;
+    bool is_text(const std::string& key) const;
     bool is_object(const std::string& key) const;
     bool is_array(const std::string& key) const;
     std::size_t size(const std::string& key) const;  // an integer from 1 to 2^24
@@ -49,6 +51,11 @@ class JsonFile {
     std::vector<std::pair<std::string, std::int64_t>> ids_by_name(const std::string& key) const;
     std::vector<std::int64_t> ids(const std::string& key) const;
     std::vector<std::vector<std::string>> text_lists(const std::string& key) const;
+
+    // Throws FileError, which names a key that none of these functions was asked for: a setting
+    // that is ignored may be the one that matters. Keys in the list may be left out, and those
+    // without a setting: null, false, an empty list or object.
+    void reject_unread(const std::set<std::string>& may_be_unread) const;
 
     // Throws FileError: "FILE: OBJECT: reason" (without OBJECT for the root), or, for a problem
     // of one member, "FILE: OBJECT.KEY problem".

@@ -96,6 +96,11 @@ SafeTensors::SafeTensors(const std::filesystem::path& path) {
     const std::filesystem::path& folder = path;
     const std::filesystem::path index = folder / "model.safetensors.index.json";
     const std::filesystem::path single = folder / "model.safetensors";
+    const std::filesystem::path pickle = folder / "pytorch_model.bin";
+    if (std::filesystem::exists(pickle) && !std::filesystem::exists(single) &&
+        !std::filesystem::exists(index))
+        throw FileError(
+            fmt::format("{} is not supported; supported: model.safetensors", pickle.string()));
     if (std::filesystem::exists(single) || !std::filesystem::exists(index)) {
         add_file(single);
         return;

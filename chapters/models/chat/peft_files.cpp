@@ -1,5 +1,7 @@
 #include "chapters/models/chat/peft_files.hpp"
 
+#include <set>
+
 #include "common/files/json_file.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/safetensors.hpp"
@@ -33,23 +35,32 @@ void save_adapter(const LoraAdapter& adapter, const std::string& folder) {
 
 namespace {
 
+// What PEFT writes of a run's training, of other libraries, and of the base model.
+const std::set<std::string> unused_keys = {"auto_mapping",  "base_model_name_or_path",
+                                           "revision",      "inference_mode",
+                                           "peft_version",  "task_type",
+                                           "lora_dropout",  "eva_config",
+                                           "corda_config",  "megatron_config",
+                                           "megatron_core", "arrow_config",
+                                           "loftq_config",  "qalora_group_size"};
+
+// Throws FileError for everything but the LoRA of chapter 14.
 void reject_other_adapters(const JsonFile& json) {
     const std::string type = json.text("peft_type");
-    if (type != "LORA") json.reject("peft_type", "is " + type + "; only LORA is implemented");
-    for (const char* key : {"use_dora", "lora_bias", "fan_in_fan_out"})
-        if (json.has(key) && json.boolean(key)) json.reject(key, "is not implemented");
-    for (const char* key : {"modules_to_save", "layers_to_transform", "layers_pattern",
-                            "exclude_modules", "target_parameters", "layer_replication"})
-        if (json.has(key)) json.reject(key, "is not implemented");
-    for (const char* key : {"rank_pattern", "alpha_pattern"})
-        if (json.has(key) && !json.ids_by_name(key).empty())
-            json.reject(key, "is not implemented");
+    if (type != "LORA") json.reject_value("peft_type", type, "LORA");
     if (json.has("bias") && json.text("bias") != "none")
-        json.reject("bias", "is " + json.text("bias") + "; only none is implemented");
+        json.reject_value("bias", json.text("bias"), "none");
+
+    // PiSSA, OLoRA, CorDA and LoftQ change the weights of the base model.
+    const std::set<std::string> harmless = {"gaussian", "eva", "orthogonal"};
+    const std::string key = "init_lora_weights";
+    if (json.is_text(key) && !harmless.contains(json.text(key)))
+        json.reject_value(key, json.text(key), "true, false, gaussian, eva and orthogonal");
+    if (json.has(key) && !json.is_text(key)) json.boolean(key);
+    json.reject_unread(unused_keys);
 }
 
 LoraConfig read_lora_config(const JsonFile& json) {
-    reject_other_adapters(json);
     LoraConfig config;
     config.r = json.size("r");
     config.lora_alpha = static_cast<Real>(json.number("lora_alpha"));
@@ -59,6 +70,7 @@ LoraConfig read_lora_config(const JsonFile& json) {
         if (module.size() != 1) json.reject("target_modules", "is not a list of names");
         config.target_modules.push_back(module[0]);
     }
+    reject_other_adapters(json);
     return config;
 }
 
@@ -75,12 +87,20 @@ LoraAdapter load_adapter(const std::string& folder, const Model& model) {
             json.reject(error.what());
         }
     }();
-    const SafeTensors tensors(folder + "/adapter_model.safetensors");
+    const std::string file = folder + "/adapter_model.safetensors";
+    if (!is_file(file) && is_file(folder + "/adapter_model.bin"))
+        throw FileError(folder +
+                        "/adapter_model.bin is not supported; supported: "
+                        "adapter_model.safetensors");
+    const SafeTensors tensors(file);
     for (auto& [name, lora_A, lora_B] : adapter.layers) {
         const std::string prefix = "base_model.model." + name;
         lora_A = tensors.read<2>(prefix + ".lora_A.weight", {lora_A.shape(0), lora_A.shape(1)});
         lora_B = tensors.read<2>(prefix + ".lora_B.weight", {lora_B.shape(0), lora_B.shape(1)});
     }
+    if (const auto unread = tensors.unread(); !unread.empty())
+        throw FileError(file + ": the adapter has a tensor " + unread.front() +
+                        ", which its settings do not describe");
     return adapter;
 }
 
