@@ -48,7 +48,9 @@ TEST_CASE("read_config reads every field and fills in those that may be missing"
     CHECK(llama.attention_bias == AttentionBias::none);
 
     // model_type takes precedence over Mini-LLM's field names; without both it is an error.
-    CHECK(read(R"({"model_type": "llama", "dim": 8, )" + sizes + "}").hidden_size == 16);
+    CHECK_THROWS_WITH_AS(read(R"({"model_type": "llama", "dim": 8, )" + sizes + "}"),
+                         doctest::Contains("dim 8 is not supported: nothing reads it"),
+                         FileError);
     CHECK_THROWS_AS(read("{" + sizes + "}"), FileError);
     CHECK(read(R"({"dim": 16, "n_layers": 1, "n_heads": 4, "vocab_size": 17,
                    "multiple_of": 24, "max_seq_len": 32})")
@@ -220,7 +222,7 @@ TEST_CASE("RoPE: a missing type, a partial rotation and two values of theta are 
     const auto scaled = [](const std::string& object) {
         return rejection_of_config_with("qwen2", "\"rope_scaling\": " + object);
     };
-    const std::string missing = "rope_scaling has no rope_type; supported: default and llama3";
+    const std::string missing = "rope_scaling has no rope_type";
     CHECK(mentions(scaled("{}"), missing));
     CHECK(mentions(scaled("{\"factor\": 2.0}"), missing));
     CHECK(mentions(scaled("{\"type\": \"yarn\", \"factor\": 2.0}"),
@@ -237,7 +239,13 @@ TEST_CASE("RoPE: a missing type, a partial rotation and two values of theta are 
         return rejection(folder);
     };
     const std::string type = "\"rope_type\": \"default\"";
-    CHECK(after(type, "\"other\": 0") == "it was loaded");
+    CHECK(after(type, "\"other\": null") == "it was loaded");
+    CHECK(mentions(after(type, "\"other\": 0"),
+                   "rope_parameters.other 0 is not supported: nothing reads it"));
+    CHECK(after(type, type + ", \"type\": \"default\"") == "it was loaded");
+    CHECK(mentions(after(type, type + ", \"type\": \"linear\""),
+                   "rope_parameters.rope_type default and rope_parameters.type linear "
+                   "contradict each other"));
     CHECK(mentions(after(type, "\"factor\": 2.0"), "rope_parameters has no rope_type"));
     CHECK(mentions(after(type, type + ", \"partial_rotary_factor\": 0.5"),
                    "rope_parameters.partial_rotary_factor 0.5 is not supported"));

@@ -1,10 +1,41 @@
 #include "chapters/09_full_model/config_json.hpp"
 
-#include <set>
-
 #include "common/output/show.hpp"
 
 namespace llm {
+
+const std::set<std::string> unused_config_keys = {
+    // Of the library and of the file.
+    "architectures", "auto_map", "dtype", "model_type", "torch_dtype", "transformers_version",
+    "transformers.js_config", "unsloth_fixed", "unsloth_version", "_name_or_path",
+    "_attn_implementation", "attn_implementation", "cache_implementation",
+    "gradient_checkpointing", "use_cache", "is_llama_config", "max_sequence_length",
+    "model_max_length", "tokenizer_class", "return_dict", "torchscript",
+    "pretraining_tp",  // splits products of matrices
+    // Ids of tokens, which the tokenizer's reader reads.
+    "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "decoder_start_token_id",
+    // Training.
+    "attention_dropout", "attn_pdrop", "embd_pdrop", "hidden_dropout", "hidden_dropout_prob",
+    "initializer_range", "output_router_logits", "resid_pdrop", "residual_dropout",
+    "router_aux_loss_coef", "router_jitter_noise", "router_z_loss_coef", "z_loss_coef",
+    // Generation.
+    "do_sample", "max_length", "max_new_tokens", "repetition_penalty", "temperature", "top_k",
+    "top_p",
+    // Only with a sliding window that is used (Qwen2, Qwen3).
+    "max_window_layers"};
+
+std::string read_rope_type(const JsonFile& json, const std::string& inside) {
+    const std::string rope_type = inside + ".rope_type", type = inside + ".type";
+    if (json.has(rope_type) && json.has(type) && json.text(rope_type) != json.text(type))
+        json.reject(rope_type + " " + json.text(rope_type) + " and " + type + " " +
+                    json.text(type) + " contradict each other");
+    for (const std::string& key : {rope_type, type})
+        if (json.has(key)) return json.text(key);
+    if (inside == "rope_scaling" || json.has(inside + ".factor"))
+        json.reject(inside + " has no rope_type");
+    return "default";
+}
+
 namespace {
 
 // Rejects a number that is not the one with which the setting has no effect.
@@ -124,15 +155,6 @@ Real read_rope_theta(const JsonFile& json, const Config& config) {
     return static_cast<Real>(theta);
 }
 
-// The type of RoPE scaling. Only rope_parameters without a factor may leave it out.
-std::string read_rope_type(const JsonFile& json, const std::string& inside) {
-    for (const char* key : {".rope_type", ".type"})
-        if (json.has(inside + key)) return json.text(inside + key);
-    if (inside == "rope_scaling" || json.has(inside + ".factor"))
-        json.reject(inside + " has no rope_type; supported: default and llama3");
-    return "default";
-}
-
 // Reads rope_theta and the scaling, in rope_scaling or, since transformers 5, rope_parameters.
 void read_rope(const JsonFile& json, Config& config) {
     if (json.has("rope_parameters") && json.has("rope_scaling"))
@@ -207,8 +229,10 @@ Config read_config(const JsonFile& json) try {
     if (!supported.contains(type))
         json.reject_value("model_type", type,
                           "llama, mistral, qwen2, qwen3 and mini-llm" + reading_chapter(type));
-    return validate_model(type == "mini-llm" ? read_mini_llm(json)
-                                             : read_hugging_face(json, type));
+    const Config config = validate_model(type == "mini-llm" ? read_mini_llm(json)
+                                                            : read_hugging_face(json, type));
+    json.reject_unread(unused_config_keys);
+    return config;
 } catch (const ValueError& error) {
     json.reject(error.what());
 }

@@ -1,6 +1,8 @@
 // Chapter 09, file 5 of 9: reading and writing config.json.
 #pragma once
 
+#include <set>
+
 #include "chapters/09_full_model/model.hpp"
 #include "common/files/json_file.hpp"
 #include "common/tensors/dtype.hpp"
@@ -11,6 +13,15 @@ namespace llm {
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
 // an unsupported feature.
 Config read_config(const JsonFile& json);
+
+// The keys of config.json that change no logit: only training, generation, tokenizers or other
+// libraries read them. Any other key that nothing reads is rejected.
+extern const std::set<std::string> unused_config_keys;
+
+// The type of RoPE scaling in rope_scaling or rope_parameters: its rope_type, or type, as files
+// of earlier versions say. Throws FileError if both are there and differ, or none; only
+// rope_parameters without a factor may leave it out, for "default".
+std::string read_rope_type(const JsonFile& json, const std::string& inside);
 
 // Whether this is Mini-LLM's config.json, which has Meta's field names and the model_type
 // mini-llm or none. The q_proj and k_proj of such a checkpoint use interleaved RoPE.

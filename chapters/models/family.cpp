@@ -88,6 +88,7 @@ PublishedConfig read_published_config(const JsonFile& json) try {
     family->read(json, config);
     if (json.has("quantization_config") && !config.mxfp4)
         json.reject("quantization_config", "is not supported");
+    json.reject_unread(unused_config_keys);
     return config;
 } catch (const ValueError& error) {
     json.reject(error.what());

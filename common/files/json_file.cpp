@@ -95,6 +95,11 @@ bool JsonFile::boolean_or(const std::string& key, bool otherwise) const {
     return has(key) ? boolean(key) : otherwise;
 }
 
+bool JsonFile::truth_or(const std::string& key, bool otherwise) const {
+    const bool is_number = has(key) && content_->find(key)->is_number();
+    return is_number ? number(key) != 0 : boolean_or(key, otherwise);
+}
+
 double JsonFile::positive_or(const std::string& key, double otherwise) const {
     const double value = has(key) ? number(key) : otherwise;
     if (!(value > 0)) reject(key + " must be above 0");
@@ -112,6 +117,8 @@ bool JsonFile::is_null(const std::string& key) const {
     const nlohmann::json::json_pointer pointer(pointer_to(key));
     return content_->object->contains(pointer) && content_->object->at(pointer).is_null();
 }
+
+void JsonFile::ignore(const std::string& key) const { content_->read.insert(key); }
 
 void JsonFile::reject_unread(const std::set<std::string>& may_be_unread) const {
     const std::set<std::string>& read = content_->read;

@@ -37,6 +37,7 @@ class JsonFile {
     // number above 0.
     std::size_t size_or(const std::string& key, std::size_t otherwise) const;
     bool boolean_or(const std::string& key, bool otherwise) const;
+    bool truth_or(const std::string& key, bool otherwise) const;  // a number: is it not 0?
     double positive_or(const std::string& key, double otherwise) const;
 
     std::map<std::string, std::string> texts(
@@ -55,6 +56,7 @@ class JsonFile {
     // Throws FileError, which names a key that none of these functions was asked for: a setting
     // that is ignored may be the one that matters. Keys in the list may be left out, and those
     // without a setting: null, false, an empty list or object.
+    void ignore(const std::string& key) const;  // counts as read
     void reject_unread(const std::set<std::string>& may_be_unread) const;
 
     // Throws FileError: "FILE: OBJECT: reason" (without OBJECT for the root), or, for a problem

@@ -1,6 +1,7 @@
 // Gemma 2 and Gemma 3 (text): windows in most layers, four norms in each block, embeddings
 // multiplied by √C. Gemma 2 has soft caps, Gemma 3 a QK norm and another theta for its windows.
 // Source: Hugging Face, modeling_gemma2.py and modeling_gemma3.py.
+#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
 
 namespace llm {
@@ -16,15 +17,12 @@ std::optional<Real> read_softcap(const JsonFile& json, const std::string& key,
 // rope_scaling, which in Gemma 3 is for layers with full attention only; Gemma 2 has none.
 Real read_rope_factor(const JsonFile& json, bool may_be_linear) {
     if (!json.has("rope_scaling")) return 1;
-    for (const char* key : {"rope_scaling.rope_type", "rope_scaling.type"}) {
-        if (!json.has(key)) continue;
-        const std::string rope_type = json.text(key);
-        if (rope_type == "default") return 1;
-        if (rope_type != "linear" || !may_be_linear)
-            json.reject_value(key, rope_type, may_be_linear ? "default and linear" : "default");
-        return Real(json.positive_or("rope_scaling.factor", 0));
-    }
-    json.reject("rope_scaling has no rope_type");
+    const std::string rope_type = read_rope_type(json, "rope_scaling");
+    if (rope_type == "default") return 1;
+    if (rope_type != "linear" || !may_be_linear)
+        json.reject_value("rope_scaling.rope_type", rope_type,
+                          may_be_linear ? "default and linear" : "default");
+    return Real(json.positive_or("rope_scaling.factor", 0));
 }
 
 void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {
@@ -33,6 +31,8 @@ void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {
                                        ? json.size("_sliding_window_pattern")
                                        : json.size_or("sliding_window_pattern", 6);
     read_patterns(json, full_every, config);
+    json.ignore("hidden_act");           // hidden_activation counts
+    json.ignore("sliding_window_size");  // sliding_window counts
     config.rope_factor = read_rope_factor(json, !gemma2);
     if (!gemma2)
         config.rope_local_base_freq = Real(json.positive_or("rope_local_base_freq", 10'000));

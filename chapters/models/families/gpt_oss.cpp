@@ -1,6 +1,7 @@
 // gpt-oss: windows in every second layer, learned sinks, YaRN, biases everywhere, experts with
 // a clamped activation whose weights may be stored in MXFP4. Source: Hugging Face,
 // modeling_gpt_oss.py.
+#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
 
 namespace llm {
@@ -8,9 +9,12 @@ namespace {
 
 std::optional<YarnScaling> read_yarn(const JsonFile& json) {
     if (json.is_null("rope_scaling")) return std::nullopt;
-    const std::string rope_type =
-        json.has("rope_scaling.rope_type") ? json.text("rope_scaling.rope_type") : "yarn";
-    if (rope_type != "yarn") json.reject_value("rope_scaling.rope_type", rope_type, "yarn");
+    // Defaults are for a file without the object. In the object, type and factor are required.
+    if (json.is_object("rope_scaling")) {
+        const std::string rope_type = read_rope_type(json, "rope_scaling");
+        if (rope_type != "yarn") json.reject_value("rope_scaling.rope_type", rope_type, "yarn");
+        json.number("rope_scaling.factor");
+    }
     for (const char* key : {"rope_scaling.attention_factor", "rope_scaling.mscale",
                             "rope_scaling.mscale_all_dim"})
         if (json.has(key)) json.reject(key, "is not supported");
@@ -39,6 +43,9 @@ void read_gpt_oss(const JsonFile& json, PublishedConfig& config) {
     set_patterns(config, json.has("layer_types") ? read_layer_types(json, window, num_layers)
                                                  : layer_patterns(num_layers, window, 2));
     for (LayerConfig& layer : config.layers) layer.is_moe = true;
+    json.ignore("experts_per_token");       // num_experts_per_tok once more
+    json.ignore("initial_context_length");  // original_max_position_embeddings once more
+    json.ignore("quantization_config.modules_to_not_convert");  // the tensors say so
     if (!json.has("quantization_config")) return;
     const std::string method = json.text("quantization_config.quant_method");
     if (method != "mxfp4")

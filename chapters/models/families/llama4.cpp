@@ -1,5 +1,6 @@
 // Llama 4 (text): chunked attention, every fourth layer without RoPE, a shared expert; a QK
 // norm without weights in Scout, none in Maverick. Source: Hugging Face, modeling_llama4.py.
+#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
 #include "common/output/show.hpp"
 
@@ -37,11 +38,20 @@ void read_moe_layers(const JsonFile& json, std::vector<LayerConfig>& layers) {
     }
 }
 
+// layer_types, which newer versions of transformers write, says the same as no_rope_layers.
+void check_layer_types(const JsonFile& json, const std::vector<LayerConfig>& layers) {
+    if (!json.has("layer_types")) return;
+    std::vector<std::vector<std::string>> expected;
+    for (const LayerConfig& layer : layers)
+        expected.push_back({layer.use_rope ? "chunked_attention" : "full_attention"});
+    if (json.text_lists("layer_types") != expected)
+        json.reject("layer_types and no_rope_layers contradict each other");
+}
+
 std::optional<Llama3Scaling> read_scaling(const JsonFile& json) {
     if (!json.has("rope_scaling")) return std::nullopt;
-    if (json.text("rope_scaling.rope_type") != "llama3")
-        json.reject_value("rope_scaling.rope_type", json.text("rope_scaling.rope_type"),
-                          "llama3");
+    const std::string rope_type = read_rope_type(json, "rope_scaling");
+    if (rope_type != "llama3") json.reject_value("rope_scaling.rope_type", rope_type, "llama3");
     const auto number = [&](const std::string& key) {
         return Real(json.positive_or("rope_scaling." + key, 0));
     };
@@ -54,7 +64,6 @@ std::optional<Llama3Scaling> read_scaling(const JsonFile& json) {
 }
 
 void read_llama4(const JsonFile& json, PublishedConfig& config) {
-    if (json.has("layer_types")) json.reject("layer_types", "is not supported for llama4_text");
     config.experts =
         read_experts(json, "num_local_experts", {16, 1, config.intermediate_size, 1});
     config.intermediate_size = json.size_or("intermediate_size_mlp", 16384);
@@ -67,7 +76,8 @@ void read_llama4(const JsonFile& json, PublishedConfig& config) {
     const ChunkedAttention chunks{json.size_or("attention_chunk_size", 8192)};
     for (LayerConfig& layer : config.layers)
         if (layer.use_rope) layer.pattern = chunks;  // the others see everything
-    if (json.boolean_or("attn_temperature_tuning", true))
+    check_layer_types(json, config.layers);
+    if (json.truth_or("attn_temperature_tuning", true))  // Maverick has the number 4
         config.temperature_tuning = {Real(json.positive_or("floor_scale", 8192)),
                                      Real(json.positive_or("attn_scale", 0.1))};
     if (const auto scaling = read_scaling(json)) config.rope_scaling = *scaling;

@@ -22,6 +22,7 @@ void read_moe_layers(const JsonFile& json, PublishedConfig& config) {
 }
 
 void read_qwen3_moe(const JsonFile& json, PublishedConfig& config) {
+    json.ignore("sliding_window");  // without use_sliding_window, it has no effect
     config.layers.resize(config.num_hidden_layers);
     config.experts = read_experts(json, "num_experts",
                                   {128, 8, json.size_or("moe_intermediate_size", 768), 0});

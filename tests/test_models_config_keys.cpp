@@ -1,0 +1,127 @@
+// The keys that published config.json files have, with small sizes: all are read or known to
+// have no effect.
+#include "chapters/09_full_model/config_json.hpp"
+#include "tests/published_models.hpp"
+
+using namespace llm;
+
+TEST_CASE("the keys of published config.json files are read: families of chapters 17 and 18") {
+    const std::string common =
+        R"("architectures": ["X"], "attention_dropout": 0.0, "bos_token_id": 1,
+           "eos_token_id": [2, 3], "initializer_range": 0.02, "torch_dtype": "bfloat16",
+           "transformers_version": "4.57.1", "use_cache": true, )";
+    const std::vector<std::pair<std::string, std::string>> published = {
+        {"mistral", R"("sliding_window": 16, "hidden_act": "silu")"},
+        {"gemma2",
+         R"("attention_bias": false, "attn_logit_softcapping": 50.0,
+            "cache_implementation": "hybrid", "final_logit_softcapping": 30.0,
+            "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
+            "pad_token_id": 0, "query_pre_attn_scalar": 4, "sliding_window": 16,
+            "sliding_window_size": 16)"},
+        {"gemma3_text",
+         R"("_sliding_window_pattern": 6, "attention_bias": false,
+            "attn_logit_softcapping": null, "cache_implementation": "hybrid",
+            "final_logit_softcapping": null, "hidden_activation": "gelu_pytorch_tanh",
+            "query_pre_attn_scalar": 4, "rope_local_base_freq": 10000, "rope_scaling": null,
+            "sliding_window": 16, "use_bidirectional_attention": false)"},
+        {"mixtral",
+         R"("hidden_act": "silu", "num_experts_per_tok": 2, "num_local_experts": 8,
+            "output_router_logits": false, "router_aux_loss_coef": 0.02,
+            "router_jitter_noise": 0.0, "sliding_window": null)"},
+        {"qwen3_moe",
+         R"("attention_bias": false, "decoder_sparse_step": 1, "hidden_act": "silu",
+            "max_window_layers": 48, "mlp_only_layers": [], "moe_intermediate_size": 6,
+            "norm_topk_prob": true, "num_experts": 8, "num_experts_per_tok": 2,
+            "output_router_logits": false, "rope_scaling": null,
+            "router_aux_loss_coef": 0.001, "sliding_window": 4096,
+            "use_sliding_window": false)"},
+        {"gpt_oss",
+         R"("attention_bias": true, "experts_per_token": 2, "hidden_act": "silu",
+            "initial_context_length": 32, "num_experts_per_tok": 2, "num_local_experts": 4,
+            "output_router_logits": false, "pad_token_id": 0,
+            "quantization_config": {"quant_method": "mxfp4",
+                                    "modules_to_not_convert": ["lm_head"]},
+            "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+                             "original_max_position_embeddings": 32, "rope_type": "yarn",
+                             "truncate": false},
+            "router_aux_loss_coef": 0.9, "sliding_window": 8, "swiglu_limit": 7.0)"},
+        {"llama4_text",
+         R"("attention_bias": false, "attention_chunk_size": 8, "attn_scale": 0.1,
+            "attn_temperature_tuning": 4, "cache_implementation": "hybrid",
+            "floor_scale": 8192, "for_llm_compression": false, "hidden_act": "silu",
+            "interleave_moe_layer_step": 1, "intermediate_size_mlp": 14,
+            "no_rope_layers": [], "num_experts_per_tok": 1, "num_local_experts": 4,
+            "output_router_logits": false, "rope_scaling": null,
+            "router_aux_loss_coef": 0.001, "router_jitter_noise": 0.0, "use_qk_norm": true)"}};
+    for (const auto& [type, members] : published) {
+        const std::string& model_type = type;  // a lambda cannot capture a structured binding
+        INFO(model_type);
+        CHECK_NOTHROW(read(type, common + members));
+    }
+}
+
+TEST_CASE("the keys of published config.json files are read: chapter 09's model types") {
+    const Scratch scratch;
+    const auto read_llama = [&](const std::string& members) {
+        overwrite(scratch.folder / "config.json",
+                  R"({"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 3,
+                      "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 17,
+                      "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+                      "hidden_act": "silu", "initializer_range": 0.02,
+                      "torch_dtype": "bfloat16", "use_cache": true, )" +
+                      members + "}");
+        return read_config(JsonFile(scratch.folder / "config.json"));
+    };
+    const std::vector<std::string> published = {
+        R"("model_type": "llama", "attention_bias": false, "attention_dropout": 0.0,
+           "head_dim": 4, "mlp_bias": false, "pretraining_tp": 1,
+           "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                            "original_max_position_embeddings": 32, "rope_type": "llama3"},
+           "rope_theta": 500000.0, "tie_word_embeddings": true)",
+        R"("model_type": "llama", "_name_or_path": "x", "is_llama_config": true,
+           "rope_interleaved": false, "rope_scaling": null,
+           "transformers.js_config": {"dtype": "q4", "kv_cache_dtype": {"q4f16": "float16"}})",
+        R"("model_type": "mistral", "sliding_window": null, "head_dim": 4)",
+        R"("model_type": "qwen2", "max_window_layers": 28, "sliding_window": 32768,
+           "use_mrope": false, "use_sliding_window": false)",
+        R"("model_type": "qwen3", "attention_bias": false, "head_dim": 4,
+           "max_window_layers": 28, "rope_scaling": null, "sliding_window": null,
+           "use_sliding_window": false)"};
+    for (const std::string& members : published) {
+        INFO(members);
+        CHECK_NOTHROW(read_llama(members));
+    }
+}
+
+TEST_CASE("rope_scaling: the type and the factor have no default once the object is there") {
+    CHECK(read("gpt_oss", "").yarn->factor == 32);
+    CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {})"),
+                   "rope_scaling has no rope_type"));
+    CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {"rope_type": "yarn"})"),
+                   "rope_scaling.factor is missing"));
+    CHECK(
+        mentions(rejection_of("gpt_oss", R"("rope_scaling": {"type": "linear", "factor": 2})"),
+                 "rope_scaling.rope_type linear is not supported; supported: yarn"));
+    CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {"type": "linear", "factor": 2,
+                                               "rope_type": "yarn"})"),
+                   "contradict each other"));
+    CHECK(
+        read("gemma3_text", R"("rope_scaling": {"type": "linear", "factor": 8})").rope_factor ==
+        8);
+}
+
+TEST_CASE("Llama 4: attn_temperature_tuning may be a number, layer_types must agree") {
+    CHECK(read("llama4_text", R"("attn_temperature_tuning": 4)").temperature_tuning);
+    CHECK(!read("llama4_text", R"("attn_temperature_tuning": 0)").temperature_tuning);
+    CHECK(!read("llama4_text", R"("attn_temperature_tuning": false)").temperature_tuning);
+    std::string types, layers;
+    for (int n = 0; n < 8; ++n) {
+        types += std::string(n > 0 ? ", " : "") +
+                 (n == 2 ? "\"full_attention\"" : "\"chunked_attention\"");
+        layers += std::string(n > 0 ? ", " : "") + (n == 2 ? "0" : "1");
+    }
+    const std::string both = "\"layer_types\": [" + types + "], \"no_rope_layers\": [";
+    CHECK(!read("llama4_text", both + layers + "]").layers[2].use_rope);
+    CHECK(mentions(rejection_of("llama4_text", both + "]"),
+                   "layer_types and no_rope_layers contradict each other"));
+}
