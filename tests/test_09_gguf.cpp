@@ -292,6 +292,9 @@ TEST_CASE("load_model rejects unsupported settings of GGUF files by name") {
     CHECK(mentions(rejection_with("llama.attention.sliding_window", std::int64_t{32}),
                    "llama.attention.sliding_window 32 is not supported; supported: 0, or at "
                    "least context_length 64"));
+    CHECK(
+        mentions(rejection_with("split.count", std::int64_t{2}), "one of 2 parts of a model"));
+    CHECK(rejection_with("split.count", std::int64_t{1}) == "it was loaded");
     CHECK(mentions(rejection_with("llama.attention.causal", false),
                    "llama.attention.causal false is not supported; supported: true"));
     for (const std::string key :

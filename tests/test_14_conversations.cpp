@@ -85,6 +85,31 @@ TEST_CASE("Conversations that cannot be trained on are rejected with the number 
     CHECK(mentions(conversation_error("{\"messages\": [{\"role\": \"user\"}]}"), "content"));
 }
 
+TEST_CASE(
+    "A key of a line that nothing reads is rejected with its number, but for descriptions") {
+    const std::string start = R"({"messages": [)" + asked + ", " + answered + "]";
+    CHECK(mentions(conversation_error(start + "}\n" + start + R"(, "weight": 0.5})"),
+                   "line 2: weight 0.5 is not supported: nothing reads it"));
+    CHECK(mentions(conversation_error(start + R"(, "tools": [{"type": "function"}]})"),
+                   "line 1: tools a list is not supported"));
+    for (const std::string key : {"tool_calls", "reasoning_content", "name"})
+        CHECK(mentions(
+            conversation_error(R"({"messages": [)" + asked +
+                               R"(, {"role": "assistant", "content": "", ")" + key +
+                               R"(": ["x"]}]})"),
+            "line 1: messages.1." + key + " a list is not supported: nothing reads it"));
+    CHECK(conversation_error(start + R"(, "id": 7, "source": "x", "weight": null})") ==
+          "it was read");
+    const std::string pair = R"({"prompt": [)" + asked + R"(], "chosen": [)" + answered +
+                             R"(], "rejected": [)" + answered + "]";
+    CHECK(mentions(preference_error(pair + R"(, "margin": 2})"), "line 1: margin 2 is not"));
+    CHECK(preference_error(pair + R"(, "id": "a"})") == "it was read");
+
+    const Scratch scratch;
+    const std::string file = written(scratch, start + "}\n\n" + start + "}");
+    CHECK(read_conversations(file)[1].source == file + ", line 3");
+}
+
 TEST_CASE("Preferences are read as they were written") {
     const Scratch scratch;
     const std::string file = scratch.folder / "pairs.jsonl";

@@ -1,6 +1,7 @@
 #include "chapters/14_fine_tuning/conversations.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "common/files/json_file.hpp"
 #include "common/files/mapped_file.hpp"
@@ -20,10 +21,16 @@ std::vector<JsonFile> read_json_lines(const std::string& file) {
     return objects;
 }
 
+// Keys that describe a line of published data sets, and change nothing.
+const std::set<std::string> description_keys = {
+    "category", "dataset", "id", "language", "metadata", "prompt_id", "source", "split", "url"};
+
 std::vector<Message> messages_of(const JsonFile& json, const std::string& key) {
     std::vector<Message> messages;
-    for (const JsonFile& message : json.objects(key))
+    for (const JsonFile& message : json.objects(key)) {
         messages.push_back({message.text("role"), message.text("content")});
+        message.reject_unread({});
+    }
     return messages;
 }
 
@@ -47,7 +54,9 @@ std::vector<Conversation> read_conversations(const std::string& file) {
             json.reject("messages", "has no message of the assistant");
         if (is_answer(messages.front()))
             json.reject("messages", "begins with a message of the assistant");
-        conversations.push_back({messages, json.has("task") ? json.text("task") : ""});
+        conversations.push_back(
+            {messages, json.has("task") ? json.text("task") : "", json.path().string()});
+        json.reject_unread(description_keys);
     }
     return conversations;
 }
@@ -57,7 +66,9 @@ std::vector<Preference> read_preferences(const std::string& file) {
     for (const JsonFile& json : read_json_lines(file)) {
         const std::vector<Message> prompt = messages_of(json, "prompt");
         if (prompt.empty()) json.reject("prompt", "has no messages");
-        preferences.push_back({prompt, answer_in(json, "chosen"), answer_in(json, "rejected")});
+        preferences.push_back({prompt, answer_in(json, "chosen"), answer_in(json, "rejected"),
+                               json.path().string()});
+        json.reject_unread(description_keys);
     }
     return preferences;
 }
@@ -69,7 +80,7 @@ void write_preferences(const std::string& file, const std::vector<Preference>& p
         members.push_back({key + ".content", message.content});
     };
     std::string text;
-    for (const auto& [prompt, chosen, rejected] : preferences) {
+    for (const auto& [prompt, chosen, rejected, source] : preferences) {
         JsonMembers members;
         for (std::size_t i = 0; i < prompt.size(); ++i)
             add_message(members, "prompt." + to_text(i), prompt[i]);

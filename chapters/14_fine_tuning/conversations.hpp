@@ -9,22 +9,26 @@
 
 namespace llm {
 
-// A conversation to train on or to ask, and the name of its task; empty if the file has none.
+// A conversation to train on or to ask, the name of its task (empty if the file has none), and
+// where it stands: the file and the line.
 struct Conversation {
     std::vector<Message> messages;
-    std::string task;
+    std::string task = "", source = "";
 };
 // Reads JSON Lines, one conversation per line:
 //   {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}], "task":
 //   "sum"}
-// Throws FileError, with the number of the line, if one is no conversation or has no answer.
-// Source: Hugging Face, TRL, "Dataset formats": conversational language modeling.
+// Throws FileError, with the number of the line, if one is no conversation or has no answer, or
+// has a key that nothing reads, such as tool_calls or weight. Keys that only describe a line
+// (id, source, ...) may be there. Source: Hugging Face, TRL, "Dataset formats": conversational
+// language modeling.
 std::vector<Conversation> read_conversations(const std::string& file);
 
 // Two answers to the same messages.
 struct Preference {
     std::vector<Message> prompt;
     std::string chosen, rejected;
+    std::string source = "";  // the file and the line
 };
 // Reads and writes JSON Lines, one preference per line:
 //   {"prompt": [MESSAGES], "chosen": [{"role": "assistant", ...}], "rejected": [...]}

@@ -291,6 +291,9 @@ Gguf::Gguf(const std::filesystem::path& file) : file_(file) {
     const auto num_tensors = reader.next<std::uint64_t>();
     const auto num_keys = reader.next<std::uint64_t>();
     metadata_ = next_metadata(reader, num_keys);
+    if (has("split.count") && integer("split.count") > 1)
+        reject("this is one of " + std::to_string(integer("split.count")) +
+               " parts of a model; llama-gguf-split --merge joins them");
     std::vector<TensorEntry> entries;
     for (std::uint64_t i = 0; i < num_tensors; ++i) entries.push_back(next_tensor(reader));
 

@@ -94,6 +94,25 @@ std::size_t num_tokens(const EncodedQuestion& question) {
     return question.prompt_ids.size() + 1;
 }
 
+// Calls encode(item) for each conversation or preference. Leaves out those of which it throws
+// ValueError, and shows how many, and the first with its line; throws if there are no others.
+template <class T, class Encode>
+void encode_each(const std::vector<T>& items, const Encode& encode) {
+    std::string first;
+    std::size_t left_out = 0;
+    for (const T& item : items) {
+        try {
+            encode(item);
+        } catch (const ValueError& error) {
+            if (++left_out == 1) first = item.source + ": " + error.what();
+        }
+    }
+    require(left_out < items.size(), "{}", first);
+    if (left_out == 0) return;
+    show("left out, because they cannot be encoded", left_out);
+    say("the first: " + first);
+}
+
 // Leaves out what has more tokens than the model's context, before the first step.
 template <class T>
 std::vector<T> that_fit(std::vector<T> all, const FineTuningRun& run) {
@@ -110,9 +129,10 @@ std::vector<T> that_fit(std::vector<T> all, const FineTuningRun& run) {
 
 void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations) {
     std::vector<Completion> completions;
-    for (const Conversation& conversation : conversations)
+    encode_each(conversations, [&](const Conversation& conversation) {
         for (const Completion& completion : run.encoder.completions(conversation.messages))
             completions.push_back(completion);
+    });
     completions = that_fit(std::move(completions), run);
     show("answers to train on", with_commas(completions.size()));
     show("epochs", fixed(double(run.steps * run.batch_size) / double(completions.size()), 2));
@@ -135,9 +155,10 @@ void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations)
 
 void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
     std::vector<CompletionPair> pairs;
-    for (const auto& [prompt, chosen, rejected] : preferences)
-        pairs.push_back(
-            {run.encoder.completion(prompt, chosen), run.encoder.completion(prompt, rejected)});
+    encode_each(preferences, [&](const Preference& preference) {
+        pairs.push_back({run.encoder.completion(preference.prompt, preference.chosen),
+                         run.encoder.completion(preference.prompt, preference.rejected)});
+    });
     pairs = that_fit(std::move(pairs), run);
     const Model reference = run.tuner.model;
     const Real beta = run.arguments.beta < 0 ? Real(0.1) : Real(run.arguments.beta);
