@@ -110,6 +110,56 @@ TEST_CASE("rope_scaling: the type and the factor have no default once the object
         8);
 }
 
+TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope_scaling") {
+    const auto same_as = [](const std::string& type, const std::string& old_members,
+                            const std::string& new_members) {
+        const PublishedConfig expected = read(type, old_members);
+        const PublishedConfig config = read(type, new_members);
+        CHECK(config.rope_theta == expected.rope_theta);
+        CHECK(config.rope_factor == expected.rope_factor);
+        CHECK(config.rope_local_base_freq == expected.rope_local_base_freq);
+        CHECK(config.yarn.has_value() == expected.yarn.has_value());
+        CHECK(config.rope_scaling.has_value() == expected.rope_scaling.has_value());
+        CHECK_CLOSE(rotary_tables(config, 16).front().cos,
+                    rotary_tables(expected, 16).front().cos, 0);
+    };
+    for (const std::string type : {"mistral", "gemma2", "mixtral", "qwen3_moe"})
+        same_as(type, R"("rope_theta": 500.0)",
+                R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0})");
+    same_as("gemma3_text",
+            R"("rope_theta": 500.0, "rope_local_base_freq": 100.0,
+               "rope_scaling": {"rope_type": "linear", "factor": 4.0})",
+            R"("rope_parameters": {
+                 "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
+                 "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})");
+    const std::string yarn = R"("rope_type": "yarn", "factor": 4.0, "beta_fast": 4.0,
+        "beta_slow": 1.0, "original_max_position_embeddings": 16, "truncate": false)";
+    same_as("gpt_oss", R"("rope_theta": 500.0, "rope_scaling": {)" + yarn + "}",
+            R"("rope_parameters": {"rope_theta": 500.0, )" + yarn + "}");
+    const std::string llama3 = R"("rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 16)";
+    same_as("llama4_text", R"("rope_theta": 500.0, "rope_scaling": {)" + llama3 + "}",
+            R"("rope_parameters": {"rope_theta": 500.0, )" + llama3 + "}");
+
+    CHECK(mentions(rejection_of("mixtral", R"("rope_parameters": {"rope_type": "linear",
+                                               "factor": 2, "rope_theta": 500.0})"),
+                   "rope_parameters is not supported for mixtral"));
+    CHECK(mentions(rejection_of("mixtral", R"("rope_parameters": {"rope_type": "default"})"),
+                   "rope_parameters.rope_theta is missing"));
+    CHECK(mentions(
+        rejection_of("mixtral", R"("rope_parameters": {"full_attention": {"rope_theta": 1}})"),
+        "rope_parameters.full_attention is not supported; supported: one RoPE for all"));
+    CHECK(mentions(rejection_of("gemma3_text", R"("rope_parameters": {
+                     "full_attention": {"rope_theta": 500.0},
+                     "sliding_attention": {"rope_type": "linear", "factor": 2.0,
+                                           "rope_theta": 100.0}})"),
+                   "rope_parameters.sliding_attention.rope_type linear is not supported"));
+    CHECK(mentions(rejection_of("gemma3_text", R"("rope_parameters": {
+                     "full_attention": {"rope_theta": 500.0, "other": 1},
+                     "sliding_attention": {"rope_theta": 100.0}})"),
+                   "rope_parameters.full_attention.other 1 is not supported: nothing"));
+}
+
 TEST_CASE("Llama 4: attn_temperature_tuning may be a number, layer_types must agree") {
     CHECK(read("llama4_text", R"("attn_temperature_tuning": 4)").temperature_tuning);
     CHECK(!read("llama4_text", R"("attn_temperature_tuning": 0)").temperature_tuning);

@@ -164,8 +164,6 @@ TEST_CASE("read_published_config names what is not supported") {
           "rope_scaling.rope_type yarn is not supported; supported: llama3");
     CHECK(rejection_of("mixtral", R"("quantization_config": {"quant_method": "fp8"})") ==
           "quantization_config is not supported");
-    CHECK(rejection_of("mixtral", R"("rope_parameters": {"rope_theta": 1})") ==
-          "rope_parameters is not supported");
     CHECK(rejection_of("mixtral", R"("num_experts_per_tok": 9)") ==
           "num_experts_per_tok must be at most the number of experts, 8, not 9");
     CHECK(rejection_of("llama4_text", R"("no_rope_layers": [1, 1])") ==

@@ -24,6 +24,34 @@ const std::set<std::string> unused_config_keys = {
     // Only with a sliding window that is used (Qwen2, Qwen3).
     "max_window_layers"};
 
+std::string rope_object(const JsonFile& json, bool may_differ_by_layer_type) {
+    const std::string parameters = "rope_parameters";
+    if (json.has(parameters) && json.has("rope_scaling"))
+        json.reject("rope_parameters and rope_scaling contradict each other");
+    const std::string inside = json.has(parameters) ? parameters : "rope_scaling";
+    if (json.has(inside) && !json.is_object(inside)) json.reject(inside + " must be an object");
+    const std::string full = inside + ".full_attention";
+    const bool differs = json.has(full) || json.has(inside + ".sliding_attention");
+    if (differs && !may_differ_by_layer_type)
+        json.reject(full + " is not supported; supported: one RoPE for all layers");
+    return differs ? full : inside;
+}
+
+Real read_rope_theta(const JsonFile& json, const std::string& inside, double otherwise) {
+    const std::string outer = "rope_theta", inner = inside + ".rope_theta";
+    if (json.has(outer) && json.has(inner) && json.number(outer) != json.number(inner))
+        json.reject("rope_theta " + brief(json.number(outer)) + " and " + inner + " " +
+                    brief(json.number(inner)) + " contradict each other");
+    double theta = otherwise;
+    if (json.has(outer)) {
+        theta = json.number(outer);
+    } else if (inside.starts_with("rope_parameters")) {
+        theta = json.number(inner);
+    }
+    if (!(theta > 0)) json.reject("rope_theta must be above 0");
+    return static_cast<Real>(theta);
+}
+
 std::string read_rope_type(const JsonFile& json, const std::string& inside) {
     const std::string rope_type = inside + ".rope_type", type = inside + ".type";
     if (json.has(rope_type) && json.has(type) && json.text(rope_type) != json.text(type))
@@ -139,34 +167,10 @@ Llama3Scaling read_scaling(const JsonFile& json, const std::string& inside) {
     return scaling;
 }
 
-// Reads rope_theta, at the top level or in rope_parameters. Both must agree.
-Real read_rope_theta(const JsonFile& json, const Config& config) {
-    const std::string outer = "rope_theta", inner = "rope_parameters.rope_theta";
-    if (json.has(outer) && json.has(inner) && json.number(outer) != json.number(inner))
-        json.reject("rope_theta " + brief(json.number(outer)) + " and " + inner + " " +
-                    brief(json.number(inner)) + " contradict each other");
-    double theta = static_cast<double>(config.rope_theta);
-    if (json.has(outer)) {
-        theta = json.number(outer);
-    } else if (json.has("rope_parameters")) {
-        theta = json.number(inner);
-    }
-    if (!(theta > 0)) json.reject("rope_theta must be above 0");
-    return static_cast<Real>(theta);
-}
-
 // Reads rope_theta and the scaling, in rope_scaling or, since transformers 5, rope_parameters.
 void read_rope(const JsonFile& json, Config& config) {
-    if (json.has("rope_parameters") && json.has("rope_scaling"))
-        json.reject("rope_parameters and rope_scaling contradict each other");
-    const std::string inside = json.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-    if (json.has(inside) && !json.is_object(inside)) json.reject(inside + " must be an object");
-    for (const char* layer_type : {".full_attention", ".sliding_attention"})
-        if (json.has(inside + layer_type))
-            json.reject(inside + layer_type +
-                        " is not supported; supported: one RoPE for all "
-                        "layers");
-    config.rope_theta = read_rope_theta(json, config);
+    const std::string inside = rope_object(json, false);
+    config.rope_theta = read_rope_theta(json, inside, double(config.rope_theta));
     if (!json.has(inside)) return;
     const std::string type = read_rope_type(json, inside);
     if (type == "llama3") {

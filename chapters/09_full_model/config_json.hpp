@@ -18,6 +18,14 @@ Config read_config(const JsonFile& json);
 // libraries read them. Any other key that nothing reads is rejected.
 extern const std::set<std::string> unused_config_keys;
 
+// The key of the object with the settings of RoPE: rope_scaling, or, since transformers 5,
+// rope_parameters; rope_parameters.full_attention in files that have one object for each type
+// of layers, if these may differ. Throws FileError.
+std::string rope_object(const JsonFile& json, bool may_differ_by_layer_type);
+// The theta at the top level or in that object. Throws FileError if they differ, or if
+// rope_parameters has none.
+Real read_rope_theta(const JsonFile& json, const std::string& inside, double otherwise);
+
 // The type of RoPE scaling in rope_scaling or rope_parameters: its rope_type, or type, as files
 // of earlier versions say. Throws FileError if both are there and differ, or none; only
 // rope_parameters without a factor may leave it out, for "default".

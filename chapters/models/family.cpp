@@ -17,15 +17,14 @@ void reject_unsupported(const JsonFile& json, const Family& family) {
                           family.has_biases ? "true" : "false");
     for (const char* flag : {"mlp_bias", "use_bidirectional_attention", "use_sliding_window"})
         if (json.boolean_or(flag, false)) json.reject_value(flag, "true", "false");
-    for (const char* unknown : {"rope_parameters", "partial_rotary_factor", "clip_qkv",
-                                "n_shared_experts", "shared_expert_intermediate_size"})
+    for (const char* unknown : {"partial_rotary_factor", "clip_qkv", "n_shared_experts",
+                                "shared_expert_intermediate_size"})
         if (json.has(unknown)) json.reject(unknown, "is not supported");
     if (json.has("no_rope_layers") && &family != &llama4_family())
         json.reject("no_rope_layers", "is not supported");
-    const std::string rope_type = "rope_scaling.rope_type";
-    if (json.has("rope_scaling") && !family.reads_rope_scaling &&
-        !(json.has(rope_type) && json.text(rope_type) == "default"))
-        json.reject("rope_scaling", "is not supported for " + family.model_type);
+    const std::string rope = rope_object(json, family.local_rope);
+    if (json.has(rope) && !family.reads_rope_scaling && read_rope_type(json, rope) != "default")
+        json.reject(rope, "is not supported for " + family.model_type);
 }
 
 void read_sizes(const JsonFile& json, const Family& family, Config& config) {
@@ -39,7 +38,8 @@ void read_sizes(const JsonFile& json, const Family& family, Config& config) {
     config.vocab_size = json.size("vocab_size");
     config.max_position_embeddings = json.size("max_position_embeddings");
     config.rms_norm_eps = Real(json.positive_or("rms_norm_eps", defaults.rms_norm_eps));
-    config.rope_theta = Real(json.positive_or("rope_theta", defaults.rope_theta));
+    config.rope_theta =
+        read_rope_theta(json, rope_object(json, family.local_rope), defaults.rope_theta);
     config.tie_word_embeddings =
         json.boolean_or("tie_word_embeddings", defaults.tie_word_embeddings);
     config.qk_norm = family.qk_norm;

@@ -79,6 +79,7 @@ struct Family {
     bool scales_embeddings = false;  // by √C
     bool has_biases = false;         // of all matrices of the layers
     bool reads_rope_scaling = false;
+    bool local_rope = false;  // layers with a window have a theta of their own
 
     // Defaults of transformers 4.57 for keys that a config.json may leave out; 0: none.
     struct Defaults {

@@ -1,6 +1,7 @@
 #include "common/files/json_file.hpp"
 
 #include <cmath>
+#include <functional>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -122,23 +123,21 @@ void JsonFile::ignore(const std::string& key) const { content_->read.insert(key)
 
 void JsonFile::reject_unread(const std::set<std::string>& may_be_unread) const {
     const std::set<std::string>& read = content_->read;
-    const auto check = [&](const std::string& key, const nlohmann::json& value) {
-        const bool is_setting =
-            !(value.is_null() || value == false || (value.is_structured() && value.empty()));
-        if (is_setting && !read.contains(key) && !may_be_unread.contains(key))
-            reject(key, shortened(value) + " is not supported: nothing reads it");
-    };
-    for (const auto& [key, value] : content_->object->items()) {
-        // Of an object of which single members were asked for, each one is checked.
-        const auto member = read.upper_bound(key + ".");
-        const bool by_member = member != read.end() && member->starts_with(key + ".");
-        if (!by_member || !value.is_object()) {
-            check(key, value);
-            continue;
-        }
-        for (const auto& [name, inner_value] : value.items())
-            check(key + "." + name, inner_value);
-    }
+    const std::function<void(const std::string&, const nlohmann::json&)> check =
+        [&](const std::string& key, const nlohmann::json& value) {
+            // Of an object of which single members were asked for, each one is checked.
+            const auto member = read.upper_bound(key + ".");
+            const bool by_member = member != read.end() && member->starts_with(key + ".");
+            if (by_member && value.is_object()) {
+                for (const auto& [name, inner] : value.items()) check(key + "." + name, inner);
+                return;
+            }
+            const bool is_setting = !(value.is_null() || value == false ||
+                                      (value.is_structured() && value.empty()));
+            if (is_setting && !read.contains(key) && !may_be_unread.contains(key))
+                reject(key, shortened(value) + " is not supported: nothing reads it");
+        };
+    for (const auto& [key, value] : content_->object->items()) check(key, value);
 }
 
 bool JsonFile::is_text(const std::string& key) const {

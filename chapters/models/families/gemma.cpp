@@ -16,13 +16,24 @@ std::optional<Real> read_softcap(const JsonFile& json, const std::string& key,
 
 // rope_scaling, which in Gemma 3 is for layers with full attention only; Gemma 2 has none.
 Real read_rope_factor(const JsonFile& json, bool may_be_linear) {
-    if (!json.has("rope_scaling")) return 1;
-    const std::string rope_type = read_rope_type(json, "rope_scaling");
+    const std::string inside = rope_object(json, may_be_linear);
+    if (!json.has(inside)) return 1;
+    const std::string rope_type = read_rope_type(json, inside);
     if (rope_type == "default") return 1;
     if (rope_type != "linear" || !may_be_linear)
-        json.reject_value("rope_scaling.rope_type", rope_type,
+        json.reject_value(inside + ".rope_type", rope_type,
                           may_be_linear ? "default and linear" : "default");
-    return Real(json.positive_or("rope_scaling.factor", 0));
+    return Real(json.positive_or(inside + ".factor", 0));
+}
+
+// The theta of layers with a window: rope_local_base_freq, or, since transformers 5, in
+// rope_parameters.sliding_attention.
+Real read_local_theta(const JsonFile& json) {
+    const std::string inside = "rope_parameters.sliding_attention";
+    if (!json.has(inside)) return Real(json.positive_or("rope_local_base_freq", 10'000));
+    if (const std::string type = read_rope_type(json, inside); type != "default")
+        json.reject_value(inside + ".rope_type", type, "default");
+    return Real(json.positive_or(inside + ".rope_theta", 0));
 }
 
 void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {
@@ -34,8 +45,7 @@ void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {
     json.ignore("hidden_act");           // hidden_activation counts
     json.ignore("sliding_window_size");  // sliding_window counts
     config.rope_factor = read_rope_factor(json, !gemma2);
-    if (!gemma2)
-        config.rope_local_base_freq = Real(json.positive_or("rope_local_base_freq", 10'000));
+    if (!gemma2) config.rope_local_base_freq = read_local_theta(json);
     config.query_pre_attn_scalar = Real(json.positive_or("query_pre_attn_scalar", 256));
     const std::optional<double> none;
     config.attn_logit_softcapping =
@@ -143,6 +153,7 @@ const Family& gemma3_family() {
         Family gemma3 = gemma_family();
         gemma3.model_type = "gemma3_text";
         gemma3.architecture = "Gemma3";
+        gemma3.local_rope = true;
         gemma3.gguf_architecture = "gemma3";
         gemma3.defaults.rope_theta = 1'000'000;
         gemma3.qk_norm = QKNormType::with_weights;

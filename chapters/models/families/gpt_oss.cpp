@@ -8,25 +8,23 @@ namespace llm {
 namespace {
 
 std::optional<YarnScaling> read_yarn(const JsonFile& json) {
-    if (json.is_null("rope_scaling")) return std::nullopt;
+    const std::string inside = rope_object(json, false);
+    if (json.is_null(inside)) return std::nullopt;
     // Defaults are for a file without the object. In the object, type and factor are required.
-    if (json.is_object("rope_scaling")) {
-        const std::string rope_type = read_rope_type(json, "rope_scaling");
-        if (rope_type != "yarn") json.reject_value("rope_scaling.rope_type", rope_type, "yarn");
-        json.number("rope_scaling.factor");
+    if (json.has(inside)) {
+        const std::string rope_type = read_rope_type(json, inside);
+        if (rope_type != "yarn") json.reject_value(inside + ".rope_type", rope_type, "yarn");
+        json.number(inside + ".factor");
     }
-    for (const char* key : {"rope_scaling.attention_factor", "rope_scaling.mscale",
-                            "rope_scaling.mscale_all_dim"})
-        if (json.has(key)) json.reject(key, "is not supported");
     const auto number = [&](const std::string& key, double otherwise) {
-        return Real(json.positive_or("rope_scaling." + key, otherwise));
+        return Real(json.positive_or(inside + "." + key, otherwise));
     };
     YarnScaling yarn;
     yarn.factor = number("factor", 32);
     yarn.original_max_position_embeddings = number("original_max_position_embeddings", 4096);
     yarn.beta_fast = number("beta_fast", 32);
     yarn.beta_slow = number("beta_slow", 1);
-    yarn.truncate = json.boolean_or("rope_scaling.truncate", json.has("rope_scaling"));
+    yarn.truncate = json.boolean_or(inside + ".truncate", json.has(inside));
     return yarn;
 }
 

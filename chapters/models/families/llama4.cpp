@@ -49,17 +49,19 @@ void check_layer_types(const JsonFile& json, const std::vector<LayerConfig>& lay
 }
 
 std::optional<Llama3Scaling> read_scaling(const JsonFile& json) {
-    if (!json.has("rope_scaling")) return std::nullopt;
-    const std::string rope_type = read_rope_type(json, "rope_scaling");
-    if (rope_type != "llama3") json.reject_value("rope_scaling.rope_type", rope_type, "llama3");
+    const std::string inside = rope_object(json, false);
+    if (!json.has(inside)) return std::nullopt;
+    const std::string rope_type = read_rope_type(json, inside);
+    if (rope_type == "default") return std::nullopt;
+    if (rope_type != "llama3") json.reject_value(inside + ".rope_type", rope_type, "llama3");
     const auto number = [&](const std::string& key) {
-        return Real(json.positive_or("rope_scaling." + key, 0));
+        return Real(json.positive_or(inside + "." + key, 0));
     };
     const Llama3Scaling scaling{number("factor"), number("low_freq_factor"),
                                 number("high_freq_factor"),
                                 number("original_max_position_embeddings")};
     if (scaling.low_freq_factor > scaling.high_freq_factor)
-        json.reject("rope_scaling.low_freq_factor", "exceeds high_freq_factor");
+        json.reject(inside + ".low_freq_factor", "exceeds high_freq_factor");
     return scaling;
 }
 
