@@ -309,9 +309,10 @@ function randomMixture(type) {
   const config = {
     model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
     num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
-    tie_word_embeddings: false, num_experts_per_tok: type === 'llama4_text' ? 1 : 3, num_local_experts: E, rope_theta: 10000,
+    tie_word_embeddings: false, num_experts_per_tok: type === 'llama4_text' ? 1 : 3, rope_theta: 10000,
+    [type === 'qwen3_moe' ? 'num_experts' : 'num_local_experts']: E,
     ...({
-      qwen3_moe: { num_experts: E, moe_intermediate_size: F, norm_topk_prob: true },
+      qwen3_moe: { moe_intermediate_size: F, norm_topk_prob: true },
       gpt_oss: {
         sliding_window: 8,
         rope_scaling: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 16, beta_fast: 32, beta_slow: 1, truncate: true }
