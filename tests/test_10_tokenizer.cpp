@@ -347,10 +347,6 @@ TEST_CASE("tokenizer.json: a component that is not supported is rejected by its 
         {"gpt2", "\"end_of_word_suffix\": \"\"", "\"end_of_word_suffix\": \"</w>\"",
          "model.end_of_word_suffix is not supported"},
         {"gpt2", "\"merges\"", "\"other\"", "model.merges is missing"},
-        {"gpt2", "\"lstrip\": false", "\"lstrip\": true",
-         "added_tokens.0.lstrip is not supported"},
-        {"gpt2", "\"rstrip\": false", "\"rstrip\": true", "0.rstrip is not supported"},
-        {"gpt2", "\"single_word\": false", "\"single_word\": true", "0.single_word is not"},
         {"gpt2", "\"continuing_subword_prefix\": \"\"", "\"continuing_subword_prefix\": \"##\"",
          "continuing_subword_prefix is not supported"},
         {"gpt2", "\"post_processor\": {\n  \"type\": \"ByteLevel\"",
@@ -391,14 +387,131 @@ TEST_CASE("tokenizer.json: a component that is not supported is rejected by its 
         edit(file, old_text, new_text);
         CHECK(mentions(error_of(file), message));
     }
+}
 
-    // An added token that the normalizer changes cannot be combined with a pre-tokenizer.
+namespace {
+
+std::string added_token(Id id, const std::string& content, const std::string& setting) {
+    std::string members;
+    for (const std::string name : {"single_word", "lstrip", "rstrip", "normalized"})
+        members +=
+            ", \"" + name + "\": " + (setting.find(name) != setting.npos ? "true" : "false");
+    return "{\"id\": " + std::to_string(id) + ", \"content\": \"" + content + "\"" + members +
+           ", \"special\": false}";
+}
+
+// A tokenizer of the fixtures with more added tokens.
+Tokenizer with_added_tokens(const std::string& kind, const std::string& tokens) {
     const Scratch scratch;
-    const std::string file = scratch.copy_of("10_tokenizer/llama2") + "/tokenizer.json";
-    edit(file, "\"normalized\": false", "\"normalized\": true");
-    CHECK(mentions(error_of(file), "accepted"));
-    edit(file, "\"pre_tokenizer\": null", "\"pre_tokenizer\": {\"type\": \"Digits\"}");
-    CHECK(mentions(error_of(file), "a normalized token with a pre_tokenizer is not supported"));
+    const std::string file = scratch.copy_of("10_tokenizer/" + kind) + "/tokenizer.json";
+    edit(file, "\"added_tokens\": [", "\"added_tokens\": [" + tokens + ",");
+    return load_tokenizer(file);
+}
+
+}  // namespace
+
+// The ids are those of npm's tokenizers 0.23.2.
+TEST_CASE(
+    "added tokens are matched in two passes, the normalized ones in the normalized text") {
+    const Tokenizer two_passes =
+        with_added_tokens("gpt2", added_token(403, "<|a|>", "") + ", " +
+                                      added_token(404, "<|a|>b", "normalized"));
+    CHECK(two_passes.encode("<|a|>b") == Ids{403, 65});
+    CHECK(two_passes.encode("x<|a|>bc") == Ids{87, 403, 65, 66});
+
+    const Tokenizer nfc = with_added_tokens("qwen", added_token(406, "\u1ebf", "normalized"));
+    CHECK(nfc.encode("e\u0302\u0301") == Ids{406});
+    CHECK(nfc.encode("a\u1ebfb") == Ids{64, 406, 65});
+    CHECK(nfc.encode("xe\u0302\u0301 e") == Ids{87, 406, 220, 68});
+}
+
+TEST_CASE("lstrip, rstrip and single_word of added tokens") {
+    const Tokenizer lstrip = with_added_tokens("gpt2", added_token(403, "<mask>", "lstrip"));
+    CHECK(lstrip.encode("a \t<mask>b") == Ids{64, 403, 65});
+    CHECK(lstrip.encode("<mask> a") == Ids{403, 262});
+    CHECK(lstrip.encode(" \u3000<mask><mask>  <mask>x") == Ids{403, 403, 403, 87});
+    const Tokenizer rstrip = with_added_tokens("gpt2", added_token(403, "<|user|>", "rstrip"));
+    CHECK(rstrip.encode("<|user|>\n Hi") == Ids{403, 39, 72});
+    CHECK(rstrip.encode("a <|user|>  <|user|>\u00a0b") == Ids{64, 220, 403, 403, 65});
+    const Tokenizer both = with_added_tokens("gpt2", added_token(403, "<m>", "lstrip rstrip"));
+    CHECK(both.encode("a \t<m>\n b") == Ids{64, 403, 65});
+    CHECK(both.encode(" <m> <m> ") == Ids{403, 403});
+
+    const Tokenizer word = with_added_tokens("gpt2", added_token(403, "cat", "single_word"));
+    CHECK(word.encode("concat") == Ids{66, 78, 77, 66, 277});
+    CHECK(word.encode("a cat, cats") == Ids{64, 220, 403, 11, 295, 277, 82});
+    CHECK(word.encode("cat3 3cat cat-cat") ==
+          Ids{66, 277, 18, 220, 18, 66, 277, 220, 403, 12, 403});
+    CHECK(word.encode("\u00bdcat\u00bd") == Ids{126, 121, 403, 126, 121});  // ½ is no digit
+    CHECK(word.encode("_cat cat_") == Ids{62, 66, 277, 295, 277, 62});
+    CHECK(word.encode("e\u0301cat") == Ids{68, 136, 223, 66, 277});
+    const Tokenizer left =
+        with_added_tokens("gpt2", added_token(403, "cat", "lstrip single_word"));
+    CHECK(left.encode("a  cat b") == Ids{64, 403, 220, 65});
+    CHECK(left.encode("x  cats") == Ids{87, 220, 295, 277, 82});
+}
+
+TEST_CASE("an added token must not contradict the vocabulary") {
+    const auto rejection = [](const std::string& token) -> std::string {
+        try {
+            with_added_tokens("gpt2", token);
+        } catch (const FileError& error) {
+            return error.what();
+        }
+        return "it was loaded";
+    };
+    CHECK(mentions(rejection(added_token(83, "new", "")), "new has the id 83 of the token t"));
+    CHECK(mentions(rejection(added_token(403, "t", "")),
+                   "t has the id 403, and in the vocabulary 83"));
+    CHECK(rejection(added_token(83, "t", "")) == "it was loaded");
+}
+
+TEST_CASE("the ids of a template's special token win over its name") {
+    const Scratch scratch;
+    const std::string file = scratch.copy_of("10_tokenizer/llama3") + "/tokenizer.json";
+    CHECK(load_tokenizer(file).encode("Hi") == Ids{406, 39, 72});
+    const std::string text = content(file);
+    const std::size_t ids = text.find("\"ids\"");
+    REQUIRE(ids != text.npos);
+    const std::size_t number = text.find("406", ids);
+    const auto with = [&](const std::string& replacement) {
+        overwrite(file, text.substr(0, number) + replacement + text.substr(number + 3));
+    };
+    with("5");
+    CHECK(load_tokenizer(file).encode("Hi") == Ids{5, 39, 72});
+    with("5, 6");
+    CHECK(load_tokenizer(file).encode("Hi") == Ids{5, 6, 39, 72});
+    with("9999");
+    CHECK(mentions(error_of(file), "has no token 9999"));
+}
+
+TEST_CASE("tokenizer_config.json: BOS and EOS as a fallback, and add_bos_token") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("10_tokenizer/llama2");
+    const auto load = [&](const std::string& members) {
+        overwrite(folder + "/tokenizer_config.json", "{" + members + "}");
+        return load_tokenizer(folder + "/tokenizer.json");
+    };
+    const std::string llama = R"("tokenizer_class": "LlamaTokenizerFast", )";
+    CHECK(load(R"("bos_token": "<s>", "eos_token": {"content": "</s>"})").bos_token_id == 1);
+    CHECK(load(R"("eos_token": {"content": "</s>"})").eos_token_ids == Ids{2});
+    CHECK(!load(R"("bos_token": "<none>")").bos_token_id);
+    const Ids plain = load("").encode("Hi");
+    CHECK(plain.front() == 1);
+    CHECK(load(llama + R"("add_bos_token": true)").encode("Hi") == plain);
+    CHECK(load(llama + R"("add_bos_token": false)").encode("Hi") ==
+          Ids(plain.begin() + 1, plain.end()));
+    CHECK(load(R"("add_bos_token": false)").encode("Hi") == plain);  // ignored by its class
+    overwrite(folder + "/tokenizer_config.json", "{" + llama + R"("add_eos_token": true})");
+    CHECK_THROWS_WITH_AS(
+        load_tokenizer(folder + "/tokenizer.json"),
+        doctest::Contains("add_eos_token true is not supported; supported: false"), FileError);
+
+    // Other files win.
+    overwrite(folder + "/config.json", R"({"bos_token_id": 7, "eos_token_id": 8})");
+    const Tokenizer configured = load(R"("bos_token": "<s>", "eos_token": "</s>")");
+    CHECK(configured.bos_token_id == 7);
+    CHECK(configured.eos_token_ids == Ids{8});
 }
 
 TEST_CASE("a damaged tokenizer file, one for another model, and a missing one are rejected") {

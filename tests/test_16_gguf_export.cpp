@@ -610,6 +610,34 @@ TEST_CASE("tokenizers that llama.cpp does not have are rejected") {
     changed = gpt2;
     changed.normalized_added_tokens = {{"x", 5}};
     CHECK(mentions(tokenizer_rejection(changed), "no added tokens that are normalized"));
+    changed = gpt2;
+    for (const AddedToken& token :
+         {AddedToken{"<|endoftext|>", 402, true}, AddedToken{"<|endoftext|>", 402, false, true},
+          AddedToken{"<|endoftext|>", 402, false, false, true}}) {
+        changed.added_tokens = {token};
+        CHECK(mentions(tokenizer_rejection(changed),
+                       "'<|endoftext|>' has lstrip, rstrip or single_word"));
+    }
+
+    // An added token in the alphabet of ByteLevel: Hugging Face's library decodes it to bytes.
+    changed = gpt2;
+    changed.token_bytes.push_back(
+        "\x11"
+        "em");
+    changed.vocab["đem"] = 403;
+    changed.added_tokens.push_back({"đem", 403});
+    CHECK(tokenizer_rejection(changed) ==
+          "export: the added token 'đem' decodes to '\\x11em', and in llama.cpp to itself");
+
+    // Normalized added tokens, unless a second pass could find other tokens than the first.
+    changed = gpt2;
+    changed.token_bytes.push_back("<x>");
+    changed.vocab["<x>"] = 403;
+    changed.normalized_added_tokens = {{"<x>", 403}};
+    CHECK(again(changed).encode("a<x>b") == changed.encode("a<x>b"));
+    changed.added_tokens.push_back({"x", 87});
+    CHECK(tokenizer_rejection(changed) ==
+          "export: llama.cpp matches the added tokens '<x>' and 'x' at once");
 
     CHECK(mentions(tokenizer_rejection(train_bpe("café", 0)),
                    "'é', is not ASCII; llama.cpp has no BPE over characters"));

@@ -9,7 +9,35 @@
 namespace llm {
 namespace {
 
-// Reads bos_token_id and eos_token_id from the configuration files in a folder.
+// transformers writes the post-processor of these classes anew, from add_bos_token and
+// add_eos_token. Other classes ignore the two.
+bool obeys_add_bos_token(const JsonFile& json) {
+    const std::string name =
+        json.is_text("tokenizer_class") ? json.text("tokenizer_class") : "";
+    return name.starts_with("Llama") || name.starts_with("CodeLlama") ||
+           name.starts_with("Gemma");
+}
+
+// tokenizer_config.json: a BOS and an EOS token, if no other file has one, and whether the text
+// begins with BOS. Throws FileError for an EOS token after the text.
+void read_tokenizer_config(const JsonFile& json, Tokenizer& tokenizer) {
+    if (!tokenizer.bos_token_id)
+        tokenizer.bos_token_id = special_token_id(json, "bos_token", tokenizer);
+    const auto eos = special_token_id(json, "eos_token", tokenizer);
+    if (tokenizer.eos_token_ids.empty() && eos) tokenizer.eos_token_ids = {*eos};
+    if (!obeys_add_bos_token(json)) return;
+    if (json.boolean_or("add_eos_token", false))
+        json.reject_value("add_eos_token", "true", "false");
+    const bool begins_with_bos = !tokenizer.prefix_tokens.empty();
+    if (json.boolean_or("add_bos_token", begins_with_bos) == begins_with_bos) return;
+    tokenizer.prefix_tokens.clear();
+    if (begins_with_bos) return;
+    if (!tokenizer.bos_token_id)
+        json.reject("add_bos_token", "is true, but there is no BOS token");
+    tokenizer.prefix_tokens = {*tokenizer.bos_token_id};
+}
+
+// Reads the configuration files in a folder.
 void read_bos_and_eos(const std::string& folder, Tokenizer& tokenizer) {
     for (const std::string name : {"/config.json", "/generation_config.json"}) {
         if (!is_file(folder + name)) continue;
@@ -18,9 +46,19 @@ void read_bos_and_eos(const std::string& folder, Tokenizer& tokenizer) {
             tokenizer.bos_token_id = json.ids("bos_token_id")[0];
         if (json.has("eos_token_id")) tokenizer.eos_token_ids = json.ids("eos_token_id");
     }
+    if (const std::string file = folder + "/tokenizer_config.json"; is_file(file))
+        read_tokenizer_config(JsonFile(file), tokenizer);
 }
 
 }  // namespace
+
+std::optional<Id> special_token_id(const JsonFile& json, const std::string& key,
+                                   const Tokenizer& tokenizer) {
+    if (!json.has(key)) return std::nullopt;
+    const std::string token = json.text(json.is_object(key) ? key + ".content" : key);
+    const auto found = tokenizer.vocab.find(token);
+    return found == tokenizer.vocab.end() ? std::nullopt : std::optional(found->second);
+}
 
 Tokenizer load_tokenizer(const std::string& path, std::optional<std::size_t> vocab_size) {
     if (path.ends_with(".gguf") || is_gguf(path))

@@ -5,16 +5,23 @@
 #include <string>
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
+#include "common/files/json_file.hpp"
 
 namespace llm {
 
 // Reads the tokenizer of a GGUF file; or, if the name ends in .json, a tokenizer.json of
 // Hugging Face, with bos_token_id and eos_token_id from config.json and generation_config.json
-// in its folder; or else a tokenizer file of llama2.c. vocab_size is that of the model, if
+// in its folder, or else from tokenizer_config.json, whose add_bos_token is obeyed as in
+// transformers; or else a tokenizer file of llama2.c. vocab_size is that of the model, if
 // there is one. Throws FileError, which names the file and what is missing, damaged or
 // unsupported.
 Tokenizer load_tokenizer(const std::string& path,
                          std::optional<std::size_t> vocab_size = std::nullopt);
+
+// The id of bos_token or eos_token of a tokenizer_config.json: a text, or an object with a
+// content. None if the vocabulary lacks the token: the model can then not sample it.
+std::optional<Id> special_token_id(const JsonFile& json, const std::string& key,
+                                   const Tokenizer& tokenizer);
 
 // The tokenizer file of a model: tokenizer.json in a model folder; a GGUF file itself; next to
 // a llama2.c file tok512.bin, for a vocabulary of 512, or tokenizer.bin. Throws FileError if

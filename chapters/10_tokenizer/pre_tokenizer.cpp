@@ -1,5 +1,6 @@
 #include "chapters/10_tokenizer/pre_tokenizer.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "common/files/regex.hpp"
@@ -10,29 +11,32 @@ namespace llm {
 std::vector<Segment> split_at_added_tokens(const std::vector<AddedToken>& added_tokens,
                                            const std::string& text) {
     const auto longest_match = [&](std::size_t at) {
-        Segment longest;
-        for (const auto& [content, id] : added_tokens)
-            if (content.size() > longest.text.size() &&
-                text.compare(at, content.size(), content) == 0)
-                longest = {content, id};
+        const AddedToken* longest = nullptr;
+        for (const AddedToken& token : added_tokens)
+            if (text.compare(at, token.content.size(), token.content) == 0 &&
+                (!longest || token.content.size() > longest->content.size()))
+                longest = &token;
         return longest;
     };
     std::vector<Segment> segments;
-    std::string between;
-    const auto flush = [&] {
-        if (!between.empty()) segments.push_back({std::exchange(between, "")});
-    };
+    std::size_t rest = 0;  // where the text begins that is not in a segment yet
     for (std::size_t at = 0; at < text.size();) {
-        const Segment match = longest_match(at);
-        if (!match.id) {
-            between += text[at++];
+        const AddedToken* const token = longest_match(at);
+        if (!token) {
+            ++at;
             continue;
         }
-        flush();
-        segments.push_back(match);
-        at += match.text.size();
+        std::size_t begin = at, end = at + token->content.size();
+        at = end;
+        if (token->single_word && (is_word_before(text, begin) || is_word_after(text, end)))
+            continue;
+        if (token->lstrip) begin = std::max(rest, white_space_begin(text, begin));
+        if (token->rstrip) at = end = white_space_end(text, end);
+        if (begin > rest) segments.push_back({text.substr(rest, begin - rest)});
+        segments.push_back({token->content, token->id});
+        rest = end;
     }
-    flush();
+    if (rest < text.size()) segments.push_back({text.substr(rest)});
     return segments;
 }
 

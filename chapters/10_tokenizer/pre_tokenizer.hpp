@@ -13,6 +13,8 @@ namespace llm {
 struct AddedToken {
     std::string content;
     Id id;
+    bool lstrip = false, rstrip = false;  // white space before it, or after it, is a part of it
+    bool single_word = false;             // no match inside a word
 };
 
 // A part of a text: an added token, or the text between two of them.
@@ -22,7 +24,7 @@ struct Segment {
 };
 
 // Splits a text at its added tokens. If several added tokens match at the same position, the
-// longest is used.
+// longest is used. Source: Hugging Face's tokenizers, added_vocabulary.rs.
 std::vector<Segment> split_at_added_tokens(const std::vector<AddedToken>& added_tokens,
                                            const std::string& text);
 

@@ -21,17 +21,21 @@ JsonMembers vocab_and_merges(const Tokenizer& tokenizer) {
     return {{"model.vocab", vocab}, {"model.merges", merges}};
 }
 
-JsonMembers special_token_members(const Tokenizer& tokenizer) {
+JsonMembers added_token_members(const Tokenizer& tokenizer) {
     JsonMembers members;
-    for (std::size_t i = 0; i < tokenizer.added_tokens.size(); ++i) {
-        const AddedToken& token = tokenizer.added_tokens[i];
-        const std::string key = "added_tokens." + to_text(i) + ".";
+    std::size_t count = 0;
+    const auto add = [&](const AddedToken& token, bool normalized) {
+        const std::string key = "added_tokens." + to_text(count++) + ".";
         members.emplace_back(key + "id", static_cast<std::size_t>(token.id));
         members.emplace_back(key + "content", token.content);
-        for (const std::string name : {"single_word", "lstrip", "rstrip", "normalized"})
-            members.emplace_back(key + name, false);
-        members.emplace_back(key + "special", true);
-    }
+        members.emplace_back(key + "single_word", token.single_word);
+        members.emplace_back(key + "lstrip", token.lstrip);
+        members.emplace_back(key + "rstrip", token.rstrip);
+        members.emplace_back(key + "normalized", normalized);
+        members.emplace_back(key + "special", tokenizer.all_special_ids.contains(token.id));
+    };
+    for (const AddedToken& token : tokenizer.added_tokens) add(token, false);
+    for (const AddedToken& token : tokenizer.normalized_added_tokens) add(token, true);
     return members;
 }
 
@@ -74,7 +78,7 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
     const auto append = [&json](const JsonMembers& members) {
         json.insert(json.end(), members.begin(), members.end());
     };
-    append(special_token_members(tokenizer));
+    append(added_token_members(tokenizer));
     append(tokenizer.is_byte_level()
                ? byte_level_components(tokenizer.pre_tokenizers[0].type == "Digits")
                : character_level_components());

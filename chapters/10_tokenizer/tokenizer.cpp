@@ -84,9 +84,13 @@ std::vector<Id> Tokenizer::encode(const std::string& text) const {
     std::vector<Id> ids = prefix_tokens;
     bool at_start = true;
     const auto encode_segment = [&](const Segment& segment) {
-        if (segment.id) return ids.push_back(*segment.id);
-        for (const std::string& word : pre_tokenize(segment.text, at_start))
-            for (const Id id : encode_word(word)) ids.push_back(id);
+        if (segment.id) {
+            ids.push_back(*segment.id);
+        } else {
+            for (const std::string& word : pre_tokenize(segment.text, at_start))
+                for (const Id id : encode_word(word)) ids.push_back(id);
+        }
+        at_start = false;
     };
     for (const Segment& segment : split_at_added_tokens(added_tokens, text)) {
         if (segment.id) {
@@ -96,7 +100,6 @@ std::vector<Id> Tokenizer::encode(const std::string& text) const {
                  split_at_added_tokens(normalized_added_tokens, normalize(segment.text)))
                 encode_segment(part);
         }
-        at_start = false;
     }
     return ids;
 }

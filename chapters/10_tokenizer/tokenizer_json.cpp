@@ -115,17 +115,31 @@ class TokenizerJson {
         }
     }
 
+    // An added token may stand in the vocabulary, too, but not with another id or name.
+    void check_new(const JsonFile& json, const std::string& content, Id id) const {
+        const auto known = tokenizer_.vocab.find(content);
+        if (known != tokenizer_.vocab.end() && known->second != id)
+            json.reject(content + " has the id " + to_text(id) + ", and in the vocabulary " +
+                        to_text(known->second));
+        const auto index = static_cast<std::size_t>(id);
+        if (index >= tokenizer_.vocab_size()) return;
+        const std::string& token = tokenizer_.token_bytes[index];
+        if (!token.empty() && token != content)
+            json.reject(content + " has the id " + to_text(id) + " of the token " + token);
+    }
+
     void read_added_tokens() {
         if (!json_.has("added_tokens")) return;
         for (const JsonFile& token : json_.objects("added_tokens")) {
             const std::string content = token.text("content");
             const auto ids = token.ids("id");
             if (content.empty() || ids.size() != 1) token.reject("needs a content and an id");
-            for (const std::string key : {"lstrip", "rstrip", "single_word"})
-                if (flag(token, key, false)) token.reject(key, "is not supported");
+            check_new(token, content, ids[0]);
             add(content, ids[0]);
             const bool normalized = flag(token, "normalized", false);
-            (normalized ? normalized_ : tokenizer_.added_tokens).push_back({content, ids[0]});
+            (normalized ? normalized_ : tokenizer_.added_tokens)
+                .push_back({content, ids[0], flag(token, "lstrip", false),
+                            flag(token, "rstrip", false), flag(token, "single_word", false)});
             if (flag(token, "special", false)) tokenizer_.all_special_ids.insert(ids[0]);
         }
     }
@@ -134,16 +148,10 @@ class TokenizerJson {
     // text. With Llama 2's Prepend, <s> becomes ▁<s>, which matches at the beginning of a text
     // and not in "a<s>".
     void assign_normalized_tokens() {
-        for (const auto& [content, id] : normalized_) {
-            const std::string normalized = tokenizer_.normalize(content);
-            if (normalized == content) {
-                tokenizer_.added_tokens.push_back({content, id});
-            } else {
-                tokenizer_.normalized_added_tokens.push_back({normalized, id});
-            }
+        for (AddedToken& token : normalized_) {
+            token.content = tokenizer_.normalize(token.content);
+            tokenizer_.normalized_added_tokens.push_back(token);
         }
-        if (!tokenizer_.normalized_added_tokens.empty() && json_.has("pre_tokenizer"))
-            reject(json_, "a normalized token with a pre_tokenizer");
     }
 
     void read_normalizer(const JsonFile& json, const std::string& type) {
@@ -220,8 +228,20 @@ class TokenizerJson {
             } else if (after_text) {
                 reject(part, "a token after the text");
             } else {
-                tokenizer_.prefix_tokens.push_back(id_of(part, part.text("SpecialToken.id")));
+                read_prefix_token(json, part);
             }
+        }
+    }
+
+    // The ids of a special token stand in a table of the template; its name may be another one.
+    void read_prefix_token(const JsonFile& json, const JsonFile& part) {
+        const std::string name = part.text("SpecialToken.id");
+        const std::string ids = "special_tokens." + name + ".ids";
+        if (!json.has(ids)) return tokenizer_.prefix_tokens.push_back(id_of(part, name));
+        for (const std::int64_t id : json.ids(ids)) {
+            if (static_cast<std::size_t>(id) >= tokenizer_.vocab_size())
+                json.reject(ids, "has no token " + to_text(id));
+            tokenizer_.prefix_tokens.push_back(id);
         }
     }
 

@@ -13,16 +13,6 @@ std::vector<Id> ids_of(const JsonFile& json, const std::string& key) {
     return json.has(key) ? json.ids(key) : std::vector<Id>();
 }
 
-// The id of bos_token or eos_token, a text or an object with a content. None if the vocabulary
-// lacks the token: the model can then not sample it.
-std::vector<Id> id_of_token(const JsonFile& json, const std::string& key,
-                            const Tokenizer& tokenizer) {
-    if (!json.has(key)) return {};
-    const std::string token = json.text(json.is_object(key) ? key + ".content" : key);
-    const auto found = tokenizer.vocab.find(token);
-    return found == tokenizer.vocab.end() ? std::vector<Id>() : std::vector{found->second};
-}
-
 void add(const std::vector<Id>& bos, const std::vector<Id>& eos, Tokenizer& tokenizer) {
     if (!tokenizer.bos_token_id && !bos.empty()) tokenizer.bos_token_id = bos[0];
     for (const Id id : eos)
@@ -40,8 +30,11 @@ void read_special_tokens(const std::string& folder, Tokenizer& tokenizer) {
     }
     if (const std::string file = folder + "/tokenizer_config.json"; is_file(file)) {
         const JsonFile json(file);
-        add(id_of_token(json, "bos_token", tokenizer),
-            id_of_token(json, "eos_token", tokenizer), tokenizer);
+        const auto ids = [&](const std::string& key) {
+            const std::optional<Id> id = special_token_id(json, key, tokenizer);
+            return id ? std::vector{*id} : std::vector<Id>();
+        };
+        add(ids("bos_token"), ids("eos_token"), tokenizer);
     }
 }
 

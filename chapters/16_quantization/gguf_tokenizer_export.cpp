@@ -36,13 +36,48 @@ Tokens tokens_of(const Tokenizer& tokenizer, std::size_t vocab_size) {
         tokens.names[static_cast<std::size_t>(id)] = token;
         set_type(id, normal);
     }
-    for (const AddedToken& token : tokenizer.added_tokens) set_type(token.id, user_defined);
+    for (const auto* added : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
+        for (const AddedToken& token : *added) set_type(token.id, user_defined);
     for (const Id id : tokenizer.all_special_ids)
         set_type(id, id == tokenizer.unk_token_id ? unknown : control);
     for (const Id id : tokenizer.byte_token_ids) set_type(id, byte);
     for (std::size_t id = 0; id < vocab_size; ++id)
         if (tokens.types[id] == unused) tokens.names[id] = "[PAD" + to_text(id) + "]";
     return tokens;
+}
+
+// llama.cpp matches all added tokens at once, in the original text. Throws ValueError if this
+// differs from a second pass over the normalized text.
+void check_normalized_tokens(const Tokenizer& tokenizer) {
+    for (const AddedToken& token : tokenizer.normalized_added_tokens) {
+        const auto found = tokenizer.vocab.find(token.content);
+        require(found != tokenizer.vocab.end() && found->second == token.id &&
+                    tokenizer.normalize("a" + token.content) == "a" + token.content,
+                "export: llama.cpp has no added tokens that are normalized");
+        for (const AddedToken& other : tokenizer.added_tokens)
+            require(token.content.find(other.content) == std::string::npos &&
+                        other.content.find(token.content) == std::string::npos,
+                    "export: llama.cpp matches the added tokens '{}' and '{}' at once",
+                    escaped(token.content), escaped(other.content));
+    }
+}
+
+// Throws ValueError for added tokens with settings that llama.cpp does not have, and for one
+// that decodes to other bytes than it has.
+void check_added_tokens(const Tokenizer& tokenizer) {
+    for (const auto* tokens : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
+        for (const AddedToken& token : *tokens) {
+            require(
+                !token.lstrip && !token.rstrip && !token.single_word,
+                "export: the added token '{}' has lstrip, rstrip or single_word, which GGUF "
+                "files do not have",
+                escaped(token.content));
+            const std::string& bytes =
+                tokenizer.token_bytes[static_cast<std::size_t>(token.id)];
+            require(!tokenizer.is_byte_level() || bytes == token.content,
+                    "export: the added token '{}' decodes to '{}', and in llama.cpp to itself",
+                    escaped(token.content), escaped(bytes));
+        }
 }
 
 // Throws ValueError unless the names of normal tokens give the bytes to which they decode.
@@ -236,8 +271,8 @@ void add_special_tokens(const Tokenizer& tokenizer, GgufMetadata& metadata) {
 }  // namespace
 
 GgufMetadata tokenizer_metadata(const Tokenizer& tokenizer, std::size_t vocab_size) {
-    require(tokenizer.normalized_added_tokens.empty(),
-            "export: llama.cpp has no added tokens that are normalized");
+    check_normalized_tokens(tokenizer);
+    check_added_tokens(tokenizer);
     const Tokens tokens = tokens_of(tokenizer, vocab_size);
     GgufMetadata metadata = tokenizer.byte_fallback ? sentencepiece_metadata(tokenizer, tokens)
                                                     : byte_level_metadata(tokenizer, tokens);

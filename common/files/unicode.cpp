@@ -110,6 +110,70 @@ std::vector<std::string> characters(const std::string& text) {
     return result;
 }
 
+namespace {
+
+// The first byte of the character before this byte.
+std::size_t begin_of_character_before(const std::string& text, std::size_t at) {
+    do --at;
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
+    return at;
+}
+
+bool is_white_space(std::int32_t code_point) {
+    const auto category = utf8proc_category(code_point);
+    return category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+           category == UTF8PROC_CATEGORY_ZP || (code_point >= 0x9 && code_point <= 0xd) ||
+           code_point == 0x85;
+}
+
+bool is_word(std::int32_t code_point) {
+    switch (utf8proc_category(code_point)) {
+        case UTF8PROC_CATEGORY_LU:
+        case UTF8PROC_CATEGORY_LL:
+        case UTF8PROC_CATEGORY_LT:
+        case UTF8PROC_CATEGORY_LM:
+        case UTF8PROC_CATEGORY_LO:
+        case UTF8PROC_CATEGORY_MN:
+        case UTF8PROC_CATEGORY_MC:
+        case UTF8PROC_CATEGORY_ME:
+        case UTF8PROC_CATEGORY_ND:
+        case UTF8PROC_CATEGORY_NL:
+        case UTF8PROC_CATEGORY_PC:
+            return true;
+        default:
+            return false;
+    }
+}
+
+}  // namespace
+
+std::size_t white_space_end(const std::string& text, std::size_t at) {
+    while (at < text.size()) {
+        const auto [length, code_point] = character_at(text, at);
+        if (length == 0 || !is_white_space(code_point)) break;
+        at += length;
+    }
+    return at;
+}
+
+std::size_t white_space_begin(const std::string& text, std::size_t at) {
+    while (at > 0) {
+        const std::size_t before = begin_of_character_before(text, at);
+        if (!is_white_space(character_at(text, before).code_point)) break;
+        at = before;
+    }
+    return at;
+}
+
+bool is_word_before(const std::string& text, std::size_t at) {
+    return at > 0 &&
+           is_word(character_at(text, begin_of_character_before(text, at)).code_point);
+}
+
+bool is_word_after(const std::string& text, std::size_t at) {
+    return at < text.size() && is_word(character_at(text, at).code_point);
+}
+
 std::string composed(const std::string& text) {
     check_utf8(text);
     utf8proc_uint8_t* made = nullptr;

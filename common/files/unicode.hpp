@@ -29,6 +29,15 @@ void check_utf8(const std::string& text);
 // The UTF-8 characters of a text, one string each. Throws as check_utf8().
 std::vector<std::string> characters(const std::string& text);
 
+// The end of the white space that begins at a byte of a text, and the begin of that which ends
+// there. White space is what Unicode calls so.
+std::size_t white_space_end(const std::string& text, std::size_t at);
+std::size_t white_space_begin(const std::string& text, std::size_t at);
+// Is the character before a byte of a text, or the one after it, a part of a word: a letter, a
+// mark, a digit or a connector such as "_"?
+bool is_word_before(const std::string& text, std::size_t at);
+bool is_word_after(const std::string& text, std::size_t at);
+
 // Unicode's normalization form C (NFC): "e" and a combining accent become "é". Throws TextError
 // if the text is not UTF-8.
 std::string composed(const std::string& text);
