@@ -218,6 +218,23 @@ TEST_CASE(
     CHECK(mentions(rejection(folder), "norm_eps 1e-05 is not supported; supported: 1e-06"));
 }
 
+TEST_CASE("a key of config.json that nothing reads is rejected, if it is a setting") {
+    const auto with = [](const std::string& member) {
+        const Scratch scratch;
+        const std::string folder = scratch.copy_of("09_full_model/mistral");
+        edit(folder + "/config.json", "{", "{" + member + ", ");
+        return rejection(folder);
+    };
+    for (const std::string value : {"0", "1.5", "true", "\"a\"", "[1]", "{\"a\": null}"})
+        CHECK(mentions(with("\"some_new_key\": " + value), "some_new_key "));
+    for (const std::string value : {"null", "false", "[]", "{}"})
+        CHECK(with("\"some_new_key\": " + value) == "it was loaded");
+    for (const std::string member :
+         {"\"pretraining_tp\": 1", "\"initializer_range\": 0.02", "\"use_cache\": true",
+          "\"architectures\": [\"MistralForCausalLM\"]", "\"max_window_layers\": 28"})
+        CHECK(with(member) == "it was loaded");
+}
+
 TEST_CASE("RoPE: a missing type, a partial rotation and two values of theta are rejected") {
     const auto scaled = [](const std::string& object) {
         return rejection_of_config_with("qwen2", "\"rope_scaling\": " + object);

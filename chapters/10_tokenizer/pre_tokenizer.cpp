@@ -30,7 +30,7 @@ std::vector<Segment> split_at_added_tokens(const std::vector<AddedToken>& added_
         at = end;
         if (token->single_word && (is_word_before(text, begin) || is_word_after(text, end)))
             continue;
-        if (token->lstrip) begin = std::max(rest, white_space_begin(text, begin));
+        if (token->lstrip) begin = white_space_begin(text, begin);
         if (token->rstrip) at = end = white_space_end(text, end);
         if (begin > rest) segments.push_back({text.substr(rest, begin - rest)});
         segments.push_back({token->content, token->id});
