@@ -219,6 +219,7 @@ TEST_CASE("Gguf rejects damaged metadata and names the key") {
     CHECK(rejection(file_with(0, 1)) == "a key of the metadata exceeds the end of the file");
     CHECK(rejection(file_with(0, 1).u64(1ull << 63)) ==
           "a key of the metadata exceeds the end of the file");
+    CHECK(rejection(key("", 4).u32(1)) == "a key of the metadata is empty");
     CHECK(rejection(key("a", 8).u64(~0ull)) == "a exceeds the end of the file");
     CHECK(rejection(key("a", 13).u32(0)) == "a has the unknown type 13");
     CHECK(rejection(key("a", 7).number(std::uint8_t{2})) ==

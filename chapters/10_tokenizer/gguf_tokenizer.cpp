@@ -104,16 +104,15 @@ class GgufTokenizer {
         const std::string& token = tokenizer_.token_bytes[index];
         const Id id = static_cast<Id>(index);
         if (replace_invalid_utf8(token) != token) reject_token(index, "is not UTF-8");
-        if (!token.empty()) {
-            const auto [other, is_new] = tokenizer_.vocab.emplace(token, id);
-            if (!is_new) reject_token(index, "equals token " + to_text(other->second));
-        }
+        // Of equal tokens, the first one encodes; the others only decode.
+        const bool is_first = token.empty() || tokenizer_.vocab.emplace(token, id).second;
         const std::int64_t type = types_[index];
         if (type < normal || type > byte)
             reject_token(index, "has the unknown type " + to_text(type));
         const bool special = type == unknown || type == control;
         if (special) tokenizer_.all_special_ids.insert(id);
-        if (special || type == user_defined) tokenizer_.added_tokens.push_back({token, id});
+        if (is_first && (special || type == user_defined))
+            tokenizer_.added_tokens.push_back({token, id});
     }
 
     // Replaces normal tokens with their bytes in a decoded text. Unused ones have none.
@@ -198,6 +197,7 @@ class GgufTokenizer {
         if (!file_.has(key))
             return default_id && *default_id < count ? default_id : std::nullopt;
         const std::int64_t id = file_.integer(key);
+        if (id == 0xFFFFFFFF) return std::nullopt;  // llama.cpp's LLAMA_TOKEN_NULL
         if (id < 0 || id >= count)
             file_.reject(key + " is " + to_text(id) + ", but there are " + to_text(count) +
                          " tokens");

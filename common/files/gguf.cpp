@@ -200,6 +200,7 @@ std::map<std::string, GgufValue> next_metadata(HeaderReader& reader, std::uint64
     for (std::uint64_t i = 0; i < num_keys; ++i) {
         reader.begin("a key of the metadata");
         const std::string key = reader.next_text();
+        if (key.empty()) reader.reject("is empty");
         reader.begin(key);
         if (!metadata.emplace(key, reader.next_value()).second) reader.reject("occurs twice");
     }
