@@ -138,18 +138,32 @@ std::string joined(const Texts& texts, const std::string& separator) {
     return all;
 }
 
+// A text on which pre-tokenizers differ.
+const std::string probe_text =
+    "We'LL it's 12345 ½² DoesIt naïve e\u0301a __x!!\n/\n\n  x\ty 中文，の (a).b\r\n";
+
 // In SentencePiece, spaces are ▁. A tokenizer of llama2.c has spaces.
 GgufMetadata sentencepiece_metadata(const Tokenizer& tokenizer, Tokens tokens) {
-    const Texts normalizers = normalizer_types(tokenizer);
-    const std::string normalized = tokenizer.normalize("a  b");
-    const bool of_llama2c = normalized == " a  b";
-    const bool add_space_prefix = of_llama2c || normalized == "▁a▁▁b";
-    require((add_space_prefix || normalized == "a▁▁b") &&
-                std::count(normalizers.begin(), normalizers.end(), "NFC") == 0,
-            "export: llama.cpp's SentencePiece has no normalizers {}",
-            joined(normalizers, ", "));
-    require(tokenizer.pre_tokenizers.empty() && !tokenizer.ignore_merges,
-            "export: llama.cpp's SentencePiece has no pre_tokenizer and no ignore_merges");
+    // The text before BPE: one word, with ▁ for spaces, and perhaps one before it.
+    const auto words_of = [&](const std::string& text, bool at_start) {
+        return tokenizer.pre_tokenize(tokenizer.normalize(text), at_start);
+    };
+    const Texts words = words_of("a  b", true);
+    const bool of_llama2c = words == Texts{" a  b"};
+    const bool add_space_prefix = of_llama2c || words == Texts{"▁a▁▁b"};
+    Texts types = normalizer_types(tokenizer);
+    const bool has_nfc = std::count(types.begin(), types.end(), "NFC") > 0;
+    for (const PreTokenizer& one : tokenizer.pre_tokenizers) types.push_back(one.type);
+    require((add_space_prefix || words == Texts{"a▁▁b"}) && !has_nfc,
+            "export: llama.cpp's SentencePiece does not have these normalizers and "
+            "pre-tokenizers: {}",
+            types.empty() ? "(none)" : joined(types, ", "));
+    require(words_of("a  b", false) == words,
+            "export: llama.cpp's SentencePiece prepends a space after each special token, not "
+            "only at the beginning of a text");
+    require(words_of(probe_text, true).size() == 1 && !tokenizer.ignore_merges,
+            "export: llama.cpp's SentencePiece does not split a text into words, and has no "
+            "ignore_merges");
     require(tokenizer.byte_token_ids.size() == 256,
             "export: llama.cpp's SentencePiece needs 256 byte tokens, not {}",
             tokenizer.byte_token_ids.size());
@@ -166,10 +180,6 @@ GgufMetadata sentencepiece_metadata(const Tokenizer& tokenizer, Tokens tokens) {
             {prefix + "token_type", tokens.types},
             {prefix + "add_space_prefix", add_space_prefix}};
 }
-
-// A text on which pre-tokenizers differ.
-const std::string probe_text =
-    "We'LL it's 12345 ½² DoesIt naïve e\u0301a __x!!\n/\n\n  x\ty 中文，の (a).b\r\n";
 
 // The words of the probe text, which a byte-level pre-tokenizer spells in other characters.
 Texts probe_words(const Tokenizer& tokenizer) {
