@@ -257,6 +257,26 @@ Run run_three_steps(std::vector<std::string> arguments) {
 
 }  // namespace
 
+TEST_CASE("Options: a choice of a data type also takes llama.cpp's name of it") {
+    const auto chosen = [](std::string name) {
+        std::string value = "q8_0", program = "program", option = "--dtype";
+        Options options("test", "A question?");
+        options.choice("--dtype", value, {"float32", "float16", "q8_0"}, "the type");
+        std::vector<char*> argv = {program.data(), option.data(), name.data()};
+        std::ostringstream errors;
+        std::streambuf* const old_errors = std::cerr.rdbuf(errors.rdbuf());
+        const int exit_code = options.run(3, argv.data(), [] {});
+        std::cerr.rdbuf(old_errors);
+        set_print_options({});
+        return exit_code == 0 ? value : errors.str();
+    };
+    CHECK(chosen("float32") == "float32");
+    CHECK(chosen("f32") == "float32");
+    CHECK(chosen("f16") == "float16");
+    CHECK(chosen("q8_0") == "q8_0");
+    CHECK(chosen("bf16") == "test: --dtype takes float32, float16 or q8_0, not 'bf16'\n");
+}
+
 TEST_CASE("Options: --only runs until the end of its step, and --quiet leaves out headings") {
     const Run second = run_three_steps({"--only", "2"});
     CHECK(second.output == "\n── B ──\ntext B\n");

@@ -348,6 +348,18 @@ void Options::folder(const std::string& name, std::string& value, const std::str
     parser_->describe(name, "folder", help);
 }
 
+namespace {
+
+// llama.cpp's names of data types, as PyTorch's.
+std::string with_pytorch_name(const std::string& text) {
+    const std::map<std::string, std::string> names = {
+        {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
+    const auto found = names.find(text);
+    return found == names.end() ? text : found->second;
+}
+
+}  // namespace
+
 void Options::choice(const std::string& name, std::string& value,
                      const std::vector<std::string>& choices, const std::string& help) {
     const std::string listed = alternatives(choices);
@@ -355,9 +367,10 @@ void Options::choice(const std::string& name, std::string& value,
         ->add(
             name, fmt::format("{}: {}", help, listed),
             [&value, name, choices, listed](const std::string& text) {
-                if (std::find(choices.begin(), choices.end(), text) == choices.end())
+                const std::string chosen = with_pytorch_name(text);
+                if (std::find(choices.begin(), choices.end(), chosen) == choices.end())
                     throw UsageError(fmt::format("{} takes {}, not '{}'", name, listed, text));
-                value = text;
+                value = chosen;
             })
         .type_name("NAME")
         ->default_str(value);
