@@ -106,7 +106,7 @@ std::size_t saved_integer(const std::string& file, const std::string& name) {
     if (found == saved.end() || found->second.empty() || found->second.size() > 15 ||
         found->second.find_first_not_of("0123456789") != std::string::npos)
         throw FileError(file + ": not a checkpoint of this program");
-    return std::stoull(found->second);
+    return static_cast<std::size_t>(std::stoull(found->second));
 }
 
 }  // namespace
