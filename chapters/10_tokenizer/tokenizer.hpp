@@ -1,6 +1,7 @@
 // Chapter 10, file 2 of 9: byte-pair encoding. Text to token ids, and back.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
