@@ -61,6 +61,8 @@ TEST_CASE("Adapters of other kinds are rejected by name") {
     const std::string off = "\"use_dora\": false";
     const std::vector<std::array<std::string, 3>> edits{
         {"\"LORA\"", "\"IA3\"", "peft_type IA3 is not supported; supported: LORA"},
+        {"\"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n  \"r\": 3,", "\"IA3\",",
+         "peft_type IA3 is not supported; supported: LORA"},
         {off, "\"use_dora\": true", "use_dora true is not supported: nothing reads it"},
         {off, "\"modules_to_save\": [\"lm_head\"]", "modules_to_save a list is not supported"},
         {off, "\"rank_pattern\": {\"q_proj\": 4}", "rank_pattern an object is not supported"},

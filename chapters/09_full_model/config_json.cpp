@@ -5,14 +5,14 @@
 namespace llm {
 
 const std::set<std::string> unused_config_keys = {
-    // Of the library and of the file.
+    // Set by libraries.
     "architectures", "auto_map", "dtype", "model_type", "torch_dtype", "transformers_version",
     "transformers.js_config", "unsloth_fixed", "unsloth_version", "_name_or_path",
     "_attn_implementation", "attn_implementation", "cache_implementation",
     "gradient_checkpointing", "use_cache", "is_llama_config", "max_sequence_length",
     "model_max_length", "tokenizer_class", "return_dict", "torchscript",
     "pretraining_tp",  // splits products of matrices
-    // Ids of tokens, which the tokenizer's reader reads.
+    // Read with the tokenizer.
     "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "decoder_start_token_id",
     // Training.
     "attention_dropout", "attn_pdrop", "embd_pdrop", "hidden_dropout", "hidden_dropout_prob",

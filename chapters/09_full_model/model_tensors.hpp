@@ -70,7 +70,7 @@ inline const TensorNames gguf_names = {"token_embd",
 //
 //     void matrix(const std::string& name, Matrix& weight, std::size_t out, std::size_t in);
 //     void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in);
-//     // The rows of these are those of so many heads: in the file, interleaved pairs (04).
+//     // A projection of num_heads heads whose rows are interleaved pairs in the file (04).
 //     void interleaved(const std::string& name, Linear& linear, std::size_t out,
 //                      std::size_t in, std::size_t num_heads);
 //     void norm(const std::string& name, Vector& weight, std::size_t size);

@@ -29,8 +29,8 @@ void check_utf8(const std::string& text);
 // The UTF-8 characters of a text, one string each. Throws as check_utf8().
 std::vector<std::string> characters(const std::string& text);
 
-// The end of the white space that begins at a byte of a text, and the begin of that which ends
-// there. White space is what Unicode calls so.
+// The end of the run of white space that begins at a byte of a text, and the beginning of the
+// run that ends there (Unicode: White_Space).
 std::size_t white_space_end(const std::string& text, std::size_t at);
 std::size_t white_space_begin(const std::string& text, std::size_t at);
 // Is the character before a byte of a text, or the one after it, a part of a word: a letter, a

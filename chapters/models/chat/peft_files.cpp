@@ -46,8 +46,6 @@ const std::set<std::string> unused_keys = {"auto_mapping",  "base_model_name_or_
 
 // Throws FileError for everything but the LoRA of chapter 14.
 void reject_other_adapters(const JsonFile& json) {
-    const std::string type = json.text("peft_type");
-    if (type != "LORA") json.reject_value("peft_type", type, "LORA");
     if (json.has("bias") && json.text("bias") != "none")
         json.reject_value("bias", json.text("bias"), "none");
 
@@ -61,6 +59,8 @@ void reject_other_adapters(const JsonFile& json) {
 }
 
 LoraConfig read_lora_config(const JsonFile& json) {
+    const std::string type = json.text("peft_type");  // first: other types have no r
+    if (type != "LORA") json.reject_value("peft_type", type, "LORA");
     LoraConfig config;
     config.r = json.size("r");
     config.lora_alpha = static_cast<Real>(json.number("lora_alpha"));

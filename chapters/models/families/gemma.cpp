@@ -42,8 +42,8 @@ void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {
                                        ? json.size("_sliding_window_pattern")
                                        : json.size_or("sliding_window_pattern", 6);
     read_patterns(json, full_every, config);
-    json.ignore("hidden_act");           // hidden_activation counts
-    json.ignore("sliding_window_size");  // sliding_window counts
+    json.ignore("hidden_act");           // hidden_activation is used
+    json.ignore("sliding_window_size");  // sliding_window is used
     config.rope_factor = read_rope_factor(json, !gemma2);
     if (!gemma2) config.rope_local_base_freq = read_local_theta(json);
     config.query_pre_attn_scalar = Real(json.positive_or("query_pre_attn_scalar", 256));

@@ -41,9 +41,8 @@ void read_gpt_oss(const JsonFile& json, PublishedConfig& config) {
     set_patterns(config, json.has("layer_types") ? read_layer_types(json, window, num_layers)
                                                  : layer_patterns(num_layers, window, 2));
     for (LayerConfig& layer : config.layers) layer.is_moe = true;
-    json.ignore("experts_per_token");       // num_experts_per_tok once more
-    json.ignore("initial_context_length");  // original_max_position_embeddings once more
-    json.ignore("quantization_config.modules_to_not_convert");  // the tensors say so
+    json.ignore("initial_context_length");  // the same as original_max_position_embeddings
+    json.ignore("quantization_config.modules_to_not_convert");  // follows from the tensors
     if (!json.has("quantization_config")) return;
     const std::string method = json.text("quantization_config.quant_method");
     if (method != "mxfp4")
