@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 corpus=build-sanitize/corpus
 mkdir -p "$corpus"
 number=0
-add() { { printf '%b' "\\x0$1"; cat "$2"; } >"$corpus/seed_$((number += 1))"; }
+add() { { printf '%b' "\\x$(printf %02x "$1")"; cat "$2"; } >"$corpus/seed_$((number += 1))"; }
 add 0 tests/fixtures/09_full_model/llama2c.bin
 for file in tests/fixtures/09_full_model/*/*.safetensors; do add 1 "$file"; done
 for file in tests/fixtures/09_full_model/*/config.json; do add 2 "$file"; done
@@ -16,7 +16,18 @@ for file in tests/fixtures/10_tokenizer/*/tokenizer.json; do add 4 "$file"; done
 for file in tests/fixtures/gguf/*.gguf; do
     add 6 "$file"
     add 7 "$file"
+    add 8 "$file"
 done
+add 9 assets/wordnet_answers/adapter_config.json
+add 10 assets/wordnet_answers/adapter_model.safetensors
+add 11 <(head -n 5 assets/wordnet/questions.jsonl)
+add 12 <(printf '%s' '{"prompt": [{"role": "user", "content": "1 + 1"}],' \
+    '"chosen": [{"role": "assistant", "content": "2"}],' \
+    '"rejected": [{"role": "assistant", "content": "3"}]}')
+for file in tests/fixtures/1[78]*/*/config.json; do add 13 "$file"; done
+add 14 <(python3 -c 'import json, sys; print(json.dumps({
+    "bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": sys.stdin.read()}))' \
+    <assets/wordnet_answers/chat_template.jinja)
 python3 - >"$corpus/seed_tokenizer" <<'END'
 import struct, sys
 pieces = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", " ", "a", "c", "f", "ca", "caf", " caf"]

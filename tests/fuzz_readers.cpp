@@ -1,9 +1,11 @@
-// Passes arbitrary bytes to each function that reads files. The result must be a model, a
-// tokenizer or a FileError or TextError. The first byte selects the function, the rest is the
-// file. Built with Clang's libFuzzer by the sanitize preset (target fuzz_readers); the corpus
-// is made from tests/fixtures.
+// Passes arbitrary bytes to each function that reads files. The result must be what it reads,
+// or an error of the file. The first byte selects the function, the rest is the file. Built
+// with Clang's libFuzzer by the sanitize preset (target fuzz_readers); the corpus is made from
+// tests/fixtures.
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
 #include <unistd.h>
@@ -11,6 +13,12 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/config_json.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/14_fine_tuning/conversations.hpp"
+#include "chapters/16_quantization/quantized_model.hpp"
+#include "chapters/models/chat/chat_templates.hpp"
+#include "chapters/models/chat/peft_files.hpp"
+#include "chapters/models/published_checkpoint.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/unicode.hpp"
 
@@ -21,9 +29,16 @@ namespace {
 const fs::path folder =
     fs::temp_directory_path() / ("fuzz_readers_" + std::to_string(getpid()));
 
-void write(const std::string& name, const char* data, std::size_t size) {
+using File = std::span<const char>;
+
+void write(const std::string& name, File file) {
     std::ofstream(folder / name, std::ios::binary)
-        .write(data, static_cast<std::streamsize>(size));
+        .write(file.data(), static_cast<std::streamsize>(file.size()));
+}
+
+std::string written(const std::string& name, File file) {
+    write(name, file);
+    return (folder / name).string();
 }
 
 // A configuration that matches the small safetensors files of the corpus.
@@ -31,6 +46,64 @@ const std::string config =
     R"({"model_type": "mistral", "hidden_size": 16, "intermediate_size": 20,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 17, "max_position_embeddings": 64, "rms_norm_eps": 0.001})";
+
+// The same settings, without weights; those of an adapter are random.
+const llm::Model& model() {
+    static const llm::Model model = [] {
+        write("config.json", config);
+        llm::Generator generator(1);
+        return llm::make_model(llm::read_config(llm::JsonFile(folder / "config.json")),
+                               generator);
+    }();
+    return model;
+}
+
+// An adapter of that model, of which one file is replaced.
+void read_adapter(const std::string& replaced, File file) {
+    const fs::path adapter = folder / "adapter";
+    fs::remove_all(adapter);
+    llm::Generator generator(1);
+    llm::save_adapter(llm::make_lora(model(), {}, generator), adapter.string());
+    write("adapter/" + replaced, file);
+    llm::load_adapter(adapter.string(), model());
+}
+
+void read_tokenizer(const std::string& file, std::size_t vocab_size) {
+    const llm::Tokenizer tokenizer = llm::load_tokenizer(file, vocab_size);
+    tokenizer.decode(tokenizer.encode("The café: 12\n<s>  中<|im_end|>"));
+}
+
+// The number of each function is the first byte of its files.
+const std::array<void (*)(File), 15> readers = {
+    [](File file) { llm::load_model(written("model.bin", file)); },
+    [](File file) {
+        write("config.json", config);
+        write("model.safetensors", file);
+        llm::load_model(folder.string());
+    },
+    [](File file) { llm::read_config(llm::JsonFile(written("config.json", file))); },
+    [](File file) {
+        write("model.safetensors.index.json", file);
+        llm::SafeTensors tensors(folder);
+    },
+    [](File file) { read_tokenizer(written("tokenizer.json", file), 1000); },
+    [](File file) { read_tokenizer(written("tokenizer.bin", file), 12); },
+    [](File file) { llm::load_model(written("model.gguf", file)); },
+    [](File file) { read_tokenizer(written("model.gguf", file), 1000); },
+    [](File file) {
+        llm::load_quantized_model(written("model.gguf", file), llm::Activations::float32);
+    },
+    [](File file) { read_adapter("adapter_config.json", file); },
+    [](File file) { read_adapter("adapter_model.safetensors", file); },
+    [](File file) { llm::read_conversations(written("lines.jsonl", file)); },
+    [](File file) { llm::read_preferences(written("lines.jsonl", file)); },
+    [](File file) { llm::read_published_config(llm::JsonFile(written("config.json", file))); },
+    [](File file) {
+        write("tokenizer_config.json", file);
+        llm::Tokenizer tokenizer;
+        llm::read_special_tokens(folder.string(), tokenizer);
+        llm::find_chat_template(folder.string());
+    }};
 
 }  // namespace
 
@@ -42,34 +115,11 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 
 extern "C" int LLVMFuzzerTestOneInput(const char* data, std::size_t size) {
     if (size == 0) return 0;
-    const char kind = data[0] % 8;
-    fs::remove(folder / "model.safetensors.index.json");
+    for (const char* file : {"config.json", "model.safetensors.index.json", "tokenizer.json",
+                             "tokenizer_config.json"})
+        fs::remove(folder / file);
     try {
-        if (kind == 0) {
-            write("model.bin", data + 1, size - 1);
-            llm::load_model((folder / "model.bin").string());
-        } else if (kind == 1) {
-            write("config.json", config.data(), config.size());
-            write("model.safetensors", data + 1, size - 1);
-            llm::load_model(folder.string());
-        } else if (kind == 2) {
-            write("config.json", data + 1, size - 1);
-            llm::read_config(llm::JsonFile(folder / "config.json"));
-        } else if (kind == 3) {
-            write("model.safetensors.index.json", data + 1, size - 1);
-            llm::SafeTensors tensors(folder);
-        } else if (kind == 6) {
-            write("model.gguf", data + 1, size - 1);
-            llm::load_model((folder / "model.gguf").string());
-        } else {
-            const std::string name = kind == 4   ? "tokenizer.json"
-                                     : kind == 5 ? "tokenizer.bin"
-                                                 : "model.gguf";
-            write(name, data + 1, size - 1);
-            const llm::Tokenizer tokenizer =
-                llm::load_tokenizer((folder / name).string(), kind == 5 ? 12 : 1000);
-            tokenizer.decode(tokenizer.encode("The café: 12\n<s>  中<|im_end|>"));
-        }
+        readers[static_cast<unsigned char>(data[0]) % readers.size()]({data + 1, size - 1});
     } catch (const llm::FileError&) {
     } catch (const llm::TextError&) {
     }

@@ -281,6 +281,19 @@ TEST_CASE("load_model rejects unsupported settings of GGUF files by name") {
     CHECK(mentions(rejection_with("llama.expert_count", std::int64_t{8}),
                    "llama.expert_count 8 is not supported; supported: 0, because a mixture of "
                    "experts cannot be loaded"));
+    for (const GgufValue& value :
+         {GgufValue(one), GgufValue(true), GgufValue(0.5), GgufValue(std::string("x")),
+          GgufValue(std::vector<std::int64_t>{0})})
+        CHECK(mentions(rejection_with("llama.not_known", value),
+                       "llama.not_known is not supported: nothing reads it"));
+    for (const GgufValue& value : {GgufValue(std::int64_t{0}), GgufValue(false), GgufValue(0.0),
+                                   GgufValue(std::string()), GgufValue(std::vector<double>{})})
+        CHECK(rejection_with("llama.not_known", value) == "it was loaded");
+    CHECK(rejection_with("llama.vocab_size", std::int64_t{17}) == "it was loaded");
+    CHECK(rejection_with("llama.attention.causal", true) == "it was loaded");
+    CHECK(rejection_with("other.not_known", one) == "it was loaded");
+    CHECK(mentions(rejection_with("general.type", "adapter"),
+                   "general.type adapter is not supported; supported: model"));
     CHECK(
         mentions(rejection_with("llama.rope.scaling.type", "yarn"),
                  "llama.rope.scaling.type yarn is not supported; supported: none and linear"));

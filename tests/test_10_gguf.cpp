@@ -264,6 +264,14 @@ TEST_CASE("tokens of a GGUF file decode by their type") {
     CHECK_FALSE(tokenizer.vocab.contains(""));
 }
 
+TEST_CASE("an empty token of a GGUF file is not searched in texts, whatever its type") {
+    for (const std::int64_t type : {1, 2, 3, 4, 5}) {
+        Metadata metadata = with(small_metadata(), "tokens", Texts{"a", "b", "ab", "", "<x>"});
+        metadata[prefix + "token_type"] = std::vector<std::int64_t>{1, 1, 1, type, 4};
+        CHECK(tokenizer_of(metadata).encode("aab<x>") == Ids{0, 2, 4});
+    }
+}
+
 TEST_CASE("special tokens of a GGUF file: BOS in front if the file or its model says so") {
     const Metadata bos = with(small_metadata(), "bos_token_id", std::int64_t(3));
     const auto prefix_of = [](const Metadata& metadata) {
@@ -345,11 +353,13 @@ TEST_CASE("damaged or unsupported tokenizers of GGUF files are rejected") {
     CHECK(rejection(without(small, "pre")) ==
           "tokenizer.ggml.pre is missing; supported are " + names);
     for (const std::string name :
-         {"add_eos_token", "add_sep_token", "remove_extra_whitespaces"}) {
+         {"add_eos_token", "add_sep_token", "remove_extra_whitespaces", "not_known"}) {
         CHECK(rejection(with(small, name, true)) ==
-              "tokenizer.ggml." + name + " is not supported");
+              "tokenizer.ggml." + name + " is not supported: nothing reads it");
         CHECK(rejection(with(small, name, false)) == "it was accepted");
     }
+    for (const std::string name : {"padding_token_id", "fim_pre_token_id"})
+        CHECK(rejection(with(small, name, std::int64_t(1))) == "it was accepted");
     for (const std::string name : {"model", "tokens", "token_type", "merges"})
         CHECK(mentions(rejection(without(small, name)), "tokenizer.ggml." + name));
     CHECK(mentions(rejection(without(llama, "scores")), "tokenizer.ggml.scores"));

@@ -1,4 +1,5 @@
 // Exported GGUF files: what chapters 09 and 10 read from them, and their bytes.
+#include <algorithm>
 #include <random>
 
 #include "chapters/04_rope/rope_scaling.hpp"
@@ -7,6 +8,8 @@
 #include "chapters/10_tokenizer/bpe_training.hpp"
 #include "chapters/10_tokenizer/gguf_tokenizer.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/16_quantization/gguf_tokenizer_export.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
@@ -450,6 +453,32 @@ TEST_CASE("exported tokenizers with byte-level BPE give the same ids and texts")
         CHECK(written<std::string>(tokenizer, "pre") == kind_and_pre[1]);
         check_equal(again(tokenizer), tokenizer, texts);
         CHECK(again(tokenizer).eos_token_ids == Ids{1});
+    }
+}
+
+TEST_CASE(
+    "a conversation has one BOS token, with the tokenizer of a folder or of a GGUF file") {
+    for (const std::string name : {"llama3", "gemma"}) {
+        INFO(name);
+        Tokenizer of_folder = with_eos(fixture_tokenizer(name), 1);
+        if (name == "llama3")
+            for (const std::string header : {"<|start_header_id|>", "<|end_header_id|>"}) {
+                const Id id = static_cast<Id>(of_folder.token_bytes.size());
+                of_folder.added_tokens.push_back({header, id});
+                of_folder.token_bytes.push_back(header);
+                of_folder.vocab.emplace(header, id);
+            }
+        const Id bos = encode_prompt(of_folder, "").front();
+        for (const Tokenizer& tokenizer : {of_folder, again(of_folder)}) {
+            CHECK(std::ranges::count(encode_prompt(tokenizer, "Hi"), bos) == 1);
+            CHECK(encode_prompt(tokenizer, "") == Ids{bos});
+            const Completion completion =
+                ChatEncoder{tokenizer, chat_template_named(name)}.completion({{"user", "Hi"}},
+                                                                             "Hello");
+            CHECK(std::ranges::count(completion.prompt_ids, bos) == 1);
+            CHECK(completion.prompt_ids.front() == bos);
+            CHECK(std::ranges::count(completion.response_ids, bos) == 0);
+        }
     }
 }
 

@@ -7,6 +7,15 @@ namespace {
 
 const std::string architecture_key = "general.architecture";
 
+// Keys that may be unread: they follow from tensors, or say how the file was made.
+const std::set<std::string> unused_keys = {
+    "vocab_size", "tensor_data_layout",
+    // Of linear scaling, if the type is none; of YaRN, which is rejected.
+    "rope.scaling.factor", "rope.scale_linear", "rope.scaling.original_context_length",
+    "rope.scaling.finetuned",
+    // Of embeddings of texts.
+    "pooling_type"};
+
 // Reads the keys that begin with the name of the architecture: "llama.block_count".
 class GgufConfig {
  public:
@@ -18,6 +27,9 @@ class GgufConfig {
     }
 
     Config read() const {
+        if (file_.has("general.type") && file_.text("general.type") != "model")
+            file_.reject("general.type " + file_.text("general.type") +
+                         " is not supported; supported: model");
         reject_unsupported();
         Config config = validate_model(read_sizes());
         expect_head_dim(config.head_dim);
@@ -28,6 +40,7 @@ class GgufConfig {
         config.tie_word_embeddings = !file_.has_tensor("output.weight");
         config.attention_bias = attention_bias();
         config.qk_norm = architecture_ == "qwen3" ? QKNormType::with_weights : QKNormType::none;
+        file_.reject_unread(full(""), unused_keys);
         return config;
     }
 

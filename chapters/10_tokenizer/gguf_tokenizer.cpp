@@ -12,6 +12,16 @@ namespace {
 // The values in tokenizer.ggml.token_type.
 enum TokenType : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
 
+// Keys under tokenizer.ggml that may be unread.
+const std::set<std::string> unused_keys = {
+    // Of the other model.
+    "add_space_prefix", "merges", "pre", "scores",
+    // Tokens that encode() does not add by itself.
+    "cls_token_id", "fim_mid_token_id", "fim_pad_token_id", "fim_pre_token_id",
+    "fim_rep_token_id", "fim_sep_token_id", "fim_suf_token_id", "mask_token_id",
+    "middle_token_id", "padding_token_id", "prefix_token_id", "seperator_token_id",
+    "suffix_token_id"};
+
 // The patterns and NFC are those of the published tokenizer.json, with which the model was
 // trained. llama.cpp's ids differ for combining characters: it applies no NFC for qwen2, and
 // its pattern for tekken lacks \p{M}.
@@ -53,14 +63,12 @@ class GgufTokenizer {
         if (model != "llama" && model != "gpt2")
             file_.reject("tokenizer.ggml.model " + model +
                          " is not supported; llama and gpt2 are");
-        for (const std::string name :
-             {"add_eos_token", "add_sep_token", "remove_extra_whitespaces"})
-            if (flag(name, false)) file_.reject("tokenizer.ggml." + name + " is not supported");
         read_tokens();
         model == "llama" ? read_sentencepiece() : read_byte_level_bpe();
         for (std::size_t id = 0; id < types_.size(); ++id)
             if (types_[id] == byte && !tokenizer_.byte_token_ids.contains(static_cast<Id>(id)))
                 reject_token(id, "has the type of a byte, but no byte fallback token's name");
+        file_.reject_unread("tokenizer.ggml.", unused_keys);
         return std::move(tokenizer_);
     }
 
@@ -104,14 +112,14 @@ class GgufTokenizer {
         const std::string& token = tokenizer_.token_bytes[index];
         const Id id = static_cast<Id>(index);
         if (replace_invalid_utf8(token) != token) reject_token(index, "is not UTF-8");
-        // Of equal tokens, the first one encodes; the others only decode.
-        const bool is_first = token.empty() || tokenizer_.vocab.emplace(token, id).second;
+        // Of equal tokens, the first one encodes; the others and empty ones only decode.
+        const bool encodes = !token.empty() && tokenizer_.vocab.emplace(token, id).second;
         const std::int64_t type = types_[index];
         if (type < normal || type > byte)
             reject_token(index, "has the unknown type " + to_text(type));
         const bool special = type == unknown || type == control;
         if (special) tokenizer_.all_special_ids.insert(id);
-        if (is_first && (special || type == user_defined))
+        if (encodes && (special || type == user_defined))
             tokenizer_.added_tokens.push_back({token, id});
     }
 

@@ -57,8 +57,11 @@ Id end_of_turn_id(ChatFormat format, const Tokenizer& tokenizer) {
 }
 
 std::string bos_token_text(const Tokenizer& tokenizer) {
-    for (const AddedToken& token : tokenizer.added_tokens)
-        if (token.id == tokenizer.bos_token_id) return token.content;
+    const std::vector<Id>& prefix = tokenizer.prefix_tokens;
+    const std::optional<Id> bos = prefix.empty() ? tokenizer.bos_token_id : prefix.front();
+    for (const auto* added : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
+        for (const AddedToken& token : *added)
+            if (token.id == bos) return token.content;
     return "";
 }
 

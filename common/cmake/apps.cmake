@@ -44,6 +44,6 @@ endif()
 # Fuzzing needs Clang's libFuzzer, and every library with the sanitizers.
 if(SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_executable(fuzz_readers EXCLUDE_FROM_ALL tests/fuzz_readers.cpp)
-  target_link_libraries(fuzz_readers lesson_11_generation)
+  target_link_libraries(fuzz_readers models)
   target_link_options(fuzz_readers PRIVATE -fsanitize=fuzzer)
 endif()

@@ -332,6 +332,7 @@ void Gguf::reject(const std::string& reason) const {
 const GgufValue& Gguf::value(const std::string& key) const {
     const auto found = metadata_.find(key);
     if (found == metadata_.end()) reject(key + " is missing");
+    read_.insert(key);
     return found->second;
 }
 
@@ -365,6 +366,21 @@ std::size_t Gguf::size(const std::string& key) const {
     if (number < 1 || number > 1 << 24)
         reject(fmt::format("{} must be an integer from 1 to 16777216, not {}", key, number));
     return static_cast<std::size_t>(number);
+}
+
+void Gguf::reject_unread(const std::string& prefix,
+                         const std::set<std::string>& may_be_unread) const {
+    const auto has_no_effect = [](const auto& value) {
+        if constexpr (requires { value.empty(); })
+            return value.empty();
+        else
+            return value == 0;
+    };
+    for (const auto& [key, value] : metadata_)
+        if (key.starts_with(prefix) && !read_.contains(key) &&
+            !may_be_unread.contains(key.substr(prefix.size())) &&
+            !std::visit(has_no_effect, value))
+            reject(key + " is not supported: nothing reads it");
 }
 
 double Gguf::number(const std::string& key) const {

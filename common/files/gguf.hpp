@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -44,6 +45,10 @@ class Gguf {
     const std::vector<std::string>& texts(const std::string& key) const;
     const std::vector<std::int64_t>& integers(const std::string& key) const;
     const std::vector<double>& numbers(const std::string& key) const;
+    // Rejects the first key with this prefix that no accessor has read, unless its value is
+    // false, 0 or empty, or what follows the prefix may be unread.
+    void reject_unread(const std::string& prefix,
+                       const std::set<std::string>& may_be_unread) const;
 
     // The tensors whose type is a DType. Those of other types, such as IQ2_XS, are only
     // rejected if they are needed: tensor() and read() reject one, reject_other_types() rejects
@@ -76,6 +81,7 @@ class Gguf {
  private:
     MappedFile file_;
     std::map<std::string, GgufValue> metadata_;
+    mutable std::set<std::string> read_;  // keys
     std::map<std::string, GgufTensor> tensors_;
     std::map<std::string, std::string> other_types_;  // name of a tensor: name of its type
 

@@ -79,9 +79,10 @@ void read_llama4(const JsonFile& json, PublishedConfig& config) {
     for (LayerConfig& layer : config.layers)
         if (layer.use_rope) layer.pattern = chunks;  // the others see everything
     check_layer_types(json, config.layers);
+    const TemperatureTuning tuning{Real(json.positive_or("floor_scale", 8192)),
+                                   Real(json.positive_or("attn_scale", 0.1))};
     if (json.truth_or("attn_temperature_tuning", true))  // Maverick has the number 4
-        config.temperature_tuning = {Real(json.positive_or("floor_scale", 8192)),
-                                     Real(json.positive_or("attn_scale", 0.1))};
+        config.temperature_tuning = tuning;
     if (const auto scaling = read_scaling(json)) config.rope_scaling = *scaling;
 }
 
