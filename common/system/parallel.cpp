@@ -29,12 +29,21 @@ struct SingleThreadedBlas {
     }
 };
 
+// Tells the processor that the thread is polling: other threads of its core go first.
+void pause() {
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
 // Waits until the variable has another value. It polls for some microseconds, since the next
 // loop often starts within that time, and then blocks; waking a blocked thread takes longer.
 template <class T>
 void wait_while_equal(const std::atomic<T>& variable, T value) {
-    for (int polls = 0; polls < 20000; ++polls)
+    for (int polls = 0; polls < 1000; ++polls) {
         if (variable.load(std::memory_order_acquire) != value) return;
+        pause();
+    }
     variable.wait(value, std::memory_order_acquire);
 }
 
