@@ -7,6 +7,7 @@
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/11_generation/text_streamer.hpp"
 #include "chapters/11_generation/words.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/standard_input.hpp"
@@ -74,24 +75,20 @@ GeneratedText generate_text(const Model& model, const Tokenizer& tokenizer,
                             const std::vector<Id>& prompt_ids, const GenerationConfig& config,
                             Generator& generator) {
     step("The generated text");
-    std::vector<Id> ids = prompt_ids;
-    std::string printed = tokenizer.decode_bytes(ids);
-    write_text(printed);
+    write_text(tokenizer.decode_bytes(prompt_ids));
+    TextStreamer streamer(tokenizer, prompt_ids);
     const InterruptHandler handler;
     CachedSequence cached =
         make_cached_sequence(model, num_cached_positions(model.config, prompt_ids, config));
-    StopReason reason = StopReason::eos_token;
+    GeneratedTokens generated;
     const double seconds = fastest_seconds(1, [&] {
-        const auto print = [&](Id id) {
-            ids.push_back(id);
-            const std::string text = tokenizer.decode_bytes(ids);
-            write_text(text.substr(printed.size()));
-            printed = text;
-        };
-        reason = generate(cached, prompt_ids, config, generator, print).reason;
+        generated =
+            generate(cached, prompt_ids, config, generator, [&](Id id) { streamer.put(id); });
     });
     end_text();
-    return {ids, seconds, reason};
+    std::vector<Id> ids = prompt_ids;
+    ids.insert(ids.end(), generated.ids.begin(), generated.ids.end());
+    return {ids, seconds, generated.reason};
 }
 
 std::string text_of(StopReason reason) {

@@ -1,4 +1,4 @@
-// Chapter 11, file 4 of 7: the tokenizer of a model, with the tokens at which generation starts
+// Chapter 11, file 4 of 8: the tokenizer of a model, with the tokens at which generation starts
 // and stops.
 #pragma once
 

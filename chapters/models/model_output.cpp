@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "chapters/11_generation/text_streamer.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/timer.hpp"
@@ -31,25 +32,22 @@ void write_continuation(
         generate) {
     config.eos_token_ids = tokenizer.eos_token_ids;
     step("The generated text");
-    std::vector<Id> ids = prompt_ids;
-    std::string printed = tokenizer.decode_bytes(ids);
-    write_text(printed);
+    write_text(tokenizer.decode_bytes(prompt_ids));
+    TextStreamer streamer(tokenizer, prompt_ids);
+    std::size_t count = 0;
     const InterruptHandler handler;
     bool interrupted = false;
     const double seconds = fastest_seconds(1, [&] {
         try {
             generate(config, [&](Id id) {
-                ids.push_back(id);
-                const std::string text = tokenizer.decode_bytes(ids);
-                write_text(text.substr(printed.size()));
-                printed = text;
+                streamer.put(id);
+                ++count;
             });
         } catch (const Interrupted&) {
             interrupted = true;
         }
     });
     end_text();
-    const std::size_t count = ids.size() - prompt_ids.size();
     show("tokens generated", to_text(count) + (interrupted ? " (stopped by Ctrl-C)" : ""));
     if (count > 0) show("tokens per second", fixed(double(count) / seconds, 0));
 }

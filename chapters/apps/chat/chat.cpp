@@ -6,6 +6,7 @@
 
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/11_generation/text_streamer.hpp"
 #include "chapters/apps/chat/chat_model.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "common/files/mapped_file.hpp"
@@ -71,15 +72,10 @@ struct Session {
 std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
                           const std::vector<Id>& printed_ids) {
     const Tokenizer& tokenizer = session.chat.tokenizer;
-    std::vector<Id> ids = printed_ids;
-    std::string printed = tokenizer.decode_bytes(ids);
-    const GeneratedTokens answer = generate(
-        session.cached, prompt_ids, session.arguments.config, session.generator, [&](Id id) {
-            ids.push_back(id);
-            const std::string text = tokenizer.decode_bytes(ids);
-            write_text(text.substr(printed.size()));
-            printed = text;
-        });
+    TextStreamer streamer(tokenizer, printed_ids);
+    const GeneratedTokens answer =
+        generate(session.cached, prompt_ids, session.arguments.config, session.generator,
+                 [&](Id id) { streamer.put(id); });
     end_text();
     if (answer.reason == StopReason::last_position)
         note("(The context of " + to_text(session.cached.num_positions) + " tokens is full.)");
