@@ -201,10 +201,10 @@ TEST_CASE("mlp_backward: input, weights and biases, for each activation") {
         CAPTURE(activation.name);
         GatedMlp gated = gated_mlp(activation);
         GatedMlp gated_gradient = zeros_of(gated);
-        MlpActivations saved;
-        CHECK(mlp_forward(gated, input, saved) == gated(input));
+        const auto [gated_output, gated_activations] = mlp_forward(gated, input);
+        CHECK(gated_output == gated(input));
         const Tensor3 gated_input_gradient =
-            mlp_backward(gated, saved, loss_of.weights, gated_gradient);
+            mlp_backward(gated, gated_activations, loss_of.weights, gated_gradient);
         const auto gated_loss = [&] { return loss_of(gated(input)); };
         check_gradient("gated input", span_of(input), span_of(gated_input_gradient),
                        gated_loss);
@@ -214,9 +214,10 @@ TEST_CASE("mlp_backward: input, weights and biases, for each activation") {
                   {random_matrix(C, F, 4), random_vector(C, 7)},
                   activation};
         Mlp plain_gradient = zeros_of(plain);
-        CHECK(mlp_forward(plain, input, saved) == plain(input));
+        const auto [plain_output, plain_activations] = mlp_forward(plain, input);
+        CHECK(plain_output == plain(input));
         const Tensor3 plain_input_gradient =
-            mlp_backward(plain, saved, loss_of.weights, plain_gradient);
+            mlp_backward(plain, plain_activations, loss_of.weights, plain_gradient);
         const auto plain_loss = [&] { return loss_of(plain(input)); };
         check_gradient("plain input", span_of(input), span_of(plain_input_gradient),
                        plain_loss);

@@ -14,11 +14,11 @@ TEST_CASE("attention_backward: input, weights and biases, with every QK norm") {
         const AttentionInputs inputs = causal_attention_inputs(small_config(), B, T);
         Tensor3 input = random_states(C, 3);
         const Loss<3> loss_of({B, T, C});
-        AttentionActivations saved;
         const auto loss = [&] { return loss_of(layer(input, inputs).hidden_states); };
-        CHECK(loss_of(attention_forward(layer, input, inputs, saved)) == loss());
+        const auto [output, activations] = attention_forward(layer, input, inputs);
+        CHECK(loss_of(output) == loss());
         const Tensor3 input_gradient =
-            attention_backward(layer, inputs, saved, loss_of.weights, gradient);
+            attention_backward(layer, inputs, activations, loss_of.weights, gradient);
         check_gradient("input", span_of(input), span_of(input_gradient), loss);
 
         // The softmax does not change when the same number is added to all scores of a row, so
@@ -34,19 +34,18 @@ TEST_CASE("attention_backward with dropout: the gradient of the weights that wer
     const AttentionInputs inputs = causal_attention_inputs(small_config(), B, T);
     Tensor3 input = random_states(C, 3);
     const Loss<3> loss_of({B, T, C});
-    AttentionActivations saved, ignored;
     const auto loss = [&] {
         Generator same(5);  // the same weights are dropped each time
-        return loss_of(attention_forward(layer, input, inputs, ignored, &same));
+        return loss_of(attention_forward(layer, input, inputs, &same).output);
     };
     Generator generator(5);
-    const double first = loss_of(attention_forward(layer, input, inputs, saved, &generator));
-    CHECK(first == loss());
-    CHECK(first != loss_of(layer(input, inputs).hidden_states));
-    CHECK(loss_of(attention_forward(layer, input, inputs, ignored)) ==
+    const auto [output, activations] = attention_forward(layer, input, inputs, &generator);
+    CHECK(loss_of(output) == loss());
+    CHECK(loss_of(output) != loss_of(layer(input, inputs).hidden_states));
+    CHECK(loss_of(attention_forward(layer, input, inputs).output) ==
           loss_of(layer(input, inputs).hidden_states));
     const Tensor3 input_gradient =
-        attention_backward(layer, inputs, saved, loss_of.weights, gradient);
+        attention_backward(layer, inputs, activations, loss_of.weights, gradient);
     check_gradient("input", span_of(input), span_of(input_gradient), loss);
     check_parameters(layer, gradient, loss);
 }
@@ -60,12 +59,11 @@ void check_block(const std::string& name, AnyBlock block) {
     AnyBlock gradient = zeros_of(block);
     Tensor3 hidden_states = random_states(C, 3);
     const Loss<3> loss_of({B, T, C});
-    BlockActivations saved;
     const auto loss = [&] { return loss_of(block(hidden_states, inputs).hidden_states); };
-    CHECK(loss_of(block_forward(block, hidden_states, inputs, saved)) ==
-          doctest::Approx(loss()).epsilon(1e-12));
+    const auto [output, activations] = block_forward(block, hidden_states, inputs);
+    CHECK(loss_of(output) == doctest::Approx(loss()).epsilon(1e-12));
     const Tensor3 input_gradient =
-        block_backward(block, inputs, saved, loss_of.weights, gradient);
+        block_backward(block, inputs, activations, loss_of.weights, gradient);
     check_gradient(name, span_of(hidden_states), span_of(input_gradient), loss);
     check_parameters(block, gradient, loss);
 }

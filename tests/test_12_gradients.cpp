@@ -101,16 +101,16 @@ TEST_CASE(
     const AttentionLayer layer = make_attention_layer(config, generator);
     const AttentionInputs inputs = causal_attention_inputs(config, 2, 5);
     const Tensor3 input = randn({2, 5, 12}, generator);
-    AttentionActivations saved;
-    attention_forward(layer, input, inputs, saved);
-    CHECK(saved.dropout_mask.size() == 0);
-    const Tensor4 context = saved.context;
+    const AttentionActivations without = attention_forward(layer, input, inputs).activations;
+    CHECK(without.dropout_mask.size() == 0);
+    const Tensor4& context = without.context;
 
     // Each weight is either dropped or divided by 1 - p.
     Tensor4 sum = context * Real(0);
     std::size_t dropped = 0, total = 0;
     for (int run = 0; run < 400; ++run) {
-        attention_forward(layer, input, inputs, saved, &dropout_generator);
+        const auto [output, saved] =
+            attention_forward(layer, input, inputs, &dropout_generator);
         sum = sum + saved.context;
         for (const Real factor : saved.dropout_mask) {
             CHECK((factor == 0 || factor == doctest::Approx(4.0 / 3)));

@@ -42,8 +42,7 @@ Matrix separate_logits(const Model& model) {
 }
 
 Matrix packed_logits(const Model& model, const AttentionInputs& inputs) {
-    ModelActivations saved;
-    const Tensor3 logits = model_forward(model, packed_row(), inputs, saved);  // (1, T, V)
+    const Tensor3 logits = model_forward(model, packed_row(), inputs).output;  // (1, T, V)
     return reshape(logits, {logits.shape(1), logits.shape(2)});
 }
 
@@ -158,8 +157,7 @@ TEST_CASE("packed documents equal PyTorch with a block diagonal mask") {
     CHECK_CLOSE(inputs.position_ids, reshape(positions, {1, 13}), 0);
     CHECK_CLOSE(inputs.attention_mask, reshape(mask, {1, 1, 13, 13}), 0);
 
-    ModelActivations saved;
-    const Tensor3 logits = model_forward(model, ids, inputs, saved);
+    const Tensor3 logits = model_forward(model, ids, inputs).output;
     CHECK_CLOSE(reshape(logits, {13, model.config.vocab_size}),
                 fixture<2>("13_training/packed_logits"), 1e-5);
     Model gradient = zeros_like(model);

@@ -59,12 +59,11 @@ TEST_CASE("The gradients of A and B equal PyTorch's autograd") {
     const IdMatrix inputs = xt::view(ids, xt::all(), xt::range(0, 5));
     const IdMatrix targets = xt::view(ids, xt::all(), xt::range(1, 6));
     const Model merged = merge_lora(model, adapter);
-    ModelActivations saved;
-    const Tensor3 logits = model_forward(merged, inputs, saved);
+    const auto [logits, activations] = model_forward(merged, inputs);
     const TokenLoss sft =
         sft_loss(token_log_probs(logits, targets), fixture<2>("14_fine_tuning/lora_mask"));
     Model model_gradient = zeros_like(model);
-    model_backward(merged, saved, token_log_probs_backward(logits, targets, sft.gradient),
+    model_backward(merged, activations, token_log_probs_backward(logits, targets, sft.gradient),
                    model_gradient);
     LoraAdapter gradient = zeros_like(adapter);
     lora_backward(adapter, model_gradient, gradient);

@@ -38,8 +38,7 @@ TEST_CASE("moe_backward against central differences: input, router, experts") {
         MixtureOfExperts moe = random_moe(routing);
         Tensor3 input = random_states(C, 3);
         const Loss<3> loss(input.shape());
-        MoeActivations saved;
-        moe_forward(moe, input, saved);
+        const MoeActivations saved = moe_forward(moe, input).activations;
         MixtureOfExperts gradient = moe;
         ParameterList gradients, parameters;
         add_parameters(gradients, gradient);
@@ -62,17 +61,13 @@ TEST_CASE("moe_backward against central differences: input, router, experts") {
 TEST_CASE("moe_backward adds the gradient of another loss of the router's logits") {
     MixtureOfExperts moe = random_moe(SoftmaxRouting{});
     Tensor3 input = random_states(C, 3);
-    MoeActivations saved;
-    moe_forward(moe, input, saved);
+    const MoeActivations saved = moe_forward(moe, input).activations;
     const Loss<2> loss(saved.router_logits.shape());
     MixtureOfExperts gradient = moe;
     gradient.router.weight.fill(0);
     const Tensor3 none = xt::zeros<Real>(input.shape());
     const Tensor3 input_gradient = moe_backward(moe, saved, none, gradient, loss.weights);
-    const auto value = [&] {
-        moe_forward(moe, input, saved);
-        return loss(saved.router_logits);
-    };
+    const auto value = [&] { return loss(moe_forward(moe, input).activations.router_logits); };
     check_gradient("input", span_of(input), span_of(input_gradient), value);
     check_gradient("router", span_of(moe.router.weight), span_of(gradient.router.weight),
                    value);
@@ -114,9 +109,9 @@ TEST_CASE(
     const IdMatrix input_ids = {{0, 3, 6}, {2, 2, 5}}, targets = {{3, 6, 1}, {2, 5, 4}};
     for (const bool drops : {false, true}) {
         CAPTURE(drops);
-        BalanceArguments balance{.coefficients = {0.7, 0.3}};
-        if (drops) balance.capacity_factor = 0.7;
+        const BalanceArguments balance{.coefficients = {0.7, 0.3}};
         MoeDecoder decoder = random_decoder(random_moe(SoftmaxRouting{}));
+        if (drops) set_capacity_factor(decoder, 0.7);
         MoeDecoder gradient = zeros_like(decoder), scratch = gradient;
         const MoeLoss at_first =
             forward_backward(decoder, input_ids, targets, balance, gradient);
@@ -149,18 +144,14 @@ TEST_CASE("mlp_backward of gpt-oss's expert against central differences") {
     mlp.limit = 1.5;  // so that some values are clamped
     Tensor3 input = random_states(C, 7);
     const Loss<3> loss(input.shape());
-    MlpActivations saved;
-    mlp_forward(mlp, input, saved);
+    const MlpActivations saved = mlp_forward(mlp, input).activations;
     ClampedGatedMlp gradient = mlp;
     for (Linear* linear : {&gradient.gate_proj, &gradient.up_proj, &gradient.down_proj}) {
         linear->weight.fill(0);
         linear->bias->fill(0);
     }
     const Tensor3 input_gradient = mlp_backward(mlp, saved, loss.weights, gradient);
-    const auto value = [&] {
-        MlpActivations scratch;
-        return loss(mlp_forward(mlp, input, scratch));
-    };
+    const auto value = [&] { return loss(mlp_forward(mlp, input).output); };
     check_gradient("input", span_of(input), span_of(input_gradient), value);
     check_gradient("gate", span_of(mlp.gate_proj.weight), span_of(gradient.gate_proj.weight),
                    value);

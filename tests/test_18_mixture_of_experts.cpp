@@ -86,9 +86,8 @@ TEST_CASE(
             CAPTURE(shared);
             const MixtureOfExperts moe = test_moe(routing, shared);
             CHECK_CLOSE(moe(states), one_by_one(moe, states), 1e-5);
-            MoeActivations saved;
-            moe_forward(moe, states, saved);
-            CHECK(saved.dispatch.first_row[3] == saved.dispatch.first_row[4]);
+            const Dispatch dispatch = moe_forward(moe, states).activations.dispatch;
+            CHECK(dispatch.first_row[3] == dispatch.first_row[4]);
         }
 }
 

@@ -146,9 +146,8 @@ TEST_CASE("attention sinks are parameters, whose gradients begin at 0") {
 TEST_CASE("train_moe lowers the loss and reports losses, loads and dropped tokens") {
     MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     Generator generator(1);
-    BalanceArguments balance;
-    balance.capacity_factor = 0.5;
-    const MoeRun run = train_moe(decoder, short_run(60), balance, test_tokens(), generator);
+    set_capacity_factor(decoder, 0.5);
+    const MoeRun run = train_moe(decoder, short_run(60), {}, test_tokens(), generator);
     REQUIRE(run.losses.size() == 60);
     CHECK(run.losses.back() < run.losses.front() - Real(0.2));
     REQUIRE(run.load.size() == 60);
@@ -183,11 +182,10 @@ TEST_CASE("train_moe clips gradients") {
 }
 
 TEST_CASE("tokens are dropped in training, not when a model is evaluated") {
-    const MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
+    MoeDecoder decoder = test_decoder({4, 2, 6, 0}, SoftmaxRouting{});
     MoeDecoder gradient = zeros_like(decoder);
-    BalanceArguments balance;
-    balance.capacity_factor = 0.25;
-    const MoeLoss loss = forward_backward(decoder, small_ids, targets, balance, gradient);
+    set_capacity_factor(decoder, 0.25);
+    const MoeLoss loss = forward_backward(decoder, small_ids, targets, {}, gradient);
     CHECK(loss.num_dropped > 0);
     CHECK(loss.cross_entropy != doctest::Approx(cross_entropy(decoder(small_ids), targets)));
 }

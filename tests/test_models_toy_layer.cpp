@@ -50,13 +50,13 @@ BlockOutput CausalMean::operator()(const Tensor3& hidden_states, Inputs past_len
 struct CausalMeanActivations {
     Tensor3 means;  // (B, T, C)
 };
-[[maybe_unused]] CausalMeanActivations activations_of(const CausalMean&) { return {}; }
 
-Tensor3 attention_forward(const CausalMean& layer, const Tensor3& input, std::size_t past_len,
-                          CausalMeanActivations& saved, Generator*) {
+ForwardPass<CausalMeanActivations> attention_forward(const CausalMean& layer,
+                                                     const Tensor3& input, std::size_t past_len,
+                                                     Generator*) {
     Matrix sum = xt::zeros<Real>({0, 0});
-    saved.means = causal_means(input, past_len, sum);
-    return layer.o_proj(saved.means);
+    const Tensor3 means = causal_means(input, past_len, sum);
+    return {layer.o_proj(means), {means}};
 }
 
 Tensor3 attention_backward(const CausalMean& layer, std::size_t past_len,

@@ -178,16 +178,18 @@ void save_attention(AttentionOutput attention, Real attention_dropout,
     saved.context = context_of(saved.attentions * saved.dropout_mask, saved.rotated.values);
 }
 
-Tensor3 attention_forward(const AttentionLayer& layer, const Tensor3& input,
-                          const AttentionInputs& inputs, AttentionActivations& saved,
-                          Generator* dropout_generator) {
+ForwardPass<AttentionActivations> attention_forward(const AttentionLayer& layer,
+                                                    const Tensor3& input,
+                                                    const AttentionInputs& inputs,
+                                                    Generator* dropout_generator) {
+    AttentionActivations saved;
     saved.input = input;
     saved.projected = project_qkv(layer, input);
     saved.rotated = apply_qk_norm_and_rope(layer.qk_norm, saved.projected, inputs);
     save_attention(grouped_query_attention(saved.rotated.queries, saved.rotated.keys,
                                            saved.rotated.values, inputs.attention_mask),
                    layer.attention_dropout, dropout_generator, saved);
-    return project_output(layer, saved.context);
+    return {project_output(layer, saved.context), std::move(saved)};
 }
 
 Tensor3 project_qkv_backward(const AttentionLayer& layer, const Tensor3& input,

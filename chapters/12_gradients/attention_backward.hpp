@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "chapters/05_gqa/attention.hpp"
+#include "chapters/12_gradients/linear_backward.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {
@@ -58,20 +59,19 @@ struct AttentionActivations {
     Tensor4 dropout_mask;         // (B, H, T, T): 0 or 1/(1 - p); empty without dropout
     Tensor4 context;              // (B, H, T, D)
 };
-AttentionActivations activations_of(const AttentionLayer&);  // for ActivationsOf
 
 // Saves what grouped_query_attention returned. With a generator and a probability above 0,
 // dropout is applied to the weights, and the context is computed again from the rest.
 void save_attention(AttentionOutput attention, Real attention_dropout,
                     Generator* dropout_generator, AttentionActivations& saved);
 
-// The same output as layer(input, inputs), (B, T, C); the activations are saved. With a
-// generator, dropout with probability layer.attention_dropout is applied to the attention
-// weights (training mode).
-Tensor3 attention_forward(const AttentionLayer& layer,
-                          const Tensor3& input,           // (B, T, C)
-                          const AttentionInputs& inputs,  // T positions
-                          AttentionActivations& saved, Generator* dropout_generator = nullptr);
+// The same output as layer(input, inputs). With a generator, dropout with probability
+// layer.attention_dropout is applied to the attention weights (training mode).
+ForwardPass<AttentionActivations> attention_forward(
+    const AttentionLayer& layer,
+    const Tensor3& input,           // (B, T, C)
+    const AttentionInputs& inputs,  // T positions
+    Generator* dropout_generator = nullptr);
 // The backward pass of project_qkv of chapter 05. Returns the gradient with respect to the
 // input, (B, T, C).
 Tensor3 project_qkv_backward(const AttentionLayer& layer,

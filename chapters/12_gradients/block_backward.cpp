@@ -2,16 +2,19 @@
 
 namespace llm {
 
-Tensor3 block_forward(const ParallelBlock& block, const Tensor3& hidden_states,
-                      const AttentionInputs& inputs, BlockActivations& saved,
-                      Generator* dropout_generator) {
-    saved.input = hidden_states;
+ForwardPass<BlockActivations> block_forward(const ParallelBlock& block,
+                                            const Tensor3& hidden_states,
+                                            const AttentionInputs& inputs,
+                                            Generator* dropout_generator) {
     const Tensor3 normalized = block.norm(hidden_states);
-    saved.attention_output = attention_forward(block.self_attn, normalized, inputs,
-                                               saved.self_attn, dropout_generator);
-    saved.after_attention = hidden_states + saved.attention_output;
-    saved.mlp_output = mlp_forward(block.mlp, normalized, saved.mlp);
-    return saved.after_attention + saved.mlp_output;
+    auto [attention_output, self_attn] =
+        attention_forward(block.self_attn, normalized, inputs, dropout_generator);
+    auto [mlp_output, mlp] = mlp_forward(block.mlp, normalized);
+    Tensor3 after_attention = hidden_states + attention_output;
+    Tensor3 output = after_attention + mlp_output;
+    return {std::move(output),
+            {hidden_states, std::move(self_attn), std::move(attention_output),
+             std::move(after_attention), std::move(mlp), std::move(mlp_output)}};
 }
 
 Tensor3 block_backward(const ParallelBlock& block, const AttentionInputs& inputs,

@@ -66,16 +66,23 @@ Tensor3 add_normalized(const AnyBlock& block, Norm AnyBlock::*norm,
     return input + (block.*norm)(sublayer_output);
 }
 
-// norm(x + norm(f(norm(x)))), with the norms that there are. The output of f is saved.
+// norm(x + norm(f(norm(x)))), with the norms that there are. The sublayer is the forward pass
+// of f.
+template <class Activations>
+struct ResidualForwardPass {
+    Tensor3 output;           // (B, T, C)
+    Tensor3 sublayer_output;  // (B, T, C): f(...)
+    Activations activations;  // of f
+};
 template <class AnyBlock, class Sublayer>
-Tensor3 residual_forward(const AnyBlock& block, const ResidualNorms<AnyBlock>& norms,
-                         const Tensor3& input,      // (B, T, C): x
-                         Tensor3& sublayer_output,  // (B, T, C): f(...)
-                         const Sublayer& sublayer) {
-    sublayer_output = sublayer(apply_norm(block, norms.input, input));
+auto residual_forward(const AnyBlock& block, const ResidualNorms<AnyBlock>& norms,
+                      const Tensor3& input,  // (B, T, C): x
+                      const Sublayer& sublayer) {
+    auto [sublayer_output, activations] = sublayer(apply_norm(block, norms.input, input));
     Tensor3 sum = add_normalized(block, norms.output, input, sublayer_output);
     if (norms.sum) sum = (block.*norms.sum)(sum);
-    return sum;
+    return ResidualForwardPass<decltype(activations)>{
+        std::move(sum), std::move(sublayer_output), std::move(activations)};
 }
 
 // Returns the gradient with respect to x. sublayer_backward maps the gradient with respect to
@@ -101,45 +108,41 @@ Tensor3 residual_backward(const AnyBlock& block, const ResidualNorms<AnyBlock>& 
     return sum_gradient + gradient_through_sublayer;
 }
 
-// The type of the activations that the forward pass of a layer saves: the result type of the
-// overload of activations_of for this layer, which is declared beside it and never called.
-template <class Layer>
-using ActivationsOf = decltype(activations_of(std::declval<const Layer&>()));
-
 // What the backward pass of a block needs from its forward pass, for every norm
 // placement of chapter 08.
-template <class Attention, class MlpLayer>
+template <class SelfAttention, class MlpOfBlock>
 struct BlockActivationsWith {
-    Tensor3 input;                       // (B, T, C): the residual stream before the block
-    ActivationsOf<Attention> self_attn;  // with its input
-    Tensor3 attention_output;            // (B, T, C)
-    Tensor3 after_attention;             // (B, T, C): the residual stream between the sublayers
-    ActivationsOf<MlpLayer> mlp;         // with its input
-    Tensor3 mlp_output;                  // (B, T, C)
+    Tensor3 input;             // (B, T, C): the residual stream before the block
+    SelfAttention self_attn;   // with its input
+    Tensor3 attention_output;  // (B, T, C)
+    Tensor3 after_attention;   // (B, T, C): the residual stream between the sublayers
+    MlpOfBlock mlp;            // with its input
+    Tensor3 mlp_output;        // (B, T, C)
 };
-using BlockActivations = BlockActivationsWith<AttentionLayer, GatedMlp>;
-template <class Norm, class MlpLayer, class Attention>
-BlockActivationsWith<Attention, MlpLayer> activations_of(
-    const PreNormBlockWith<Norm, MlpLayer, Attention>&);
+using BlockActivations = BlockActivationsWith<AttentionActivations, MlpActivations>;
 
 // For every block of chapter 08. The forward pass returns the same hidden states as
-// block(hidden_states, inputs), (B, T, C), and saves its activations; a generator enables
-// dropout. The backward pass returns the gradient with respect to the input, (B, T, C).
-template <class AnyBlock, class Inputs, class Activations>
-Tensor3 block_forward(const AnyBlock& block,
-                      const Tensor3& hidden_states,  // (B, T, C)
-                      const Inputs& inputs, Activations& saved,
-                      Generator* dropout_generator = nullptr) {
+// block(hidden_states, inputs); a generator enables dropout. The backward pass returns the
+// gradient with respect to the input, (B, T, C).
+template <class AnyBlock, class Inputs>
+auto block_forward(const AnyBlock& block,
+                   const Tensor3& hidden_states,  // (B, T, C)
+                   const Inputs& inputs, Generator* dropout_generator = nullptr) {
     const BlockNorms<AnyBlock> norms = norms_of(block);
-    saved.input = hidden_states;
-    saved.after_attention = residual_forward(
-        block, norms.attention, saved.input, saved.attention_output, [&](const Tensor3& input) {
-            return attention_forward(block.self_attn, input, inputs, saved.self_attn,
-                                     dropout_generator);
+    auto attention =
+        residual_forward(block, norms.attention, hidden_states, [&](const Tensor3& input) {
+            return attention_forward(block.self_attn, input, inputs, dropout_generator);
         });
-    return residual_forward(
-        block, norms.mlp, saved.after_attention, saved.mlp_output,
-        [&](const Tensor3& input) { return mlp_forward(block.mlp, input, saved.mlp); });
+    auto mlp = residual_forward(block, norms.mlp, attention.output, [&](const Tensor3& input) {
+        return mlp_forward(block.mlp, input);
+    });
+    using Activations =
+        BlockActivationsWith<decltype(attention.activations), decltype(mlp.activations)>;
+    return ForwardPass<Activations>{
+        std::move(mlp.output),
+        {hidden_states, std::move(attention.activations), std::move(attention.sublayer_output),
+         std::move(attention.output), std::move(mlp.activations),
+         std::move(mlp.sublayer_output)}};
 }
 template <class AnyBlock, class Inputs, class Activations>
 Tensor3 block_backward(const AnyBlock& block, const Inputs& inputs, const Activations& saved,
@@ -160,24 +163,35 @@ Tensor3 block_backward(const AnyBlock& block, const Inputs& inputs, const Activa
 }
 
 // The parallel block has one sublayer, the sum of attention and MLP.
-Tensor3 block_forward(const ParallelBlock& block, const Tensor3& hidden_states,
-                      const AttentionInputs& inputs, BlockActivations& saved,
-                      Generator* dropout_generator = nullptr);
+ForwardPass<BlockActivations> block_forward(const ParallelBlock& block,
+                                            const Tensor3& hidden_states,
+                                            const AttentionInputs& inputs,
+                                            Generator* dropout_generator = nullptr);
 Tensor3 block_backward(const ParallelBlock& block, const AttentionInputs& inputs,
                        const BlockActivations& saved, const Tensor3& output_gradient,
                        ParallelBlock& gradient);
 
+// The type of the activations of a block.
+template <class AnyBlock>
+using ActivationsOf =
+    decltype(block_forward(std::declval<const AnyBlock&>(), std::declval<const Tensor3&>(),
+                           std::declval<const typename AnyBlock::AttentionType::Inputs&>())
+                 .activations);
+
 // A layer that saves its activations when it is called, so that chapter 09's run_layers can run
 // the forward pass of training.
-template <class Layer, class Activations>
+template <class Layer>
 struct SavingLayer {
     const Layer* layer;
-    Activations* saved;
+    ActivationsOf<Layer>* saved;
     Generator* dropout_generator = nullptr;
 
     template <class Inputs, class Cache>
     BlockOutput operator()(const Tensor3& hidden_states, const Inputs& inputs, Cache*) const {
-        return {block_forward(*layer, hidden_states, inputs, *saved, dropout_generator), {}};
+        auto [output, activations] =
+            block_forward(*layer, hidden_states, inputs, dropout_generator);
+        *saved = std::move(activations);
+        return {std::move(output), {}};
     }
 };
 

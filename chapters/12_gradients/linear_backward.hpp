@@ -14,6 +14,13 @@ namespace llm {
 // and accumulates the gradients of the weights in a struct of the same type as the weights (+=,
 // as PyTorch's .grad). N is B*T: each token is a row.
 
+// What a forward function of training returns.
+template <class Activations>
+struct ForwardPass {
+    Tensor3 output;           // (B, T, C)
+    Activations activations;  // what the backward pass needs
+};
+
 // y = x Wᵀ + b, of chapter 02.
 Matrix linear_backward(const Linear& linear,
                        const Matrix& input,            // (N, in)

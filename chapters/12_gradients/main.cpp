@@ -104,9 +104,8 @@ void saved_activations(Generator& generator) {
     const RMSNorm norm = make_rms_norm(64, config.rms_norm_eps);
     const PreNormBlock block{self_attn, mlp, norm, norm};
     const AttentionInputs inputs = causal_attention_inputs(config, 1, 10);
-    BlockActivations saved;
     const Tensor3 hidden_states = randn({1, 10, 64}, generator);
-    const Tensor3 output = block_forward(block, hidden_states, inputs, saved);
+    const auto [output, saved] = block_forward(block, hidden_states, inputs);
     show_shape("input", saved.input);
     show_shape("self_attn.input", saved.self_attn.input);
     show_shape("self_attn.rotated.queries", saved.self_attn.rotated.queries);
@@ -236,16 +235,16 @@ void gradient_flow(Generator& generator) {
           std::pair{"parallel", NormPlacement::parallel}}) {
         // Forward, saving the activations of each block; then backward, last block first.
         std::vector<Block> blocks;
-        std::vector<BlockActivations> saved(24);
+        std::vector<BlockActivations> saved;
         Tensor3 hidden_states = input, gradient = output_gradient;
         for (std::size_t n = 0; n < 24; ++n) {
             blocks.push_back(make_block(norm_placement, sublayers[n].first, sublayers[n].second,
                                         config.rms_norm_eps));
-            hidden_states = std::visit(
-                [&](auto& block) {
-                    return block_forward(block, hidden_states, inputs, saved[n]);
-                },
+            auto [output, activations] = std::visit(
+                [&](auto& block) { return block_forward(block, hidden_states, inputs); },
                 blocks[n]);
+            hidden_states = std::move(output);
+            saved.push_back(std::move(activations));
         }
         lines.push_back({name, {24}, {root_mean_square(gradient)}});
         for (std::size_t n = 24; n-- > 0;) {

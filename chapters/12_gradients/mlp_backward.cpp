@@ -1,13 +1,13 @@
 #include "chapters/12_gradients/mlp_backward.hpp"
 
-#include "chapters/12_gradients/linear_backward.hpp"
-
 namespace llm {
-Tensor3 mlp_forward(const Mlp& mlp, const Tensor3& input, MlpActivations& saved) {
+
+ForwardPass<MlpActivations> mlp_forward(const Mlp& mlp, const Tensor3& input) {
+    MlpActivations saved;
     saved.input = input;
     saved.up = mlp.up_proj(input);                      // (B, T, F)
     saved.hidden = activate(mlp.activation, saved.up);  // (B, T, F)
-    return mlp.down_proj(saved.hidden);                 // (B, T, C)
+    return {mlp.down_proj(saved.hidden), std::move(saved)};
 }
 
 Tensor3 mlp_backward(const Mlp& mlp, const MlpActivations& saved,
@@ -19,12 +19,13 @@ Tensor3 mlp_backward(const Mlp& mlp, const MlpActivations& saved,
     return linear_backward(mlp.up_proj, saved.input, up_gradient, gradient.up_proj);
 }
 
-Tensor3 mlp_forward(const GatedMlp& mlp, const Tensor3& input, MlpActivations& saved) {
+ForwardPass<MlpActivations> mlp_forward(const GatedMlp& mlp, const Tensor3& input) {
+    MlpActivations saved;
     saved.input = input;
     saved.gate = mlp.gate_proj(input);                               // (B, T, F)
     saved.up = mlp.up_proj(input);                                   // (B, T, F)
     saved.hidden = activate(mlp.activation, saved.gate) * saved.up;  // (B, T, F)
-    return mlp.down_proj(saved.hidden);                              // (B, T, C)
+    return {mlp.down_proj(saved.hidden), std::move(saved)};
 }
 
 Tensor3 mlp_backward(const GatedMlp& mlp, const MlpActivations& saved,

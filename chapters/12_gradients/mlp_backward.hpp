@@ -2,6 +2,7 @@
 #pragma once
 
 #include "chapters/06_swiglu/mlp.hpp"
+#include "chapters/12_gradients/linear_backward.hpp"
 
 namespace llm {
 
@@ -12,12 +13,10 @@ struct MlpActivations {
     Tensor3 up;      // (B, T, F): up_proj(input)
     Tensor3 hidden;  // (B, T, F): the input of down_proj
 };
-MlpActivations activations_of(const Mlp&);  // for ActivationsOf
-MlpActivations activations_of(const GatedMlp&);
 
-// The same output as mlp(input), (B, T, C); the activations are saved.
-Tensor3 mlp_forward(const Mlp& mlp, const Tensor3& input, MlpActivations& saved);
-Tensor3 mlp_forward(const GatedMlp& mlp, const Tensor3& input, MlpActivations& saved);
+// The same output as mlp(input).
+ForwardPass<MlpActivations> mlp_forward(const Mlp& mlp, const Tensor3& input);  // (B, T, C)
+ForwardPass<MlpActivations> mlp_forward(const GatedMlp& mlp, const Tensor3& input);
 
 // Return the gradient with respect to the input, (B, T, C).
 Tensor3 mlp_backward(const Mlp& mlp, const MlpActivations& saved,

@@ -35,47 +35,47 @@ Matrix logit_softcap_backward(const Matrix& capped, Real cap,
 Tensor3 logit_softcap_backward(const Tensor3& capped, Real cap,
                                const Tensor3& output_gradient);  // (B, T, V) -> (B, T, V)
 
-// All layers; the activations of each are saved. A generator enables dropout.
+// All layers, and the activations of each. A generator enables dropout.
 template <class Layer, class Inputs>
-Tensor3 layers_forward(const std::vector<Layer>& layers,  // L
-                       const Tensor3& embeddings,         // (B, T, C)
-                       const Inputs& inputs, std::vector<ActivationsOf<Layer>>& saved,
-                       Generator* dropout_generator = nullptr) {  // -> (B, T, C)
+ForwardPass<std::vector<ActivationsOf<Layer>>> layers_forward(
+    const std::vector<Layer>& layers,  // L
+    const Tensor3& embeddings,         // (B, T, C)
+    const Inputs& inputs, Generator* dropout_generator = nullptr) {
     // Run the layers with the loop of chapter 09; each saves its activations.
-    saved.resize(layers.size());
-    std::vector<SavingLayer<Layer, ActivationsOf<Layer>>> saving;
+    std::vector<ActivationsOf<Layer>> saved(layers.size());
+    std::vector<SavingLayer<Layer>> saving;
     for (std::size_t n = 0; n < layers.size(); ++n)
         saving.push_back({&layers[n], &saved[n], dropout_generator});
-    return run_layers(saving, embeddings, inputs).last_hidden_state;
+    return {run_layers(saving, embeddings, inputs).last_hidden_state, std::move(saved)};
 }
 
-// The same logits as model(input_ids), (B, T, V); the activations are saved. A generator
-// enables dropout (training mode). Throws ValueError as the model does.
+// The output is model(input_ids), the logits, (B, T, V). A generator enables dropout (training
+// mode). Throws ValueError as the model does.
 template <class Layer, class AnyConfig, class FinalNorm>
-Tensor3 model_forward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
-                      const IdMatrix& input_ids,  // (B, T)
-                      DecoderActivations<Layer>& saved,
-                      Generator* dropout_generator = nullptr) {
+ForwardPass<DecoderActivations<Layer>> model_forward(
+    const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
+    const IdMatrix& input_ids,  // (B, T)
+    Generator* dropout_generator = nullptr) {
     const auto [batch_size, seq_len] = dims(input_ids);
     const auto inputs = Layer::AttentionType::make_inputs(rotary_tables(model.config, seq_len),
                                                           batch_size, seq_len);
-    return model_forward(model, input_ids, inputs, saved, dropout_generator);
+    return model_forward(model, input_ids, inputs, dropout_generator);
 }
 // The same with other position ids and another mask, for example those of packed documents
 // (chapter 13).
 template <class Layer, class AnyConfig, class FinalNorm>
-Tensor3 model_forward(
+ForwardPass<DecoderActivations<Layer>> model_forward(
     const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
     const IdMatrix& input_ids,                                           // (B, T)
     const typename DecoderActivations<Layer>::Inputs& attention_inputs,  // of T positions
-    DecoderActivations<Layer>& saved, Generator* dropout_generator = nullptr) {
-    const Tensor3 embeddings = model.embed(input_ids);  // (B, T, C)
-    saved.input_ids = input_ids;
-    saved.attention_inputs = attention_inputs;
-    saved.last_hidden_state = layers_forward(model.layers, embeddings, saved.attention_inputs,
-                                             saved.layers, dropout_generator);
-    saved.normalized = model.norm(saved.last_hidden_state);
-    return model.logits(saved.last_hidden_state);  // (B, T, V)
+    Generator* dropout_generator = nullptr) {
+    auto [last_hidden_state, layers] = layers_forward(model.layers, model.embed(input_ids),
+                                                      attention_inputs, dropout_generator);
+    Tensor3 logits = model.logits(last_hidden_state);    // (B, T, V)
+    Tensor3 normalized = model.norm(last_hidden_state);  // (B, T, C)
+    return {std::move(logits),
+            {input_ids, attention_inputs, std::move(layers), std::move(last_hidden_state),
+             std::move(normalized)}};
 }
 
 // Accumulates the gradient of the loss with respect to every parameter of the model.
@@ -117,11 +117,10 @@ double forward_backward(
     const typename DecoderActivations<Layer>::Inputs& attention_inputs,  // of T positions
     DecoderModel<Layer, AnyConfig, FinalNorm>& gradient,
     Generator* dropout_generator = nullptr) {
-    DecoderActivations<Layer> saved;
-    const Tensor3 logits =
-        model_forward(model, input_ids, attention_inputs, saved, dropout_generator);
+    const auto [logits, activations] =
+        model_forward(model, input_ids, attention_inputs, dropout_generator);
     const double loss = cross_entropy(logits, targets);
-    model_backward(model, saved, cross_entropy_backward(logits, targets), gradient);
+    model_backward(model, activations, cross_entropy_backward(logits, targets), gradient);
     return loss;
 }
 template <class Layer, class AnyConfig, class FinalNorm>

@@ -35,8 +35,7 @@ xt::xtensor<T, 2> rows_between(const xt::xtensor<T, 2>& matrix, std::size_t begi
 struct BatchPart {
     std::size_t begin, end;  // rows of the batch
     IdMatrix targets;        // (end - begin, T)
-    ModelActivations saved;
-    Tensor3 logits;  // (end - begin, T, V)
+    ForwardPass<ModelActivations> forward;
 };
 
 // Computes the log-probabilities of a part and writes them to its rows.
@@ -45,9 +44,8 @@ void forward_part(const Model& model, const ResponseBatch& batch, BatchPart& par
     InterruptHandler::throw_if_interrupted();
     if (part.begin == part.end) return;
     part.targets = rows_between(batch.targets, part.begin, part.end);
-    part.logits =
-        model_forward(model, rows_between(batch.input_ids, part.begin, part.end), part.saved);
-    const Matrix rows = token_log_probs(part.logits, part.targets);
+    part.forward = model_forward(model, rows_between(batch.input_ids, part.begin, part.end));
+    const Matrix rows = token_log_probs(part.forward.output, part.targets);
     const std::size_t seq_len = log_probs.shape(1);
     std::copy_n(rows.data(), rows.size(), log_probs.data() + part.begin * seq_len);
 }
@@ -58,8 +56,9 @@ void backward_part(const Model& model, const BatchPart& part,
     zero_grad(gradient);
     if (part.begin == part.end) return;
     const Matrix upstream = rows_between(log_probs_gradient, part.begin, part.end);
-    model_backward(model, part.saved,
-                   token_log_probs_backward(part.logits, part.targets, upstream), gradient);
+    const auto& [logits, activations] = part.forward;
+    model_backward(model, activations, token_log_probs_backward(logits, part.targets, upstream),
+                   gradient);
 }
 
 // Adds the gradients of all parts to the first one: the loss already divides by the tokens.

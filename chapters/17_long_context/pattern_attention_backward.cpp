@@ -38,16 +38,18 @@ Tensor4 mask_of(const PatternAttention& attention, const PatternAttentionInputs&
 
 }  // namespace
 
-Tensor3 attention_forward(const PatternAttention& attention, const Tensor3& input,
-                          const PatternAttentionInputs& inputs, AttentionActivations& saved,
-                          Generator* dropout_generator) {
+ForwardPass<AttentionActivations> attention_forward(const PatternAttention& attention,
+                                                    const Tensor3& input,
+                                                    const PatternAttentionInputs& inputs,
+                                                    Generator* dropout_generator) {
+    AttentionActivations saved;
     saved.input = input;
     saved.projected = project_qkv(attention.layer, input);
     saved.rotated = encode_positions(attention, saved.projected, inputs);
     save_attention(grouped_query_attention(saved.rotated, mask_of(attention, inputs, input),
                                            attention.score_mod),
                    attention.layer.attention_dropout, dropout_generator, saved);
-    return project_output(attention.layer, saved.context);
+    return {project_output(attention.layer, saved.context), std::move(saved)};
 }
 
 Tensor3 attention_backward(const PatternAttention& attention,

@@ -7,14 +7,13 @@
 
 namespace llm {
 
-AttentionActivations activations_of(const PatternAttention&);  // for ActivationsOf
-
-// The same output as attention(input, inputs), (B, T, C); the activations are saved. With a
-// generator, dropout is applied to the attention weights, as in chapter 12.
-Tensor3 attention_forward(const PatternAttention& attention,
-                          const Tensor3& input,                  // (B, T, C)
-                          const PatternAttentionInputs& inputs,  // T positions
-                          AttentionActivations& saved, Generator* dropout_generator = nullptr);
+// The same output as attention(input, inputs). With a generator, dropout is applied to the
+// attention weights, as in chapter 12.
+ForwardPass<AttentionActivations> attention_forward(
+    const PatternAttention& attention,
+    const Tensor3& input,                  // (B, T, C)
+    const PatternAttentionInputs& inputs,  // T positions
+    Generator* dropout_generator = nullptr);
 // Returns the gradient with respect to the input, (B, T, C); those of the weights, of the QK
 // norm and of the sinks are accumulated.
 Tensor3 attention_backward(const PatternAttention& attention,

@@ -6,7 +6,8 @@
 
 namespace llm {
 
-Tensor3 mlp_forward(const ClampedGatedMlp& mlp, const Tensor3& input, MlpActivations& saved) {
+ForwardPass<MlpActivations> mlp_forward(const ClampedGatedMlp& mlp, const Tensor3& input) {
+    MlpActivations saved;
     saved.input = input;
     saved.gate = mlp.gate_proj(input);  // (B, T, F)
     saved.up = mlp.up_proj(input);      // (B, T, F)
@@ -18,7 +19,7 @@ Tensor3 mlp_forward(const ClampedGatedMlp& mlp, const Tensor3& input, MlpActivat
         const Real up = std::clamp(saved.up.data()[i], -mlp.limit, mlp.limit);
         saved.hidden.data()[i] = (up + 1) * swish(gate, mlp.alpha);
     }
-    return mlp.down_proj(saved.hidden);  // (B, T, C)
+    return {mlp.down_proj(saved.hidden), std::move(saved)};
 }
 
 Tensor3 mlp_backward(const ClampedGatedMlp& mlp, const MlpActivations& saved,
@@ -41,8 +42,8 @@ Tensor3 mlp_backward(const ClampedGatedMlp& mlp, const MlpActivations& saved,
            linear_backward(mlp.gate_proj, saved.input, gate_gradient, gradient.gate_proj);
 }
 
-Tensor3 expert_forward(const Expert& expert, const Tensor3& input, MlpActivations& saved) {
-    return std::visit([&](const auto& mlp) { return mlp_forward(mlp, input, saved); }, expert);
+ForwardPass<MlpActivations> expert_forward(const Expert& expert, const Tensor3& input) {
+    return std::visit([&](const auto& mlp) { return mlp_forward(mlp, input); }, expert);
 }
 
 Tensor3 expert_backward(const Expert& expert, const MlpActivations& saved,

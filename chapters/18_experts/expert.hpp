@@ -17,15 +17,13 @@ struct ClampedGatedMlp {
 using Expert = std::variant<GatedMlp, ClampedGatedMlp>;
 
 // Forward and backward passes, as those of chapter 12.
-Tensor3 mlp_forward(const ClampedGatedMlp& mlp,
-                    const Tensor3& input,  // (B, T, C)
-                    MlpActivations& saved);
+ForwardPass<MlpActivations> mlp_forward(const ClampedGatedMlp& mlp,
+                                        const Tensor3& input);  // (B, T, C)
 Tensor3 mlp_backward(const ClampedGatedMlp& mlp, const MlpActivations& saved,
                      const Tensor3& output_gradient,  // (B, T, C)
                      ClampedGatedMlp& gradient);
-Tensor3 expert_forward(const Expert& expert,
-                       const Tensor3& input,  // (B, T, C)
-                       MlpActivations& saved);
+ForwardPass<MlpActivations> expert_forward(const Expert& expert,
+                                           const Tensor3& input);  // (B, T, C)
 Tensor3 expert_backward(const Expert& expert, const MlpActivations& saved,
                         const Tensor3& output_gradient,  // (B, T, C)
                         Expert& gradient);

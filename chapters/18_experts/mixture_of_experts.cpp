@@ -123,12 +123,13 @@ Matrix combine_experts(const Matrix& expert_outputs, const Matrix& gates,
 }
 
 Tensor3 MixtureOfExperts::operator()(const Tensor3& hidden_states) const {
-    MoeActivations saved;
-    return moe_forward(*this, hidden_states, saved);
+    return moe_forward(*this, hidden_states).output;
 }
 
-Tensor3 moe_forward(const MixtureOfExperts& moe, const Tensor3& input, MoeActivations& saved,
-                    std::optional<double> capacity_factor) {
+ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tensor3& input,
+                                        std::optional<double> capacity_factor) {
+    MoeActivations saved;
+
     // Choose the experts of each token, and sort the tokens by expert.
     const std::size_t num_experts = moe.experts.size();
     saved.input = rows_of(input);
@@ -147,11 +148,12 @@ Tensor3 moe_forward(const MixtureOfExperts& moe, const Tensor3& input, MoeActiva
     saved.experts.assign(num_experts, {});
     saved.expert_outputs = Matrix(rows.shape());
     for (std::size_t e = 0; e < num_experts; ++e)
-        if (has_tokens(saved.dispatch, e))
-            set_rows_of_expert(
-                saved.expert_outputs, saved.dispatch, e,
-                expert_forward(moe.experts[e], rows_of_expert(rows, saved.dispatch, e),
-                               saved.experts[e]));
+        if (has_tokens(saved.dispatch, e)) {
+            auto [outputs, activations] =
+                expert_forward(moe.experts[e], rows_of_expert(rows, saved.dispatch, e));
+            set_rows_of_expert(saved.expert_outputs, saved.dispatch, e, outputs);
+            saved.experts[e] = std::move(activations);
+        }
 
     // Add the outputs of each token's experts, and of the shared ones.
     const std::size_t num_tokens = saved.input.shape(0);
@@ -159,9 +161,13 @@ Tensor3 moe_forward(const MixtureOfExperts& moe, const Tensor3& input, MoeActiva
         scales_input(moe.routing)
             ? add_to_tokens(saved.expert_outputs, saved.dispatch, num_tokens)
             : combine_experts(saved.expert_outputs, saved.routed.gates, saved.dispatch);
-    const Tensor3 output = reshape(combined, {input.shape(0), input.shape(1), input.shape(2)});
-    if (!moe.shared) return output;
-    return output + mlp_forward(*moe.shared, input, saved.shared);
+    Tensor3 output = reshape(combined, {input.shape(0), input.shape(1), input.shape(2)});
+    if (moe.shared) {
+        auto [shared_output, activations] = mlp_forward(*moe.shared, input);
+        output += shared_output;
+        saved.shared = std::move(activations);
+    }
+    return {std::move(output), std::move(saved)};
 }
 
 Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,

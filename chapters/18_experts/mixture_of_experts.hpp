@@ -45,6 +45,9 @@ struct MixtureOfExperts {
     std::optional<GatedMlp> shared;       // intermediate size: that of all shared experts
     std::size_t num_experts_per_tok = 2;  // K
     Routing routing = SoftmaxRouting{};
+    // Of training: tokens over the capacity of an expert are dropped. none: no token is
+    // dropped.
+    std::optional<double> capacity_factor = std::nullopt;
 
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
@@ -67,11 +70,10 @@ struct MoeActivations {
     Matrix expert_outputs;                // (M, C): before the gates
     MlpActivations shared;
 };
-// With a capacity factor, which only training has, tokens over the capacity are dropped.
-Tensor3 moe_forward(const MixtureOfExperts& moe,
-                    const Tensor3& input,  // (B, T, C)
-                    MoeActivations& saved,
-                    std::optional<double> capacity_factor = std::nullopt);
+// With a capacity factor, tokens over the capacity are dropped.
+ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe,
+                                        const Tensor3& input,  // (B, T, C)
+                                        std::optional<double> capacity_factor = std::nullopt);
 // Returns the gradient with respect to the input, (B, T, C), through experts and router. The
 // gradient of the router's logits by other losses, (N, E), is added if it is not empty.
 Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,

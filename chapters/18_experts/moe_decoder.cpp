@@ -27,10 +27,13 @@ Tensor3 MlpOrMoe::operator()(const Tensor3& hidden_states) const {
     return std::visit([&](const auto& typed) { return typed(hidden_states); }, *this);
 }
 
-Tensor3 mlp_forward(const MlpOrMoe& mlp, const Tensor3& input, MlpOrMoeActivations& saved) {
-    if (const auto* moe = std::get_if<MixtureOfExperts>(&mlp))
-        return moe_forward(*moe, input, saved.moe, saved.capacity_factor);
-    return mlp_forward(std::get<GatedMlp>(mlp), input, saved.mlp);
+ForwardPass<MlpOrMoeActivations> mlp_forward(const MlpOrMoe& mlp, const Tensor3& input) {
+    if (const auto* moe = std::get_if<MixtureOfExperts>(&mlp)) {
+        auto [output, activations] = moe_forward(*moe, input, moe->capacity_factor);
+        return {std::move(output), {{}, std::move(activations), {}}};
+    }
+    auto [output, activations] = mlp_forward(std::get<GatedMlp>(mlp), input);
+    return {std::move(output), {std::move(activations), {}, {}}};
 }
 
 Tensor3 mlp_backward(const MlpOrMoe& mlp, const MlpOrMoeActivations& saved,
@@ -60,13 +63,16 @@ void add_parameters(ParameterList& list, const std::string& name, MlpOrMoe& mlp)
     std::visit([&](auto& typed) { add_parameters(list, name, typed); }, mlp);
 }
 
+void set_capacity_factor(MoeDecoder& decoder, std::optional<double> capacity_factor) {
+    for (MoeBlock& layer : decoder.layers)
+        if (auto* moe = std::get_if<MixtureOfExperts>(&layer.mlp))
+            moe->capacity_factor = capacity_factor;
+}
+
 MoeLoss forward_backward(const MoeDecoder& decoder, const IdMatrix& input_ids,
                          const IdMatrix& targets, const BalanceArguments& balance,
                          MoeDecoder& gradient) {
-    DecoderActivations<MoeBlock> saved;
-    saved.layers.resize(decoder.layers.size());
-    for (auto& layer : saved.layers) layer.mlp.capacity_factor = balance.capacity_factor;
-    const Tensor3 logits = model_forward(decoder, input_ids, saved);  // (B, T, V)
+    auto [logits, saved] = model_forward(decoder, input_ids);
     MoeLoss result;
     result.cross_entropy = cross_entropy(logits, targets);
 

@@ -14,19 +14,15 @@ struct MlpOrMoe : std::variant<GatedMlp, MixtureOfExperts> {
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 
-// Its activations. Of mlp and moe, one is empty. The caller sets the other two:
-// the capacity factor before the forward pass, the gradient of the balancing losses before the
-// backward pass.
+// Its activations. Of mlp and moe, one is empty. The balancing losses set the gradient of the
+// router's logits before the backward pass.
 struct MlpOrMoeActivations {
     MlpActivations mlp;
     MoeActivations moe;
-    std::optional<double> capacity_factor = std::nullopt;
     Matrix router_logits_gradient;  // (N, E): by balancing losses; empty: there are none
 };
-MlpOrMoeActivations activations_of(const MlpOrMoe&);  // for ActivationsOf
-Tensor3 mlp_forward(const MlpOrMoe& mlp,
-                    const Tensor3& input,  // (B, T, C) -> (B, T, C)
-                    MlpOrMoeActivations& saved);
+ForwardPass<MlpOrMoeActivations> mlp_forward(const MlpOrMoe& mlp,
+                                             const Tensor3& input);  // (B, T, C)
 // Returns the gradient with respect to the input, (B, T, C).
 Tensor3 mlp_backward(const MlpOrMoe& mlp, const MlpOrMoeActivations& saved,
                      const Tensor3& output_gradient,  // (B, T, C)
@@ -53,7 +49,6 @@ struct RouterLossCoefficients {
 struct BalanceArguments {
     RouterLossCoefficients coefficients;
     Real bias_update_rate = 0;  // of SigmoidRouting; 0: the bias stays
-    std::optional<double> capacity_factor = std::nullopt;  // none: no token is dropped
 };
 
 struct MoeLoss {
@@ -69,15 +64,16 @@ MoeLoss forward_backward(const MoeDecoder& decoder,
                          const IdMatrix& targets,    // (B, T)
                          const BalanceArguments& balance, MoeDecoder& gradient);
 
-// The experts of each token, (N, K), in each layer with a mixture of experts. No token is
-// dropped.
+// Sets the capacity factor of each mixture of experts; none: no token is dropped.
+void set_capacity_factor(MoeDecoder& decoder, std::optional<double> capacity_factor);
+
+// The experts of each token, (N, K), in each layer with a mixture of experts.
 template <class Layer, class AnyConfig, class FinalNorm>
 std::vector<RoutedTokens> routed_tokens(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                                         const IdMatrix& input_ids) {  // (B, T)
-    DecoderActivations<Layer> saved;
-    model_forward(model, input_ids, saved);
+    auto [logits, activations] = model_forward(model, input_ids);
     std::vector<RoutedTokens> routed;
-    for (auto& layer : saved.layers)
+    for (auto& layer : activations.layers)
         if (layer.mlp.moe.routed.experts.size() > 0)
             routed.push_back(std::move(layer.mlp.moe.routed));
     return routed;

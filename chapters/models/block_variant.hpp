@@ -34,17 +34,13 @@ auto make_layer_cache(const BlockVariant<Blocks...>& layer) {
 }
 
 // Forward and backward pass (chapter 12), and the names of the parameters.
-template <class... Blocks>
-ActivationsOf<typename BlockVariant<Blocks...>::FirstBlock> activations_of(
-    const BlockVariant<Blocks...>&);
-template <class... Blocks, class Inputs, class Activations>
-Tensor3 block_forward(const BlockVariant<Blocks...>& layer,
-                      const Tensor3& hidden_states,  // (B, T, C)
-                      const Inputs& inputs, Activations& saved,
-                      Generator* dropout_generator = nullptr) {
+template <class... Blocks, class Inputs>
+auto block_forward(const BlockVariant<Blocks...>& layer,
+                   const Tensor3& hidden_states,  // (B, T, C)
+                   const Inputs& inputs, Generator* dropout_generator = nullptr) {
     return std::visit(
         [&](const auto& block) {
-            return block_forward(block, hidden_states, inputs, saved, dropout_generator);
+            return block_forward(block, hidden_states, inputs, dropout_generator);
         },
         layer);
 }

@@ -108,10 +108,8 @@ void collapse(const std::vector<Id>& tokens, std::size_t vocab_size, const Exper
     const std::size_t num_experts = sizes.num_experts;
     const std::vector<Remedy> remedies = {
         {"none", SoftmaxRouting{}, {}},
-        {"auxiliary loss", SoftmaxRouting{}, {{aux_loss_coefficient, 0}, 0, std::nullopt}},
-        {"bias update",
-         SigmoidRouting{xt::zeros<Real>({num_experts})},
-         {{}, Real(0.02), std::nullopt}}};
+        {"auxiliary loss", SoftmaxRouting{}, {{aux_loss_coefficient, 0}, 0}},
+        {"bias update", SigmoidRouting{xt::zeros<Real>({num_experts})}, {{}, Real(0.02)}}};
     const InterruptHandler interrupt_handler;
     std::vector<MoeRun> runs(remedies.size());
     parallel_for(runs.size(), [&](std::size_t i) {

@@ -18,20 +18,20 @@ struct Variant {
     ExpertSizes sizes;                    // no experts: dense
     BalanceArguments balance;
     bool sigmoid_routing = false;
+    std::optional<double> capacity_factor = std::nullopt;
 };
 
 // Two of eight experts, and four of sixteen half as large, are multiplied by as many parameters
 // as a dense MLP of 176; all of them together have as many as one of 704.
 std::vector<Variant> make_variants() {
     const ExpertSizes coarse{8, 2, 88, 0}, fine{16, 4, 44, 0}, shared{15, 3, 44, 1};
-    const BalanceArguments none, aux{{Real(0.01), 0}, 0, std::nullopt},
-        bias{{}, Real(0.001), std::nullopt}, dropping{{Real(0.01), 0}, 0, 1.0};
+    const BalanceArguments none, aux{{Real(0.01), 0}, 0}, bias{{}, Real(0.001)};
     return {{"dense, equal active size", 176, {}, none},
             {"dense, equal total size", 704, {}, none},
             {"2 of 8, no balancing", 0, coarse, none},
             {"2 of 8, auxiliary loss", 0, coarse, aux},
             {"2 of 8, bias update", 0, coarse, bias, true},
-            {"2 of 8, capacity factor 1", 0, coarse, dropping},
+            {"2 of 8, capacity factor 1", 0, coarse, aux, false, 1.0},
             {"4 of 16, auxiliary loss", 0, fine, aux},
             {"1 shared and 3 of 15", 0, shared, aux}};
 }
@@ -59,7 +59,9 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
     Result result;
     result.decoder =
         make_moe_decoder(config_of(variant, vocab_size), variant.sizes, routing, generator);
+    set_capacity_factor(result.decoder, variant.capacity_factor);
     result.run = train_moe(result.decoder, args, variant.balance, dataset.train, generator);
+    set_capacity_factor(result.decoder, std::nullopt);
     const auto batches = evaluation_batches(dataset.validation, 16, seq_len, 16);
     result.validation_loss = mean_cross_entropy(result.decoder, batches);
     if (variant.sizes.num_experts == 0) return result;
@@ -134,7 +136,7 @@ void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,
     }
     show_table({"model", "parameters", "active", "validation loss", "MaxVio"}, rows);
     for (std::size_t v = 0; v < variants.size(); ++v)
-        if (variants[v].balance.capacity_factor)
+        if (variants[v].capacity_factor)
             show("% of the choices dropped, " + variants[v].name,
                  100 * results[v * num_seeds].run.dropped);
     plot("load", panels);
