@@ -186,17 +186,21 @@ TEST_CASE("export_model rejects biases and norms that no config.json describes, 
     model.layers[1].mlp.activation = GELU;
     rejected(model, "export: the activation of layer 1 is gelu; supported: silu");
     model = make_model(small_config(), generator);
+    const std::string scales =
+        "export: the configuration does not describe a scale of embeddings or logits, or a cap "
+        "of the logits";
     model.embedding_scale = 4;
-    rejected(
-        model,
-        "export: the configuration does not describe a scale of the embeddings or a cap of "
-        "the logits");
+    rejected(model, scales);
     model.embedding_scale = 1;
     model.final_logit_softcapping = 30;
-    rejected(
-        model,
-        "export: the configuration does not describe a scale of the embeddings or a cap of "
-        "the logits");
+    rejected(model, scales);
+    model.final_logit_softcapping.reset();
+    model.logits_scaling = 8;
+    rejected(model, scales);
+    model.logits_scaling = 1;
+    model.layers[1].residual_multiplier = Real(0.22);
+    rejected(model,
+             "export: the configuration does not describe the residual multiplier of layer 1");
 }
 
 TEST_CASE("export_model replaces the weight files that load_model reads from the folder") {

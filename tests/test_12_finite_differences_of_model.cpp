@@ -108,13 +108,12 @@ Config model_config() {
 }
 
 // The gradient of every parameter of a model made from the configuration.
-void check_model(const Config& config, Generator* dropout_generator = nullptr,
-                 Real embedding_scale = 1,
-                 std::optional<Real> final_logit_softcapping = std::nullopt) {
+void check_model(
+    const Config& config, Generator* dropout_generator = nullptr,
+    const std::function<void(Model&)>& change = [](Model&) {}) {
     Generator generator(7);
     Model model = make_model(config, generator);
-    model.embedding_scale = embedding_scale;
-    model.final_logit_softcapping = final_logit_softcapping;
+    change(model);
     Model gradient = zeros_like(model);
     const IdMatrix input_ids{{1, 5, 6}, {0, 2, 2}}, targets{{5, 6, 3}, {2, 2, 0}};
     const auto loss = [&] {
@@ -163,7 +162,18 @@ TEST_CASE("forward_backward: a model with biases and dropout") {
 }
 
 TEST_CASE("forward_backward: a scale of the embeddings and a soft cap of the logits") {
-    check_model(model_config(), nullptr, Real(3), Real(0.5));
+    check_model(model_config(), nullptr, [](Model& model) {
+        model.embedding_scale = 3;
+        model.final_logit_softcapping = Real(0.5);
+    });
+}
+
+TEST_CASE("forward_backward: Granite's multipliers of the residuals and scale of the logits") {
+    check_model(model_config(), nullptr, [](Model& model) {
+        for (PreNormBlock& layer : model.layers) layer.residual_multiplier = Real(0.4);
+        model.logits_scaling = Real(0.3);
+        model.final_logit_softcapping = Real(0.5);
+    });
 }
 
 TEST_CASE("forward_backward accumulates: two batches give the sum of their gradients") {

@@ -305,6 +305,8 @@ TEST_CASE("make_fast_model rejects norms and activations that it does not suppor
     rejected([](Model& model) { model.layers[1].mlp.activation = ReLU; });
     rejected([](Model& model) { model.embedding_scale = 4; });
     rejected([](Model& model) { model.final_logit_softcapping = 30; });
+    rejected([](Model& model) { model.logits_scaling = 8; });
+    rejected([](Model& model) { model.layers[1].residual_multiplier = 2; });
 }
 
 TEST_CASE("make_fast_model rejects QK norm weights that chapter 05 rejects") {

@@ -16,12 +16,14 @@ namespace llm {
 using BlockOutput = AttentionLayer::Output;
 
 // x + f(norm(x)): the residual stream itself is never normalized, only the input of each
-// sublayer. Source: GPT-2 (Radford et al., 2019), with LayerNorm and Mlp; Llama, Qwen.
+// sublayer. Granite multiplies f by a constant. Source: GPT-2 (Radford et al., 2019), with
+// LayerNorm and Mlp; Llama, Qwen.
 template <class Norm, class MlpLayer, class Attention = AttentionLayer>
 struct PreNormBlockWith {
     Attention self_attn;
     MlpLayer mlp;
     Norm attention_norm, ffn_norm;  // HF: input_layernorm, post_attention_layernorm
+    Real residual_multiplier = 1;
 
     using AttentionType = Attention;
 
@@ -30,8 +32,9 @@ struct PreNormBlockWith {
                            typename Attention::Cache* cache = nullptr) const {
         auto [attention_output, attentions] =
             self_attn(attention_norm(hidden_states), inputs, cache);
-        const Tensor3 after_attention = hidden_states + attention_output;
-        return {after_attention + mlp(ffn_norm(after_attention)), std::move(attentions)};
+        const Tensor3 after_attention = hidden_states + residual_multiplier * attention_output;
+        const Tensor3 mlp_output = mlp(ffn_norm(after_attention));
+        return {after_attention + residual_multiplier * mlp_output, std::move(attentions)};
     }
 };
 using PreNormBlock = PreNormBlockWith<RMSNorm, GatedMlp>;

@@ -107,13 +107,18 @@ void load_parameters(const std::string& file, const std::vector<Parameter>& para
 }
 
 void check_described(const Model& model) {
-    require(model.embedding_scale == 1 && !model.final_logit_softcapping,
-            "export: the configuration does not describe a scale of the embeddings or a cap of "
-            "the logits");
+    require(model.embedding_scale == 1 && model.logits_scaling == 1 &&
+                !model.final_logit_softcapping,
+            "export: the configuration does not describe a scale of embeddings or logits, or a "
+            "cap of the logits");
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
         const PreNormBlock& layer = model.layers[n];
         require(layer.self_attn.qk_norm.index() == std::size_t(model.config.qk_norm),
                 "export: the QK norm of layer {} is not that of the configuration", n);
+        require(layer.residual_multiplier == 1,
+                "export: the configuration does not describe the residual multiplier of layer "
+                "{}",
+                n);
         require(layer.mlp.activation.name == SiLU.name,
                 "export: the activation of layer {} is {}; supported: silu", n,
                 layer.mlp.activation.name);

@@ -77,6 +77,7 @@ struct DecoderModel {
     std::optional<Matrix> lm_head;  // (V, C); none if tied to embed_tokens
     Real embedding_scale = 1;       // Gemma: √C
     std::optional<Real> final_logit_softcapping = std::nullopt;  // Gemma 2
+    Real logits_scaling = 1;                                     // divides the logits: Granite
 
     const Matrix& head() const { return lm_head ? *lm_head : embed_tokens; }  // (V, C)
 
@@ -112,6 +113,7 @@ template <class Layer, class AnyConfig, class FinalNorm>
 Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::logits(const Tensor3& hidden_states) const {
     const Tensor3 normalized = norm(hidden_states);     // (B, T, C)
     Tensor3 result = llm::lm_head(head(), normalized);  // (B, T, V)
+    if (logits_scaling != 1) result = result / logits_scaling;
     if (final_logit_softcapping) result = logit_softcap(result, *final_logit_softcapping);
     return result;
 }

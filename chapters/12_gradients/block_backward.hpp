@@ -57,12 +57,21 @@ Tensor3 apply_norm_backward(const AnyBlock& block, Norm AnyBlock::*norm,
                 : output_gradient;
 }
 
+// What multiplies the output of f; only pre-norm blocks have it.
+template <class AnyBlock>
+Real residual_multiplier_of(const AnyBlock& block) {
+    if constexpr (requires { block.residual_multiplier; })
+        return block.residual_multiplier;
+    else
+        return 1;
+}
+
 // x + norm(f(...)), or x + f(...) without a norm.
 template <class AnyBlock, class Norm>
 Tensor3 add_normalized(const AnyBlock& block, Norm AnyBlock::*norm,
                        const Tensor3& input,              // (B, T, C)
                        const Tensor3& sublayer_output) {  // (B, T, C) -> (B, T, C)
-    if (!norm) return input + sublayer_output;
+    if (!norm) return input + residual_multiplier_of(block) * sublayer_output;
     return input + (block.*norm)(sublayer_output);
 }
 
@@ -101,8 +110,11 @@ Tensor3 residual_backward(const AnyBlock& block, const ResidualNorms<AnyBlock>& 
             output_gradient, gradient.*norms.sum);
 
     // A sum passes its gradient to both summands unchanged: to x, and through f to x.
-    const Tensor3 sublayer_gradient = sublayer_backward(
-        apply_norm_backward(block, norms.output, sublayer_output, sum_gradient, gradient));
+    Tensor3 output_of_f_gradient =
+        apply_norm_backward(block, norms.output, sublayer_output, sum_gradient, gradient);
+    if (residual_multiplier_of(block) != 1)
+        output_of_f_gradient *= residual_multiplier_of(block);
+    const Tensor3 sublayer_gradient = sublayer_backward(output_of_f_gradient);
     const Tensor3 gradient_through_sublayer =
         apply_norm_backward(block, norms.input, input, sublayer_gradient, gradient);
     return sum_gradient + gradient_through_sublayer;

@@ -84,13 +84,12 @@ void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                     const DecoderActivations<Layer>& saved,
                     const Tensor3& output_gradient,  // (B, T, V)
                     DecoderModel<Layer, AnyConfig, FinalNorm>& gradient) {
-    // The soft cap of the logits, which are computed again.
-    const auto& cap = model.final_logit_softcapping;
-    const Tensor3 uncapped_gradient =
-        cap ? logit_softcap_backward(model.logits(saved.last_hidden_state), *cap,
-                                     output_gradient)
-            : Tensor3{};
-    const Tensor3& logits_gradient = cap ? uncapped_gradient : output_gradient;
+    // The soft cap of the logits, which are computed again, and their scale.
+    Tensor3 logits_gradient = output_gradient;
+    if (const auto& cap = model.final_logit_softcapping)
+        logits_gradient = logit_softcap_backward(model.logits(saved.last_hidden_state), *cap,
+                                                 output_gradient);
+    if (model.logits_scaling != 1) logits_gradient = logits_gradient / model.logits_scaling;
 
     // The LM head. If it is tied, its gradient is accumulated in that of the embedding.
     Matrix& head_gradient = model.lm_head ? *gradient.lm_head : gradient.embed_tokens;

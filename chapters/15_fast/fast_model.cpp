@@ -5,14 +5,14 @@
 namespace llm {
 namespace {
 
-// The kernels support only RMSNorm without bias, SwiGLU and unscaled embeddings and logits, and
-// do not check shapes.
+// The kernels support only RMSNorm without bias, SwiGLU, and no scales or caps, and do not
+// check shapes.
 void check_supported(const Model& model) {
-    bool supported =
-        !model.norm.bias && model.embedding_scale == 1 && !model.final_logit_softcapping;
+    bool supported = !model.norm.bias && model.embedding_scale == 1 &&
+                     !model.final_logit_softcapping && model.logits_scaling == 1;
     for (const PreNormBlock& block : model.layers) {
         supported = supported && !block.attention_norm.bias && !block.ffn_norm.bias &&
-                    block.mlp.activation.function == silu;
+                    block.mlp.activation.function == silu && block.residual_multiplier == 1;
         const auto* norm = std::get_if<QKNormWithWeights>(&block.self_attn.qk_norm);
         if (!norm) continue;
         for (const Vector& weight : {norm->q_weight, norm->k_weight})

@@ -72,16 +72,22 @@ Tensor3 attention_backward(const PatternAttention& attention,
 }
 
 PatternDecoder make_pattern_decoder(const Model& model, bool learned_sinks) {
-    PatternDecoder decoder{
-        model.config,          model.embed_tokens,           {}, model.norm, std::nullopt,
-        model.embedding_scale, model.final_logit_softcapping};
+    PatternDecoder decoder{model.config,
+                           model.embed_tokens,
+                           {},
+                           model.norm,
+                           std::nullopt,
+                           model.embedding_scale,
+                           model.final_logit_softcapping,
+                           model.logits_scaling};
     decoder.config.tie_word_embeddings = true;
     for (const PreNormBlock& layer : model.layers) {
         PatternAttention self_attn =
             make_pattern_attention(layer.self_attn, model.config.head_dim, FullAttention{});
         if (learned_sinks)
             self_attn.score_mod.sinks = xt::zeros<Real>({layer.self_attn.num_attention_heads});
-        decoder.layers.push_back({self_attn, layer.mlp, layer.attention_norm, layer.ffn_norm});
+        decoder.layers.push_back({self_attn, layer.mlp, layer.attention_norm, layer.ffn_norm,
+                                  layer.residual_multiplier});
     }
     return decoder;
 }
