@@ -302,6 +302,33 @@ function randomGemma(type) {
   })
 }
 
+// SmolLM3: the fourth layer has no RoPE. Granite: four multipliers.
+function randomDense(type) {
+  const [V, C, F, D, L] = [1024, 64, 96, 32, 4]
+  const tied = type === 'gemma'
+  const config = {
+    model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
+    num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
+    rope_theta: 10000, tie_word_embeddings: tied,
+    ...(type === 'granite' ? { embedding_multiplier: 3, attention_multiplier: 0.3, residual_multiplier: 0.4, logits_scaling: 0.5 } : {})
+  }
+  const shapes = [['model.embed_tokens.weight', [V, C]], ['model.norm.weight', [C]]]
+  if (!tied) shapes.push(['lm_head.weight', [V, C]])
+  for (let n = 0; n < L; ++n) {
+    const layer = `model.layers.${n}.`
+    for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
+      ['self_attn.o_proj', C, 4 * D], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C], ['mlp.down_proj', C, F]])
+      shapes.push([`${layer}${name}.weight`, [out, into]])
+    for (const name of ['input_layernorm', 'post_attention_layernorm']) shapes.push([`${layer}${name}.weight`, [C]])
+  }
+  return randomModel(type, config, shapes, (name, shape) => {
+    if (name === 'model.embed_tokens.weight' || name === 'lm_head.weight') return [2, 0]
+    if (name === 'model.norm.weight') return [0.5, tied ? 0 : 1]
+    if (shape.length === 2) return [6 / Math.sqrt(shape[1]), 0]
+    return [1, tied ? 0 : 1]
+  })
+}
+
 // Types with a mixture of experts. Llama 4: a dense layer before each mixture; the fourth layer has no RoPE.
 function randomMixture(type) {
   const [V, C, F, D, E] = [1024, 64, 96, 32, 8]
@@ -387,6 +414,7 @@ async function continueGreedily(file, ids, count) {
 
 // Windows, two RoPEs, soft caps, QK norm, four norms, mixtures: logits after 24 tokens with a window of 8.
 for (const [program, type, folder] of [
+  ...['gemma', 'smollm3', 'granite'].map(type => ['model', type, randomDense(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)])]) {
   const file = join(scratch, `${type}.gguf`)

@@ -996,6 +996,85 @@ def long_context_models():
             greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
         save(f"17_long_context/{name}_greedy", greedy)
 
+def dense_decoder(config, weights, ids):
+    """Logits of a gemma, smollm3 or granite model from tensors and settings with Hugging Face's names; all fields given."""
+    gemma, head_dim, kind = config["model_type"] == "gemma", config["head_dim"], config["model_type"]
+    heads, kv_heads, seq_len = config["num_attention_heads"], config["num_key_value_heads"], ids.shape[1]
+    scale = config.get("attention_multiplier", head_dim ** -0.5)
+    residual = config.get("residual_multiplier", 1.0)
+
+    def norm(x, name):
+        weight = weights[f"{name}.weight"]
+        return rms_normalize(x, config["rms_norm_eps"]) * (1 + weight if gemma else weight)
+
+    linear = lambda x, name: x @ weights[f"{name}.weight"].T
+    activation = (lambda x: nn.functional.gelu(x, approximate="tanh")) if gemma else nn.functional.silu
+    split = lambda y, count: y.view(*ids.shape, count, head_dim).transpose(1, 2)
+    x = weights["model.embed_tokens.weight"][ids]
+    x = x * (config["hidden_size"] ** 0.5 if gemma else config.get("embedding_multiplier", 1.0))
+    angles = rotary_angles(head_dim, config["rope_theta"], torch.arange(seq_len).float())[1]
+    angles = torch.cat((angles, angles), dim=-1)
+    future = torch.ones(seq_len, seq_len, dtype=torch.bool).triu(1)
+    for n in range(config["num_hidden_layers"]):
+        name = f"model.layers.{n}."
+        h = norm(x, name + "input_layernorm")
+        queries, keys, values = (split(linear(h, f"{name}self_attn.{part}_proj"), count)
+                                 for part, count in (("q", heads), ("k", kv_heads), ("v", kv_heads)))
+        if kind != "smollm3" or config["no_rope_layers"][n]:
+            queries, keys = (y * angles.cos() + rotate_half(y) * angles.sin() for y in (queries, keys))
+        keys, values = (y.repeat_interleave(heads // kv_heads, 1) for y in (keys, values))
+        scores = (queries @ keys.mT * scale).masked_fill(future, -torch.inf)
+        attended = (scores.softmax(-1) @ values).transpose(1, 2).reshape(*ids.shape, -1)
+        x = x + residual * linear(attended, name + "self_attn.o_proj")
+        h = norm(x, name + "post_attention_layernorm")
+        hidden = activation(linear(h, name + "mlp.gate_proj")) * linear(h, name + "mlp.up_proj")
+        x = x + residual * linear(hidden, name + "mlp.down_proj")
+    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    return norm(x, "model.norm") @ head.T / config.get("logits_scaling", 1.0)
+
+
+def dense_models():
+    """chapters/models. A checkpoint of each dense family, its logits and its greedy text."""
+    base = {"hidden_size": 20, "intermediate_size": 14, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+            "vocab_size": 31, "max_position_embeddings": 64, "rms_norm_eps": 1e-3, "rope_theta": 500.0}
+    configs = {
+        "gemma": {**base, "num_hidden_layers": 3, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+        "smollm3": {**base, "num_hidden_layers": 5, "hidden_act": "silu", "tie_word_embeddings": True,
+                    "no_rope_layers": [1, 0, 1, 1, 0]},
+        "granite": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False,
+                    "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.4, "logits_scaling": 2.5}}
+    torch.manual_seed(172)
+    ids = torch.randint(0, 31, (2, 19))
+    save("models/ids", ids)
+    for name, config in configs.items():
+        config["model_type"] = name
+        draw = lambda *shape: torch.randn(*shape) * shape[-1] ** -0.5
+        weights = {"model.embed_tokens.weight": draw(31, 20), "model.norm.weight": torch.rand(20) * 2}
+        for n in range(config["num_hidden_layers"]):
+            layer = f"model.layers.{n}."
+            for part, out, into in [("self_attn.q_proj", 24, 20), ("self_attn.k_proj", 12, 20), ("self_attn.v_proj", 12, 20),
+                                    ("self_attn.o_proj", 20, 24), ("mlp.gate_proj", 14, 20), ("mlp.up_proj", 14, 20),
+                                    ("mlp.down_proj", 20, 14)]:
+                weights[f"{layer}{part}.weight"] = 2 * draw(out, into)
+            weights |= {f"{layer}{norm}.weight": torch.rand(20) for norm in ("input_layernorm", "post_attention_layernorm")}
+        if not config["tie_word_embeddings"]:
+            weights["lm_head.weight"] = 2 * draw(31, 20)
+        weights = {key: value.bfloat16() for key, value in weights.items()}
+        folder = FOLDER / "models" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        write_safetensors(folder / "model.safetensors", weights)
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        weights = {key: value.float() for key, value in weights.items()}
+        save(f"models/{name}_logits", dense_decoder(config, weights, ids))
+        greedy = ids[:1, :9]
+        for _ in range(30):
+            logits = dense_decoder(config, weights, greedy)[:, -1]
+            best, second = logits[0].topk(2)[0]
+            assert best - second > 1e-3  # otherwise rounding would decide
+            greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
+        save(f"models/{name}_greedy", greedy)
+
+
 def experts():
     """Chapter 18. The experts of each token, their gates, and autograd's gradient, written from the published modeling files."""
     torch.manual_seed(18)
@@ -1309,5 +1388,6 @@ if __name__ == "__main__":
     fast()
     long_context()
     long_context_models()
+    dense_models()
     experts()
     mixture_models()

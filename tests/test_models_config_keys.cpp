@@ -5,12 +5,31 @@
 
 using namespace llm;
 
-TEST_CASE("the keys of published config.json files are read: families of chapters 17 and 18") {
+TEST_CASE("the keys of published config.json files are read: chapters/models") {
     const std::string common =
         R"("architectures": ["X"], "attention_dropout": 0.0, "bos_token_id": 1,
            "eos_token_id": [2, 3], "initializer_range": 0.02, "torch_dtype": "bfloat16",
            "transformers_version": "4.57.1", "use_cache": true, )";
     const std::vector<std::pair<std::string, std::string>> published = {
+        {"gemma",
+         R"("attention_bias": false, "head_dim": 4, "hidden_act": "gelu",
+            "hidden_activation": null, "pad_token_id": 0, "rope_scaling": null,
+            "rope_theta": 10000.0)"},
+        {"gemma", R"("hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh")"},
+        {"smollm3",
+         R"("attention_bias": false, "hidden_act": "silu", "max_window_layers": 28,
+            "layer_types": ["full_attention", "full_attention", "full_attention",
+                            "full_attention", "full_attention", "full_attention",
+                            "full_attention", "full_attention"],
+            "mlp_bias": false, "no_rope_layer_interval": 4,
+            "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0], "pretraining_tp": 2,
+            "rope_scaling": null, "rope_theta": 5000000.0, "sliding_window": null,
+            "use_sliding_window": false)"},
+        {"granite",
+         R"("attention_bias": false, "attention_multiplier": 0.015625,
+            "embedding_multiplier": 12.0, "hidden_act": "silu", "logits_scaling": 8.0,
+            "mlp_bias": false, "residual_multiplier": 0.22, "rope_scaling": null,
+            "rope_theta": 5000000.0, "tie_word_embeddings": true)"},
         {"mistral", R"("sliding_window": 16, "hidden_act": "silu")"},
         {"gemma2",
          R"("attention_bias": false, "attn_logit_softcapping": 50.0,
@@ -123,7 +142,8 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
         CHECK_CLOSE(rotary_tables(config, 16).front().cos,
                     rotary_tables(expected, 16).front().cos, 0);
     };
-    for (const std::string type : {"mistral", "gemma2", "mixtral", "qwen3_moe"})
+    for (const std::string type :
+         {"mistral", "gemma", "gemma2", "smollm3", "granite", "mixtral", "qwen3_moe"})
         same_as(type, R"("rope_theta": 500.0)",
                 R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0})");
     same_as("gemma3_text",

@@ -58,11 +58,31 @@ TEST_CASE("count_parameters: the numbers that were published") {
     CHECK(billions(large.active()) == doctest::Approx(5.13).epsilon(0.002));
 }
 
+TEST_CASE("count_parameters: dense families, the sizes that their makers give") {
+    const auto count_of = [](const Family& family, const Config& sizes,
+                             std::size_t intermediate_size) {
+        PublishedConfig config = config_of(family, sizes, {});
+        config.intermediate_size = intermediate_size;
+        config.tie_word_embeddings = true;
+        for (LayerConfig& layer : config.layers) layer.is_moe = false;
+        return count_parameters(config).total();
+    };
+    // The safetensors files of Gemma 2B and 7B and of SmolLM3 3B; Granite 3.1 2B: 2.53 billion.
+    CHECK(count_of(gemma_family(), sizes_of(2048, 18, 8, 1, 256, 256000), 16384) ==
+          2'506'172'416);
+    CHECK(count_of(gemma_family(), sizes_of(3072, 28, 16, 16, 256, 256000), 24576) ==
+          8'537'680'896);
+    CHECK(count_of(smollm3_family(), sizes_of(2048, 36, 16, 4, 128, 128256), 11008) ==
+          3'075'098'624);
+    CHECK(billions(count_of(granite_family(), sizes_of(2048, 40, 32, 8, 64, 49155), 8192)) ==
+          doctest::Approx(2.53).epsilon(0.002));
+}
+
 TEST_CASE("count_parameters counts the tensors of a loaded model") {
     for (const std::string type :
-         {"18_experts/mixtral", "18_experts/qwen3_moe", "18_experts/gpt_oss",
-          "18_experts/llama4_text", "17_long_context/mistral", "17_long_context/gemma2",
-          "17_long_context/gemma3_text"}) {
+         {"models/gemma", "models/smollm3", "models/granite", "18_experts/mixtral",
+          "18_experts/qwen3_moe", "18_experts/gpt_oss", "18_experts/llama4_text",
+          "17_long_context/mistral", "17_long_context/gemma2", "17_long_context/gemma3_text"}) {
         CAPTURE(type);
         PublishedModel model = load_published_model(fixture_path(type));
         std::uint64_t count = 0;

@@ -10,10 +10,12 @@ using namespace llm;
 
 namespace {
 
-const std::vector<std::string> names = {
-    "17_long_context/mistral",  "17_long_context/gemma2", "17_long_context/gemma3_text",
-    "18_experts/mixtral",       "18_experts/qwen3_moe",   "18_experts/gpt_oss",
-    "18_experts/gpt_oss_mxfp4", "18_experts/llama4_text"};
+const std::vector<std::string> names = {"models/gemma",           "models/smollm3",
+                                        "models/granite",         "17_long_context/mistral",
+                                        "17_long_context/gemma2", "17_long_context/gemma3_text",
+                                        "18_experts/mixtral",     "18_experts/qwen3_moe",
+                                        "18_experts/gpt_oss",     "18_experts/gpt_oss_mxfp4",
+                                        "18_experts/llama4_text"};
 
 PublishedModel load(const std::string& name) {
     return load_published_model(fixture_path(name));

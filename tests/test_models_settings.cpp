@@ -91,6 +91,24 @@ TEST_CASE("every setting of mistral with windows, gemma2 and gemma3_text changes
                    with(R"("sliding_window_pattern": 3)")});
 }
 
+TEST_CASE("every setting of gemma, smollm3 and granite changes the logits") {
+    check_effects("models/gemma", {epsilon, theta});
+    check_effects("models/smollm3",
+                  {epsilon,
+                   theta,
+                   {"    1,\n    0,\n    1,\n    1,\n    0\n", "1, 0, 1, 1, 1"},
+                   {"    1,\n    0,\n    1,\n    1,\n    0\n", ""}});
+    check_effects("models/smollm3", {with(R"("no_rope_layer_interval": 2)")},
+                  {{"    1,\n    0,\n    1,\n    1,\n    0\n", ""}});
+    check_effects("models/granite",
+                  {epsilon,
+                   theta,
+                   {R"("embedding_multiplier": 3.0)", R"("embedding_multiplier": 1.5)"},
+                   {R"("attention_multiplier": 0.3)", R"("attention_multiplier": 0.6)"},
+                   {R"("residual_multiplier": 0.4)", R"("residual_multiplier": 0.8)"},
+                   {R"("logits_scaling": 2.5)", R"("logits_scaling": 5)"}});
+}
+
 TEST_CASE("every setting of mixtral and qwen3_moe changes the logits") {
     check_effects("18_experts/mixtral",
                   {epsilon,

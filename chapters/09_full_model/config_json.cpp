@@ -210,17 +210,6 @@ Config read_hugging_face(const JsonFile& json, const std::string& type) {
     return config;
 }
 
-// The chapter that reads a model type, if it is a later one.
-std::string reading_chapter(const std::string& type) {
-    for (const auto& [chapter, types] :
-         {std::pair<std::string, std::set<std::string>>{"17", {"gemma2", "gemma3_text"}},
-          {"18", {"mixtral", "qwen3_moe", "gpt_oss", "llama4_text"}}})
-        if (types.contains(type))
-            return " (chapter " + chapter + " reads " + type + ": ./learn " + chapter +
-                   " --model)";
-    return "";
-}
-
 }  // namespace
 
 bool is_mini_llm_config(const JsonFile& json) {
@@ -231,8 +220,9 @@ Config read_config(const JsonFile& json) try {
     const std::string type = is_mini_llm_config(json) ? "mini-llm" : json.text("model_type");
     const std::set<std::string> supported = {"mini-llm", "llama", "mistral", "qwen2", "qwen3"};
     if (!supported.contains(type))
-        json.reject_value("model_type", type,
-                          "llama, mistral, qwen2, qwen3 and mini-llm" + reading_chapter(type));
+        json.reject_value(
+            "model_type", type,
+            "llama, mistral, qwen2, qwen3 and mini-llm (./learn model reads other types)");
     const Config config = validate_model(type == "mini-llm" ? read_mini_llm(json)
                                                             : read_hugging_face(json, type));
     json.reject_unread(unused_config_keys);

@@ -1,6 +1,7 @@
 #include "chapters/models/family.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "chapters/09_full_model/config_json.hpp"
 #include "common/output/show.hpp"
@@ -20,8 +21,6 @@ void reject_unsupported(const JsonFile& json, const Family& family) {
     for (const char* unknown : {"partial_rotary_factor", "clip_qkv", "n_shared_experts",
                                 "shared_expert_intermediate_size"})
         if (json.has(unknown)) json.reject(unknown, "is not supported");
-    if (json.has("no_rope_layers") && &family != &llama4_family())
-        json.reject("no_rope_layers", "is not supported");
     const std::string rope = rope_object(json, family.local_rope);
     if (json.has(rope) && !family.reads_rope_scaling && read_rope_type(json, rope) != "default")
         json.reject(rope, "is not supported for " + family.model_type);
@@ -51,8 +50,9 @@ void read_sizes(const JsonFile& json, const Family& family, Config& config) {
 
 const std::vector<const Family*>& families() {
     static const std::vector<const Family*> all = {
-        &mistral_family(),   &gemma2_family(),  &gemma3_family(), &mixtral_family(),
-        &qwen3_moe_family(), &gpt_oss_family(), &llama4_family()};
+        &mistral_family(), &gemma_family(),   &gemma2_family(),  &gemma3_family(),
+        &smollm3_family(), &granite_family(), &mixtral_family(), &qwen3_moe_family(),
+        &gpt_oss_family(), &llama4_family()};
     return all;
 }
 
@@ -60,6 +60,13 @@ const Family* find_family(const std::string& model_type) {
     for (const Family* family : families())
         if (family->model_type == model_type) return family;
     return nullptr;
+}
+
+std::string names_of_families() {
+    std::string names;
+    for (const Family* family : families())
+        names += (names.empty() ? "" : ", ") + family->model_type;
+    return names;
 }
 
 bool is_published_config(const JsonFile& json) {
@@ -76,10 +83,7 @@ bool is_published_config(const JsonFile& json) {
 PublishedConfig read_published_config(const JsonFile& json) try {
     const std::string name = json.text("model_type");
     const Family* const family = find_family(name);
-    if (!family)
-        json.reject_value("model_type", name,
-                          "mistral, gemma2, gemma3_text, mixtral, qwen3_moe, gpt_oss and "
-                          "llama4_text");
+    if (!family) json.reject_value("model_type", name, names_of_families());
     PublishedConfig config;
     config.family = family;
     reject_unsupported(json, *family);
@@ -134,6 +138,19 @@ std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
     return patterns;
 }
 
+void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers) {
+    const std::size_t interval = json.size_or("no_rope_layer_interval", 4);
+    for (std::size_t n = 0; n < layers.size(); ++n)
+        layers[n].use_rope = (n + 1) % interval != 0;
+    if (!json.has("no_rope_layers")) return;
+    const std::vector<std::int64_t> given = json.ids("no_rope_layers");
+    if (given.empty()) return;
+    if (given.size() != layers.size())
+        json.reject("no_rope_layers has " + to_text(given.size()) + " entries for " +
+                    to_text(layers.size()) + " layers");
+    for (std::size_t n = 0; n < layers.size(); ++n) layers[n].use_rope = given[n] != 0;
+}
+
 void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config) {
     const std::size_t num_layers = config.num_hidden_layers;
     const SlidingWindow window{json.size_or("sliding_window", 4096)};
@@ -152,6 +169,10 @@ std::vector<std::string> layer_types(const PublishedConfig& config) {
                              ? "sliding_attention"
                              : "full_attention");
     return result;
+}
+
+Real score_scale(const PublishedConfig& config) {
+    return config.attention_multiplier.value_or(1 / std::sqrt(config.query_pre_attn_scalar));
 }
 
 void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns) {

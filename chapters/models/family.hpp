@@ -35,6 +35,8 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     Real rope_factor = 1;  // rope_scaling of type linear, for layers with full attention
     std::optional<YarnScaling> yarn = std::nullopt;
     Real query_pre_attn_scalar = 0;  // scores are multiplied by 1/√ of it; a family sets it
+    std::optional<Real> attention_multiplier = std::nullopt;  // instead of that
+    Real embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;
     std::optional<Real> attn_logit_softcapping = std::nullopt;
     std::optional<Real> final_logit_softcapping = std::nullopt;
     std::optional<TemperatureTuning> temperature_tuning = std::nullopt;  // of NoPE layers
@@ -101,8 +103,11 @@ struct Family {
 
 // Of families/.
 const Family& mistral_family();
+const Family& gemma_family();
 const Family& gemma2_family();
 const Family& gemma3_family();
+const Family& smollm3_family();
+const Family& granite_family();
 const Family& mixtral_family();
 const Family& qwen3_moe_family();
 const Family& gpt_oss_family();
@@ -111,6 +116,7 @@ const Family& llama4_family();
 // All of them, and the one with this model_type; null if there is none.
 const std::vector<const Family*>& families();
 const Family* find_family(const std::string& model_type);
+std::string names_of_families();  // mistral, gemma, ...
 
 // Whether these functions, and not those of chapter 09, read this config.json: one of the model
 // types above, but a mistral only if its windows are narrower than the context. Throws
@@ -132,11 +138,16 @@ PublishedLayerNames gguf_layer_names();
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
                                                const SlidingWindow& window,
                                                std::size_t num_hidden_layers);
+// 1 in no_rope_layers means that the layer does use RoPE. If the list is empty or missing,
+// every no_rope_layer_interval-th layer has none (4). Throws FileError.
+void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers);
 // The pattern of each layer of Mistral and Gemma: layer_types if it is there, else every
 // full_every-th layer has full attention (0: none).
 void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config);
 std::vector<std::string> layer_types(const PublishedConfig& config);
 void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns);
+// What scores are multiplied by: attention_multiplier, or 1/√query_pre_attn_scalar.
+Real score_scale(const PublishedConfig& config);
 // The window of the first layer that has one.
 std::optional<std::size_t> sliding_window(const PublishedConfig& config);
 // The sizes of a mixture of experts: the keys of the number of experts and of their width, and

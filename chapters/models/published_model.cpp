@@ -42,7 +42,7 @@ PatternAttention empty_attention(const PublishedConfig& config, const LayerConfi
     const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
     if (slides && config.rope_local_base_freq) result.position_encoding = RopeOfTable{1};
     if (!layer.use_rope) result.position_encoding = NoPE{config.temperature_tuning};
-    result.score_mod.scale = 1 / std::sqrt(config.query_pre_attn_scalar);
+    result.score_mod.scale = score_scale(config);
     result.score_mod.attn_logit_softcapping = config.attn_logit_softcapping;
     if (!config.family->names.sinks.empty()) result.score_mod.sinks = Vector{};
     return result;
@@ -77,8 +77,10 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
     const RMSNorm norm{{}, config.rms_norm_eps};
     PublishedModel model{config, {}, {}, norm, {}};
     if (!config.tie_word_embeddings) model.lm_head = Matrix{};
+    model.embedding_scale = config.embedding_multiplier;
     if (config.family->scales_embeddings)
         model.embedding_scale = std::sqrt(static_cast<Real>(config.hidden_size));
+    model.logits_scaling = config.logits_scaling;
     model.final_logit_softcapping = config.final_logit_softcapping;
     for (const LayerConfig& layer : config.layers) {
         PatternAttention attention = empty_attention(config, layer);
@@ -87,7 +89,8 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
         if (config.family->sandwich)
             model.layers.push_back(GemmaBlock{attention, mlp, norm, norm, norm, norm});
         else
-            model.layers.push_back(MoeBlock{attention, mlp, norm, norm});
+            model.layers.push_back(
+                MoeBlock{attention, mlp, norm, norm, config.residual_multiplier});
     }
     return model;
 }

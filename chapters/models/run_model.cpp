@@ -56,7 +56,12 @@ void show_layers(const PublishedModel& model) {
     if (config.rope_factor != 1)
         show("positions of full attention are divided by", double(config.rope_factor));
     if (config.yarn) show("YaRN factor", double(config.yarn->factor));
-    show("scale of scores", fixed(1 / std::sqrt(double(config.query_pre_attn_scalar)), 4));
+    show("scale of scores", fixed(double(score_scale(config)), 4));
+    for (const auto& [name, multiplier] : {std::pair{"embeddings", model.embedding_scale},
+                                           {"residuals", config.residual_multiplier},
+                                           {"logits", 1 / config.logits_scaling}})
+        if (multiplier != 1)
+            show("multiplier of the " + std::string(name), brief(double(multiplier)));
     if (config.attn_logit_softcapping)
         show("soft cap of scores", double(*config.attn_logit_softcapping));
     if (config.final_logit_softcapping)

@@ -1,6 +1,7 @@
-// Gemma 2 and Gemma 3 (text): windows in most layers, four norms in each block, embeddings
-// multiplied by √C. Gemma 2 has soft caps, Gemma 3 a QK norm and another theta for its windows.
-// Source: Hugging Face, modeling_gemma2.py and modeling_gemma3.py.
+// Gemma: norms that multiply by 1 + w, embeddings multiplied by √C. Gemma 2 and Gemma 3 (text):
+// windows in most layers, four norms in each block. Gemma 2 has soft caps, Gemma 3 a QK norm
+// and another theta for its windows. Source: Hugging Face, modeling_gemma.py,
+// modeling_gemma2.py and modeling_gemma3.py.
 #include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
 
@@ -114,9 +115,24 @@ void add_gemma_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
         add("final_logit_softcapping", double(*config.final_logit_softcapping));
 }
 
+// The first files say "gelu" and mean the approximation with tanh, as hidden_activation says in
+// later ones.
+void read_gemma1(const JsonFile& json, PublishedConfig& config) {
+    const std::string key = "hidden_act", tanh(GELUTanh.name);
+    if (json.has("hidden_activation"))
+        json.ignore(key);
+    else if (json.has(key) && json.text(key) != tanh && json.text(key) != GELU.name)
+        json.reject_value(key, json.text(key), tanh);
+    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
+}
+
+void check_gemma1_gguf(const PublishedConfig& config) {
+    require(config.tie_word_embeddings, "export: llama.cpp's gemma has a tied head");
+}
+
 // Hugging Face calls the norm before the MLP post_attention_layernorm in Llama. In Gemma, the
 // norm of that name is what it says.
-Family gemma_family() {
+Family make_gemma2_family() {
     PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
     names.attention_output_norm = "post_attention_layernorm";
     names.ffn_norm = "pre_feedforward_layernorm";
@@ -143,14 +159,32 @@ Family gemma_family() {
 
 }  // namespace
 
+const Family& gemma_family() {
+    static const Family family{.model_type = "gemma",
+                               .architecture = "Gemma",
+                               .gguf_architecture = "gemma",
+                               .names = hugging_face_layer_names(),
+                               .gguf_names = gguf_layer_names(),
+                               .activation = GELUTanh,
+                               .activation_key = "hidden_activation",
+                               .norms_add_one = true,
+                               .scales_embeddings = true,
+                               .defaults = {256, 1e-6, 10'000, true},
+                               .read = read_gemma1,
+                               .write = [](const PublishedConfig&, JsonMembers&) {},
+                               .check_gguf = check_gemma1_gguf,
+                               .add_gguf = no_gguf_settings};
+    return family;
+}
+
 const Family& gemma2_family() {
-    static const Family family = gemma_family();
+    static const Family family = make_gemma2_family();
     return family;
 }
 
 const Family& gemma3_family() {
     static const Family family = [] {
-        Family gemma3 = gemma_family();
+        Family gemma3 = make_gemma2_family();
         gemma3.model_type = "gemma3_text";
         gemma3.architecture = "Gemma3";
         gemma3.local_rope = true;

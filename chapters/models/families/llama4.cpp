@@ -7,21 +7,6 @@
 namespace llm {
 namespace {
 
-// 1 in no_rope_layers means that the layer does use RoPE. If the list is empty or missing,
-// every fourth layer has none.
-void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers) {
-    const std::size_t interval = json.size_or("no_rope_layer_interval", 4);
-    for (std::size_t n = 0; n < layers.size(); ++n)
-        layers[n].use_rope = (n + 1) % interval != 0;
-    if (!json.has("no_rope_layers")) return;
-    const std::vector<std::int64_t> given = json.ids("no_rope_layers");
-    if (given.empty()) return;
-    if (given.size() != layers.size())
-        json.reject("no_rope_layers has " + to_text(given.size()) + " entries for " +
-                    to_text(layers.size()) + " layers");
-    for (std::size_t n = 0; n < layers.size(); ++n) layers[n].use_rope = given[n] != 0;
-}
-
 // A layer has a mixture of experts if interleave_moe_layer_step divides its number, counted
 // from 1, or if moe_layers lists it.
 void read_moe_layers(const JsonFile& json, std::vector<LayerConfig>& layers) {

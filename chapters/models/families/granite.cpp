@@ -1,0 +1,50 @@
+// Granite 3: a Llama with four multipliers, of the embeddings, the scores, the residuals and
+// the logits (muP). Source: Hugging Face, modeling_granite.py; "Tensor Programs V" (Yang et
+// al., 2022).
+#include "chapters/models/family.hpp"
+
+namespace llm {
+namespace {
+
+void read_granite(const JsonFile& json, PublishedConfig& config) {
+    const auto number = [&](const std::string& key) { return Real(json.positive_or(key, 1)); };
+    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
+    config.embedding_multiplier = number("embedding_multiplier");
+    config.attention_multiplier = number("attention_multiplier");
+    config.residual_multiplier = number("residual_multiplier");
+    config.logits_scaling = number("logits_scaling");
+}
+
+void write_granite(const PublishedConfig& config, JsonMembers& json) {
+    json.insert(json.end(), {{"embedding_multiplier", double(config.embedding_multiplier)},
+                             {"attention_multiplier", double(*config.attention_multiplier)},
+                             {"residual_multiplier", double(config.residual_multiplier)},
+                             {"logits_scaling", double(config.logits_scaling)}});
+}
+
+void add_granite_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+    metadata.insert(metadata.end(),
+                    {{"granite.embedding_scale", double(config.embedding_multiplier)},
+                     {"granite.attention.scale", double(*config.attention_multiplier)},
+                     {"granite.residual_scale", double(config.residual_multiplier)},
+                     {"granite.logit_scale", double(config.logits_scaling)}});
+}
+
+}  // namespace
+
+const Family& granite_family() {
+    static const Family family{.model_type = "granite",
+                               .architecture = "Granite",
+                               .gguf_architecture = "granite",
+                               .names = hugging_face_layer_names(),
+                               .gguf_names = gguf_layer_names(),
+                               .gguf_layout = RopeLayout::interleaved,
+                               .defaults = {.rms_norm_eps = 1e-6},
+                               .read = read_granite,
+                               .write = write_granite,
+                               .check_gguf = [](const PublishedConfig&) {},
+                               .add_gguf = add_granite_gguf};
+    return family;
+}
+
+}  // namespace llm

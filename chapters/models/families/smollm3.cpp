@@ -1,0 +1,49 @@
+// SmolLM3: a Llama in which every fourth layer has no RoPE. Source: Hugging Face,
+// modeling_smollm3.py.
+#include "chapters/models/family.hpp"
+
+namespace llm {
+namespace {
+
+void read_smollm3(const JsonFile& json, PublishedConfig& config) {
+    json.ignore("sliding_window");  // without use_sliding_window, it has no effect
+    if (json.has("layer_types"))
+        for (const AttentionPattern& pattern :
+             read_layer_types(json, SlidingWindow{1}, config.num_hidden_layers))
+            if (!std::holds_alternative<FullAttention>(pattern))
+                json.reject_value("layer_types", "sliding_attention", "full_attention");
+    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
+    read_use_rope(json, config.layers);
+}
+
+void write_smollm3(const PublishedConfig& config, JsonMembers& json) {
+    std::vector<std::size_t> use_rope;
+    for (const LayerConfig& layer : config.layers) use_rope.push_back(layer.use_rope ? 1 : 0);
+    json.push_back({"no_rope_layers", use_rope});
+}
+
+void check_smollm3_gguf(const PublishedConfig& config) {
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        require(config.layers[n].use_rope == ((n + 1) % 4 != 0),
+                "export: llama.cpp's smollm3 has no RoPE in layers 3, 7, ..., and RoPE in all "
+                "others");
+}
+
+}  // namespace
+
+const Family& smollm3_family() {
+    static const Family family{.model_type = "smollm3",
+                               .architecture = "SmolLM3",
+                               .gguf_architecture = "smollm3",
+                               .names = hugging_face_layer_names(),
+                               .gguf_names = gguf_layer_names(),
+                               .gguf_layout = RopeLayout::interleaved,
+                               .defaults = {0, 1e-6, 2'000'000, true},
+                               .read = read_smollm3,
+                               .write = write_smollm3,
+                               .check_gguf = check_smollm3_gguf,
+                               .add_gguf = no_gguf_settings};
+    return family;
+}
+
+}  // namespace llm

@@ -1,0 +1,97 @@
+// GGUF files of Gemma, SmolLM3 and Granite. tests/check_llama_cpp.mjs lets the real llama.cpp
+// read them.
+#include "common/files/gguf.hpp"
+#include "tests/published_models.hpp"
+
+using namespace llm;
+
+namespace {
+
+// A model of tests/fixtures with the vocabulary of the shipped tokenizer.
+PublishedModel dense_model(const std::string& type) {
+    PublishedModel model = load_published_model(fixture_path("models/" + type));
+    Generator generator(3);
+    model.config.vocab_size = 1024;
+    model.embed_tokens = randn({1024, 20}, generator);
+    if (model.lm_head) model.lm_head = randn({1024, 20}, generator);
+    return model;
+}
+
+}  // namespace
+
+TEST_CASE("export_gguf of dense families: metadata and tensors") {
+    for (const std::string type : {"gemma", "granite"}) {
+        CAPTURE(type);
+        const PublishedModel model = dense_model(type);
+        const Scratch scratch;
+        const std::string path = (scratch.folder / "model.gguf").string();
+        export_gguf(model, shipped_tokenizer(), path);
+        const Gguf file(path);
+        CHECK(file.text("general.architecture") == type);
+        CHECK(file.integer(type + ".attention.key_length") == 6);
+        CHECK(file.number(type + ".rope.freq_base") == 500);
+        const bool granite = type == "granite";
+        if (granite) {
+            CHECK(file.number("granite.embedding_scale") == doctest::Approx(3));
+            CHECK(file.number("granite.attention.scale") == doctest::Approx(0.3));
+            CHECK(file.number("granite.residual_scale") == doctest::Approx(0.4));
+            CHECK(file.number("granite.logit_scale") == doctest::Approx(2.5));
+        }
+        const auto& block = std::get<MoeBlock>(model.layers[2]);
+        CHECK_CLOSE(file.read("blk.2.ffn_norm.weight", {20}), block.ffn_norm.weight, 0);
+        const Matrix q_proj = file.read("blk.2.attn_q.weight", {24, 20});
+        const Matrix& ours = block.self_attn.layer.projections.q_proj.weight;
+        CHECK(difference(q_proj, ours, 0).empty() == !granite);  // granite: interleaved pairs
+        CHECK(file.tensors().size() == model.layers.size() * 9 + (granite ? 3 : 2));
+    }
+}
+
+TEST_CASE("export_gguf of dense families rejects what llama.cpp does not compute") {
+    CHECK(
+        rejection_of_gguf(dense_model("smollm3")) ==
+        "export: llama.cpp's smollm3 has no RoPE in layers 3, 7, ..., and RoPE in all others");
+    PublishedModel smollm3 = dense_model("smollm3");
+    for (std::size_t n = 0; n < smollm3.layers.size(); ++n)
+        smollm3.config.layers[n].use_rope = n != 3;
+    CHECK(rejection_of_gguf(smollm3) == "not rejected");
+    PublishedModel gemma = dense_model("gemma");
+    gemma.config.tie_word_embeddings = false;
+    CHECK(rejection_of_gguf(gemma) == "export: llama.cpp's gemma has a tied head");
+}
+
+TEST_CASE("gemma, smollm3 and granite: settings that are not implemented are rejected") {
+    CHECK(mentions(rejection_of("gemma", R"("hidden_act": "relu")"),
+                   "hidden_act relu is not supported; supported: gelu_pytorch_tanh"));
+    CHECK(mentions(rejection_of("gemma", R"("hidden_activation": "gelu")"),
+                   "hidden_activation gelu is not supported"));
+    CHECK(mentions(rejection_of("gemma", R"("sliding_window": 8)"), "sliding_window"));
+    CHECK(mentions(rejection_of("smollm3", R"("no_rope_layers": [1])"),
+                   "no_rope_layers has 1 entries for 8 layers"));
+    CHECK(mentions(rejection_of("smollm3", R"("use_sliding_window": true)"),
+                   "use_sliding_window true is not supported"));
+    std::string types;
+    for (int n = 0; n < 8; ++n)
+        types += n == 0 ? R"("sliding_attention")" : R"(, "full_attention")";
+    CHECK(mentions(
+        rejection_of("smollm3", R"("sliding_window": 8, "layer_types": [)" + types + "]"),
+        "layer_types sliding_attention is not supported"));
+    CHECK(mentions(rejection_of("granite", R"("residual_multiplier": 0)"),
+                   "residual_multiplier"));
+    CHECK(mentions(rejection_of("granite", R"("no_rope_layers": [1])"), "no_rope_layers"));
+}
+
+TEST_CASE("gemma, smollm3 and granite: defaults of keys that are missing") {
+    const PublishedConfig gemma = read("gemma", "");
+    CHECK(gemma.head_dim == 256);
+    CHECK(gemma.tie_word_embeddings);
+    CHECK(gemma.rms_norm_eps == Real(1e-6));
+    const PublishedConfig smollm3 = read("smollm3", "");
+    CHECK(smollm3.rope_theta == 2'000'000);
+    CHECK(smollm3.tie_word_embeddings);
+    for (std::size_t n = 0; n < 8; ++n) CHECK(smollm3.layers[n].use_rope == (n % 4 != 3));
+    const PublishedConfig granite = read("granite", "");
+    CHECK_FALSE(granite.tie_word_embeddings);
+    CHECK(granite.attention_multiplier == Real(1));
+    CHECK(granite.residual_multiplier == 1);
+    CHECK(granite.rms_norm_eps == Real(1e-6));
+}
