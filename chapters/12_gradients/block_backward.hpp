@@ -74,6 +74,15 @@ Tensor3 add_normalized(const AnyBlock& block, Norm AnyBlock::*norm,
     if (!norm) return input + residual_multiplier_of(block) * sublayer_output;
     return input + (block.*norm)(sublayer_output);
 }
+// Returns the gradient with respect to the output of f, (B, T, C).
+template <class AnyBlock, class Norm>
+Tensor3 add_normalized_backward(const AnyBlock& block, Norm AnyBlock::*norm,
+                                const Tensor3& sublayer_output,  // (B, T, C)
+                                const Tensor3& sum_gradient,     // (B, T, C)
+                                AnyBlock& gradient) {
+    if (!norm) return residual_multiplier_of(block) * sum_gradient;
+    return norm_backward(block.*norm, sublayer_output, sum_gradient, gradient.*norm);
+}
 
 // norm(x + norm(f(norm(x)))), with the norms that there are. The sublayer is the forward pass
 // of f.
@@ -110,11 +119,8 @@ Tensor3 residual_backward(const AnyBlock& block, const ResidualNorms<AnyBlock>& 
             output_gradient, gradient.*norms.sum);
 
     // A sum passes its gradient to both summands unchanged: to x, and through f to x.
-    Tensor3 output_of_f_gradient =
-        apply_norm_backward(block, norms.output, sublayer_output, sum_gradient, gradient);
-    if (residual_multiplier_of(block) != 1)
-        output_of_f_gradient *= residual_multiplier_of(block);
-    const Tensor3 sublayer_gradient = sublayer_backward(output_of_f_gradient);
+    const Tensor3 sublayer_gradient = sublayer_backward(
+        add_normalized_backward(block, norms.output, sublayer_output, sum_gradient, gradient));
     const Tensor3 gradient_through_sublayer =
         apply_norm_backward(block, norms.input, input, sublayer_gradient, gradient);
     return sum_gradient + gradient_through_sublayer;
