@@ -139,6 +139,9 @@ TEST_CASE("export_model rejects biases and norms that no config.json describes, 
     config.qk_norm = QKNormType::without_weights;
     rejected(make_model(config, generator),
              "export: no supported model_type has a QK norm without weights (Llama 4 has)");
+    config.qk_norm = QKNormType::over_all_heads;
+    rejected(make_model(config, generator),
+             "export: no supported model_type has a QK norm over all heads (OLMo 2 has)");
     config.qk_norm = QKNormType::with_weights;
     config.attention_bias = AttentionBias::qkv;
     rejected(make_model(config, generator),

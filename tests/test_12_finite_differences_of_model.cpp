@@ -7,8 +7,8 @@ using namespace llm;
 using namespace llm::finite_differences;
 
 TEST_CASE("attention_backward: input, weights and biases, with every QK norm") {
-    for (const QKNormType qk_norm :
-         {QKNormType::none, QKNormType::without_weights, QKNormType::with_weights}) {
+    for (const QKNormType qk_norm : {QKNormType::none, QKNormType::without_weights,
+                                     QKNormType::with_weights, QKNormType::over_all_heads}) {
         AttentionLayer layer = attention_layer(qk_norm);
         AttentionLayer gradient = zeros_of(layer);
         const AttentionInputs inputs = causal_attention_inputs(small_config(), B, T);

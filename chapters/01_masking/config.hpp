@@ -19,7 +19,8 @@ enum class AttentionBias {
 enum class QKNormType {
     none,             // Llama 2 and 3
     without_weights,  // Llama 4, after RoPE
-    with_weights      // Qwen3, before RoPE
+    with_weights,     // Qwen3, before RoPE
+    over_all_heads    // OLMo 2, before RoPE: one norm over the heads of a token, with weights
 };
 
 // The rope_scaling of Llama 3.1, of rope_type llama3 (chapter 04).

@@ -46,8 +46,19 @@ AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& ke
     return result;
 }
 
-// RMSNorm over head_dim: the same D weights for each head.
+// RMSNorm over all heads of a token, as one vector of H*D features.
+Tensor4 rms_norm_all_heads(const Tensor4& heads, const Vector& weight, Real eps) {
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads);
+    const std::size_t width = num_heads * head_dim;
+    const Tensor4 tokens = reshape(merge_heads(heads), {batch_size, 1, seq_len, width});
+    const Tensor4 normalized = rms_normalize(tokens, eps) * reshape(weight, {1, 1, 1, width});
+    return split_heads(reshape(normalized, {batch_size, seq_len, width}), num_heads);
+}
+
+// RMSNorm over head_dim, with the same D weights for each head; or over all heads.
 Tensor4 rms_norm_heads(const Tensor4& heads, const Vector& weight, Real eps) {
+    if (weight.size() == heads.shape(1) * heads.shape(3))
+        return rms_norm_all_heads(heads, weight, eps);
     require(weight.size() == heads.shape(3),
             "attention: norm weights of {} do not match heads of {}", weight.shape(),
             heads.shape());
@@ -155,7 +166,7 @@ QueriesKeysValues apply_qk_norm_and_rope(const QKNorm& qk_norm, const QueriesKey
         return apply_rotary_embedding(states, inputs.rotary_table, inputs.position_ids);
     };
 
-    // Qwen3: normalize with weights, then apply RoPE.
+    // Qwen3, OLMo 2: normalize with weights, then apply RoPE.
     if (const auto* norm = std::get_if<QKNormWithWeights>(&qk_norm))
         return {rotate(rms_norm_heads(queries, norm->q_weight, norm->eps)),
                 rotate(rms_norm_heads(keys, norm->k_weight, norm->eps)), values};
@@ -203,6 +214,11 @@ AttentionLayer make_attention_layer(const Config& config, Generator& generator) 
         const Vector ones = xt::ones<Real>({config.head_dim});
         layer.qk_norm = QKNormWithWeights{ones, ones, config.rms_norm_eps};
     }
+    if (config.qk_norm == QKNormType::over_all_heads)
+        layer.qk_norm =
+            QKNormWithWeights{xt::ones<Real>({config.num_attention_heads * config.head_dim}),
+                              xt::ones<Real>({config.num_key_value_heads * config.head_dim}),
+                              config.rms_norm_eps};
     return layer;
 }
 

@@ -65,8 +65,10 @@ struct NoQKNorm {};            // Llama 2 and 3
 struct QKNormWithoutWeights {  // Llama 4: rms_normalize, after RoPE
     Real eps = Real(1e-5);
 };
-struct QKNormWithWeights {      // Qwen3: RMSNorm over head_dim, before RoPE
-    Vector q_weight, k_weight;  // (D) each
+// Before RoPE: RMSNorm over the D features of each head (Qwen3), or over all H*D or Hkv*D
+// features of a token (OLMo 2); the number of weights says which.
+struct QKNormWithWeights {
+    Vector q_weight, k_weight;  // (D) each, or (H*D) and (Hkv*D)
     Real eps = Real(1e-6);
 };
 using QKNorm = std::variant<NoQKNorm, QKNormWithoutWeights, QKNormWithWeights>;

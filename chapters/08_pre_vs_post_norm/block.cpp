@@ -13,15 +13,6 @@ BlockOutput PostNormBlock::operator()(const Tensor3& hidden_states,
     return {ffn_norm(after_attention + mlp(after_attention)), std::move(attentions)};
 }
 
-// Only the output of each sublayer is normalized, before it is added.
-BlockOutput ResPostNormBlock::operator()(const Tensor3& hidden_states,
-                                         const AttentionInputs& inputs,
-                                         LayerCache* cache) const {
-    auto [attention_output, attentions] = self_attn(hidden_states, inputs, cache);
-    const Tensor3 after_attention = hidden_states + attention_norm(attention_output);
-    return {after_attention + ffn_norm(mlp(after_attention)), std::move(attentions)};
-}
-
 // Attention and MLP read the same normalized input: the MLP does not depend on attention.
 BlockOutput ParallelBlock::operator()(const Tensor3& hidden_states,
                                       const AttentionInputs& inputs, LayerCache* cache) const {

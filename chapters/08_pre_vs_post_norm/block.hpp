@@ -49,15 +49,25 @@ struct PostNormBlock {
                            LayerCache* cache = nullptr) const;
 };
 
-// x + norm(f(x)). Source: "Swin Transformer V2" (Liu et al., 2021); OLMo 2.
-struct ResPostNormBlock {
-    AttentionLayer self_attn;
-    GatedMlp mlp;
+// x + norm(f(x)): only the output of each sublayer is normalized, before it is added. Source:
+// "Swin Transformer V2" (Liu et al., 2021); OLMo 2.
+template <class MlpLayer, class Attention>
+struct ResPostNormBlockWith {
+    Attention self_attn;
+    MlpLayer mlp;
     RMSNorm attention_norm, ffn_norm;
 
-    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
-                           LayerCache* cache = nullptr) const;
+    using AttentionType = Attention;
+
+    BlockOutput operator()(const Tensor3& hidden_states,
+                           const typename Attention::Inputs& inputs,
+                           typename Attention::Cache* cache = nullptr) const {
+        auto [attention_output, attentions] = self_attn(hidden_states, inputs, cache);
+        const Tensor3 after_attention = hidden_states + attention_norm(attention_output);
+        return {after_attention + ffn_norm(mlp(after_attention)), std::move(attentions)};
+    }
 };
+using ResPostNormBlock = ResPostNormBlockWith<GatedMlp, AttentionLayer>;
 
 // x + norm(f(norm(x))): the input and the output of each sublayer are normalized. Source:
 // "CogView" (Ding et al., 2021); Gemma 2.

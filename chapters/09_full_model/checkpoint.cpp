@@ -17,7 +17,8 @@ AttentionLayer empty_attention_layer(const Config& config) {
                           config.num_key_value_heads,
                           {empty_linear(qkv_bias), empty_linear(qkv_bias),
                            empty_linear(qkv_bias), empty_linear(o_bias)}};
-    if (config.qk_norm == QKNormType::with_weights)
+    if (config.qk_norm == QKNormType::with_weights ||
+        config.qk_norm == QKNormType::over_all_heads)
         result.qk_norm = QKNormWithWeights{{}, {}, config.rms_norm_eps};
     if (config.qk_norm == QKNormType::without_weights)
         result.qk_norm = QKNormWithoutWeights{config.rms_norm_eps};
@@ -54,7 +55,7 @@ Model make_empty_model(const Config& config) {
 template <class Tensors>
 Model load_tensors(const Config& config, Tensors& tensors, const TensorNames& names,
                    RopeLayout layout) {
-    check_last_layer(config, tensors, names);
+    check_last_layer(config, tensors, names, names.layers);
     Model model = make_empty_model(config);
     TensorReader<Tensors> reader{tensors};
     visit_model(model, names, layout, reader);

@@ -256,6 +256,8 @@ JsonMembers config_json(const Config& config, DType dtype) {
             "export: no supported model_type has biases of q, k and v and a QK norm");
     require(config.qk_norm != QKNormType::without_weights,
             "export: no supported model_type has a QK norm without weights (Llama 4 has)");
+    require(config.qk_norm != QKNormType::over_all_heads,
+            "export: no supported model_type has a QK norm over all heads (OLMo 2 has)");
     const auto& rope_scaling = config.rope_scaling;
     require(!rope_scaling || std::holds_alternative<Llama3Scaling>(*rope_scaling),
             "export: no supported rope_scaling has a factor for each frequency (a GGUF file's "

@@ -100,8 +100,9 @@ void visit_attention(AnyAttention& attention, const Config& config, const std::s
     visit.linear(layer + names.v_proj, v_proj, Hkv * D, C);
     visit.linear(layer + names.o_proj, o_proj, C, H * D);
     if (auto* norm = std::get_if<QKNormWithWeights>(&attention.qk_norm)) {
-        visit.norm(layer + names.q_norm, norm->q_weight, D);
-        visit.norm(layer + names.k_norm, norm->k_weight, D);
+        const bool all_heads = config.qk_norm == QKNormType::over_all_heads;
+        visit.norm(layer + names.q_norm, norm->q_weight, all_heads ? H * D : D);
+        visit.norm(layer + names.k_norm, norm->k_weight, all_heads ? Hkv * D : D);
     }
 }
 
@@ -156,9 +157,10 @@ struct TensorReader {
 // Throws FileError if the file has fewer layers than the configuration: memory for them is
 // allocated only after this.
 template <class Tensors>
-void check_last_layer(const Config& config, Tensors& tensors, const TensorNames& names) {
+void check_last_layer(const Config& config, Tensors& tensors, const TensorNames& names,
+                      const LayerNames& layer_names) {
     tensors.read(names.layer + std::to_string(config.num_hidden_layers - 1) + "." +
-                     names.layers.attention_norm + ".weight",
+                     layer_names.attention_norm + ".weight",
                  {config.hidden_size});
 }
 

@@ -9,16 +9,6 @@ void add_tensor(ParameterList& list, const std::string& name, xt::xtensor<Real, 
         {name, {tensor.shape().begin(), tensor.shape().end()}, {tensor.data(), tensor.size()}});
 }
 
-// Blocks with one norm after each sublayer, under OLMo 2's names.
-template <class NormAfterBlock>
-void add_norms_after_sublayers(ParameterList& list, const std::string& name,
-                               NormAfterBlock& block) {
-    add_parameters(list, name + ".self_attn", block.self_attn);
-    add_parameters(list, name + ".post_attention_layernorm", block.attention_norm);
-    add_parameters(list, name + ".mlp", block.mlp);
-    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
-}
-
 }  // namespace
 
 void add_parameters(ParameterList& list, const std::string& name, Matrix& matrix) {
@@ -67,10 +57,6 @@ void add_parameters(ParameterList& list, const std::string& name, PostNormBlock&
     add_norms_after_sublayers(list, name, block);
 }
 
-void add_parameters(ParameterList& list, const std::string& name, ResPostNormBlock& block) {
-    add_norms_after_sublayers(list, name, block);
-}
-
 void add_parameters(ParameterList& list, const std::string& name, ParallelBlock& block) {
     add_parameters(list, name + ".input_layernorm", block.norm);
     add_parameters(list, name + ".self_attn", block.self_attn);
@@ -99,6 +85,8 @@ ParameterCount count_parameters(const Config& given) {
     count.mlp = L * gated_mlp_parameters(C, config.intermediate_size);
     count.norms = L * 2 * C + C;
     if (config.qk_norm == QKNormType::with_weights) count.norms += L * 2 * config.head_dim;
+    if (config.qk_norm == QKNormType::over_all_heads)
+        count.norms += L * (query_width + kv_width);
     if (!config.tie_word_embeddings) count.head = config.vocab_size * C;
     return count;
 }

@@ -33,8 +33,21 @@ void add_parameters(ParameterList& list, const std::string& name,
     add_parameters(list, name + ".post_attention_layernorm", block.ffn_norm);
     add_parameters(list, name + ".mlp", block.mlp);
 }
+// Blocks with one norm after each sublayer, under OLMo 2's names.
+template <class NormAfterBlock>
+void add_norms_after_sublayers(ParameterList& list, const std::string& name,
+                               NormAfterBlock& block) {
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".post_attention_layernorm", block.attention_norm);
+    add_parameters(list, name + ".mlp", block.mlp);
+    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
+}
 void add_parameters(ParameterList& list, const std::string& name, PostNormBlock& block);
-void add_parameters(ParameterList& list, const std::string& name, ResPostNormBlock& block);
+template <class MlpLayer, class Attention>
+void add_parameters(ParameterList& list, const std::string& name,
+                    ResPostNormBlockWith<MlpLayer, Attention>& block) {
+    add_norms_after_sublayers(list, name, block);
+}
 template <class MlpLayer, class Attention>
 void add_parameters(ParameterList& list, const std::string& name,
                     SandwichBlockWith<MlpLayer, Attention>& block) {

@@ -21,14 +21,21 @@ Tensor4 heads_from_rows(Matrix rows, const Tensor4& like) {
     return reshape(std::move(rows), {batch_size, num_heads, seq_len, head_dim});
 }
 
-// RMSNorm over head_dim with the weights of a QK norm.
+// RMSNorm over head_dim, or over all heads of a token, with the weights of a QK norm.
 Tensor4 rms_norm_heads_backward(const Vector& weight, Real eps, const Tensor4& heads,
                                 const Tensor4& output_gradient, Vector& weight_gradient) {
     RMSNorm gradient{std::move(weight_gradient), eps};
-    Matrix rows = norm_backward(RMSNorm{weight, eps}, rows_of_heads(heads),
-                                rows_of_heads(output_gradient), gradient);
+    Tensor4 result;
+    if (weight.size() == heads.shape(1) * heads.shape(3))
+        result = split_heads(norm_backward(RMSNorm{weight, eps}, merge_heads(heads),
+                                           merge_heads(output_gradient), gradient),
+                             heads.shape(1));
+    else
+        result = heads_from_rows(norm_backward(RMSNorm{weight, eps}, rows_of_heads(heads),
+                                               rows_of_heads(output_gradient), gradient),
+                                 heads);
     weight_gradient = std::move(gradient.weight);
-    return heads_from_rows(std::move(rows), heads);
+    return result;
 }
 
 // One head of one sequence, without a copy: (T, D).

@@ -29,9 +29,10 @@ auto norms_of(const PreNormBlockWith<Norm, MlpLayer, Attention>&) {
 inline BlockNorms<PostNormBlock> norms_of(const PostNormBlock&) {
     return {{.sum = &PostNormBlock::attention_norm}, {.sum = &PostNormBlock::ffn_norm}};
 }
-inline BlockNorms<ResPostNormBlock> norms_of(const ResPostNormBlock&) {
-    return {{.output = &ResPostNormBlock::attention_norm},
-            {.output = &ResPostNormBlock::ffn_norm}};
+template <class MlpLayer, class Attention>
+auto norms_of(const ResPostNormBlockWith<MlpLayer, Attention>&) {
+    using Typed = ResPostNormBlockWith<MlpLayer, Attention>;
+    return BlockNorms<Typed>{{.output = &Typed::attention_norm}, {.output = &Typed::ffn_norm}};
 }
 template <class MlpLayer, class Attention>
 auto norms_of(const SandwichBlockWith<MlpLayer, Attention>&) {

@@ -21,6 +21,9 @@ void check_exportable(const Model& model) {
     require(config.qk_norm != QKNormType::without_weights,
             "export: llama.cpp's architectures llama, qwen2 and qwen3 have no QK norm without "
             "weights (Llama 4 has)");
+    require(config.qk_norm != QKNormType::over_all_heads,
+            "export: llama.cpp's architectures llama, qwen2 and qwen3 have no QK norm over all "
+            "heads (OLMo 2 has)");
     require(!is_qwen3(config) || config.attention_bias == AttentionBias::none,
             "export: llama.cpp's architecture qwen3 has no attention biases");
     check_described(model);

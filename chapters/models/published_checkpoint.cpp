@@ -94,7 +94,7 @@ PublishedModel load_published_model(const std::string& folder) {
     const JsonFile json(folder + "/config.json");
     const PublishedConfig config = read_published_config(json);
     const SafeTensors tensors(folder);
-    check_last_layer(config, tensors, hugging_face_names);
+    check_last_layer(config, tensors, hugging_face_names, config.family->names);
     PublishedModel model = make_empty_model(config);
     PublishedReader reader{{tensors}, model.config};
     visit_model(model, hugging_face_names, model.config.family->names,
