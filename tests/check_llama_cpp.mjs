@@ -302,9 +302,10 @@ function randomGemma(type) {
   })
 }
 
-// SmolLM3: the fourth layer has no RoPE. Granite: four multipliers.
+// SmolLM3: the fourth layer has no RoPE. Granite: four multipliers. OLMo 2: norms after the sublayers and over all heads.
 function randomDense(type) {
-  const [V, C, F, D, L] = [1024, 64, 96, 32, 4]
+  const [V, C, F, L] = [1024, 64, 96, 4]
+  const D = type === 'olmo2' ? 16 : 32
   const tied = type === 'gemma'
   const config = {
     model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
@@ -319,7 +320,9 @@ function randomDense(type) {
     for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
       ['self_attn.o_proj', C, 4 * D], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C], ['mlp.down_proj', C, F]])
       shapes.push([`${layer}${name}.weight`, [out, into]])
-    for (const name of ['input_layernorm', 'post_attention_layernorm']) shapes.push([`${layer}${name}.weight`, [C]])
+    const norms = ['post_attention_layernorm', type === 'olmo2' ? 'post_feedforward_layernorm' : 'input_layernorm']
+    for (const name of norms) shapes.push([`${layer}${name}.weight`, [C]])
+    if (type === 'olmo2') shapes.push([`${layer}self_attn.q_norm.weight`, [4 * D]], [`${layer}self_attn.k_norm.weight`, [2 * D]])
   }
   return randomModel(type, config, shapes, (name, shape) => {
     if (name === 'model.embed_tokens.weight' || name === 'lm_head.weight') return [2, 0]
@@ -414,7 +417,7 @@ async function continueGreedily(file, ids, count) {
 
 // Windows, two RoPEs, soft caps, QK norm, four norms, mixtures: logits after 24 tokens with a window of 8.
 for (const [program, type, folder] of [
-  ...['gemma', 'smollm3', 'granite'].map(type => ['model', type, randomDense(type)]),
+  ...['gemma', 'smollm3', 'granite', 'olmo2'].map(type => ['model', type, randomDense(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)])]) {
   const file = join(scratch, `${type}.gguf`)

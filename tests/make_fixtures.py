@@ -997,7 +997,7 @@ def long_context_models():
         save(f"17_long_context/{name}_greedy", greedy)
 
 def dense_decoder(config, weights, ids):
-    """Logits of a gemma, smollm3 or granite model from tensors and settings with Hugging Face's names; all fields given."""
+    """Logits of a gemma, smollm3, granite or olmo2 model from tensors and settings with Hugging Face's names; all fields given."""
     gemma, head_dim, kind = config["model_type"] == "gemma", config["head_dim"], config["model_type"]
     heads, kv_heads, seq_len = config["num_attention_heads"], config["num_key_value_heads"], ids.shape[1]
     scale = config.get("attention_multiplier", head_dim ** -0.5)
@@ -1017,18 +1017,22 @@ def dense_decoder(config, weights, ids):
     future = torch.ones(seq_len, seq_len, dtype=torch.bool).triu(1)
     for n in range(config["num_hidden_layers"]):
         name = f"model.layers.{n}."
-        h = norm(x, name + "input_layernorm")
-        queries, keys, values = (split(linear(h, f"{name}self_attn.{part}_proj"), count)
-                                 for part, count in (("q", heads), ("k", kv_heads), ("v", kv_heads)))
+        h = x if kind == "olmo2" else norm(x, name + "input_layernorm")
+        projected = [linear(h, f"{name}self_attn.{part}_proj") for part in "qkv"]
+        if kind == "olmo2":
+            projected[:2] = (norm(y, f"{name}self_attn.{part}_norm") for part, y in zip("qk", projected))
+        queries, keys, values = (split(y, count) for y, count in zip(projected, (heads, kv_heads, kv_heads)))
         if kind != "smollm3" or config["no_rope_layers"][n]:
             queries, keys = (y * angles.cos() + rotate_half(y) * angles.sin() for y in (queries, keys))
         keys, values = (y.repeat_interleave(heads // kv_heads, 1) for y in (keys, values))
         scores = (queries @ keys.mT * scale).masked_fill(future, -torch.inf)
         attended = (scores.softmax(-1) @ values).transpose(1, 2).reshape(*ids.shape, -1)
-        x = x + residual * linear(attended, name + "self_attn.o_proj")
-        h = norm(x, name + "post_attention_layernorm")
+        attended = linear(attended, name + "self_attn.o_proj")
+        x = x + (norm(attended, name + "post_attention_layernorm") if kind == "olmo2" else residual * attended)
+        h = x if kind == "olmo2" else norm(x, name + "post_attention_layernorm")
         hidden = activation(linear(h, name + "mlp.gate_proj")) * linear(h, name + "mlp.up_proj")
-        x = x + residual * linear(hidden, name + "mlp.down_proj")
+        hidden = linear(hidden, name + "mlp.down_proj")
+        x = x + (norm(hidden, name + "post_feedforward_layernorm") if kind == "olmo2" else residual * hidden)
     head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
     return norm(x, "model.norm") @ head.T / config.get("logits_scaling", 1.0)
 
@@ -1042,7 +1046,8 @@ def dense_models():
         "smollm3": {**base, "num_hidden_layers": 5, "hidden_act": "silu", "tie_word_embeddings": True,
                     "no_rope_layers": [1, 0, 1, 1, 0]},
         "granite": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False,
-                    "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.4, "logits_scaling": 2.5}}
+                    "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.4, "logits_scaling": 2.5},
+        "olmo2": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False}}
     torch.manual_seed(172)
     ids = torch.randint(0, 31, (2, 19))
     save("models/ids", ids)
@@ -1056,7 +1061,11 @@ def dense_models():
                                     ("self_attn.o_proj", 20, 24), ("mlp.gate_proj", 14, 20), ("mlp.up_proj", 14, 20),
                                     ("mlp.down_proj", 20, 14)]:
                 weights[f"{layer}{part}.weight"] = 2 * draw(out, into)
-            weights |= {f"{layer}{norm}.weight": torch.rand(20) for norm in ("input_layernorm", "post_attention_layernorm")}
+            norms = ("input_layernorm", "post_attention_layernorm", "post_feedforward_layernorm")
+            norms = norms[1:] if name == "olmo2" else norms[:2]
+            weights |= {f"{layer}{norm}.weight": torch.rand(20) for norm in norms}
+            if name == "olmo2":
+                weights |= {f"{layer}self_attn.q_norm.weight": torch.rand(24), f"{layer}self_attn.k_norm.weight": torch.rand(12)}
         if not config["tie_word_embeddings"]:
             weights["lm_head.weight"] = 2 * draw(31, 20)
         weights = {key: value.bfloat16() for key, value in weights.items()}

@@ -25,6 +25,9 @@ TEST_CASE("the keys of published config.json files are read: chapters/models") {
             "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0], "pretraining_tp": 2,
             "rope_scaling": null, "rope_theta": 5000000.0, "sliding_window": null,
             "use_sliding_window": false)"},
+        {"olmo2",
+         R"("attention_bias": false, "hidden_act": "silu", "rope_scaling": null,
+            "rope_theta": 500000, "tie_word_embeddings": false)"},
         {"granite",
          R"("attention_bias": false, "attention_multiplier": 0.015625,
             "embedding_multiplier": 12.0, "hidden_act": "silu", "logits_scaling": 8.0,
@@ -143,7 +146,7 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
                     rotary_tables(expected, 16).front().cos, 0);
     };
     for (const std::string type :
-         {"mistral", "gemma", "gemma2", "smollm3", "granite", "mixtral", "qwen3_moe"})
+         {"mistral", "gemma", "gemma2", "smollm3", "granite", "olmo2", "mixtral", "qwen3_moe"})
         same_as(type, R"("rope_theta": 500.0)",
                 R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0})");
     same_as("gemma3_text",

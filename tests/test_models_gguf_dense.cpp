@@ -1,5 +1,5 @@
-// GGUF files of Gemma, SmolLM3 and Granite. tests/check_llama_cpp.mjs lets the real llama.cpp
-// read them.
+// GGUF files of Gemma, SmolLM3, Granite and OLMo 2. tests/check_llama_cpp.mjs lets the real
+// llama.cpp read them.
 #include "common/files/gguf.hpp"
 #include "tests/published_models.hpp"
 
@@ -57,6 +57,11 @@ TEST_CASE("export_gguf of dense families rejects what llama.cpp does not compute
     PublishedModel gemma = dense_model("gemma");
     gemma.config.tie_word_embeddings = false;
     CHECK(rejection_of_gguf(gemma) == "export: llama.cpp's gemma has a tied head");
+    PublishedModel olmo2 = dense_model("olmo2");
+    CHECK(rejection_of_gguf(olmo2) ==
+          "export: llama.cpp's olmo2 has 4 heads of 5 for a hidden size of 20");
+    olmo2.config.tie_word_embeddings = true;
+    CHECK(rejection_of_gguf(olmo2) == "export: llama.cpp's olmo2 has no tied head");
 }
 
 TEST_CASE("gemma, smollm3 and granite: settings that are not implemented are rejected") {

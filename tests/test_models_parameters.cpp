@@ -60,10 +60,10 @@ TEST_CASE("count_parameters: the numbers that were published") {
 
 TEST_CASE("count_parameters: dense families, the sizes that their makers give") {
     const auto count_of = [](const Family& family, const Config& sizes,
-                             std::size_t intermediate_size) {
+                             std::size_t intermediate_size, bool tied = true) {
         PublishedConfig config = config_of(family, sizes, {});
         config.intermediate_size = intermediate_size;
-        config.tie_word_embeddings = true;
+        config.tie_word_embeddings = tied;
         for (LayerConfig& layer : config.layers) layer.is_moe = false;
         return count_parameters(config).total();
     };
@@ -74,15 +74,19 @@ TEST_CASE("count_parameters: dense families, the sizes that their makers give") 
           8'537'680'896);
     CHECK(count_of(smollm3_family(), sizes_of(2048, 36, 16, 4, 128, 128256), 11008) ==
           3'075'098'624);
+    // OLMo 2 1124 7B.
+    CHECK(count_of(olmo2_family(), sizes_of(4096, 32, 32, 32, 128, 100352), 11008, false) ==
+          7'298'617'344);
     CHECK(billions(count_of(granite_family(), sizes_of(2048, 40, 32, 8, 64, 49155), 8192)) ==
           doctest::Approx(2.53).epsilon(0.002));
 }
 
 TEST_CASE("count_parameters counts the tensors of a loaded model") {
     for (const std::string type :
-         {"models/gemma", "models/smollm3", "models/granite", "18_experts/mixtral",
-          "18_experts/qwen3_moe", "18_experts/gpt_oss", "18_experts/llama4_text",
-          "17_long_context/mistral", "17_long_context/gemma2", "17_long_context/gemma3_text"}) {
+         {"models/gemma", "models/smollm3", "models/granite", "models/olmo2",
+          "18_experts/mixtral", "18_experts/qwen3_moe", "18_experts/gpt_oss",
+          "18_experts/llama4_text", "17_long_context/mistral", "17_long_context/gemma2",
+          "17_long_context/gemma3_text"}) {
         CAPTURE(type);
         PublishedModel model = load_published_model(fixture_path(type));
         std::uint64_t count = 0;

@@ -10,11 +10,17 @@ using namespace llm;
 
 namespace {
 
-const std::vector<std::string> names = {"models/gemma",           "models/smollm3",
-                                        "models/granite",         "17_long_context/mistral",
-                                        "17_long_context/gemma2", "17_long_context/gemma3_text",
-                                        "18_experts/mixtral",     "18_experts/qwen3_moe",
-                                        "18_experts/gpt_oss",     "18_experts/gpt_oss_mxfp4",
+const std::vector<std::string> names = {"models/gemma",
+                                        "models/smollm3",
+                                        "models/granite",
+                                        "models/olmo2",
+                                        "17_long_context/mistral",
+                                        "17_long_context/gemma2",
+                                        "17_long_context/gemma3_text",
+                                        "18_experts/mixtral",
+                                        "18_experts/qwen3_moe",
+                                        "18_experts/gpt_oss",
+                                        "18_experts/gpt_oss_mxfp4",
                                         "18_experts/llama4_text"};
 
 PublishedModel load(const std::string& name) {

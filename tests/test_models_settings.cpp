@@ -91,8 +91,9 @@ TEST_CASE("every setting of mistral with windows, gemma2 and gemma3_text changes
                    with(R"("sliding_window_pattern": 3)")});
 }
 
-TEST_CASE("every setting of gemma, smollm3 and granite changes the logits") {
+TEST_CASE("every setting of gemma, smollm3, granite and olmo2 changes the logits") {
     check_effects("models/gemma", {epsilon, theta});
+    check_effects("models/olmo2", {epsilon, theta});
     check_effects("models/smollm3",
                   {epsilon,
                    theta,

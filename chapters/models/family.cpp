@@ -50,9 +50,9 @@ void read_sizes(const JsonFile& json, const Family& family, Config& config) {
 
 const std::vector<const Family*>& families() {
     static const std::vector<const Family*> all = {
-        &mistral_family(), &gemma_family(),   &gemma2_family(),  &gemma3_family(),
-        &smollm3_family(), &granite_family(), &mixtral_family(), &qwen3_moe_family(),
-        &gpt_oss_family(), &llama4_family()};
+        &mistral_family(),   &gemma_family(),   &gemma2_family(), &gemma3_family(),
+        &smollm3_family(),   &granite_family(), &olmo2_family(),  &mixtral_family(),
+        &qwen3_moe_family(), &gpt_oss_family(), &llama4_family()};
     return all;
 }
 

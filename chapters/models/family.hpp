@@ -76,7 +76,7 @@ struct Family {
     ExpertStorage expert_storage = ExpertStorage::separate;
     Activation activation = SiLU;
     std::string activation_key = "hidden_act";
-    bool sandwich = false;           // the blocks of Gemma, with four norms
+    NormPlacement norm_placement = NormPlacement::pre_norm;  // or res_post_norm, sandwich
     bool norms_add_one = false;      // stored as w, and multiply by 1 + w
     bool scales_embeddings = false;  // by √C
     bool has_biases = false;         // of all matrices of the layers
@@ -108,6 +108,7 @@ const Family& gemma2_family();
 const Family& gemma3_family();
 const Family& smollm3_family();
 const Family& granite_family();
+const Family& olmo2_family();
 const Family& mixtral_family();
 const Family& qwen3_moe_family();
 const Family& gpt_oss_family();

@@ -21,12 +21,15 @@ MoeParameterCount count_parameters(const PublishedConfig& config) {
     const std::uint64_t attention_biases =
         (biases ? H * D + 2 * Hkv * D + C : 0) + (sinks ? H : 0);
     const std::uint64_t expert = 3 * C * F + (biases ? 2 * F + C : 0);
-    const std::uint64_t qk_norm = config.qk_norm == QKNormType::with_weights ? 2 * D : 0;
+    const std::uint64_t qk_norm = config.qk_norm == QKNormType::with_weights     ? 2 * D
+                                  : config.qk_norm == QKNormType::over_all_heads ? (H + Hkv) * D
+                                                                                 : 0;
+    const bool sandwich = config.family->norm_placement == NormPlacement::sandwich;
 
     MoeParameterCount count;
     for (const LayerConfig& layer : config.layers) {
         count.attention += 2 * C * H * D + 2 * C * Hkv * D + attention_biases;
-        count.norms += (config.family->sandwich ? 4 : 2) * C + qk_norm;
+        count.norms += (sandwich ? 4 : 2) * C + qk_norm;
         if (!layer.is_moe) {
             count.dense_mlp += gated_mlp_parameters(C, config.intermediate_size);
             continue;

@@ -86,8 +86,11 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
         PatternAttention attention = empty_attention(config, layer);
         MlpOrMoe mlp = empty_mlp(config);
         if (layer.is_moe) mlp = empty_moe(config);
-        if (config.family->sandwich)
+        const NormPlacement placement = config.family->norm_placement;
+        if (placement == NormPlacement::sandwich)
             model.layers.push_back(GemmaBlock{attention, mlp, norm, norm, norm, norm});
+        else if (placement == NormPlacement::res_post_norm)
+            model.layers.push_back(OlmoBlock{attention, mlp, norm, norm});
         else
             model.layers.push_back(
                 MoeBlock{attention, mlp, norm, norm, config.residual_multiplier});

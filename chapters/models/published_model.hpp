@@ -8,9 +8,10 @@
 
 namespace llm {
 
-// A layer: pre-norm, or Gemma's with four norms.
+// A layer: pre-norm, Gemma's with four norms, or OLMo 2's with norms after the sublayers.
 using GemmaBlock = SandwichBlockWith<MlpOrMoe, PatternAttention>;
-using PublishedLayer = BlockVariant<MoeBlock, GemmaBlock>;
+using OlmoBlock = ResPostNormBlockWith<MlpOrMoe, PatternAttention>;
+using PublishedLayer = BlockVariant<MoeBlock, GemmaBlock, OlmoBlock>;
 const MlpOrMoe& mlp_of(const PublishedLayer& layer);
 
 using PublishedModel = DecoderModel<PublishedLayer, PublishedConfig>;

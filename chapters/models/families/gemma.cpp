@@ -146,7 +146,7 @@ Family make_gemma2_family() {
             .gguf_names = in_gguf,
             .activation = GELUTanh,
             .activation_key = "hidden_activation",
-            .sandwich = true,
+            .norm_placement = NormPlacement::sandwich,
             .norms_add_one = true,
             .scales_embeddings = true,
             .reads_rope_scaling = true,

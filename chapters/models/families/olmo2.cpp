@@ -1,0 +1,46 @@
+// OLMo 2: norms after the sublayers (res-post-norm), and a QK norm over all heads of a token.
+// Source: Hugging Face, modeling_olmo2.py; "2 OLMo 2 Furious" (2025), section 3.
+#include "chapters/models/family.hpp"
+
+namespace llm {
+namespace {
+
+void read_olmo2(const JsonFile&, PublishedConfig& config) {
+    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
+}
+
+void check_olmo2_gguf(const PublishedConfig& config) {
+    require(!config.tie_word_embeddings, "export: llama.cpp's olmo2 has no tied head");
+    require(config.num_attention_heads * config.head_dim == config.hidden_size,
+            "export: llama.cpp's olmo2 has {} heads of {} for a hidden size of {}",
+            config.num_attention_heads, config.hidden_size / config.num_attention_heads,
+            config.hidden_size);
+}
+
+Family make_olmo2_family() {
+    PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
+    names.attention_norm = "post_attention_layernorm";
+    names.ffn_norm = "post_feedforward_layernorm";
+    in_gguf.attention_norm = "post_attention_norm";
+    in_gguf.ffn_norm = "post_ffw_norm";
+    return {.model_type = "olmo2",
+            .architecture = "Olmo2",
+            .gguf_architecture = "olmo2",
+            .names = names,
+            .gguf_names = in_gguf,
+            .norm_placement = NormPlacement::res_post_norm,
+            .qk_norm = QKNormType::over_all_heads,
+            .read = read_olmo2,
+            .write = [](const PublishedConfig&, JsonMembers&) {},
+            .check_gguf = check_olmo2_gguf,
+            .add_gguf = no_gguf_settings};
+}
+
+}  // namespace
+
+const Family& olmo2_family() {
+    static const Family family = make_olmo2_family();
+    return family;
+}
+
+}  // namespace llm
