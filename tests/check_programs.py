@@ -1607,7 +1607,7 @@ def check_chat(program, scratch):
         problems.append(f"{program.name}: a last line without a line feed is not answered")
     if "<|im_start|>system\nObey<|im_end|>\n" not in chat_answers([*command, "--system", "Obey"], "Hear\n/template\n"):
         problems.append(f"{program.name} --system: the system message is not in the conversation")
-    noted = r"\(The context is full: the oldest \d+ messages were dropped\.\)\n"
+    noted = r"\(The oldest \d+ messages were dropped, to leave room for the answer\.\)\n"
     trimmed = chat_answers([*command, "--context-length", "64", "--system", "Obey"], "Hear\n" * 9 + "/template\n", f"({noted})+")
     if trimmed.count("<|im_start|>system") != 1 or not 0 < trimmed.count("<|im_start|>user") < 9:
         problems.append(f"{program.name} --context-length 64: {trimmed!r}")

@@ -105,8 +105,8 @@ std::vector<Id> encode_what_fits(const Session& session, std::vector<Message>& m
             "this message has {} tokens with the system prompt, the context only {}",
             ids.size(), num_positions);
     if (dropped > 0)
-        note("(The context is full: the oldest " + to_text(dropped) +
-             " messages were dropped.)");
+        note("(The oldest " + to_text(dropped) +
+             " messages were dropped, to leave room for the answer.)");
     return ids;
 }
 
