@@ -305,7 +305,7 @@ function randomGemma(type) {
 // SmolLM3: the fourth layer has no RoPE. Granite: four multipliers. OLMo 2: norms after the sublayers and over all heads.
 function randomDense(type) {
   const [V, C, F, L] = [1024, 64, 96, 4]
-  const D = type === 'olmo2' ? 16 : 32
+  const D = ['olmo2', 'phi3'].includes(type) ? 16 : 32
   const tied = type === 'gemma'
   const config = {
     model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
@@ -317,8 +317,9 @@ function randomDense(type) {
   if (!tied) shapes.push(['lm_head.weight', [V, C]])
   for (let n = 0; n < L; ++n) {
     const layer = `model.layers.${n}.`
-    for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
-      ['self_attn.o_proj', C, 4 * D], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C], ['mlp.down_proj', C, F]])
+    const inputs = type === 'phi3' ? [['self_attn.qkv_proj', 8 * D, C], ['mlp.gate_up_proj', 2 * F, C]]
+      : [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C]]
+    for (const [name, out, into] of [...inputs, ['self_attn.o_proj', C, 4 * D], ['mlp.down_proj', C, F]])
       shapes.push([`${layer}${name}.weight`, [out, into]])
     const norms = ['post_attention_layernorm', type === 'olmo2' ? 'post_feedforward_layernorm' : 'input_layernorm']
     for (const name of norms) shapes.push([`${layer}${name}.weight`, [C]])
@@ -417,7 +418,7 @@ async function continueGreedily(file, ids, count) {
 
 // Windows, two RoPEs, soft caps, QK norm, four norms, mixtures: logits after 24 tokens with a window of 8.
 for (const [program, type, folder] of [
-  ...['gemma', 'smollm3', 'granite', 'olmo2'].map(type => ['model', type, randomDense(type)]),
+  ...['gemma', 'smollm3', 'granite', 'olmo2', 'phi3'].map(type => ['model', type, randomDense(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)])]) {
   const file = join(scratch, `${type}.gguf`)

@@ -997,7 +997,7 @@ def long_context_models():
         save(f"17_long_context/{name}_greedy", greedy)
 
 def dense_decoder(config, weights, ids):
-    """Logits of a gemma, smollm3, granite or olmo2 model from tensors and settings with Hugging Face's names; all fields given."""
+    """Logits of a gemma, smollm3, granite, olmo2 or phi3 model from tensors and settings with Hugging Face's names; all fields given."""
     gemma, head_dim, kind = config["model_type"] == "gemma", config["head_dim"], config["model_type"]
     heads, kv_heads, seq_len = config["num_attention_heads"], config["num_key_value_heads"], ids.shape[1]
     scale = config.get("attention_multiplier", head_dim ** -0.5)
@@ -1014,23 +1014,29 @@ def dense_decoder(config, weights, ids):
     x = x * (config["hidden_size"] ** 0.5 if gemma else config.get("embedding_multiplier", 1.0))
     angles = rotary_angles(head_dim, config["rope_theta"], torch.arange(seq_len).float())[1]
     angles = torch.cat((angles, angles), dim=-1)
-    future = torch.ones(seq_len, seq_len, dtype=torch.bool).triu(1)
+    distance = torch.arange(seq_len)[:, None] - torch.arange(seq_len)
+    hidden_keys = (distance < 0) | (distance >= config.get("sliding_window", seq_len))
     for n in range(config["num_hidden_layers"]):
         name = f"model.layers.{n}."
         h = x if kind == "olmo2" else norm(x, name + "input_layernorm")
-        projected = [linear(h, f"{name}self_attn.{part}_proj") for part in "qkv"]
+        if kind == "phi3":
+            projected = list(linear(h, name + "self_attn.qkv_proj").split([n * head_dim for n in (heads, kv_heads, kv_heads)], -1))
+        else:
+            projected = [linear(h, f"{name}self_attn.{part}_proj") for part in "qkv"]
         if kind == "olmo2":
             projected[:2] = (norm(y, f"{name}self_attn.{part}_norm") for part, y in zip("qk", projected))
         queries, keys, values = (split(y, count) for y, count in zip(projected, (heads, kv_heads, kv_heads)))
         if kind != "smollm3" or config["no_rope_layers"][n]:
             queries, keys = (y * angles.cos() + rotate_half(y) * angles.sin() for y in (queries, keys))
         keys, values = (y.repeat_interleave(heads // kv_heads, 1) for y in (keys, values))
-        scores = (queries @ keys.mT * scale).masked_fill(future, -torch.inf)
+        scores = (queries @ keys.mT * scale).masked_fill(hidden_keys, -torch.inf)
         attended = (scores.softmax(-1) @ values).transpose(1, 2).reshape(*ids.shape, -1)
         attended = linear(attended, name + "self_attn.o_proj")
         x = x + (norm(attended, name + "post_attention_layernorm") if kind == "olmo2" else residual * attended)
         h = x if kind == "olmo2" else norm(x, name + "post_attention_layernorm")
-        hidden = activation(linear(h, name + "mlp.gate_proj")) * linear(h, name + "mlp.up_proj")
+        gate, up = (linear(h, name + "mlp.gate_up_proj").chunk(2, -1) if kind == "phi3" else
+                    (linear(h, name + "mlp.gate_proj"), linear(h, name + "mlp.up_proj")))
+        hidden = activation(gate) * up
         hidden = linear(hidden, name + "mlp.down_proj")
         x = x + (norm(hidden, name + "post_feedforward_layernorm") if kind == "olmo2" else residual * hidden)
     head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
@@ -1047,7 +1053,8 @@ def dense_models():
                     "no_rope_layers": [1, 0, 1, 1, 0]},
         "granite": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False,
                     "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.4, "logits_scaling": 2.5},
-        "olmo2": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False}}
+        "olmo2": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False},
+        "phi3": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False, "sliding_window": 6}}
     torch.manual_seed(172)
     ids = torch.randint(0, 31, (2, 19))
     save("models/ids", ids)
@@ -1057,9 +1064,11 @@ def dense_models():
         weights = {"model.embed_tokens.weight": draw(31, 20), "model.norm.weight": torch.rand(20) * 2}
         for n in range(config["num_hidden_layers"]):
             layer = f"model.layers.{n}."
-            for part, out, into in [("self_attn.q_proj", 24, 20), ("self_attn.k_proj", 12, 20), ("self_attn.v_proj", 12, 20),
-                                    ("self_attn.o_proj", 20, 24), ("mlp.gate_proj", 14, 20), ("mlp.up_proj", 14, 20),
-                                    ("mlp.down_proj", 20, 14)]:
+            parts = [("self_attn.q_proj", 24, 20), ("self_attn.k_proj", 12, 20), ("self_attn.v_proj", 12, 20),
+                     ("self_attn.o_proj", 20, 24), ("mlp.gate_proj", 14, 20), ("mlp.up_proj", 14, 20), ("mlp.down_proj", 20, 14)]
+            if name == "phi3":
+                parts = [("self_attn.qkv_proj", 48, 20), parts[3], ("mlp.gate_up_proj", 28, 20), parts[6]]
+            for part, out, into in parts:
                 weights[f"{layer}{part}.weight"] = 2 * draw(out, into)
             norms = ("input_layernorm", "post_attention_layernorm", "post_feedforward_layernorm")
             norms = norms[1:] if name == "olmo2" else norms[:2]

@@ -23,9 +23,9 @@ CachedSequence empty_cache(std::size_t num_positions = 1000) {
 }
 
 // The published types. Their windows and chunks have 5 or 6 tokens.
-const std::vector<std::string> types = {"gemma",     "smollm3", "granite",       "olmo2",
-                                        "mistral",   "gemma2",  "gemma3_text",   "mixtral",
-                                        "qwen3_moe", "gpt_oss", "gpt_oss_mxfp4", "llama4_text"};
+const std::vector<std::string> types = {
+    "gemma",       "smollm3", "granite",   "olmo2",   "phi3",          "mistral",    "gemma2",
+    "gemma3_text", "mixtral", "qwen3_moe", "gpt_oss", "gpt_oss_mxfp4", "llama4_text"};
 
 AnyModel load(const std::string& type) {
     if (fs::exists(fixture_path("models/" + type)))

@@ -25,6 +25,12 @@ TEST_CASE("the keys of published config.json files are read: chapters/models") {
             "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0], "pretraining_tp": 2,
             "rope_scaling": null, "rope_theta": 5000000.0, "sliding_window": null,
             "use_sliding_window": false)"},
+        {"phi3",
+         R"("attention_bias": false, "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config"},
+            "embd_pdrop": 0.0, "hidden_act": "silu", "original_max_position_embeddings": 64,
+            "pad_token_id": 32000, "partial_rotary_factor": 1.0, "resid_pdrop": 0.0,
+            "rope_scaling": null, "rope_theta": 10000.0, "sliding_window": 2047,
+            "tie_word_embeddings": false)"},
         {"olmo2",
          R"("attention_bias": false, "hidden_act": "silu", "rope_scaling": null,
             "rope_theta": 500000, "tie_word_embeddings": false)"},
@@ -145,8 +151,8 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
         CHECK_CLOSE(rotary_tables(config, 16).front().cos,
                     rotary_tables(expected, 16).front().cos, 0);
     };
-    for (const std::string type :
-         {"mistral", "gemma", "gemma2", "smollm3", "granite", "olmo2", "mixtral", "qwen3_moe"})
+    for (const std::string type : {"mistral", "gemma", "gemma2", "smollm3", "granite", "olmo2",
+                                   "phi3", "mixtral", "qwen3_moe"})
         same_as(type, R"("rope_theta": 500.0)",
                 R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0})");
     same_as("gemma3_text",

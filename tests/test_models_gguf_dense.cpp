@@ -1,5 +1,5 @@
-// GGUF files of Gemma, SmolLM3, Granite and OLMo 2. tests/check_llama_cpp.mjs lets the real
-// llama.cpp read them.
+// GGUF files of Gemma, SmolLM3, Granite, OLMo 2 and Phi-3. tests/check_llama_cpp.mjs lets the
+// real llama.cpp read them.
 #include "common/files/gguf.hpp"
 #include "tests/published_models.hpp"
 
@@ -60,6 +60,12 @@ TEST_CASE("export_gguf of dense families rejects what llama.cpp does not compute
     PublishedModel olmo2 = dense_model("olmo2");
     CHECK(rejection_of_gguf(olmo2) ==
           "export: llama.cpp's olmo2 has 4 heads of 5 for a hidden size of 20");
+    PublishedModel phi3 = dense_model("phi3");
+    CHECK(rejection_of_gguf(phi3) ==
+          "export: llama.cpp's phi3 has no window: 64 tokens do not fit into a window of 6");
+    set_patterns(phi3.config, {phi3.layers.size(), FullAttention{}});
+    CHECK(rejection_of_gguf(phi3) ==
+          "export: llama.cpp's phi3 has 4 heads of 5 for a hidden size of 20");
     olmo2.config.tie_word_embeddings = true;
     CHECK(rejection_of_gguf(olmo2) == "export: llama.cpp's olmo2 has no tied head");
 }
@@ -80,6 +86,10 @@ TEST_CASE("gemma, smollm3 and granite: settings that are not implemented are rej
     CHECK(mentions(
         rejection_of("smollm3", R"("sliding_window": 8, "layer_types": [)" + types + "]"),
         "layer_types sliding_attention is not supported"));
+    CHECK(mentions(rejection_of("phi3", R"("rope_scaling": {"type": "longrope"})"),
+                   "rope_scaling is not supported for phi3"));
+    CHECK(mentions(rejection_of("phi3", R"("partial_rotary_factor": 0.75)"),
+                   "partial_rotary_factor 0.75 is not supported; supported: 1"));
     CHECK(mentions(rejection_of("granite", R"("residual_multiplier": 0)"),
                    "residual_multiplier"));
     CHECK(mentions(rejection_of("granite", R"("no_rope_layers": [1])"), "no_rope_layers"));

@@ -74,6 +74,9 @@ TEST_CASE("count_parameters: dense families, the sizes that their makers give") 
           8'537'680'896);
     CHECK(count_of(smollm3_family(), sizes_of(2048, 36, 16, 4, 128, 128256), 11008) ==
           3'075'098'624);
+    // Phi-3 mini.
+    CHECK(count_of(phi3_family(), sizes_of(3072, 32, 32, 32, 96, 32064), 8192, false) ==
+          3'821'079'552);
     // OLMo 2 1124 7B.
     CHECK(count_of(olmo2_family(), sizes_of(4096, 32, 32, 32, 128, 100352), 11008, false) ==
           7'298'617'344);
@@ -83,7 +86,7 @@ TEST_CASE("count_parameters: dense families, the sizes that their makers give") 
 
 TEST_CASE("count_parameters counts the tensors of a loaded model") {
     for (const std::string type :
-         {"models/gemma", "models/smollm3", "models/granite", "models/olmo2",
+         {"models/gemma", "models/smollm3", "models/granite", "models/olmo2", "models/phi3",
           "18_experts/mixtral", "18_experts/qwen3_moe", "18_experts/gpt_oss",
           "18_experts/llama4_text", "17_long_context/mistral", "17_long_context/gemma2",
           "17_long_context/gemma3_text"}) {

@@ -91,9 +91,11 @@ TEST_CASE("every setting of mistral with windows, gemma2 and gemma3_text changes
                    with(R"("sliding_window_pattern": 3)")});
 }
 
-TEST_CASE("every setting of gemma, smollm3, granite and olmo2 changes the logits") {
+TEST_CASE("every setting of gemma, smollm3, granite, olmo2 and phi3 changes the logits") {
     check_effects("models/gemma", {epsilon, theta});
     check_effects("models/olmo2", {epsilon, theta});
+    check_effects("models/phi3",
+                  {epsilon, theta, {R"("sliding_window": 6)", R"("sliding_window": 5)"}});
     check_effects("models/smollm3",
                   {epsilon,
                    theta,

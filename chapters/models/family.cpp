@@ -18,9 +18,12 @@ void reject_unsupported(const JsonFile& json, const Family& family) {
                           family.has_biases ? "true" : "false");
     for (const char* flag : {"mlp_bias", "use_bidirectional_attention", "use_sliding_window"})
         if (json.boolean_or(flag, false)) json.reject_value(flag, "true", "false");
-    for (const char* unknown : {"partial_rotary_factor", "clip_qkv", "n_shared_experts",
-                                "shared_expert_intermediate_size"})
+    for (const char* unknown :
+         {"clip_qkv", "n_shared_experts", "shared_expert_intermediate_size"})
         if (json.has(unknown)) json.reject(unknown, "is not supported");
+    const std::string rotary = "partial_rotary_factor";
+    if (json.has(rotary) && json.number(rotary) != 1)
+        json.reject_value(rotary, brief(json.number(rotary)), "1");
     const std::string rope = rope_object(json, family.local_rope);
     if (json.has(rope) && !family.reads_rope_scaling && read_rope_type(json, rope) != "default")
         json.reject(rope, "is not supported for " + family.model_type);
@@ -50,9 +53,9 @@ void read_sizes(const JsonFile& json, const Family& family, Config& config) {
 
 const std::vector<const Family*>& families() {
     static const std::vector<const Family*> all = {
-        &mistral_family(),   &gemma_family(),   &gemma2_family(), &gemma3_family(),
-        &smollm3_family(),   &granite_family(), &olmo2_family(),  &mixtral_family(),
-        &qwen3_moe_family(), &gpt_oss_family(), &llama4_family()};
+        &mistral_family(), &gemma_family(),     &gemma2_family(),  &gemma3_family(),
+        &smollm3_family(), &granite_family(),   &olmo2_family(),   &phi3_family(),
+        &mixtral_family(), &qwen3_moe_family(), &gpt_oss_family(), &llama4_family()};
     return all;
 }
 
@@ -200,14 +203,21 @@ ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_ke
     return sizes;
 }
 
+void reject_other_query_widths(const PublishedConfig& config) {
+    require(config.num_attention_heads * config.head_dim == config.hidden_size,
+            "export: llama.cpp's {} has {} heads of {} for a hidden size of {}",
+            config.family->gguf_architecture, config.num_attention_heads,
+            config.hidden_size / config.num_attention_heads, config.hidden_size);
+}
+
 void reject_windows_of_llama(const PublishedConfig& config) {
     const std::size_t context = config.max_position_embeddings;
     for (const LayerConfig& layer : config.layers) {
         const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern);
-        require(!sliding || sliding->window >= context,
-                "export: llama.cpp's llama has no window: {} tokens do not fit into a window "
-                "of {}",
-                context, sliding ? sliding->window : 0);
+        require(
+            !sliding || sliding->window >= context,
+            "export: llama.cpp's {} has no window: {} tokens do not fit into a window of {}",
+            config.family->gguf_architecture, context, sliding ? sliding->window : 0);
     }
 }
 

@@ -51,7 +51,8 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
 // have one tensor for all experts.
 struct PublishedLayerNames : LayerNames {
     std::string sinks = "", attention_output_norm = "", ffn_output_norm = "";
-    std::string router = "";      // of a mixture of experts
+    std::string qkv_proj = "", gate_up_proj = "";  // fused: instead of three and of two names
+    std::string router = "";                       // of a mixture of experts
     std::string experts = "";     // Hugging Face: followed by the number of the expert
     MlpNames expert = {};         // of each expert; GGUF: of all, stacked
     MlpNames shared_expert = {};  // of the expert for all tokens
@@ -109,6 +110,7 @@ const Family& gemma3_family();
 const Family& smollm3_family();
 const Family& granite_family();
 const Family& olmo2_family();
+const Family& phi3_family();
 const Family& mixtral_family();
 const Family& qwen3_moe_family();
 const Family& gpt_oss_family();
@@ -155,8 +157,11 @@ std::optional<std::size_t> sliding_window(const PublishedConfig& config);
 // defaults.
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
                          const ExpertSizes& defaults);
-// Llama's architecture in llama.cpp has no window. Throws ValueError if one hides a token.
+// llama.cpp's llama and phi3 have no window. Throws ValueError if one hides a token.
 void reject_windows_of_llama(const PublishedConfig& config);
+// llama.cpp's olmo2 and phi3 have as many features in all query heads as in a hidden state.
+// Throws ValueError for others.
+void reject_other_query_widths(const PublishedConfig& config);
 // Nothing to check or to add.
 inline void no_gguf_settings(const PublishedConfig&, GgufMetadata&) {}
 

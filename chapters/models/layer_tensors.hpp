@@ -12,12 +12,38 @@ namespace llm {
 //     void vector(const std::string& name, Vector& values, std::size_t size);  // no suffix
 //     void experts(const std::string& layer, const PublishedLayerNames& names,
 //                  std::vector<Expert>& experts);
+//     // Linear layers without biases, one below the other in one matrix: Phi-3.
+//     void fused(const std::string& name, const std::array<Linear*, N>& linears,
+//                const std::array<std::size_t, N>& out, std::size_t in);
 //
 // AnyLayer, AnyAttention and AnyMlp may be const.
+
+// The rows of all matrices, one below the other.
+template <class AnyLinear, std::size_t N>
+Matrix fused_weights(const std::array<AnyLinear*, N>& linears) {
+    std::vector<Real> values;
+    for (const Linear* linear : linears)
+        values.insert(values.end(), linear->weight.begin(), linear->weight.end());
+    const std::size_t in = linears.front()->weight.shape(1);
+    Matrix fused(std::array{values.size() / in, in});
+    std::copy(values.begin(), values.end(), fused.begin());
+    return fused;
+}
+
 template <class AnyAttention, class Visitor>
 void visit_pattern_attention(AnyAttention& attention, const PublishedConfig& config,
                              const std::string& layer, const PublishedLayerNames& names,
                              RopeLayout layout, Visitor& visit) {
+    if (!names.qkv_proj.empty()) {
+        auto& [q_proj, k_proj, v_proj, o_proj] = attention.layer.projections;
+        const std::size_t C = config.hidden_size, D = config.head_dim;
+        const std::size_t query_width = config.num_attention_heads * D;
+        const std::size_t kv_width = config.num_key_value_heads * D;
+        visit.fused(layer + names.qkv_proj, std::array{&q_proj, &k_proj, &v_proj},
+                    std::array{query_width, kv_width, kv_width}, C);
+        visit.linear(layer + names.o_proj, o_proj, C, query_width);
+        return;
+    }
     const bool has_rope = std::holds_alternative<RopeOfTable>(attention.position_encoding);
     visit_attention(attention.layer, config, layer, names,
                     has_rope ? layout : RopeLayout::split_half, visit);
@@ -31,7 +57,14 @@ void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
                       Visitor& visit) {
     const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
     if (auto* mlp = std::get_if<GatedMlp>(&mlp_or_moe)) {
-        visit_mlp(*mlp, layer, names.mlp, C, config.intermediate_size, visit);
+        const std::size_t width = config.intermediate_size;
+        if (names.gate_up_proj.empty()) {
+            visit_mlp(*mlp, layer, names.mlp, C, width, visit);
+        } else {
+            visit.fused(layer + names.gate_up_proj, std::array{&mlp->gate_proj, &mlp->up_proj},
+                        std::array{width, width}, C);
+            visit.linear(layer + names.mlp.down_proj, mlp->down_proj, C, width);
+        }
         return;
     }
     auto& moe = std::get<MixtureOfExperts>(mlp_or_moe);

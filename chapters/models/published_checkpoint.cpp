@@ -24,6 +24,16 @@ struct PublishedReader : TensorReader<const SafeTensors> {
     void vector(const std::string& name, Vector& values, std::size_t size) {
         values = tensors.read(name, {size});
     }
+    template <std::size_t N>
+    void fused(const std::string& name, const std::array<Linear*, N>& linears,
+               const std::array<std::size_t, N>& out, std::size_t in) {
+        std::size_t first = 0;
+        for (const std::size_t rows : out) first += rows;
+        const Matrix all = tensors.read(name + ".weight", {first, in});
+        first = 0;
+        for (std::size_t i = 0; i < N; first += out[i++])
+            linears[i]->weight = xt::view(all, xt::range(first, first + out[i]), xt::all());
+    }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  std::vector<Expert>& experts) {
         if (config.family->expert_storage != ExpertStorage::separate) {
@@ -69,6 +79,12 @@ struct TensorWriter {
     }
     void vector(const std::string& name, const Vector& values, std::size_t) {
         tensors.push_back(named(name, values));
+    }
+    template <std::size_t N>
+    void fused(const std::string& name, const std::array<const Linear*, N>& linears,
+               const std::array<std::size_t, N>&, std::size_t in) {
+        linear(name, reordered.emplace_back(Linear{fused_weights(linears), std::nullopt}), 0,
+               in);
     }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {

@@ -20,6 +20,11 @@ struct PublishedGgufWriter : GgufTensorWriter {
     void vector(const std::string& name, const Vector& values, std::size_t) {
         list.add_vector(name, values);
     }
+    template <std::size_t N>
+    void fused(const std::string& name, const std::array<const Linear*, N>& linears,
+               const std::array<std::size_t, N>&, std::size_t) {
+        list.add_matrix(name + ".weight", fused_weights(linears));
+    }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {
         std::vector<const Linear*> gates, ups, downs;

@@ -11,10 +11,7 @@ void read_olmo2(const JsonFile&, PublishedConfig& config) {
 
 void check_olmo2_gguf(const PublishedConfig& config) {
     require(!config.tie_word_embeddings, "export: llama.cpp's olmo2 has no tied head");
-    require(config.num_attention_heads * config.head_dim == config.hidden_size,
-            "export: llama.cpp's olmo2 has {} heads of {} for a hidden size of {}",
-            config.num_attention_heads, config.hidden_size / config.num_attention_heads,
-            config.hidden_size);
+    reject_other_query_widths(config);
 }
 
 Family make_olmo2_family() {
