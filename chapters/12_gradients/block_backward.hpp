@@ -155,9 +155,9 @@ auto block_forward(const AnyBlock& block,
     auto mlp = residual_forward(block, norms.mlp, attention.output, [&](const Tensor3& input) {
         return mlp_forward(block.mlp, input);
     });
-    using Activations =
+    using Saved =
         BlockActivationsWith<decltype(attention.activations), decltype(mlp.activations)>;
-    return ForwardPass<Activations>{
+    return ForwardPass<Saved>{
         std::move(mlp.output),
         {hidden_states, std::move(attention.activations), std::move(attention.sublayer_output),
          std::move(attention.output), std::move(mlp.activations),
