@@ -333,6 +333,51 @@ function randomDense(type) {
   })
 }
 
+// GPT-2: learned positions, LayerNorm, biases, Conv1D. Command R7B: parallel blocks, LayerNorm, no RoPE in the fourth layer.
+function randomGpt2() {
+  const [V, C, F, L, P] = [1024, 64, 96, 3, 64]
+  const config = {
+    model_type: 'gpt2', n_embd: C, n_inner: F, n_layer: L, n_head: 4, n_positions: P, vocab_size: V,
+    layer_norm_epsilon: 1e-5, activation_function: 'gelu_new'
+  }
+  const shapes = [['transformer.wte.weight', [V, C]], ['transformer.wpe.weight', [P, C]]]
+  const add = (name, ...shape) => shapes.push([`${name}.weight`, shape], [`${name}.bias`, [shape.at(-1)]])
+  add('transformer.ln_f', C)
+  for (let n = 0; n < L; ++n) {
+    const layer = `transformer.h.${n}.`
+    for (const [name, into, out] of [['attn.c_attn', C, 3 * C], ['attn.c_proj', C, C], ['mlp.c_fc', C, F], ['mlp.c_proj', F, C]])
+      add(layer + name, into, out)
+    for (const name of ['ln_1', 'ln_2']) add(layer + name, C)
+  }
+  return randomModel('gpt2', config, shapes, (name, shape) => {
+    if (/wte|wpe/.test(name)) return [2, 0]
+    if (shape.length === 2) return [6 / Math.sqrt(shape[0]), 0]
+    return name.endsWith('.bias') ? [1, 0] : [0.5, 1]
+  })
+}
+
+function randomCohere2() {
+  const [V, C, F, L, D] = [1024, 64, 96, 4, 16]
+  const config = {
+    model_type: 'cohere2', hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
+    num_key_value_heads: 2, vocab_size: V, max_position_embeddings: 64, layer_norm_eps: 1e-5, rope_theta: 10000,
+    sliding_window: 8, logit_scale: 1.5
+  }
+  const shapes = [['model.embed_tokens.weight', [V, C]], ['model.norm.weight', [C]]]
+  for (let n = 0; n < L; ++n) {
+    const layer = `model.layers.${n}.`
+    for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
+      ['self_attn.o_proj', C, 4 * D], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C], ['mlp.down_proj', C, F]])
+      shapes.push([`${layer}${name}.weight`, [out, into]])
+    shapes.push([`${layer}input_layernorm.weight`, [C]])
+  }
+  return randomModel('cohere2', config, shapes, (name, shape) => {
+    if (name === 'model.embed_tokens.weight') return [2, 0]
+    if (shape.length === 2) return [6 / Math.sqrt(shape[1]), 0]
+    return [1, 1]
+  })
+}
+
 // Types with a mixture of experts. Llama 4: a dense layer before each mixture; the fourth layer has no RoPE.
 function randomMixture(type) {
   const [V, C, F, D, E] = [1024, 64, 96, 32, 8]
@@ -418,6 +463,8 @@ async function continueGreedily(file, ids, count) {
 
 // Windows, two RoPEs, soft caps, QK norm, four norms, mixtures: logits after 24 tokens with a window of 8.
 for (const [program, type, folder] of [
+  ['model', 'gpt2', randomGpt2()],
+  ['model', 'cohere2', randomCohere2()],
   ...['gemma', 'smollm3', 'granite', 'olmo2', 'phi3'].map(type => ['model', type, randomDense(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)])]) {

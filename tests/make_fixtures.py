@@ -997,7 +997,7 @@ def long_context_models():
         save(f"17_long_context/{name}_greedy", greedy)
 
 def dense_decoder(config, weights, ids):
-    """Logits of a gemma, smollm3, granite, olmo2 or phi3 model from tensors and settings with Hugging Face's names; all fields given."""
+    """Logits of a gemma, smollm3, granite, olmo2, phi3 or cohere2 model from tensors and settings with Hugging Face's names; all fields given."""
     gemma, head_dim, kind = config["model_type"] == "gemma", config["head_dim"], config["model_type"]
     heads, kv_heads, seq_len = config["num_attention_heads"], config["num_key_value_heads"], ids.shape[1]
     scale = config.get("attention_multiplier", head_dim ** -0.5)
@@ -1005,6 +1005,8 @@ def dense_decoder(config, weights, ids):
 
     def norm(x, name):
         weight = weights[f"{name}.weight"]
+        if kind == "cohere2":
+            return nn.functional.layer_norm(x, x.shape[-1:], weight, None, config["layer_norm_eps"])
         return rms_normalize(x, config["rms_norm_eps"]) * (1 + weight if gemma else weight)
 
     linear = lambda x, name: x @ weights[f"{name}.weight"].T
@@ -1012,10 +1014,23 @@ def dense_decoder(config, weights, ids):
     split = lambda y, count: y.view(*ids.shape, count, head_dim).transpose(1, 2)
     x = weights["model.embed_tokens.weight"][ids]
     x = x * (config["hidden_size"] ** 0.5 if gemma else config.get("embedding_multiplier", 1.0))
-    angles = rotary_angles(head_dim, config["rope_theta"], torch.arange(seq_len).float())[1]
-    angles = torch.cat((angles, angles), dim=-1)
+    rotary_dim, attention_factor = int(head_dim * config.get("partial_rotary_factor", 1.0)), 1.0
+    frequencies = rotary_angles(rotary_dim, config["rope_theta"], torch.arange(seq_len).float())[0]
+    if scaling := config.get("rope_scaling"):  # longrope
+        original = config["original_max_position_embeddings"]
+        frequencies = frequencies / torch.tensor(scaling["long_factor" if seq_len > original else "short_factor"])
+        attention_factor = (1 + math.log(config["max_position_embeddings"] / original) / math.log(original)) ** 0.5
+    angles = torch.arange(seq_len).float()[:, None] * frequencies
+    angles = angles.repeat_interleave(2, -1) if kind == "cohere2" else torch.cat((angles, angles), dim=-1)
+
+    def rotate(y):
+        y, rest = y[..., :rotary_dim], y[..., rotary_dim:]
+        turned = torch.stack((-y[..., 1::2], y[..., ::2]), -1).flatten(-2) if kind == "cohere2" else rotate_half(y)
+        return torch.cat((attention_factor * (y * angles.cos() + turned * angles.sin()), rest), -1)
+
     distance = torch.arange(seq_len)[:, None] - torch.arange(seq_len)
-    hidden_keys = (distance < 0) | (distance >= config.get("sliding_window", seq_len))
+    causal = distance < 0
+    windowed = causal | (distance >= config.get("sliding_window", seq_len))
     for n in range(config["num_hidden_layers"]):
         name = f"model.layers.{n}."
         h = x if kind == "olmo2" else norm(x, name + "input_layernorm")
@@ -1026,12 +1041,17 @@ def dense_decoder(config, weights, ids):
         if kind == "olmo2":
             projected[:2] = (norm(y, f"{name}self_attn.{part}_norm") for part, y in zip("qk", projected))
         queries, keys, values = (split(y, count) for y, count in zip(projected, (heads, kv_heads, kv_heads)))
-        if kind != "smollm3" or config["no_rope_layers"][n]:
-            queries, keys = (y * angles.cos() + rotate_half(y) * angles.sin() for y in (queries, keys))
+        full = kind == "cohere2" and config["layer_types"][n] == "full_attention"
+        if not full and (kind != "smollm3" or config["no_rope_layers"][n]):
+            queries, keys = rotate(queries), rotate(keys)
         keys, values = (y.repeat_interleave(heads // kv_heads, 1) for y in (keys, values))
-        scores = (queries @ keys.mT * scale).masked_fill(hidden_keys, -torch.inf)
+        scores = (queries @ keys.mT * scale).masked_fill(causal if full else windowed, -torch.inf)
         attended = (scores.softmax(-1) @ values).transpose(1, 2).reshape(*ids.shape, -1)
         attended = linear(attended, name + "self_attn.o_proj")
+        if kind == "cohere2":
+            hidden = activation(linear(h, name + "mlp.gate_proj")) * linear(h, name + "mlp.up_proj")
+            x = x + attended + linear(hidden, name + "mlp.down_proj")
+            continue
         x = x + (norm(attended, name + "post_attention_layernorm") if kind == "olmo2" else residual * attended)
         h = x if kind == "olmo2" else norm(x, name + "post_attention_layernorm")
         gate, up = (linear(h, name + "mlp.gate_up_proj").chunk(2, -1) if kind == "phi3" else
@@ -1040,7 +1060,47 @@ def dense_decoder(config, weights, ids):
         hidden = linear(hidden, name + "mlp.down_proj")
         x = x + (norm(hidden, name + "post_feedforward_layernorm") if kind == "olmo2" else residual * hidden)
     head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
-    return norm(x, "model.norm") @ head.T / config.get("logits_scaling", 1.0)
+    return norm(x, "model.norm") @ head.T / config.get("logits_scaling", 1.0) * config.get("logit_scale", 1.0)
+
+
+def gpt2_decoder(config, weights, ids):
+    """Logits of a GPT-2 from tensors and settings with Hugging Face's names, as modeling_gpt2.py computes them."""
+    heads, seq_len = config["n_head"], ids.shape[1]
+
+    def norm(x, name):
+        return nn.functional.layer_norm(x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], config["layer_norm_epsilon"])
+
+    conv1d = lambda x, name: x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+    x = weights["transformer.wte.weight"][ids] + weights["transformer.wpe.weight"][:seq_len]
+    for n in range(config["n_layer"]):
+        name = f"transformer.h.{n}."
+        qkv = conv1d(norm(x, name + "ln_1"), name + "attn.c_attn").chunk(3, -1)
+        queries, keys, values = (y.view(*ids.shape, heads, -1).transpose(1, 2) for y in qkv)
+        scores = queries @ keys.mT * keys.shape[-1] ** -0.5
+        scores = scores.masked_fill(torch.ones(seq_len, seq_len).triu(1).bool(), -torch.inf)
+        attended = (scores.softmax(-1) @ values).transpose(1, 2).reshape(*ids.shape, -1)
+        x = x + conv1d(attended, name + "attn.c_proj")
+        hidden = nn.functional.gelu(conv1d(norm(x, name + "ln_2"), name + "mlp.c_fc"), approximate="tanh")
+        x = x + conv1d(hidden, name + "mlp.c_proj")
+    return norm(x, "transformer.ln_f") @ weights["transformer.wte.weight"].T
+
+
+def save_dense_model(name, config, weights, ids, decoder):
+    """Saves the weights in bfloat16, the logits, and 30 greedy tokens after the first nine."""
+    weights = {key: value.bfloat16() for key, value in weights.items()}
+    folder = FOLDER / "models" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(folder / "model.safetensors", weights)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    weights = {key: value.float() for key, value in weights.items()}
+    save(f"models/{name}_logits", decoder(config, weights, ids))
+    greedy = ids[:1, :9]
+    for _ in range(30):
+        logits = decoder(config, weights, greedy)[:, -1]
+        best, second = logits[0].topk(2)[0]
+        assert best - second > 1e-3  # otherwise rounding would decide
+        greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
+    save(f"models/{name}_greedy", greedy)
 
 
 def dense_models():
@@ -1054,43 +1114,53 @@ def dense_models():
         "granite": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False,
                     "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.4, "logits_scaling": 2.5},
         "olmo2": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False},
-        "phi3": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False, "sliding_window": 6}}
+        "phi3": {**base, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": False, "sliding_window": 6},
+        "cohere2": {**base, "hidden_size": 24, "num_hidden_layers": 5, "hidden_act": "silu", "tie_word_embeddings": True, "sliding_window": 6,
+                    "layer_types": [f"{'full' if n in (1, 4) else 'sliding'}_attention" for n in range(5)], "logit_scale": 0.3}}
+    configs["cohere2"]["layer_norm_eps"] = configs["cohere2"].pop("rms_norm_eps")
+    # The same weights on both sides of the original length: at most 39 tokens of 48, and at least 9 of 8.
+    for name, original in [("phi3_longrope", 48), ("phi3_longrope_long", 8)]:
+        configs[name] = {**base, "head_dim": 12, "num_hidden_layers": 3, "hidden_act": "silu", "tie_word_embeddings": True,
+                         "partial_rotary_factor": 0.67, "original_max_position_embeddings": original,
+                         "rope_scaling": {"rope_type": "longrope", "short_factor": [1.0, 1.3, 2.0, 1.6], "long_factor": [1.5, 4.0, 9.0, 30.0]}}
     torch.manual_seed(172)
     ids = torch.randint(0, 31, (2, 19))
     save("models/ids", ids)
+    draw = lambda *shape: torch.randn(*shape) * shape[-1] ** -0.5
     for name, config in configs.items():
-        config["model_type"] = name
-        draw = lambda *shape: torch.randn(*shape) * shape[-1] ** -0.5
-        weights = {"model.embed_tokens.weight": draw(31, 20), "model.norm.weight": torch.rand(20) * 2}
+        config["model_type"] = kind = name.split("_")[0]
+        if "longrope" in name:
+            torch.manual_seed(173)
+        C, D = config["hidden_size"], config["head_dim"]
+        weights = {"model.embed_tokens.weight": draw(31, C), "model.norm.weight": torch.rand(C) * 2}
         for n in range(config["num_hidden_layers"]):
             layer = f"model.layers.{n}."
-            parts = [("self_attn.q_proj", 24, 20), ("self_attn.k_proj", 12, 20), ("self_attn.v_proj", 12, 20),
-                     ("self_attn.o_proj", 20, 24), ("mlp.gate_proj", 14, 20), ("mlp.up_proj", 14, 20), ("mlp.down_proj", 20, 14)]
-            if name == "phi3":
-                parts = [("self_attn.qkv_proj", 48, 20), parts[3], ("mlp.gate_up_proj", 28, 20), parts[6]]
+            parts = [("self_attn.q_proj", 4 * D, C), ("self_attn.k_proj", 2 * D, C), ("self_attn.v_proj", 2 * D, C),
+                     ("self_attn.o_proj", C, 4 * D), ("mlp.gate_proj", 14, C), ("mlp.up_proj", 14, C), ("mlp.down_proj", C, 14)]
+            if kind == "phi3":
+                parts = [("self_attn.qkv_proj", 8 * D, C), parts[3], ("mlp.gate_up_proj", 28, C), parts[6]]
             for part, out, into in parts:
                 weights[f"{layer}{part}.weight"] = 2 * draw(out, into)
             norms = ("input_layernorm", "post_attention_layernorm", "post_feedforward_layernorm")
-            norms = norms[1:] if name == "olmo2" else norms[:2]
-            weights |= {f"{layer}{norm}.weight": torch.rand(20) for norm in norms}
-            if name == "olmo2":
+            norms = {"olmo2": norms[1:], "cohere2": norms[:1]}.get(kind, norms[:2])
+            weights |= {f"{layer}{norm}.weight": torch.rand(C) for norm in norms}
+            if kind == "olmo2":
                 weights |= {f"{layer}self_attn.q_norm.weight": torch.rand(24), f"{layer}self_attn.k_norm.weight": torch.rand(12)}
         if not config["tie_word_embeddings"]:
-            weights["lm_head.weight"] = 2 * draw(31, 20)
-        weights = {key: value.bfloat16() for key, value in weights.items()}
-        folder = FOLDER / "models" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        write_safetensors(folder / "model.safetensors", weights)
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-        weights = {key: value.float() for key, value in weights.items()}
-        save(f"models/{name}_logits", dense_decoder(config, weights, ids))
-        greedy = ids[:1, :9]
-        for _ in range(30):
-            logits = dense_decoder(config, weights, greedy)[:, -1]
-            best, second = logits[0].topk(2)[0]
-            assert best - second > 1e-3  # otherwise rounding would decide
-            greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
-        save(f"models/{name}_greedy", greedy)
+            weights["lm_head.weight"] = 2 * draw(31, C)
+        save_dense_model(name, config, weights, ids, dense_decoder)
+
+    config = {"model_type": "gpt2", "n_embd": 24, "n_inner": 36, "n_head": 4, "n_layer": 3, "n_positions": 64, "vocab_size": 31,
+              "layer_norm_epsilon": 1e-3, "activation_function": "gelu_new"}
+    weights = {"transformer.wte.weight": draw(31, 24), "transformer.wpe.weight": draw(64, 24)}
+    for n in range(3):
+        for part, into, out in [("attn.c_attn", 24, 72), ("attn.c_proj", 24, 24), ("mlp.c_fc", 24, 36), ("mlp.c_proj", 36, 24)]:
+            weights[f"transformer.h.{n}.{part}.weight"] = 2 * draw(out, into).T.contiguous()
+            weights[f"transformer.h.{n}.{part}.bias"] = torch.randn(out)
+    for name in ["ln_f"] + [f"h.{n}.ln_{i}" for n in range(3) for i in (1, 2)]:
+        weights |= {f"transformer.{name}.weight": torch.rand(24) * 2, f"transformer.{name}.bias": torch.randn(24)}
+    weights |= {"transformer.h.0.attn.bias": torch.ones(64, 64).tril()[None, None], "transformer.h.0.attn.masked_bias": torch.tensor(-1e4)}
+    save_dense_model("gpt2", config, weights, ids, gpt2_decoder)
 
 
 def experts():

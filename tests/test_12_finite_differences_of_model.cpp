@@ -80,6 +80,8 @@ TEST_CASE("block_backward: every norm placement of chapter 08, its input and eve
     check_block("sandwich",
                 SandwichBlock{attention, mlp, first, second, random_norm(25), random_norm(35)});
     check_block("parallel", ParallelBlock{attention, mlp, first});
+    check_block("Cohere", ParallelBlockWith<LayerNorm, GatedMlp, AttentionLayer>{
+                              attention, mlp, {random_vector(C, 5), std::nullopt}});
 }
 
 TEST_CASE("block_backward: GPT-2's block, with LayerNorm and an MLP without a gate") {
@@ -165,6 +167,13 @@ TEST_CASE("forward_backward: a scale of the embeddings and a soft cap of the log
     check_model(model_config(), nullptr, [](Model& model) {
         model.embedding_scale = 3;
         model.final_logit_softcapping = Real(0.5);
+    });
+}
+
+TEST_CASE("forward_backward: learned positions that are added to the embeddings") {
+    check_model(model_config(), nullptr, [](Model& model) {
+        model.embed_positions = random_matrix(9, C, 11);
+        model.embedding_scale = 3;
     });
 }
 

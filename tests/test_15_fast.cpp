@@ -291,10 +291,11 @@ TEST_CASE("make_fast_model rejects norms and activations that it does not suppor
     const auto rejected = [](const auto& change) {
         Model model = model_named("an untied head");
         change(model);
-        CHECK_THROWS_WITH_AS(make_fast_model(model, DType::float32),
-                             "fast model: only RMSNorm without bias, SwiGLU, and embeddings "
-                             "and logits without a scale or a cap",
-                             ValueError);
+        CHECK_THROWS_WITH_AS(
+            make_fast_model(model, DType::float32),
+            "fast model: only RMSNorm without bias, SwiGLU, RoPE, and embeddings "
+            "and logits without a scale or a cap",
+            ValueError);
     };
     const Vector bias = xt::zeros<Real>({70});
     rejected([&](Model& model) { model.norm.bias = bias; });
@@ -306,6 +307,7 @@ TEST_CASE("make_fast_model rejects norms and activations that it does not suppor
     rejected([](Model& model) { model.embedding_scale = 4; });
     rejected([](Model& model) { model.final_logit_softcapping = 30; });
     rejected([](Model& model) { model.logits_scaling = 8; });
+    rejected([](Model& model) { model.embed_positions = xt::zeros<Real>({9, 70}); });
     rejected([](Model& model) { model.layers[1].residual_multiplier = 2; });
 }
 

@@ -39,6 +39,15 @@ TEST_CASE("the keys of published config.json files are read: chapters/models") {
             "embedding_multiplier": 12.0, "hidden_act": "silu", "logits_scaling": 8.0,
             "mlp_bias": false, "residual_multiplier": 0.22, "rope_scaling": null,
             "rope_theta": 5000000.0, "tie_word_embeddings": true)"},
+        {"cohere2",
+         R"("attention_bias": false, "cache_implementation": "hybrid", "head_dim": 4,
+            "hidden_act": "silu", "layer_norm_eps": 1e-05, "layer_switch": 4,
+            "logit_scale": 0.25, "order_of_interleaved_layers": "local_attn_first",
+            "position_embedding_type": "rope_gptj", "rope_scaling": null,
+            "rope_theta": 50000, "rotary_pct": 1.0, "sliding_window": 16,
+            "sliding_window_pattern": 4, "use_embedding_sharing": true,
+            "use_gated_activation": true, "use_parallel_block": true,
+            "use_parallel_embedding": false)"},
         {"mistral", R"("sliding_window": 16, "hidden_act": "silu")"},
         {"gemma2",
          R"("attention_bias": false, "attn_logit_softcapping": 50.0,
@@ -86,6 +95,35 @@ TEST_CASE("the keys of published config.json files are read: chapters/models") {
         INFO(model_type);
         CHECK_NOTHROW(read(type, common + members));
     }
+}
+
+TEST_CASE("gpt2 has names of its own for common keys, and 4 C for a missing n_inner") {
+    const auto gpt2 = [](const std::string& members) {
+        const Scratch scratch;
+        overwrite(scratch.folder / "config.json",
+                  R"({"activation_function": "gelu_new", "attn_pdrop": 0.1, "embd_pdrop": 0.1,
+                      "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024,
+                      "n_embd": 24, "n_head": 4, "n_layer": 2, "n_positions": 64,
+                      "resid_pdrop": 0.1, "summary_first_dropout": 0.1,
+                      "summary_type": "cls_index",
+                      "task_specific_params": {"text-generation": {"max_length": 50}},
+                      "vocab_size": 31)" +
+                      members + "}");
+        return read_published_config(JsonFile(scratch.folder / "config.json"));
+    };
+    const PublishedConfig config = gpt2("");
+    CHECK(config.intermediate_size == 96);
+    CHECK(config.head_dim == 6);
+    CHECK(config.num_key_value_heads == 4);
+    CHECK(config.tie_word_embeddings);
+    CHECK(gpt2(R"(, "n_inner": null)").intermediate_size == 96);
+    CHECK(gpt2(R"(, "n_inner": 40)").intermediate_size == 40);
+    CHECK_THROWS_AS(gpt2(R"(, "hidden_size": 24)"), FileError);
+    CHECK_THROWS_AS(gpt2(R"(, "rope_theta": 10000)"), FileError);
+    for (const std::string flag :
+         {R"("scale_attn_weights": false)", R"("add_cross_attention": true)",
+          R"("scale_attn_by_inverse_layer_idx": true)"})
+        CHECK_THROWS_AS(gpt2(", " + flag), FileError);
 }
 
 TEST_CASE("the keys of published config.json files are read: chapter 09's model types") {
@@ -152,7 +190,7 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
                     rotary_tables(expected, 16).front().cos, 0);
     };
     for (const std::string type : {"mistral", "gemma", "gemma2", "smollm3", "granite", "olmo2",
-                                   "phi3", "mixtral", "qwen3_moe"})
+                                   "phi3", "cohere2", "mixtral", "qwen3_moe"})
         same_as(type, R"("rope_theta": 500.0)",
                 R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0})");
     same_as("gemma3_text",

@@ -87,8 +87,9 @@ TEST_CASE("read_published_config: layer_types wins over a pattern, null is no wi
 
 TEST_CASE("read_published_config rejects what is not implemented, by name") {
     CHECK(rejection_of("gemma3", "") ==
-          "model_type gemma3 is not supported; supported: mistral, gemma, gemma2, gemma3_text, "
-          "smollm3, granite, olmo2, phi3, mixtral, qwen3_moe, gpt_oss, llama4_text");
+          "model_type gemma3 is not supported; supported: gpt2, mistral, gemma, gemma2, "
+          "gemma3_text, smollm3, granite, olmo2, phi3, cohere2, mixtral, qwen3_moe, gpt_oss, "
+          "llama4_text");
     CHECK(rejection_of("gemma2", R"("hidden_activation": "gelu")") ==
           "hidden_activation gelu is not supported; supported: gelu_pytorch_tanh");
     CHECK(rejection_of("mistral", R"("hidden_act": "gelu")") ==

@@ -1,4 +1,4 @@
-// GGUF files of Gemma, SmolLM3, Granite, OLMo 2 and Phi-3. tests/check_llama_cpp.mjs lets the
+// GGUF files of dense families. tests/check_llama_cpp.mjs lets the
 // real llama.cpp read them.
 #include "common/files/gguf.hpp"
 #include "tests/published_models.hpp"
@@ -12,8 +12,9 @@ PublishedModel dense_model(const std::string& type) {
     PublishedModel model = load_published_model(fixture_path("models/" + type));
     Generator generator(3);
     model.config.vocab_size = 1024;
-    model.embed_tokens = randn({1024, 20}, generator);
-    if (model.lm_head) model.lm_head = randn({1024, 20}, generator);
+    const std::size_t width = model.config.hidden_size;
+    model.embed_tokens = randn({1024, width}, generator);
+    if (model.lm_head) model.lm_head = randn({1024, width}, generator);
     return model;
 }
 
@@ -46,6 +47,42 @@ TEST_CASE("export_gguf of dense families: metadata and tensors") {
     }
 }
 
+TEST_CASE("export_gguf of gpt2 and cohere2: metadata and tensors") {
+    const Scratch scratch;
+    const auto exported = [&](const PublishedModel& model) {
+        const std::string path =
+            (scratch.folder / (model.config.family->model_type + ".gguf")).string();
+        export_gguf(model, shipped_tokenizer(), path);
+        return Gguf(path);
+    };
+    const PublishedModel gpt2 = dense_model("gpt2");
+    const Gguf gpt2_file = exported(gpt2);
+    CHECK(gpt2_file.number("gpt2.attention.layer_norm_epsilon") == doctest::Approx(1e-3));
+    CHECK_FALSE(gpt2_file.has("gpt2.attention.layer_norm_rms_epsilon"));
+    CHECK_CLOSE(gpt2_file.read("position_embd.weight", {64, 24}), *gpt2.embed_positions, 0);
+    const auto& block = std::get<Gpt2Block>(gpt2.layers[1]);
+    CHECK_CLOSE(gpt2_file.read("blk.1.attn_norm.bias", {24}), *block.attention_norm.bias, 0);
+    const Vector biases = gpt2_file.read("blk.1.attn_qkv.bias", {72});
+    CHECK_CLOSE(Vector(xt::view(biases, xt::range(24, 48))),
+                *block.self_attn.layer.projections.k_proj.bias, 0);
+    CHECK(gpt2_file.tensors().size() == 3 * 12 + 4);
+
+    PublishedModel cohere2 = dense_model("cohere2");
+    CHECK(
+        rejection_of_gguf(cohere2) ==
+        "export: llama.cpp's cohere2 has full attention without RoPE in layers 3, 7, ..., and "
+        "windows in all others");
+    for (std::size_t n = 0; n < cohere2.layers.size(); ++n)
+        cohere2.config.layers[n].use_rope = n != 3;
+    const Gguf cohere2_file = exported(cohere2);
+    CHECK(cohere2_file.number("cohere2.attention.layer_norm_epsilon") == doctest::Approx(1e-3));
+    CHECK(cohere2_file.number("cohere2.logit_scale") == doctest::Approx(0.3));
+    CHECK(cohere2_file.size("cohere2.attention.sliding_window") == 6);
+    CHECK(cohere2_file.tensors().size() == 5 * 8 + 2);
+    cohere2.config.tie_word_embeddings = false;
+    CHECK(rejection_of_gguf(cohere2) == "export: llama.cpp's cohere2 has a tied head");
+}
+
 TEST_CASE("export_gguf of dense families rejects what llama.cpp does not compute") {
     CHECK(
         rejection_of_gguf(dense_model("smollm3")) ==
@@ -70,7 +107,7 @@ TEST_CASE("export_gguf of dense families rejects what llama.cpp does not compute
     CHECK(rejection_of_gguf(olmo2) == "export: llama.cpp's olmo2 has no tied head");
 }
 
-TEST_CASE("gemma, smollm3 and granite: settings that are not implemented are rejected") {
+TEST_CASE("dense families: settings that are not implemented are rejected") {
     CHECK(mentions(rejection_of("gemma", R"("hidden_act": "relu")"),
                    "hidden_act relu is not supported; supported: gelu_pytorch_tanh"));
     CHECK(mentions(rejection_of("gemma", R"("hidden_activation": "gelu")"),
@@ -90,12 +127,23 @@ TEST_CASE("gemma, smollm3 and granite: settings that are not implemented are rej
                    "rope_scaling is not supported for phi3"));
     CHECK(mentions(rejection_of("phi3", R"("partial_rotary_factor": 0.75)"),
                    "partial_rotary_factor 0.75 is not supported; supported: 1"));
+    for (const auto& [member, message] :
+         {std::pair{R"("head_dim": 8)",
+                    "head_dim 8 is not supported; supported: hidden_size /"},
+          {R"("use_qk_norm": true)", "use_qk_norm true is not supported"},
+          {R"("position_embedding_type": "nope")", "position_embedding_type nope is not"},
+          {R"("rotary_pct": 0.5)", "rotary_pct 0.5 is not supported; supported: 1"},
+          {R"("use_parallel_block": false)", "use_parallel_block false is not supported"},
+          {R"("layer_switch": 2)", "layer_switch contradicts sliding_window_pattern"}}) {
+        const std::string expected = message;
+        CHECK(mentions(rejection_of("cohere2", member), expected));
+    }
     CHECK(mentions(rejection_of("granite", R"("residual_multiplier": 0)"),
                    "residual_multiplier"));
     CHECK(mentions(rejection_of("granite", R"("no_rope_layers": [1])"), "no_rope_layers"));
 }
 
-TEST_CASE("gemma, smollm3 and granite: defaults of keys that are missing") {
+TEST_CASE("dense families: defaults of keys that are missing") {
     const PublishedConfig gemma = read("gemma", "");
     CHECK(gemma.head_dim == 256);
     CHECK(gemma.tie_word_embeddings);

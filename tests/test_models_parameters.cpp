@@ -74,6 +74,17 @@ TEST_CASE("count_parameters: dense families, the sizes that their makers give") 
           8'537'680'896);
     CHECK(count_of(smollm3_family(), sizes_of(2048, 36, 16, 4, 128, 128256), 11008) ==
           3'075'098'624);
+    // GPT-2, the smallest and the largest, with learned positions; the latter as its repository
+    // counts them: 1558M.
+    Config gpt2 = sizes_of(768, 12, 12, 12, 64, 50257);
+    gpt2.max_position_embeddings = 1024;
+    CHECK(count_of(gpt2_family(), gpt2, 3072) == 124'439'808);
+    Config gpt2_xl = sizes_of(1600, 48, 25, 25, 64, 50257);
+    gpt2_xl.max_position_embeddings = 1024;
+    CHECK(count_of(gpt2_family(), gpt2_xl, 6400) == 1'557'611'200);
+    // The safetensors files of Command R7B.
+    CHECK(count_of(cohere2_family(), sizes_of(4096, 32, 32, 8, 128, 256000), 14336) ==
+          8'028'033'024);
     // Phi-3 mini.
     CHECK(count_of(phi3_family(), sizes_of(3072, 32, 32, 32, 96, 32064), 8192, false) ==
           3'821'079'552);
@@ -86,10 +97,10 @@ TEST_CASE("count_parameters: dense families, the sizes that their makers give") 
 
 TEST_CASE("count_parameters counts the tensors of a loaded model") {
     for (const std::string type :
-         {"models/gemma", "models/smollm3", "models/granite", "models/olmo2", "models/phi3",
-          "18_experts/mixtral", "18_experts/qwen3_moe", "18_experts/gpt_oss",
-          "18_experts/llama4_text", "17_long_context/mistral", "17_long_context/gemma2",
-          "17_long_context/gemma3_text"}) {
+         {"models/gpt2", "models/cohere2", "models/gemma", "models/smollm3", "models/granite",
+          "models/olmo2", "models/phi3", "18_experts/mixtral", "18_experts/qwen3_moe",
+          "18_experts/gpt_oss", "18_experts/llama4_text", "17_long_context/mistral",
+          "17_long_context/gemma2", "17_long_context/gemma3_text"}) {
         CAPTURE(type);
         PublishedModel model = load_published_model(fixture_path(type));
         std::uint64_t count = 0;

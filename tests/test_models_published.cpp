@@ -1,4 +1,5 @@
 // Every family against a plain PyTorch reference (tests/make_fixtures.py).
+#include <cstring>
 #include <random>
 
 #include "chapters/11_generation/generation.hpp"
@@ -10,7 +11,9 @@ using namespace llm;
 
 namespace {
 
-const std::vector<std::string> names = {"models/gemma",
+const std::vector<std::string> names = {"models/gpt2",
+                                        "models/cohere2",
+                                        "models/gemma",
                                         "models/smollm3",
                                         "models/granite",
                                         "models/olmo2",
@@ -47,6 +50,34 @@ TEST_CASE("load_published_model: every family equals PyTorch, gpt-oss also in MX
         CAPTURE(name);
         CHECK_CLOSE(load(name)(input_ids_of(name)), fixture<3>(name + "_logits"), 2e-5);
     }
+}
+
+TEST_CASE("gpt2: tensors without the prefix of the model with a head are read, too") {
+    const Scratch scratch;
+    const fs::path folder = scratch.copy_of("models/gpt2");
+    // Take the prefix out of the header, and fill it up with spaces.
+    std::string bytes = content(folder / "model.safetensors");
+    std::uint64_t size;
+    std::memcpy(&size, bytes.data(), sizeof size);
+    std::string header = bytes.substr(8, size);
+    const std::string prefix = "transformer.";
+    for (std::size_t at; (at = header.find(prefix)) != std::string::npos;)
+        header.erase(at, prefix.size());
+    header.resize(size, ' ');
+    overwrite(folder / "model.safetensors", bytes.replace(8, size, header));
+    const IdMatrix ids = fixture_ids("models/ids");
+    CHECK_CLOSE(load_published_model(folder.string())(ids), load("models/gpt2")(ids), 0);
+}
+
+TEST_CASE("gpt2: a context that is full names the shapes") {
+    const PublishedModel model = load("models/gpt2");
+    auto cache = make_cache(model, 64);
+    const IdMatrix ids = xt::zeros<Id>({1, 40});
+    model.forward(ids, {.cache = &cache});
+    CHECK_THROWS_WITH_AS(model.forward(ids, {.cache = &cache}),
+                         "model: position embeddings of (64, 24) do not fit (1, 40, 24) "
+                         "embeddings after 40 tokens",
+                         ValueError);
 }
 
 TEST_CASE("llama4_text without a QK norm, as Maverick, equals PyTorch, also once exported") {

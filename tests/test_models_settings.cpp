@@ -91,9 +91,16 @@ TEST_CASE("every setting of mistral with windows, gemma2 and gemma3_text changes
                    with(R"("sliding_window_pattern": 3)")});
 }
 
-TEST_CASE("every setting of gemma, smollm3, granite, olmo2 and phi3 changes the logits") {
+TEST_CASE("every setting of the other dense families changes the logits") {
     check_effects("models/gemma", {epsilon, theta});
     check_effects("models/olmo2", {epsilon, theta});
+    check_effects("models/gpt2",
+                  {{R"("layer_norm_epsilon": 0.001)", R"("layer_norm_epsilon": 0.1)"}});
+    check_effects("models/cohere2", {theta,
+                                     {R"("layer_norm_eps": 0.001)", R"("layer_norm_eps": 0.1)"},
+                                     {R"("sliding_window": 6)", R"("sliding_window": 5)"},
+                                     {R"("logit_scale": 0.3)", R"("logit_scale": 0.6)"},
+                                     {R"("full_attention")", R"("sliding_attention")"}});
     check_effects("models/phi3",
                   {epsilon, theta, {R"("sliding_window": 6)", R"("sliding_window": 5)"}});
     check_effects("models/smollm3",

@@ -13,14 +13,6 @@ BlockOutput PostNormBlock::operator()(const Tensor3& hidden_states,
     return {ffn_norm(after_attention + mlp(after_attention)), std::move(attentions)};
 }
 
-// Attention and MLP read the same normalized input: the MLP does not depend on attention.
-BlockOutput ParallelBlock::operator()(const Tensor3& hidden_states,
-                                      const AttentionInputs& inputs, LayerCache* cache) const {
-    const Tensor3 normalized = norm(hidden_states);
-    auto [attention_output, attentions] = self_attn(normalized, inputs, cache);
-    return {hidden_states + attention_output + mlp(normalized), std::move(attentions)};
-}
-
 Block make_block(NormPlacement norm_placement, const AttentionLayer& self_attn,
                  const GatedMlp& mlp, Real rms_norm_eps) {
     const RMSNorm norm =

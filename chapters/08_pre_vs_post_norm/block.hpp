@@ -92,15 +92,25 @@ struct SandwichBlockWith {
 using SandwichBlock = SandwichBlockWith<GatedMlp, AttentionLayer>;
 
 // x + attention(norm(x)) + mlp(norm(x)), once: both sublayers have the same normalized input.
-// Source: GPT-J (Wang and Komatsuzaki, 2021); PaLM.
-struct ParallelBlock {
-    AttentionLayer self_attn;
-    GatedMlp mlp;
-    RMSNorm norm;
+// The MLP does not depend on attention. Source: GPT-J (Wang and Komatsuzaki, 2021), with
+// LayerNorm and Mlp; PaLM; Cohere's Command, with LayerNorm.
+template <class Norm, class MlpLayer, class Attention>
+struct ParallelBlockWith {
+    Attention self_attn;
+    MlpLayer mlp;
+    Norm norm;  // HF: input_layernorm
 
-    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
-                           LayerCache* cache = nullptr) const;
+    using AttentionType = Attention;
+
+    BlockOutput operator()(const Tensor3& hidden_states,
+                           const typename Attention::Inputs& inputs,
+                           typename Attention::Cache* cache = nullptr) const {
+        const Tensor3 normalized = norm(hidden_states);
+        auto [attention_output, attentions] = self_attn(normalized, inputs, cache);
+        return {hidden_states + attention_output + mlp(normalized), std::move(attentions)};
+    }
 };
+using ParallelBlock = ParallelBlockWith<RMSNorm, GatedMlp, AttentionLayer>;
 
 // A block with any norm placement, built with norms whose weights are 1. Throws
 // ValueError for an invalid enum value.

@@ -1,5 +1,6 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "chapters/09_full_model/config_json.hpp"
@@ -26,9 +27,13 @@ AttentionLayer empty_attention_layer(const Config& config) {
 }
 
 void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
-                           const std::string& lm_head, const Matrix& embed_tokens) {
+                           const std::string& lm_head, const Matrix& embed_tokens,
+                           const std::vector<std::string>& unused) {
     for (const std::string& name : tensors.unread()) {
         if (name.ends_with(".rotary_emb.inv_freq") || name == "rope.freqs_cis") continue;
+        if (std::any_of(unused.begin(), unused.end(),
+                        [&](const std::string& end) { return name.ends_with(end); }))
+            continue;
         if (name != lm_head + ".weight")
             json.reject("the weights have a tensor " + name +
                         ", which these settings do not describe");

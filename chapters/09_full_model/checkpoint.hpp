@@ -15,12 +15,13 @@ namespace llm {
 // the file and the tensor.
 Model load_model(const std::string& path);
 
-// Throws FileError, which names a tensor that was not read, but for two that may be left out: a
-// head that equals the embedding, and RoPE's frequencies, which old versions of transformers
-// and Mini-LLM saved.
+// Throws FileError, which names a tensor that was not read, but for those that may be left out:
+// a head that equals the embedding, RoPE's frequencies, which old versions of transformers and
+// Mini-LLM saved, and tensors whose names have one of these ends.
 void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
-                           const std::string& lm_head,   // its name, without ".weight"
-                           const Matrix& embed_tokens);  // (V, C)
+                           const std::string& lm_head,  // its name, without ".weight"
+                           const Matrix& embed_tokens,  // (V, C)
+                           const std::vector<std::string>& unused = {});
 
 // Writes config.json and model.safetensors in Hugging Face's format, in float32 or bfloat16.
 // Throws FileError, or ValueError if no supported model_type has its biases, norms and RoPE

@@ -51,6 +51,19 @@ Tensor3 embedding(const Matrix& weight, const IdMatrix& input_ids) {
     return embeddings;
 }
 
+Tensor3 add_positions(const Tensor3& embeddings, const Matrix& embed_positions,
+                      std::size_t past_len) {
+    const auto [batch_size, seq_len, width] = dims(embeddings);
+    require(embed_positions.shape(1) == width && past_len + seq_len <= embed_positions.shape(0),
+            "model: position embeddings of {} do not fit {} embeddings after {} tokens",
+            embed_positions.shape(), embeddings.shape(), past_len);
+    Tensor3 sum = embeddings;
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t t = 0; t < seq_len; ++t)
+            xt::view(sum, b, t) += xt::view(embed_positions, past_len + t);
+    return sum;
+}
+
 std::vector<RotaryTable> rotary_tables(const Config& config, std::size_t num_positions) {
     require(num_positions <= config.max_position_embeddings,
             "model: a sequence of {} tokens exceeds max_position_embeddings of {}",

@@ -22,6 +22,12 @@ void check_input(const Config& config, const IdMatrix& input_ids);  // (B, T)
 Tensor3 embedding(const Matrix& weight,        // (V, C)
                   const IdMatrix& input_ids);  // (B, T) -> (B, T, C)
 
+// Adds row past_len + t of the learned position embeddings to the embedding of token t. Throws
+// ValueError if the shapes do not match, or if there is no such row. Source: GPT-2, wpe.
+Tensor3 add_positions(const Tensor3& embeddings,      // (B, T, C)
+                      const Matrix& embed_positions,  // (P, C)
+                      std::size_t past_len = 0);      // -> (B, T, C)
+
 // The logits of normalized hidden states: a linear layer without bias, whose weight is not
 // copied.
 Tensor3 lm_head(const Matrix& weight,           // (V, C)
@@ -78,6 +84,7 @@ struct DecoderModel {
     Real embedding_scale = 1;       // Gemma: √C
     std::optional<Real> final_logit_softcapping = std::nullopt;  // Gemma 2
     Real logits_scaling = 1;                                     // divides the logits: Granite
+    std::optional<Matrix> embed_positions = std::nullopt;  // (P, C), instead of RoPE: GPT-2
 
     const Matrix& head() const { return lm_head ? *lm_head : embed_tokens; }  // (V, C)
 
@@ -93,7 +100,8 @@ struct DecoderModel {
                         const ForwardOptionsWith<Cache>& options) const;
 
     // The steps of forward(), in this order; run_layers is the step between the last two.
-    Tensor3 embed(const IdMatrix& input_ids) const;              // (B, T) -> (B, T, C)
+    Tensor3 embed(const IdMatrix& input_ids,                     // (B, T) -> (B, T, C)
+                  std::size_t past_len = 0) const;               // cached tokens before them
     RotaryTable rotary_table(std::size_t num_positions) const {  // P; the first one
         return rotary_tables(config, num_positions).front();
     }
@@ -102,10 +110,12 @@ struct DecoderModel {
 using Model = DecoderModel<PreNormBlock>;
 
 template <class Layer, class AnyConfig, class FinalNorm>
-Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::embed(const IdMatrix& input_ids) const {
+Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::embed(const IdMatrix& input_ids,
+                                                         std::size_t past_len) const {
     check_input(config, input_ids);
     Tensor3 embeddings = embedding(embed_tokens, input_ids);
     if (embedding_scale != 1) embeddings = embeddings * embedding_scale;
+    if (embed_positions) embeddings = add_positions(embeddings, *embed_positions, past_len);
     return embeddings;
 }
 
@@ -128,7 +138,7 @@ ModelOutput DecoderModel<Layer, AnyConfig, FinalNorm>::forward(
     ModelCache<Cache>* const cache = options.cache;
 
     // Embed the tokens; with a cache, their positions follow those of the cached tokens.
-    const Tensor3 embeddings = embed(input_ids);  // (B, T, C)
+    const Tensor3 embeddings = embed(input_ids, cache ? cache->seq_len : 0);  // (B, T, C)
     const typename Attention::Inputs inputs =
         cache
             ? Attention::make_inputs(cache->rotary_tables, batch_size, seq_len, cache->seq_len)

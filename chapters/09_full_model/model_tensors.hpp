@@ -22,6 +22,7 @@ struct LayerNames {
 struct TensorNames {
     std::string embed_tokens, layer, norm, lm_head;
     LayerNames layers;
+    std::string embed_positions = "";  // if the model type has learned positions
 };
 
 inline const TensorNames hugging_face_names = {
@@ -62,7 +63,8 @@ inline const TensorNames gguf_names = {"token_embd",
                                         "ffn_norm",
                                         {"ffn_gate", "ffn_up", "ffn_down"},
                                         "attn_q_norm",
-                                        "attn_k_norm"}};
+                                        "attn_k_norm"},
+                                       "position_embd"};
 
 // Visits the tensors of a model, which may be const, to read or to write them. A linear layer
 // has a bias if its optional bias is there. A visitor has these members; their names lack
@@ -74,8 +76,15 @@ inline const TensorNames gguf_names = {"token_embd",
 //     void interleaved(const std::string& name, Linear& linear, std::size_t out,
 //                      std::size_t in, std::size_t num_heads);
 //     void norm(const std::string& name, Vector& weight, std::size_t size);
+//     void bias(const std::string& name, Vector& bias, std::size_t size);  // of a norm
 //
-// A later architecture overloads visit_layer for its layers.
+// A later architecture overloads visit_layer for its layers, and visit_norm for its final norm.
+template <class Norm, class Visitor>
+void visit_norm(Norm& norm, const std::string& name, std::size_t size, Visitor& visit) {
+    visit.norm(name, norm.weight, size);
+    if (norm.bias) visit.bias(name, *norm.bias, size);
+}
+
 template <class AnyMlp, class Visitor>
 void visit_mlp(AnyMlp& mlp, const std::string& layer, const MlpNames& names,
                std::size_t hidden_size, std::size_t intermediate_size, Visitor& visit) {
@@ -110,9 +119,9 @@ template <class Block, class AnyConfig, class AnyLayerNames, class Visitor>
 void visit_layer(Block& block, const AnyConfig& config, const std::string& layer,
                  const AnyLayerNames& names, RopeLayout layout, Visitor& visit) {
     const std::size_t C = config.hidden_size;
-    visit.norm(layer + names.attention_norm, block.attention_norm.weight, C);
+    visit_norm(block.attention_norm, layer + names.attention_norm, C, visit);
     visit_attention(block.self_attn, config, layer, names, layout, visit);
-    visit.norm(layer + names.ffn_norm, block.ffn_norm.weight, C);
+    visit_norm(block.ffn_norm, layer + names.ffn_norm, C, visit);
     visit_mlp(block.mlp, layer, names.mlp, C, config.intermediate_size, visit);
 }
 
@@ -121,10 +130,13 @@ void visit_model(AnyModel& model, const TensorNames& names, const AnyLayerNames&
                  RopeLayout layout, Visitor& visit) {
     const std::size_t V = model.config.vocab_size, C = model.config.hidden_size;
     visit.matrix(names.embed_tokens, model.embed_tokens, V, C);
+    if (model.embed_positions)
+        visit.matrix(names.embed_positions, *model.embed_positions,
+                     model.config.max_position_embeddings, C);
     for (std::size_t n = 0; n < model.layers.size(); ++n)
         visit_layer(model.layers[n], model.config, names.layer + std::to_string(n) + ".",
                     layer_names, layout, visit);
-    visit.norm(names.norm, model.norm.weight, C);
+    visit_norm(model.norm, names.norm, C, visit);
     if (model.lm_head) visit.matrix(names.lm_head, *model.lm_head, V, C);
 }
 template <class AnyModel, class Visitor>
@@ -151,6 +163,9 @@ struct TensorReader {
     }
     void norm(const std::string& name, Vector& weight, std::size_t size) {
         weight = tensors.read(name + ".weight", {size});
+    }
+    void bias(const std::string& name, Vector& bias, std::size_t size) {
+        bias = tensors.read(name + ".bias", {size});
     }
 };
 

@@ -57,12 +57,6 @@ void add_parameters(ParameterList& list, const std::string& name, PostNormBlock&
     add_norms_after_sublayers(list, name, block);
 }
 
-void add_parameters(ParameterList& list, const std::string& name, ParallelBlock& block) {
-    add_parameters(list, name + ".input_layernorm", block.norm);
-    add_parameters(list, name + ".self_attn", block.self_attn);
-    add_parameters(list, name + ".mlp", block.mlp);
-}
-
 std::vector<ConstParameter> named_parameters(const Model& model) {
     std::vector<ConstParameter> list;
     for (const auto& [name, shape, values] : named_parameters(const_cast<Model&>(model)))

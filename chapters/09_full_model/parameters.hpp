@@ -58,7 +58,13 @@ void add_parameters(ParameterList& list, const std::string& name,
     add_parameters(list, name + ".mlp", block.mlp);
     add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_output_norm);
 }
-void add_parameters(ParameterList& list, const std::string& name, ParallelBlock& block);
+template <class Norm, class MlpLayer, class Attention>
+void add_parameters(ParameterList& list, const std::string& name,
+                    ParallelBlockWith<Norm, MlpLayer, Attention>& block) {
+    add_parameters(list, name + ".input_layernorm", block.norm);
+    add_parameters(list, name + ".self_attn", block.self_attn);
+    add_parameters(list, name + ".mlp", block.mlp);
+}
 
 // All parameters of a model, as views of its tensors: the model must outlive them. A tied head
 // is not listed twice. Source: torch.nn.Module.named_parameters.
@@ -66,6 +72,8 @@ template <class Layer, class AnyConfig, class FinalNorm>
 std::vector<Parameter> named_parameters(DecoderModel<Layer, AnyConfig, FinalNorm>& model) {
     ParameterList list;
     add_parameters(list, "model.embed_tokens.weight", model.embed_tokens);
+    if (model.embed_positions)
+        add_parameters(list, "model.embed_positions.weight", *model.embed_positions);
     for (std::size_t n = 0; n < model.layers.size(); ++n)
         add_parameters(list, "model.layers." + std::to_string(n), model.layers[n]);
     add_parameters(list, "model.norm", model.norm);

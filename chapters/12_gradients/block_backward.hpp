@@ -182,13 +182,34 @@ Tensor3 block_backward(const AnyBlock& block, const Inputs& inputs, const Activa
 }
 
 // The parallel block has one sublayer, the sum of attention and MLP.
-ForwardPass<BlockActivations> block_forward(const ParallelBlock& block,
-                                            const Tensor3& hidden_states,
-                                            const AttentionInputs& inputs,
-                                            Generator* dropout_generator = nullptr);
-Tensor3 block_backward(const ParallelBlock& block, const AttentionInputs& inputs,
-                       const BlockActivations& saved, const Tensor3& output_gradient,
-                       ParallelBlock& gradient);
+template <class Norm, class MlpLayer, class Attention, class Inputs>
+auto block_forward(const ParallelBlockWith<Norm, MlpLayer, Attention>& block,
+                   const Tensor3& hidden_states,  // (B, T, C)
+                   const Inputs& inputs, Generator* dropout_generator = nullptr) {
+    const Tensor3 normalized = block.norm(hidden_states);
+    auto [attention_output, self_attn] =
+        attention_forward(block.self_attn, normalized, inputs, dropout_generator);
+    auto [mlp_output, mlp] = mlp_forward(block.mlp, normalized);
+    Tensor3 after_attention = hidden_states + attention_output;
+    Tensor3 output = after_attention + mlp_output;
+    using Saved = BlockActivationsWith<decltype(self_attn), decltype(mlp)>;
+    return ForwardPass<Saved>{
+        std::move(output),
+        {hidden_states, std::move(self_attn), std::move(attention_output),
+         std::move(after_attention), std::move(mlp), std::move(mlp_output)}};
+}
+template <class Norm, class MlpLayer, class Attention, class Inputs, class Activations>
+Tensor3 block_backward(const ParallelBlockWith<Norm, MlpLayer, Attention>& block,
+                       const Inputs& inputs, const Activations& saved,
+                       const Tensor3& output_gradient,  // (B, T, C)
+                       ParallelBlockWith<Norm, MlpLayer, Attention>& gradient) {
+    const Tensor3 normalized_gradient =
+        attention_backward(block.self_attn, inputs, saved.self_attn, output_gradient,
+                           gradient.self_attn) +
+        mlp_backward(block.mlp, saved.mlp, output_gradient, gradient.mlp);
+    return output_gradient +
+           norm_backward(block.norm, saved.input, normalized_gradient, gradient.norm);
+}
 
 // The type of the activations of a block.
 template <class AnyBlock>

@@ -2,6 +2,7 @@
 // of any type.
 #pragma once
 
+#include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/block_backward.hpp"
 #include "chapters/12_gradients/linear_backward.hpp"
@@ -102,6 +103,12 @@ void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
     for (std::size_t n = model.layers.size(); n-- > 0;)
         hidden_gradient = block_backward(model.layers[n], saved.attention_inputs,
                                          saved.layers[n], hidden_gradient, gradient.layers[n]);
+    // The embeddings: positions that were added, and tokens.
+    if (model.embed_positions) {
+        const auto [batch_size, seq_len] = dims(saved.input_ids);
+        embedding_backward(position_ids(batch_size, seq_len), hidden_gradient,
+                           *gradient.embed_positions);
+    }
     if (model.embedding_scale != 1) hidden_gradient = hidden_gradient * model.embedding_scale;
     embedding_backward(saved.input_ids, hidden_gradient, gradient.embed_tokens);
 }

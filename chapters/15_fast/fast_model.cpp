@@ -5,11 +5,12 @@
 namespace llm {
 namespace {
 
-// The kernels support only RMSNorm without bias, SwiGLU, and no scales or caps, and do not
-// check shapes.
+// The kernels support only RMSNorm without bias, SwiGLU, RoPE, and no scales or caps, and do
+// not check shapes.
 void check_supported(const Model& model) {
     bool supported = !model.norm.bias && model.embedding_scale == 1 &&
-                     !model.final_logit_softcapping && model.logits_scaling == 1;
+                     !model.final_logit_softcapping && model.logits_scaling == 1 &&
+                     !model.embed_positions;
     for (const PreNormBlock& block : model.layers) {
         supported = supported && !block.attention_norm.bias && !block.ffn_norm.bias &&
                     block.mlp.activation.function == silu && block.residual_multiplier == 1;
@@ -22,8 +23,8 @@ void check_supported(const Model& model) {
     }
     if (!supported)
         throw ValueError(
-            "fast model: only RMSNorm without bias, SwiGLU, and embeddings and logits without "
-            "a scale or a cap");
+            "fast model: only RMSNorm without bias, SwiGLU, RoPE, and embeddings and logits "
+            "without a scale or a cap");
 }
 
 // Quantizes and fuses linear layers. If one has a bias, the others get a bias of zeros.

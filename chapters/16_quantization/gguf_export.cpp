@@ -151,7 +151,8 @@ Linear split_half_to_interleaved(const Linear& projection, std::size_t num_heads
     return reordered;
 }
 
-GgufMetadata size_metadata(const std::string& architecture, const Config& config) {
+GgufMetadata size_metadata(const std::string& architecture, const Config& config,
+                           const std::string& eps_key) {
     GgufMetadata metadata;
     const auto add_size = [&](const std::string& key, std::size_t size) {
         metadata.emplace_back(architecture + "." + key, static_cast<std::int64_t>(size));
@@ -166,8 +167,7 @@ GgufMetadata size_metadata(const std::string& architecture, const Config& config
     add_size("attention.key_length", config.head_dim);
     add_size("attention.value_length", config.head_dim);
     add_size("rope.dimension_count", config.head_dim);
-    metadata.emplace_back(architecture + ".attention.layer_norm_rms_epsilon",
-                          double(config.rms_norm_eps));
+    metadata.emplace_back(architecture + "." + eps_key, double(config.rms_norm_eps));
     metadata.emplace_back(architecture + ".rope.freq_base", double(config.rope_theta));
     return metadata;
 }

@@ -72,6 +72,9 @@ struct GgufTensorWriter {
     void norm(const std::string& name, const Vector& weight, std::size_t) {
         list.add_vector(name + ".weight", weight);
     }
+    void bias(const std::string& name, const Vector& bias, std::size_t) {
+        list.add_vector(name + ".bias", bias);
+    }
 };
 
 // Throws FileError if the file exists.
@@ -86,8 +89,10 @@ void reject_existing(const std::string& file);
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype);
 
-// The metadata of all architectures: sizes, theta and the eps of the norms.
-GgufMetadata size_metadata(const std::string& architecture, const Config& config);
+// The metadata of all architectures: sizes, theta and the eps of the norms, under this key.
+inline const std::string gguf_rms_norm_eps = "attention.layer_norm_rms_epsilon";
+GgufMetadata size_metadata(const std::string& architecture, const Config& config,
+                           const std::string& eps_key = gguf_rms_norm_eps);
 
 // Writes a LoRA adapter of this model as a GGUF file, in float32, which llama.cpp applies to
 // the model's GGUF file (llama-server --lora FILE). The file has no field for rsLoRA:

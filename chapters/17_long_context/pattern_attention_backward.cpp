@@ -79,7 +79,8 @@ PatternDecoder make_pattern_decoder(const Model& model, bool learned_sinks) {
                            std::nullopt,
                            model.embedding_scale,
                            model.final_logit_softcapping,
-                           model.logits_scaling};
+                           model.logits_scaling,
+                           model.embed_positions};
     decoder.config.tie_word_embeddings = true;
     for (const PreNormBlock& layer : model.layers) {
         PatternAttention self_attn =

@@ -32,7 +32,9 @@ ForwardPass<MlpOrMoeActivations> mlp_forward(const MlpOrMoe& mlp, const Tensor3&
         auto [output, activations] = moe_forward(*moe, input, moe->capacity_factor);
         return {std::move(output), {{}, std::move(activations), {}}};
     }
-    auto [output, activations] = mlp_forward(std::get<GatedMlp>(mlp), input);
+    auto [output, activations] = std::holds_alternative<Mlp>(mlp)
+                                     ? mlp_forward(std::get<Mlp>(mlp), input)
+                                     : mlp_forward(std::get<GatedMlp>(mlp), input);
     return {std::move(output), {std::move(activations), {}, {}}};
 }
 
@@ -41,6 +43,8 @@ Tensor3 mlp_backward(const MlpOrMoe& mlp, const MlpOrMoeActivations& saved,
     if (const auto* moe = std::get_if<MixtureOfExperts>(&mlp))
         return moe_backward(*moe, saved.moe, output_gradient,
                             std::get<MixtureOfExperts>(gradient), saved.router_logits_gradient);
+    if (const auto* plain = std::get_if<Mlp>(&mlp))
+        return mlp_backward(*plain, saved.mlp, output_gradient, std::get<Mlp>(gradient));
     return mlp_backward(std::get<GatedMlp>(mlp), saved.mlp, output_gradient,
                         std::get<GatedMlp>(gradient));
 }

@@ -4,7 +4,6 @@
 
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/12_gradients/loss.hpp"
-#include "chapters/12_gradients/norms_backward.hpp"
 
 namespace llm {
 namespace {
@@ -70,29 +69,6 @@ AblationModel make_ablation_model(const Config& given, const AblationConfig& abl
         model.layers.push_back(make_ablation_block(config, ablation, generator));
     init_weights(model, init, generator);
     return model;
-}
-
-Tensor3 FinalNorm::operator()(const Tensor3& hidden_states) const {
-    if (const auto* rms_norm = std::get_if<RMSNorm>(this)) return (*rms_norm)(hidden_states);
-    if (const auto* layer_norm = std::get_if<LayerNorm>(this))
-        return (*layer_norm)(hidden_states);
-    return hidden_states;
-}
-
-Tensor3 norm_backward(const FinalNorm& norm, const Tensor3& input,
-                      const Tensor3& output_gradient, FinalNorm& gradient) {
-    if (const auto* rms_norm = std::get_if<RMSNorm>(&norm))
-        return norm_backward(*rms_norm, input, output_gradient, std::get<RMSNorm>(gradient));
-    if (const auto* layer_norm = std::get_if<LayerNorm>(&norm))
-        return norm_backward(*layer_norm, input, output_gradient,
-                             std::get<LayerNorm>(gradient));
-    return output_gradient;
-}
-
-void add_parameters(ParameterList& list, const std::string& name, FinalNorm& norm) {
-    if (auto* rms_norm = std::get_if<RMSNorm>(&norm)) add_parameters(list, name, *rms_norm);
-    if (auto* layer_norm = std::get_if<LayerNorm>(&norm))
-        add_parameters(list, name, *layer_norm);
 }
 
 std::vector<RotaryTable> rotary_tables(const AblationModelConfig& config,

@@ -6,6 +6,7 @@
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/models/block_variant.hpp"
+#include "chapters/models/final_norm.hpp"
 
 namespace llm {
 
@@ -23,16 +24,6 @@ using AblationBlock =
     BlockVariant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock,
                  PreNormBlockWith<LayerNorm, GatedMlp>, PreNormBlockWith<RMSNorm, Mlp>,
                  PreNormBlockWith<LayerNorm, Mlp>>;
-
-// The norm after the last block. Post-norm blocks end with a norm, so post-norm models have
-// none (std::monostate).
-struct FinalNorm : std::variant<std::monostate, RMSNorm, LayerNorm> {
-    using variant::variant;
-    Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
-};
-Tensor3 norm_backward(const FinalNorm& norm, const Tensor3& input,           // (B, T, C)
-                      const Tensor3& output_gradient, FinalNorm& gradient);  // -> (B, T, C)
-void add_parameters(ParameterList& list, const std::string& name, FinalNorm& norm);
 
 // The model of chapters 09 and 12 with such blocks and tied weights. Without RoPE, all rows of
 // its rotary table are that of position 0.

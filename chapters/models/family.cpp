@@ -31,17 +31,26 @@ void reject_unsupported(const JsonFile& json, const Family& family) {
 
 void read_sizes(const JsonFile& json, const Family& family, Config& config) {
     const Family::Defaults& defaults = family.defaults;
-    config.hidden_size = json.size("hidden_size");
-    config.intermediate_size = json.size("intermediate_size");
-    config.num_hidden_layers = json.size("num_hidden_layers");
-    config.num_attention_heads = json.size("num_attention_heads");
-    config.num_key_value_heads = json.size("num_key_value_heads");
-    config.head_dim = json.size_or("head_dim", defaults.head_dim);
-    config.vocab_size = json.size("vocab_size");
-    config.max_position_embeddings = json.size("max_position_embeddings");
-    config.rms_norm_eps = Real(json.positive_or("rms_norm_eps", defaults.rms_norm_eps));
-    config.rope_theta =
-        read_rope_theta(json, rope_object(json, family.local_rope), defaults.rope_theta);
+    const auto size = [&](const std::string& key) { return json.size(family.key(key)); };
+    config.hidden_size = size("hidden_size");
+    config.intermediate_size = defaults.mlp_ratio > 0
+                                   ? json.size_or(family.key("intermediate_size"),
+                                                  defaults.mlp_ratio * config.hidden_size)
+                                   : size("intermediate_size");
+    config.num_hidden_layers = size("num_hidden_layers");
+    config.num_attention_heads = size("num_attention_heads");
+    config.num_key_value_heads = family.has_key("num_key_value_heads")
+                                     ? size("num_key_value_heads")
+                                     : config.num_attention_heads;
+    if (family.has_key("head_dim"))
+        config.head_dim = json.size_or("head_dim", defaults.head_dim);
+    config.vocab_size = size("vocab_size");
+    config.max_position_embeddings = size("max_position_embeddings");
+    config.rms_norm_eps =
+        Real(json.positive_or(family.key("rms_norm_eps"), defaults.rms_norm_eps));
+    if (family.has_key("rope_theta"))
+        config.rope_theta =
+            read_rope_theta(json, rope_object(json, family.local_rope), defaults.rope_theta);
     config.tie_word_embeddings =
         json.boolean_or("tie_word_embeddings", defaults.tie_word_embeddings);
     config.qk_norm = family.qk_norm;
@@ -51,11 +60,17 @@ void read_sizes(const JsonFile& json, const Family& family, Config& config) {
 
 }  // namespace
 
+std::string Family::key(const std::string& common) const {
+    const auto renamed = attribute_map.find(common);
+    return renamed == attribute_map.end() ? common : renamed->second;
+}
+
 const std::vector<const Family*>& families() {
     static const std::vector<const Family*> all = {
-        &mistral_family(), &gemma_family(),     &gemma2_family(),  &gemma3_family(),
-        &smollm3_family(), &granite_family(),   &olmo2_family(),   &phi3_family(),
-        &mixtral_family(), &qwen3_moe_family(), &gpt_oss_family(), &llama4_family()};
+        &gpt2_family(),    &mistral_family(), &gemma_family(),   &gemma2_family(),
+        &gemma3_family(),  &smollm3_family(), &granite_family(), &olmo2_family(),
+        &phi3_family(),    &cohere2_family(), &mixtral_family(), &qwen3_moe_family(),
+        &gpt_oss_family(), &llama4_family()};
     return all;
 }
 
@@ -103,10 +118,12 @@ PublishedConfig read_published_config(const JsonFile& json) try {
 
 JsonMembers config_json(const PublishedConfig& config, DType dtype) {
     const Family& family = *config.family;
-    JsonMembers json =
-        common_members(family.model_type, family.architecture + "ForCausalLM", config, dtype);
-    json.insert(json.end(), {{"attention_bias", family.has_biases},
-                             {family.activation_key, std::string(family.activation.name)}});
+    JsonMembers common = common_members(family.model_type, family.architecture, config, dtype);
+    common.insert(common.end(), {{"attention_bias", family.has_biases},
+                                 {family.activation_key, std::string(family.activation.name)}});
+    JsonMembers json;
+    for (const auto& [key, value] : common)
+        if (family.has_key(key)) json.push_back({family.key(key), value});
     family.write(config, json);
     return json;
 }

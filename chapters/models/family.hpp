@@ -2,6 +2,7 @@
 // model, and what is fixed in the code of its family.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,6 +59,9 @@ struct PublishedLayerNames : LayerNames {
     MlpNames shared_expert = {};  // of the expert for all tokens
 };
 
+// LayerNorm has a bias (GPT-2) or none (Cohere).
+enum class NormType { rms_norm, layer_norm, layer_norm_without_bias };
+
 // How the weights of the experts of a mixture of experts are stored in safetensors.
 enum class ExpertStorage {
     separate,     // one tensor a matrix
@@ -68,17 +72,26 @@ enum class ExpertStorage {
 // What the code of a family fixes.
 struct Family {
     std::string model_type;         // config.json's
-    std::string architecture;       // of Hugging Face, without "ForCausalLM"
+    std::string architecture;       // Hugging Face's class
     std::string gguf_architecture;  // llama.cpp's
     PublishedLayerNames names;      // in safetensors
     PublishedLayerNames gguf_names;
+    TensorNames model_names = hugging_face_names;  // outside of the layers
+    std::string base_model_prefix = "";            // of these names; some files lack it
+    std::vector<std::string> unused_tensors = {};  // ends of names of what is no weight
+    // The family's names of common keys in config.json; empty: its files lack the key.
+    std::map<std::string, std::string> attribute_map = {};
     RopeLayout layout = RopeLayout::split_half;  // of q_proj and k_proj in safetensors
     RopeLayout gguf_layout = RopeLayout::split_half;
     ExpertStorage expert_storage = ExpertStorage::separate;
     Activation activation = SiLU;
     std::string activation_key = "hidden_act";
-    NormPlacement norm_placement = NormPlacement::pre_norm;  // or res_post_norm, sandwich
+    NormPlacement norm_placement = NormPlacement::pre_norm;  // not: post_norm
+    NormType norm_type = NormType::rms_norm;
     bool norms_add_one = false;      // stored as w, and multiply by 1 + w
+    bool mlp_has_gate = true;        // false: Mlp of chapter 06
+    bool learned_positions = false;  // added to the embeddings, instead of RoPE
+    bool conv1d = false;             // matrices of the layers are stored as (in, out)
     bool scales_embeddings = false;  // by √C
     bool has_biases = false;         // of all matrices of the layers
     bool reads_rope_scaling = false;
@@ -89,6 +102,7 @@ struct Family {
         std::size_t head_dim = 0;
         double rms_norm_eps = 1e-5, rope_theta = 10'000;
         bool tie_word_embeddings = false;
+        std::size_t mlp_ratio = 0;  // intermediate_size / hidden_size
     };
     Defaults defaults = {};
     QKNormType qk_norm = QKNormType::none;
@@ -100,9 +114,13 @@ struct Family {
     // Throws ValueError if llama.cpp would compute something else; appends its settings.
     void (*check_gguf)(const PublishedConfig& config);
     void (*add_gguf)(const PublishedConfig& config, GgufMetadata& metadata);
+
+    bool has_key(const std::string& common) const { return !key(common).empty(); }
+    std::string key(const std::string& common) const;  // attribute_map, or the same name
 };
 
 // Of families/.
+const Family& gpt2_family();
 const Family& mistral_family();
 const Family& gemma_family();
 const Family& gemma2_family();
@@ -111,6 +129,7 @@ const Family& smollm3_family();
 const Family& granite_family();
 const Family& olmo2_family();
 const Family& phi3_family();
+const Family& cohere2_family();
 const Family& mixtral_family();
 const Family& qwen3_moe_family();
 const Family& gpt_oss_family();
@@ -119,7 +138,7 @@ const Family& llama4_family();
 // All of them, and the one with this model_type; null if there is none.
 const std::vector<const Family*>& families();
 const Family* find_family(const std::string& model_type);
-std::string names_of_families();  // mistral, gemma, ...
+std::string names_of_families();  // gpt2, mistral, ...
 
 // Whether these functions, and not those of chapter 09, read this config.json: one of the model
 // types above, but a mistral only if its windows are narrower than the context. Throws

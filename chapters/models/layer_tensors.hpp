@@ -12,22 +12,36 @@ namespace llm {
 //     void vector(const std::string& name, Vector& values, std::size_t size);  // no suffix
 //     void experts(const std::string& layer, const PublishedLayerNames& names,
 //                  std::vector<Expert>& experts);
-//     // Linear layers without biases, one below the other in one matrix: Phi-3.
+//     // Linear layers, one below the other in one matrix: Phi-3, GPT-2.
 //     void fused(const std::string& name, const std::array<Linear*, N>& linears,
 //                const std::array<std::size_t, N>& out, std::size_t in);
 //
 // AnyLayer, AnyAttention and AnyMlp may be const.
 
-// The rows of all matrices, one below the other.
+// The rows of all matrices, one below the other, and their biases, if they have any.
 template <class AnyLinear, std::size_t N>
-Matrix fused_weights(const std::array<AnyLinear*, N>& linears) {
-    std::vector<Real> values;
-    for (const Linear* linear : linears)
-        values.insert(values.end(), linear->weight.begin(), linear->weight.end());
+Linear fuse(const std::array<AnyLinear*, N>& linears) {
+    std::vector<Real> weights, biases;
+    for (const Linear* linear : linears) {
+        weights.insert(weights.end(), linear->weight.begin(), linear->weight.end());
+        if (linear->bias)
+            biases.insert(biases.end(), linear->bias->begin(), linear->bias->end());
+    }
     const std::size_t in = linears.front()->weight.shape(1);
-    Matrix fused(std::array{values.size() / in, in});
-    std::copy(values.begin(), values.end(), fused.begin());
+    Linear fused{Matrix(std::array{weights.size() / in, in}), std::nullopt};
+    std::copy(weights.begin(), weights.end(), fused.weight.begin());
+    if (biases.empty()) return fused;
+    fused.bias = Vector(std::array{biases.size()});
+    std::copy(biases.begin(), biases.end(), fused.bias->begin());
     return fused;
+}
+
+template <class AnyNorm, class Visitor>
+requires std::same_as<std::remove_const_t<AnyNorm>, FinalNorm>
+void visit_norm(AnyNorm& norm, const std::string& name, std::size_t size, Visitor& visit) {
+    if (auto* rms_norm = std::get_if<RMSNorm>(&norm)) visit_norm(*rms_norm, name, size, visit);
+    if (auto* layer_norm = std::get_if<LayerNorm>(&norm))
+        visit_norm(*layer_norm, name, size, visit);
 }
 
 template <class AnyAttention, class Visitor>
@@ -56,8 +70,13 @@ void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
                       const std::string& layer, const PublishedLayerNames& names,
                       Visitor& visit) {
     const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
+    const std::size_t width = config.intermediate_size;
+    if (auto* plain = std::get_if<Mlp>(&mlp_or_moe)) {
+        visit.linear(layer + names.mlp.up_proj, plain->up_proj, width, C);
+        visit.linear(layer + names.mlp.down_proj, plain->down_proj, C, width);
+        return;
+    }
     if (auto* mlp = std::get_if<GatedMlp>(&mlp_or_moe)) {
-        const std::size_t width = config.intermediate_size;
         if (names.gate_up_proj.empty()) {
             visit_mlp(*mlp, layer, names.mlp, C, width, visit);
         } else {
@@ -82,14 +101,20 @@ void visit_layer(AnyLayer& any_layer, const PublishedConfig& config, const std::
     const std::size_t C = config.hidden_size;
     std::visit(
         [&](auto& block) {
-            visit.norm(layer + names.attention_norm, block.attention_norm.weight, C);
-            visit_pattern_attention(block.self_attn, config, layer, names, layout, visit);
-            visit.norm(layer + names.ffn_norm, block.ffn_norm.weight, C);
-            if constexpr (requires { block.ffn_output_norm; }) {
-                visit.norm(layer + names.attention_output_norm,
-                           block.attention_output_norm.weight, C);
-                visit.norm(layer + names.ffn_output_norm, block.ffn_output_norm.weight, C);
+            const auto norm = [&](const std::string& name, auto& any_norm) {
+                visit_norm(any_norm, layer + name, C, visit);
+            };
+            if constexpr (requires { block.norm; }) {
+                norm(names.attention_norm, block.norm);
+            } else {
+                norm(names.attention_norm, block.attention_norm);
+                norm(names.ffn_norm, block.ffn_norm);
             }
+            if constexpr (requires { block.ffn_output_norm; }) {
+                norm(names.attention_output_norm, block.attention_output_norm);
+                norm(names.ffn_output_norm, block.ffn_output_norm);
+            }
+            visit_pattern_attention(block.self_attn, config, layer, names, layout, visit);
             visit_mlp_or_moe(block.mlp, config, layer, names, visit);
         },
         any_layer);

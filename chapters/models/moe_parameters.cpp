@@ -3,7 +3,7 @@
 namespace llm {
 
 std::uint64_t MoeParameterCount::total() const {
-    return embedding + attention + router + experts + dense_mlp + norms + head;
+    return embedding + positions + attention + router + experts + dense_mlp + norms + head;
 }
 
 std::uint64_t MoeParameterCount::active() const {
@@ -17,21 +17,29 @@ MoeParameterCount count_parameters(const PublishedConfig& config) {
                         F = config.experts.moe_intermediate_size;
     const bool biases = config.family->has_biases, sinks = !config.family->names.sinks.empty();
 
-    // gpt-oss has a bias in every matrix, and one sink per head.
+    // gpt-oss and GPT-2 have a bias in every matrix, gpt-oss one sink per head.
     const std::uint64_t attention_biases =
         (biases ? H * D + 2 * Hkv * D + C : 0) + (sinks ? H : 0);
     const std::uint64_t expert = 3 * C * F + (biases ? 2 * F + C : 0);
+    const std::uint64_t width = config.intermediate_size;
+    const std::uint64_t dense_mlp = config.family->mlp_has_gate
+                                        ? gated_mlp_parameters(C, width)
+                                        : mlp_parameters(C, width) + (biases ? width + C : 0);
     const std::uint64_t qk_norm = config.qk_norm == QKNormType::with_weights     ? 2 * D
                                   : config.qk_norm == QKNormType::over_all_heads ? (H + Hkv) * D
                                                                                  : 0;
-    const bool sandwich = config.family->norm_placement == NormPlacement::sandwich;
+    const NormPlacement placement = config.family->norm_placement;
+    const std::uint64_t norms = placement == NormPlacement::sandwich   ? 4
+                                : placement == NormPlacement::parallel ? 1
+                                                                       : 2;
+    const std::uint64_t norm = config.family->norm_type == NormType::layer_norm ? 2 * C : C;
 
     MoeParameterCount count;
     for (const LayerConfig& layer : config.layers) {
         count.attention += 2 * C * H * D + 2 * C * Hkv * D + attention_biases;
-        count.norms += (sandwich ? 4 : 2) * C + qk_norm;
+        count.norms += norms * norm + qk_norm;
         if (!layer.is_moe) {
-            count.dense_mlp += gated_mlp_parameters(C, config.intermediate_size);
+            count.dense_mlp += dense_mlp;
             continue;
         }
         count.router += E * C + (biases ? E : 0);
@@ -39,8 +47,10 @@ MoeParameterCount count_parameters(const PublishedConfig& config) {
         count.active_experts += config.experts.num_experts_per_tok * expert;
         count.dense_mlp += config.experts.n_shared_experts * expert;
     }
-    count.norms += C;
+    count.norms += norm;
     count.embedding = std::uint64_t(config.vocab_size) * C;
+    if (config.family->learned_positions)
+        count.positions = std::uint64_t(config.max_position_embeddings) * C;
     count.tied = config.tie_word_embeddings;
     if (!count.tied) count.head = count.embedding;
     return count;

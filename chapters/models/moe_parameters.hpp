@@ -7,10 +7,10 @@ namespace llm {
 
 // The parameters by part, of all layers.
 struct MoeParameterCount {
-    std::uint64_t embedding = 0, attention = 0, router = 0, experts = 0, dense_mlp = 0,
-                  norms = 0, head = 0;  // shared experts count as dense
-    std::uint64_t active_experts = 0;   // of the K experts of a token
-    bool tied = false;                  // the head is the embedding
+    std::uint64_t embedding = 0, positions = 0, attention = 0, router = 0, experts = 0,
+                  dense_mlp = 0, norms = 0, head = 0;  // shared experts count as dense
+    std::uint64_t active_experts = 0;                  // of the K experts of a token
+    bool tied = false;                                 // the head is the embedding
 
     std::uint64_t total() const;
     // The parameters by which a token is multiplied: all but those of other experts, and of the

@@ -17,6 +17,11 @@ struct PublishedReader : TensorReader<const SafeTensors> {
     void router(const std::string& name, Linear& router, std::size_t out, std::size_t in) {
         linear(name, router, out, in);
     }
+    void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in) {
+        if (!config.family->conv1d) return TensorReader::linear(name, linear, out, in);
+        linear.weight = xt::transpose(tensors.read(name + ".weight", {in, out}));
+        if (linear.bias) linear.bias = tensors.read(name + ".bias", {out});
+    }
     void norm(const std::string& name, Vector& weight, std::size_t size) {
         TensorReader::norm(name, weight, size);
         if (config.family->norms_add_one) weight = gemma_norm(weight, 0).weight;
@@ -29,10 +34,14 @@ struct PublishedReader : TensorReader<const SafeTensors> {
                const std::array<std::size_t, N>& out, std::size_t in) {
         std::size_t first = 0;
         for (const std::size_t rows : out) first += rows;
-        const Matrix all = tensors.read(name + ".weight", {first, in});
+        Linear all = empty_linear(linears[0]->bias.has_value());
+        linear(name, all, first, in);
         first = 0;
-        for (std::size_t i = 0; i < N; first += out[i++])
-            linears[i]->weight = xt::view(all, xt::range(first, first + out[i]), xt::all());
+        for (std::size_t i = 0; i < N; first += out[i++]) {
+            const std::size_t end = first + out[i];
+            linears[i]->weight = xt::view(all.weight, xt::range(first, end), xt::all());
+            if (all.bias) linears[i]->bias = xt::view(*all.bias, xt::range(first, end));
+        }
     }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  std::vector<Expert>& experts) {
@@ -53,6 +62,7 @@ struct TensorWriter {
     const PublishedConfig& config;
     std::vector<NamedTensor> tensors{};
     std::list<Linear> reordered{};
+    std::list<Matrix> transposed{};
     std::list<Vector> norms{};
     std::list<StackedExperts> stacked{};
 
@@ -61,7 +71,10 @@ struct TensorWriter {
     }
     void linear(const std::string& name, const Linear& linear, std::size_t out,
                 std::size_t in) {
-        matrix(name, linear.weight, out, in);
+        if (config.family->conv1d)
+            matrix(name, transposed.emplace_back(xt::transpose(linear.weight)), in, out);
+        else
+            matrix(name, linear.weight, out, in);
         if (linear.bias) tensors.push_back(named(name + ".bias", *linear.bias));
     }
     void interleaved(const std::string& name, const Linear& projection, std::size_t out,
@@ -77,14 +90,16 @@ struct TensorWriter {
         const Real added = config.family->norms_add_one ? 1 : 0;
         tensors.push_back(named(name + ".weight", norms.emplace_back(weight - added)));
     }
+    void bias(const std::string& name, const Vector& bias, std::size_t) {
+        tensors.push_back(named(name + ".bias", bias));
+    }
     void vector(const std::string& name, const Vector& values, std::size_t) {
         tensors.push_back(named(name, values));
     }
     template <std::size_t N>
     void fused(const std::string& name, const std::array<const Linear*, N>& linears,
                const std::array<std::size_t, N>&, std::size_t in) {
-        linear(name, reordered.emplace_back(Linear{fused_weights(linears), std::nullopt}), 0,
-               in);
+        linear(name, reordered.emplace_back(fuse(linears)), 0, in);
     }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {
@@ -104,25 +119,39 @@ struct TensorWriter {
     }
 };
 
+// The names of the tensors in this file: those of the family, or without their first part, as
+// in files of models without a head.
+TensorNames names_in(const SafeTensors& tensors, const Family& family) {
+    TensorNames names = family.model_names;
+    const std::string& prefix = family.base_model_prefix;
+    if (prefix.empty() || tensors.has(names.embed_tokens + ".weight")) return names;
+    for (std::string* name :
+         {&names.embed_tokens, &names.embed_positions, &names.layer, &names.norm})
+        *name = name->substr(prefix.size());
+    return names;
+}
+
 }  // namespace
 
 PublishedModel load_published_model(const std::string& folder) {
     const JsonFile json(folder + "/config.json");
     const PublishedConfig config = read_published_config(json);
     const SafeTensors tensors(folder);
-    check_last_layer(config, tensors, hugging_face_names, config.family->names);
+    const Family& family = *config.family;
+    const TensorNames names = names_in(tensors, family);
+    check_last_layer(config, tensors, names, family.names);
     PublishedModel model = make_empty_model(config);
     PublishedReader reader{{tensors}, model.config};
-    visit_model(model, hugging_face_names, model.config.family->names,
-                model.config.family->layout, reader);
-    reject_unread_tensors(tensors, json, hugging_face_names.lm_head, model.embed_tokens);
+    visit_model(model, names, family.names, family.layout, reader);
+    reject_unread_tensors(tensors, json, names.lm_head, model.embed_tokens,
+                          family.unused_tensors);
     return model;
 }
 
 void export_model(const PublishedModel& model, const std::string& folder, DType dtype) {
     TensorWriter writer{model.config};
-    visit_model(model, hugging_face_names, model.config.family->names,
-                model.config.family->layout, writer);
+    const Family& family = *model.config.family;
+    visit_model(model, family.model_names, family.names, family.layout, writer);
     make_folder(folder);
     write_safetensors(folder + "/model.safetensors", writer.tensors, dtype);
     write_json(folder + "/config.json", config_json(model.config, dtype));

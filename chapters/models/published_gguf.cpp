@@ -23,7 +23,7 @@ struct PublishedGgufWriter : GgufTensorWriter {
     template <std::size_t N>
     void fused(const std::string& name, const std::array<const Linear*, N>& linears,
                const std::array<std::size_t, N>&, std::size_t) {
-        list.add_matrix(name + ".weight", fused_weights(linears));
+        list.add_linear(name, fuse(linears));
     }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {
@@ -67,7 +67,10 @@ std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& 
     GgufMetadata metadata = {{"general.architecture", family.gguf_architecture}};
     if (block_size(dtype) > 1)
         metadata.emplace_back("general.quantization_version", std::int64_t{2});
-    for (const auto& entry : size_metadata(family.gguf_architecture, config))
+    for (const auto& entry :
+         size_metadata(family.gguf_architecture, config,
+                       family.norm_type == NormType::rms_norm ? gguf_rms_norm_eps
+                                                              : "attention.layer_norm_epsilon"))
         metadata.push_back(entry);
     family.add_gguf(config, metadata);
     for (const auto& entry : tokenizer_metadata(tokenizer, config.vocab_size))

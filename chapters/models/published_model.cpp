@@ -6,7 +6,7 @@
 
 namespace llm {
 
-template struct DecoderModel<PublishedLayer, PublishedConfig>;
+template struct DecoderModel<PublishedLayer, PublishedConfig, FinalNorm>;
 
 const MlpOrMoe& mlp_of(const PublishedLayer& layer) {
     return std::visit([](const auto& block) -> const MlpOrMoe& { return block.mlp; }, layer);
@@ -48,10 +48,16 @@ PatternAttention empty_attention(const PublishedConfig& config, const LayerConfi
     return result;
 }
 
-GatedMlp empty_mlp(const PublishedConfig& config) {
+GatedMlp empty_gated_mlp(const PublishedConfig& config) {
     const bool bias = config.family->has_biases;
     return {empty_linear(bias), empty_linear(bias), empty_linear(bias),
             config.family->activation};
+}
+
+MlpOrMoe empty_mlp(const PublishedConfig& config) {
+    if (config.family->mlp_has_gate) return empty_gated_mlp(config);
+    const bool bias = config.family->has_biases;
+    return Mlp{empty_linear(bias), empty_linear(bias), config.family->activation};
 }
 
 MixtureOfExperts empty_moe(const PublishedConfig& config) {
@@ -60,22 +66,27 @@ MixtureOfExperts empty_moe(const PublishedConfig& config) {
                          std::nullopt,
                          config.experts.num_experts_per_tok,
                          config.routing};
-    Expert expert = empty_mlp(config);
+    Expert expert = empty_gated_mlp(config);
     if (config.swiglu_limit) {
         ClampedGatedMlp clamped{empty_linear(true), empty_linear(true), empty_linear(true)};
         clamped.limit = *config.swiglu_limit;
         expert = clamped;
     }
     moe.experts.assign(config.experts.num_experts, expert);
-    if (config.experts.n_shared_experts > 0) moe.shared = empty_mlp(config);
+    if (config.experts.n_shared_experts > 0) moe.shared = empty_gated_mlp(config);
     return moe;
 }
 
 }  // namespace
 
 PublishedModel make_empty_model(const PublishedConfig& config) {
+    const NormType norm_type = config.family->norm_type;
     const RMSNorm norm{{}, config.rms_norm_eps};
+    LayerNorm layer_norm{{}, std::nullopt, config.rms_norm_eps};
+    if (norm_type == NormType::layer_norm) layer_norm.bias = Vector{};
     PublishedModel model{config, {}, {}, norm, {}};
+    if (norm_type != NormType::rms_norm) model.norm = layer_norm;
+    if (config.family->learned_positions) model.embed_positions = Matrix{};
     if (!config.tie_word_embeddings) model.lm_head = Matrix{};
     model.embedding_scale = config.embedding_multiplier;
     if (config.family->scales_embeddings)
@@ -87,7 +98,11 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
         MlpOrMoe mlp = empty_mlp(config);
         if (layer.is_moe) mlp = empty_moe(config);
         const NormPlacement placement = config.family->norm_placement;
-        if (placement == NormPlacement::sandwich)
+        if (placement == NormPlacement::parallel)
+            model.layers.push_back(CohereBlock{attention, mlp, layer_norm});
+        else if (norm_type != NormType::rms_norm)
+            model.layers.push_back(Gpt2Block{attention, mlp, layer_norm, layer_norm});
+        else if (placement == NormPlacement::sandwich)
             model.layers.push_back(GemmaBlock{attention, mlp, norm, norm, norm, norm});
         else if (placement == NormPlacement::res_post_norm)
             model.layers.push_back(OlmoBlock{attention, mlp, norm, norm});

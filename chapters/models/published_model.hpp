@@ -5,17 +5,21 @@
 #include "chapters/18_experts/moe_decoder.hpp"
 #include "chapters/models/block_variant.hpp"
 #include "chapters/models/family.hpp"
+#include "chapters/models/final_norm.hpp"
 
 namespace llm {
 
-// A layer: pre-norm, Gemma's with four norms, or OLMo 2's with norms after the sublayers.
+// A layer: pre-norm, with RMSNorm or (GPT-2) LayerNorm, Gemma's with four norms, OLMo 2's with
+// norms after the sublayers, or Cohere's, whose sublayers are parallel.
+using Gpt2Block = PreNormBlockWith<LayerNorm, MlpOrMoe, PatternAttention>;
 using GemmaBlock = SandwichBlockWith<MlpOrMoe, PatternAttention>;
 using OlmoBlock = ResPostNormBlockWith<MlpOrMoe, PatternAttention>;
-using PublishedLayer = BlockVariant<MoeBlock, GemmaBlock, OlmoBlock>;
+using CohereBlock = ParallelBlockWith<LayerNorm, MlpOrMoe, PatternAttention>;
+using PublishedLayer = BlockVariant<MoeBlock, GemmaBlock, OlmoBlock, Gpt2Block, CohereBlock>;
 const MlpOrMoe& mlp_of(const PublishedLayer& layer);
 
-using PublishedModel = DecoderModel<PublishedLayer, PublishedConfig>;
-extern template struct DecoderModel<PublishedLayer, PublishedConfig>;
+using PublishedModel = DecoderModel<PublishedLayer, PublishedConfig, FinalNorm>;
+extern template struct DecoderModel<PublishedLayer, PublishedConfig, FinalNorm>;
 
 // One table for layers with full attention, and, if windows have a theta of their own, a second
 // one. Throws ValueError if P exceeds max_position_embeddings.

@@ -140,7 +140,7 @@ Family make_gemma2_family() {
     in_gguf.attention_output_norm = "post_attention_norm";
     in_gguf.ffn_output_norm = "post_ffw_norm";
     return {.model_type = "gemma2",
-            .architecture = "Gemma2",
+            .architecture = "Gemma2ForCausalLM",
             .gguf_architecture = "gemma2",
             .names = names,
             .gguf_names = in_gguf,
@@ -161,7 +161,7 @@ Family make_gemma2_family() {
 
 const Family& gemma_family() {
     static const Family family{.model_type = "gemma",
-                               .architecture = "Gemma",
+                               .architecture = "GemmaForCausalLM",
                                .gguf_architecture = "gemma",
                                .names = hugging_face_layer_names(),
                                .gguf_names = gguf_layer_names(),
@@ -186,7 +186,7 @@ const Family& gemma3_family() {
     static const Family family = [] {
         Family gemma3 = make_gemma2_family();
         gemma3.model_type = "gemma3_text";
-        gemma3.architecture = "Gemma3";
+        gemma3.architecture = "Gemma3ForCausalLM";
         gemma3.local_rope = true;
         gemma3.gguf_architecture = "gemma3";
         gemma3.defaults.rope_theta = 1'000'000;

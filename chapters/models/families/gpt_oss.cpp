@@ -108,7 +108,7 @@ const Family& gpt_oss_family() {
         names.experts = "mlp.experts.";
         in_gguf.ffn_norm = "post_attention_norm";
         return Family{.model_type = "gpt_oss",
-                      .architecture = "GptOss",
+                      .architecture = "GptOssForCausalLM",
                       .gguf_architecture = "gpt-oss",
                       .names = names,
                       .gguf_names = in_gguf,

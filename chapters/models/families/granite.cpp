@@ -34,7 +34,7 @@ void add_granite_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 
 const Family& granite_family() {
     static const Family family{.model_type = "granite",
-                               .architecture = "Granite",
+                               .architecture = "GraniteForCausalLM",
                                .gguf_architecture = "granite",
                                .names = hugging_face_layer_names(),
                                .gguf_names = gguf_layer_names(),

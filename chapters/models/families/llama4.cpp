@@ -159,7 +159,7 @@ const Family& llama4_family() {
                                "feed_forward.shared_expert.up_proj",
                                "feed_forward.shared_expert.down_proj"};
         return Family{.model_type = "llama4_text",
-                      .architecture = "Llama4",
+                      .architecture = "Llama4ForCausalLM",
                       .gguf_architecture = "llama4",
                       .names = names,
                       .gguf_names = gguf_layer_names(),

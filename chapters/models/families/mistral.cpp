@@ -18,7 +18,7 @@ void write_mistral(const PublishedConfig& config, JsonMembers& json) {
 
 const Family& mistral_family() {
     static const Family family{.model_type = "mistral",
-                               .architecture = "Mistral",
+                               .architecture = "MistralForCausalLM",
                                .gguf_architecture = "llama",
                                .names = hugging_face_layer_names(),
                                .gguf_names = gguf_layer_names(),

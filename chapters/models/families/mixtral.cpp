@@ -38,7 +38,7 @@ const Family& mixtral_family() {
         names.experts = "block_sparse_moe.experts.";
         names.expert = {"w1", "w3", "w2"};
         return Family{.model_type = "mixtral",
-                      .architecture = "Mixtral",
+                      .architecture = "MixtralForCausalLM",
                       .gguf_architecture = "llama",
                       .names = names,
                       .gguf_names = gguf_layer_names(),

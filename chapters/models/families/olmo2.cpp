@@ -21,7 +21,7 @@ Family make_olmo2_family() {
     in_gguf.attention_norm = "post_attention_norm";
     in_gguf.ffn_norm = "post_ffw_norm";
     return {.model_type = "olmo2",
-            .architecture = "Olmo2",
+            .architecture = "Olmo2ForCausalLM",
             .gguf_architecture = "olmo2",
             .names = names,
             .gguf_names = in_gguf,

@@ -31,7 +31,7 @@ Family make_phi3_family() {
     in_gguf.qkv_proj = "attn_qkv";
     in_gguf.gate_up_proj = "ffn_up";
     return {.model_type = "phi3",
-            .architecture = "Phi3",
+            .architecture = "Phi3ForCausalLM",
             .gguf_architecture = "phi3",
             .names = names,
             .gguf_names = in_gguf,

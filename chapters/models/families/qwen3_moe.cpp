@@ -70,7 +70,7 @@ const Family& qwen3_moe_family() {
         names.experts = "mlp.experts.";
         names.expert = {"gate_proj", "up_proj", "down_proj"};
         return Family{.model_type = "qwen3_moe",
-                      .architecture = "Qwen3Moe",
+                      .architecture = "Qwen3MoeForCausalLM",
                       .gguf_architecture = "qwen3moe",
                       .names = names,
                       .gguf_names = gguf_layer_names(),

@@ -33,7 +33,7 @@ void check_smollm3_gguf(const PublishedConfig& config) {
 
 const Family& smollm3_family() {
     static const Family family{.model_type = "smollm3",
-                               .architecture = "SmolLM3",
+                               .architecture = "SmolLM3ForCausalLM",
                                .gguf_architecture = "smollm3",
                                .names = hugging_face_layer_names(),
                                .gguf_names = gguf_layer_names(),

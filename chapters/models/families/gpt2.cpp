@@ -1,0 +1,80 @@
+// GPT-2: learned positions instead of RoPE, LayerNorm and biases everywhere, an MLP without a
+// gate. Its linear layers are stored as (in, out), those of queries, keys and values as one.
+// Source: Hugging Face, modeling_gpt2.py; Radford et al., 2019.
+#include "chapters/models/family.hpp"
+
+namespace llm {
+namespace {
+
+// In Hugging Face, gelu_new is the approximation with tanh.
+constexpr Activation gelu_new{"gelu_new", gelu_tanh, gelu_tanh_derivative};
+
+void read_gpt2(const JsonFile& json, PublishedConfig& config) {
+    for (const auto& [key, supported] : {std::pair{"scale_attn_weights", true},
+                                         {"scale_attn_by_inverse_layer_idx", false},
+                                         {"add_cross_attention", false}})
+        if (json.boolean_or(key, supported) != supported)
+            json.reject_value(key, supported ? "false" : "true", supported ? "true" : "false");
+    // Rounding, and heads for other tasks.
+    for (const char* key :
+         {"reorder_and_upcast_attn", "n_ctx", "n_special", "predict_special_tokens",
+          "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+          "summary_type", "summary_use_proj", "task_specific_params"})
+        json.ignore(key);
+    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
+    for (LayerConfig& layer : config.layers) layer.use_rope = false;
+}
+
+Family make_gpt2_family() {
+    PublishedLayerNames names, in_gguf = gguf_layer_names();
+    names.attention_norm = "ln_1";
+    names.qkv_proj = "attn.c_attn";
+    names.o_proj = "attn.c_proj";
+    names.ffn_norm = "ln_2";
+    names.mlp = {"", "mlp.c_fc", "mlp.c_proj"};
+    in_gguf.qkv_proj = "attn_qkv";
+    return {.model_type = "gpt2",
+            .architecture = "GPT2LMHeadModel",
+            .gguf_architecture = "gpt2",
+            .names = names,
+            .gguf_names = in_gguf,
+            .model_names = {"transformer.wte",
+                            "transformer.h.",
+                            "transformer.ln_f",
+                            "lm_head",
+                            {},
+                            "transformer.wpe"},
+            .base_model_prefix = "transformer.",
+            .unused_tensors = {".attn.bias", ".attn.masked_bias"},  // causal masks
+            .attribute_map = {{"hidden_size", "n_embd"},
+                              {"intermediate_size", "n_inner"},
+                              {"num_hidden_layers", "n_layer"},
+                              {"num_attention_heads", "n_head"},
+                              {"num_key_value_heads", ""},
+                              {"head_dim", ""},
+                              {"max_position_embeddings", "n_positions"},
+                              {"rms_norm_eps", "layer_norm_epsilon"},
+                              {"rope_theta", ""},
+                              {"attention_bias", ""}},
+            .activation = gelu_new,
+            .activation_key = "activation_function",
+            .norm_type = NormType::layer_norm,
+            .mlp_has_gate = false,
+            .learned_positions = true,
+            .conv1d = true,
+            .has_biases = true,
+            .defaults = {.tie_word_embeddings = true, .mlp_ratio = 4},
+            .read = read_gpt2,
+            .write = [](const PublishedConfig&, JsonMembers&) {},
+            .check_gguf = [](const PublishedConfig&) {},
+            .add_gguf = no_gguf_settings};
+}
+
+}  // namespace
+
+const Family& gpt2_family() {
+    static const Family family = make_gpt2_family();
+    return family;
+}
+
+}  // namespace llm
