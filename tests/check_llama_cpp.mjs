@@ -303,7 +303,9 @@ function randomGemma(type) {
 }
 
 // SmolLM3: the fourth layer has no RoPE. Granite: four multipliers. OLMo 2: norms after the sublayers and over all heads.
-function randomDense(type) {
+// Phi-3 with LongRoPE, short and long lists: llama.cpp rounds the context of 64 up to 256.
+function randomDense(name) {
+  const type = name.split('_')[0]
   const [V, C, F, L] = [1024, 64, 96, 4]
   const D = ['olmo2', 'phi3'].includes(type) ? 16 : 32
   const tied = type === 'gemma'
@@ -311,7 +313,11 @@ function randomDense(type) {
     model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
     num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
     rope_theta: 10000, tie_word_embeddings: tied,
-    ...(type === 'granite' ? { embedding_multiplier: 3, attention_multiplier: 0.3, residual_multiplier: 0.4, logits_scaling: 0.5 } : {})
+    ...(type === 'granite' ? { embedding_multiplier: 3, attention_multiplier: 0.3, residual_multiplier: 0.4, logits_scaling: 0.5 } : {}),
+    ...(name.includes('longrope') ? {
+      max_position_embeddings: 512, original_max_position_embeddings: name.endsWith('long') ? 8 : 256, partial_rotary_factor: 0.75,
+      rope_scaling: { type: 'longrope', short_factor: [1, 1.2, 1.5, 2, 3, 4], long_factor: [1.1, 2, 4, 8, 16, 30] }
+    } : {})
   }
   const shapes = [['model.embed_tokens.weight', [V, C]], ['model.norm.weight', [C]]]
   if (!tied) shapes.push(['lm_head.weight', [V, C]])
@@ -325,7 +331,7 @@ function randomDense(type) {
     for (const name of norms) shapes.push([`${layer}${name}.weight`, [C]])
     if (type === 'olmo2') shapes.push([`${layer}self_attn.q_norm.weight`, [4 * D]], [`${layer}self_attn.k_norm.weight`, [2 * D]])
   }
-  return randomModel(type, config, shapes, (name, shape) => {
+  return randomModel(name, config, shapes, (name, shape) => {
     if (name === 'model.embed_tokens.weight' || name === 'lm_head.weight') return [2, 0]
     if (name === 'model.norm.weight') return [0.5, tied ? 0 : 1]
     if (shape.length === 2) return [6 / Math.sqrt(shape[1]), 0]
@@ -465,7 +471,7 @@ async function continueGreedily(file, ids, count) {
 for (const [program, type, folder] of [
   ['model', 'gpt2', randomGpt2()],
   ['model', 'cohere2', randomCohere2()],
-  ...['gemma', 'smollm3', 'granite', 'olmo2', 'phi3'].map(type => ['model', type, randomDense(type)]),
+  ...['gemma', 'smollm3', 'granite', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long'].map(type => ['model', type, randomDense(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)])]) {
   const file = join(scratch, `${type}.gguf`)

@@ -138,6 +138,29 @@ TEST_CASE(
                 0);
 }
 
+TEST_CASE("a table with fewer pairs rotates the first features of a head, and no others") {
+    Generator generator(5);
+    const Tensor4 states = randn({2, 3, 4, 10}, generator);
+    RotaryTable table = make_rotary_table(inverse_frequencies(6, 100), 9);
+    table.num_unrotated = 4;
+    const IdMatrix positions{{0, 3, 8, 1}, {5, 5, 2, 7}};
+    const auto features = [](const Tensor4& of, std::size_t begin, std::size_t end) {
+        return Tensor4(xt::view(of, xt::all(), xt::all(), xt::all(), xt::range(begin, end)));
+    };
+    for (const RopeLayout layout : {RopeLayout::split_half, RopeLayout::interleaved}) {
+        const Tensor4 rotated = apply_rotary_embedding(states, table, positions, layout);
+        CHECK_CLOSE(features(rotated, 0, 6),
+                    apply_rotary_embedding(features(states, 0, 6), {table.cos, table.sin},
+                                           positions, layout),
+                    0);
+        CHECK_CLOSE(features(rotated, 6, 10), features(states, 6, 10), 0);
+    }
+    table.num_unrotated = 3;
+    CHECK_THROWS_WITH(
+        apply_rotary_embedding(states, table, positions),
+        "rope: 6 rotated and 3 other features do not match states of (2, 3, 4, 10)");
+}
+
 TEST_CASE("interleaved_to_split_half: converted weights give the scores of the old layout") {
     Generator generator(3);
     const Tensor3 hidden_states = randn({2, 5, 20}, generator);

@@ -67,3 +67,24 @@ TEST_CASE("YaRN names settings that make no sense") {
                          "yarn: beta_fast must exceed beta_slow, and both must be positive",
                          ValueError);
 }
+
+TEST_CASE("LongRoPE: short or long divisors by the number of positions, and one factor") {
+    // Phi-3 with a context of 128k; the factor as vLLM and others state it.
+    CHECK(longrope_attention_factor(131072, 4096) == doctest::Approx(1.1902380714238083));
+    CHECK(longrope_attention_factor(4096, 4096) == 1);
+    CHECK(longrope_attention_factor(2048, 4096) == 1);
+    const Vector frequencies = inverse_frequencies(6, 500);
+    const LongRopeScaling scaling{{1, 2, 3}, {2, 5, 8}, 9, Real(1.5)};
+    for (const std::size_t num_positions : {9, 10}) {
+        const RotaryTable table =
+            make_longrope_rotary_table(frequencies, scaling, num_positions);
+        const Vector& divisors =
+            num_positions == 9 ? scaling.short_factor : scaling.long_factor;
+        const RotaryTable expected =
+            make_rotary_table(Vector(frequencies / divisors), num_positions);
+        CHECK_CLOSE(table.cos, Matrix(expected.cos * Real(1.5)), 1e-6);
+        CHECK_CLOSE(table.sin, Matrix(expected.sin * Real(1.5)), 1e-6);
+    }
+    CHECK_THROWS_WITH_AS(make_longrope_rotary_table(inverse_frequencies(8, 500), scaling, 9),
+                         "rope: 3 frequency factors for 4 frequencies", ValueError);
+}

@@ -31,6 +31,14 @@ TEST_CASE("the keys of published config.json files are read: chapters/models") {
             "pad_token_id": 32000, "partial_rotary_factor": 1.0, "resid_pdrop": 0.0,
             "rope_scaling": null, "rope_theta": 10000.0, "sliding_window": 2047,
             "tie_word_embeddings": false)"},
+        {"phi3",  // Phi-4-mini
+         R"("attention_bias": false, "embd_pdrop": 0.0, "full_attn_mod": 1, "head_dim": 8,
+            "hidden_act": "silu", "interpolate_factor": 1, "lm_head_bias": false,
+            "mlp_bias": false, "original_max_position_embeddings": 16,
+            "partial_rotary_factor": 0.75, "resid_pdrop": 0.0,
+            "rope_scaling": {"long_factor": [1, 1.5, 9.25], "short_factor": [1.0, 1.0, 1.0],
+                             "type": "longrope"},
+            "rope_theta": 10000.0, "sliding_window": 262144, "tie_word_embeddings": true)"},
         {"olmo2",
          R"("attention_bias": false, "hidden_act": "silu", "rope_scaling": null,
             "rope_theta": 500000, "tie_word_embeddings": false)"},
@@ -199,6 +207,16 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
             R"("rope_parameters": {
                  "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
                  "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})");
+    const std::string longrope = R"("rope_type": "longrope", "short_factor": [1.0, 1.5],
+        "long_factor": [2.0, 9.0])";
+    same_as("phi3",
+            R"("rope_theta": 500.0, "head_dim": 8, "partial_rotary_factor": 0.5,
+               "original_max_position_embeddings": 16, "rope_scaling": {)" +
+                longrope + "}",
+            R"("head_dim": 8, "original_max_position_embeddings": 16,
+               "rope_parameters": {"rope_theta": 500.0, "partial_rotary_factor": 0.5,
+                   "original_max_position_embeddings": 16, "factor": 4.0, )" +
+                longrope + "}");
     const std::string yarn = R"("rope_type": "yarn", "factor": 4.0, "beta_fast": 4.0,
         "beta_slow": 1.0, "original_max_position_embeddings": 16, "truncate": false)";
     same_as("gpt_oss", R"("rope_theta": 500.0, "rope_scaling": {)" + yarn + "}",

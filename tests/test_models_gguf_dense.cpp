@@ -123,10 +123,30 @@ TEST_CASE("dense families: settings that are not implemented are rejected") {
     CHECK(mentions(
         rejection_of("smollm3", R"("sliding_window": 8, "layer_types": [)" + types + "]"),
         "layer_types sliding_attention is not supported"));
-    CHECK(mentions(rejection_of("phi3", R"("rope_scaling": {"type": "longrope"})"),
-                   "rope_scaling is not supported for phi3"));
-    CHECK(mentions(rejection_of("phi3", R"("partial_rotary_factor": 0.75)"),
-                   "partial_rotary_factor 0.75 is not supported; supported: 1"));
+    for (const auto& [member, message] :
+         {std::pair{R"("rope_scaling": {"type": "longrope"})", "short_factor is missing"},
+          {R"("rope_scaling": {"type": "yarn", "factor": 2})",
+           "rope_scaling.rope_type yarn is not supported; supported: default and longrope"},
+          {R"("rope_scaling": {"type": "su", "short_factor": [1], "long_factor": [1, 1]})",
+           "short_factor must have 2 numbers, one per frequency, not 1"},
+          {R"("rope_scaling": {"type": "su", "short_factor": [1, 0], "long_factor": [1, 1]})",
+           "short_factor must be above 0, not 0"},
+          {R"("rope_scaling": {"type": "su", "short_factor": [1, "1"], "long_factor": [1]})",
+           "short_factor must be a number, not"},
+          {R"("original_max_position_embeddings": 16, "rope_scaling": {"type": "longrope",
+              "short_factor": [1, 1], "long_factor": [1, 1], "factor": 3})",
+           "rope_scaling.factor contradicts max_position_embeddings"},
+          {R"("partial_rotary_factor": 0.75)",
+           "partial_rotary_factor 0.75 is not supported; supported: an even number of the 4"},
+          {R"("partial_rotary_factor": 1.5)", "partial_rotary_factor 1.5 is not supported"},
+          {R"("partial_rotary_factor": 0.5, "rope_parameters": {"rope_theta": 500.0,
+              "partial_rotary_factor": 1.0})",
+           "partial_rotary_factor contradicts rope_parameters.partial_rotary_factor"}}) {
+        const std::string expected = message;
+        CHECK(mentions(rejection_of("phi3", member), expected));
+    }
+    CHECK(mentions(rejection_of("granite", R"("partial_rotary_factor": 0.5)"),
+                   "partial_rotary_factor 0.5 is not supported; supported: 1"));
     for (const auto& [member, message] :
          {std::pair{R"("head_dim": 8)",
                     "head_dim 8 is not supported; supported: hidden_size /"},

@@ -101,8 +101,22 @@ TEST_CASE("every setting of the other dense families changes the logits") {
                                      {R"("sliding_window": 6)", R"("sliding_window": 5)"},
                                      {R"("logit_scale": 0.3)", R"("logit_scale": 0.6)"},
                                      {R"("full_attention")", R"("sliding_attention")"}});
-    check_effects("models/phi3",
-                  {epsilon, theta, {R"("sliding_window": 6)", R"("sliding_window": 5)"}});
+    check_effects("models/phi3", {epsilon,
+                                  theta,
+                                  {R"("sliding_window": 6)", R"("sliding_window": 5)"},
+                                  with(R"("partial_rotary_factor": 0.7)")});
+    const Change short_factor = {"1.3,", "2.3,"}, long_factor = {"9.0,", "19.0,"};
+    const Change original = {R"("original_max_position_embeddings": 48)",
+                             R"("original_max_position_embeddings": 9)"};
+    check_effects(
+        "models/phi3_longrope",
+        {short_factor,
+         original,
+         {R"("rope_type": "longrope")", R"("rope_type": "longrope", "attention_factor": 2.0)"},
+         {R"("max_position_embeddings": 64)", R"("max_position_embeddings": 640)"}});
+    check_effects("models/phi3_longrope_long", {long_factor,
+                                                {R"("original_max_position_embeddings": 8)",
+                                                 R"("original_max_position_embeddings": 20)"}});
     check_effects("models/smollm3",
                   {epsilon,
                    theta,

@@ -33,6 +33,23 @@ void check_shapes(const Tensor4& states, const RotaryTable& table,
                 num_positions);
 }
 
+// Partial rotary: the first features of each head, as if it had no others.
+Tensor4 rotate_first_features(const Tensor4& states, const RotaryTable& table,
+                              const IdMatrix& position_ids, RopeLayout layout) {
+    const std::size_t num_rotated = 2 * table.cos.shape(1);
+    require(num_rotated + table.num_unrotated == states.shape(3),
+            "rope: {} rotated and {} other features do not match states of {}", num_rotated,
+            table.num_unrotated, states.shape());
+    const auto first_features = [&](auto& tensor) {
+        return xt::view(tensor, xt::all(), xt::all(), xt::all(), xt::range(0, num_rotated));
+    };
+    const Tensor4 first = first_features(states);
+    Tensor4 result = states;
+    first_features(result) =
+        apply_rotary_embedding(first, {table.cos, table.sin}, position_ids, layout);
+    return result;
+}
+
 }  // namespace
 
 Vector inverse_frequencies(std::size_t head_dim, Real rope_theta) {
@@ -57,6 +74,8 @@ RotaryTable make_rotary_table(const Vector& inverse_frequencies, std::size_t num
 
 Tensor4 apply_rotary_embedding(const Tensor4& states, const RotaryTable& table,
                                const IdMatrix& position_ids, RopeLayout layout) {
+    if (table.num_unrotated > 0)
+        return rotate_first_features(states, table, position_ids, layout);
     check_shapes(states, table, position_ids);
     const auto [batch_size, num_heads, seq_len, head_dim] = dims(states);
     Tensor4 rotated = states;  // (B, H, T, D)

@@ -70,8 +70,8 @@ Tensor4 rope_backward(const Tensor4& output_gradient, const RotaryTable& table,
                       const IdMatrix& position_ids) {
     // The transpose of a rotation matrix is the rotation by the negative angle: the cosine is
     // the same, the sine changes its sign.
-    return apply_rotary_embedding(output_gradient, {table.cos, table.sin * Real(-1)},
-                                  position_ids);
+    return apply_rotary_embedding(
+        output_gradient, {table.cos, table.sin * Real(-1), table.num_unrotated}, position_ids);
 }
 
 Matrix softmax_backward(const Matrix& weights, const Matrix& output_gradient) {

@@ -27,12 +27,13 @@ PatternAttentionInputs pattern_attention_inputs(const std::vector<RotaryTable>& 
     const std::size_t end = past_len + seq_len;
     PatternAttentionInputs inputs{
         {}, xt::arange<Id>(static_cast<Id>(past_len), static_cast<Id>(end))};
-    for (const auto& [cos, sin] : rotary_tables) {
+    for (const auto& [cos, sin, num_unrotated] : rotary_tables) {
         require(end <= cos.shape(0),
                 "pattern_attention_inputs: a rotary table of {} is too short for {} positions",
                 cos.shape(), end);
         inputs.rotary_tables.push_back({xt::view(cos, xt::range(past_len, end), xt::all()),
-                                        xt::view(sin, xt::range(past_len, end), xt::all())});
+                                        xt::view(sin, xt::range(past_len, end), xt::all()),
+                                        num_unrotated});
     }
     return inputs;
 }

@@ -65,6 +65,24 @@ RotaryTable make_yarn_rotary_table(std::size_t head_dim, Real rope_theta,
     return {table.cos * factor, table.sin * factor};  // (P, D/2) each
 }
 
+Real longrope_attention_factor(std::size_t max_position_embeddings,
+                               std::size_t original_max_position_embeddings) {
+    if (max_position_embeddings <= original_max_position_embeddings) return 1;
+    const Real original = static_cast<Real>(original_max_position_embeddings);
+    const Real factor = static_cast<Real>(max_position_embeddings) / original;
+    return std::sqrt(1 + std::log(factor) / std::log(original));
+}
+
+RotaryTable make_longrope_rotary_table(const Vector& inverse_frequencies,
+                                       const LongRopeScaling& scaling,
+                                       std::size_t num_positions) {
+    const bool is_long = num_positions > scaling.original_max_position_embeddings;
+    const Vector frequencies = divide_frequencies(
+        inverse_frequencies, is_long ? scaling.long_factor : scaling.short_factor);  // (D/2)
+    const RotaryTable table = make_rotary_table(frequencies, num_positions);
+    return {table.cos * scaling.attention_factor, table.sin * scaling.attention_factor};
+}
+
 Real dynamic_ntk_theta(Real rope_theta, Real factor, std::size_t head_dim, std::size_t seq_len,
                        std::size_t original_max_position_embeddings) {
     const Real original = static_cast<Real>(original_max_position_embeddings);

@@ -1,4 +1,4 @@
-// Chapter 17, file 6 of 8: YaRN and dynamic NTK scaling, the two that chapter 04 leaves out.
+// Chapter 17, file 6 of 8: YaRN, dynamic NTK scaling and LongRoPE, which chapter 04 leaves out.
 #pragma once
 
 #include <optional>
@@ -30,6 +30,25 @@ Real yarn_attention_factor(const YarnScaling& scaling);
 RotaryTable make_yarn_rotary_table(std::size_t head_dim, Real rope_theta,
                                    const YarnScaling& scaling,
                                    std::size_t num_positions);  // P
+
+// The rope_scaling of rope_type longrope: divisors of the frequencies that a search has found,
+// for texts up to the original context and for longer ones. Source: "LongRoPE" (Ding et al.,
+// 2024); Hugging Face, _compute_longrope_parameters.
+struct LongRopeScaling {
+    Vector short_factor, long_factor;  // (D/2) each
+    std::size_t original_max_position_embeddings = 0;
+    Real attention_factor = 1;  // multiplies cosine and sine, as YaRN's
+};
+// The attention factor of files without one: √(1 + ln s / ln original), where s is the maximum
+// context divided by the original one; 1 if s is at most 1.
+Real longrope_attention_factor(std::size_t max_position_embeddings,
+                               std::size_t original_max_position_embeddings);
+// The long divisors if P exceeds the original context: then a KV cache of P positions has them
+// from the first token on, as in llama.cpp. Throws ValueError unless there is one divisor per
+// frequency.
+RotaryTable make_longrope_rotary_table(const Vector& inverse_frequencies,  // (D/2)
+                                       const LongRopeScaling& scaling,
+                                       std::size_t num_positions);  // P
 
 // Dynamic NTK: ntk_theta of chapter 04 with a factor that follows the length, and 1 until the
 // original context is full. Source: emozilla, 2023; Hugging Face,

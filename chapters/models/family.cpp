@@ -22,7 +22,7 @@ void reject_unsupported(const JsonFile& json, const Family& family) {
          {"clip_qkv", "n_shared_experts", "shared_expert_intermediate_size"})
         if (json.has(unknown)) json.reject(unknown, "is not supported");
     const std::string rotary = "partial_rotary_factor";
-    if (json.has(rotary) && json.number(rotary) != 1)
+    if (!family.partial_rotary && json.has(rotary) && json.number(rotary) != 1)
         json.reject_value(rotary, brief(json.number(rotary)), "1");
     const std::string rope = rope_object(json, family.local_rope);
     if (json.has(rope) && !family.reads_rope_scaling && read_rope_type(json, rope) != "default")
@@ -193,6 +193,10 @@ std::vector<std::string> layer_types(const PublishedConfig& config) {
 
 Real score_scale(const PublishedConfig& config) {
     return config.attention_multiplier.value_or(1 / std::sqrt(config.query_pre_attn_scalar));
+}
+
+std::size_t rotary_dim(const PublishedConfig& config) {
+    return static_cast<std::size_t>(double(config.head_dim) * config.partial_rotary_factor);
 }
 
 void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns) {

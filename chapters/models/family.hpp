@@ -35,7 +35,9 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     std::optional<Real> rope_local_base_freq = std::nullopt;  // theta of layers with a window
     Real rope_factor = 1;  // rope_scaling of type linear, for layers with full attention
     std::optional<YarnScaling> yarn = std::nullopt;
-    Real query_pre_attn_scalar = 0;  // scores are multiplied by 1/√ of it; a family sets it
+    std::optional<LongRopeScaling> longrope = std::nullopt;
+    double partial_rotary_factor = 1;  // RoPE rotates this part of each head: Phi-4-mini
+    Real query_pre_attn_scalar = 0;    // scores are multiplied by 1/√ of it; a family sets it
     std::optional<Real> attention_multiplier = std::nullopt;  // instead of that
     Real embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;
     std::optional<Real> attn_logit_softcapping = std::nullopt;
@@ -95,6 +97,7 @@ struct Family {
     bool scales_embeddings = false;  // by √C
     bool has_biases = false;         // of all matrices of the layers
     bool reads_rope_scaling = false;
+    bool partial_rotary = false;
     bool local_rope = false;  // layers with a window have a theta of their own
 
     // Defaults of transformers 4.57 for keys that a config.json may leave out; 0: none.
@@ -170,6 +173,8 @@ std::vector<std::string> layer_types(const PublishedConfig& config);
 void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns);
 // What scores are multiplied by: attention_multiplier, or 1/√query_pre_attn_scalar.
 Real score_scale(const PublishedConfig& config);
+// How many features of a head RoPE rotates, rounded down.
+std::size_t rotary_dim(const PublishedConfig& config);
 // The window of the first layer that has one.
 std::optional<std::size_t> sliding_window(const PublishedConfig& config);
 // The sizes of a mixture of experts: the keys of the number of experts and of their width, and

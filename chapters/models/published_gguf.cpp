@@ -72,6 +72,10 @@ std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& 
                        family.norm_type == NormType::rms_norm ? gguf_rms_norm_eps
                                                               : "attention.layer_norm_epsilon"))
         metadata.push_back(entry);
+    if (rotary_dim(config) != config.head_dim)
+        for (auto& [key, value] : metadata)
+            if (key.ends_with("rope.dimension_count"))
+                value = static_cast<std::int64_t>(rotary_dim(config));
     family.add_gguf(config, metadata);
     for (const auto& entry : tokenizer_metadata(tokenizer, config.vocab_size))
         metadata.push_back(entry);
@@ -82,6 +86,10 @@ std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& 
         list.add_vector(
             gguf_rope_factors,
             inverse_frequencies(config.head_dim, config.rope_theta) / rope_frequencies(config));
+    if (config.longrope) {
+        list.add_vector("rope_factors_long.weight", config.longrope->long_factor);
+        list.add_vector("rope_factors_short.weight", config.longrope->short_factor);
+    }
     PublishedGgufWriter writer{{list}};
     visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, writer);
     write_gguf(file, metadata, list.tensors());

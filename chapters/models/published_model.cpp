@@ -24,6 +24,13 @@ std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
             make_yarn_rotary_table(head_dim, config.rope_theta, *config.yarn, num_positions)};
     }
     std::vector<RotaryTable> tables = rotary_tables(sizes, num_positions);
+    const std::size_t num_rotated = rotary_dim(config);
+    const Vector frequencies = inverse_frequencies(num_rotated, config.rope_theta);
+    if (config.longrope)
+        tables = {make_longrope_rotary_table(frequencies, *config.longrope, num_positions)};
+    else if (num_rotated < head_dim)
+        tables = {make_rotary_table(frequencies, num_positions)};
+    tables.front().num_unrotated = head_dim - num_rotated;
     if (config.rope_factor != 1)
         tables = {make_rotary_table(
             interpolate_positions(inverse_frequencies(head_dim, config.rope_theta),

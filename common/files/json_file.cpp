@@ -30,6 +30,12 @@ std::string shortened(const nlohmann::json& value) {
     return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
+double number_in(const nlohmann::json& value, const std::string& key, const JsonFile& from) {
+    if (!value.is_number() || !std::isfinite(value.get<double>()))
+        from.reject(key, "must be a number, not " + shortened(value));
+    return value.get<double>();
+}
+
 std::int64_t id_in(const nlohmann::json& value, const std::string& key, const JsonFile& from) {
     const bool whole = value.is_number_integer();
     const std::int64_t number = whole ? value.get<std::int64_t>() : -1;
@@ -162,10 +168,7 @@ std::size_t JsonFile::size(const std::string& key) const {
 }
 
 double JsonFile::number(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_reject(key, *this);
-    if (!value->is_number() || !std::isfinite(value->get<double>()))
-        reject(key, "must be a number, not " + shortened(*value));
-    return value->get<double>();
+    return number_in(*content_->find_or_reject(key, *this), key, *this);
 }
 
 bool JsonFile::boolean(const std::string& key) const {
@@ -229,6 +232,13 @@ std::vector<std::int64_t> JsonFile::ids(const std::string& key) const {
     if (!value->is_array()) return {id_in(*value, key, *this)};
     std::vector<std::int64_t> numbers;
     for (const nlohmann::json& element : *value) numbers.push_back(id_in(element, key, *this));
+    return numbers;
+}
+
+std::vector<double> JsonFile::numbers(const std::string& key) const {
+    std::vector<double> numbers;
+    for (const nlohmann::json& element : content_->list(key, *this))
+        numbers.push_back(number_in(element, key, *this));
     return numbers;
 }
 

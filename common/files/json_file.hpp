@@ -51,6 +51,7 @@ class JsonFile {
     // or an array of them; an array whose elements are strings or arrays of strings.
     std::vector<std::pair<std::string, std::int64_t>> ids_by_name(const std::string& key) const;
     std::vector<std::int64_t> ids(const std::string& key) const;
+    std::vector<double> numbers(const std::string& key) const;  // an array of finite numbers
     std::vector<std::vector<std::string>> text_lists(const std::string& key) const;
 
     // Throws FileError, which names a key that none of these functions was asked for: a setting
