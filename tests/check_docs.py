@@ -140,11 +140,11 @@ def check_map():
 
 
 def check_exercises():
-    for slug in SLUGS:
-        page = ROOT / "docs" / f"{slug}.md"
+    for slug in [*SLUGS, "models"]:
+        page = ROOT / "docs" / ("anatomy.md" if slug == "models" else f"{slug}.md")
         text = page.read_text() if page.exists() else ""
         exercises, solutions = (
-            re.findall(r"^// Exercise (\d+\.\d+) — ", (ROOT / "chapters" / slug / f"{answers}.cpp").read_text(), re.M)
+            re.findall(r"^// Exercise ([\dM]+\.\d+) — ", (ROOT / "chapters" / slug / f"{answers}.cpp").read_text(), re.M)
             for answers in ("exercise", "solution"))
         if exercises != solutions:
             complain(page, 1, f"exercise.cpp has the exercises {exercises}, solution.cpp explains {solutions}")
@@ -162,15 +162,15 @@ def tests_shown_to_fail():
             after_a_change = language == "diff" or (after_a_change and language == "console" and before == "```")
             if after_a_change and "The following tests FAILED:" in content:
                 for line in content[content.index("The following tests FAILED:") + 1:]:
-                    yield re.sub(r"^\d\d_\w+\.", "", line.strip(". "))
+                    yield re.sub(r"^(\d\d_\w+|models)\.", "", line.strip(". "))
 
 
 def check_names_of_tests():
     """The tests and exercises that mistakes.md and questions.md name exist; mistakes.md names every
     bug of the exercises, and each test that it names is shown to fail on some page."""
     mistakes = ROOT / "docs/mistakes.md"
-    exercises = dict(found for slug in SLUGS
-                     for found in re.findall(r"^// Exercise (\d+\.\d+) — (\w+)", (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M))
+    exercises = dict(found for slug in [*SLUGS, "models"]
+                     for found in re.findall(r"^// Exercise ([\dM]+\.\d+) — (\w+)", (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M))
     for exercise, what in exercises.items():
         if what == "find" and not re.search(rf"\b{re.escape(exercise)}\b", mistakes.read_text()):
             complain(mistakes, 1, f"the bug of exercise {exercise} is missing")
@@ -187,7 +187,7 @@ def check_names_of_tests():
                     complain(page, number, f'there is no test "{title}"')
                 if name == "mistakes" and not any(title.startswith(start) for start in shown):
                     complain(page, number, f'no page shows a change that fails "{title}"')
-            for exercise in re.findall(r"\b\d+\.\d+\b", re.sub(r'".*?"', "", named)):
+            for exercise in re.findall(r"\b[\dM]+\.\d+\b", re.sub(r'".*?"', "", named)):
                 if exercise not in exercises:
                     complain(page, number, f"there is no exercise {exercise}")
 
@@ -246,6 +246,7 @@ def run(command, tree):
 def check_console(page, tree):
     """Runs every command of a page in a copy of the tree."""
     outputs, changed = {}, None
+    check_written(page, tree)
 
     def take_back():
         nonlocal changed
@@ -270,6 +271,13 @@ def check_console(page, tree):
                 if status != 0:
                     complain(page, line, f"{command}: exit {status}: {output[-1]}")
     take_back()
+
+
+def check_written(page, tree):
+    """What stands between <!-- written by COMMAND --> and <!-- end --> is the output of the command."""
+    for command, written in re.findall(r"<!-- written by (.*?) -->\n(.*?)<!-- end -->", page.read_text(), re.S):
+        if "\n".join(run(command, tree)[1]).rstrip() != written.rstrip():
+            complain(page, 1, f"is not what it writes: {command}")
 
 
 def needs_what_is_not_here(command):

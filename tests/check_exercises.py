@@ -54,7 +54,7 @@ def report(program):
     """The state of each exercise by title, and the lines that say what was expected."""
     states, title = {}, None
     for line in run(program).split("\n"):
-        if match := re.match(r"(\d.*): (solved|not yet|to write|to predict|did not finish: .*)$", line):
+        if match := re.match(r"([\dM].*): (solved|not yet|to write|to predict|did not finish: .*)$", line):
             title = match[1]
             states[title] = (match[2], [])
         elif title and line.startswith("      "):  # a continued line
@@ -74,7 +74,7 @@ def check_messages(build, slug, unsolved):
 
 def check_hints(slug, numbers):
     """./learn prints the first folded block of an exercise on its page, and with --more the second, if there is one."""
-    page = (ROOT / "docs" / f"{slug}.md").read_text()
+    page = (ROOT / "docs" / ("anatomy.md" if slug == "models" else f"{slug}.md")).read_text()
     for number in numbers:
         section = re.search(rf"^### Exercise {re.escape(number)} — .*?(?=^##|\Z)", page, re.M | re.S)
         blocks = re.findall(r"<details>.*?\n(.*?)</details>", section[0] if section else "", re.S)
@@ -87,9 +87,9 @@ def check_hints(slug, numbers):
 
 def check_chapter(build, slug):
     unsolved, solved = report(build / f"exercise_{slug}"), report(build / f"solution_{slug}")
-    numbers = re.findall(rf"^// Exercise (\d+\.\d+) — ({'|'.join(KINDS)})",
+    numbers = re.findall(rf"^// Exercise ([\dM]+\.\d+) — ({'|'.join(KINDS)})",
                          (ROOT / "chapters" / slug / "exercise.cpp").read_text(), re.M)
-    tested = [tuple(re.match(rf"(\d+\.\d+) ({'|'.join(KINDS)})", title).groups()) for title in unsolved]
+    tested = [tuple(re.match(rf"([\dM]+\.\d+) ({'|'.join(KINDS)})", title).groups()) for title in unsolved]
     if numbers != tested:
         problems.append(f"exercise.cpp has {numbers}, the tests have {tested}")
     if len(numbers) < 3 or "find the bug" not in dict(numbers).values() or "write" not in dict(numbers).values():

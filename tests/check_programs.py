@@ -363,6 +363,9 @@ EXPERTS_REJECTED = [  # of chapter 18
     ("--model assets/king_james_experts --tokens 1,1024", "1024"),
 ]
 PUBLISHED_REJECTED = [  # of ./learn model
+    ("--markdown", "--markdown needs --families"),
+    ("--diff assets/king_james", "--diff: At least 2 required but received 1"),
+    ("--diff assets/king_james nothing", "--diff: nothing is neither a folder with a config.json nor one of GPT-2 XL, "),
     ("", "--model is missing: ./learn model DIR or FILE.gguf"),
     ("--model {folder}/nothing", "cannot read"),
     ("--model {file}", "too short for a llama2.c file"),

@@ -1161,6 +1161,33 @@ def dense_models():
         weights |= {f"transformer.{name}.weight": torch.rand(24) * 2, f"transformer.{name}.bias": torch.randn(24)}
     weights |= {"transformer.h.0.attn.bias": torch.ones(64, 64).tril()[None, None], "transformer.h.0.attn.masked_bias": torch.tensor(-1e4)}
     save_dense_model("gpt2", config, weights, ids, gpt2_decoder)
+    pebble(base, ids)
+
+
+def pebble(base, ids):
+    """The model of exercise M.4: a Gemma with other names, and with interleaved pairs in q_proj and k_proj."""
+    torch.manual_seed(174)
+    C, D, draw = 20, 6, lambda *shape: torch.randn(*shape) * shape[-1] ** -0.5
+    names = {"input_layernorm": "norm_a", "self_attn.q_proj": "wq", "self_attn.k_proj": "wk", "self_attn.v_proj": "wv", "self_attn.o_proj": "wo",
+             "post_attention_layernorm": "norm_f", "mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up", "mlp.down_proj": "mlp.down"}
+    shapes = {"self_attn.q_proj": (4 * D, C), "self_attn.k_proj": (2 * D, C), "self_attn.v_proj": (2 * D, C), "self_attn.o_proj": (C, 4 * D),
+              "mlp.gate_proj": (14, C), "mlp.up_proj": (14, C), "mlp.down_proj": (C, 14)}
+    weights = {"model.embed_tokens.weight": draw(31, C), "model.norm.weight": torch.randn(C)}
+    stored = {"tokens.weight": weights["model.embed_tokens.weight"], "final_norm.weight": weights["model.norm.weight"]}
+    for n in range(2):
+        for name, new_name in names.items():
+            weight = 2 * draw(*shapes[name]) if name in shapes else torch.randn(C)
+            weights[f"model.layers.{n}.{name}.weight"] = weight
+            if name.endswith(("q_proj", "k_proj")):  # rows i and i + D/2 of each head become rows 2i and 2i + 1
+                weight = weight.view(-1, 2, D // 2, C).transpose(1, 2).reshape(-1, C).contiguous()
+            stored[f"stack.{n}.{new_name}.weight"] = weight
+    folder = FOLDER / "models/pebble"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(folder / "model.safetensors", stored)
+    config = {"model_type": "pebble", "dim": C, "ffn_dim": 14, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "head_dim": D, "vocab_size": 31,
+              "max_seq_len": 64, "norm_eps": 1e-3, "rope_theta": 500.0}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save("models/pebble_logits", dense_decoder({**base, "model_type": "gemma", "num_hidden_layers": 2}, weights, ids))
 
 
 def experts():

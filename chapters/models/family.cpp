@@ -98,16 +98,24 @@ bool is_published_config(const JsonFile& json) {
     return sliding_window(config).value_or(num_positions) < num_positions;
 }
 
-PublishedConfig read_published_config(const JsonFile& json) try {
+const Family& published_family(const JsonFile& json) {
     const std::string name = json.text("model_type");
     const Family* const family = find_family(name);
     if (!family) json.reject_value("model_type", name, names_of_families());
+    return *family;
+}
+
+PublishedConfig read_published_config(const JsonFile& json) {
+    return read_published_config(json, published_family(json));
+}
+
+PublishedConfig read_published_config(const JsonFile& json, const Family& family) try {
     PublishedConfig config;
-    config.family = family;
-    reject_unsupported(json, *family);
-    read_sizes(json, *family, config);
+    config.family = &family;
+    reject_unsupported(json, family);
+    read_sizes(json, family, config);
     config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
-    family->read(json, config);
+    family.read(json, config);
     if (json.has("quantization_config") && !config.mxfp4)
         json.reject("quantization_config", "is not supported");
     json.reject_unread(unused_config_keys);

@@ -151,6 +151,9 @@ bool is_published_config(const JsonFile& json);
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
 // an unsupported feature. Missing fields have the defaults of transformers 4.57.
 PublishedConfig read_published_config(const JsonFile& json);
+PublishedConfig read_published_config(const JsonFile& json, const Family& family);
+// The family of its model_type. Throws FileError if there is none.
+const Family& published_family(const JsonFile& json);
 
 // The members of config.json for a configuration.
 JsonMembers config_json(const PublishedConfig& config, DType dtype);

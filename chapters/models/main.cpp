@@ -1,5 +1,6 @@
 // ./learn model: what is in a published model? This program shows its layers, its logits and
-// the text that it writes, and converts it for Hugging Face and llama.cpp.
+// the text that it writes, converts it for Hugging Face and llama.cpp, and compares models.
+#include "chapters/models/anatomy.hpp"
 #include "chapters/models/model_options.hpp"
 
 using namespace llm;
@@ -7,10 +8,21 @@ using namespace llm;
 int main(int argc, char** argv) {
     ModelRun run;
     std::string prompt;
+    bool families = false, markdown = false;
+    std::vector<std::string> compared;
     Options options("model", "What is in a published model?");
     options.path("--model", run.model_path, "a Hugging Face folder, a GGUF file or llama2.c's");
     add_model_options(options, run, prompt);
+    options.flag("--families", families, "compare the choices of published models");
+    options.flag("--markdown", markdown, "write --families as tables with links");
+    options.needs("--markdown", "--families");
+    options.texts("--diff", compared, {"A", "B"},
+                  "compare two: names of --families, or folders with a config.json");
     return options.run(argc, argv, [&] {
+        if (markdown) return write_families_in_markdown(published_anatomies());
+        if (families) return show_families(published_anatomies());
+        if (!compared.empty())
+            return show_difference(find_anatomy(compared[0]), find_anatomy(compared[1]));
         require(!run.model_path.empty(), "--model is missing: ./learn model DIR or FILE.gguf");
         check_temperature(run.generation.sampling);
         if (options.given("--prompt")) run.prompt = prompt;

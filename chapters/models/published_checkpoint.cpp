@@ -134,10 +134,13 @@ TensorNames names_in(const SafeTensors& tensors, const Family& family) {
 }  // namespace
 
 PublishedModel load_published_model(const std::string& folder) {
+    return load_published_model(folder, published_family(JsonFile(folder + "/config.json")));
+}
+
+PublishedModel load_published_model(const std::string& folder, const Family& family) {
     const JsonFile json(folder + "/config.json");
-    const PublishedConfig config = read_published_config(json);
+    const PublishedConfig config = read_published_config(json, family);
     const SafeTensors tensors(folder);
-    const Family& family = *config.family;
     const TensorNames names = names_in(tensors, family);
     check_last_layer(config, tensors, names, family.names);
     PublishedModel model = make_empty_model(config);

@@ -9,6 +9,8 @@ namespace llm {
 // index). Throws FileError, which names the file and the tensor, also if the weights have a
 // tensor that the model does not.
 PublishedModel load_published_model(const std::string& folder);
+// The same for a model of this family, whatever its model_type.
+PublishedModel load_published_model(const std::string& folder, const Family& family);
 
 // Writes config.json and model.safetensors in Hugging Face's format, in float32 or bfloat16.
 // Throws FileError.

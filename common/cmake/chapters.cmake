@@ -27,9 +27,9 @@ function(program slug)
 endfunction()
 
 # The exercises are linked twice: with your exercise.cpp and with solution.cpp.
-function(exercises slug)
+function(exercises slug library)
   foreach(answers exercise solution)
-    test_executable(${answers}_${slug} HEADERS check LIBRARIES test_exercise_main check lesson_${slug}
+    test_executable(${answers}_${slug} HEADERS check LIBRARIES test_exercise_main check ${library}
                     SOURCES tests/exercise_${slug}.cpp chapters/${slug}/${answers}.cpp)
     set_target_properties(${answers}_${slug} PROPERTIES UNITY_BUILD OFF)
     add_dependencies(exercises ${answers}_${slug})
@@ -48,7 +48,7 @@ foreach(slug ${slugs})
   file(GLOB test_sources CONFIGURE_DEPENDS tests/test_${number}_*.cpp)
   list(FILTER test_sources EXCLUDE REGEX "finite_differences")
   add_tests(${slug} lesson_${slug})
-  exercises(${slug})
+  exercises(${slug} lesson_${slug})
 endforeach()
 
 target_link_libraries(lesson_09_full_model PUBLIC model_files)
@@ -56,7 +56,7 @@ target_link_libraries(lesson_09_full_model PUBLIC model_files)
 # Published models of the families of chapters 17 and 18, whose programs read them.
 # Their chat templates and adapters need chapter 14 only.
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS chapters/models/*.cpp)
-list(FILTER sources EXCLUDE REGEX "/(main|chat/.*)\\.cpp$")
+list(FILTER sources EXCLUDE REGEX "/(main|exercise|solution|chat/.*)\\.cpp$")
 add_library(models STATIC ${sources})
 file(GLOB sources CONFIGURE_DEPENDS chapters/models/chat/*.cpp)
 add_library(chat_files STATIC ${sources})
@@ -73,6 +73,7 @@ target_link_libraries(17_long_context models)
 target_link_libraries(18_experts models)
 file(GLOB test_sources CONFIGURE_DEPENDS tests/test_models_*.cpp)
 add_tests(models models)
+exercises(models models)
 
 # A long training run, of chapter 13's program and of ./learn train.
 file(GLOB sources CONFIGURE_DEPENDS chapters/apps/train/*.cpp)

@@ -1,16 +1,21 @@
 # Checks exercises; shows hints and solutions; restores the original files. A part of ./learn.
 # shellcheck shell=bash
 
+# The exercises of a chapter, or those of published models, M.1 and so on, on docs/anatomy.md.
 exercise() {
     local slug number
-    slug=$(slug_of "${1:-}")
-    number=$((10#${slug%%_*}))
+    if [[ ${1:-} =~ ^(models|M)$ ]]; then
+        slug=models number=M
+    else
+        slug=$(slug_of "${1:-}")
+        number=$((10#${slug%%_*}))
+    fi
     case ${2:-} in
         --hint | --solution) [[ ${3:-} =~ ^("$number."|)[0-9]+$ ]] || fail "$2 of which exercise? $2 2 is that of $number.2" ;;
     esac
     [[ $# -lt 4 || "$2 $4" == "--hint --more" ]] || fail "unexpected argument '$4'; see ./learn help"
     case ${2:-} in
-        '') check_exercises "$slug" ;;
+        '') check_exercises "$slug" "$number" ;;
         --hint) show_hint "$slug" "$number.${3#"$number."}" $((1 + ($# > 3))) ;;
         --solution) show_solution "$slug" "$number.${3#"$number."}" ;;
         --reset) reset_exercises "$slug" ;;
@@ -19,7 +24,7 @@ exercise() {
 }
 
 check_exercises() {
-    local slug=$1 number=$((10#${1%%_*})) status=0
+    local slug=$1 number=$2 status=0
     build "exercise_$slug" || exit 1
     mkdir -p build/progress
     "build/exercise_$slug" | tee build/report.txt || status=$?
@@ -50,7 +55,7 @@ hint() {
         /^##/ { here = index($0, exercise) == 1; block = 0; open = 0 }
         here && /<\/details>/ { open = 0 }
         here && open && NF { print }
-        here && /<details>/ { open = ++block == wanted }' "docs/$1.md"
+        here && /<details>/ { open = ++block == wanted }' "docs/$([[ $1 == models ]] && echo anatomy || echo "$1").md"
 }
 
 show_solution() {

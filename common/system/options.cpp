@@ -342,6 +342,14 @@ void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
     parser_->describe(name, "ids", help);
 }
 
+void Options::texts(const std::string& name, std::vector<std::string>& value,
+                    const std::vector<std::string>& placeholders, const std::string& help) {
+    parser_->app.add_option(name, value, help)
+        ->expected(static_cast<int>(placeholders.size()))
+        ->option_text(fmt::format("{}", fmt::join(placeholders, " ")));
+    parser_->describe(name, "texts", help);
+}
+
 void Options::folder(const std::string& name, std::string& value, const std::string& help) {
     parser_->app.add_option(name, value, help)->type_name("DIR");
     parser_->written_folders.emplace_back(name, &value);

@@ -52,6 +52,10 @@ class Options {
     void choice(const std::string& name, std::string& value,
                 const std::vector<std::string>& choices, const std::string& help);
 
+    // Adds as many texts as there are placeholders, which --help shows: --diff A B.
+    void texts(const std::string& name, std::vector<std::string>& value,
+               const std::vector<std::string>& placeholders, const std::string& help);
+
     // Adds a flag, which is true if it is given.
     void flag(const std::string& name, bool& value, const std::string& help);
 
