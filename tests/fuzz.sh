@@ -53,6 +53,28 @@ def seed(name, **keys):
         for key, v in keys.items():
             file.write(text(f"tokenizer.ggml.{key}") + value(v))
 
+def number(n):  # an unsigned integer or a float
+    return struct.pack("<II", 4, n) if isinstance(n, int) else struct.pack("<If", 6, n)
+
+sizes = {"block_count": 2, "context_length": 64, "embedding_length": 8, "feed_forward_length": 6,
+         "attention.head_count": 2, "attention.head_count_kv": 1, "attention.key_length": 4,
+         "rope.dimension_count": 4, "attention.sliding_window": 3, "expert_count": 4, "expert_used_count": 2,
+         "expert_feed_forward_length": 5, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
+         "attention.layer_norm_rms_epsilon": 0.001, "attention.layer_norm_epsilon": 0.001, "logit_scale": 0.5,
+         "rope.freq_base": 100.0}
+for architecture in ("gpt2", "gemma2", "gemma3", "granite", "cohere2", "phi3", "qwen3moe", "gpt-oss", "llama4"):
+    tensors = {"token_embd.weight": (8, 9), "blk.1.attn_norm.weight": (8,), "blk.1.ffn_gate_inp.weight": (8, 4)}
+    with open(f"{sys.argv[1]}/seed_family_{architecture}", "wb") as file:
+        file.write(b"\x0fGGUF" + struct.pack("<IQQ", 3, len(tensors), 1 + len(sizes)))
+        file.write(text("general.architecture") + value(architecture))
+        for key, n in sizes.items():
+            file.write(text(f"{architecture}.{key}") + number(n))
+        offset = 0
+        for name, shape in tensors.items():  # float32, at multiples of 32 bytes
+            file.write(text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, offset))
+            offset += -(-4 * (shape[0] * (shape[1:] or (1,))[0]) // 32) * 32
+        file.write(bytes(-file.tell() % 32 + 1 + offset))
+
 tokens = ["a", "b", "ab", "<|im_end|>", "c", "Ġ", "T", "h", "e", "f"]
 for pre in ("gpt-2", "llama-bpe", "qwen2", "smollm", "tekken"):
     seed(pre, model="gpt2", pre=pre, tokens=tokens, token_type=[1, 1, 1, 3] + [1] * 6, merges=["a b"])

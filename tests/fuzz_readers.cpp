@@ -19,6 +19,7 @@
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
 #include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/published_gguf.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/unicode.hpp"
 
@@ -74,7 +75,7 @@ void read_tokenizer(const std::string& file, std::size_t vocab_size) {
 }
 
 // The number of each function is the first byte of its files.
-const std::array<void (*)(File), 15> readers = {
+const std::array<void (*)(File), 16> readers = {
     [](File file) { llm::load_model(written("model.bin", file)); },
     [](File file) {
         write("config.json", config);
@@ -103,6 +104,10 @@ const std::array<void (*)(File), 15> readers = {
         llm::Tokenizer tokenizer;
         llm::read_special_tokens(folder.string(), tokenizer);
         llm::find_chat_template(folder.string());
+    },
+    [](File file) {
+        const std::string path = written("model.gguf", file);
+        if (llm::find_family(llm::Gguf(path))) llm::load_published_gguf(path);
     }};
 
 }  // namespace

@@ -3,12 +3,9 @@
 #include "common/output/show.hpp"
 
 namespace llm {
-namespace {
 
-const std::string architecture_key = "general.architecture";
-
-// Keys that may be unread: they follow from tensors, or say how the file was made.
-const std::set<std::string> unused_keys = {
+// They follow from tensors, or say how the file was made.
+const std::set<std::string> unused_gguf_keys = {
     "vocab_size", "tensor_data_layout",
     // Of linear scaling, if the type is none; of YaRN, which is rejected.
     "rope.scaling.factor", "rope.scale_linear", "rope.scaling.original_context_length",
@@ -16,31 +13,41 @@ const std::set<std::string> unused_keys = {
     // Of embeddings of texts.
     "pooling_type"};
 
+namespace {
+
+const std::string architecture_key = "general.architecture";
+
 // Reads the keys that begin with the name of the architecture: "llama.block_count".
 class GgufConfig {
  public:
     explicit GgufConfig(const Gguf& file)
-        : file_(file), architecture_(file.text(architecture_key)) {
-        if (architecture_ != "llama" && architecture_ != "qwen2" && architecture_ != "qwen3")
-            file.reject(architecture_key + " " + architecture_ +
-                        " is not supported; supported: llama, qwen2 and qwen3");
-    }
+        : file_(file), architecture_(file.text(architecture_key)) {}
 
-    Config read() const {
+    Config read_common(const std::string& eps_key) const {
         if (file_.has("general.type") && file_.text("general.type") != "model")
             file_.reject("general.type " + file_.text("general.type") +
                          " is not supported; supported: model");
-        reject_unsupported();
         Config config = validate_model(read_sizes());
-        expect_head_dim(config.head_dim);
-        reject_sliding_window(config.max_position_embeddings);
-        config.rms_norm_eps = above_0("attention.layer_norm_rms_epsilon");
+        expect_head_dim("attention.value_length", config.head_dim);
+        config.rms_norm_eps = above_0(eps_key);
         if (has("rope.freq_base")) config.rope_theta = above_0("rope.freq_base");
-        config.rope_scaling = rope_scaling(config.head_dim);
         config.tie_word_embeddings = !file_.has_tensor("output.weight");
+        return config;
+    }
+
+    Config read() const {
+        if (architecture_ != "llama" && architecture_ != "qwen2" && architecture_ != "qwen3")
+            file_.reject(architecture_key + " " + architecture_ +
+                         " is not supported; supported: llama, qwen2 and qwen3 "
+                         "(./learn model reads other architectures)");
+        reject_unsupported();
+        Config config = read_common("attention.layer_norm_rms_epsilon");
+        expect_head_dim("rope.dimension_count", config.head_dim);
+        reject_sliding_window(config.max_position_embeddings);
+        config.rope_scaling = rope_scaling(config.head_dim);
         config.attention_bias = attention_bias();
         config.qk_norm = architecture_ == "qwen3" ? QKNormType::with_weights : QKNormType::none;
-        file_.reject_unread(full(""), unused_keys);
+        file_.reject_unread(full(""), unused_gguf_keys);
         return config;
     }
 
@@ -123,11 +130,10 @@ class GgufConfig {
                                                           : AttentionBias::qkv;
     }
 
-    void expect_head_dim(std::size_t head_dim) const {
-        for (const char* key : {"attention.value_length", "rope.dimension_count"})
-            if (has(key) && size(key) != head_dim)
-                reject(key, to_text(size(key)),
-                       "the head_dim of queries and keys, " + to_text(head_dim));
+    void expect_head_dim(const std::string& key, std::size_t head_dim) const {
+        if (has(key) && size(key) != head_dim)
+            reject(key, to_text(size(key)),
+                   "the head_dim of queries and keys, " + to_text(head_dim));
     }
 
     // The factor by which all frequencies are divided. Source: llama.cpp, whose default for
@@ -162,6 +168,12 @@ class GgufConfig {
 
 Config read_config(const Gguf& file) try {
     return GgufConfig(file).read();
+} catch (const ValueError& error) {
+    file.reject(error.what());
+}
+
+Config read_common_config(const Gguf& file, const std::string& eps_key) try {
+    return GgufConfig(file).read_common(eps_key);
 } catch (const ValueError& error) {
     file.reject(error.what());
 }

@@ -1,6 +1,8 @@
 // Chapter 09, file 8 of 9: the configuration of a model in a GGUF file.
 #pragma once
 
+#include <set>
+
 #include "chapters/09_full_model/model.hpp"
 #include "common/files/gguf.hpp"
 
@@ -14,6 +16,12 @@ inline const std::string gguf_rope_factors = "rope_freqs.weight";
 // missing, contradicts another, or requires an unsupported feature. Source: llama.cpp,
 // llama-model.cpp, load_hparams.
 Config read_config(const Gguf& file);
+
+// What all architectures have: sizes, theta, the ε of the norms, which has this key, and
+// whether the head is tied. The other keys are those of the architecture; unused_gguf_keys may
+// stay unread. Throws FileError.
+Config read_common_config(const Gguf& file, const std::string& eps_key);
+extern const std::set<std::string> unused_gguf_keys;
 
 // The RoPE layout of q_proj and k_proj. For llama, llama.cpp's converter permutes the rows of
 // Hugging Face's weights to interleaved pairs.

@@ -204,7 +204,9 @@ Real score_scale(const PublishedConfig& config) {
 }
 
 std::size_t rotary_dim(const PublishedConfig& config) {
-    return static_cast<std::size_t>(double(config.head_dim) * config.partial_rotary_factor);
+    // A factor that was divided by head_dim may be a little too small.
+    return static_cast<std::size_t>(double(config.head_dim) * config.partial_rotary_factor +
+                                    1e-6);
 }
 
 void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns) {

@@ -71,6 +71,20 @@ enum class ExpertStorage {
     halves        // stacked; gate in the first half, up in the second: Llama 4
 };
 
+// The metadata of a GGUF file under the names of its architecture: "attention.scale" is
+// "granite.attention.scale" of a Granite. The accessors throw FileError.
+struct GgufSettings {
+    const Gguf& file;
+    std::string architecture;
+
+    std::string full(const std::string& key) const { return architecture + "." + key; }
+    bool has(const std::string& key) const { return file.has(full(key)); }
+    std::size_t size(const std::string& key) const { return file.size(full(key)); }
+    Real positive(const std::string& key) const;  // a number above 0
+    // Reads the key, if it is there; throws FileError unless its value is this text.
+    void expect_text(const std::string& key, const std::string& text) const;
+};
+
 // What the code of a family fixes.
 struct Family {
     std::string model_type;         // config.json's
@@ -114,9 +128,12 @@ struct Family {
     void (*read)(const JsonFile& json, PublishedConfig& config);
     // Appends these keys.
     void (*write)(const PublishedConfig& config, JsonMembers& members);
-    // Throws ValueError if llama.cpp would compute something else; appends its settings.
+    // Throws ValueError if llama.cpp would compute something else; appends its settings; reads
+    // them, in a configuration whose layers have full attention and RoPE. Throws FileError.
     void (*check_gguf)(const PublishedConfig& config);
     void (*add_gguf)(const PublishedConfig& config, GgufMetadata& metadata);
+    void (*read_gguf)(const GgufSettings& gguf,
+                      PublishedConfig& config) = [](const GgufSettings&, PublishedConfig&) {};
 
     bool has_key(const std::string& common) const { return !key(common).empty(); }
     std::string key(const std::string& common) const;  // attribute_map, or the same name
@@ -152,8 +169,11 @@ bool is_published_config(const JsonFile& json);
 // an unsupported feature. Missing fields have the defaults of transformers 4.57.
 PublishedConfig read_published_config(const JsonFile& json);
 PublishedConfig read_published_config(const JsonFile& json, const Family& family);
+PublishedConfig read_published_config(const Gguf& file);
 // The family of its model_type. Throws FileError if there is none.
 const Family& published_family(const JsonFile& json);
+// The family of a GGUF file; null if chapter 09 reads its architecture, or nothing does.
+const Family* find_family(const Gguf& file);
 
 // The members of config.json for a configuration.
 JsonMembers config_json(const PublishedConfig& config, DType dtype);
@@ -180,6 +200,12 @@ Real score_scale(const PublishedConfig& config);
 std::size_t rotary_dim(const PublishedConfig& config);
 // The window of the first layer that has one.
 std::optional<std::size_t> sliding_window(const PublishedConfig& config);
+// Windows of this key in all layers but every full_every-th.
+void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every,
+                       PublishedConfig& config);
+// The sizes of experts in every step-th layer; width: the key of that of one expert.
+void read_gguf_experts(const GgufSettings& gguf, const std::string& width, std::size_t step,
+                       PublishedConfig& config);
 // The sizes of a mixture of experts: the keys of the number of experts and of their width, and
 // defaults.
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,

@@ -36,12 +36,39 @@ Linear fuse(const std::array<AnyLinear*, N>& linears) {
     return fused;
 }
 
+// Reads such a matrix, and gives each linear layer its rows.
+template <class Reader, std::size_t N>
+void split_fused(Reader& reader, const std::string& name, const std::array<Linear*, N>& linears,
+                 const std::array<std::size_t, N>& out, std::size_t in) {
+    std::size_t first = 0;
+    for (const std::size_t rows : out) first += rows;
+    Linear all = empty_linear(linears[0]->bias.has_value());
+    reader.linear(name, all, first, in);
+    first = 0;
+    for (std::size_t i = 0; i < N; first += out[i++]) {
+        const std::size_t end = first + out[i];
+        linears[i]->weight = xt::view(all.weight, xt::range(first, end), xt::all());
+        if (all.bias) linears[i]->bias = xt::view(*all.bias, xt::range(first, end));
+    }
+}
+
 template <class AnyNorm, class Visitor>
 requires std::same_as<std::remove_const_t<AnyNorm>, FinalNorm>
 void visit_norm(AnyNorm& norm, const std::string& name, std::size_t size, Visitor& visit) {
     if (auto* rms_norm = std::get_if<RMSNorm>(&norm)) visit_norm(*rms_norm, name, size, visit);
     if (auto* layer_norm = std::get_if<LayerNorm>(&norm))
         visit_norm(*layer_norm, name, size, visit);
+}
+
+// Throws FileError if a mixture of experts has another number of them in the file: memory for
+// them is allocated only after this.
+template <class Tensors>
+void check_experts(const PublishedConfig& config, Tensors& tensors, const TensorNames& names,
+                   const PublishedLayerNames& layer_names) {
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        if (config.layers[n].is_moe)
+            tensors.read(names.layer + std::to_string(n) + "." + layer_names.router + ".weight",
+                         {config.experts.num_experts, config.hidden_size});
 }
 
 template <class AnyAttention, class Visitor>

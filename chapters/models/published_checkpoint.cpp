@@ -32,16 +32,7 @@ struct PublishedReader : TensorReader<const SafeTensors> {
     template <std::size_t N>
     void fused(const std::string& name, const std::array<Linear*, N>& linears,
                const std::array<std::size_t, N>& out, std::size_t in) {
-        std::size_t first = 0;
-        for (const std::size_t rows : out) first += rows;
-        Linear all = empty_linear(linears[0]->bias.has_value());
-        linear(name, all, first, in);
-        first = 0;
-        for (std::size_t i = 0; i < N; first += out[i++]) {
-            const std::size_t end = first + out[i];
-            linears[i]->weight = xt::view(all.weight, xt::range(first, end), xt::all());
-            if (all.bias) linears[i]->bias = xt::view(*all.bias, xt::range(first, end));
-        }
+        split_fused(*this, name, linears, out, in);
     }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  std::vector<Expert>& experts) {
@@ -143,6 +134,7 @@ PublishedModel load_published_model(const std::string& folder, const Family& fam
     const SafeTensors tensors(folder);
     const TensorNames names = names_in(tensors, family);
     check_last_layer(config, tensors, names, family.names);
+    check_experts(config, tensors, names, family.names);
     PublishedModel model = make_empty_model(config);
     PublishedReader reader{{tensors}, model.config};
     visit_model(model, names, family.names, family.layout, reader);

@@ -1,7 +1,7 @@
 #include "chapters/models/published_gguf.hpp"
 
 #include "chapters/04_rope/rope_scaling.hpp"
-#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/09_full_model/gguf_tensors.hpp"
 #include "chapters/16_quantization/gguf_tokenizer_export.hpp"
 #include "chapters/models/layer_tensors.hpp"
 #include "common/tensors/block_types.hpp"
@@ -56,7 +56,73 @@ struct PublishedGgufWriter : GgufTensorWriter {
     }
 };
 
+struct PublishedGgufReader : TensorReader<GgufTensors> {
+    const PublishedConfig& config;
+
+    void router(const std::string& name, Linear& router, std::size_t out, std::size_t in) {
+        linear(name, router, out, in);
+    }
+    void vector(const std::string& name, Vector& values, std::size_t size) {
+        values = tensors.read(name, {size});
+    }
+    template <std::size_t N>
+    void fused(const std::string& name, const std::array<Linear*, N>& linears,
+               const std::array<std::size_t, N>& out, std::size_t in) {
+        split_fused(*this, name, linears, out, in);
+    }
+    void experts(const std::string& layer, const PublishedLayerNames& names,
+                 std::vector<Expert>& experts) {
+        const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
+        stacked(layer + names.expert.gate_proj, experts, F, C,
+                [](auto& mlp) -> Linear& { return mlp.gate_proj; });
+        stacked(layer + names.expert.up_proj, experts, F, C,
+                [](auto& mlp) -> Linear& { return mlp.up_proj; });
+        stacked(layer + names.expert.down_proj, experts, C, F,
+                [](auto& mlp) -> Linear& { return mlp.down_proj; });
+    }
+
+    // One matrix of all experts, from (E, out, in), and its biases, from (E, out).
+    template <class MatrixOf>
+    void stacked(const std::string& name, std::vector<Expert>& experts, std::size_t out,
+                 std::size_t in, const MatrixOf& matrix_of) {
+        const Tensor3 weights = tensors.read(name + ".weight", {experts.size(), out, in});
+        Matrix biases;
+        for (std::size_t e = 0; e < experts.size(); ++e)
+            std::visit(
+                [&](auto& mlp) {
+                    Linear& linear = matrix_of(mlp);
+                    linear.weight = xt::view(weights, e);
+                    if (!linear.bias) return;
+                    if (e == 0) biases = tensors.read(name + ".bias", {experts.size(), out});
+                    linear.bias = xt::view(biases, e);
+                },
+                experts[e]);
+    }
+};
+
 }  // namespace
+
+PublishedModel load_published_gguf(const std::string& path) {
+    const Gguf file(path);
+    PublishedConfig config = read_published_config(file);
+    const Family& family = *config.family;
+    file.reject_other_types();
+    GgufTensors tensors(file);
+    if (file.has_tensor(gguf_rope_factors))
+        config.rope_scaling =
+            FrequencyFactors{file.read(gguf_rope_factors, {config.head_dim / 2})};
+    check_experts(config, tensors, gguf_names, family.gguf_names);
+    PublishedModel model = make_empty_model(config);
+    if (config.longrope)
+        for (const auto& [name, factors] :
+             {std::pair{"rope_factors_long.weight", &model.config.longrope->long_factor},
+              {"rope_factors_short.weight", &model.config.longrope->short_factor}})
+            *factors = tensors.read(name, {rotary_dim(config) / 2});
+    PublishedGgufReader reader{{tensors}, model.config};
+    visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, reader);
+    tensors.reject_unread();
+    return model;
+}
 
 std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype) {

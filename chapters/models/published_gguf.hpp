@@ -1,4 +1,4 @@
-// Exports published models as GGUF files.
+// Published models as GGUF files: exported and loaded.
 #pragma once
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
@@ -18,5 +18,9 @@ namespace llm {
 // llama-model.cpp.
 std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype = DType::float32);
+
+// Loads a file of one of these architectures. What llama.cpp fixes in its code holds, also for
+// files of other makers. Throws FileError, which names the file and the key or tensor.
+PublishedModel load_published_gguf(const std::string& file);
 
 }  // namespace llm

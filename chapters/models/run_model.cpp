@@ -10,6 +10,7 @@
 #include "chapters/models/moe_parameters.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/published_gguf.hpp"
+#include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/output/show.hpp"
 
@@ -128,6 +129,8 @@ void run_model(const ModelRun& run, Generator& generator) {
     const std::string config_file = run.model_path + "/config.json";
     if (is_file(config_file) && is_published_config(JsonFile(config_file)))
         run_with(load_published_model(run.model_path), run, generator);
+    else if (is_gguf(run.model_path) && find_family(Gguf(run.model_path)))
+        run_with(load_published_gguf(run.model_path), run, generator);
     else
         run_with(load_model(run.model_path), run, generator);
 }

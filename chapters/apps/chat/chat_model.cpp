@@ -6,6 +6,7 @@
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
 #include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/published_gguf.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"
 
@@ -29,17 +30,23 @@ FastModel load_fast_model(const ChatModelFiles& files) {
 
 // The families of chapters/models have no fast path. None if it is another model type.
 std::optional<AnyModel> load_published(const ChatModelFiles& files) {
-    const std::string path = files.model_path + "/config.json";
-    if (!is_file(path)) return {};
-    const JsonFile json(path);
-    if (!is_published_config(json)) return {};
-    const std::string type = json.text("model_type");
+    const std::string config = files.model_path + "/config.json";
+    const Family* family = nullptr;
+    const bool gguf = is_gguf(files.model_path);
+    if (gguf)
+        family = find_family(Gguf(files.model_path));
+    else if (is_file(config) && is_published_config(JsonFile(config)))
+        family = &published_family(JsonFile(config));
+    if (!family) return {};
+    const std::string path = gguf ? files.model_path : config;
+    const std::string type = "model_type " + family->model_type;
     if (!files.adapter_path.empty())
-        throw FileError(path + ": --adapter is not supported for model_type " + type);
+        throw FileError(path + ": --adapter is not supported for " + type);
     if (files.dtype.value_or(DType::float32) != DType::float32)
         throw FileError(path + ": --dtype " + std::string(to_text(*files.dtype)) +
-                        " is not supported for model_type " + type + "; supported: float32");
-    return load_published_model(files.model_path);
+                        " is not supported for " + type + "; supported: float32");
+    return gguf ? load_published_gguf(files.model_path)
+                : load_published_model(files.model_path);
 }
 
 std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try {

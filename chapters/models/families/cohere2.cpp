@@ -58,6 +58,14 @@ void add_cohere2_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
                               static_cast<std::int64_t>(*window));
 }
 
+void read_cohere2_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    gguf.expect_text("rope.scaling.type", "none");
+    read_gguf_windows(gguf, 4, config);
+    for (LayerConfig& layer : config.layers)
+        layer.use_rope = std::holds_alternative<SlidingWindow>(layer.pattern);
+    config.logits_scaling = 1 / gguf.positive("logit_scale");
+}
+
 }  // namespace
 
 const Family& cohere2_family() {
@@ -75,7 +83,8 @@ const Family& cohere2_family() {
                                .read = read_cohere2,
                                .write = write_cohere2,
                                .check_gguf = check_cohere2_gguf,
-                               .add_gguf = add_cohere2_gguf};
+                               .add_gguf = add_cohere2_gguf,
+                               .read_gguf = read_cohere2_gguf};
     return family;
 }
 

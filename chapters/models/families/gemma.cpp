@@ -115,6 +115,23 @@ void add_gemma_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
         add("final_logit_softcapping", double(*config.final_logit_softcapping));
 }
 
+// llama.cpp's Gemma 3 divides positions by a factor, and both have windows; Gemma 2 has soft
+// caps. The models of 27 billion parameters scale scores by C / H.
+void read_gemma_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    const bool gemma2 = config.family == &gemma2_family();
+    read_gguf_windows(gguf, gemma2 ? 2 : 6, config);
+    if (config.num_hidden_layers == (gemma2 ? 46 : 62))
+        config.query_pre_attn_scalar =
+            static_cast<Real>(config.hidden_size / config.num_attention_heads);
+    if (!gemma2) config.rope_local_base_freq = 10'000;
+    gguf.expect_text("rope.scaling.type", "linear");
+    if (gguf.has("rope.scaling.factor"))
+        config.rope_factor = gguf.positive("rope.scaling.factor");
+    if (!gemma2) return;
+    config.attn_logit_softcapping = gguf.positive("attn_logit_softcapping");
+    config.final_logit_softcapping = gguf.positive("final_logit_softcapping");
+}
+
 // The first files say "gelu" and mean the approximation with tanh, as hidden_activation says in
 // later ones.
 void read_gemma1(const JsonFile& json, PublishedConfig& config) {
@@ -154,7 +171,8 @@ Family make_gemma2_family() {
             .read = read_gemma2,
             .write = write_gemma,
             .check_gguf = check_gemma_gguf,
-            .add_gguf = add_gemma_gguf};
+            .add_gguf = add_gemma_gguf,
+            .read_gguf = read_gemma_gguf};
 }
 
 }  // namespace

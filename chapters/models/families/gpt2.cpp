@@ -67,7 +67,11 @@ Family make_gpt2_family() {
             .read = read_gpt2,
             .write = [](const PublishedConfig&, JsonMembers&) {},
             .check_gguf = [](const PublishedConfig&) {},
-            .add_gguf = no_gguf_settings};
+            .add_gguf = no_gguf_settings,
+            .read_gguf =
+                [](const GgufSettings&, PublishedConfig& config) {
+                    for (LayerConfig& layer : config.layers) layer.use_rope = false;
+                }};
 }
 
 }  // namespace

@@ -98,6 +98,22 @@ void add_gpt_oss_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
         static_cast<std::int64_t>(config.yarn->original_max_position_embeddings));
 }
 
+void read_gpt_oss_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    read_gguf_experts(gguf, "expert_feed_forward_length", 1, config);
+    config.routing = TopKSoftmaxRouting{};
+    config.swiglu_limit = Real(7);
+    // A window in every second layer, the first one included.
+    const SlidingWindow window{gguf.size("attention.sliding_window")};
+    set_patterns(config, layer_patterns(config.num_hidden_layers, window, 2));
+    if (!gguf.has("rope.scaling.type")) return;
+    gguf.expect_text("rope.scaling.type", "yarn");
+    YarnScaling yarn;
+    yarn.factor = gguf.positive("rope.scaling.factor");
+    yarn.original_max_position_embeddings =
+        gguf.positive("rope.scaling.original_context_length");
+    config.yarn = yarn;
+}
+
 }  // namespace
 
 const Family& gpt_oss_family() {
@@ -119,7 +135,8 @@ const Family& gpt_oss_family() {
                       .read = read_gpt_oss,
                       .write = write_gpt_oss,
                       .check_gguf = check_gpt_oss_gguf,
-                      .add_gguf = add_gpt_oss_gguf};
+                      .add_gguf = add_gpt_oss_gguf,
+                      .read_gguf = read_gpt_oss_gguf};
     }();
     return family;
 }

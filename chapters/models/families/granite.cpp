@@ -30,6 +30,13 @@ void add_granite_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
                      {"granite.logit_scale", double(config.logits_scaling)}});
 }
 
+void read_granite_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    config.embedding_multiplier = gguf.positive("embedding_scale");
+    config.attention_multiplier = gguf.positive("attention.scale");
+    config.residual_multiplier = gguf.positive("residual_scale");
+    config.logits_scaling = gguf.positive("logit_scale");
+}
+
 }  // namespace
 
 const Family& granite_family() {
@@ -43,7 +50,8 @@ const Family& granite_family() {
                                .read = read_granite,
                                .write = write_granite,
                                .check_gguf = [](const PublishedConfig&) {},
-                               .add_gguf = add_granite_gguf};
+                               .add_gguf = add_granite_gguf,
+                               .read_gguf = read_granite_gguf};
     return family;
 }
 

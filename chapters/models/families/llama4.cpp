@@ -103,7 +103,11 @@ void write_llama4(const PublishedConfig& config, JsonMembers& json) {
     if (const auto& tuning = config.temperature_tuning)
         json.insert(json.end(), {{"floor_scale", double(tuning->floor_scale)},
                                  {"attn_scale", double(tuning->attn_scale)}});
-    if (config.rope_scaling) add_scaling(std::get<Llama3Scaling>(*config.rope_scaling), json);
+    if (config.rope_scaling) {
+        const auto* scaling = std::get_if<Llama3Scaling>(&*config.rope_scaling);
+        require(scaling, "export: no supported rope_scaling has a factor for each frequency");
+        add_scaling(*scaling, json);
+    }
     for (auto& [key, value] : json)
         if (key == "intermediate_size") value = config.experts.moe_intermediate_size;
 }
@@ -146,6 +150,22 @@ void add_llama4_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
     add_size("interleave_moe_layer_step", moe_step(config));
 }
 
+void read_llama4_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    const std::string step = "interleave_moe_layer_step", chunk = "attention.chunk_size";
+    read_gguf_experts(gguf, "expert_feed_forward_length", gguf.has(step) ? gguf.size(step) : 1,
+                      config);
+    config.experts.n_shared_experts = 1;
+    config.routing = InputSigmoidRouting{};
+    config.qk_norm =
+        config.experts.num_experts == 128 ? QKNormType::none : QKNormType::without_weights;
+    config.temperature_tuning = TemperatureTuning{};
+    const ChunkedAttention chunks{gguf.has(chunk) ? gguf.size(chunk) : 8192};
+    for (std::size_t n = 0; n < config.layers.size(); ++n) {
+        config.layers[n].use_rope = (n + 1) % 4 != 0;
+        if (config.layers[n].use_rope) config.layers[n].pattern = chunks;
+    }
+}
+
 }  // namespace
 
 const Family& llama4_family() {
@@ -171,7 +191,8 @@ const Family& llama4_family() {
                       .read = read_llama4,
                       .write = write_llama4,
                       .check_gguf = check_llama4_gguf,
-                      .add_gguf = add_llama4_gguf};
+                      .add_gguf = add_llama4_gguf,
+                      .read_gguf = read_llama4_gguf};
     }();
     return family;
 }

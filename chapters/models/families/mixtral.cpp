@@ -29,6 +29,10 @@ void add_mixtral_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
                           static_cast<std::int64_t>(config.experts.num_experts_per_tok));
 }
 
+void read_mixtral_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    read_gguf_experts(gguf, "feed_forward_length", 1, config);
+}
+
 }  // namespace
 
 const Family& mixtral_family() {
@@ -47,7 +51,8 @@ const Family& mixtral_family() {
                       .read = read_mixtral,
                       .write = write_mixtral,
                       .check_gguf = reject_windows_of_llama,
-                      .add_gguf = add_mixtral_gguf};
+                      .add_gguf = add_mixtral_gguf,
+                      .read_gguf = read_mixtral_gguf};
     }();
     return family;
 }

@@ -99,6 +99,19 @@ void add_phi3_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
          {"phi3.rope.scaling.attn_factor", double(config.longrope->attention_factor)}});
 }
 
+void read_phi3_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    read_gguf_windows(gguf, 0, config);
+    const std::string original = "rope.scaling.original_context_length";
+    gguf.expect_text("rope.scaling.type", "longrope");
+    if (!gguf.file.has_tensor("rope_factors_long.weight")) return;
+    config.longrope = LongRopeScaling{{},  // the tensors are read with the others
+                                      {},
+                                      gguf.size(original),
+                                      gguf.has("rope.scaling.attn_factor")
+                                          ? gguf.positive("rope.scaling.attn_factor")
+                                          : Real(1)};
+}
+
 Family make_phi3_family() {
     PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
     names.qkv_proj = "self_attn.qkv_proj";
@@ -115,7 +128,8 @@ Family make_phi3_family() {
             .read = read_phi3,
             .write = write_phi3,
             .check_gguf = check_phi3_gguf,
-            .add_gguf = add_phi3_gguf};
+            .add_gguf = add_phi3_gguf,
+            .read_gguf = read_phi3_gguf};
 }
 
 }  // namespace

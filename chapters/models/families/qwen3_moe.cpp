@@ -61,6 +61,11 @@ void add_qwen3_moe_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
     add_size("expert_feed_forward_length", config.experts.moe_intermediate_size);
 }
 
+void read_qwen3_moe_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    read_gguf_experts(gguf, "expert_feed_forward_length", 1, config);
+    config.routing = SoftmaxRouting{true};
+}
+
 }  // namespace
 
 const Family& qwen3_moe_family() {
@@ -79,7 +84,8 @@ const Family& qwen3_moe_family() {
                       .read = read_qwen3_moe,
                       .write = write_qwen3_moe,
                       .check_gguf = check_qwen3_moe_gguf,
-                      .add_gguf = add_qwen3_moe_gguf};
+                      .add_gguf = add_qwen3_moe_gguf,
+                      .read_gguf = read_qwen3_moe_gguf};
     }();
     return family;
 }

@@ -29,6 +29,11 @@ void check_smollm3_gguf(const PublishedConfig& config) {
                 "others");
 }
 
+void read_smollm3_gguf(const GgufSettings&, PublishedConfig& config) {
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        config.layers[n].use_rope = (n + 1) % 4 != 0;
+}
+
 }  // namespace
 
 const Family& smollm3_family() {
@@ -42,7 +47,8 @@ const Family& smollm3_family() {
                                .read = read_smollm3,
                                .write = write_smollm3,
                                .check_gguf = check_smollm3_gguf,
-                               .add_gguf = no_gguf_settings};
+                               .add_gguf = no_gguf_settings,
+                               .read_gguf = read_smollm3_gguf};
     return family;
 }
 
