@@ -56,6 +56,54 @@ TEST_CASE("read_published_config: defaults of mistral, gemma2 and gemma3_text") 
     CHECK_FALSE(gemma3.final_logit_softcapping.has_value());
 }
 
+// Source: the configuration files of transformers 4.57.
+TEST_CASE("read_published_config: the defaults of every family for keys that all have") {
+    struct Defaults {
+        std::size_t head_dim;  // hidden_size / num_attention_heads is 4
+        double rms_norm_eps, rope_theta;
+        bool tie_word_embeddings;
+    };
+    const std::map<std::string, Defaults> defaults = {
+        {"mistral", {4, 1e-6, 10'000, false}},
+        {"gemma", {256, 1e-6, 10'000, true}},
+        {"gemma2", {256, 1e-6, 10'000, true}},
+        {"gemma3_text", {256, 1e-6, 1'000'000, true}},
+        {"smollm3", {4, 1e-6, 2'000'000, true}},
+        {"granite", {4, 1e-6, 10'000, false}},
+        {"olmo2", {4, 1e-5, 10'000, false}},
+        {"phi3", {4, 1e-5, 10'000, false}},
+        {"cohere2", {4, 1e-5, 10'000, true}},
+        {"mixtral", {4, 1e-5, 1'000'000, false}},
+        {"qwen3_moe", {4, 1e-6, 10'000, false}},
+        {"gpt_oss", {64, 1e-5, 150'000, false}},
+        {"llama4_text", {128, 1e-5, 500'000, false}}};
+    for (const auto& [name, expected] : defaults) {
+        const std::string& type = name;  // a lambda cannot capture a structured binding
+        CAPTURE(type);
+        const PublishedConfig config = read(type, "");
+        CHECK(config.head_dim == expected.head_dim);
+        CHECK(config.rms_norm_eps == Real(expected.rms_norm_eps));
+        CHECK(config.rope_theta == Real(expected.rope_theta));
+        CHECK(config.tie_word_embeddings == expected.tie_word_embeddings);
+    }
+    CHECK(defaults.size() + 1 == families().size());  // gpt2 has other names
+    const PublishedConfig granite = read("granite", "");
+    for (const Real multiplier : {granite.embedding_multiplier, *granite.attention_multiplier,
+                                  granite.residual_multiplier, granite.logits_scaling})
+        CHECK(multiplier == 1);
+    CHECK(read("cohere2", "").logits_scaling == 16);
+    const std::string longrope = R"("max_position_embeddings": 8192, "rope_scaling":
+        {"type": "longrope", "short_factor": [1, 1], "long_factor": [2, 2]})";
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "config.json";
+    overwrite(file, R"({"model_type": "phi3", "hidden_size": 16, "intermediate_size": 20,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 17, )" +
+                        longrope + "}");
+    CHECK(read_published_config(JsonFile(file)).longrope->original_max_position_embeddings ==
+          4096);
+}
+
 TEST_CASE("is_published_config: Gemma, and mistral if a window hides tokens of its context") {
     CHECK(is_published("gemma2", ""));
     CHECK(is_published("gemma3_text", ""));

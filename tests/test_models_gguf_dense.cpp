@@ -162,19 +162,3 @@ TEST_CASE("dense families: settings that are not implemented are rejected") {
                    "residual_multiplier"));
     CHECK(mentions(rejection_of("granite", R"("no_rope_layers": [1])"), "no_rope_layers"));
 }
-
-TEST_CASE("dense families: defaults of keys that are missing") {
-    const PublishedConfig gemma = read("gemma", "");
-    CHECK(gemma.head_dim == 256);
-    CHECK(gemma.tie_word_embeddings);
-    CHECK(gemma.rms_norm_eps == Real(1e-6));
-    const PublishedConfig smollm3 = read("smollm3", "");
-    CHECK(smollm3.rope_theta == 2'000'000);
-    CHECK(smollm3.tie_word_embeddings);
-    for (std::size_t n = 0; n < 8; ++n) CHECK(smollm3.layers[n].use_rope == (n % 4 != 3));
-    const PublishedConfig granite = read("granite", "");
-    CHECK_FALSE(granite.tie_word_embeddings);
-    CHECK(granite.attention_multiplier == Real(1));
-    CHECK(granite.residual_multiplier == 1);
-    CHECK(granite.rms_norm_eps == Real(1e-6));
-}
