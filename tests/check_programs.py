@@ -375,6 +375,12 @@ PUBLISHED_REJECTED = [  # of ./learn model
     ("--model assets/king_james --temperature 0.001", "--temperature"),
     ("--model assets/king_james --gguf {folder}/x --dtype int8", "--dtype takes"),
 ]
+WALK_REJECTED = BASIC_REJECTED + [  # of ./learn walk
+    ("--prompt x", "--prompt takes 2 to 8 tokens, not 1"),
+    ("--prompt " + "a" * 2000, "--prompt takes 2 to 8 tokens"),
+    ("--layer 4", "from 0 to 3, not '4'"),
+    ("--head 6", "from 0 to 5, not '6'"),
+]
 WORDS_REJECTED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),
     ("--words {folder}/nothing", "cannot read"),
@@ -446,7 +452,7 @@ REJECTED = {"09_full_model": MODEL_REJECTED, "10_tokenizer": TOKENIZER_REJECTED,
            "12_gradients": BASIC_REJECTED, "14_fine_tuning": FINE_TUNING_REJECTED, "13_training": TRAINING_REJECTED, "15_fast": FAST_REJECTED,
            "16_quantization": QUANTIZATION_REJECTED, "17_long_context": LONG_CONTEXT_REJECTED,
            "18_experts": EXPERTS_REJECTED, "model": PUBLISHED_REJECTED, "train": TRAIN_REJECTED,
-           "fine_tune": FINE_TUNE_REJECTED, "experiment": EXPERIMENTS_REJECTED}
+           "fine_tune": FINE_TUNE_REJECTED, "experiment": EXPERIMENTS_REJECTED, "walk": WALK_REJECTED}
 problems = []
 
 
@@ -602,6 +608,31 @@ def check_experts(program, scratch):
         result = run([program, *options, "--plots", scratch / "expert_plots"])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:
             problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")
+
+
+def check_walk(program, scratch):
+    """./learn walk fits into 80 columns, shows lines that stand in the lessons, and ends where chapter 09 does; other
+    texts, layers and heads have the same steps."""
+    lines = run([program]).stdout.split("\n")
+    shown = 0
+    for place, code in zip(lines, lines[1:]):
+        match = re.fullmatch(r"(\d\d_\w+/\w+\.[ch]pp), ([\w:]+)(\(\))?:", place)
+        if not match:
+            continue
+        shown += 1
+        source = (ROOT / "chapters" / match[1]).read_text()
+        if code.strip() not in source or match[2].split("::")[0] not in source:
+            problems.append(f"{program.name}: {match[1]} has no line {code.strip()} in {match[2]}")
+    if shown < 12 or any(len(line) > 80 for line in lines):
+        problems.append(f"{program.name}: shows {shown} lines of the lessons, or a line above 80 columns")
+    if not any(re.fullmatch(r"Moses +494 +10\.00 +0\.581", line) for line in lines):
+        problems.append(f"{program.name}: does not end with the prediction of chapter 09")
+    steps = [line for line in lines if line.startswith("──")]
+    for options in (["--prompt", "And he"], ["--layer", "0", "--head", "0"], ["--layer", "3", "--head", "5"], ["--prompt", "ü <s> a\n"]):
+        other = run([program, *options])
+        same = [re.sub(r"layer \d", "layer 2", line) for line in other.stdout.split("\n") if line.startswith("──")]
+        if other.returncode != 0 or same != steps:
+            problems.append(f"{program.name} {options}: {other.stderr} {same}")
 
 
 def check_published(program, scratch):
@@ -1699,7 +1730,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         if sys.argv[2:] in ([], ["chat"]):
             check_chat(build / "chat", Path(name))
-        for app, check in {"model": check_published, "train": check_training, "fine_tune": check_fine_tuning,
+        for app, check in {"walk": check_walk, "model": check_published, "train": check_training, "fine_tune": check_fine_tuning,
                            "experiment": check_experiment}.items():
             if sys.argv[2:] in ([], [app]):
                 check_rejections(build / app, Path(name))

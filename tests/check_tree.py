@@ -99,12 +99,11 @@ RETIRED_NAMES = {
     r"likeliest": "argmax", r"Writing": "GenerationConfig", r"longest_gradient": "max_grad_norm",
     r"clear_gradients": "zero_grad", r"Choices": "AblationConfig",
     r"learn_tokenizer": "train_bpe", r"join_pairs": "apply_merges", r"NumberType": "DType", r"ModelConfig": "Config",
-    r"hide_padding": "mask_padding", r"draw_normal": "init_normal", r"operations_per_token": "flops_per_token",
-    r"\w+_walk|walk_\w+": "demo"}
+    r"hide_padding": "mask_padding", r"draw_normal": "init_normal", r"operations_per_token": "flops_per_token"}
 RETIRED_PHRASES = {
     r"ways? back": "backward pass", r"way there": "forward pass", r"there and back": "forward and backward pass",
     r"hands? (it|them|the gradient )?on\b": "passes to its input", r"behind": "after", r"bent|bends?": "activated",
-    r"likeliest": "most likely", r"(the|a|this|our) walks?": "program, demo", r"ladder": "variants", r"rungs?": "variants",
+    r"likeliest": "most likely", r"ladder": "variants", r"rungs?": "variants",
     r"ledger": "table of tensor shapes", r"the bridge": "converting weights between RoPE layouts", r"desks?": "workspace",
     r"turned on its side": "transposed", r"turned by": "rotated by", r"nobody|everybody": "no token, each token",
     r"for itself": "independently, elementwise", r"what becomes of": "the result", r"keys looked at": "effective number of keys",

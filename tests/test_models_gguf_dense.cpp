@@ -145,6 +145,10 @@ TEST_CASE("dense families: settings that are not implemented are rejected") {
         const std::string expected = message;
         CHECK(mentions(rejection_of("phi3", member), expected));
     }
+    CHECK(rejection_of("granite", R"("partial_rotary_factor": 1.0)") == "not rejected");
+    CHECK(mentions(rejection_of("llama4_text", R"("rope_parameters": {"full_attention": {
+                                "rope_theta": 500.0}})"),
+                   "rope_parameters.full_attention is not supported"));
     CHECK(mentions(rejection_of("granite", R"("partial_rotary_factor": 0.5)"),
                    "partial_rotary_factor 0.5 is not supported; supported: 1"));
     for (const auto& [member, message] :

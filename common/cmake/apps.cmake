@@ -10,6 +10,10 @@ if(NOT EMSCRIPTEN)
   app(model chapters/models/main.cpp)
   target_link_libraries(model models options)
 
+  file(GLOB sources CONFIGURE_DEPENDS chapters/apps/walk/*.cpp)
+  app(walk ${sources})
+  target_link_libraries(walk lesson_11_generation options)
+
   app(train chapters/apps/train/main.cpp chapters/apps/train/text_run.cpp
             chapters/apps/train/document_run.cpp)
   target_link_libraries(train training_run)

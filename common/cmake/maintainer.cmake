@@ -15,7 +15,7 @@ endforeach()
 # The commands of the pages run, and their edits are made, in one copy of the tree, one page after
 # another. (.ci/run has run the README's command in it already.)
 list(TRANSFORM slugs REPLACE "(.+)" "docs/\\1.md" OUTPUT_VARIABLE pages)
-foreach(page README.md ${pages} docs/anatomy.md docs/mistakes.md docs/contributing.md)
+foreach(page README.md ${pages} docs/walk_through.md docs/anatomy.md docs/mistakes.md docs/contributing.md)
   get_filename_component(name ${page} NAME_WE)
   maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/check_docs.py ${page}
                   ${PROJECT_BINARY_DIR}/copy)

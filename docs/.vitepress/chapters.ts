@@ -17,6 +17,7 @@ const rows = readFileSync(resolve(root, 'chapters/contents.txt'), 'utf8')
 const parts = [...new Set(rows.map(([, part]) => part))]
 
 const furtherPages = [
+  { text: 'A walk through the whole model', link: '/walk_through' },
   { text: 'The anatomy of open models', link: '/anatomy' },
   { text: 'Questions', link: '/questions' },
   { text: 'Mistakes', link: '/mistakes' },

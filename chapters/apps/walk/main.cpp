@@ -1,0 +1,23 @@
+// ./learn walk: what happens between a text and its next word? One sentence passes through the
+// whole model, one step for each part.
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/apps/walk/walk.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/system/options.hpp"
+
+using namespace llm;
+
+int main(int argc, char** argv) {
+    std::string text = "And the LORD said unto";
+    std::size_t layer = 2, head = 4;
+    Options options("walk", "What happens between a text and its next word?");
+    options.text("--prompt", text, "the text, of 2 to 8 tokens");
+    options.count("--layer", layer, 0, 3, "the layer that is shown");
+    options.count("--head", head, 0, 5, "the query head that is shown");
+    return options.run(argc, argv, [&] {
+        const Model model = load_model(asset("king_james"));
+        const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
+        show_walk({model, tokenizer, text, layer, head});
+    });
+}

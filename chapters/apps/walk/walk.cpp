@@ -1,0 +1,297 @@
+#include "chapters/apps/walk/walk.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "chapters/01_masking/masking.hpp"
+#include "chapters/04_rope/rope.hpp"
+#include "chapters/09_full_model/parameters.hpp"
+#include "chapters/apps/walk/pass.hpp"
+#include "common/numbers/statistics.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+namespace {
+
+// Names of the columns of the first features.
+const std::vector<std::string> features = {"feature 0", "feature 1", "feature 2", "feature 3"};
+
+// A line of the lesson, verbatim, and where it stands.
+void show_line(const std::string& file, const std::string& function, const std::string& code) {
+    write_text(file + ", " + function + ":\n    " + code);
+    end_text();
+}
+
+// The first features of a vector, and the RMS of all of them.
+std::vector<Real> row_with_rms(const Vector& vector) {
+    std::vector<Real> row(vector.begin(), vector.begin() + 4);
+    row.push_back(static_cast<Real>(root_mean_square(vector)));
+    return row;
+}
+
+Matrix rows_of(const std::vector<std::vector<Real>>& rows) {
+    Matrix matrix(std::array{rows.size(), rows.front().size()});
+    for (std::size_t n = 0; n < rows.size(); ++n)
+        std::copy(rows[n].begin(), rows[n].end(), &matrix(n, 0));
+    return matrix;
+}
+
+void show_features(const std::string& name, const std::vector<Vector>& vectors,
+                   const std::vector<std::string>& names) {
+    std::vector<std::string> columns = features;
+    columns.push_back("RMS");
+    std::vector<std::vector<Real>> rows;
+    for (const Vector& vector : vectors) rows.push_back(row_with_rms(vector));
+    show(name, rows_of(rows), names, columns);
+}
+
+Vector last_of(const Tensor3& states) {  // (1, T, C) -> (C)
+    return xt::view(states, 0, states.shape(1) - 1);
+}
+
+// The most likely next token of a state of the residual stream, and its probability.
+std::pair<std::string, Real> best_of(const Walk& walk, const Vector& state) {
+    const Matrix probabilities = softmax(Matrix(
+        xt::view(walk.model.logits(reshape(state, {1, 1, state.size()})), 0)));  // (1, V)
+    const auto best = std::max_element(probabilities.begin(), probabilities.end());
+    return {word_of(walk, best - probabilities.begin()), *best};
+}
+
+void show_tokens(const Pass& pass) {
+    step("Tokens (chapter 10)");
+    say("A model computes with numbers. The text is cut into tokens, pieces that are in the "
+        "model's vocabulary, and each piece is replaced by its number, its id.");
+    std::vector<TableRow> rows;
+    for (std::size_t t = 0; t < pass.words.size(); ++t)
+        rows.push_back({to_text(t), pass.words[t], to_text(pass.ids(0, t))});
+    show_table({"position", "token", "id"}, rows);
+    show_line("10_tokenizer/tokenizer.cpp", "apply_merges",
+              "ids[position] = best->second.merged;");
+}
+
+void show_embeddings(const Walk& walk, const Pass& pass) {
+    step("Embedding (chapter 09)");
+    say("Each id selects one row of a matrix: " + to_text(walk.model.embed_tokens.shape(1)) +
+        " numbers for each token. They are the beginning of the residual stream, to which "
+        "every part below adds. Four of them, and the root mean square (RMS) of all:");
+    std::vector<Vector> vectors;
+    for (std::size_t t = 0; t < pass.words.size(); ++t)
+        vectors.push_back(xt::view(pass.embeddings, 0, t));
+    show_features("embeddings", vectors, pass.words);
+    show_line("09_full_model/model.cpp", "embedding",
+              "xt::view(weight, static_cast<std::size_t>(input_ids(b, t)));");
+}
+
+void show_norm(const Walk& walk, const Pass& pass) {
+    const std::string layer = "layer " + to_text(walk.layer);
+    step("Norm of " + layer + " (chapter 07)");
+    say("From here on: " + layer + ", and the last token, \"" + pass.words.back() +
+        "\". The layers before have added to its numbers. The norm divides them by their "
+        "RMS and multiplies each by a weight, so that the inputs of every "
+        "layer have about the same size.");
+    const Vector stream = last_of(pass.streams[walk.layer]);
+    const Real rms = static_cast<Real>(root_mean_square(stream));
+    show_features("norm", {stream, Vector(stream / rms), last_of(pass.attention_input)},
+                  {"stream", "/ RMS", "· weight"});
+    show_line("05_gqa/rms_normalize.cpp", "rms_normalize",
+              "normalized(n, d) = rows(n, d) / rms;");
+}
+
+void show_queries(const Walk& walk, const Pass& pass) {
+    const std::size_t num_heads = pass.projected.queries.shape(1);
+    const std::size_t kv_head = walk.head * pass.projected.keys.shape(1) / num_heads;
+    const std::size_t last = pass.words.size() - 1;
+    step("Attention: queries, keys and values (chapters 02 and 03)");
+    say("Three matrices make three vectors of each token: what it looks for (query), how it is "
+        "found (key), and what it hands over (value). The query is cut into " +
+        to_text(num_heads) + " heads, keys and values into " +
+        to_text(pass.projected.keys.shape(1)) + ". Head " + to_text(walk.head) +
+        " of the queries, with head " + to_text(kv_head) + " of the others:");
+    const auto of = [&](const Tensor4& states, std::size_t h) {
+        return Vector(xt::view(states, 0, h, last));
+    };
+    show_features("projected",
+                  {of(pass.projected.queries, walk.head), of(pass.projected.keys, kv_head),
+                   of(pass.projected.values, kv_head)},
+                  {"query", "key", "value"});
+    show_line("02_projections/linear.cpp", "Linear::operator()",
+              "Matrix products = matmul_transposed(inputs, weight);");
+    show_line("03_head_splitting/head_splitting.cpp", "split_heads",
+              "return swap_axes_1_and_2(by_token);");
+}
+
+void show_positions(const Walk& walk, const Pass& pass) {
+    const std::size_t last = pass.words.size() - 1;
+    step("Attention: positions (chapter 04)");
+    say("So far nothing knows the order of the words. RoPE rotates each pair of numbers (x, y) "
+        "of a query or key by an angle that is proportional to its position, here " +
+        to_text(last) +
+        ". A score then depends on how far apart two tokens are. The first four pairs of the "
+        "query:");
+    const std::size_t half = pass.rotated.queries.shape(3) / 2;
+    const Vector frequencies =
+        inverse_frequencies(walk.model.config.head_dim, walk.model.config.rope_theta);
+    std::vector<std::vector<Real>> rows(4);
+    for (std::size_t i = 0; i < 4; ++i) {
+        rows[0].push_back(pass.projected.queries(0, walk.head, last, i));
+        rows[1].push_back(pass.projected.queries(0, walk.head, last, i + half));
+        rows[2].push_back(static_cast<Real>(last) * frequencies(i));
+        rows[3].push_back(pass.rotated.queries(0, walk.head, last, i));
+    }
+    show("rotation", rows_of(rows), {"x", "y", "angle", "x cos - y sin"},
+         {"pair 0", "pair 1", "pair 2", "pair 3"});
+    show_line("04_rope/rope.cpp", "apply_rotary_embedding",
+              "rotated(b, h, t, first) = x * cos - y * sin;");
+}
+
+void show_scores(const Walk& walk, const Pass& pass) {
+    const std::size_t num_heads = pass.rotated.queries.shape(1);
+    const std::size_t kv_head = walk.head * pass.rotated.keys.shape(1) / num_heads;
+    const Matrix scores = attention_scores(head_of(pass.rotated.queries, 0, walk.head),
+                                           head_of(pass.rotated.keys, 0, kv_head));
+    const Matrix mask = head_of(pass.inputs.attention_mask, 0, 0);
+    step("Attention: scores and mask (chapters 05 and 01)");
+    say("A score says how well a query and a key fit: their dot product, divided by the root "
+        "of their length. The mask adds -inf to the scores of later words, because a model "
+        "that writes does not know them. Each row is the query of a word:");
+    show("masked_scores", Matrix(scores + mask), pass.words, pass.words);
+    show_line("05_gqa/attention.cpp", "attention_scores",
+              "return products / std::sqrt(static_cast<Real>(head_dim));");
+    show_line("05_gqa/attention.cpp", "attention",
+              "const Matrix masked_scores = scores + mask;");
+}
+
+void show_weights(const Pass& pass) {
+    step("Attention: weights (chapters 01 and 05)");
+    say("The softmax turns the scores of a row into weights that sum to 1. The output of a "
+        "head is the sum of all values, each times its weight: the last row says from which "
+        "words \"" +
+        pass.words.back() + "\" fetches what it needs.");
+    show("weights", pass.head.weights, pass.words, pass.words);
+    show_line("05_gqa/attention.cpp", "attention", "Matrix context = matmul(weights, values);");
+}
+
+void show_first_sum(const Walk& walk, const Pass& pass) {
+    step("The first addition (chapter 08)");
+    say("The outputs of all heads are joined, multiplied by one more matrix, and added to the "
+        "stream. Nothing is replaced: what was there stays.");
+    show_features("after_attention",
+                  {last_of(pass.streams[walk.layer]), last_of(pass.attention_output),
+                   last_of(pass.between[walk.layer])},
+                  {"stream", "+ attention", "sum"});
+    show_line("08_pre_vs_post_norm/block.hpp", "PreNormBlockWith",
+              "hidden_states + residual_multiplier * attention_output;");
+}
+
+void show_mlp(const Walk& walk, const Pass& pass) {
+    const GatedMlp& mlp = walk.model.layers[walk.layer].mlp;
+    const Vector gate = last_of(mlp.gate_proj(pass.mlp_input));
+    const Vector up = last_of(mlp.up_proj(pass.mlp_input));
+    const Vector product = last_of(Tensor3(
+        activate(mlp.activation, mlp.gate_proj(pass.mlp_input)) * mlp.up_proj(pass.mlp_input)));
+    std::vector<std::size_t> order(product.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::partial_sort(order.begin(), order.begin() + 3, order.end(),
+                      [&](std::size_t a, std::size_t b) {
+                          return std::abs(product(a)) > std::abs(product(b));
+                      });
+    step("Norm and MLP (chapters 07 and 06)");
+    say("Attention moves information between words; the MLP works on each word alone. After "
+        "another norm, two matrices make " +
+        to_text(product.size()) +
+        " gates and as many numbers, which the gates let through or hold back; a third matrix "
+        "brings them back to the width of the stream. The three that contribute most:");
+    std::vector<TableRow> rows;
+    for (std::size_t i = 0; i < 3; ++i) {
+        const std::size_t f = order[i];
+        rows.push_back({to_text(f), fixed(double(gate(f)), 2), fixed(double(silu(gate(f))), 2),
+                        fixed(double(up(f)), 2), fixed(double(product(f)), 2)});
+    }
+    show_table({"feature", "gate", "silu(gate)", "up", "product"}, rows);
+    show_line("06_swiglu/mlp.cpp", "GatedMlp::operator()",
+              "const Tensor3 product = activate(activation, gate) * up;");
+}
+
+void show_layers(const Walk& walk, const Pass& pass) {
+    step("The second addition, and all layers (chapters 08 and 09)");
+    say("The output of the MLP is added, too: the layer is done. All layers have the same "
+        "parts with numbers of their own. What each adds to \"" +
+        pass.words.back() +
+        "\", as RMS, and which next word the stream would give if the model ended there:");
+    std::vector<TableRow> rows;
+    for (std::size_t n = 0; n <= walk.model.layers.size(); ++n) {
+        const Vector after = last_of(pass.streams[n]);
+        const auto [best, probability] = best_of(walk, after);
+        const auto rms = [](const Vector& vector) {
+            return fixed(root_mean_square(vector), 2);
+        };
+        rows.push_back({"embedding", "-", "-", rms(after), best, fixed(probability, 2)});
+        if (n == 0) continue;
+        rows.back()[0] = "layer " + to_text(n - 1);
+        const Vector between = last_of(pass.between[n - 1]);
+        rows.back()[1] = rms(Vector(between - last_of(pass.streams[n - 1])));
+        rows.back()[2] = rms(Vector(after - between));
+    }
+    show_table({"after", "+ attention", "+ MLP", "stream", "next", "p"}, rows);
+    show_line("08_pre_vs_post_norm/block.hpp", "PreNormBlockWith",
+              "after_attention + residual_multiplier * mlp_output");
+}
+
+void show_next(const Walk& walk, const Pass& pass) {
+    const Matrix logits = xt::view(walk.model.logits(pass.streams.back()), 0);  // (T, V)
+    const Matrix probabilities = softmax(logits);
+    const std::size_t last = logits.shape(0) - 1;
+    std::vector<std::size_t> order(logits.shape(1));
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::partial_sort(
+        order.begin(), order.begin() + 5, order.end(),
+        [&](std::size_t a, std::size_t b) { return logits(last, a) > logits(last, b); });
+    step("Final norm and logits (chapters 07 and 09)");
+    say("After a last norm, the stream is compared with each row of the embedding: a dot "
+        "product, the logit of that token. The softmax makes probabilities of all " +
+        to_text(logits.shape(1)) + " logits. The five most likely next tokens:");
+    std::vector<TableRow> rows;
+    for (std::size_t i = 0; i < 5; ++i)
+        rows.push_back({word_of(walk, static_cast<Id>(order[i])), to_text(order[i]),
+                        fixed(double(logits(last, order[i])), 2),
+                        fixed(double(probabilities(last, order[i])), 3)});
+    show_table({"next", "id", "logit", "p"}, rows);
+    show_line("09_full_model/model.cpp", "lm_head",
+              "Matrix flat_logits = xt::linalg::dot(rows, xt::transpose(weight));");
+}
+
+void show_origin(const Walk& walk) {
+    step("Where the numbers come from (chapters 12 and 13)");
+    say("The numbers of the matrices were learned, not written. There are " +
+        with_commas(count_parameters(walk.model).total()) +
+        " of them. At first all are random, and so are the words that the model writes. Then "
+        "it reads a text, and predicts each word from those before it. The error is measured: "
+        "how small was the probability of the word that really came? For every number, the "
+        "backward pass computes whether the error falls if the number grows or if it shrinks, "
+        "and each is moved a little in that direction. After some thousand such steps the "
+        "model writes as above. Larger models do the same, with more numbers and more text.");
+}
+
+}  // namespace
+
+void show_walk(const Walk& walk) {
+    require(walk.layer < walk.model.layers.size() &&
+                walk.head < walk.model.config.num_attention_heads,
+            "walk: there is no head {} in layer {}", walk.head, walk.layer);
+    const Pass pass = run(walk);
+    show_tokens(pass);
+    show_embeddings(walk, pass);
+    show_norm(walk, pass);
+    show_queries(walk, pass);
+    show_positions(walk, pass);
+    show_scores(walk, pass);
+    show_weights(pass);
+    show_first_sum(walk, pass);
+    show_mlp(walk, pass);
+    show_layers(walk, pass);
+    show_next(walk, pass);
+    show_origin(walk);
+}
+
+}  // namespace llm

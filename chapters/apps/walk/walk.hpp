@@ -1,0 +1,25 @@
+// A text on its way through a model, one step for each box of the map.
+#pragma once
+
+#include <string>
+
+#include "chapters/09_full_model/model.hpp"
+#include "chapters/10_tokenizer/tokenizer.hpp"
+
+namespace llm {
+
+// What is shown: the last token of the text, in one layer and one of its query heads.
+struct Walk {
+    const Model& model;
+    const Tokenizer& tokenizer;
+    std::string text;
+    std::size_t layer = 2, head = 4;
+};
+// Prints all steps. Throws ValueError if the text has fewer than 2 or more than 8 tokens, or
+// if there is no such layer or head.
+void show_walk(const Walk& walk);
+
+// The text of a token without the space before it.
+std::string word_of(const Walk& walk, Id id);
+
+}  // namespace llm
