@@ -365,7 +365,10 @@ EXPERTS_REJECTED = [  # of chapter 18
 PUBLISHED_REJECTED = [  # of ./learn model
     ("--markdown", "--markdown needs --families"),
     ("--diff assets/king_james", "--diff: At least 2 required but received 1"),
-    ("--diff assets/king_james nothing", "--diff: nothing is neither a folder with a config.json nor one of GPT-2 XL, "),
+    ("--diff assets/king_james nothing", "nothing is neither a folder with a config.json nor one of GPT-2 XL, "),
+    ("--size nothing", "nothing is neither a folder with a config.json nor one of GPT-2 XL, "),
+    ("--size assets/king_james --context 257", "--context 257 exceeds max_position_embeddings of 256"),
+    ("--context 5", "--context needs --size"),
     ("", "--model is missing: ./learn model DIR or FILE.gguf"),
     ("--model {folder}/nothing", "cannot read"),
     ("--model {file}", "too short for a llama2.c file"),

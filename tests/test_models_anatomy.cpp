@@ -1,5 +1,6 @@
 // The choices of published models.
-#include "chapters/models/anatomy.hpp"
+#include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/model_size.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
@@ -13,6 +14,8 @@ std::string text_of(const Anatomy& anatomy, const std::string& name) {
         if (choice.name == name) return choice.text;
     return "there is no " + name;
 }
+
+Anatomy anatomy_of_named(const std::string& name) { return anatomy_of(find_example(name)); }
 
 }  // namespace
 
@@ -36,14 +39,14 @@ TEST_CASE("published models have as many parameters as their makers' files") {
         CAPTURE(anatomy.name);
         CHECK(text_of(anatomy, "parameters") == published.at(anatomy.name));
     }
-    CHECK(text_of(find_anatomy("gpt-oss-20b"), "active") == "3,608,307,264");
+    CHECK(text_of(anatomy_of_named("gpt-oss-20b"), "active") == "3,608,307,264");
 }
 
 TEST_CASE("the choices of published models, each family's own") {
     const auto check = [](const std::string& model,
                           const std::map<std::string, std::string>& expected) {
         CAPTURE(model);
-        const Anatomy anatomy = find_anatomy(model);
+        const Anatomy anatomy = anatomy_of_named(model);
         for (const auto& [name, text] : expected) {
             const std::string& choice = name;  // a lambda cannot capture a structured binding
             CAPTURE(choice);
@@ -97,12 +100,12 @@ TEST_CASE("the choices of published models, each family's own") {
                             {"multipliers", "temperature"}});
 }
 
-TEST_CASE("find_anatomy reads the config.json of a folder, or names what it knows") {
-    const Anatomy longrope = find_anatomy(fixture_path("models/phi3_longrope"));
+TEST_CASE("find_example reads the config.json of a folder, or names what it knows") {
+    const Anatomy longrope = anatomy_of_named(fixture_path("models/phi3_longrope"));
     CHECK(text_of(longrope, "scaling") == "LongRoPE");
-    CHECK(text_of(find_anatomy(asset("king_james")), "positions") == "RoPE");
-    CHECK_THROWS_WITH_AS(find_anatomy("Llama 5"),
-                         ("--diff: Llama 5 is neither a folder with a config.json nor one of " +
+    CHECK(text_of(anatomy_of_named(asset("king_james")), "positions") == "RoPE");
+    CHECK_THROWS_WITH_AS(find_example("Llama 5"),
+                         ("Llama 5 is neither a folder with a config.json nor one of " +
                           [] {
                               std::string names;
                               for (const Anatomy& anatomy : published_anatomies())
@@ -111,4 +114,42 @@ TEST_CASE("find_anatomy reads the config.json of a folder, or names what it know
                           }())
                              .c_str(),
                          ValueError);
+}
+
+TEST_CASE("./learn size: FLOPs and caches are those of the chapters") {
+    for (const std::string name : {"Llama 2 7B", "Llama 3.1 8B", "Qwen2.5 7B", "Qwen3 8B"}) {
+        CAPTURE(name);
+        const PublishedConfig config = find_example(name).config;
+        const Config& sizes = config;
+        for (const std::size_t position : {0, 4095})
+            CHECK(flops_per_token(config, position) == flops_per_token(sizes, position));
+        CHECK(kv_cache_bytes(config, 100, 3, 2) ==
+              300 * kv_cache_bytes_per_token(sizes.num_hidden_layers, sizes.num_key_value_heads,
+                                             sizes.head_dim, 2));
+    }
+    // A forward pass of T tokens is T forward passes of one.
+    PublishedConfig config = find_example("Gemma 3 1B").config;
+    double sum = 0;
+    for (std::uint64_t position = 0; position < 700; ++position)
+        sum += double(flops_per_token(config, position));
+    CHECK(flops_of_prefill(config, 700) == sum);
+    // 22 of 26 layers have a window of 512, four see everything; one key/value head of 256.
+    CHECK(flops_per_token(config, 699) - flops_per_token(config, 599) == 4 * 4 * 100 * 4 * 256);
+    CHECK(kv_cache_bytes(config, 700, 1, 2) == 2 * 2 * 256 * (22 * 512 + 4 * 700));
+    // Active matrices: a published number, 3.6 billion, which includes vectors.
+    CHECK(double(flops_per_token(find_example("gpt-oss-20b").config, 0)) / 2 ==
+          doctest::Approx(3.61e9).epsilon(0.005));
+}
+
+TEST_CASE("num_attended counts what the mask of a pattern shows") {
+    for (const AttentionPattern& pattern :
+         {AttentionPattern{FullAttention{}}, AttentionPattern{SlidingWindow{5}},
+          AttentionPattern{ChunkedAttention{4}}, AttentionPattern{SinksAndWindow{2, 3}}}) {
+        const Matrix mask = pattern_mask(pattern, 17, 17);
+        for (std::size_t t = 0; t < 17; ++t) {
+            const Vector row = xt::view(mask, t);
+            CHECK(num_attended(pattern, t) ==
+                  std::uint64_t(std::count(row.begin(), row.end(), Real(0))));
+        }
+    }
 }

@@ -180,20 +180,23 @@ Choice multipliers_of(const PublishedConfig& config) {
 }
 
 std::vector<Choice> parameters_of(const PublishedConfig& config) {
-    const std::string page = "09_full_model.md#parameters-flops-and-cache";
-    if (config.family == &plain_family())
-        return {
-            {"parameters",
-             with_commas(count_parameters(static_cast<const Config&>(config)).total()), page},
-            {"active", "-", ""}};
-    const MoeParameterCount count = count_parameters(config);
     const bool moe = config.experts.num_experts > 0;
-    return {{"parameters", with_commas(count.total()), page},
-            {"active", moe ? with_commas(count.active()) : "-", moe ? "18_experts.md" : ""}};
+    return {{"parameters", with_commas(num_parameters(config)),
+             "09_full_model.md#parameters-flops-and-cache"},
+            {"active", moe ? with_commas(count_parameters(config).active()) : "-",
+             moe ? "18_experts.md" : ""}};
 }
 
-Anatomy anatomy_of(const std::string& name, std::size_t year, const JsonFile& json) {
-    const PublishedConfig config = read_any_config(json);
+}  // namespace
+
+std::uint64_t num_parameters(const PublishedConfig& config) {
+    return config.family == &plain_family()
+               ? count_parameters(static_cast<const Config&>(config)).total()
+               : count_parameters(config).total();
+}
+
+Anatomy anatomy_of(const PublishedExample& example) {
+    const PublishedConfig& config = example.config;
     const double C = double(config.hidden_size), H = double(config.num_attention_heads);
     const std::string sizes = "09_full_model.md";
     std::vector<Choice> choices = {
@@ -220,30 +223,34 @@ Anatomy anatomy_of(const std::string& name, std::size_t year, const JsonFile& js
         {"context", with_commas(config.max_position_embeddings), "17_long_context.md"},
         {"tied", config.tie_word_embeddings ? "yes" : "no", sizes}};
     for (Choice& choice : parameters_of(config)) choices.push_back(std::move(choice));
-    return {name, year, std::move(choices)};
+    return {example.name, example.year, std::move(choices)};
 }
 
-}  // namespace
+std::vector<PublishedExample> published_examples() {
+    std::vector<PublishedExample> examples;
+    for (const JsonFile& model : JsonFile(asset("published_models.json")).objects("models"))
+        examples.push_back(
+            {model.text("name"), model.size("year"), read_any_config(model.object("config"))});
+    return examples;
+}
 
 std::vector<Anatomy> published_anatomies() {
     std::vector<Anatomy> anatomies;
-    for (const JsonFile& model : JsonFile(asset("published_models.json")).objects("models"))
-        anatomies.push_back(
-            anatomy_of(model.text("name"), model.size("year"), model.object("config")));
+    for (const PublishedExample& example : published_examples())
+        anatomies.push_back(anatomy_of(example));
     return anatomies;
 }
 
-Anatomy find_anatomy(const std::string& name_or_folder) {
-    const std::vector<Anatomy> anatomies = published_anatomies();
+PublishedExample find_example(const std::string& name_or_folder) {
     std::string names;
-    for (const Anatomy& anatomy : anatomies) {
-        if (anatomy.name == name_or_folder) return anatomy;
-        names += (names.empty() ? "" : ", ") + anatomy.name;
+    for (const PublishedExample& example : published_examples()) {
+        if (example.name == name_or_folder) return example;
+        names += (names.empty() ? "" : ", ") + example.name;
     }
     const std::string file = name_or_folder + "/config.json";
-    require(is_file(file), "--diff: {} is neither a folder with a config.json nor one of {}",
+    require(is_file(file), "{} is neither a folder with a config.json nor one of {}",
             name_or_folder, names);
-    return anatomy_of(name_or_folder, 0, JsonFile(file));
+    return {name_or_folder, 0, read_any_config(JsonFile(file))};
 }
 
 }  // namespace llm

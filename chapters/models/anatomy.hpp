@@ -22,12 +22,23 @@ struct Anatomy {
     std::vector<Choice> choices;  // the same names in the same order for all models
 };
 
+// A model and its configuration. One of chapter 09's types has no family of its own, but one
+// that changes nothing.
+struct PublishedExample {
+    std::string name;
+    std::size_t year = 0;
+    PublishedConfig config;
+};
+std::uint64_t num_parameters(const PublishedConfig& config);  // of either kind
+
 // The models of assets/published_models.json, by year. Throws FileError.
+std::vector<PublishedExample> published_examples();
 std::vector<Anatomy> published_anatomies();
 
 // One of them, by name, or that of a folder with a config.json. Throws FileError for the
 // latter, and ValueError, which lists the names, if there is neither.
-Anatomy find_anatomy(const std::string& name_or_folder);
+PublishedExample find_example(const std::string& name_or_folder);
+Anatomy anatomy_of(const PublishedExample& example);
 
 // Prints tables of all models and plots how the choices have changed; or prints the same tables
 // in Markdown, with links, as in docs/anatomy.md; or prints the choices in which two models

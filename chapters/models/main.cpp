@@ -1,7 +1,10 @@
 // ./learn model: what is in a published model? This program shows its layers, its logits and
 // the text that it writes, converts it for Hugging Face and llama.cpp, and compares models.
+#include <algorithm>
+
 #include "chapters/models/anatomy.hpp"
 #include "chapters/models/model_options.hpp"
+#include "chapters/models/model_size.hpp"
 
 using namespace llm;
 
@@ -9,6 +12,8 @@ int main(int argc, char** argv) {
     ModelRun run;
     std::string prompt;
     bool families = false, markdown = false;
+    std::string sized;
+    std::size_t context = 4096, batch_size = 1;
     std::vector<std::string> compared;
     Options options("model", "What is in a published model?");
     options.path("--model", run.model_path, "a Hugging Face folder, a GGUF file or llama2.c's");
@@ -16,13 +21,24 @@ int main(int argc, char** argv) {
     options.flag("--families", families, "compare the choices of published models");
     options.flag("--markdown", markdown, "write --families as tables with links");
     options.needs("--markdown", "--families");
+    options.path("--size", sized, "memory and FLOPs of a model: a name, or a folder");
+    options.count("--context", context, 1, 1 << 24, "tokens of each sequence, for --size");
+    options.count("--batch", batch_size, 1, 1 << 20, "sequences, for --size");
+    for (const char* name : {"--context", "--batch"}) options.needs(name, "--size");
     options.texts("--diff", compared, {"A", "B"},
                   "compare two: names of --families, or folders with a config.json");
     return options.run(argc, argv, [&] {
         if (markdown) return write_families_in_markdown(published_anatomies());
         if (families) return show_families(published_anatomies());
         if (!compared.empty())
-            return show_difference(find_anatomy(compared[0]), find_anatomy(compared[1]));
+            return show_difference(anatomy_of(find_example(compared[0])),
+                                   anatomy_of(find_example(compared[1])));
+        if (!sized.empty()) {
+            const PublishedExample example = find_example(sized);
+            if (!options.given("--context"))
+                context = std::min(context, example.config.max_position_embeddings);
+            return show_size(example, context, batch_size);
+        }
         require(!run.model_path.empty(), "--model is missing: ./learn model DIR or FILE.gguf");
         check_temperature(run.generation.sampling);
         if (options.given("--prompt")) run.prompt = prompt;

@@ -1,0 +1,123 @@
+#include "chapters/models/model_size.hpp"
+
+#include <algorithm>
+
+#include "chapters/17_long_context/pattern_attention.hpp"
+#include "chapters/models/moe_parameters.hpp"
+#include "common/output/show.hpp"
+#include "common/tensors/block_types.hpp"
+
+namespace llm {
+namespace {
+
+// The elements of the matrices by which a token is multiplied, biases excluded.
+std::uint64_t active_matrix_elements(const PublishedConfig& config) {
+    const std::uint64_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
+    const std::uint64_t heads = config.num_attention_heads, kv = config.num_key_value_heads;
+    const ExpertSizes& experts = config.experts;
+    std::uint64_t elements = std::uint64_t{config.vocab_size} * C;  // the head, tied or not
+    for (const LayerConfig& layer : config.layers) {
+        elements += 2 * C * (heads + kv) * config.head_dim;
+        if (layer.is_moe)
+            elements += C * experts.num_experts +
+                        3 * C * F * (experts.num_experts_per_tok + experts.n_shared_experts);
+        else
+            elements += (config.family->mlp_has_gate ? 3 : 2) * C * config.intermediate_size;
+    }
+    return elements;
+}
+
+std::string bytes(double number) {
+    const std::array units = {"bytes", "kB", "MB", "GB", "TB"};
+    std::size_t unit = 0;
+    for (; number >= 1000 && unit + 1 < units.size(); ++unit) number /= 1000;
+    return fixed(number, unit == 0 ? 0 : 2) + " " + units[unit];
+}
+
+std::string flops(double number) {
+    const std::array units = {"MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs"};
+    number /= 1e6;
+    std::size_t unit = 0;
+    for (; number >= 1000 && unit + 1 < units.size(); ++unit) number /= 1000;
+    return fixed(number, 2) + " " + units[unit];
+}
+
+double bytes_per_weight(DType dtype) { return double(bytes_per_row(dtype, 256)) / 256; }
+
+}  // namespace
+
+std::uint64_t num_attended(const AttentionPattern& pattern, std::uint64_t position) {
+    const std::uint64_t all = position + 1;
+    if (const auto* sliding = std::get_if<SlidingWindow>(&pattern))
+        return std::min<std::uint64_t>(all, sliding->window);
+    if (const auto* chunked = std::get_if<ChunkedAttention>(&pattern))
+        return position % chunked->chunk_size + 1;
+    if (const auto* sinks = std::get_if<SinksAndWindow>(&pattern))
+        return std::min<std::uint64_t>(all, sinks->num_sinks + sinks->window);
+    return all;
+}
+
+std::uint64_t flops_per_token(const PublishedConfig& config, std::uint64_t position) {
+    std::uint64_t attended = 0;
+    for (const LayerConfig& layer : config.layers)
+        attended += num_attended(layer.pattern, position);
+    return 2 * active_matrix_elements(config) +
+           4 * attended * config.num_attention_heads * config.head_dim;
+}
+
+double flops_of_prefill(const PublishedConfig& config, std::uint64_t seq_len) {
+    double attended = 0;
+    for (const LayerConfig& layer : config.layers)
+        for (std::uint64_t position = 0; position < seq_len; ++position)
+            attended += double(num_attended(layer.pattern, position));
+    return 2 * double(active_matrix_elements(config)) * double(seq_len) +
+           4 * attended * double(config.num_attention_heads * config.head_dim);
+}
+
+std::uint64_t kv_cache_bytes(const PublishedConfig& config, std::uint64_t seq_len,
+                             std::uint64_t batch_size, std::size_t bytes_per_element) {
+    std::vector<AttentionPattern> patterns;
+    for (const LayerConfig& layer : config.layers) patterns.push_back(layer.pattern);
+    return batch_size * rolling_cache_bytes(patterns, seq_len, config.num_key_value_heads,
+                                            config.head_dim, bytes_per_element);
+}
+
+void show_size(const PublishedExample& example, std::uint64_t seq_len,
+               std::uint64_t batch_size) {
+    const PublishedConfig& config = example.config;
+    require(seq_len <= config.max_position_embeddings,
+            "--context {} exceeds max_position_embeddings of {}", seq_len,
+            config.max_position_embeddings);
+    const double parameters = double(num_parameters(config));
+    const bool windows =
+        std::any_of(config.layers.begin(), config.layers.end(), [](const LayerConfig& layer) {
+            return !std::holds_alternative<FullAttention>(layer.pattern);
+        });
+    const std::string length = with_commas(seq_len);
+    step(example.name + ", " + to_text(batch_size) + " × " + length + " tokens");
+    std::vector<TableRow> rows = {
+        {"parameters", with_commas(std::uint64_t(parameters)), "of all tensors", "09"}};
+    if (config.experts.num_experts > 0)
+        rows.push_back({"active per token", with_commas(count_parameters(config).active()),
+                        "K of E experts", "18"});
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::q8_0, DType::q4_0})
+        rows.push_back({"weights, " + std::string(to_text(dtype)),
+                        bytes(parameters * bytes_per_weight(dtype)),
+                        fixed(8 * bytes_per_weight(dtype), 1) + " bits each", "16"});
+    rows.push_back(
+        {"KV cache, float16", bytes(double(kv_cache_bytes(config, seq_len, batch_size, 2))),
+         windows ? "4 Hkv D, windows at most W" : "4 L Hkv D a token", windows ? "17" : "05"});
+    rows.push_back({"prefill", flops(double(batch_size) * flops_of_prefill(config, seq_len)),
+                    "2 a weight, 4 L H D a pair", "09"});
+    rows.push_back({"one more token",
+                    flops(double(batch_size * flops_per_token(config, seq_len - 1))),
+                    "the same, of one token", "09"});
+    rows.push_back({"its reads at least",
+                    bytes(2 * double(active_matrix_elements(config)) +
+                          double(kv_cache_bytes(config, seq_len, batch_size, 2))),
+                    "bfloat16 weights, cache", "15"});
+    rows.push_back({"training, AdamW", bytes(16 * parameters), "16 bytes each, float32", "13"});
+    show_table({"what", "how much", "formula", "chapter"}, rows);
+}
+
+}  // namespace llm
