@@ -613,6 +613,13 @@ def check_experts(program, scratch):
             problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")
 
 
+def check_headings(program):
+    """The headings of the steps fit into a terminal of 80 columns, with their numbers and lines."""
+    for line in run([program, "--only", "0"]).stdout.split("\n"):
+        if len(line) > 76:
+            problems.append(f"{program.name}: a heading of {len(line) - 4} characters: {line}")
+
+
 def check_walk(program, scratch):
     """./learn walk fits into 80 columns, shows lines that stand in the lessons, and ends where chapter 09 does; other
     texts, layers and heads have the same steps."""
@@ -1405,10 +1412,14 @@ def check_reading(learn):
         result = run([learn, "read", slug])
         text = result.stdout
         wide = [line for line in text.split("\n") if len(line) > 80 and not line.startswith("  ")]
+        wide += [line for line in text.split("\n") if "13 train" in line and len(line) > 80]
         figures = re.findall(r"!\[[^]]*\]\(\.\./(assets/[^)]*)\)", page)
         prose = re.sub(r"^  .*$|`[^`]*`", "", text, flags=re.M)
         if result.returncode != 0 or result.stderr or wide or "\x1b" in text or re.search(r"</?(details|summary)|\]\(|\*\*", prose):
             problems.append(f"./learn read {slug}: {result.stderr}, wide or unconverted lines: {wide[:3]}")
+        sources = re.findall(r"<!--.*|<br/>|\\(?![nxdhsSp]\b)[a-zA-Z]{2,}.*", prose)
+        if sources:
+            problems.append(f"./learn read {slug} shows sources: {sources[:3]}")
         if missing := [figure for figure in figures if figure not in text]:
             problems.append(f"./learn read {slug}: without {missing}")
         folded = re.findall(r"^<details>.*</summary>\n+(.*)", page.split("\n## Exercises")[1], re.M)
@@ -1440,7 +1451,11 @@ def check_map(learn, clone):
             problems.append(f"./learn {command}: exit {code}, expected {parts}, not {absent}: {text}")
 
     expect(["list"], "I   The block", f"   - {SLUGS[0]} ", f"\nnext: ./learn 1 — {questions[0]}\n", *SLUGS, *questions)
-    expect([], "ran\n", f" 0/{count} {SLUGS[0]} ", f"\nnext: ./learn exercise 1, then\n      ./learn 2 — {questions[1]}\n")
+    expect([], "ran\n", f" 0/{count} {SLUGS[0]} ", "\nnext: ./learn exercise 1, then ./learn 2\n")
+    code, text = run_in_terminal([learn, "list"])
+    if text.count("\n") > 23:
+        problems.append(f"./learn list: {text.count(chr(10))} lines in a terminal of 24")
+    expect(["1"], "ran\n", "./learn 1 --step shows one step after the other", "\nnext: ./learn exercise 1, then\n")
     expect([], f" 0/{count} {SLUGS[0]} ", absent=["ran"])
     expect(["1", "--step"], f"ran --step\n\nnext: ./learn exercise 1, then\n      ./learn 2 — {questions[1]}\n")
     for option in ("--help", "--quiet", "--only"):
@@ -1743,6 +1758,7 @@ def main():
             runs = default_runs(build / slug)
             check_rejections(build / slug, Path(name))
             check_good(build / slug, Path(name))
+            check_headings(build / slug)
             for folder in default_runs(build / slug) - runs:
                 shutil.rmtree(folder)
         if sys.argv[2:] in ([], ["learn"]):

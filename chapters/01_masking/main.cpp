@@ -18,8 +18,7 @@ void attention_over_words(const Words& words) {
     const std::vector<std::string>& tokens = words.tokens;
     const auto [seq_len, head_dim] = dims(words.head_queries);
 
-    step(words.count() +
-         ": the score of each query and each key is their dot product / sqrt(D)");
+    step(words.count() + ": scores, the dot products of queries and keys / sqrt(D)");
     const Matrix products = xt::linalg::dot(words.head_queries, xt::transpose(words.head_keys));
     const Matrix word_scores = products / std::sqrt(static_cast<Real>(head_dim));
     show("word_scores", word_scores, tokens, tokens);  // (T, T)
@@ -64,7 +63,7 @@ void show_configuration(const Config& config) {
 }
 
 IdMatrix build_position_ids(std::size_t batch_size, std::size_t seq_len) {
-    step("Position ids in three steps: arange, unsqueeze (add a batch axis), repeat");
+    step("Position ids in three steps: arange, unsqueeze, repeat");
     const IdVector arange = xt::arange<Id>(static_cast<Id>(seq_len));
     show("position_ids_arange", arange);  // (T)
     show("position_ids_unsqueezed", reshape(arange, {1, seq_len}));
@@ -164,7 +163,7 @@ void more_keys_than_queries() {
     show("mask_3_of_5_upper_left", upper_left);
     say("Query 0 has position 2, but this mask lets it attend to position 0 only.");
 
-    step("One new query, 5 keys, as in generation with a KV cache: nothing is masked");
+    step("One new query, 5 keys, as with a KV cache: nothing is masked");
     show("mask_1_of_5", causal_mask(1, 5));
     plot("alignment", {Heatmap{"Right: lower-right aligned", "key", "query", lower_right},
                        Heatmap{"Wrong: upper-left aligned", "key", "query", upper_left}});

@@ -33,14 +33,13 @@ void project_words(const Words& words) {
     const std::vector<std::string>& tokens = words.tokens;
     const std::vector<std::string> features = {"feature 0", "feature 1", "feature 2"};
 
-    step(words.count() +
-         ": W_q maps 192 features of each word to the 32 features of its query");
+    step(words.count() + ": W_q maps the 192 features of a word to 32 of its query");
     const Linear q_proj{words.head_query_weight, std::nullopt};
     show("q_proj of one head", describe(q_proj));
     show("word_inputs", words.attention_input, tokens, features);           // (T, C)
     show("word_queries", q_proj(words.attention_input), tokens, features);  // (T, D)
 
-    step("Wrong: no projections, so that the inputs themselves are queries and keys");
+    step("Wrong: no projections, the inputs themselves are queries and keys");
     const Matrix unprojected = scores_of(words.attention_input, words.attention_input);
     show("word_scores_unprojected", unprojected, tokens, tokens);  // (T, T)
     say("Row i, column j equals row j, column i, and each word matches itself best.");

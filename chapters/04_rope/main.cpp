@@ -40,7 +40,7 @@ std::vector<double> x_values(std::size_t count) {
 
 RotaryTable rotary_tables(const Config& config, const RopeScaling& scaling,
                           const Vector& frequencies, std::size_t seq_len) {
-    step("Inverse frequencies: the rotation of each pair from one position to the next");
+    step("Inverse frequencies: the rotation of each pair per position");
     show("inverse_frequencies", frequencies);
     const std::string pair_0 = "Pair 0 rotates by 1 radian per position, about 57 degrees; the";
     say("In radians. " + (frequencies(0) == 1 ? pair_0 : "The") +
@@ -185,7 +185,7 @@ Vector similarity_by_layer(const Matrix& token_embeddings,     // (T, C)
 }
 
 void absolute_positions(Generator& generator) {
-    step("Absolute position embeddings, added once: their part of the residual stream");
+    step("Absolute position embeddings, added once: their part of the stream");
     constexpr std::size_t num_layers = 24, seq_len = 32, hidden_size = 128;
     const Matrix tokens = randn({seq_len, hidden_size}, generator);
     const Matrix learned = randn({seq_len, hidden_size}, generator);  // like GPT-2's, untrained

@@ -44,7 +44,7 @@ void three_heads_over_words(const Words& words) {
     show("word_queries", xt::view(queries, 0, xt::all(), last), heads, features);
     show("word_keys", head_of(keys, 0, 0), tokens, features);
 
-    step(words.count() + ": the attention weights of heads 3, 4 and 5, over the same keys");
+    step(words.count() + ": the weights of heads 3, 4 and 5, over the same keys");
     const Tensor4 mask = expand_mask(causal_mask(seq_len, seq_len), 1);
     const AttentionOutput output = grouped_query_attention(queries, keys, values, mask);
     std::vector<Panel> panels;
@@ -119,7 +119,7 @@ QueriesKeysValues project_and_rotate(const AttentionLayer& layer, const Tensor3&
     show_shape("key_states", projected.keys);
     show_shape("value_states", projected.values);
 
-    step("Attention layer, 2: RoPE, then QK norm without weights (the order of Llama 4)");
+    step("Attention layer, 2: RoPE, then QK norm without weights (Llama 4)");
     show("query_states_rotated",
          apply_rotary_embedding(projected.queries, inputs.rotary_table, inputs.position_ids));
     const QueriesKeysValues heads = apply_qk_norm_and_rope(layer.qk_norm, projected, inputs);
@@ -171,7 +171,7 @@ void from_multi_head_to_multi_query(const QueriesKeysValues& heads, const Tensor
         multi_head_attention(queries, repeated_keys, repeated_values, mask).context;
     show("largest difference", largest_difference(grouped, repeated));
 
-    step("Wrong: heads tiled, 0 1 2 3 0 1 2 3 ..., instead of repeated, 0 0 0 0 1 1 1 1 ...");
+    step("Wrong: heads tiled, 0 1 2 3 0 1 ..., not repeated, 0 0 0 0 1 1 ...");
     const Tensor4 tiled_keys = tile_kv(keys, num_key_value_groups);
     const Tensor4 tiled_values = tile_kv(values, num_key_value_groups);
     const Tensor4 tiled = multi_head_attention(queries, tiled_keys, tiled_values, mask).context;

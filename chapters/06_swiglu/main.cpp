@@ -230,7 +230,7 @@ void compare_published_models() {
 }
 
 void apply_dropout(const Tensor3& output, Generator& generator) {
-    step("Dropout (training only): a quarter of the elements become 0, the others are scaled");
+    step("Dropout, in training: a quarter of the elements become 0");
     const Tensor3 dropped = dropout(output, Real(0.25), generator);
     show("dropped_output", dropped);
     show("fraction of zeros", fraction_of_zeros(dropped));

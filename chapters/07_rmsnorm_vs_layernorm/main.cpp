@@ -1,6 +1,6 @@
-// Chapter 07 — What keeps activations from growing? The program follows the RMS of five words
-// through a model, applies LayerNorm and RMSNorm, shows common wrong versions of them, and runs
-// RMSNorm in float16.
+// Chapter 07 — What keeps the inputs of every layer at one scale? The program follows the RMS
+// of five words through a model, applies LayerNorm and RMSNorm, shows common wrong versions of
+// them, and runs RMSNorm in float16.
 #include <algorithm>
 #include <cmath>
 
@@ -31,7 +31,7 @@ void normalize_words(Real eps) {
     const Words words = load_words();
     const auto [num_states, seq_len, hidden_size] = dims(words.residual_stream);
 
-    step("Five words: the RMS of the hidden states before and after each of four layers");
+    step("Five words: the RMS of the hidden states, before and after each layer");
     Matrix rms = xt::zeros<Real>({seq_len, num_states});
     std::vector<std::string> names = {"embedding"};
     for (std::size_t n = 0; n < num_states; ++n) {
@@ -64,7 +64,7 @@ void normalize_example() {
     show("layer_norm_example", layer_normalize(x, 0));
     show("rms_norm_example", rms_normalize(x, 0));
 
-    step("Then each feature is multiplied by its weight, and the bias, if any, is added");
+    step("Then each feature is multiplied by its weight, and a bias is added");
     const Vector weight{1, 2, Real(0.5), 1}, bias{0, 0, 0, 10};
     show("weight", weight);
     show("bias", bias);
@@ -256,7 +256,8 @@ int main(int argc, char** argv) {
     Config config;
     std::size_t batch_size = 2, seq_len = 10;
     bool measure = false;
-    Options options("07_rmsnorm_vs_layernorm", "What keeps activations from growing?");
+    Options options("07_rmsnorm_vs_layernorm",
+                    "What keeps the inputs of every layer at one scale?");
     options.sizes(batch_size, seq_len, config);
     options.number("--rms-norm-eps", config.rms_norm_eps, 0, 1, "eps of the norms");
     options.flag("--measure", measure, "print the run times of both norms");

@@ -1,4 +1,4 @@
-// Chapter 07, file 1 of 2 — What keeps activations from growing?
+// Chapter 07, file 1 of 2 — What keeps the inputs of every layer at one scale?
 #pragma once
 
 #include <cstdint>

@@ -100,11 +100,11 @@ void show_word() {
     show("word_pre_norm", additions_table(pre_norm, additions, false), layers,
          {"before", "added", "added / before", "after"});
 
-    step("The same additions, but the sum is normalized after each layer, as in post-norm");
+    step("The same additions, the sum normalized after each layer (post-norm)");
     show("word_post_norm", additions_table(post_norm, additions, true), layers,
          {"before", "added", "added / before", "sum", "after"});
 
-    step("What each term has been multiplied by when it reaches the last hidden state");
+    step("What each term is multiplied by until the last hidden state");
     const Matrix factors = xt::stack(xt::xtuple(xt::row(pre_norm.factors, num_states - 1),
                                                 xt::row(post_norm.factors, num_states - 1)));
     show("word_factors", factors, {"pre-norm", "post-norm"}, terms);
@@ -112,7 +112,7 @@ void show_word() {
 }
 
 void show_two_sublayers() {
-    step("Two sublayers by hand: x0 = (1, -1), their outputs are (1, 3) and (6, 0)");
+    step("Two sublayers by hand: x0 = (1, -1), outputs (1, 3) and (6, 0)");
     const Matrix x0{{1, -1}};
     const std::vector<Matrix> outputs = {Matrix{{1, 3}}, Matrix{{6, 0}}};
     for (const bool post_norm : {false, true}) {
@@ -126,7 +126,7 @@ void show_two_sublayers() {
 
 void run_pre_norm_block(const Weights& weights, const RMSNorm& norm,
                         const Tensor3& hidden_states, const AttentionInputs& inputs) {
-    step("A pre-norm block: attention reads the normalized input, and its output is added");
+    step("A pre-norm block: normalize, attend, add to the input");
     show("hidden_states", hidden_states);
     const Tensor3 attention_output =
         weights.self_attn(norm(hidden_states), inputs).hidden_states;

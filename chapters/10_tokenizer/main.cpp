@@ -54,7 +54,7 @@ BPETrainer four_words() {
 
 // The counts of the pairs that occur more than 5 times before, between or after two merges.
 void show_pair_counts(BPETrainer trainer) {
-    step("Count every pair of adjacent tokens, merge the most frequent one, count again");
+    step("Count pairs of adjacent tokens, merge the most frequent, count again");
     std::vector<std::string> titles = {"pair", "at first"};
     std::vector<TableRow> rows;
     std::map<TokenPair, std::size_t> row_of;

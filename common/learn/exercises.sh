@@ -27,7 +27,7 @@ check_exercises() {
     local slug=$1 number=$2 status=0
     build "exercise_$slug" || exit 1
     mkdir -p build/progress
-    "build/exercise_$slug" | tee build/report.txt || status=$?
+    "build/exercise_$slug" | tee build/report.txt | mark_states "chapters/$slug/exercise.cpp" || status=$?
     sed -n 's/ exercises solved$//p' build/report.txt >"build/progress/$slug"
     if [[ $status -eq 0 ]]; then
         echo "./learn exercise $number --solution N shows another solution of $number.N."
@@ -35,6 +35,22 @@ check_exercises() {
         echo "Edit chapters/$slug/exercise.cpp and run this again; --hint N helps with $number.N."
     fi
     return $((status > 0))
+}
+
+# In a terminal, gives each exercise a sign and a color, and an unsolved one the line of its function.
+mark_states() {
+    [[ -t 1 && -z ${NO_COLOR:-} ]] || { cat; return; }
+    awk -v file="$1" -v green=$'\033[32m' -v red=$'\033[31m' -v yellow=$'\033[33m' -v normal=$'\033[0m' '
+        BEGIN {
+            while ((getline text <file) > 0) {
+                ++number
+                if (text ~ /^\/\/ Exercise /) { split(text, words, " "); line[words[3]] = number }
+            }
+        }
+        /^[0-9M]+\.[0-9]+ .*: solved$/ { print green "✓ " $0 normal; fflush(); next }
+        /^[0-9M]+\.[0-9]+ .*: to (write|predict)$/ { print yellow "· " $0 normal " (line " line[$1] ")"; fflush(); next }
+        /^[0-9M]+\.[0-9]+ .*: / { print red "✗ " $0 normal " (line " line[$1] ")"; fflush(); next }
+        { print; fflush() }'
 }
 
 # Prints hint 1 of an exercise, which is an idea, or hint 2, which is a place, if there is one.

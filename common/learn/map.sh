@@ -34,10 +34,18 @@ show_map() {
         [[ -e build/runs/$slug || $count != 0* ]] || count=-
         printf '%4s %-23s %s\n' "${count/ of //}" "$slug" "$(question "$slug")"
     done
+    if is_short; then
+        go_on | tr '\n' ' ' | sed -E 's/^ +//; s/ +/ /g; s/(then .*) — .*/\1/; s/ $//'
+        echo
+        return
+    fi
     printf '\n2/4: run, and 2 of 4 exercises solved; -: not run yet.\n'
     printf './learn read 1 shows the page of chapter 1, ./learn help lists all commands.\n'
     go_on
 }
+
+# A terminal in which the list and all that follows it have no room.
+is_short() { [[ -t 1 && $(stty size 2>/dev/null </dev/tty || echo 24) =~ ^([0-9]+) && ${BASH_REMATCH[1]} -lt 29 ]]; }
 
 # The next step: the first chapter that was not run, after the exercises of the one before it. If
 # all were run: the first unsolved exercises.

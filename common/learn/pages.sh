@@ -47,8 +47,17 @@ page_text() {
             rows = 0
             split("", widest)
         }
-        /^ *```/ { code = !code; next }
-        code { print "  " $0; next }
+        /^ *```mermaid/ { print "  (a diagram: ./learn site draws it)"; diagram = code = 1; next }
+        /^ *```/ { as_it_is = $0 ~ /^```text/ && !code; map = diagram = 0; code = !code; next }
+        diagram { next }
+        code {
+            # The map is as wide as the page; its list of chapters is closed up.
+            if (as_it_is && !map && !(map = $0 ~ /tokens .* embed /)) as_it_is = 0
+            if (as_it_is && width($0) > 80) { gsub(/ +▸/, " ▸"); gsub(/    /, "  ") }
+            print (as_it_is ? "" : "  ") $0
+            next
+        }
+        /^<!--.*-->$/ { next }
         !/^\|/ && rows { end_table() }
         /^\|[-:| ]*\|$/ { next }
         /^\|/ {
@@ -79,13 +88,19 @@ inline_text() {
     sed -E '/^ *```/,/^ *```/b
         s|!\[([^]]*)\]\((\.\./)?([^)]*)\)|Figure \3: \1|g; s|\[([^]]*)\]\([^)]*\)|\1|g
         s|\*\*([^*]+)\*\*|\x01\1\x02|g; s|^> ?||
+        s/([_^])\{(\w+)\}/\1\2/g
         /\\begin/ { s/\\\\/;/g; s/&/ /g; s/\\begin\{[a-z]*\}/[/g; s/\\end\{[a-z]*\}/]/g; }
-        s/\\(mathrm|text|mathcal)\{([^{}]*)\}/\2/g; s/\\([!,;]|(left|right|[bB]igg?[lr]?)\b)//g
-        s/\\q?quad|\\ /  /g; s/\\\{/[/g; s/\\\}/]/g; s/\\(cos|sin|ln|log|exp|min|max|tanh)\b/\1/g
+        s/\\(mathrm|text|mathcal|operatorname)\{([^{}]*)\}/\2/g; s/\\([!,;]|(left|right|[bB]igg?[lr]?)\b)//g
+        s/\\q?quad|\\ /  /g; s/\\\{/[/g; s/\\\}/]/g; s/\\(cos|sin|ln|log|exp|min|max|tanh)([^a-z]|$)/\1\2/g
+        s/\\underset\{([^{}]*)\}\{([^{}]*)\}/\2_\1/g; s/\\(argmax|Pr|det|tr|operatorname)\b/\1/g
+        s/\\l?dots/…/g; s/\\approx/≈/g; s/\\sim\b/~/g; s/\\times/×/g; s/\\pm/±/g; s/\\to\b/→/g; s/\\ne\b/≠/g
+        s/\\(Long)?rightarrow/→/g; s/\\(Long)?Rightarrow/⟹/g; s/\\langle/⟨/g; s/\\rangle/⟩/g; s/\\mid/|/g
+        s/\\(lfloor|lceil)/[/g; s/\\(rfloor|rceil)/]/g; s/\\Phi/Φ/g; s/\\rho/ρ/g; s/\\alpha/α/g; s/\\gamma/γ/g
+        s/\\mu([^a-z]|$)/μ\1/g; s/\\epsilon/ε/g; s/\\Delta/Δ/g; s/\\delta/δ/g; s/\\omega/ω/g; s/\\phi/φ/g; s/\\nabla/∇/g
         s/\\theta/θ/g; s/\\eta/η/g; s/\\beta/β/g; s/\\varepsilon/ε/g; s/\\sigma/σ/g; s/\\tau/τ/g
-        s/\\lambda/λ/g; s/\\pi\b/π/g; s/\\varphi/φ/g; s/\\ell/ℓ/g; s/\\partial/∂/g; s/\\sum/Σ/g
+        s/\\lambda/λ/g; s/\\pi([^a-z]|$)/π\1/g; s/\\varphi/φ/g; s/\\ell/ℓ/g; s/\\partial/∂/g; s/\\sum/Σ/g
         s/\\cdot/·/g; s/\\odot/⊙/g; s/\\infty/∞/g; s/\\in\b/∈/g; s/\\le\b/≤/g; s/\\ge\b/≥/g
-        s/\\hat *\{?(.)\}?/\1̂/g; s/\^\{\\top\}/ᵀ/g; s/\\sqrt\{(\w)\}/√\1/g
+        s/\\hat *\{(.)\}/\1̂/g; s/\\hat +(.)/\1̂/g; s/\^(\{\\top\}|\\top)/ᵀ/g; s/\\sqrt\{(\w)\}/√\1/g
         s/\\sqrt\{(([^{}]|\{[^{}]*\})*)\}/√(\1)/g; s/\\t?frac\{(\w+)\}\{(\w+)\} */\1\/\2 /g
         s/\\t?frac\{(([^{}]|\{[^{}]*\})*)\}\{(([^{}]|\{[^{}]*\})*)\}/(\1)\/(\3)/g; s/\$([^$]+)\$/\1/g'
 }

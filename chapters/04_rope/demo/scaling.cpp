@@ -53,7 +53,7 @@ void show_wavelengths() {
 }
 
 void show_rope_scaling(Real factor) {
-    step("RoPE scaling: a model trained on 8192 positions, used on " + brief(factor) +
+    step("RoPE scaling: trained on 8192 positions, used on " + brief(factor) +
          " times as many");
     const Real theta = 500000;
     const Real larger_theta = ntk_theta(theta, factor, head_dim);

@@ -128,7 +128,7 @@ void rotate_one_pair() {
     show("pair_at_positions_0_to_3", vectors,
          {"position 0", "position 1", "position 2", "position 3"}, {"degrees", "cos", "sin"});
 
-    step("One pair: the scores of q = (1, 0) and k = (1, 1) at all pairs of positions");
+    step("One pair: the scores of q = (1, 0) and k = (1, 1) at all positions");
     const Matrix keys{{1, 1}, {1, 1}, {1, 1}, {1, 1}};
     const Matrix pair_scores = dot_products(rotated_queries, rotate(keys, table, positions));
     show("pair_scores", pair_scores, {"q at 0", "q at 1", "q at 2", "q at 3"},

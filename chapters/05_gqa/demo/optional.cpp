@@ -43,7 +43,7 @@ void order_of_norm_and_rope(const Tensor4& states,  // (B, Hkv, T, D), any state
 }
 
 void dropout_of_weights(Generator& generator) {
-    step("Dropout: sets random attention weights to 0 in training and scales up the others");
+    step("Dropout: in training, sets random weights to 0, scales up the others");
     const Tensor4 ones = xt::ones<Real>({1, 1, 2, 8});
     const Tensor4 weights = ones / Real(8);
     show("weights_before_dropout", weights);

@@ -49,7 +49,7 @@ void run_in_half_precision() {
                            "RMS of the output",
                            {in_half, upcast}}});
 
-    step("float16: 2048 + 1 is rounded to 2048, so a sum of 4096 ones stays at 2048");
+    step("float16: 2048 + 1 is 2048, so a sum of 4096 ones stays at 2048");
     Half sum(0);
     for (int i = 0; i < 4096; ++i) sum += Half(1);
     show("sum of 4096 ones", static_cast<Real>(sum));
@@ -70,7 +70,7 @@ void compare_casts(const Tensor3& hidden_states, Generator& generator) {
          std::round(100 * static_cast<double>(different) / static_cast<double>(before.size())));
     show("largest difference", largest_difference(before, after));
 
-    step("bfloat16: almost the range of float32, with fewer significant bits than float16");
+    step("bfloat16: almost the range of float32, fewer bits than float16");
     std::vector<TableRow> table;
     for (const Real value :
          {Real(1) / 3, Real(1.01), Real(257), Real(65536), Real(3e38), Real(1e-10)})

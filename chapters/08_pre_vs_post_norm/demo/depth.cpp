@@ -171,7 +171,7 @@ void measure_depths(const Experiment& e) {
 void compare_gains(const DepthOptions& options, std::uint32_t seed) {
     const std::size_t num_layers = options.num_hidden_layers;
     step("Sensitivity after " + layers_text(num_layers) +
-         ", weights of PyTorch's initialization times a gain");
+         ", PyTorch's initial weights times a gain");
     TableRow headings = {"gain"};
     for (const auto& named : compared_placements(options)) headings.push_back(named.name);
     std::vector<TableRow> rows;

@@ -100,7 +100,7 @@ Heatmap heatmap_of(const std::string& title, const Matrix& weights,  // (H, S)
 
 void show_attentions(const std::vector<std::string>& tokens,
                      const std::vector<Tensor4>& attentions, std::size_t t) {
-    step("Attention weights of query position " + to_text(t) + " (" + tokens[t] +
+    step("Attention weights of query " + to_text(t) + " (" + tokens[t] +
          "), whose logits predict " + tokens[t + 1]);
     const std::vector<std::string> keys(tokens.begin(),
                                         tokens.begin() + static_cast<std::ptrdiff_t>(t) + 1);

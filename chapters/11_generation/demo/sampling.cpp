@@ -93,7 +93,7 @@ void show_processed(const Candidates& candidates) {
     const Vector probabilities = softmax(candidates.logits);
     show("probabilities", probabilities);
 
-    step("Probabilities after each function in percent, renormalized over these 12 tokens");
+    step("Probabilities after each function, in percent of these 12 tokens");
     TableRow headings = {"token", "unchanged"};
     std::vector<TableRow> rows;
     for (std::size_t token = 0; token < candidates.tokens.size(); ++token)
@@ -154,11 +154,11 @@ void show_next_word(const Model& model, const Tokenizer& tokenizer, const std::s
 
 void show_sampling(const Model& model, const Tokenizer& tokenizer, const std::string& text,
                    const SamplingConfig& config, Generator& generator) {
-    step("The 12 most likely next tokens after \"" + text + "\"");
+    step("Most likely after \"" + text + "\": 12 tokens");
     const Candidates candidates = most_likely(model, tokenizer, tokenizer.encode(text), 12);
     show_processed(candidates);
 
-    step("1000 samples with the sampling options (default: temperature 0.8, top-p 0.9)");
+    step("1000 samples with the sampling options (defaults: 0.8, top-p 0.9)");
     std::vector<int> counts(candidates.tokens.size());
     for (int i = 0; i < 1000; ++i)
         ++counts[static_cast<std::size_t>(
