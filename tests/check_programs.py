@@ -631,7 +631,7 @@ def check_walk(program, scratch):
             continue
         shown += 1
         source = (ROOT / "chapters" / match[1]).read_text()
-        if code.strip() not in source or match[2].split("::")[0] not in source:
+        if not code.startswith("> ") or code[2:] not in source or match[2].split("::")[0] not in source:
             problems.append(f"{program.name}: {match[1]} has no line {code.strip()} in {match[2]}")
     if shown < 12 or any(len(line) > 80 for line in lines):
         problems.append(f"{program.name}: shows {shown} lines of the lessons, or a line above 80 columns")

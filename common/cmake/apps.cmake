@@ -1,18 +1,18 @@
 # Programs that join several chapters.
 
-# ./learn model, train, fine_tune, experiment and chat
+# ./learn walk, which the website has, too, model, train, fine_tune, experiment and chat
 function(app name)
   add_executable(${name} ${ARGN})
   target_precompile_headers(${name} REUSE_FROM options)
   target_compile_options(${name} PRIVATE ${for_programs})
 endfunction()
+file(GLOB sources CONFIGURE_DEPENDS chapters/apps/walk/*.cpp)
+app(walk ${sources})
+target_link_libraries(walk lesson_11_generation options)
+
 if(NOT EMSCRIPTEN)
   app(model chapters/models/main.cpp)
   target_link_libraries(model models options)
-
-  file(GLOB sources CONFIGURE_DEPENDS chapters/apps/walk/*.cpp)
-  app(walk ${sources})
-  target_link_libraries(walk lesson_11_generation options)
 
   app(train chapters/apps/train/main.cpp chapters/apps/train/text_run.cpp
             chapters/apps/train/document_run.cpp)

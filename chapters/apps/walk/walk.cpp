@@ -19,8 +19,8 @@ const std::vector<std::string> features = {"feature 0", "feature 1", "feature 2"
 
 // A line of the lesson, verbatim, and where it stands.
 void show_line(const std::string& file, const std::string& function, const std::string& code) {
-    write_text(file + ", " + function + ":\n    " + code);
-    end_text();
+    say(file + ", " + function + ":");
+    say("> " + code);
 }
 
 // The first features of a vector, and the RMS of all of them.

@@ -1,7 +1,7 @@
 // Command lines of the pages, such as: ./learn 5 --seq-len 6
 
 export interface Command {
-  slug: string // "05_gqa"
+  slug: string // "05_gqa", or "walk"
   args: string[] // ["--seq-len", "6"]
 }
 
@@ -25,7 +25,7 @@ function quoted(word: string): string {
 }
 
 export function commandText({ slug, args }: Command): string {
-  return ['./learn', String(parseInt(slug)), ...args.map(quoted)].join(' ')
+  return ['./learn', /^\d/.test(slug) ? String(parseInt(slug)) : slug, ...args.map(quoted)].join(' ')
 }
 
 // The arguments with options replaced or added: true adds a flag, false removes an option.

@@ -15,13 +15,13 @@ const localOptions = ['--model', '--tokenizer', '--text', '--train', '--folder',
 // The program that a block's first line runs; null if the site cannot run it.
 export function commandOf(line: string, chapters: readonly Chapter[]): Command | null {
   const words = splitWords(line)
-  if (words[0] !== '$' || words[1] !== './learn' || !/^\d+$/.test(words[2] ?? '')) return null
-  const chapter = chapters.find(({ number }) => Number(number) === Number(words[2]))
+  if (words[0] !== '$' || words[1] !== './learn' || !/^(\d+|walk)$/.test(words[2] ?? '')) return null
+  const program = words[2] === 'walk' ? { slug: 'walk' } : chapters.find(({ number }) => Number(number) === Number(words[2]))
   let args = words.slice(3)
   const plots = args.indexOf('--plots')
   if (plots >= 0) args = args.filter((_, i) => i !== plots && i !== plots + 1)
-  if (!chapter || args.some(arg => localOptions.includes(arg))) return null
-  return { slug: chapter.slug, args }
+  if (!program || args.some(arg => localOptions.includes(arg))) return null
+  return { slug: program.slug, args }
 }
 
 interface Comments {
@@ -78,7 +78,7 @@ export function livePlugin(markdown: MarkdownIt, { chapters }: { chapters: reado
       excerpt,
       controls: comments.controls ? parseControls(comments.controls) : [],
       'is-volatile': comments.isVolatile,
-      'is-own': command.slug === pageSlug,
+      'is-own': command.slug === pageSlug || (command.slug === 'walk' && pageSlug === 'walk_through'),
     })
     // The cell shows the command in its bar.
     token.content = excerpt.join('\n') + '\n'

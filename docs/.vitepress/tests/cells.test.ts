@@ -25,7 +25,7 @@ function runOf(command: Command): Promise<LiveEvent[]> {
 
 const isLong = (slug: string) => slug === '13_training' && !process.env.ALL_CELLS
 
-describe.each(chapters)('$slug', ({ slug }) => {
+describe.each([...chapters, { slug: 'walk_through' }])('$slug', ({ slug }) => {
   test.each(cellsOf(slug))('line $line', { timeout: 300_000 }, async ({ command, excerpt, isVolatile }) => {
     if (!nativeProgram(command.slug) || isLong(command.slug)) return
     const match = matchExcerpt(excerpt, printedLines(await runOf(command)), !isVolatile)

@@ -8,6 +8,7 @@ test('double quotes keep words together', () => {
 
 test('a command as the reader types it', () => {
   expect(commandText({ slug: '05_gqa', args: ['--seq-len', '6'] })).toBe('./learn 5 --seq-len 6')
+  expect(commandText({ slug: 'walk', args: ['--layer', '1'] })).toBe('./learn walk --layer 1')
   expect(commandText({ slug: '11_generation', args: ['--prompt', 'And the'] })).toBe('./learn 11 --prompt "And the"')
 })
 

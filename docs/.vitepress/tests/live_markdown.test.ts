@@ -11,6 +11,10 @@ describe('commands', () => {
       .toEqual({ slug: '11_generation', args: ['--temperature', '0'] })
   })
 
+  test('of the walk can be run, too', () => {
+    expect(commandOf('$ ./learn walk --layer 1', chapters)).toEqual({ slug: 'walk', args: ['--layer', '1'] })
+  })
+
   test.each(['$ ./learn test 5', '$ ./learn read 5', '$ ./learn 99', '$ ls', '$ ./learn 9 --model tests/fixtures'])(
     'not on the site: %s', line => expect(commandOf(line, chapters)).toBeNull())
 })

@@ -112,7 +112,7 @@ async function check(command) {
 }
 
 // Three commands at a time: each waits for its native program, and then for the browser.
-const commands = slugs.filter(slug => !process.argv[2] || slug.startsWith(process.argv[2]))
+const commands = [...slugs, 'walk'].filter(slug => !process.argv[2] || slug.startsWith(process.argv[2]))
   .flatMap(slug => [defaults[slug] ?? [], ...(further[slug] ?? []).map(words)].map(args => ({ slug, args })))
 const numRuns = commands.length
 let numDifferences = 0

@@ -6,7 +6,7 @@ import { runNatively, slugs, words } from './site.mjs'
 
 export function commandOf(text) {
   const [, number, ...args] = words(text)
-  return { slug: slugs.find(slug => parseInt(slug) === Number(number)), args }
+  return { slug: slugs.find(slug => parseInt(slug) === Number(number)) ?? number, args }
 }
 
 const nativeRuns = new Map()

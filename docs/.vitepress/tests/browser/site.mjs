@@ -95,4 +95,4 @@ export async function runNatively({ slug, args }, environment = {}) {
 // Splits at spaces outside of double quotes.
 export const words = text => (text.match(/(?:[^\s"]|"[^"]*")+/g) ?? []).map(word => word.replaceAll('"', ''))
 
-export const commandText = ({ slug, args }) => ['./learn', parseInt(slug), ...args].join(' ')
+export const commandText = ({ slug, args }) => ['./learn', parseInt(slug) || slug, ...args].join(' ')
