@@ -199,9 +199,22 @@ void run_session(Session& session) {
     }
 }
 
+// In a terminal: with whom one talks, and what the shipped model can do.
+void greet(const std::string& model_path, bool is_shipped) {
+    if (!is_interactive()) return;
+    if (is_shipped)
+        note(
+            "A model of 2 million parameters, trained on definitions, sums and spellings.\n"
+            "It answers whatever you write, also what it does not know. Try:\n"
+            "What is 47 + 38?   Spell kitchen.   /help");
+    else
+        note("Talking with " + model_path + "; /help lists the commands.");
+}
+
 void chat(Arguments arguments, std::uint32_t seed) {
     check_temperature(arguments.config.sampling);
-    if (arguments.files.model_path.empty()) {
+    const bool is_shipped = arguments.files.model_path.empty();
+    if (is_shipped) {
         arguments.files.model_path = asset("wordnet");
         if (arguments.files.adapter_path.empty())
             arguments.files.adapter_path = asset("wordnet_answers");
@@ -217,6 +230,7 @@ void chat(Arguments arguments, std::uint32_t seed) {
         arguments, model,
         make_cached_sequence(model.model, num_positions, dtype_named(arguments.cache_dtype)),
         Generator(seed)};
+    greet(arguments.files.model_path, is_shipped);
     if (!model.chat_template)
         note("There is no chat template: the model only continues the text of each line.");
     session.reset();
