@@ -178,7 +178,8 @@ std::string with_legend(const std::string& heading, const ColorScale& scale) {
 template <class T, std::size_t N>
 void add_colors(const xt::xtensor<T, N>& tensor, std::string& heading,
                 std::vector<std::string>& lines) {
-    if (N < 2 || tensor.size() < 2 || !colors_wanted()) return;
+    // Ids are names, not quantities.
+    if (std::is_same_v<T, Id> || N < 2 || tensor.size() < 2 || !colors_wanted()) return;
     const ColorScale scale = scale_of(tensor);
     if (scale.low == scale.high && !scale.has_minus_infinity) return;
     if (!append_heatmap(tensor, scale, lines)) {
