@@ -190,6 +190,8 @@ def check_names_of_tests():
             for exercise in re.findall(r"\b[\dM]+\.\d+\b", re.sub(r'".*?"', "", named)):
                 if exercise not in exercises:
                     complain(page, number, f"there is no exercise {exercise}")
+                elif exercises[exercise] == "predict":
+                    complain(page, number, f"exercise {exercise} asks for a prediction, which detects nothing")
 
 
 def same_line(expected, actual):

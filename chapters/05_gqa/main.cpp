@@ -1,6 +1,6 @@
-// Chapter 05 — How does a token attend to other tokens? This program computes the attention of
-// three query heads over five words and one key/value head, then attention in five steps for
-// numbers small enough to check by hand, then a whole attention layer.
+// Chapter 05 — How does a token attend to other tokens? This program computes attention in five
+// steps for numbers small enough to check by hand, then the attention of three query heads over
+// five words and one key/value head, then a whole attention layer.
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
@@ -15,6 +15,30 @@
 #include "common/system/options.hpp"
 
 using namespace llm;
+
+void attention_example() {
+    step("One query and three keys; the third key is in the future");
+    const Matrix query{{2, 0, 2, 0}};
+    const Matrix keys{{1, 0, 1, 0}, {0, 1, 1, 0}, {2, 2, 2, 2}};
+    const Matrix values{{10, 0, 0, 0}, {0, 10, 0, 0}, {0, 0, 10, 0}};
+    const Matrix mask{{0, 0, -infinity}};
+    show("query", query);
+    show("keys", keys);
+    show("values", values);
+
+    step("Five steps: dot products, scaling, mask, softmax, weighted sum");
+    const Linear dot_with_keys{keys, std::nullopt};  // q Kᵀ is a linear layer with weight K
+    const Matrix products = dot_with_keys(query);
+    show("products", products);
+    const Matrix scores = attention_scores(query, keys);
+    show("scores", scores);
+    show("masked_scores", scores + mask);
+    const HeadAttentionOutput head = attention(query, keys, values, mask);
+    show("weights_example", head.weights);
+    show("context_example", head.context);
+    say("The products 4 and 2, divided by √4, give the scores 2 and 1. Their softmax is 0.73 "
+        "and 0.27, so the context is 0.73 times the first value plus 0.27 times the second.");
+}
 
 // Query heads 3, 4 and 5 of layer 2 with the key/value head 1 that they share, after RoPE.
 QueriesKeysValues heads_of_words(const Words& words) {
@@ -65,30 +89,6 @@ void three_heads_over_words(const Words& words) {
     show("with 6, one for each query head", 2 * 6 * values.shape(3));
 }
 
-void attention_example() {
-    step("One query and three keys; the third key is in the future");
-    const Matrix query{{2, 0, 2, 0}};
-    const Matrix keys{{1, 0, 1, 0}, {0, 1, 1, 0}, {2, 2, 2, 2}};
-    const Matrix values{{10, 0, 0, 0}, {0, 10, 0, 0}, {0, 0, 10, 0}};
-    const Matrix mask{{0, 0, -infinity}};
-    show("query", query);
-    show("keys", keys);
-    show("values", values);
-
-    step("Five steps: dot products, scaling, mask, softmax, weighted sum");
-    const Linear dot_with_keys{keys, std::nullopt};  // q Kᵀ is a linear layer with weight K
-    const Matrix products = dot_with_keys(query);
-    show("products", products);
-    const Matrix scores = attention_scores(query, keys);
-    show("scores", scores);
-    show("masked_scores", scores + mask);
-    const HeadAttentionOutput head = attention(query, keys, values, mask);
-    show("weights_example", head.weights);
-    show("context_example", head.context);
-    say("The products 4 and 2, divided by √4, give the scores 2 and 1. Their softmax is 0.73 "
-        "and 0.27, so the context is 0.73 times the first value plus 0.27 times the second.");
-}
-
 // The largest attention weight of each query, on average.
 Real mean_largest_weight(const Matrix& weights) {  // (T, S)
     const Vector largest = xt::amax(weights, {1});
@@ -119,9 +119,7 @@ QueriesKeysValues project_and_rotate(const AttentionLayer& layer, const Tensor3&
     show_shape("key_states", projected.keys);
     show_shape("value_states", projected.values);
 
-    step("Attention layer, 2: RoPE, then QK norm without weights (Llama 4)");
-    show("query_states_rotated",
-         apply_rotary_embedding(projected.queries, inputs.rotary_table, inputs.position_ids));
+    step("Attention layer, 2: RoPE");
     const QueriesKeysValues heads = apply_qk_norm_and_rope(layer.qk_norm, projected, inputs);
     show("query_states", heads.queries);
     show("key_states", heads.keys);
@@ -220,21 +218,24 @@ int main(int argc, char** argv) {
 
     return options.run(argc, argv, [&] {
         if (attention_bias) config.attention_bias = AttentionBias::qkvo;
+        config.qk_norm = QKNormType::none;
         config = validate(config, seq_len);
+        const Words shown_words = load_words(words);
         Generator generator(options.seed());
         const Tensor3 hidden_states =
             randn({batch_size, seq_len, config.hidden_size}, generator);
         const AttentionLayer layer = make_attention_layer(config, generator);
         const AttentionInputs inputs = causal_attention_inputs(config, batch_size, seq_len);
 
-        three_heads_over_words(load_words(words));
         attention_example();
+        three_heads_over_words(shown_words);
         why_scaled_by_root_of_head_dim(generator);
         const QueriesKeysValues heads = project_and_rotate(layer, hidden_states, inputs);
         scores_to_output(layer, heads, inputs.attention_mask);
         from_multi_head_to_multi_query(heads, inputs.attention_mask);
         size_of_the_kv_cache();
         einsum_that_sums_over_the_group(heads);
+        norm_of_queries_and_keys(heads, config.rms_norm_eps);
         order_of_norm_and_rope(heads.values, inputs, config.rms_norm_eps, generator);
         dropout_of_weights(generator);
     });

@@ -1,5 +1,7 @@
 #include "chapters/05_gqa/demo/optional.hpp"
 
+#include <cmath>
+
 #include "chapters/05_gqa/dropout.hpp"
 #include "chapters/05_gqa/rms_normalize.hpp"
 #include "common/numbers/statistics.hpp"
@@ -21,6 +23,22 @@ void einsum_that_sums_over_the_group(const QueriesKeysValues& heads) {
     show("attn_scores_summed", attention_scores(summed_queries, head_of(heads.keys, 0, 0)));
     say("There is one score matrix per group instead of one per query head, so the result has "
         "Hkv heads. The correct einsum keeps the g: bghnd,bhsd->bghns.");
+}
+
+void norm_of_queries_and_keys(const QueriesKeysValues& heads,  // after RoPE
+                              Real eps) {
+    const auto largest_score = [](const Tensor4& queries, const Tensor4& keys) {
+        const Matrix scores =
+            xt::abs(attention_scores(head_of(queries, 0, 0), head_of(keys, 0, 0)));
+        return xt::amax(scores)();
+    };
+    step("QK norm without weights (Llama 4): a root mean square of 1");
+    const Tensor4 normalized_queries = rms_normalize(heads.queries, eps);
+    const Tensor4 normalized_keys = rms_normalize(heads.keys, eps);
+    show("normalized_queries", normalized_queries);
+    show("largest |score| of head 0, before", largest_score(heads.queries, heads.keys));
+    show("after", largest_score(normalized_queries, normalized_keys));
+    show("√D, which no score exceeds", std::sqrt(static_cast<Real>(heads.keys.shape(3))));
 }
 
 void order_of_norm_and_rope(const Tensor4& states,  // (B, Hkv, T, D), any states
