@@ -5,9 +5,8 @@
 namespace llm {
 
 std::string word_of(const Walk& walk, Id id) {
-    const std::string text = walk.tokenizer.decode({id});
-    const std::size_t first = text.find_first_not_of(' ');
-    return first == text.npos ? text : text.substr(first);
+    const std::string space = "▁", text = walk.tokenizer.token_text(id);
+    return text.starts_with(space) && text != space ? text.substr(space.size()) : text;
 }
 
 Pass run(const Walk& walk) {

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/04_rope/rope.hpp"
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/apps/walk/pass.hpp"
+#include "chapters/apps/walk/features.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/show.hpp"
 
@@ -48,14 +47,6 @@ void show_features(const std::string& name, const std::vector<Vector>& vectors,
 
 Vector last_of(const Tensor3& states) {  // (1, T, C) -> (C)
     return xt::view(states, 0, states.shape(1) - 1);
-}
-
-// The most likely next token of a state of the residual stream, and its probability.
-std::pair<std::string, Real> best_of(const Walk& walk, const Vector& state) {
-    const Matrix probabilities = softmax(Matrix(
-        xt::view(walk.model.logits(reshape(state, {1, 1, state.size()})), 0)));  // (1, V)
-    const auto best = std::max_element(probabilities.begin(), probabilities.end());
-    return {word_of(walk, best - probabilities.begin()), *best};
 }
 
 void show_tokens(const Pass& pass) {
@@ -185,30 +176,30 @@ void show_first_sum(const Walk& walk, const Pass& pass) {
 }
 
 void show_mlp(const Walk& walk, const Pass& pass) {
-    const GatedMlp& mlp = walk.model.layers[walk.layer].mlp;
-    const Vector gate = last_of(mlp.gate_proj(pass.mlp_input));
-    const Vector up = last_of(mlp.up_proj(pass.mlp_input));
-    const Vector product = last_of(Tensor3(
-        activate(mlp.activation, mlp.gate_proj(pass.mlp_input)) * mlp.up_proj(pass.mlp_input)));
-    std::vector<std::size_t> order(product.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::partial_sort(order.begin(), order.begin() + 3, order.end(),
-                      [&](std::size_t a, std::size_t b) {
-                          return std::abs(product(a)) > std::abs(product(b));
-                      });
+    const Vector probabilities =
+        probabilities_of(logits_of(walk.model, last_of(pass.streams.back())));
+    const std::size_t best = std::size_t(largest(probabilities, 1).front());
+    const std::string next = word_of(walk, Id(best));
     step("Norm and MLP (chapters 07 and 06)");
     say("Attention moves information between words; the MLP works on each word alone. After "
         "another norm, two matrices make " +
-        to_text(product.size()) +
-        " gates and as many numbers, which the gates let through or hold back; a third matrix "
-        "brings them back to the width of the stream. The three that contribute most:");
+        to_text(walk.model.config.intermediate_size) +
+        " gates and as many numbers, which the gates let through or hold back; each product "
+        "is multiplied by a column of a third matrix and added to the stream. The three "
+        "largest products, the tokens whose logits their columns raise most, and the "
+        "probability of \"" +
+        next + "\" (" + fixed(double(probabilities(best)), 3) + ") without each:");
     std::vector<TableRow> rows;
-    for (std::size_t i = 0; i < 3; ++i) {
-        const std::size_t f = order[i];
-        rows.push_back({to_text(f), fixed(double(gate(f)), 2), fixed(double(silu(gate(f))), 2),
-                        fixed(double(up(f)), 2), fixed(double(product(f)), 2)});
+    for (const MlpFeature& feature : largest_features(walk, pass, 3)) {
+        std::string raised;
+        for (const Id id : largest(logits_of(walk.model, feature.added), 4))
+            raised += (raised.empty() ? "" : " ") + word_of(walk, id);
+        rows.push_back({to_text(feature.index), fixed(double(silu(feature.gate)), 2),
+                        fixed(double(feature.up), 2), fixed(double(feature.product), 2),
+                        fixed(double(probabilities_without(walk, pass, feature)(best)), 3),
+                        raised});
     }
-    show_table({"feature", "gate", "silu(gate)", "up", "product"}, rows);
+    show_table({"feature", "silu(gate)", "up", "product", "p without", "raises"}, rows);
     show_line("06_swiglu/mlp.cpp", "GatedMlp::operator()",
               "const Tensor3 product = activate(activation, gate) * up;");
 }
@@ -222,11 +213,13 @@ void show_layers(const Walk& walk, const Pass& pass) {
     std::vector<TableRow> rows;
     for (std::size_t n = 0; n <= walk.model.layers.size(); ++n) {
         const Vector after = last_of(pass.streams[n]);
-        const auto [best, probability] = best_of(walk, after);
+        const Vector probabilities = probabilities_of(logits_of(walk.model, after));
+        const Id best = largest(probabilities, 1).front();
         const auto rms = [](const Vector& vector) {
             return fixed(root_mean_square(vector), 2);
         };
-        rows.push_back({"embedding", "-", "-", rms(after), best, fixed(probability, 2)});
+        rows.push_back({"embedding", "-", "-", rms(after), word_of(walk, best),
+                        fixed(double(probabilities(std::size_t(best))), 2)});
         if (n == 0) continue;
         rows.back()[0] = "layer " + to_text(n - 1);
         const Vector between = last_of(pass.between[n - 1]);
@@ -239,23 +232,17 @@ void show_layers(const Walk& walk, const Pass& pass) {
 }
 
 void show_next(const Walk& walk, const Pass& pass) {
-    const Matrix logits = xt::view(walk.model.logits(pass.streams.back()), 0);  // (T, V)
-    const Matrix probabilities = softmax(logits);
-    const std::size_t last = logits.shape(0) - 1;
-    std::vector<std::size_t> order(logits.shape(1));
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::partial_sort(
-        order.begin(), order.begin() + 5, order.end(),
-        [&](std::size_t a, std::size_t b) { return logits(last, a) > logits(last, b); });
+    const Vector logits = logits_of(walk.model, last_of(pass.streams.back()));
+    const Vector probabilities = probabilities_of(logits);
     step("Final norm and logits (chapters 07 and 09)");
     say("After a last norm, the stream is compared with each row of the embedding: a dot "
         "product, the logit of that token. The softmax makes probabilities of all " +
-        to_text(logits.shape(1)) + " logits. The five most likely next tokens:");
+        to_text(logits.size()) + " logits. The five most likely next tokens:");
     std::vector<TableRow> rows;
-    for (std::size_t i = 0; i < 5; ++i)
-        rows.push_back({word_of(walk, static_cast<Id>(order[i])), to_text(order[i]),
-                        fixed(double(logits(last, order[i])), 2),
-                        fixed(double(probabilities(last, order[i])), 3)});
+    for (const Id id : largest(logits, 5))
+        rows.push_back({word_of(walk, id), to_text(id),
+                        fixed(double(logits(std::size_t(id))), 2),
+                        fixed(double(probabilities(std::size_t(id))), 3)});
     show_table({"next", "id", "logit", "p"}, rows);
     show_line("09_full_model/model.cpp", "lm_head",
               "Matrix flat_logits = xt::linalg::dot(rows, xt::transpose(weight));");

@@ -1,0 +1,57 @@
+#include "chapters/apps/walk/features.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "chapters/01_masking/masking.hpp"
+
+namespace llm {
+
+std::vector<Id> largest(const Vector& row, std::size_t count) {
+    std::vector<Id> order(row.size());
+    std::iota(order.begin(), order.end(), Id{0});
+    std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(count), order.end(),
+                      [&](Id a, Id b) { return row(std::size_t(a)) > row(std::size_t(b)); });
+    order.resize(count);
+    return order;
+}
+
+Vector logits_of(const Model& model, const Vector& state) {
+    const Tensor3 logits = model.logits(reshape(state, {1, 1, state.size()}));
+    return xt::view(logits, 0, 0);
+}
+
+Vector probabilities_of(const Vector& logits) {
+    return xt::view(softmax(reshape(logits, {1, logits.size()})), 0);
+}
+
+std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass,
+                                         std::size_t count) {
+    const GatedMlp& mlp = walk.model.layers[walk.layer].mlp;
+    const std::size_t last = pass.words.size() - 1;
+    const Tensor3 gate = mlp.gate_proj(pass.mlp_input), up = mlp.up_proj(pass.mlp_input);
+    const Tensor3 products = activate(mlp.activation, gate) * up;
+    const Vector magnitudes = xt::abs(xt::view(products, 0, last));
+    std::vector<MlpFeature> features;
+    for (const Id id : largest(magnitudes, count)) {
+        const std::size_t f = std::size_t(id);
+        const Real product = products(0, last, f);
+        const Vector column = xt::view(mlp.down_proj.weight, xt::all(), f);
+        features.push_back(
+            {f, gate(0, last, f), up(0, last, f), product, Vector(product * column)});
+    }
+    return features;
+}
+
+Vector probabilities_without(const Walk& walk, const Pass& pass, const MlpFeature& feature) {
+    Tensor3 stream = pass.streams[walk.layer + 1];
+    for (std::size_t c = 0; c < stream.shape(2); ++c)
+        stream(0, stream.shape(1) - 1, c) -= feature.added(c);
+    for (std::size_t n = walk.layer + 1; n < walk.model.layers.size(); ++n)
+        stream = walk.model.layers[n](stream, pass.inputs).hidden_states;
+    const Vector state = xt::view(stream, 0, stream.shape(1) - 1);
+    return probabilities_of(logits_of(walk.model, state));
+}
+
+}  // namespace llm

@@ -1,0 +1,34 @@
+// What single features of an MLP add to a prediction.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "chapters/apps/walk/pass.hpp"
+
+namespace llm {
+
+// The first ids of a row, by decreasing value.
+std::vector<Id> largest(const Vector& row, std::size_t count);
+
+// Logits of the next token, (V), if the model ended with this state of the residual stream,
+// (C).
+Vector logits_of(const Model& model, const Vector& state);
+
+// Their softmax, (V).
+Vector probabilities_of(const Vector& logits);
+
+// A feature of the MLP of the layer that is shown, for the last token.
+struct MlpFeature {
+    std::size_t index;
+    Real gate, up, product;
+    Vector added;  // (C): what it adds to the residual stream, its product times its column
+};
+
+// The features with the largest products, in absolute value.
+std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass, std::size_t count);
+
+// The probabilities of the next token, (V), if the feature adds nothing.
+Vector probabilities_without(const Walk& walk, const Pass& pass, const MlpFeature& feature);
+
+}  // namespace llm
