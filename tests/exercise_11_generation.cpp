@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/exercise.hpp"
@@ -27,17 +28,57 @@ Vector filtered_logits(std::uint32_t seed) {
     return apply_top_k(randn({50}, generator) * Real(3), 30);
 }
 
+// Typical sampling as Meister et al. define it: the tokens that are closer to the entropy than
+// others, one by one, until their probabilities reach typical_p.
+Vector typical(const Vector& logits, Real typical_p) {
+    if (typical_p == 1) return logits;
+    const Vector probabilities = softmax(logits);
+    double mean = 0;
+    for (const Real p : probabilities)
+        if (p > 0) mean -= double(p) * std::log(double(p));
+    std::vector<bool> kept(logits.size(), false);
+    for (double sum = 0; sum == 0 || sum < double(typical_p);) {
+        std::size_t closest = logits.size();
+        double smallest = std::numeric_limits<double>::infinity();
+        for (std::size_t id = 0; id < logits.size(); ++id) {
+            const double distance = std::abs(-std::log(double(probabilities(id))) - mean);
+            if (kept[id] || distance >= smallest) continue;
+            closest = id;
+            smallest = distance;
+        }
+        if (closest == logits.size()) break;
+        kept[closest] = true;
+        sum += double(probabilities(closest));
+    }
+    Vector filtered = logits;
+    for (std::size_t id = 0; id < logits.size(); ++id)
+        if (!kept[id]) filtered(id) = -infinity;
+    return filtered;
+}
+
+// The steps of 11.15, with the functions of the lesson.
+Id expected_token(const Vector& logits, const std::vector<Id>& input_ids,
+                  const TypicalSampling& config, Generator& generator) {
+    Vector scores = apply_repetition_penalty(logits, input_ids, config.repetition_penalty);
+    if (config.temperature == 0) return argmax_token(scores);
+    if (config.top_k > 0) scores = apply_top_k(scores, config.top_k);
+    scores = typical(scores, config.typical_p);
+    if (config.min_p > 0) scores = apply_min_p(scores, config.min_p);
+    return sample(apply_temperature(scores, config.temperature), generator);
+}
+
 // The ids that a function chooses with each of these configurations, 40 ids each.
-using Choose = Id (*)(const Vector&, const std::vector<Id>&, const SamplingConfig&, Generator&);
+using Choose = Id (*)(const Vector&, const std::vector<Id>&, const TypicalSampling&,
+                      Generator&);
 std::vector<Id> choose_200(Choose choose) {
-    const std::vector<SamplingConfig> configs = {{},
-                                                 {0.7f, 20, 0.9f, 0.02f, 1.3f},
-                                                 {2, 0, 0.8f, 0, 1.1f},
-                                                 {1.5f, 8, 1, 0.1f, 1},
-                                                 {0, 0, 1, 0, 1.5f}};
+    const std::vector<TypicalSampling> configs = {{},
+                                                  {0.7f, 20, 0.9f, 0.02f, 1.3f},
+                                                  {2, 0, 0.8f, 0, 1.1f},
+                                                  {1.5f, 8, 1, 0.1f, 1},
+                                                  {0, 0, 1, 0, 1.5f}};
     Generator weights(15), generator(77);
     std::vector<Id> ids;
-    for (const SamplingConfig& config : configs)
+    for (const TypicalSampling& config : configs)
         for (int i = 0; i < 40; ++i)
             ids.push_back(choose(randn({50}, weights) * Real(3), ids, config, generator));
     return ids;
@@ -152,15 +193,24 @@ TEST_CASE("11.8 write append and window") {
     }
 }
 
-TEST_CASE("11.9 write scale_logits") {
-    const Vector logits{2, -1, 0.5f, -infinity};
+TEST_CASE("11.9 write entropy") {
+    const auto checked = [](Vector logits) { return Vector{Real(entropy(logits))}; };
     {
-        INFO("temperature 0.5");
-        CHECK_CLOSE(scale_logits(logits, 0.5f), (Vector{4, -2, 1, -infinity}), 1e-6);
+        INFO("probabilities 0.5, 0.25, 0.125 and 0.125: 1.75 ln 2");
+        REQUIRE_CLOSE(checked(logs({0.5f, 0.25f, 0.125f, 0.125f})), Vector{1.2130f}, 1e-4);
     }
     {
-        INFO("temperature 4");
-        CHECK_CLOSE(scale_logits(logits, 4), (Vector{0.5f, -0.25f, 0.125f, -infinity}), 1e-6);
+        INFO("eight equal logits: ln 8");
+        const Vector equal = xt::ones<Real>({8}) * Real(3);
+        REQUIRE_CLOSE(checked(equal), Vector{2.0794f}, 1e-4);
+    }
+    {
+        INFO("two equal logits, the others were removed: ln 2");
+        REQUIRE_CLOSE(checked(Vector{-infinity, 5, -infinity, 5}), Vector{0.6931f}, 1e-4);
+    }
+    {
+        INFO("logits of 1000 and 1000 - ln 3: probabilities 0.75 and 0.25");
+        CHECK_CLOSE(checked(Vector{1000, 1000 - std::log(3.0f)}), Vector{0.5623f}, 1e-4);
     }
 }
 
@@ -180,22 +230,36 @@ TEST_CASE("11.10 write keep_top_k") {
     }
 }
 
-TEST_CASE("11.11 write keep_top_p") {
-    const Vector logits = logs({0.1f, 0.6f, 0.05f, 0.25f});
+TEST_CASE("11.11 write keep_typical") {
+    const Vector logits = logs({0.125f, 0.5f, 0.25f, 0.125f});
     {
-        INFO("probabilities 0.1, 0.6, 0.05 and 0.25, top-p 0.8");
-        REQUIRE_CLOSE(keep_top_p(logits, 0.8f),
-                      (Vector{-infinity, logits(1), -infinity, logits(3)}), 0);
+        INFO("0.125, 0.5, 0.25, 0.125: 0.25 is the closest to the entropy, typical-p 0.2");
+        REQUIRE_CLOSE(keep_typical(logits, 0.2f),
+                      (Vector{-infinity, -infinity, logits(2), -infinity}), 0);
     }
-    for (const Real top_p : {0.0f, 0.5f}) {
-        INFO("the most likely token remains with top-p ", top_p);
-        REQUIRE_CLOSE(keep_top_p(logits, top_p),
-                      (Vector{-infinity, logits(1), -infinity, -infinity}), 0);
+    {
+        INFO("the same with typical-p 0.7: 0.25 and 0.5");
+        REQUIRE_CLOSE(keep_typical(logits, 0.7f),
+                      (Vector{-infinity, logits(1), logits(2), -infinity}), 0);
     }
-    for (const Real top_p : {0.3f, 0.8f, 0.95f, 0.999f}) {
-        INFO("50 tokens, 20 of which have been removed before, top-p ", top_p);
-        CHECK_CLOSE(keep_top_p(filtered_logits(1), top_p),
-                    apply_top_p(filtered_logits(1), top_p), 0);
+    {
+        INFO("the same with typical-p 0.8: of the two tokens of 0.125 the first one");
+        REQUIRE_CLOSE(keep_typical(logits, 0.8f),
+                      (Vector{logits(0), logits(1), logits(2), -infinity}), 0);
+    }
+    {
+        INFO("one token remains with typical-p 0");
+        REQUIRE_CLOSE(keep_typical(logits, 0),
+                      (Vector{-infinity, -infinity, logits(2), -infinity}), 0);
+    }
+    {
+        INFO("logits 0 and -100: the sum rounds to 1, but typical-p 1 removes nothing");
+        REQUIRE_CLOSE(keep_typical(Vector{0, -100}, 1), (Vector{0, -100}), 0);
+    }
+    for (const Real typical_p : {0.1f, 0.5f, 0.8f, 0.95f, 1.0f}) {
+        INFO("50 tokens, 20 of which have been removed before, typical-p ", typical_p);
+        CHECK_CLOSE(keep_typical(filtered_logits(1), typical_p),
+                    typical(filtered_logits(1), typical_p), 0);
     }
 }
 
@@ -259,14 +323,14 @@ TEST_CASE("11.15 write choose_next_token") {
     {
         INFO("temperature 0: the largest logit after the penalty, without a random number");
         Generator generator(3), unused(3);
-        SamplingConfig greedy;
+        TypicalSampling greedy;
         greedy.temperature = 0;
         greedy.repetition_penalty = 2;
         REQUIRE(choose_next_token(Vector{1, 5, 4}, {1}, greedy, generator) == 2);
         REQUIRE(generator.next_32_bits() == unused.next_32_bits());
     }
     const std::vector<Id> ids = choose_200(choose_next_token);
-    const std::vector<Id> expected = choose_200(sample_next_token);
+    const std::vector<Id> expected = choose_200(expected_token);
     REQUIRE(ids.size() == expected.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
         INFO("five configurations, 40 ids each, the lesson's generator: id ", i);

@@ -75,11 +75,10 @@ void append([[maybe_unused]] RollingCache& cache, [[maybe_unused]] const Tensor4
 }
 LayerCache window([[maybe_unused]] const RollingCache& cache) { TODO("window"); }
 
-// Exercise 11.9 — write scale_logits: the first step of a sampler from an empty file. The
-// softmax of the result is the distribution at this temperature, which is above 0.
-Vector scale_logits([[maybe_unused]] const Vector& logits, [[maybe_unused]] Real temperature) {
-    TODO("scale_logits");
-}
+// Exercise 11.9 — write entropy: the first step of a sampler from an empty file. The mean of
+// -ln p over the distribution, in nats: the sum of -p ln p over all tokens. A removed token
+// (-inf) adds 0.
+double entropy([[maybe_unused]] const Vector& logits) { TODO("entropy"); }
 
 // Exercise 11.10 — write keep_top_k: keeps the k largest logits, of equal ones those with the
 // smaller ids. k is at least 1, and may be larger than V.
@@ -87,10 +86,11 @@ Vector keep_top_k([[maybe_unused]] const Vector& logits, [[maybe_unused]] std::s
     TODO("keep_top_k");
 }
 
-// Exercise 11.11 — write keep_top_p: keeps the smallest set of most likely tokens whose
-// probabilities add up to top_p or more, and at least one token.
-Vector keep_top_p([[maybe_unused]] const Vector& logits, [[maybe_unused]] Real top_p) {
-    TODO("keep_top_p");
+// Exercise 11.11 — write keep_typical: sorts the tokens by |-ln p - entropy|, the smallest
+// first (of equal ones the smaller id first), and keeps the first ones whose probabilities add
+// up to typical_p or more; at least one token, and all possible ones if typical_p is 1.
+Vector keep_typical([[maybe_unused]] const Vector& logits, [[maybe_unused]] Real typical_p) {
+    TODO("keep_typical");
 }
 
 // Exercise 11.12 — write keep_min_p: keeps the tokens whose probability is at least min_p times
@@ -111,11 +111,11 @@ Vector penalize([[maybe_unused]] const Vector& logits,
 // with a logit of -inf must never be returned.
 Id id_at([[maybe_unused]] const Vector& logits, [[maybe_unused]] double coin) { TODO("id_at"); }
 
-// Exercise 11.15 — write choose_next_token: all steps in Hugging Face's order. A temperature of
-// 0 is greedy decoding. top_k 0, top_p 1, min_p 0 and a penalty of 1 change nothing.
+// Exercise 11.15 — write choose_next_token: all steps in llama.cpp's order, the penalty, top-k,
+// typical, min-p, and the temperature last. A temperature of 0 is greedy decoding.
 Id choose_next_token([[maybe_unused]] const Vector& logits,
                      [[maybe_unused]] const std::vector<Id>& input_ids,
-                     [[maybe_unused]] const SamplingConfig& config,
+                     [[maybe_unused]] const TypicalSampling& config,
                      [[maybe_unused]] Generator& generator) {
     TODO("choose_next_token");
 }

@@ -33,23 +33,29 @@ void append(RollingCache& cache,
 // The tokens that are in the cache, in any order: (B, Hkv, min(W, num_seen), D).
 LayerCache window(const RollingCache& cache);
 
-// A sampler from an empty file. A removed token has a logit of -inf; some logits may be -inf
-// already.
-Vector scale_logits(const Vector& logits, Real temperature);  // (V) -> (V)
-Vector keep_top_k(const Vector& logits, std::size_t top_k);   // (V) -> (V)
-Vector keep_top_p(const Vector& logits, Real top_p);          // (V) -> (V)
-Vector keep_min_p(const Vector& logits, Real min_p);          // (V) -> (V)
-Vector penalize(const Vector& logits,                         // (V) -> (V)
-                const std::vector<Id>& input_ids,             // T
+// A sampler from an empty file, with typical sampling instead of top-p, in llama.cpp's order. A
+// removed token has a logit of -inf; some logits may be -inf already.
+double entropy(const Vector& logits);                        // (V), in nats
+Vector keep_top_k(const Vector& logits, std::size_t top_k);  // (V) -> (V)
+Vector keep_typical(const Vector& logits, Real typical_p);   // (V) -> (V)
+Vector keep_min_p(const Vector& logits, Real min_p);         // (V) -> (V)
+Vector penalize(const Vector& logits,                        // (V) -> (V)
+                const std::vector<Id>& input_ids,            // T
                 Real penalty);
 
 // The id that inverse transform sampling returns for a random number in [0, 1).
 Id id_at(const Vector& logits,  // (V)
          double coin);
 
+// The values 0 (top_k, min_p) and 1 (typical_p, penalty) change nothing.
+struct TypicalSampling {
+    Real temperature = 1;  // 0: greedy decoding
+    std::size_t top_k = 0;
+    Real typical_p = 1, min_p = 0, repetition_penalty = 1;
+};
 // The next id. Takes one number from the generator, and none if the temperature is 0.
 Id choose_next_token(const Vector& logits,              // (V)
                      const std::vector<Id>& input_ids,  // the T tokens so far
-                     const SamplingConfig& config, Generator& generator);
+                     const TypicalSampling& config, Generator& generator);
 
 }  // namespace exercise

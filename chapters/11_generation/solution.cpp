@@ -64,18 +64,6 @@ LayerCache window(const RollingCache& cache) {
             xt::view(cache.values, xt::all(), xt::all(), xt::range(0, filled))};
 }
 
-// Exercise 11.9 — a softmax of z / temperature.
-Vector scale_logits(const Vector& logits, Real temperature) { return logits / temperature; }
-
-// All ids, the one with the largest logit first; of equal ones the smaller id first.
-std::vector<std::size_t> by_logit(const Vector& logits) {
-    std::vector<std::size_t> ids(logits.size());
-    std::iota(ids.begin(), ids.end(), std::size_t{0});
-    std::stable_sort(ids.begin(), ids.end(),
-                     [&](std::size_t a, std::size_t b) { return logits(a) > logits(b); });
-    return ids;
-}
-
 // The probabilities. Subtracting the largest logit avoids an overflow.
 std::vector<double> probabilities_of(const Vector& logits) {
     const double highest = *std::max_element(logits.begin(), logits.end());
@@ -89,23 +77,47 @@ std::vector<double> probabilities_of(const Vector& logits) {
     return probabilities;
 }
 
+// Exercise 11.9 — 0 ln 0 is NaN, so tokens with probability 0 are left out.
+double entropy(const Vector& logits) {
+    double sum = 0;
+    for (const double probability : probabilities_of(logits))
+        if (probability > 0) sum -= probability * std::log(probability);
+    return sum;
+}
+
+// All ids, the one with the largest value first; of equal ones the smaller id first.
+template <typename Values>
+std::vector<std::size_t> by_value(const Values& values) {
+    std::vector<std::size_t> ids(values.size());
+    std::iota(ids.begin(), ids.end(), std::size_t{0});
+    std::stable_sort(ids.begin(), ids.end(),
+                     [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+    return ids;
+}
+
 // Exercise 11.10 — remove all ids after the first k of the sorted ones.
 Vector keep_top_k(const Vector& logits, std::size_t top_k) {
     Vector filtered = logits;
-    const std::vector<std::size_t> ids = by_logit(logits);
+    const std::vector<std::size_t> ids = by_value(logits);
     for (std::size_t rank = top_k; rank < ids.size(); ++rank) filtered(ids[rank]) = -infinity;
     return filtered;
 }
 
-// Exercise 11.11 — remove an id if the probabilities before it already add up to top_p.
-Vector keep_top_p(const Vector& logits, Real top_p) {
+// Exercise 11.11 — a token is removed if the probabilities before it, in the order of their
+// distance from the entropy, already add up to typical_p. Tokens with probability 0 have an
+// infinite distance.
+Vector keep_typical(const Vector& logits, Real typical_p) {
     const std::vector<double> probabilities = probabilities_of(logits);
-    const std::vector<std::size_t> ids = by_logit(logits);
+    const double mean = entropy(logits);
+    std::vector<double> closeness;
+    for (const double probability : probabilities)
+        closeness.push_back(-std::abs(-std::log(probability) - mean));
     Vector filtered = logits;
-    double before = probabilities[ids[0]];
-    for (std::size_t rank = 1; rank < ids.size(); ++rank) {
-        if (before >= double(top_p)) filtered(ids[rank]) = -infinity;
-        before += probabilities[ids[rank]];
+    double before = 0;
+    for (const std::size_t id : by_value(closeness)) {
+        if (typical_p < 1 && before > 0 && before >= double(typical_p))
+            filtered(id) = -infinity;
+        before += probabilities[id];
     }
     return filtered;
 }
@@ -148,15 +160,16 @@ Id id_at(const Vector& logits, double coin) {
     return last;
 }
 
-// Exercise 11.15 — greedy decoding needs the penalty, but no random number.
+// Exercise 11.15 — greedy decoding needs the penalty, but no random number. The filters see the
+// probabilities at temperature 1.
 Id choose_next_token(const Vector& logits, const std::vector<Id>& input_ids,
-                     const SamplingConfig& config, Generator& generator) {
+                     const TypicalSampling& config, Generator& generator) {
     Vector scores = penalize(logits, input_ids, config.repetition_penalty);
-    if (config.temperature == 0) return static_cast<Id>(by_logit(scores)[0]);
-    scores = scale_logits(scores, config.temperature);
+    if (config.temperature == 0) return static_cast<Id>(by_value(scores)[0]);
     if (config.top_k > 0) scores = keep_top_k(scores, config.top_k);
-    if (config.top_p < 1) scores = keep_top_p(scores, config.top_p);
+    scores = keep_typical(scores, config.typical_p);
     scores = keep_min_p(scores, config.min_p);
+    scores = scores / config.temperature;
     return id_at(scores, double(generator.next_uniform()));
 }
 
