@@ -39,10 +39,13 @@ BROKEN = """\
 0.10 predict a tensor: not yet
     Vector{7}
     worst element (0,) of (1,): got 7
-0.11 write nothing: to write
-0.12 write the right answer: solved
+0.11 predict too few numbers: not yet
+    Vector{7}
+    shape (1,), expected (2,)
+0.12 write nothing: to write
+0.13 write the right answer: solved
 
-1 of 12 exercises solved
+1 of 13 exercises solved
 """
 
 

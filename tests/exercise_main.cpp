@@ -52,12 +52,14 @@ class ExerciseReporter : public llm::FailureReporter {
     }
 
  private:
-    // The report of a wrong prediction does not contain the right one.
+    // The report of a wrong prediction does not contain the right one, but its shape.
     bool is_prediction() const { return title_.find(" predict") != std::string::npos; }
     llm::Lines without_answer() const {
         llm::Lines lines;
         for (const std::string& line : failure_)
-            if (!line.starts_with("expected "))
+            if (line.starts_with("shape "))
+                lines.push_back(line);
+            else if (!line.starts_with("expected "))
                 lines.push_back(line.substr(0, line.find(", expected ")));
         return lines;
     }
