@@ -24,15 +24,14 @@ Matrix head_weight(const Linear& projection, std::size_t head_dim) {
     return xt::view(projection.weight, xt::range(begin, begin + head_dim), xt::all());
 }
 
-// A token without its leading space; one that is a space or has a line feed in printable form.
+}  // namespace
+
 std::string word_of(const Tokenizer& tokenizer, Id id) {
     const std::string token = tokenizer.decode({id});
     const std::size_t begin = token.find_first_not_of(' ');
     return begin == token.npos || token.find('\n') != token.npos ? tokenizer.token_text(id)
                                                                  : token.substr(begin);
 }
-
-}  // namespace
 
 Words words_of(const Model& model, const Tokenizer& tokenizer, const std::string& text) {
     const Config& config = model.config;

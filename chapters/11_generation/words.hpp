@@ -9,6 +9,9 @@ namespace llm {
 
 inline constexpr const char* text_of_words = "And the LORD said unto";
 
+// A token without its leading space; one that is a space or has a line feed in printable form.
+std::string word_of(const Tokenizer& tokenizer, Id id);
+
 // The tensors of layer 2 and its head 4 for a text. Throws ValueError unless the text has 2 to
 // 16 tokens, and the model the sizes of assets/king_james.
 Words words_of(const Model& model, const Tokenizer& tokenizer,

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "chapters/01_masking/masking.hpp"
+#include "chapters/11_generation/inspection.hpp"
 
 namespace llm {
 
@@ -15,15 +15,6 @@ std::vector<Id> largest(const Vector& row, std::size_t count) {
                       [&](Id a, Id b) { return row(std::size_t(a)) > row(std::size_t(b)); });
     order.resize(count);
     return order;
-}
-
-Vector logits_of(const Model& model, const Vector& state) {
-    const Tensor3 logits = model.logits(reshape(state, {1, 1, state.size()}));
-    return xt::view(logits, 0, 0);
-}
-
-Vector probabilities_of(const Vector& logits) {
-    return xt::view(softmax(reshape(logits, {1, logits.size()})), 0);
 }
 
 std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass,
@@ -50,8 +41,7 @@ Vector probabilities_without(const Walk& walk, const Pass& pass, const MlpFeatur
         stream(0, stream.shape(1) - 1, c) -= feature.added(c);
     for (std::size_t n = walk.layer + 1; n < walk.model.layers.size(); ++n)
         stream = walk.model.layers[n](stream, pass.inputs).hidden_states;
-    const Vector state = xt::view(stream, 0, stream.shape(1) - 1);
-    return probabilities_of(logits_of(walk.model, state));
+    return logit_lens(walk.model, stream, stream.shape(1) - 1);
 }
 
 }  // namespace llm

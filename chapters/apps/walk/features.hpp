@@ -11,13 +11,6 @@ namespace llm {
 // The first ids of a row, by decreasing value.
 std::vector<Id> largest(const Vector& row, std::size_t count);
 
-// Logits of the next token, (V), if the model ended with this state of the residual stream,
-// (C).
-Vector logits_of(const Model& model, const Vector& state);
-
-// Their softmax, (V).
-Vector probabilities_of(const Vector& logits);
-
 // A feature of the MLP of the layer that is shown, for the last token.
 struct MlpFeature {
     std::size_t index;

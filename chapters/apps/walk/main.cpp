@@ -2,6 +2,7 @@
 // whole model, one step for each part.
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/11_generation/words.hpp"
 #include "chapters/apps/walk/walk.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/options.hpp"
@@ -9,7 +10,7 @@
 using namespace llm;
 
 int main(int argc, char** argv) {
-    std::string text = "And the LORD said unto";
+    std::string text = text_of_words;
     std::size_t layer = 2, head = 4;
     Options options("walk", "What happens between a text and its next word?");
     options.text("--prompt", text, "the text, of 2 to 8 tokens");

@@ -1,13 +1,9 @@
 #include "chapters/apps/walk/pass.hpp"
 
 #include "chapters/11_generation/generation.hpp"
+#include "chapters/11_generation/words.hpp"
 
 namespace llm {
-
-std::string word_of(const Walk& walk, Id id) {
-    const std::string space = "▁", text = walk.tokenizer.token_text(id);
-    return text.starts_with(space) && text != space ? text.substr(space.size()) : text;
-}
 
 Pass run(const Walk& walk) {
     const Model& model = walk.model;
@@ -16,7 +12,7 @@ Pass run(const Walk& walk) {
     require(ids.size() >= 2 && ids.size() <= 8, "--prompt takes 2 to 8 tokens, not {}",
             ids.size());
     pass.ids = one_sequence(ids);
-    for (const Id id : ids) pass.words.push_back(word_of(walk, id));
+    for (const Id id : ids) pass.words.push_back(word_of(walk.tokenizer, id));
     pass.embeddings = model.embed(pass.ids);
     pass.inputs = causal_attention_inputs(model.rotary_table(ids.size()), 1, ids.size());
 

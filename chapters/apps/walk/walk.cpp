@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "chapters/01_masking/masking.hpp"
 #include "chapters/04_rope/rope.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/11_generation/inspection.hpp"
+#include "chapters/11_generation/sampling.hpp"
+#include "chapters/11_generation/words.hpp"
 #include "chapters/apps/walk/features.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/show.hpp"
@@ -177,9 +179,9 @@ void show_first_sum(const Walk& walk, const Pass& pass) {
 
 void show_mlp(const Walk& walk, const Pass& pass) {
     const Vector probabilities =
-        probabilities_of(logits_of(walk.model, last_of(pass.streams.back())));
+        logit_lens(walk.model, pass.streams.back(), pass.words.size() - 1);
     const std::size_t best = std::size_t(largest(probabilities, 1).front());
-    const std::string next = word_of(walk, Id(best));
+    const std::string next = word_of(walk.tokenizer, Id(best));
     step("Norm and MLP (chapters 07 and 06)");
     say("Attention moves information between words; the MLP works on each word alone. After "
         "another norm, two matrices make " +
@@ -192,8 +194,9 @@ void show_mlp(const Walk& walk, const Pass& pass) {
     std::vector<TableRow> rows;
     for (const MlpFeature& feature : largest_features(walk, pass, 3)) {
         std::string raised;
-        for (const Id id : largest(logits_of(walk.model, feature.added), 4))
-            raised += (raised.empty() ? "" : " ") + word_of(walk, id);
+        const Tensor3 added = reshape(feature.added, {1, 1, feature.added.size()});
+        for (const Id id : largest(logit_lens(walk.model, added, 0), 4))
+            raised += (raised.empty() ? "" : " ") + word_of(walk.tokenizer, id);
         rows.push_back({to_text(feature.index), fixed(double(silu(feature.gate)), 2),
                         fixed(double(feature.up), 2), fixed(double(feature.product), 2),
                         fixed(double(probabilities_without(walk, pass, feature)(best)), 3),
@@ -213,12 +216,13 @@ void show_layers(const Walk& walk, const Pass& pass) {
     std::vector<TableRow> rows;
     for (std::size_t n = 0; n <= walk.model.layers.size(); ++n) {
         const Vector after = last_of(pass.streams[n]);
-        const Vector probabilities = probabilities_of(logits_of(walk.model, after));
+        const Vector probabilities =
+            logit_lens(walk.model, pass.streams[n], pass.words.size() - 1);
         const Id best = largest(probabilities, 1).front();
         const auto rms = [](const Vector& vector) {
             return fixed(root_mean_square(vector), 2);
         };
-        rows.push_back({"embedding", "-", "-", rms(after), word_of(walk, best),
+        rows.push_back({"embedding", "-", "-", rms(after), word_of(walk.tokenizer, best),
                         fixed(double(probabilities(std::size_t(best))), 2)});
         if (n == 0) continue;
         rows.back()[0] = "layer " + to_text(n - 1);
@@ -232,15 +236,15 @@ void show_layers(const Walk& walk, const Pass& pass) {
 }
 
 void show_next(const Walk& walk, const Pass& pass) {
-    const Vector logits = logits_of(walk.model, last_of(pass.streams.back()));
-    const Vector probabilities = probabilities_of(logits);
+    const Vector logits = last_of(walk.model.logits(pass.streams.back()));
+    const Vector probabilities = softmax(logits);
     step("Final norm and logits (chapters 07 and 09)");
     say("After a last norm, the stream is compared with each row of the embedding: a dot "
         "product, the logit of that token. The softmax makes probabilities of all " +
         to_text(logits.size()) + " logits. The five most likely next tokens:");
     std::vector<TableRow> rows;
     for (const Id id : largest(logits, 5))
-        rows.push_back({word_of(walk, id), to_text(id),
+        rows.push_back({word_of(walk.tokenizer, id), to_text(id),
                         fixed(double(logits(std::size_t(id))), 2),
                         fixed(double(probabilities(std::size_t(id))), 3)});
     show_table({"next", "id", "logit", "p"}, rows);

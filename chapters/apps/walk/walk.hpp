@@ -19,7 +19,4 @@ struct Walk {
 // if there is no such layer or head.
 void show_walk(const Walk& walk);
 
-// A token in printable form, without the space before it.
-std::string word_of(const Walk& walk, Id id);
-
 }  // namespace llm
