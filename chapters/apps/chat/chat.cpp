@@ -199,7 +199,7 @@ void run_session(Session& session) {
     }
 }
 
-// In a terminal: with whom one talks, and what the shipped model can do.
+// In a terminal: the model that answers, and what the shipped one can do.
 void greet(const std::string& model_path, bool is_shipped) {
     if (!is_interactive()) return;
     if (is_shipped)

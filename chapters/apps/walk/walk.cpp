@@ -188,7 +188,7 @@ void show_mlp(const Walk& walk, const Pass& pass) {
         to_text(walk.model.config.intermediate_size) +
         " gates and as many numbers, which the gates let through or hold back; each product "
         "is multiplied by a column of a third matrix and added to the stream. The three "
-        "largest products, the tokens whose logits their columns raise most, and the "
+        "largest products, the tokens whose logits they raise most, and the "
         "probability of \"" +
         next + "\" (" + fixed(double(probabilities(best)), 3) + ") without each:");
     std::vector<TableRow> rows;
