@@ -214,7 +214,7 @@ def same_piece(piece, actual):
 
 def same_number(expected, actual):
     a, b = (Decimal(text.replace("−", "-")) for text in (expected, actual))
-    last_digit = Decimal(1).scaleb(a.as_tuple().exponent) if "." in expected else 0
+    last_digit = Decimal(1).scaleb(a.as_tuple().exponent) if re.search(r"\.\d", expected) else 0
     return abs(a - b) <= max(last_digit, TOLERANCE * max(1, abs(b)))
 
 
@@ -293,11 +293,19 @@ def compare(page, line, content, before, outputs, tree):
         return
     if command not in outputs:
         outputs[command] = run(command, tree)[1]
+    check_names_step(page, line, content, outputs[command])
     if before != "<!-- volatile -->":
         expected = [re.sub(r"\s+<- .*", "", text).rstrip() for text in content[1:]]  # without remarks
         trouble = matches(expected, [text.rstrip() for text in outputs[command]])
         if trouble:
             complain(page, line, f"{command}\n    {trouble}")
+
+
+def check_names_step(page, line, content, output):
+    """An excerpt begins with the heading of its step, whose number --only takes."""
+    shown = [text for text in content[1:] if text != "..."]
+    if shown and any(text.startswith("── ") for text in output) and not re.match(r"── \d+\. |\S+: ", shown[0]):
+        complain(page, line, f"{content[0]}: the excerpt does not begin with the heading of a step")
 
 
 def edited(page, line, content):

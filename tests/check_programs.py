@@ -560,7 +560,7 @@ def check_good(program, scratch):
     for name in drawn:
         if not name.startswith(program.name) or f"{name[:-3]}png" not in drawn or f"{name[:-3]}svg" not in drawn:
             problems.append(f"{program.name}: a figure with a wrong name, or not both SVG and PNG: {name}")
-    without_text = re.sub(r"── The generated text ──.*?tokens generated", "", first.stdout, flags=re.S)  # generated lines may be long
+    without_text = re.sub(r"── \d+\. The generated text ──.*?tokens generated", "", first.stdout, flags=re.S)  # generated lines may be long
     wide = max(map(len, without_text.split("\n")))
     if wide > 100:
         problems.append(f"{program.name}: a line of {wide} characters")
@@ -679,9 +679,13 @@ def check_help(program):
             problems.append(f"{program.name}: --help and --help --json describe --{name} in other words: {option}")
 
 
+def titles_of_steps(text):
+    return re.findall(r"^── \d+\. (.*) ──$", text, re.M)
+
+
 def check_selection(program, command, whole):
     """--only prints one step of the run, and lists the steps if there is none with this number; --quiet prints text only."""
-    titles = re.findall(r"^── (.*) ──$", whole, re.M)
+    titles = titles_of_steps(whole)
     steps = ["\n── " + text for text in whole.split("\nFigures:")[0].split("\n── ")[1:]]
     beyond = run([*command, "--only", "999"])
     listed = [f"{number:3} {title}" for number, title in enumerate(titles, 1)]
@@ -693,7 +697,7 @@ def check_selection(program, command, whole):
         if only.returncode != 0 or only.stderr or only.stdout.rstrip() != steps[number - 1].rstrip():
             problems.append(f"{program.name} --only {number}: exit {only.returncode}: {only.stdout}{only.stderr}")
     quiet = run([*command, "--quiet"])
-    generated = re.search(r"── (?:The generated text|Greedy generation) ──\n(.*?)(?:tokens generated|model  +tokens per)", whole, re.S)
+    generated = re.search(r"── \d+\. (?:The generated text|Greedy generation) ──\n(.*?)(?:tokens generated|model  +tokens per)", whole, re.S)
     if quiet.returncode != 0 or quiet.stderr or quiet.stdout != (generated[1] if generated else ""):
         problems.append(f"{program.name} --quiet: exit {quiet.returncode}: {quiet.stdout}{quiet.stderr}")
 
@@ -713,7 +717,7 @@ def check_json(program, command, whole, tensors, plots):
     of_type = lambda *types: [event for event in events if event["type"] in types]
     if result.returncode != 0 or result.stderr or len(events) == 0:
         problems.append(f"{program.name} --json: exit {result.returncode}: {result.stderr}")
-    if [event["title"] for event in of_type("step")] != re.findall(r"^── (.*) ──$", whole, re.M):
+    if [event["title"] for event in of_type("step")] != titles_of_steps(whole):
         problems.append(f"{program.name} --json: other steps than in the text")
     shown = {event["name"]: event for event in of_type("tensor")}
     if set(shown) != {file.stem for file in tensors.iterdir()}:
@@ -817,7 +821,7 @@ def check_words(program, scratch):
     result = run([program, "--words", folder, "--plots", "none"])
     columns = r"\nIn +-?\d.*\nthe +-?\d" if program.name != "03_head_splitting" else r"\n +In +the "
     if tokens != ["In", "the", "beg", "in", "n", "ing", "God"] or result.returncode != 0 or result.stderr or \
-            "── 7 tokens: " not in result.stdout or not re.search(columns, result.stdout) or \
+            ". 7 tokens: " not in result.stdout or not re.search(columns, result.stdout) or \
             program.name in ("03_head_splitting", "05_gqa") and '"God"' not in result.stdout:
         problems.append(f"{program.name} --words: exit {result.returncode}, {tokens}: {result.stderr}")
     shipped = run([program, "--words", ROOT / "assets/words", "--plots", "none"])
@@ -970,7 +974,7 @@ def check_inspection(program):
                 values = weights["values"][row * length:(row + 1) * length]
                 if abs(sum(values) - 1) > 1e-4 or any(values[row % length + 1:]):
                     problems.append(f"{program.name} --inspect: row {row} of layer {layer} adds up to {sum(values)}")
-        if len(tables["p of the generated token"]["rows"]) != 5 or "query position 19" not in str(events):
+        if len(tables["p of the generated token"]["rows"]) != 5 or not re.search("Attention weights of query 19 ", str(events)):
             problems.append(f"{program.name} --inspect 20: another position, or not 5 rows of the logit lens")
 
 
@@ -995,7 +999,7 @@ def check_progress(program, scratch):
 def check_names(program, scratch):
     check_progress(program, scratch)
     check_default_folder(program)
-    for options, moment in ((["--steps", "900"], "── Gradient norms"), (["--steps", "900"], r"step \d+: ")):
+    for options, moment in ((["--steps", "900"], r"── \d+\. Gradient norms"), (["--steps", "900"], r"step \d+: ")):
         check_interrupt(program, ["--folder", scratch / "interrupted", *options], moment, scratch / "interrupted")
 
 
@@ -1173,7 +1177,7 @@ def check_interrupts(program, scratch):
     text = [*file, "--minutes", "0.3"]
     # However slow the machine is, the first report is not the last one.
     small = [*file, "--seq-len", "16", "--hidden-size", "24", "--num-attention-heads", "4", "--plots", "none", "--steps", "6000"]
-    for options, moment in ((text, "── Text"), (text, "── Training"), (small, r"step \d+: "), (text, "── Comparison")):
+    for options, moment in ((text, r"── \d+\. Text"), (text, r"── \d+\. Training"), (small, r"step \d+: "), (text, r"── \d+\. Comparison")):
         check_interrupt(program, ["--folder", scratch / "interrupted", *options], moment, scratch / "interrupted")
 
 
@@ -1209,9 +1213,9 @@ def check_experiment(program, scratch):
                    "--max-new-tokens", "3"])
     if written.returncode != 0 or "And God" not in written.stdout:
         problems.append(f"model {trained}: exit {written.returncode}: {written.stdout[-300:]} {written.stderr}")
-    for options, moment in ((["ablations"], "── Norm"), (["mup"], "── Coordinate"), (["scaling-law", "--text", short], "── A scaling law"),
+    for options, moment in ((["ablations"], r"── \d+\. Norm"), (["mup"], r"── \d+\. Coordinate"), (["scaling-law", "--text", short], r"── \d+\. A scaling law"),
                             (["longer-contexts", "--text", ROOT / "assets/data/king_james_held_out.txt", "--factor", "2", "--train-len", "400"],
-                             "── Fine-tuning")):
+                             r"── \d+\. Fine-tuning")):
         check_interrupt(program, ["--name", *options, "--plots", "none"], moment, scratch / "interrupted")
 
 

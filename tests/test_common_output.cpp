@@ -293,7 +293,7 @@ TEST_CASE("NO_COLOR: a terminal gets no colors") {
 }
 
 TEST_CASE("step prints its number in a terminal only") {
-    CHECK(printed([] { step("Title"); }) == "\n── Title ──\n");
+    CHECK(printed([] { step("Title"); }) == "\n── 1. Title ──\n");
     const std::string in_terminal = printed_in_terminal(80, [] {
         set_print_options({});
         step("First");
@@ -351,7 +351,7 @@ TEST_CASE("--only prints and saves one step, and the run ends after it") {
         show("test_only_second", Vector{1});
         CHECK_THROWS_AS(step("Third"), OnlyStepDone);
     });
-    CHECK(output == "\n── Second ──\ntest_only_second: (1,)\n{ 1.}\n");
+    CHECK(output == "\n── 2. Second ──\ntest_only_second: (1,)\n{ 1.}\n");
     CHECK(step_titles() == std::vector<std::string>{"First", "Second"});
     CHECK(!std::filesystem::exists(folder / "test_only_first.npy"));
     CHECK(std::filesystem::exists(folder / "test_only_second.npy"));

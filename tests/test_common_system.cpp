@@ -279,10 +279,10 @@ TEST_CASE("Options: a choice of a data type also takes llama.cpp's name of it") 
 
 TEST_CASE("Options: --only runs until the end of its step, and --quiet leaves out headings") {
     const Run second = run_three_steps({"--only", "2"});
-    CHECK(second.output == "\n── B ──\ntext B\n");
+    CHECK(second.output == "\n── 2. B ──\ntext B\n");
     CHECK(second.steps == "AB");
     CHECK(second.exit_code == 0);
-    CHECK(run_three_steps({"--only", "3"}).output == "\n── C ──\ntext C\n");
+    CHECK(run_three_steps({"--only", "3"}).output == "\n── 3. C ──\ntext C\n");
     CHECK(run_three_steps({"--only", "3", "--quiet"}).output == "text C\n");
     CHECK(run_three_steps({"--quiet"}).output == "text A\ntext B\ntext C\n");
 }

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "common/numbers/random.hpp"
+#include "common/tensors/argsort.hpp"
 #include "common/tensors/matmul.hpp"
 #include "tests/check.hpp"
 
@@ -214,4 +215,12 @@ TEST_CASE("matmul and matmul_transposed report the shapes that do not match") {
              "matmul: the product of (3, 2) and (3, 4) is not (2, 4)");
     rejected(transposed_matmul, b, b, narrow,
              "matmul: the product of (3, 4) and (4, 3) is not (2, 3)");
+}
+
+TEST_CASE("argsort_descending keeps the order of equal values") {
+    const Vector values{2, 5, -infinity, 5, 3};
+    CHECK(argsort_descending(values) == std::vector<std::size_t>{1, 3, 4, 0, 2});
+    CHECK(argsort_descending(values, 3) == std::vector<std::size_t>{1, 3, 4});
+    CHECK(argsort_descending(values, 9).size() == 5);
+    CHECK(argsort_descending(std::vector<Real>{1, 2, 2}, 1) == std::vector<std::size_t>{1});
 }

@@ -1,19 +1,11 @@
 #include "chapters/11_generation/sampling.hpp"
 
-#include <numeric>
 #include <stdexcept>
+
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 namespace {
-
-// All token ids, sorted by logit, the largest first.
-std::vector<std::size_t> sorted_tokens(const Vector& logits) {
-    std::vector<std::size_t> tokens(logits.size());
-    std::iota(tokens.begin(), tokens.end(), std::size_t{0});
-    std::stable_sort(tokens.begin(), tokens.end(),
-                     [&](std::size_t a, std::size_t b) { return logits(a) > logits(b); });
-    return tokens;
-}
 
 // A softmax needs at least one finite logit, and neither +inf nor NaN.
 void check_logits(const Vector& logits) {
@@ -38,7 +30,7 @@ Vector apply_temperature(const Vector& logits, Real temperature) {
 
 Vector apply_top_k(const Vector& logits, std::size_t top_k) {
     require(top_k > 0, "sampling: top-k must be at least 1");
-    const std::vector<std::size_t> tokens = sorted_tokens(logits);
+    const std::vector<std::size_t> tokens = argsort_descending(logits);
     Vector filtered = logits;
     for (std::size_t rank = top_k; rank < tokens.size(); ++rank)
         filtered(tokens[rank]) = -infinity;
@@ -50,7 +42,7 @@ Vector apply_top_p(const Vector& logits, Real top_p) {
     const Vector probabilities = softmax(logits);
     Vector filtered = logits;
     double cumulative = 0;  // the probability of all tokens before this one
-    for (const std::size_t token : sorted_tokens(logits)) {
+    for (const std::size_t token : argsort_descending(logits)) {
         // Remove the token if the ones before it already reach top_p. The first one stays.
         if (cumulative > 0 && cumulative >= top_p) filtered(token) = -infinity;
         cumulative += probabilities(token);

@@ -6,6 +6,7 @@
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/12_gradients/attention_backward.hpp"
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 namespace {
@@ -14,16 +15,6 @@ Matrix sigmoid_of(const Matrix& logits) {
     Matrix result = logits;  // (N, E)
     for (Real& value : result) value = 1 / (1 + std::exp(-value));
     return result;
-}
-
-// The indices of the largest values, in descending order.
-std::vector<std::size_t> largest(const std::vector<Real>& values, std::size_t count) {
-    std::vector<std::size_t> order(values.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
-    order.resize(count);
-    return order;
 }
 
 // The scores by which experts are chosen, with -inf in the groups that are not. A group counts
@@ -41,7 +32,8 @@ std::vector<Real> limit_groups(std::vector<Real> scores, const ExpertGroups& gro
         group_scores.push_back(std::accumulate(of_group.begin(), of_group.end(), Real(0)));
     }
     std::vector<bool> chosen(groups.n_group);
-    for (const std::size_t g : largest(group_scores, groups.topk_group)) chosen[g] = true;
+    for (const std::size_t g : argsort_descending(group_scores, groups.topk_group))
+        chosen[g] = true;
     for (std::size_t e = 0; e < scores.size(); ++e)
         if (!chosen[e / size]) scores[e] = -infinity;
     return scores;
@@ -141,7 +133,8 @@ RoutedTokens route(const Matrix& router_logits, std::size_t num_experts_per_tok,
     // Choose the K experts of each token.
     RoutedTokens routed{IdMatrix(std::array{router_logits.shape(0), num_experts_per_tok}), {}};
     for (std::size_t n = 0; n < scores.shape(0); ++n) {
-        const auto chosen = largest(choice_scores(scores, n, routing), num_experts_per_tok);
+        const auto chosen =
+            argsort_descending(choice_scores(scores, n, routing), num_experts_per_tok);
         for (std::size_t k = 0; k < chosen.size(); ++k)
             routed.experts(n, k) = static_cast<Id>(chosen[k]);
     }

@@ -1,12 +1,12 @@
 #include "chapters/models/model_output.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "chapters/11_generation/text_streamer.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/timer.hpp"
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 
@@ -15,14 +15,9 @@ void show_next_tokens(const std::vector<Id>& tokens, const Tensor3& logits) {
     show("input_ids", one_sequence(tokens));  // (1, T)
     show("logits", logits);
     const Vector last = xt::view(logits, 0, tokens.size() - 1, xt::all());  // (V)
-    std::vector<std::size_t> order(last.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    const std::size_t count = std::min<std::size_t>(5, order.size());
-    std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(count), order.end(),
-                      [&](std::size_t a, std::size_t b) { return last(a) > last(b); });
     std::vector<TableRow> rows;
-    for (std::size_t rank = 0; rank < count; ++rank)
-        rows.push_back({to_text(order[rank]), fixed(double(last(order[rank])), 4)});
+    for (const std::size_t id : argsort_descending(last, 5))
+        rows.push_back({to_text(id), fixed(double(last(id)), 4)});
     show_table({"next token", "logit"}, rows);
 }
 

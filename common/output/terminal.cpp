@@ -120,9 +120,7 @@ void begin_step(std::string_view title) {
         return emit("step",
                     {{"number", titles_of_steps.size()}, {"title", titles_of_steps.back()}});
     if (pausing() && follows_output && step_is_printed() && !chosen.quiet) wait_for_enter();
-    const std::string number =
-        isatty(STDOUT_FILENO) ? fmt::format("{}. ", titles_of_steps.size()) : std::string();
-    const std::string heading = fmt::format("── {}{} ──", number, title);
+    const std::string heading = fmt::format("── {}. {} ──", titles_of_steps.size(), title);
     print("\n");
     if (pausing()) page_lines = 0;  // the empty line may leave the screen
     print(colors_wanted() ? fmt::format("\x1b[1;36m{}\x1b[0m", heading) : heading);

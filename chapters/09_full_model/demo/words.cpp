@@ -10,6 +10,7 @@
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 namespace {
@@ -22,15 +23,6 @@ std::string name_of(std::size_t id) {
         {272, "people"}, {299, "children"}, {494, "Moses"}, {628, "spake"}, {734, "commanded"}};
     const auto name = names.find(id);
     return name == names.end() ? "id " + to_text(id) : name->second;
-}
-
-// The three largest elements of a row, the largest first.
-std::array<std::size_t, 3> three_largest(const Matrix& rows, std::size_t t) {
-    std::vector<std::size_t> order(rows.shape(1));
-    for (std::size_t v = 0; v < order.size(); ++v) order[v] = v;
-    std::partial_sort(order.begin(), order.begin() + 3, order.end(),
-                      [&](std::size_t a, std::size_t b) { return rows(t, a) > rows(t, b); });
-    return {order[0], order[1], order[2]};
 }
 
 // The first features of the residual stream of one word, and its RMS over all features.
@@ -62,7 +54,7 @@ void show_final_norm(const Model& model, const Vector& last) {  // (C)
 // The best logits of the last word, and the softmax over all V of them.
 void show_logits(const Matrix& logits) {  // (T, V)
     const std::size_t last = logits.shape(0) - 1;
-    const std::array best = three_largest(logits, last);
+    const auto best = argsort_descending(Vector(xt::view(logits, last)), 3);
     const double highest = double(logits(last, best[0]));
     double sum = 0;
     for (std::size_t v = 0; v < logits.shape(1); ++v)
@@ -98,7 +90,7 @@ void show_next_tokens(const Matrix& logits, const std::vector<std::string>& word
     std::vector<TableRow> rows;
     for (std::size_t t = 0; t < words.size(); ++t) {
         rows.push_back({words[t]});
-        for (const std::size_t id : three_largest(probabilities, t)) {
+        for (const std::size_t id : argsort_descending(Vector(xt::view(probabilities, t)), 3)) {
             rows.back().push_back(name_of(id));
             rows.back().push_back(fixed(probabilities(t, id), 2));
         }

@@ -5,6 +5,7 @@
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 namespace {
@@ -50,16 +51,6 @@ Vector sampled_probabilities(const Vector& logits, const std::vector<Id>& input_
     return probabilities;
 }
 
-// The ids with the largest logits, the largest first.
-std::vector<Id> most_likely_ids(Vector logits, std::size_t count) {
-    std::vector<Id> ids;
-    while (ids.size() < count) {
-        ids.push_back(argmax_token(logits));
-        logits(static_cast<std::size_t>(ids.back())) = -infinity;
-    }
-    return ids;
-}
-
 // The 10 most likely tokens at each new position, with their probabilities before and after the
 // sampling options.
 void show_candidates(const Tokenizer& tokenizer, const std::vector<Id>& ids,
@@ -77,11 +68,12 @@ void show_candidates(const Tokenizer& tokenizer, const std::vector<Id>& ids,
         const Vector unprocessed = softmax(row);
         const Vector sampled = sampled_probabilities(row, input_ids, sampling);
         rows.push_back({to_text(t), tokenizer.token_text(ids[t]), ""});
-        for (std::size_t rank = 0; const Id id : most_likely_ids(row, count)) {
-            candidate_ids(t - prompt_len, rank) = id;
-            before(t - prompt_len, rank) = unprocessed(static_cast<std::size_t>(id));
-            after(t - prompt_len, rank) = sampled(static_cast<std::size_t>(id));
-            rows.back()[2] += (rank++ > 0 ? " " : "") + tokenizer.token_text(id);
+        for (std::size_t rank = 0; const std::size_t id : argsort_descending(row, count)) {
+            candidate_ids(t - prompt_len, rank) = static_cast<Id>(id);
+            before(t - prompt_len, rank) = unprocessed(id);
+            after(t - prompt_len, rank) = sampled(id);
+            rows.back()[2] +=
+                (rank++ > 0 ? " " : "") + tokenizer.token_text(static_cast<Id>(id));
         }
     }
     show_table({"position", "token", "candidates"}, rows);

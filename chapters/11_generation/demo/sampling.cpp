@@ -7,6 +7,7 @@
 #include "chapters/11_generation/demo/inspection.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 namespace {
@@ -20,15 +21,16 @@ struct Candidates {
 
 Candidates most_likely(const Model& model, const Tokenizer& tokenizer,
                        const std::vector<Id>& ids, std::size_t count) {
-    Vector logits =
+    const Vector logits =
         last_logits(model.forward(one_sequence(ids), {.logits_to_keep = LogitsToKeep::last}));
     Candidates candidates{{}, xt::zeros<Real>({count}), {}};
-    for (std::size_t i = 0; i < count; ++i) {
-        const Id id = argmax_token(logits);
+    for (std::size_t i = 0; const std::size_t token : argsort_descending(logits, count)) {
+        const Id id = static_cast<Id>(token);
         candidates.tokens.push_back(token_texts(tokenizer, std::array{id})[0]);
-        candidates.logits(i) = std::exchange(logits(static_cast<std::size_t>(id)), -infinity);
+        candidates.logits(i) = logits(token);
         if (std::find(ids.begin(), ids.end(), id) != ids.end())
             candidates.input_ids.push_back(static_cast<Id>(i));
+        ++i;
     }
     return candidates;
 }

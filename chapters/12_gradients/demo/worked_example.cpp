@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/checkpoint.hpp"
@@ -11,6 +10,7 @@
 #include "chapters/12_gradients/loss.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/show.hpp"
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 namespace {
@@ -61,17 +61,6 @@ void show_losses(const Predictions& words) {
     show("mean", fixed(cross_entropy(words.logits, words.targets), 4));
 }
 
-// The ids of the count most likely tokens.
-std::vector<std::size_t> most_likely(const Vector& probabilities, std::size_t count) {
-    std::vector<std::size_t> ids(probabilities.size());
-    std::iota(ids.begin(), ids.end(), std::size_t{0});
-    std::partial_sort(
-        ids.begin(), ids.begin() + std::ptrdiff_t(count), ids.end(),
-        [&](std::size_t a, std::size_t b) { return probabilities(a) > probabilities(b); });
-    ids.resize(count);
-    return ids;
-}
-
 // One row of logits: the five most likely tokens, and the sum of all others.
 void show_gradient_of_row(const Predictions& words) {
     step("The word after \"LORD\": the gradient with respect to its logits");
@@ -83,7 +72,7 @@ void show_gradient_of_row(const Predictions& words) {
     std::vector<TableRow> rows;
     double p_rest = 1, gradient_rest = 0;
     for (const Real element : gradient) gradient_rest += double(element);
-    for (const std::size_t v : most_likely(probabilities, 5)) {
+    for (const std::size_t v : argsort_descending(probabilities, 5)) {
         p_rest -= double(probabilities(v));
         gradient_rest -= double(gradient(0, v));
         rows.push_back({words.vocabulary[v], fixed(double(logits(0, v)), 2),

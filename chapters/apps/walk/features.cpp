@@ -2,20 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "chapters/11_generation/inspection.hpp"
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
-
-std::vector<Id> largest(const Vector& row, std::size_t count) {
-    std::vector<Id> order(row.size());
-    std::iota(order.begin(), order.end(), Id{0});
-    std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(count), order.end(),
-                      [&](Id a, Id b) { return row(std::size_t(a)) > row(std::size_t(b)); });
-    order.resize(count);
-    return order;
-}
 
 std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass,
                                          std::size_t count) {
@@ -25,8 +16,7 @@ std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass,
     const Tensor3 products = activate(mlp.activation, gate) * up;
     const Vector magnitudes = xt::abs(xt::view(products, 0, last));
     std::vector<MlpFeature> features;
-    for (const Id id : largest(magnitudes, count)) {
-        const std::size_t f = std::size_t(id);
+    for (const std::size_t f : argsort_descending(magnitudes, count)) {
         const Real product = products(0, last, f);
         const Vector column = xt::view(mlp.down_proj.weight, xt::all(), f);
         features.push_back(

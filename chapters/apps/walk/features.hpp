@@ -8,9 +8,6 @@
 
 namespace llm {
 
-// The first ids of a row, by decreasing value.
-std::vector<Id> largest(const Vector& row, std::size_t count);
-
 // A feature of the MLP of the layer that is shown, for the last token.
 struct MlpFeature {
     std::size_t index;

@@ -11,6 +11,7 @@
 #include "chapters/apps/walk/features.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/show.hpp"
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 namespace {
@@ -180,8 +181,8 @@ void show_first_sum(const Walk& walk, const Pass& pass) {
 void show_mlp(const Walk& walk, const Pass& pass) {
     const Vector probabilities =
         logit_lens(walk.model, pass.streams.back(), pass.words.size() - 1);
-    const std::size_t best = std::size_t(largest(probabilities, 1).front());
-    const std::string next = word_of(walk.tokenizer, Id(best));
+    const Id best = argmax_token(probabilities);
+    const std::string next = word_of(walk.tokenizer, best);
     step("Norm and MLP (chapters 07 and 06)");
     say("Attention moves information between words; the MLP works on each word alone. After "
         "another norm, two matrices make " +
@@ -190,17 +191,18 @@ void show_mlp(const Walk& walk, const Pass& pass) {
         "is multiplied by a column of a third matrix and added to the stream. The three "
         "largest products, the tokens whose logits they raise most, and the "
         "probability of \"" +
-        next + "\" (" + fixed(double(probabilities(best)), 3) + ") without each:");
+        next + "\" (" + fixed(double(probabilities(std::size_t(best))), 3) + ") without each:");
     std::vector<TableRow> rows;
     for (const MlpFeature& feature : largest_features(walk, pass, 3)) {
         std::string raised;
         const Tensor3 added = reshape(feature.added, {1, 1, feature.added.size()});
-        for (const Id id : largest(logit_lens(walk.model, added, 0), 4))
-            raised += (raised.empty() ? "" : " ") + word_of(walk.tokenizer, id);
-        rows.push_back({to_text(feature.index), fixed(double(silu(feature.gate)), 2),
-                        fixed(double(feature.up), 2), fixed(double(feature.product), 2),
-                        fixed(double(probabilities_without(walk, pass, feature)(best)), 3),
-                        raised});
+        for (const std::size_t id : argsort_descending(logit_lens(walk.model, added, 0), 4))
+            raised += (raised.empty() ? "" : " ") + word_of(walk.tokenizer, Id(id));
+        rows.push_back(
+            {to_text(feature.index), fixed(double(silu(feature.gate)), 2),
+             fixed(double(feature.up), 2), fixed(double(feature.product), 2),
+             fixed(double(probabilities_without(walk, pass, feature)(std::size_t(best))), 3),
+             raised});
     }
     show_table({"feature", "silu(gate)", "up", "product", "p without", "raises"}, rows);
     show_line("06_swiglu/mlp.cpp", "GatedMlp::operator()",
@@ -218,7 +220,7 @@ void show_layers(const Walk& walk, const Pass& pass) {
         const Vector after = last_of(pass.streams[n]);
         const Vector probabilities =
             logit_lens(walk.model, pass.streams[n], pass.words.size() - 1);
-        const Id best = largest(probabilities, 1).front();
+        const Id best = argmax_token(probabilities);
         const auto rms = [](const Vector& vector) {
             return fixed(root_mean_square(vector), 2);
         };
@@ -243,10 +245,9 @@ void show_next(const Walk& walk, const Pass& pass) {
         "product, the logit of that token. The softmax makes probabilities of all " +
         to_text(logits.size()) + " logits. The five most likely next tokens:");
     std::vector<TableRow> rows;
-    for (const Id id : largest(logits, 5))
-        rows.push_back({word_of(walk.tokenizer, id), to_text(id),
-                        fixed(double(logits(std::size_t(id))), 2),
-                        fixed(double(probabilities(std::size_t(id))), 3)});
+    for (const std::size_t id : argsort_descending(logits, 5))
+        rows.push_back({word_of(walk.tokenizer, Id(id)), to_text(id),
+                        fixed(double(logits(id)), 2), fixed(double(probabilities(id)), 3)});
     show_table({"next", "id", "logit", "p"}, rows);
     show_line("09_full_model/model.cpp", "lm_head",
               "Matrix flat_logits = xt::linalg::dot(rows, xt::transpose(weight));");

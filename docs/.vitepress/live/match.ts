@@ -21,7 +21,7 @@ function sameNumber(expected: string, actual: string): boolean {
   const [a, b] = [expected, actual].map(text => Number(text.replace('−', '-')))
   const [digits, exponent] = expected.split('e')
   const decimals = digits.split('.')[1]?.length
-  const lastDigit = decimals === undefined ? 0 : 10 ** (Number(exponent ?? 0) - decimals)
+  const lastDigit = decimals ? 10 ** (Number(exponent ?? 0) - decimals) : 0
   return Math.abs(a - b) <= Math.max(lastDigit * 1.000001, relativeTolerance * Math.max(1, Math.abs(b)))
 }
 

@@ -19,12 +19,12 @@ describe('printed lines', () => {
   test('equal what the program prints', () => {
     expect(lines.map(({ text }) => text)).toEqual([
       '',
-      '── Scores of 4 keys ──',
+      '── 1. Scores of 4 keys ──',
       'scores: (1, 4)',
       '{{ 2. ,  1. ,  0.5,  3. }}',
       'largest difference: 2.88655',
       '',
-      '── Converted ──',
+      '── 2. Converted ──',
       'largest difference: 2.38419e-07',
       'model        MiB',
       'king_james  0.25',
@@ -52,6 +52,8 @@ describe('lines', () => {
     ['a −1', 'a -1', true],
     ['And the ...', 'And the LORD', true],
     ['{ 1., ..., 2.}', '{ 1., 5., 2.}', false],
+    ['{ 1.,  0.}', '{ 1.,  1.}', false],
+    ['── 15. Weights ──', '── 16. Weights ──', false],
   ])('%s | %s', (expected, actual, same) => expect(sameLine(expected, actual)).toBe(same))
 
   test('of run times, the numbers are not compared', () => {
