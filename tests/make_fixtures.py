@@ -734,6 +734,16 @@ def muon():
         save(f"13_training/muon_{name}_after", matrix)
 
 
+def policy_gradient():
+    """Chapter 14. The expected reward of a policy of five actions, and its gradient."""
+    torch.manual_seed(15)
+    logits, rewards = torch.randn(5, requires_grad=True), torch.randn(5)
+    expected = (torch.softmax(logits, 0) * rewards).sum()
+    for name, tensor in [("logits", logits), ("rewards", rewards), ("expected_reward", expected[None]),
+                         ("gradient", torch.autograd.grad(expected, logits)[0])]:
+        save(f"14_fine_tuning/policy_{name}", tensor)
+
+
 def fine_tuning():
     """Chapter 14. Losses of log-probabilities and their gradients; a whole step through a model with LoRA."""
     torch.manual_seed(14)
@@ -773,6 +783,13 @@ def fine_tuning():
     for name, total in [("sequence_mean", (loss.sum(1) / mask.sum(1)).mean()), ("token_mean", loss.sum() / mask.sum())]:
         save(f"14_fine_tuning/grpo_{name}_loss", total[None])
         save(f"14_fine_tuning/grpo_{name}_gradient", torch.autograd.grad(total, values, retain_graph=True)[0])
+    # Dr. GRPO: unscaled advantages, and every sequence divided by the same length of 6.
+    unscaled = (groups - groups.mean(1, True)).flatten()
+    objective = torch.minimum(ratio * unscaled[:, None], ratio.clamp(0.8, 1.2) * unscaled[:, None])
+    total = ((-objective + 0.1 * kl) * mask).sum() / (4 * 6)
+    save("14_fine_tuning/dr_grpo_advantages", unscaled)
+    save("14_fine_tuning/dr_grpo_loss", total[None])
+    save("14_fine_tuning/dr_grpo_gradient", torch.autograd.grad(total, values, retain_graph=True)[0])
     for name, tensor in [("rewards", rewards), ("advantages", advantages), ("grpo_old", old),
                          ("grpo_reference", reference), ("grpo_kl", ((kl * mask).sum() / mask.sum())[None])]:
         save(f"14_fine_tuning/{name}", tensor)
@@ -1499,6 +1516,7 @@ if __name__ == "__main__":
     training()
     documents()
     muon()
+    policy_gradient()
     fine_tuning()
     fast()
     long_context()

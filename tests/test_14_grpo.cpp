@@ -46,6 +46,22 @@ TEST_CASE("grpo_loss and its gradient equal PyTorch's, with both aggregations") 
     CHECK(by_token.clip_fraction < 1);
 }
 
+TEST_CASE("Dr. GRPO: unscaled advantages and one length for all sequences equal PyTorch's") {
+    const Vector advantages = group_advantages(fixture<1>("14_fine_tuning/rewards"), 2, false);
+    CHECK_CLOSE(advantages, fixture<1>("14_fine_tuning/dr_grpo_advantages"), 1e-6);
+    const auto loss_with = [&](std::size_t max_length) {
+        return grpo_loss(
+            fixture<2>("14_fine_tuning/log_probs"), fixture<2>("14_fine_tuning/grpo_old"),
+            fixture<2>("14_fine_tuning/grpo_reference"), fixture<2>("14_fine_tuning/mask"),
+            advantages, {Real(0.2), Real(0.1), LossAggregation::fixed_length, max_length});
+    };
+    CHECK(loss_with(6).loss == doctest::Approx(fixture<1>("14_fine_tuning/dr_grpo_loss")(0)));
+    CHECK_CLOSE(loss_with(6).gradient, fixture<2>("14_fine_tuning/dr_grpo_gradient"), 1e-6);
+    CHECK_NOTHROW(loss_with(3));
+    CHECK_THROWS_WITH_AS(loss_with(2), "grpo_loss: sequence 1 has 3 tokens, max_length is 2",
+                         ValueError);
+}
+
 TEST_CASE("The first GRPO loss with sequence means is 0, its gradient is not") {
     const GrpoLoss first = first_update(LossAggregation::sequence_mean);
     CHECK(first.loss == doctest::Approx(0).epsilon(1e-6));

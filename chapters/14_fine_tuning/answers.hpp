@@ -1,4 +1,4 @@
-// Chapter 14, file 9 of 10: questions with verifiable answers, and counting the correct ones.
+// Chapter 14, file 10 of 11: questions with verifiable answers, and counting the correct ones.
 #pragma once
 
 #include <map>

@@ -5,7 +5,8 @@
 
 namespace llm {
 
-Vector group_advantages(const Vector& rewards, std::size_t group_size, Real eps) {
+Vector group_advantages(const Vector& rewards, std::size_t group_size, bool scale_rewards) {
+    constexpr double eps = 1e-6;  // equal rewards have a standard deviation of 0
     require(group_size >= 2 && rewards.size() % group_size == 0,
             "group_advantages: {} rewards are not groups of {}", rewards.size(), group_size);
     Vector advantages = rewards;
@@ -17,9 +18,9 @@ Vector group_advantages(const Vector& rewards, std::size_t group_size, Real eps)
         for (std::size_t i = begin; i < begin + group_size; ++i)
             sum_of_squares += (double(rewards(i)) - mean) * (double(rewards(i)) - mean);
         const double std_dev = std::sqrt(sum_of_squares / (count - 1));
+        const double scale = scale_rewards ? std_dev + eps : 1;
         for (std::size_t i = begin; i < begin + group_size; ++i)
-            advantages(i) =
-                static_cast<Real>((double(rewards(i)) - mean) / (std_dev + double(eps)));
+            advantages(i) = static_cast<Real>((double(rewards(i)) - mean) / scale);
     }
     return advantages;
 }
@@ -37,21 +38,34 @@ void check_grpo_shapes(const Matrix& log_probs, const std::vector<const Matrix*>
             log_probs.shape());
 }
 
-// The weight of each token in the loss. All weights add up to 1.
-Matrix token_weights(const Matrix& mask, LossAggregation aggregation) {  // (B, T) -> (B, T)
-    const auto [batch_size, seq_len] = dims(mask);
+// The weight of each token in the loss.
+Matrix token_weights(const Matrix& mask, const GrpoConfig& config) {  // (B, T) -> (B, T)
+    const std::size_t batch_size = mask.shape(0), seq_len = mask.shape(1);
     std::vector<std::size_t> counts(batch_size);
     std::size_t total = 0;
     for (std::size_t b = 0; b < batch_size; ++b) {
         for (std::size_t t = 0; t < seq_len; ++t) counts[b] += mask(b, t) != 0;
         require(counts[b] > 0, "grpo_loss: the mask selects no token of sequence {}", b);
+        require(config.aggregation != LossAggregation::fixed_length ||
+                    counts[b] <= config.max_length,
+                "grpo_loss: sequence {} has {} tokens, max_length is {}", b, counts[b],
+                config.max_length);
         total += counts[b];
     }
+    const auto divisor = [&](std::size_t b) {
+        switch (config.aggregation) {
+            case LossAggregation::token_mean:
+                return total;
+            case LossAggregation::fixed_length:
+                return batch_size * config.max_length;
+            default:
+                return batch_size * counts[b];
+        }
+    };
     Matrix weights = mask;
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t t = 0; t < seq_len; ++t)
-            weights(b, t) /= static_cast<Real>(
-                aggregation == LossAggregation::token_mean ? total : batch_size * counts[b]);
+            weights(b, t) /= static_cast<Real>(divisor(b));
     return weights;
 }
 
@@ -84,7 +98,7 @@ GrpoLoss grpo_loss(const Matrix& log_probs, const Matrix& old_log_probs,
                    const Vector& advantages, const GrpoConfig& config) {
     check_grpo_shapes(log_probs, {&old_log_probs, &reference_log_probs, &response_mask},
                       advantages);
-    const Matrix weights = token_weights(response_mask, config.aggregation);  // (B, T)
+    const Matrix weights = token_weights(response_mask, config);  // (B, T)
     GrpoLoss result{0, 0, 0, xt::zeros<Real>(log_probs.shape())};
     double count = 0;
     for (std::size_t b = 0; b < log_probs.shape(0); ++b)

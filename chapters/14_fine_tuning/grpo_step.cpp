@@ -28,7 +28,7 @@ Vector exact_match_rewards(const Rollouts& rollouts,
 GrpoMetrics grpo_step(FineTuner& tuner, const Model& reference, const Rollouts& rollouts,
                       const Vector& rewards, const GrpoArguments& args,
                       std::vector<Model>& gradients) {
-    const Vector advantages = group_advantages(rewards, args.group_size);
+    const Vector advantages = group_advantages(rewards, args.group_size, args.scale_rewards);
     const Matrix reference_log_probs = batch_log_probs(reference, rollouts.batch);  // (B, T)
     GrpoLoss last;
     for (std::size_t update = 0; update < args.num_updates; ++update) {

@@ -1,4 +1,4 @@
-// Chapter 14, file 10 of 10: one step of GRPO, from sampled answers to updated parameters.
+// Chapter 14, file 11 of 11: one step of GRPO, from sampled answers to updated parameters.
 #pragma once
 
 #include <functional>
@@ -24,6 +24,7 @@ struct GrpoArguments {
     std::size_t group_size = 8, num_updates = 2;
     Real learning_rate = Real(0.0005);
     double max_grad_norm = 1;
+    bool scale_rewards = true;  // of group_advantages
     GrpoConfig loss;
 };
 // Of the answers, and of the last update.

@@ -5,11 +5,43 @@
 #include <tuple>
 
 #include "chapters/14_fine_tuning/grpo.hpp"
+#include "chapters/14_fine_tuning/policy_gradient.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
 namespace {
+
+// Two actions with the probabilities 0.25 and 0.75, and rewards that are both large.
+void two_armed_bandit() {
+    step("Two actions: the policy gradient from one sample, without and with a baseline");
+    const Vector logits{0, std::log(Real(3))}, rewards{11, 10};
+    const Vector policy = softmax(logits);
+    const Real expected = static_cast<Real>(expected_reward(logits, rewards));
+    show("policy", policy);
+    show("expected reward", fixed(double(expected), 2));
+    show("exact_gradient", expected_reward_gradient(logits, rewards));
+    std::vector<TableRow> rows;
+    double mean = 0, mean_with_baseline = 0, squares = 0, squares_with_baseline = 0;
+    for (std::size_t a = 0; a < 2; ++a) {
+        const double estimate = double(policy_gradient(logits, a, rewards(a))(0));
+        const double with_baseline =
+            double(policy_gradient(logits, a, rewards(a) - expected)(0));
+        mean += double(policy(a)) * estimate;
+        mean_with_baseline += double(policy(a)) * with_baseline;
+        squares += double(policy(a)) * estimate * estimate;
+        squares_with_baseline += double(policy(a)) * with_baseline * with_baseline;
+        rows.push_back({to_text(a), fixed(double(policy(a)), 2), fixed(double(rewards(a)), 0),
+                        fixed(double(policy_gradient(logits, a, 1)(0)), 2), fixed(estimate, 4),
+                        fixed(with_baseline, 4)});
+    }
+    rows.push_back({"mean", "", "", "", fixed(mean, 4), fixed(mean_with_baseline, 4)});
+    rows.push_back(
+        {"std", "", "", "", fixed(std::sqrt(squares - mean * mean), 4),
+         fixed(std::sqrt(squares_with_baseline - mean_with_baseline * mean_with_baseline), 4)});
+    show_table({"action", "p", "reward r", "d ln p", "times r", "times r - J"}, rows);
+    say("d ln p is the derivative with respect to the first logit; J is the expected reward.");
+}
 
 void rewards_and_advantages() {
     step("GRPO: the rewards of a group become advantages");
@@ -30,9 +62,11 @@ void first_update() {
     for (const auto& [name, gradient_name, aggregation] :
          {std::tuple{"sequence means", "sequence_mean_gradient",
                      LossAggregation::sequence_mean},
-          std::tuple{"token means", "token_mean_gradient", LossAggregation::token_mean}}) {
+          std::tuple{"token means", "token_mean_gradient", LossAggregation::token_mean},
+          std::tuple{"a fixed length of 4", "fixed_length_gradient",
+                     LossAggregation::fixed_length}}) {
         const GrpoLoss grpo = grpo_loss(log_probs, log_probs, log_probs, mask, advantages,
-                                        {Real(0.2), Real(0.04), aggregation});
+                                        {Real(0.2), Real(0.04), aggregation, 4});
         show(std::string("loss with ") + name,
              fixed(std::abs(grpo.loss) < 1e-9 ? 0 : grpo.loss, 4));
         show(gradient_name, grpo.gradient);
@@ -55,8 +89,7 @@ void clipping() {
         rows.push_back({brief(ratio), text(-better.loss), text(double(better.gradient(0, 0))),
                         text(-worse.loss), text(double(worse.gradient(0, 0)))});
     }
-    show_table({"ratio", "objective, A = 1", "gradient", "objective, A = -1", "gradient"},
-               rows);
+    show_table({"ratio", "objective, A = 1", "d loss", "objective, A = -1", "d loss"}, rows);
 
     Line better{"A = 1", {}, {}}, worse{"A = -1", {}, {}};
     for (int i = 20; i <= 180; ++i) {
@@ -74,6 +107,7 @@ void clipping() {
 }  // namespace
 
 void grpo_demo() {
+    two_armed_bandit();
     rewards_and_advantages();
     first_update();
     clipping();

@@ -9,12 +9,13 @@ namespace llm {
 
 // Options without a default are 0 here and depend on the method.
 struct FineTuningArguments {
-    std::string model, adapter;  // the folder of a model, and of an adapter to continue
-    std::string train, test;     // JSON Lines
-    std::string task;            // only conversations of this task; empty: all
-    std::string method = "sft";  // sft, sample, dpo or grpo
-    std::string folder;          // for the result; sample: the file of preferences
-    bool full = false;           // train all parameters, without an adapter
+    std::string model, adapter;      // the folder of a model, and of an adapter to continue
+    std::string train, test;         // JSON Lines
+    std::string task;                // only conversations of this task; empty: all
+    std::string method = "sft";      // sft, sample, dpo or grpo
+    std::string loss_type = "grpo";  // grpo, dapo or dr_grpo
+    std::string folder;              // for the result; sample: the file of preferences
+    bool full = false;               // train all parameters, without an adapter
     bool loss_on_everything = false;
     std::size_t steps = 0, batch_size = 0, lora_r = 8, group_size = 8, max_new_tokens = 48;
     float learning_rate = 0, lora_alpha = 16, beta = -1;

@@ -27,6 +27,8 @@ void add_options(Options& options, FineTuningArguments& arguments) {
     options.count("--lora-r", arguments.lora_r, 1, 4096, "rank of a new adapter");
     options.number("--lora-alpha", arguments.lora_alpha, 0.001, 1e6, "α of a new adapter");
     options.number("--beta", arguments.beta, 0, 100, "β of dpo (0.1) or of grpo (0.04)");
+    options.choice("--loss-type", arguments.loss_type, {"grpo", "dapo", "dr_grpo"},
+                   "grpo: how the tokens' losses become one number");
     options.count("--group-size", arguments.group_size, 2, 1024, "answers to each question");
     options.count("--max-new-tokens", arguments.max_new_tokens, 1, 1 << 20,
                   "the longest answer");

@@ -199,6 +199,12 @@ void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions) {
     GrpoArguments args;
     args.group_size = run.arguments.group_size;
     if (run.arguments.beta >= 0) args.loss.beta = Real(run.arguments.beta);
+    if (run.arguments.loss_type == "dapo") args.loss.aggregation = LossAggregation::token_mean;
+    if (run.arguments.loss_type == "dr_grpo") {
+        args.scale_rewards = false;
+        args.loss.aggregation = LossAggregation::fixed_length;
+        args.loss.max_length = run.arguments.max_new_tokens;
+    }
     const auto decode = [&](const std::vector<Id>& ids) {
         return run.encoder.tokenizer.decode(ids);
     };
