@@ -383,6 +383,7 @@ WALK_REJECTED = BASIC_REJECTED + [  # of ./learn walk
     ("--prompt " + "a" * 2000, "--prompt takes 2 to 8 tokens"),
     ("--layer 4", "from 0 to 3, not '4'"),
     ("--head 6", "from 0 to 5, not '6'"),
+    ("--max-length 1", "from 2 to 8, not '1'"),
 ]
 WORDS_REJECTED = [  # of chapters 01, 02, 03 and 05; {words} has damaged tensors
     ("--words", "--words"),
@@ -643,6 +644,8 @@ def check_walk(program, scratch):
         same = [re.sub(r"layer \d", "layer 2", line) for line in other.stdout.split("\n") if line.startswith("──")]
         if other.returncode != 0 or same != steps:
             problems.append(f"{program.name} {options}: {other.stderr} {same}")
+    if run([program, "--max-length", "3"]).stdout != run([program, "--prompt", "And the LORD"]).stdout:
+        problems.append(f"{program.name}: --max-length 3 is not the text of three tokens")
 
 
 def check_published(program, scratch):

@@ -57,4 +57,10 @@ struct Interval {
 };
 Interval wilson_interval(const Score& score);
 
+// pass@k: the probability that at least one of k samples is correct, estimated without bias
+// from n >= k samples of which some are correct: 1 - C(n - num_correct, k) / C(n, k). Throws
+// ValueError unless num_correct <= n and 1 <= k <= n. Source: "Evaluating Large Language Models
+// Trained on Code" (Chen et al., 2021), equation 1.
+double pass_at_k(std::size_t n, std::size_t num_correct, std::size_t k);
+
 }  // namespace llm

@@ -139,12 +139,13 @@ void lora_parameters(Generator& generator) {
 }
 
 int main(int argc, char** argv) {
-    RunLengths steps;
+    RunArguments run;
     AskArguments ask;
     Options options("14_fine_tuning", "How does a model learn to answer?");
-    options.count("--base-steps", steps.base, 1, 10000, "steps of training on copying");
-    options.count("--sft-steps", steps.sft, 1, 10000, "steps of fine-tuning on reversing");
-    options.count("--grpo-steps", steps.grpo, 1, 10000, "steps of GRPO on reversing");
+    options.count("--base-steps", run.base_steps, 1, 10000, "steps of training on copying");
+    options.count("--sft-steps", run.sft_steps, 1, 10000, "steps of fine-tuning on reversing");
+    options.count("--grpo-steps", run.grpo_steps, 1, 10000, "steps of GRPO on reversing");
+    options.number("--beta", run.beta, 0, 100, "weight of GRPO's KL penalty");
     options.text("--ask", ask.question, "a question; without --model, to the shipped model");
     options.path("--model", ask.model, "a Hugging Face folder, which answers --ask");
     options.path("--adapter", ask.adapter, "its LoRA adapter, in PEFT's format");
@@ -164,6 +165,6 @@ int main(int argc, char** argv) {
         lora_parameters(generator);
         dpo_demo();
         grpo_demo();
-        training_demo(steps, options.seed());
+        training_demo(run, options.seed());
     });
 }

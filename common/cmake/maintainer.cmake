@@ -8,6 +8,8 @@ endfunction()
 maintainer_test(tree ${Python3_EXECUTABLE} tests/check_tree.py ${PROJECT_BINARY_DIR})
 maintainer_test(programs ${Python3_EXECUTABLE} tests/check_programs.py ${PROJECT_BINARY_DIR})
 maintainer_test(pages ${Python3_EXECUTABLE} tests/check_docs.py static)
+maintainer_test(walk_picture ${Python3_EXECUTABLE} docs/.vitepress/draw_walk.py
+                ${PROJECT_BINARY_DIR} --check)
 foreach(slug ${slugs} models broken)
   maintainer_test(exercises.${slug} ${Python3_EXECUTABLE} tests/check_exercises.py
                   ${PROJECT_BINARY_DIR} ${slug})

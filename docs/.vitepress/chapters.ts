@@ -19,6 +19,7 @@ const parts = [...new Set(rows.map(([, part]) => part))]
 const furtherPages = [
   { text: 'A walk through the whole model', link: '/walk_through' },
   { text: 'The anatomy of open models', link: '/anatomy' },
+  { text: 'README: commands, folders', link: '/readme' },
   { text: 'Questions', link: '/questions' },
   { text: 'Mistakes', link: '/mistakes' },
   { text: 'Notation and glossary', link: '/notation' },

@@ -45,7 +45,7 @@ export default defineConfig({
 
   srcDir: '..',
   srcExclude: ['assets/**', 'build*/**', 'chapters/**', 'common/**', 'tests/**'],
-  rewrites: { 'README.md': 'index.md', 'docs/:page.md': ':page.md' },
+  rewrites: { 'README.md': 'readme.md', 'docs/:page.md': ':page.md' },
   outDir: '../build/site',
   cacheDir: '../build/vitepress',
   // The sidebar links to every page: 2 MB that most readers do not need.

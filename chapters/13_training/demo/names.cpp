@@ -107,6 +107,19 @@ void first_step_of_muon() {
     show("orthogonalized_gradient", newton_schulz(gradient));
     show("adamw_update", by_adamw);
     show("muon_update", by_muon);
+
+    // diag(s, t) with s² + t² = 1 has the Frobenius norm 1 and the singular values s and t.
+    Line line{"", {}, {}};
+    for (int i = 0; i <= 500; ++i) {
+        const Real s = Real(0.002) * static_cast<Real>(i);
+        const Real t = std::sqrt(std::max(Real(0), 1 - s * s));
+        line.x.push_back(double(s));
+        line.y.push_back(double(newton_schulz({{s, 0}, {0, t}})(0, 0)));
+    }
+    plot("newton_schulz", {LinePlot{"What newton_schulz makes of a singular value",
+                                    "singular value before",
+                                    "after",
+                                    {line}}});
 }
 
 void learning_rates(const LRSchedule& schedule) {

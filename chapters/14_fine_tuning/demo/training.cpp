@@ -169,28 +169,67 @@ FineTuner train_lora(const Model& base, std::size_t steps, Line& accuracies,
     return tuner;
 }
 
-// Samples groups of eight answers to twelve questions, and updates. Returns a row of the table.
-TableRow update_with_rewards(FineTuner& tuner, const Model& reference, const Task& task,
-                             Workspace& workspace) {
-    const std::vector<Question> questions =
-        random_questions(task.training, 12, workspace.generator);
+// Answers to questions, sampled in groups, and their rewards.
+struct RewardedAnswers {
+    Rollouts rollouts;
+    Vector rewards;  // (B)
+};
+RewardedAnswers sample_answers(const Model& model, const std::vector<Question>& questions,
+                               std::size_t group_size, Generator& generator) {
     std::vector<std::vector<Id>> prompts;
     std::vector<std::string> answers;
     for (const auto& [prompt, answer] : questions) {
         prompts.push_back(encode(prompt));
         answers.push_back(answer);
     }
-    const GrpoArguments args;
-    const Rollouts rollouts = sample_rollouts(tuner.model, prompts, args.group_size, 5,
-                                              end_of_text, workspace.generator);
-    const Vector rewards = exact_match_rewards(rollouts, answers, decode);
-    const GrpoMetrics metrics =
-        grpo_step(tuner, reference, rollouts, rewards, args, workspace.gradients);
+    const Rollouts rollouts =
+        sample_rollouts(model, prompts, group_size, 5, end_of_text, generator);
+    return {rollouts, exact_match_rewards(rollouts, answers, decode)};
+}
+
+// The mean of pass@k over questions, from 16 samples for each.
+std::vector<double> pass_at(const std::vector<std::size_t>& ks, const Model& model,
+                            const std::vector<Question>& questions) {
+    constexpr std::size_t num_samples = 16;
+    Generator generator(1);
+    const Vector rewards = sample_answers(model, questions, num_samples, generator).rewards;
+    std::vector<double> means(ks.size());
+    for (std::size_t begin = 0; begin < rewards.size(); begin += num_samples) {
+        std::size_t num_correct = 0;
+        for (std::size_t i = 0; i < num_samples; ++i) num_correct += rewards(begin + i) == 1;
+        for (std::size_t j = 0; j < ks.size(); ++j)
+            means[j] += pass_at_k(num_samples, num_correct, ks[j]) / double(questions.size());
+    }
+    return means;
+}
+
+void show_pass_at_k(const Model& before, const Model& after) {
+    const std::vector<std::size_t> ks = {1, 4, 16};
+    const std::vector<Question> questions = make_task(true).held_out;
+    const std::vector<double> first = pass_at(ks, before, questions),
+                              second = pass_at(ks, after, questions);
+    std::vector<TableRow> rows;
+    for (std::size_t j = 0; j < ks.size(); ++j)
+        rows.push_back({to_text(ks[j]), percent(first[j]), percent(second[j])});
+    show_table({"pass@k, held out", "before", "after GRPO"}, rows);
+}
+
+// Samples groups of eight answers to twelve questions, and updates. Returns a row of the table.
+TableRow update_with_rewards(FineTuner& tuner, const Model& reference, const Task& task,
+                             Real beta, Workspace& workspace) {
+    GrpoArguments args;
+    args.learning_rate = Real(0.002);
+    args.loss.beta = beta;
+    const RewardedAnswers answers =
+        sample_answers(tuner.model, random_questions(task.training, 12, workspace.generator),
+                       args.group_size, workspace.generator);
+    const GrpoMetrics metrics = grpo_step(tuner, reference, answers.rollouts, answers.rewards,
+                                          args, workspace.gradients);
     return {fixed(metrics.mean_reward, 2), to_text(metrics.groups_with_gradient),
             fixed(metrics.clip_fraction, 3), fixed(metrics.kl, 3)};
 }
 
-void train_with_rewards(FineTuner tuner, std::size_t steps, Line& accuracies,
+void train_with_rewards(FineTuner tuner, std::size_t steps, Real beta, Line& accuracies,
                         Workspace& workspace) {
     step("GRPO: the model sees rewards, and no answers");
     const Task task = make_task(true);
@@ -203,27 +242,29 @@ void train_with_rewards(FineTuner tuner, std::size_t steps, Line& accuracies,
             accuracies.x.push_back(double(n));
             accuracies.y.push_back(100 * accuracy(tuner.model, task.held_out));
         }
-        TableRow row = update_with_rewards(tuner, reference, task, workspace);
+        TableRow row = update_with_rewards(tuner, reference, task, beta, workspace);
         row.insert(row.begin(), to_text(n + 1));
-        if (n % 10 == 0 || n + 1 == steps) rows.push_back(row);
+        if (n % std::max<std::size_t>(1, steps / 6) == 0 || n + 1 == steps) rows.push_back(row);
+        show_progress("step " + to_text(n + 1) + " of " + to_text(steps));
     }
     show_table({"step", "mean reward", "groups with a gradient, of 12", "clipped", "KL"}, rows);
     show_accuracies(reference, tuner.model, "after GRPO");
+    show_pass_at_k(reference, tuner.model);
     accuracies.x.push_back(double(steps));
     accuracies.y.push_back(100 * accuracy(tuner.model, task.held_out));
 }
 
 }  // namespace
 
-void training_demo(const RunLengths& steps, std::uint32_t seed) {
-    const Model base = train_base(steps.base, seed);
+void training_demo(const RunArguments& arguments, std::uint32_t seed) {
+    const Model base = train_base(arguments.base_steps, seed);
     Workspace workspace{std::vector<Model>(4, zeros_like(base)), Generator(seed)};
     Line sft{"SFT", {}, {}}, grpo{"GRPO", {}, {}};
-    FineTuner tuner = train_lora(base, steps.sft, sft, workspace);
-    sft.x.push_back(double(steps.sft));
+    FineTuner tuner = train_lora(base, arguments.sft_steps, sft, workspace);
+    sft.x.push_back(double(arguments.sft_steps));
     sft.y.push_back(100 * accuracy(tuner.model, make_task(true).held_out));
-    train_with_rewards(std::move(tuner), steps.grpo, grpo, workspace);
-    for (double& x : grpo.x) x += double(steps.sft);
+    train_with_rewards(std::move(tuner), arguments.grpo_steps, arguments.beta, grpo, workspace);
+    for (double& x : grpo.x) x += double(arguments.sft_steps);
     plot("accuracy", {LinePlot{"Reversing held-out words", "step", "correct, %", {sft, grpo}}});
 }
 

@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/tensors/real.hpp"
+
 namespace llm {
 
-// The number of steps of each part of the training run.
-struct RunLengths {
-    std::size_t base = 200, sft = 80, grpo = 40;
+// The number of steps of each part of the training run, and the weight of GRPO's KL penalty.
+struct RunArguments {
+    std::size_t base_steps = 200, sft_steps = 30, grpo_steps = 300;
+    Real beta = Real(0.04);
 };
-void training_demo(const RunLengths& steps, std::uint32_t seed);
+void training_demo(const RunArguments& arguments, std::uint32_t seed);
 
 }  // namespace llm

@@ -11,14 +11,16 @@ using namespace llm;
 
 int main(int argc, char** argv) {
     std::string text = text_of_words;
-    std::size_t layer = 2, head = 4;
+    std::size_t max_length = 8, layer = 2, head = 4;
     Options options("walk", "What happens between a text and its next word?");
     options.text("--prompt", text, "the text, of 2 to 8 tokens");
+    options.count("--max-length", max_length, 2, 8,
+                  "the text ends after so many tokens: follow an earlier word");
     options.count("--layer", layer, 0, 3, "the layer that is shown");
     options.count("--head", head, 0, 5, "the query head that is shown");
     return options.run(argc, argv, [&] {
         const Model model = load_model(asset("king_james"));
         const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
-        show_walk({model, tokenizer, text, layer, head});
+        show_walk({model, tokenizer, text, layer, head, max_length});
     });
 }

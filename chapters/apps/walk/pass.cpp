@@ -8,9 +8,10 @@ namespace llm {
 Pass run(const Walk& walk) {
     const Model& model = walk.model;
     Pass pass;
-    const std::vector<Id> ids = walk.tokenizer.encode(walk.text);
+    std::vector<Id> ids = walk.tokenizer.encode(walk.text);
     require(ids.size() >= 2 && ids.size() <= 8, "--prompt takes 2 to 8 tokens, not {}",
             ids.size());
+    ids.resize(std::min(ids.size(), walk.max_length));
     pass.ids = one_sequence(ids);
     for (const Id id : ids) pass.words.push_back(word_of(walk.tokenizer, id));
     pass.embeddings = model.embed(pass.ids);

@@ -243,7 +243,9 @@ void show_next(const Walk& walk, const Pass& pass) {
     step("Final norm and logits (chapters 07 and 09)");
     say("After a last norm, the stream is compared with each row of the embedding: a dot "
         "product, the logit of that token. The softmax makes probabilities of all " +
-        to_text(logits.size()) + " logits. The five most likely next tokens:");
+        to_text(logits.size()) + " logits:");
+    show("next_logits", logits);
+    say("The five most likely next tokens:");
     std::vector<TableRow> rows;
     for (const std::size_t id : argsort_descending(logits, 5))
         rows.push_back({word_of(walk.tokenizer, Id(id)), to_text(id),

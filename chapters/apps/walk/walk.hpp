@@ -14,7 +14,9 @@ struct Walk {
     const Tokenizer& tokenizer;
     std::string text;
     std::size_t layer = 2, head = 4;
+    std::size_t max_length = 8;  // the tokens after these are cut off
 };
+
 // Prints all steps. Throws ValueError if the text has fewer than 2 or more than 8 tokens, or
 // if there is no such layer or head.
 void show_walk(const Walk& walk);

@@ -15,7 +15,7 @@ export function siteLink(target: string, page: string): string {
   const [path, anchor] = target.split('#')
   const file = posix.join(posix.dirname(page), path)
   const hash = anchor === undefined ? '' : `#${anchor}`
-  if (file === 'README.md') return `/${hash}`
+  if (file === 'README.md') return `/readme.md${hash}`
   const name = /^docs\/(\w+)\.md$/.exec(file)
   if (name) return `/${name[1]}.md${hash}`
   if (!isShown(file)) throw new Error(`${page}: the site has no page for ${target}`)

@@ -1,5 +1,5 @@
-// The map of the model on top of each chapter's page becomes a component with links. The start page
-// has it above the table of chapters.
+// The map of the model on top of each chapter's page becomes a component with links. The first page
+// has it above the table of paths, the README above that of chapters.
 import type MarkdownIt from 'markdown-it'
 import { pageOf } from './links'
 
@@ -11,7 +11,7 @@ export function mapPlugin(markdown: MarkdownIt) {
       token.type = 'html_block'
       token.content = `<ModelMap current="${current}" />\n`
     }
-    if (pageOf(env) !== 'README.md') return
+    if (!['README.md', 'docs/index.md'].includes(pageOf(env))) return
     const map = new Token('html_block', '', 0)
     map.content = '<ModelMap />\n'
     tokens.splice(tokens.findIndex(({ type }) => type === 'table_open'), 0, map)

@@ -8,6 +8,7 @@ const components: Record<string, string> = {
   rope: 'RopePlayground',
   tokenizer: 'TokenizerPlayground',
   training: 'TrainingPlayground',
+  walk: 'WalkPlayground',
 }
 
 export function playgroundsPlugin(markdown: MarkdownIt) {

@@ -12,6 +12,7 @@ const playgrounds = {
   RopePlayground: () => import('./components/playgrounds/RopePlayground.vue'),
   TokenizerPlayground: () => import('./components/playgrounds/TokenizerPlayground.vue'),
   TrainingPlayground: () => import('./components/playgrounds/TrainingPlayground.vue'),
+  WalkPlayground: () => import('./components/playgrounds/WalkPlayground.vue'),
 }
 
 export function registerLive(app: App) {

@@ -13,6 +13,44 @@ async function settle(element) {
   await page.waitForTimeout(100)
 }
 
+// Begins with the page's own text before any program runs; another text, an earlier word and a
+// chosen next word give the native program's numbers; keys move from box to box.
+async function checkWalk(element) {
+  const findings = []
+  const next = () => element.locator('.next button.bar').allTextContents()
+  const expected = async (...args) => {
+    const events = eventsOf(await runNatively({ slug: 'walk', args }))
+    const { rows } = events.find(({ type, headings }) => type === 'table' && headings[0] === 'next')
+    return rows.map(([word, , , p]) => ({ word, p: Number(p) }))
+  }
+  const compare = async (what, ...args) => {
+    const shown = (await next()).map(trimmed)
+    const native = await expected(...args)
+    const same = native.every(({ word, p }, i) => shown[i]?.startsWith(word) &&
+      Math.abs(parseFloat(shown[i].slice(word.length)) / 100 - p) < 0.006)
+    if (!same) findings.push(`${what}: ${shown.join(', ')} instead of ${JSON.stringify(native)}`)
+  }
+  await compare('at first')
+  await element.locator('input[type="text"]').fill('And the king of')
+  await element.locator('input[type="text"]').press('Enter')
+  await settle(element)
+  await compare('another text', '--prompt', 'And the king of')
+  await element.locator('.words button.chip').nth(2).click()
+  await settle(element)
+  await compare('an earlier word', '--prompt', 'And the king')
+  await element.locator('.words button.chip').nth(3).click()
+  await settle(element)
+  const [{ word }] = await expected('--prompt', 'And the king of')
+  await element.locator('.next button.bar').first().click()
+  await settle(element)
+  await compare('the chosen word', '--prompt', `And the king of ${word}`)
+  await element.getByRole('tab').first().focus()
+  await element.page().keyboard.press('End')
+  const tabs = await element.getByRole('tab').count()
+  const heading = trimmed(await element.locator('.detail .heading').textContent())
+  return heading.startsWith(`${tabs}. `) ? findings : [...findings, `the key End shows ${heading} of ${tabs}`]
+}
+
 // Encodes what is typed as the native program does, and shows the merges of a word.
 async function checkTokenizer(element) {
   const text = 'Let there be a naïve light'
@@ -121,6 +159,8 @@ async function checkAnswer(element) {
 }
 
 const checks = {
+  '': checkWalk, // the first page
+  'walk_through': checkWalk,
   '04_rope': checkRope,
   '05_gqa': checkAttention,
   '10_tokenizer': checkTokenizer,
