@@ -80,7 +80,7 @@ TEST_CASE("14.4 predict what clipping does to the gradient") {
     CHECK_CLOSE(prediction, Vector(xt::view(grpo.gradient, xt::all(), 0) * Real(4)), 1e-5);
 }
 
-TEST_CASE("14.5 find the bug: the first token of the answer") {
+TEST_CASE("14.5 find the bug: short answers") {
     for (const auto& sizes : {std::pair<std::size_t, std::size_t>{4, 2}, {1, 3}, {3, 1}}) {
         const std::size_t prompt_size = sizes.first, response_size = sizes.second;
         INFO("a prompt of ", prompt_size, " tokens and a response of ", response_size);
@@ -92,7 +92,7 @@ TEST_CASE("14.5 find the bug: the first token of the answer") {
     }
 }
 
-TEST_CASE("14.6 find the bug: a group of correct answers") {
+TEST_CASE("14.6 find the bug: a run that ends in NaN") {
     for (const Vector& rewards :
          {Vector{1, 0, 0, 0}, Vector{0, 3}, Vector{1, 1, 1, 1}, Vector{0, 0}}) {
         INFO("a group of ", rewards.size(), " answers; the first reward is ", rewards(0));
@@ -100,7 +100,7 @@ TEST_CASE("14.6 find the bug: a group of correct answers") {
     }
 }
 
-TEST_CASE("14.7 find the bug: nothing is clipped") {
+TEST_CASE("14.7 find the bug: a token that never comes back") {
     const Vector old_log_probs{-1, -1, -1, -1, -1};
     const Vector all_advantages{1, 1, -1, 1, -1};
     const Vector log_probs{-1, -0.5f, -0.5f, -1.5f, -1.5f};
@@ -142,4 +142,44 @@ TEST_CASE("14.8 write LoRA") {
     REQUIRE_CLOSE(gradients.lora_B, finite_differences(layer, input, upstream, layer.lora_B),
                   1e-4);
     REQUIRE_CLOSE(gradients.input, finite_differences(layer, input, upstream, input), 1e-4);
+}
+
+TEST_CASE("14.9 write the loss of DPO") {
+    for (const auto& policy : {std::pair{-3.0, -5.0},
+                               {-9.0, -2.0},
+                               {-1.0, -1.0},
+                               {-2000.0, -10.0},
+                               {-10.0, -4000.0}}) {
+        const double chosen = policy.first, rejected = policy.second;
+        INFO("log-probabilities of ", chosen, " and ", rejected,
+             ", of the reference -4 and -6, beta 0.5");
+        const PairLoss pair = pair_loss(chosen, rejected, -4, -6, 0.5);
+        const DpoLoss expected =
+            dpo_loss({Real(chosen)}, {Real(rejected)}, {-4}, {-6}, Real(0.5));
+        REQUIRE_CLOSE(
+            (Vector{Real(pair.loss), Real(pair.chosen_gradient), Real(pair.rejected_gradient)}),
+            (Vector{Real(expected.loss), expected.chosen_gradient(0),
+                    expected.rejected_gradient(0)}),
+            1e-5);
+    }
+}
+
+TEST_CASE("14.10 write GRPO") {
+    Generator generator(14);
+    const Matrix old = randn({4, 5}, generator) - Real(2);
+    const Matrix log_probs = old + randn({4, 5}, generator) * Real(0.3);
+    const Matrix reference = old + randn({4, 5}, generator) * Real(0.3);
+    const Matrix mask{{0, 1, 0, 0, 0}, {0, 1, 1, 1, 0}, {1, 1, 1, 1, 1}, {0, 0, 1, 1, 0}};
+    for (const Real beta : {Real(0), Real(0.3)})
+        for (const Vector& rewards : {Vector{1, 0, 0, 2}, Vector{1, 1, 1, 1}}) {
+            INFO("rewards ", rewards(0), ", ", rewards(1), ", ", rewards(2), ", ", rewards(3),
+                 ", epsilon 0.2, beta ", beta);
+            const GroupLoss group =
+                group_loss(log_probs, old, reference, mask, rewards, Real(0.2), beta);
+            const GrpoLoss expected =
+                grpo_loss(log_probs, old, reference, mask, group_advantages(rewards, 4),
+                          {Real(0.2), beta});
+            REQUIRE_CLOSE((Vector{Real(group.loss)}), (Vector{Real(expected.loss)}), 1e-5);
+            REQUIRE_CLOSE(group.gradient, expected.gradient, 1e-5);
+        }
 }

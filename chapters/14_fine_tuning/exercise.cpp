@@ -37,15 +37,15 @@ Vector predicted_clipping() {
     // return {?, ?, ?, ?};
 }
 
-// Exercise 14.5 — find the bug. The loss falls, and the model answers well if someone else
-// writes the first token of the answer.
+// Exercise 14.5 — find the bug. The loss falls. With answers of one token and the end-of-text
+// token, the model learns to stop, and nothing else.
 Vector response_mask(std::size_t prompt_size, std::size_t response_size) {
     Vector mask = xt::zeros<Real>({prompt_size + response_size - 1});
     for (std::size_t t = 0; t < mask.size(); ++t) mask(t) = t >= prompt_size ? 1 : 0;
     return mask;
 }
 
-// Exercise 14.6 — find the bug. The run works until all answers to one question are right.
+// Exercise 14.6 — find the bug. The run works for hours; then all parameters are NaN.
 Vector advantages(const Vector& rewards) {
     const Real count = static_cast<Real>(rewards.size());
     Real mean = 0, sum_of_squares = 0;
@@ -57,18 +57,15 @@ Vector advantages(const Vector& rewards) {
     return result;
 }
 
-// Exercise 14.7 — find the bug. The first update after sampling is right. From the second on,
-// nothing limits how far the model moves.
+// Exercise 14.7 — find the bug. The first update after sampling is right. In later ones, a
+// token that an update pushed too far the wrong way never comes back.
 Vector clipped_gradient(const Vector& log_probs, const Vector& old_log_probs,
                         const Vector& advantages, Real epsilon) {
     Vector gradient = xt::zeros<Real>({log_probs.size()});
-    Vector previous = old_log_probs;
     for (std::size_t n = 0; n < log_probs.size(); ++n) {
-        previous(n) = log_probs(n);
-        const Real ratio = std::exp(log_probs(n) - previous(n));
+        const Real ratio = std::exp(log_probs(n) - old_log_probs(n));
         const Real clipped = std::clamp(ratio, 1 - epsilon, 1 + epsilon);
-        if (clipped * advantages(n) < ratio * advantages(n)) continue;
-        gradient(n) = -ratio * advantages(n);
+        if (clipped == ratio) gradient(n) = -ratio * advantages(n);
     }
     return gradient;
 }
@@ -90,5 +87,27 @@ LoraGradients lora_backward([[maybe_unused]] const LoraLinear& layer,
     TODO("lora_backward");
 }
 Matrix merged_weight([[maybe_unused]] const LoraLinear& layer) { TODO("merged_weight"); }
+
+// Exercise 14.9 — write the loss of DPO for one pair, and its gradients with respect to the two
+// log-probabilities of the policy. Log-probabilities of long responses are below -1000: no
+// exponential may overflow.
+PairLoss pair_loss([[maybe_unused]] double policy_chosen,
+                   [[maybe_unused]] double policy_rejected,
+                   [[maybe_unused]] double reference_chosen,
+                   [[maybe_unused]] double reference_rejected, [[maybe_unused]] double beta) {
+    TODO("pair_loss");
+}
+
+// Exercise 14.10 — write GRPO, from the rewards of one group to the gradient of its loss:
+// advantages, ratios, clipping, the KL estimate, the mean over each response and then over the
+// responses.
+GroupLoss group_loss([[maybe_unused]] const Matrix& log_probs,
+                     [[maybe_unused]] const Matrix& old_log_probs,
+                     [[maybe_unused]] const Matrix& reference_log_probs,
+                     [[maybe_unused]] const Matrix& mask,
+                     [[maybe_unused]] const Vector& rewards, [[maybe_unused]] Real epsilon,
+                     [[maybe_unused]] Real beta) {
+    TODO("group_loss");
+}
 
 }  // namespace exercise

@@ -46,4 +46,23 @@ LoraGradients lora_backward(const LoraLinear& layer,
                             const Matrix& output_gradient);  // (N, out)
 Matrix merged_weight(const LoraLinear& layer);               // (out, in)
 
+// DPO of one pair of responses.
+struct PairLoss {
+    double loss, chosen_gradient, rejected_gradient;
+};
+PairLoss pair_loss(double policy_chosen, double policy_rejected,  // log-probabilities
+                   double reference_chosen, double reference_rejected, double beta);
+
+// GRPO of one group of B answers.
+struct GroupLoss {
+    double loss;
+    Matrix gradient;  // (B, T): with respect to log_probs
+};
+GroupLoss group_loss(const Matrix& log_probs,            // (B, T)
+                     const Matrix& old_log_probs,        // (B, T)
+                     const Matrix& reference_log_probs,  // (B, T)
+                     const Matrix& mask,                 // (B, T)
+                     const Vector& rewards,              // (B)
+                     Real epsilon, Real beta);
+
 }  // namespace exercise

@@ -40,8 +40,8 @@ Vector advantages(const Vector& rewards) {
     return result;
 }
 
-// Exercise 14.7 — the ratio is relative to the log-probabilities at the time of sampling. With
-// the current ones it is always 1, and nothing is ever clipped.
+// Exercise 14.7 — the objective is the minimum of both terms: a ratio outside the range is
+// clipped only if it has moved in the direction of the advantage.
 Vector clipped_gradient(const Vector& log_probs, const Vector& old_log_probs,
                         const Vector& advantages, Real epsilon) {
     Vector gradient = xt::zeros<Real>({log_probs.size()});
@@ -83,6 +83,45 @@ LoraGradients lora_backward(const LoraLinear& layer, const Matrix& input,
 Matrix merged_weight(const LoraLinear& layer) {
     const Matrix product = xt::linalg::dot(layer.lora_B, layer.lora_A);
     return layer.weight + product * layer.scaling;
+}
+
+// Exercise 14.9 — with e^-|m| nothing overflows: -ln σ(m) = ln(1 + e^-m) = -m + ln(1 + e^m),
+// and the derivative with respect to m is -σ(-m).
+PairLoss pair_loss(double policy_chosen, double policy_rejected, double reference_chosen,
+                   double reference_rejected, double beta) {
+    const double margin =
+        beta * ((policy_chosen - reference_chosen) - (policy_rejected - reference_rejected));
+    const double small = std::exp(-std::abs(margin));  // at most 1
+    const double loss = std::max(0.0, -margin) + std::log1p(small);
+    const double weight = margin > 0 ? small / (1 + small) : 1 / (1 + small);
+    return {loss, -beta * weight, beta * weight};
+}
+
+// Exercise 14.10 — each token counts 1 / (B · tokens of its response).
+GroupLoss group_loss(const Matrix& log_probs, const Matrix& old_log_probs,
+                     const Matrix& reference_log_probs, const Matrix& mask,
+                     const Vector& rewards, Real epsilon, Real beta) {
+    const Vector all_advantages = advantages(rewards);  // of exercise 14.6
+    const std::size_t batch_size = mask.shape(0), seq_len = mask.shape(1);
+    GroupLoss result{0, xt::zeros<Real>(mask.shape())};
+    for (std::size_t b = 0; b < batch_size; ++b) {
+        Real count = 0;
+        for (std::size_t t = 0; t < seq_len; ++t) count += mask(b, t);
+        const Real weight = 1 / (count * static_cast<Real>(batch_size));
+        const Real advantage = all_advantages(b);
+        for (std::size_t t = 0; t < seq_len; ++t) {
+            if (mask(b, t) == 0) continue;
+            const Real ratio = std::exp(log_probs(b, t) - old_log_probs(b, t));
+            const Real clipped = std::clamp(ratio, 1 - epsilon, 1 + epsilon);
+            const Real log_r = reference_log_probs(b, t) - log_probs(b, t);
+            const Real objective = std::min(ratio * advantage, clipped * advantage);
+            const Real slope = clipped * advantage < ratio * advantage ? 0 : ratio * advantage;
+            const Real kl = std::exp(log_r) - log_r - 1;
+            result.loss += double(weight * (beta * kl - objective));
+            result.gradient(b, t) = weight * (beta * (1 - std::exp(log_r)) - slope);
+        }
+    }
+    return result;
 }
 
 }  // namespace exercise
