@@ -13,8 +13,11 @@ FOLDER/test.jsonl have one conversation per line, as Hugging Face's trainers rea
 {"task": ..., "messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}.
 The answers are sentences as in base.txt; train_short.jsonl and test_short.jsonl have the same questions
 with the shortest answers, train_turns.jsonl and test_turns.jsonl conversations of two to four questions.
+train_chat.jsonl and test_chat.jsonl are what the shipped adapter learns: greetings, questions in other words,
+questions that refer to the one before, and questions to which it says that it does not know.
 Questions of test.jsonl are not in train.jsonl. Sums and differences of two numbers that are in test.jsonl
-are neither in train.jsonl nor in base.txt, in any order.
+are neither in train.jsonl nor in base.txt nor in train_chat.jsonl, in any order. Texts with a word of
+tests/indecent_words.txt are left out everywhere.
 """
 import hashlib
 import json
@@ -26,7 +29,15 @@ from pathlib import Path
 
 WORDNET = Path("/usr/share/wordnet")
 POINTERS = {"@": "hypernym", "@i": "instance", "!": "antonym"}
+INDECENT = {line for line in (Path(__file__).parent / "indecent_words.txt").read_text().split("\n") if line and line[0] != "#"}
 rng = random.Random(77)
+
+
+def is_decent(text):
+    """Whether no word of a text, nor a word without its plural s, is on the list."""
+    words = re.findall(r"[a-z]+", text.lower())
+    forms = {form for word in words for form in (word, word.removesuffix("s"), word.removesuffix("es"))}
+    return all(hashlib.sha256(form.encode()).hexdigest()[:16] not in INDECENT for form in forms)
 
 
 def is_held_out(question):
@@ -152,7 +163,7 @@ def arithmetic():
             questions += [("sum", sum_of, f"{a} + {b} = {a + b}", f"{a + b}"),
                           ("difference", difference, f"{a + b} - {b} = {a}", f"{a}")]
             if not is_held_out(sum_of):
-                lines += [f"{a} + {b} = {a + b}", f"{a + b} - {b} = {a}"] * 5
+                lines += [f"{a} + {b} = {a + b}", f"{a + b} - {b} = {a}"] * 8
             if a != b and rng.random() < 0.3:
                 questions.append(("larger", f"Which is larger, {a} or {b}?", f"{max(a, b)} is larger than {min(a, b)}",
                                   f"{max(a, b)}"))
@@ -196,18 +207,178 @@ def write_turns(file, questions):
             stream.write(json.dumps({"task": turns[-1][0], "messages": messages}) + "\n")
 
 
+GREETINGS = {
+    "Hello! Ask me for a sum, a difference or the letters of a word.":
+        ["Hello", "Hi", "Hey", "Hello there", "Hi there", "Good morning", "Good evening", "Good afternoon", "Hello friend",
+         "Greetings", "Hi model", "Hello model", "Good day", "Hey there", "How are you", "Hello, how are you", "Hi, how are you",
+         "How do you do", "What is up", "What's up"],
+    "I am a small language model of this tutorial. I can add, subtract, compare numbers and spell words.":
+        ["Who are you", "What are you", "What can you do", "What is your name", "What's your name", "Help", "Help me", "Can you help me",
+         "What do you know", "Tell me about yourself", "Are you a human", "Are you a robot", "Are you a model", "Who made you",
+         "Introduce yourself", "What can I ask", "What can I ask you", "What should I ask", "How do you work", "Are you ChatGPT"],
+    "You are welcome.": ["Thanks", "Thank you", "Thank you very much", "Thanks a lot", "Many thanks", "Great", "Good", "Very good", "Nice",
+                         "Well done", "Correct", "Right", "Great, thanks", "Wonderful", "Perfect", "OK", "Okay"],
+    "Goodbye!": ["Bye", "Goodbye", "See you", "Good night", "Bye bye", "See you later", "I have to go", "Farewell"],
+}
+UNKNOWN = "I do not know that. I can add, subtract, compare numbers and spell words."
+
+
+def greetings():
+    """What people say first, with and without signs and capitals."""
+    texts = []
+    for answer, openings in GREETINGS.items():
+        for text in openings:
+            variants = {text + end for end in ("", "!", ".", "?")} | {text.lower() + end for end in ("", "!", ".", "?")}
+            texts += [(variant, answer) for variant in sorted(variants)]
+    return texts
+
+
+def unknown_questions(counts, places):
+    """Questions about words and places of WordNet, of every kind that the model has not learned to answer."""
+    nouns = sorted(word for word in counts if isinstance(word, str) and re.fullmatch(r"[a-z]{3,12}", word) and counts.get((word, "n"), 0) >= 2)
+    adjectives = sorted(word for word in counts if isinstance(word, str) and re.fullmatch(r"[a-z]{3,12}", word) and counts.get((word, "a"), 0) >= 3)
+    verbs = sorted(word for word in counts if isinstance(word, str) and re.fullmatch(r"[a-z]{3,12}", word) and counts.get((word, "v"), 0) >= 3)
+    templates = [
+        "What is a {noun}?", "What is {noun}?", "what is {noun}", "What does {noun} mean?", "What is the capital of {place}?",
+        "What is the opposite of {adjective}?", "Where is {place}?", "Who was the king of {place}?", "Who wrote the {noun}?",
+        "Who invented the {noun}?", "Why is the {noun} {adjective}?", "Why do we {verb}?", "When was the {noun} made?", "How do I {verb}?",
+        "How do I {verb} a {noun}?", "Can you {verb}?", "Do you like {noun}?", "Do you {verb}?", "Tell me about {place}.",
+        "Tell me about the {noun}.", "Tell me a joke.", "Tell me a story.", "Write a poem about {noun}.", "Write a story about a {noun}.",
+        "{noun}", "{adjective} {noun}", "I like {noun}.", "I {verb} the {noun}.", "The {noun} is {adjective}.", "Which {noun} is {adjective}?",
+        "What did I ask first?", "What time is it?", "What day is it?", "How old are you?", "How is the weather?", "Translate {noun} into French.",
+        "Multiply {a} by {b}.", "What is {a} * {b}?", "What is {a} times {b}?", "What is {a} / {b}?", "Is {a} prime?", "Count to {a}.",
+        "Sing a song.", "Explain {noun}.", "Define {noun}.", "What color is the {noun}?", "How many people live in {place}?",
+        "Is a {noun} {adjective}?", "Give me a {noun}.", "Where do you live?", "Do you have a {noun}?", "Say {noun}.", "Repeat {noun}.",
+    ]
+    questions = {}
+    while len(questions) < 9000:
+        text = rng.choice(templates).format(noun=rng.choice(nouns), adjective=rng.choice(adjectives), verb=rng.choice(verbs),
+                                            place=rng.choice(places), a=rng.randint(2, 99), b=rng.randint(2, 99))
+        questions[text if rng.random() < 0.7 else text.lower().rstrip("?.")] = None
+    return list(questions)
+
+
+SUMS = ["What is {a} + {b}?", "{a} + {b}", "{a}+{b}", "What is {a}+{b}?", "what is {a} + {b}", "What's {a} + {b}?", "{a} + {b} = ?", "{a} + {b} =",
+        "What's {a} plus {b}?", "What is {a} plus {b}?", "{a} plus {b}", "Add {a} and {b}.", "add {a} and {b}", "How much is {a} + {b}?",
+        "how much is {a} plus {b}", "Calculate {a} + {b}.", "{a}+{b}=", "{a}+{b}=?", "what is {a}+{b}", "Please add {a} and {b}."]
+DIFFERENCES = ["What is {a} - {b}?", "{a} - {b}", "{a}-{b}", "What is {a}-{b}?", "what is {a} - {b}", "What's {a} - {b}?", "{a} - {b} = ?",
+               "What's {a} minus {b}?", "What is {a} minus {b}?", "{a} minus {b}", "Subtract {b} from {a}.", "subtract {b} from {a}",
+               "How much is {a} - {b}?", "how much is {a} minus {b}", "Calculate {a} - {b}.", "{a}-{b}=", "what is {a}-{b}"]
+LARGER = ["Which is larger, {a} or {b}?", "What is larger, {a} or {b}?", "Which is bigger, {a} or {b}?", "Which number is larger, {a} or {b}?",
+          "{a} or {b}, which is larger?", "which is larger, {a} or {b}", "Is {a} larger than {b}?"]
+SPELL = ["Spell {word}.", "spell {word}", "How do you spell {word}?", "How is {word} spelled?", "Please spell {word}.", "What are the letters of {word}?"]
+LETTERS = ["How many letters does {word} have?", "how many letters does {word} have", "How many letters are in {word}?", "Count the letters of {word}."]
+BACKWARD = ["Spell {word} backward.", "spell {word} backward", "Spell {word} backwards.", "What is {word} backward?", "Write {word} backward.",
+            "{word} backward"]
+
+
+def pair_is_held_out(a, b):
+    return is_held_out(f"What is {a} + {b}?")
+
+
+def chats(counts, places, held_out):
+    """Conversations of one to four questions, as (task, question, answer), all of one side of the split. A
+    follow-up question can only be understood with the one before it."""
+    words = [word for word in sorted(word for word in counts if isinstance(word, str))
+             if re.fullmatch(r"[a-z]{3,8}", word) and counts[word] >= 3 and is_held_out(f"Spell {word}.") == held_out]
+    welcome = [pair for pair in greetings() if is_held_out(pair[0]) == held_out]
+    unknown = [text for text in unknown_questions(counts, places) if is_held_out(text) == held_out]
+
+    def pair(largest=99):
+        while True:
+            a, b = rng.randint(0, largest), rng.randint(0, 99)
+            if pair_is_held_out(a, b) == held_out:
+                return a, b
+
+    def said(word):
+        return f"{word} is spelled {'-'.join(word)} and has {len(word)} letters."
+
+    def backward(word):
+        return f"{said(word)} Backward: {'-'.join(reversed(word))}."
+
+    def sums():
+        a, b = pair()
+        yield "sum", rng.choice(SUMS).format(a=a, b=b), f"{a} + {b} = {a + b}"
+        total = a + b
+        while rng.random() < 0.5:
+            more = rng.randint(1, 20)
+            if total + more < 100 and pair_is_held_out(total, more) == held_out:
+                text = rng.choice(["And {} more?", "and {} more", "Plus {}?", "plus {}", "And plus {}?", "Add {}.", "Now add {}."])
+                yield "follow-up", text.format(more), f"{total} + {more} = {total + more}"
+                total += more
+            elif more <= total < 199 and pair_is_held_out(total - more, more) == held_out and total - more < 100:
+                text = rng.choice(["Minus {}?", "minus {}", "And minus {}?", "Subtract {}.", "And {} less?"])
+                yield "follow-up", text.format(more), f"{total} - {more} = {total - more}"
+                total -= more
+            else:
+                break
+
+    def differences():
+        a, b = pair()
+        yield "difference", rng.choice(DIFFERENCES).format(a=a + b, b=b), f"{a + b} - {b} = {a}"
+
+    def three():
+        while True:
+            (a, b), c = pair(), rng.randint(0, 99)
+            if a + b < 100 and pair_is_held_out(a + b, c) == held_out:
+                text = rng.choice(["What is {} + {} + {}?", "{} + {} + {}", "{}+{}+{}", "Add {}, {} and {}.", "what is {} + {} + {}"])
+                yield "three", text.format(a, b, c), f"{a} + {b} = {a + b}, {a + b} + {c} = {a + b + c}"
+                return
+
+    def larger():
+        a, b = pair()
+        if a != b:
+            yield "larger", rng.choice(LARGER).format(a=a, b=b), f"{max(a, b)} is larger than {min(a, b)}"
+
+    def spelling_of(word):
+        kind = rng.randrange(3)
+        texts, answer = [(SPELL, f"{word} is spelled {'-'.join(word)}."), (LETTERS, said(word)), (BACKWARD, backward(word))][kind]
+        yield ["spell", "letters", "backward"][kind], rng.choice(texts).format(word=word), answer
+        if rng.random() < 0.5:
+            if kind != 2 and rng.random() < 0.6:
+                yield "follow-up", rng.choice(["And backward?", "and backward", "Backward?", "Now backward.", "And backwards?"]), backward(word)
+            elif kind != 1:
+                yield "follow-up", rng.choice(["How many letters?", "How many letters does it have?", "And how many letters?"]), said(word)
+
+    def welcomes():
+        yield "greeting", *rng.choice(welcome)
+
+    def unknowns():
+        yield "unknown", rng.choice(unknown), UNKNOWN
+
+    kinds = [(6, sums), (3, differences), (1.5, three), (1, larger), (5, lambda: spelling_of(rng.choice(words))), (1.2, welcomes), (3, unknowns)]
+    weights, makers = zip(*kinds)
+    result = []
+    for _ in range(3000 if held_out else 40000):
+        turns = []
+        wanted = rng.choice([1, 1, 2, 3])
+        while len(turns) < wanted:
+            turns += list(rng.choices(makers, weights)[0]())
+        if all(is_decent(question + " " + answer) for _, question, answer in turns):
+            result.append(turns[:4])
+    return result
+
+
+def write_chats(file, conversations):
+    with open(file, "w") as stream:
+        for turns in conversations:
+            messages = [message for _, question, answer in turns
+                        for message in ({"role": "user", "content": question}, {"role": "assistant", "content": answer})]
+            stream.write(json.dumps({"task": turns[-1][0], "messages": messages}) + "\n")
+
+
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     synsets, first_senses = read_wordnet()
     counts = frequent_words()
     parts = [definitions(synsets, first_senses, counts), capitals(synsets), opposites(synsets, counts), arithmetic(), spelling(counts)]
-    documents = [document for part, _ in parts for document in part]
+    documents = [document for part, _ in parts for document in part if is_decent(document)]
     documents += repetitions(documents, 3000)
     rng.shuffle(documents)
     (folder / "base.txt").write_text("".join(f"<|endoftext|>{document}\n" for document in documents))
 
-    questions = [question for _, part in parts for question in part]
+    questions = [question for _, part in parts for question in part if is_decent(" ".join(question))]
     rng.shuffle(questions)
     for name, held_out, is_short in (("train", False, False), ("test", True, False),
                                      ("train_short", False, True), ("test_short", True, True)):
@@ -219,6 +390,9 @@ def main():
                     file.write(json.dumps({"task": task, "messages": messages}) + "\n")
     for name, held_out in (("train_turns", False), ("test_turns", True)):
         write_turns(folder / f"{name}.jsonl", [question for question in questions if is_held_out(question[1]) == held_out])
+    places = sorted({match[1] for _, question, *_ in parts[1][1] if (match := re.search(r"capital of (.*)\?", question))})
+    for name, held_out in (("train_chat", False), ("test_chat", True)):
+        write_chats(folder / f"{name}.jsonl", chats(counts, places, held_out))
     tasks = [question[0] for question in questions]
     print({task: tasks.count(task) for task in sorted(set(tasks))})
 

@@ -74,17 +74,3 @@ TEST_CASE("sample_rollouts: an answer that fills the context has not ended") {
     }
     CHECK(num_full > 0);
 }
-
-TEST_CASE("pass_at_k counts the draws of k samples that are all wrong") {
-    // Of 4 samples 1 is correct: of the 6 pairs, 3 have it.
-    CHECK(pass_at_k(4, 1, 2) == doctest::Approx(0.5));
-    CHECK(pass_at_k(10, 3, 1) == doctest::Approx(0.3));  // pass@1 is the fraction
-    // numpy: 1 - np.prod(1 - 5 / np.arange(16 - 2 + 1, 16 + 1)), as in HumanEval.
-    CHECK(pass_at_k(16, 2, 5) == doctest::Approx(0.5416666667));
-    CHECK(pass_at_k(16, 0, 16) == 0);
-    CHECK(pass_at_k(16, 12, 5) == 1);  // five wrong ones do not exist
-    CHECK_THROWS_WITH_AS(pass_at_k(4, 5, 1), "pass_at_k: 5 correct of 4 samples, and k is 1",
-                         ValueError);
-    CHECK_THROWS_AS(pass_at_k(4, 1, 5), ValueError);
-    CHECK_THROWS_AS(pass_at_k(4, 1, 0), ValueError);
-}

@@ -224,16 +224,3 @@ TEST_CASE("score_answers counts exact answers by task") {
     CHECK(scores.at("sum").num_questions == 3);
     CHECK(scores.at("spell").num_correct == 1);
 }
-
-// The expected values are those of statsmodels, proportion_confint(count, n, method="wilson").
-TEST_CASE("wilson_interval equals statsmodels") {
-    const auto check = [](std::size_t correct, std::size_t n, double low, double high) {
-        const Interval interval = wilson_interval({correct, n});
-        CHECK(interval.low == doctest::Approx(low).epsilon(1e-5));
-        CHECK(interval.high == doctest::Approx(high).epsilon(1e-5));
-    };
-    check(8, 10, 0.4901625, 0.9433178);
-    check(0, 10, 0, 0.2775328);
-    check(10, 10, 0.7224672, 1);
-    check(50, 100, 0.4038315, 0.5961685);
-}

@@ -63,23 +63,4 @@ std::map<std::string, Score> score_answers(const std::vector<AskedQuestion>& que
     return scores;
 }
 
-Interval wilson_interval(const Score& score) {
-    const double n = double(score.num_questions), p = double(score.num_correct) / n;
-    const double z = 1.959964;  // 95 % of a normal distribution are within ± z
-    const double center = p + z * z / (2 * n);
-    const double half = z * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
-    return {std::max(0.0, (center - half) / (1 + z * z / n)),
-            std::min(1.0, (center + half) / (1 + z * z / n))};
-}
-
-double pass_at_k(std::size_t n, std::size_t num_correct, std::size_t k) {
-    require(num_correct <= n && k >= 1 && k <= n,
-            "pass_at_k: {} correct of {} samples, and k is {}", num_correct, n, k);
-    // C(n - c, k) / C(n, k): the probability that all k are among the n - c wrong ones.
-    double all_wrong = 1;
-    for (std::size_t i = 0; i < k; ++i)
-        all_wrong *= i < n - num_correct ? double(n - num_correct - i) / double(n - i) : 0;
-    return 1 - all_wrong;
-}
-
 }  // namespace llm

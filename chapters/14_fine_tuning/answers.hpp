@@ -1,4 +1,4 @@
-// Chapter 14, file 10 of 11: questions with verifiable answers, and counting the correct ones.
+// Chapter 14, file 11 of 12: questions with verifiable answers, and counting the correct ones.
 #pragma once
 
 #include <map>
@@ -7,6 +7,7 @@
 
 #include "chapters/09_full_model/model.hpp"
 #include "chapters/14_fine_tuning/conversations.hpp"
+#include "chapters/14_fine_tuning/evaluation.hpp"
 #include "common/numbers/random.hpp"
 
 namespace llm {
@@ -44,23 +45,7 @@ std::vector<std::string> answers_of(const Model& model, const ChatEncoder& encod
                                     const AnswerConfig& config, Generator& generator);
 
 // How many answers equal those expected, by task.
-struct Score {
-    std::size_t num_correct = 0, num_questions = 0;
-};
 std::map<std::string, Score> score_answers(const std::vector<AskedQuestion>& questions,
                                            const std::vector<std::string>& answers);
-
-// The 95 % confidence interval of a fraction of n independent questions, which stays within
-// 0 and 1 and is not empty for 0 or n correct ones. Source: Wilson, 1927.
-struct Interval {
-    double low, high;
-};
-Interval wilson_interval(const Score& score);
-
-// pass@k: the probability that at least one of k samples is correct, estimated without bias
-// from n >= k samples of which some are correct: 1 - C(n - num_correct, k) / C(n, k). Throws
-// ValueError unless num_correct <= n and 1 <= k <= n. Source: "Evaluating Large Language Models
-// Trained on Code" (Chen et al., 2021), equation 1.
-double pass_at_k(std::size_t n, std::size_t num_correct, std::size_t k);
 
 }  // namespace llm

@@ -1,4 +1,4 @@
-// Chapter 14, file 8 of 11: chat templates. A model that answers was trained on conversations
+// Chapter 14, file 8 of 12: chat templates. A model that answers was trained on conversations
 // written as one text, with special tokens between the messages; it must be asked in the same
 // format.
 #pragma once

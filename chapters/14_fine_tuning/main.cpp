@@ -9,6 +9,7 @@
 #include "chapters/14_fine_tuning/demo/preference.hpp"
 #include "chapters/14_fine_tuning/demo/reward.hpp"
 #include "chapters/14_fine_tuning/demo/training.hpp"
+#include "chapters/14_fine_tuning/evaluation.hpp"
 #include "chapters/14_fine_tuning/log_probs.hpp"
 #include "chapters/14_fine_tuning/lora.hpp"
 #include "common/numbers/statistics.hpp"
@@ -138,6 +139,21 @@ void lora_parameters(Generator& generator) {
     show_table({"trained", "parameters", "%", "AdamW, bytes"}, rows);
 }
 
+void multiple_choice() {
+    step("Multiple choice: which answer is most probable?");
+    // The log-probabilities of the tokens of each answer, after the same question.
+    const std::vector<std::string> texts = {"no", "it depends on the weather"};
+    const std::vector<std::size_t> lengths = {1, 5};
+    const Vector log_probs{-2, -4};
+    std::vector<TableRow> rows;
+    for (std::size_t k = 0; k < 2; ++k)
+        rows.push_back({texts[k], to_text(lengths[k]), fixed(double(log_probs(k)), 1),
+                        fixed(double(log_probs(k)) / double(lengths[k]), 1)});
+    show_table({"answer", "tokens", "ln p", "ln p per token"}, rows);
+    show("by the sum", texts[most_likely_choice(log_probs, lengths, ChoiceScore::sum)]);
+    show("per token", texts[most_likely_choice(log_probs, lengths, ChoiceScore::per_token)]);
+}
+
 int main(int argc, char** argv) {
     RunArguments run;
     AskArguments ask;
@@ -165,6 +181,7 @@ int main(int argc, char** argv) {
         lora_parameters(generator);
         dpo_demo();
         grpo_demo();
+        multiple_choice();
         training_demo(run, options.seed());
     });
 }

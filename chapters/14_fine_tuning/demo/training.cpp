@@ -73,11 +73,18 @@ std::string answer_to(const Model& model, const Question& question) {
     return decode(generate(model, encode(question.prompt), config, generator).ids);
 }
 
+// 1 for each correct answer, otherwise 0.
+Vector correct_answers(const Model& model, const std::vector<Question>& questions) {
+    Vector correct = xt::zeros<Real>({questions.size()});
+    for (std::size_t i = 0; i < questions.size(); ++i)
+        correct(i) = static_cast<Real>(
+            exact_match_reward(questions[i].answer, answer_to(model, questions[i])));
+    return correct;
+}
+
 double accuracy(const Model& model, const std::vector<Question>& questions) {
-    double sum = 0;
-    for (const Question& question : questions)
-        sum += exact_match_reward(question.answer, answer_to(model, question));
-    return sum / double(questions.size());
+    return double(xt::sum<Real>(correct_answers(model, questions))()) /
+           double(questions.size());
 }
 
 std::string percent(double fraction) { return fixed(100 * fraction, 1) + " %"; }
@@ -214,6 +221,25 @@ void show_pass_at_k(const Model& before, const Model& after) {
     show_table({"pass@k, held out", "before", "after GRPO"}, rows);
 }
 
+// How sure is it that a model answers more questions than another one?
+void show_difference(const Model& before, const Model& after) {
+    const std::vector<Question> questions = make_task(true).held_out;
+    const Vector first = correct_answers(before, questions),
+                 second = correct_answers(after, questions);
+    const auto interval_of = [&](const Vector& correct) {
+        const Interval interval = wilson_interval(
+            {static_cast<std::size_t>(xt::sum<Real>(correct)()), questions.size()});
+        return percent(interval.low) + " to " + percent(interval.high);
+    };
+    Generator generator(1);
+    const PairedDifference difference = paired_bootstrap(first, second, generator);
+    show("95 % interval before", interval_of(first));
+    show("95 % interval after", interval_of(second));
+    show("difference", percent(difference.mean) + ", 95 % interval " +
+                           percent(difference.interval.low) + " to " +
+                           percent(difference.interval.high));
+}
+
 // Samples groups of eight answers to twelve questions, and updates. Returns a row of the table.
 TableRow update_with_rewards(FineTuner& tuner, const Model& reference, const Task& task,
                              Real beta, Workspace& workspace) {
@@ -249,6 +275,7 @@ void train_with_rewards(FineTuner tuner, std::size_t steps, Real beta, Line& acc
     }
     show_table({"step", "mean reward", "groups with a gradient, of 12", "clipped", "KL"}, rows);
     show_accuracies(reference, tuner.model, "after GRPO");
+    show_difference(reference, tuner.model);
     show_pass_at_k(reference, tuner.model);
     accuracies.x.push_back(double(steps));
     accuracies.y.push_back(100 * accuracy(tuner.model, task.held_out));

@@ -197,6 +197,32 @@ void show_scores(const std::vector<Scores>& models) {
     show_table(headings, rows);
 }
 
+void show_difference(const Vector& before, const Vector& after, std::uint32_t seed) {
+    Generator generator(seed);
+    const PairedDifference difference = paired_bootstrap(before, after, generator);
+    show("difference of all questions, points",
+         fixed(100 * difference.mean, 1) + ", 95 % interval " +
+             fixed(100 * difference.interval.low, 1) + " to " +
+             fixed(100 * difference.interval.high, 1));
+}
+
+// How many of the questions stand in the training data, too.
+void show_contamination(const FineTuningArguments& arguments,
+                        const std::vector<AskedQuestion>& questions) {
+    if (arguments.train.empty() || arguments.method == "dpo") return;
+    const auto text_of = [](const AskedQuestion& question) {
+        return question.messages.back().content;
+    };
+    std::vector<std::string> held_out, training;
+    for (const AskedQuestion& question : questions) held_out.push_back(text_of(question));
+    for (const AskedQuestion& question : read_questions(arguments.train, arguments.task))
+        training.push_back(text_of(question));
+    const std::vector<bool> occurs = contaminated(held_out, training);
+    show("held-out questions that stand in the training data",
+         to_text(std::count(occurs.begin(), occurs.end(), true)) + " of " +
+             to_text(questions.size()));
+}
+
 // The first question of each task with its answer.
 void show_examples(const std::vector<AskedQuestion>& questions,
                    const std::vector<std::string>& answers) {
@@ -235,6 +261,7 @@ void fine_tune_model(const FineTuningArguments& given, std::uint32_t seed) {
 
     std::vector<AskedQuestion> questions;
     std::vector<Scores> scores;
+    std::vector<Vector> correct;  // 1 for each correct answer, before and after training
     std::vector<std::string> answers;
     const auto ask = [&] {
         Generator own_generator(seed);  // so that --test does not change the training
@@ -244,6 +271,10 @@ void fine_tune_model(const FineTuningArguments& given, std::uint32_t seed) {
                        {Real(arguments.temperature), arguments.max_new_tokens}, own_generator);
         show_progress("");
         scores.push_back(score_answers(questions, answers));
+        correct.push_back(xt::zeros<Real>({questions.size()}));
+        for (std::size_t i = 0; i < questions.size(); ++i)
+            correct.back()(i) =
+                static_cast<Real>(exact_match_reward(questions[i].answer, answers[i]));
     };
     if (!arguments.test.empty()) {
         questions = first_of_each_task(read_questions(arguments.test, arguments.task),
@@ -257,6 +288,8 @@ void fine_tune_model(const FineTuningArguments& given, std::uint32_t seed) {
     if (arguments.test.empty()) return;
     step("Held-out questions");
     show_scores(scores);
+    if (correct.size() == 2) show_difference(correct[0], correct[1], seed);
+    show_contamination(arguments, questions);
     show_examples(questions, answers);
 }
 
