@@ -29,19 +29,62 @@ Matrix logits_of(const FastModel& model, const std::vector<Id>& ids) {
     return logits;
 }
 
-// The cross-entropy of the next tokens within each window, in nats per token (chapter 12).
-double mean_loss(const Matrix& logits, const std::vector<Id>& ids, std::size_t window) {
-    double loss = 0;
-    std::size_t count = 0;
+// The log-probabilities of all tokens: the logarithm of the softmax of a row of logits.
+std::vector<double> log_softmax(std::span<const Real> logits) {
+    const double highest = double(*std::max_element(logits.begin(), logits.end()));
+    double sum = 0;
+    for (const Real logit : logits) sum += std::exp(double(logit) - highest);
+    std::vector<double> log_probs(logits.begin(), logits.end());
+    for (double& value : log_probs) value -= highest + std::log(sum);
+    return log_probs;
+}
+
+// The cross-entropy of each next token within its window, in nats (chapter 12).
+std::vector<double> token_losses(const Matrix& logits, const std::vector<Id>& ids,
+                                 std::size_t window) {
+    std::vector<double> losses;
     for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
         if ((t + 1) % window == 0) continue;  // the next token begins a new window
-        const std::span<const Real> given = view_of(logits)[t];
-        std::vector<Real> row(given.begin(), given.end());
-        const Real target = row[static_cast<std::size_t>(ids[t + 1])], maximum = amax(row);
-        loss += std::log(exp_and_sum(row, 1, maximum)) - (target - maximum);
-        ++count;
+        losses.push_back(
+            -log_softmax(view_of(logits)[t])[static_cast<std::size_t>(ids[t + 1])]);
     }
-    return loss / double(count);
+    return losses;
+}
+
+double mean_of(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum / double(values.size());
+}
+
+double mean_loss(const Matrix& logits, const std::vector<Id>& ids, std::size_t window) {
+    return mean_of(token_losses(logits, ids, window));
+}
+
+// The mean of the differences, token by token, and 1.96 standard errors of this mean.
+std::string paired_difference(const std::vector<double>& losses,
+                              const std::vector<double>& expected) {
+    std::vector<double> differences, squares;
+    for (std::size_t t = 0; t < losses.size(); ++t)
+        differences.push_back(losses[t] - expected[t]);
+    const double mean = mean_of(differences);
+    for (const double difference : differences)
+        squares.push_back((difference - mean) * (difference - mean));
+    const double error = std::sqrt(mean_of(squares) / double(losses.size() - 1));
+    return fixed(std::abs(mean) < 5e-5 ? 0 : mean, 4) + " ±" + fixed(1.96 * error, 4);
+}
+
+// The mean KL divergence of the probabilities from those of the model that is not quantized:
+// the sum of p (ln p - ln q).
+double kl_divergence(const Matrix& logits, const Matrix& expected) {
+    double sum = 0;
+    for (std::size_t t = 0; t < logits.shape(0); ++t) {
+        const std::vector<double> log_q = log_softmax(view_of(logits)[t]),
+                                  log_p = log_softmax(view_of(expected)[t]);
+        for (std::size_t v = 0; v < log_p.size(); ++v)
+            sum += std::exp(log_p[v]) * (log_p[v] - log_q[v]);
+    }
+    return sum / double(logits.shape(0));
 }
 
 std::ptrdiff_t argmax(std::span<const Real> row) {
@@ -107,17 +150,21 @@ void quantized_models(const Model& model, const std::vector<Id>& ids) {
     step("A whole model, in each type");
     const std::size_t window = model.config.max_position_embeddings;
     const Matrix expected = logits_of(make_fast_model(model, DType::float32), ids);  // (T, V)
+    const std::vector<double> expected_losses = token_losses(expected, ids, window);
     std::vector<TableRow> rows;
     double largest_change = 0;
     for (const DType dtype : all_dtypes) {
         const FastModel quantized = quantize_model(model, dtype, Activations::float32);
         const Matrix logits = logits_of(quantized, ids);
         const Matrix error = logits - expected;
-        const double loss = mean_loss(logits, ids, window);
-        rows.push_back({std::string(to_text(dtype)),
-                        fixed(double(quantized.weight_bytes()) / 1e6, 2),
-                        fixed(root_mean_square(error), 4),
-                        fixed(percent_same_argmax(logits, expected), 1), fixed(loss, 4)});
+        const std::vector<double> losses = token_losses(logits, ids, window);
+        const double loss = mean_of(losses);
+        const std::string difference =
+            dtype == DType::float32 ? "0" : paired_difference(losses, expected_losses);
+        rows.push_back(
+            {std::string(to_text(dtype)), fixed(double(quantized.weight_bytes()) / 1e6, 2),
+             fixed(root_mean_square(error), 4), fixed(percent_same_argmax(logits, expected), 1),
+             fixed(loss, 4), difference, fixed(kl_divergence(logits, expected), 4)});
 
         // The same weights, with inputs that are rounded to 8 bits as well.
         if (block_size(dtype) == 1) continue;
@@ -125,7 +172,8 @@ void quantized_models(const Model& model, const std::vector<Id>& ids) {
         largest_change =
             std::max(largest_change, std::abs(mean_loss(with_int8, ids, window) - loss));
     }
-    show_table({"dtype", "MB", "RMS error of logits", "% same argmax", "loss"}, rows);
+    show_table({"dtype", "MB", "RMS error", "% same argmax", "loss", "- float32's", "KL"},
+               rows);
     show("RMS of the logits", fixed(root_mean_square(expected), 4));
     show("int8 inputs change each loss by less than 0.01", largest_change < 0.01);
 }

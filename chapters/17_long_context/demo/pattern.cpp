@@ -201,7 +201,7 @@ void bytes_of_caches() {
                         fixed(gigabytes(model, false, 8192), 2),
                         fixed(gigabytes(model, true, 131072), 2),
                         fixed(gigabytes(model, false, 131072), 2)});
-    show_table({"model", "8k, full", "8k", "128k, full", "128k"}, rows);
+    show_table({"model", "8k, full", "8k, own", "128k, full", "128k, own"}, rows);
     std::vector<Line> lines;
     for (const CachedModel& model : cached_models) {
         Line line{model.name, {}, {}};
