@@ -29,8 +29,8 @@ Interval wilson_interval(const Score& score);
 double pass_at_k(std::size_t n, std::size_t num_correct, std::size_t k);
 
 // Two models answer the same N questions: the mean of second - first, and the 95 % interval of
-// that mean over samples of N questions drawn with replacement. Pairs are drawn, so that a hard
-// question is hard for both. Throws ValueError if there are no scores or the sizes differ.
+// that mean over N questions sampled with replacement, many times. Pairs are drawn, so that a
+// hard question is hard for both. Throws ValueError if there are no scores or the sizes differ.
 // Source: "Statistical Significance Tests for Machine Translation Evaluation" (Koehn, 2004).
 struct PairedDifference {
     double mean;

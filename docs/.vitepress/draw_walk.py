@@ -55,7 +55,7 @@ def css_color(index):
 
 
 def drawn_line(line, row):
-    """A line as SVG: a rectangle behind each colored text, and the texts."""
+    """A line as SVG: rectangles for the colored texts, and the texts."""
     y = MARGIN + HEIGHT * row
     column, rectangles, texts = 0, [], []
     pieces = ESCAPE.split(line)
