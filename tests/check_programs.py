@@ -6,6 +6,7 @@ The environment variable KILLS is the number of times that a training run is kil
 import array
 import ast
 import fcntl
+import hashlib
 import itertools
 import json
 import math
@@ -543,7 +544,8 @@ def check_rejections(program, scratch):
 def check_good(program, scratch):
     """Runs the program without options: its tensors, figures, plain output, and the same output for the same seed."""
     tensors, plots = scratch / program.name / "tensors", scratch / program.name / "plots"
-    command = [program, *{"13_training": ["--steps", "12"], "15_fast": ["--no-timing"],
+    few_steps = "--base-steps 20 --sft-steps 10 --grpo-steps 6".split()
+    command = [program, *{"13_training": ["--steps", "12"], "14_fine_tuning": few_steps, "15_fast": ["--no-timing"],
                           "16_quantization": ["--no-timing"]}.get(program.name, [])]
     first = run([*command, "--save", tensors, "--plots", plots])
     if first.returncode != 0 or first.stderr or "\x1b" in first.stdout:
@@ -1501,6 +1503,7 @@ def check_watch(learn, clone):
 
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+DROPPED_NOTE = r"\(From here on, the oldest messages are dropped, to leave room for the answers\.\)\n"
 PLAIN_NOTE = "There is no chat template: the model only continues the text of each line.\n"
 
 
@@ -1653,6 +1656,30 @@ def chat_answers(command, lines, note=""):
     return result.stdout
 
 
+def check_shipped_chat(program):
+    """Without options, the shipped model with its adapter answers: greetings, sums in other words, questions that refer to the
+    one before, and that it does not know something. None of its words is on the list of indecent words."""
+    expected = {"Hello!": "Hello! Ask me for a sum, a difference or the letters of a word.",
+                "What can you do?": "I am a small language model of this tutorial. I can add, subtract, compare numbers and spell words.",
+                "What is 21 + 34?": "21 + 34 = 55", "And 5 more?": "55 + 5 = 60", "what's 9 plus 9?": "9 + 9 = 18",
+                "12 + 13 + 14": "12 + 13 = 25, 25 + 14 = 39", "132 - 44": "132 - 44 = 88",
+                "What is a rose?": "I do not know that. I can add, subtract, compare numbers and spell words.",
+                "Spell house.": "house is spelled h-o-u-s-e.",
+                "And backward?": "house is spelled h-o-u-s-e and has 5 letters. Backward: e-s-u-o-h.", "Thank you": "You are welcome."}
+    answers = chat_answers([program, "--temperature", "0"], "".join(f"{question}\n" for question in expected), f"({DROPPED_NOTE})?").splitlines()
+    wrong = [f"{question} {answer}" for question, answer in zip(expected, answers) if answer != expected[question]]
+    if len(answers) != len(expected) or len(wrong) > 1:
+        problems.append(f"{program.name}: the shipped model answers {answers}: {wrong}")
+
+    indecent = {line for line in (ROOT / "tests/indecent_words.txt").read_text().split("\n") if line and line[0] != "#"}
+    words = sorted({word for page in (ROOT / "docs").glob("*.md") for word in re.findall(r"\b[a-z]{3,8}\b", page.read_text())})
+    conversations = [f"/reset\nSpell {word}.\nAnd backward?\nWhat is {word}?\n" for word in words[::3]]
+    said = chat_answers([program, "--temperature", "1"], "".join(conversations))
+    bad = {word for word in re.findall(r"[a-z]+", said.lower()) if hashlib.sha256(word.encode()).hexdigest()[:16] in indecent}
+    if bad or said.count("\n") < 3 * len(conversations):
+        problems.append(f"{program.name}: of {3 * len(conversations)} answers, these have words of the list: {bad}")
+
+
 def check_chat(program, scratch):
     """Piped: one question a line, nothing but answers on standard output. The conversation, the adapter and the trimming."""
     model = write_chat_model(scratch / "chat_model")
@@ -1666,18 +1693,14 @@ def check_chat(program, scratch):
         problems.append(f"{program.name}: a last line without a line feed is not answered")
     if "<|im_start|>system\nObey<|im_end|>\n" not in chat_answers([*command, "--system", "Obey"], "Hear\n/template\n"):
         problems.append(f"{program.name} --system: the system message is not in the conversation")
-    noted = r"\(The oldest \d+ messages were dropped, to leave room for the answer\.\)\n"
-    trimmed = chat_answers([*command, "--context-length", "64", "--system", "Obey"], "Hear\n" * 9 + "/template\n", f"({noted})+")
+    trimmed = chat_answers([*command, "--context-length", "64", "--system", "Obey"], "Hear\n" * 9 + "/template\n", DROPPED_NOTE)
     if trimmed.count("<|im_start|>system") != 1 or not 0 < trimmed.count("<|im_start|>user") < 9:
         problems.append(f"{program.name} --context-length 64: {trimmed!r}")
     chat_answers(command, "/template\n", r"a conversation needs a message\n")
     chat_answers(command, "/nothing\n", r"there is no command /nothing; /help lists them\n")
     chat_answers([*command, "--context-length", "16"], "In the beginning God created\n" * 2, r"(this message has \d+ tokens .*\n){2}")
 
-    # Without options, the shipped model with its adapter answers.
-    answer = chat_answers([program, "--temperature", "0"], "What is 21 + 34?\nSpell house.\n")
-    if not re.fullmatch(r"21 \+ 34 = \d+\nhouse is spelled [a-z-]+\.\n", answer):
-        problems.append(f"{program.name}: the shipped model answers {answer!r}")
+    check_shipped_chat(program)
 
     # Without a template: completion.
     king_james = [program, "--model", ROOT / "assets/king_james"]

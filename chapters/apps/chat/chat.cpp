@@ -53,6 +53,7 @@ struct Session {
     Generator generator;
     std::vector<Message> messages{};  // with a chat template
     std::string text{};               // without one: the text that the model continues
+    bool has_dropped = false;         // messages, in this conversation
 
     std::vector<RenderedPart> render(const std::vector<Message>& conversation) const {
         return render_conversation(
@@ -60,6 +61,7 @@ struct Session {
             {true, !arguments.no_thinking, bos_token_text(chat.tokenizer), today()});
     }
     void reset() {
+        has_dropped = false;
         messages.clear();
         text.clear();
         if (!arguments.system_prompt.empty())
@@ -88,7 +90,7 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
 // Encodes a conversation. If it is too long, its oldest turns are dropped, until it has three
 // quarters of the tokens that it may have: in the next turns its beginning then stays as it is,
 // so that the cache can be used.
-std::vector<Id> encode_what_fits(const Session& session, std::vector<Message>& messages) {
+std::vector<Id> encode_what_fits(Session& session, std::vector<Message>& messages) {
     const std::size_t num_positions = session.cached.num_positions;
     const std::size_t allowed =
         max_prompt_tokens(num_positions, session.arguments.config.max_new_tokens);
@@ -104,9 +106,8 @@ std::vector<Id> encode_what_fits(const Session& session, std::vector<Message>& m
     require(ids.size() < num_positions,
             "this message has {} tokens with the system prompt, the context only {}",
             ids.size(), num_positions);
-    if (dropped > 0)
-        note("(The oldest " + to_text(dropped) +
-             " messages were dropped, to leave room for the answer.)");
+    if (dropped > 0 && !std::exchange(session.has_dropped, true))
+        note("(From here on, the oldest messages are dropped, to leave room for the answers.)");
     return ids;
 }
 
@@ -204,9 +205,8 @@ void greet(const std::string& model_path, bool is_shipped) {
     if (!is_interactive()) return;
     if (is_shipped)
         note(
-            "A model of 2 million parameters, trained on definitions, sums and spellings.\n"
-            "It answers whatever you write, also what it does not know. Try:\n"
-            "What is 47 + 38?   Spell kitchen.   /help");
+            "A model of 2 million parameters, which adds, subtracts, compares and spells.\n"
+            "Try: What is 47 + 38?   And 5 more?   Spell kitchen.   And backward?   /help");
     else
         note("Talking with " + model_path + "; /help lists the commands.");
 }

@@ -1,4 +1,4 @@
-// The map of the model on top of each chapter's page becomes a component with links. The first page
+// The map of the model on top of a page becomes a component with links. The first page
 // has it above the table of paths, the README above that of chapters.
 import type MarkdownIt from 'markdown-it'
 import { pageOf } from './links'
@@ -6,10 +6,10 @@ import { pageOf } from './links'
 export function mapPlugin(markdown: MarkdownIt) {
   markdown.core.ruler.push('map', ({ tokens, env, Token }) => {
     for (const token of tokens) {
-      if (token.type !== 'fence' || token.info !== 'text' || !token.content.includes('▸')) continue
-      const current = /▸(\d\d)/.exec(token.content)![1]
+      if (token.type !== 'fence' || token.info !== 'text' || !token.content.includes('tokens → embed')) continue
+      const current = /▸(\d\d)/.exec(token.content)?.[1] // the walk has none
       token.type = 'html_block'
-      token.content = `<ModelMap current="${current}" />\n`
+      token.content = current ? `<ModelMap current="${current}" />\n` : '<ModelMap />\n'
     }
     if (!['README.md', 'docs/index.md'].includes(pageOf(env))) return
     const map = new Token('html_block', '', 0)
