@@ -1659,7 +1659,7 @@ def chat_answers(command, lines, note=""):
 def check_shipped_chat(program):
     """Without options, the shipped model with its adapter answers: greetings, sums in other words, questions that refer to the
     one before, and that it does not know something. None of its words is on the list of indecent words."""
-    expected = {"Hello!": "Hello! Ask me for a sum, a difference or the letters of a word.",
+    expected = {"Hello!": "Hello. Ask me for a sum, a difference or the letters of a word.",
                 "What can you do?": "I am a small language model of this tutorial. I can add, subtract, compare numbers and spell words.",
                 "What is 21 + 34?": "21 + 34 = 55", "And 5 more?": "55 + 5 = 60", "what's 9 plus 9?": "9 + 9 = 18",
                 "12 + 13 + 14": "12 + 13 = 25, 25 + 14 = 39", "132 - 44": "132 - 44 = 88",

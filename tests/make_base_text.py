@@ -208,7 +208,7 @@ def write_turns(file, questions):
 
 
 GREETINGS = {
-    "Hello! Ask me for a sum, a difference or the letters of a word.":
+    "Hello. Ask me for a sum, a difference or the letters of a word.":
         ["Hello", "Hi", "Hey", "Hello there", "Hi there", "Good morning", "Good evening", "Good afternoon", "Hello friend",
          "Greetings", "Hi model", "Hello model", "Good day", "Hey there", "How are you", "Hello, how are you", "Hi, how are you",
          "How do you do", "What is up", "What's up"],
@@ -218,7 +218,7 @@ GREETINGS = {
          "Introduce yourself", "What can I ask", "What can I ask you", "What should I ask", "How do you work", "Are you ChatGPT"],
     "You are welcome.": ["Thanks", "Thank you", "Thank you very much", "Thanks a lot", "Many thanks", "Great", "Good", "Very good", "Nice",
                          "Well done", "Correct", "Right", "Great, thanks", "Wonderful", "Perfect", "OK", "Okay"],
-    "Goodbye!": ["Bye", "Goodbye", "See you", "Good night", "Bye bye", "See you later", "I have to go", "Farewell"],
+    "Goodbye.": ["Bye", "Goodbye", "See you", "Good night", "Bye bye", "See you later", "I have to go", "Farewell"],
 }
 UNKNOWN = "I do not know that. I can add, subtract, compare numbers and spell words."
 
@@ -346,7 +346,7 @@ def chats(counts, places, held_out):
     def unknowns():
         yield "unknown", rng.choice(unknown), UNKNOWN
 
-    kinds = [(6, sums), (3, differences), (1.5, three), (1, larger), (5, lambda: spelling_of(rng.choice(words))), (1.2, welcomes), (3, unknowns)]
+    kinds = [(6, sums), (3, differences), (1.5, three), (2.5, larger), (7, lambda: spelling_of(rng.choice(words))), (1.2, welcomes), (3, unknowns)]
     weights, makers = zip(*kinds)
     result = []
     for _ in range(3000 if held_out else 40000):

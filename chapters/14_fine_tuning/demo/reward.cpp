@@ -14,7 +14,7 @@ namespace {
 
 // Two actions with the probabilities 0.25 and 0.75, and rewards that are both large.
 void two_armed_bandit() {
-    step("Two actions: the policy gradient from one sample, without and with a baseline");
+    step("Two actions: the policy gradient, without and with a baseline");
     const Vector logits{0, std::log(Real(3))}, rewards{11, 10};
     const Vector policy = softmax(logits);
     const Real expected = static_cast<Real>(expected_reward(logits, rewards));

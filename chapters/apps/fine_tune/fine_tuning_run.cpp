@@ -206,12 +206,14 @@ void show_difference(const Vector& before, const Vector& after, std::uint32_t se
              fixed(100 * difference.interval.high, 1));
 }
 
-// How many of the questions stand in the training data, too.
+// How many of the conversations up to a question stand in the training data, too.
 void show_contamination(const FineTuningArguments& arguments,
                         const std::vector<AskedQuestion>& questions) {
     if (arguments.train.empty() || arguments.method == "dpo") return;
-    const auto text_of = [](const AskedQuestion& question) {
-        return question.messages.back().content;
+    const auto text_of = [](const AskedQuestion& question) {  // with what precedes it
+        std::string text;
+        for (const Message& message : question.messages) text += message.content + "\n";
+        return text;
     };
     std::vector<std::string> held_out, training;
     for (const AskedQuestion& question : questions) held_out.push_back(text_of(question));
