@@ -49,7 +49,7 @@ export function tensorHeading(name: string, shape: readonly number[]): string {
 function linesOf(event: LiveEvent): string[] {
   switch (event.type) {
     case 'step':
-      return ['', `── ${event.title} ──`]
+      return ['', `── ${event.number}. ${event.title} ──`]
     case 'text':
       return wrapped(event.text)
     case 'value':
