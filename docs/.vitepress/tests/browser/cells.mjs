@@ -131,7 +131,7 @@ export function compareCell(cell, native, magnified = []) {
     ...cell.tables.flatMap(table => anyOf('table', table.headings.join(' | '),
       ofType('table').filter(({ headings }) => headings.map(trimmed).join() === table.headings.map(trimmed).join()),
       event => compareTable(table, event, limitOf(event), isMeasured))),
-    ...cell.steps.flatMap(text => compareText('step', text, ofType('step').map(({ title }) => title))),
+    ...cell.steps.flatMap(text => compareText('step', text, ofType('step').map(({ number, title }) => `${number}. ${title}`))),
     ...cell.texts.flatMap(text => compareText('text', text, ofType('text').map(({ text }) => text))),
     ...cell.generated.filter(text => !trimmed(generated).includes(trimmed(text)))
       .map(text => `generated "${text.slice(0, 80)}": the native program generates another text`),
