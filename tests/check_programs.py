@@ -576,10 +576,18 @@ def check_good(program, scratch):
     check_selection(program, command, first.stdout)
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
-             "12_gradients": None, "14_fine_tuning": None, "13_training": check_names, "15_fast": check_timing,
+             "12_gradients": None, "14_fine_tuning": check_penalty, "13_training": check_names, "15_fast": check_timing,
              "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
+
+
+def check_penalty(program, scratch):
+    """--beta changes GRPO, and nothing before it."""
+    command = [program, *"--base-steps 20 --sft-steps 10 --grpo-steps 6 --plots none --beta".split()]
+    weak, strong = (run([*command, beta]).stdout.split("GRPO: the model sees rewards") for beta in ("0", "9"))
+    if weak[0] != strong[0] or weak[1] == strong[1]:
+        problems.append(f"{program.name} --beta: {weak[1]} and {strong[1]}")
 
 
 def check_long_context(program, scratch):
@@ -1541,6 +1549,10 @@ def check_fine_tuning(program, scratch):
     for name, adapter, options in (("dpo", sft, ["--train", pairs]), ("grpo", answers, ["--train", questions, "--task", "backward"])):
         if contents(train(name, "--method", name, "--adapter", adapter, "--steps", "2", *options)) == contents(adapter):
             problems.append(f"{program.name} --method {name} changes nothing")
+    grpo = ["--method", "grpo", "--adapter", sft, "--steps", "1", "--train", questions, "--task", "sum"]
+    kinds = [contents(train(f"loss_{kind}", *grpo, "--loss-type", kind)) for kind in ("grpo", "dapo", "dr_grpo")]
+    if any(one == other for one, other in itertools.combinations(kinds, 2)):
+        problems.append(f"{program.name} --loss-type changes nothing")
     long_message = {"role": "user", "content": "What is 1 + 2? " * 300}
     answer = {"role": "assistant", "content": "3"}
     (scratch / "long_pairs.jsonl").write_text(pairs.read_text() + json.dumps(

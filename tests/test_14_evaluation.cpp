@@ -55,6 +55,7 @@ TEST_CASE(
     CHECK_THROWS_WITH_AS(paired_bootstrap({1, 0}, {1}, generator),
                          "paired_bootstrap: 2 and 1 scores are no pairs", ValueError);
     CHECK_THROWS_AS(paired_bootstrap({}, {}, generator), ValueError);
+    CHECK_THROWS_AS(paired_bootstrap({1}, {0}, generator, 0), ValueError);
 }
 
 TEST_CASE("most_likely_choice: the sum prefers short answers") {
@@ -64,6 +65,7 @@ TEST_CASE("most_likely_choice: the sum prefers short answers") {
     CHECK(most_likely_choice({-2, -2}, {1, 1}, ChoiceScore::sum) == 0);
     CHECK_THROWS_WITH_AS(most_likely_choice(values, {1, 2}, ChoiceScore::sum),
                          "most_likely_choice: 3 log-probabilities and 2 lengths", ValueError);
+    CHECK_THROWS_AS(most_likely_choice({}, {}, ChoiceScore::sum), ValueError);
     CHECK_THROWS_WITH_AS(most_likely_choice({-1, -2}, {1, 0}, ChoiceScore::sum),
                          "most_likely_choice: choice 1 has no tokens", ValueError);
 }

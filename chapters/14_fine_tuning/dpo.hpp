@@ -18,10 +18,10 @@ struct DpoLoss {
     double accuracy;
 };
 
-// The mean of -log σ(β((πc - rc) - (πr - rr))) over N pairs, where π and r are
-// log-probabilities of whole responses under the trained model and under the reference model.
-// Throws ValueError if there are no pairs or the sizes differ. Source: Rafailov et al., 2023,
-// equation 7.
+// The mean of -ln σ(β(ln(π(y_c) / π_ref(y_c)) - ln(π(y_r) / π_ref(y_r)))) over N pairs of a
+// chosen response y_c and a rejected one y_r. The arguments are log-probabilities of whole
+// responses. Throws ValueError if there are no pairs or the sizes differ. Source: Rafailov et
+// al., 2023, equation 7.
 DpoLoss dpo_loss(const Vector& policy_chosen,       // (N)
                  const Vector& policy_rejected,     // (N)
                  const Vector& reference_chosen,    // (N)

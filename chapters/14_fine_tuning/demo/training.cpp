@@ -273,6 +273,7 @@ void train_with_rewards(FineTuner tuner, std::size_t steps, Real beta, Line& acc
         if (n % std::max<std::size_t>(1, steps / 6) == 0 || n + 1 == steps) rows.push_back(row);
         show_progress("step " + to_text(n + 1) + " of " + to_text(steps));
     }
+    show_progress("");
     show_table({"step", "mean reward", "groups with a gradient, of 12", "clipped", "KL"}, rows);
     show_accuracies(reference, tuner.model, "after GRPO");
     show_difference(reference, tuner.model);

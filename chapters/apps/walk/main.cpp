@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     Options options("walk", "What happens between a text and its next word?");
     options.text("--prompt", text, "the text, of 2 to 8 tokens");
     options.count("--max-length", max_length, 2, 8,
-                  "the text ends after so many tokens: follow an earlier word");
+                  "cut the text after this many tokens, to follow an earlier word");
     options.count("--layer", layer, 0, 3, "the layer that is shown");
     options.count("--head", head, 0, 5, "the query head that is shown");
     return options.run(argc, argv, [&] {
