@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <string_view>
 
@@ -89,11 +88,8 @@ std::vector<bool> contaminated(const std::vector<std::string>& held_out,
     std::string all = " ";
     for (const std::string& text : training) all += "\n" + words_of(text);
     std::vector<bool> result;
-    for (const std::string& text : held_out) {
-        const std::string words = words_of(text);
-        const std::boyer_moore_horspool_searcher searcher(words.begin(), words.end());
-        result.push_back(std::search(all.begin(), all.end(), searcher) != all.end());
-    }
+    for (const std::string& text : held_out)
+        result.push_back(all.find(words_of(text)) != std::string::npos);
     return result;
 }
 

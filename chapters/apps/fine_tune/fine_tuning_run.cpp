@@ -219,7 +219,10 @@ void show_contamination(const FineTuningArguments& arguments,
     for (const AskedQuestion& question : questions) held_out.push_back(text_of(question));
     for (const AskedQuestion& question : read_questions(arguments.train, arguments.task))
         training.push_back(text_of(question));
+    show_progress("comparing " + to_text(questions.size()) +
+                  " questions with the training data ...");
     const std::vector<bool> occurs = contaminated(held_out, training);
+    show_progress("");
     show("held-out questions that stand in the training data",
          to_text(std::count(occurs.begin(), occurs.end(), true)) + " of " +
              to_text(questions.size()));
