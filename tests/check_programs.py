@@ -14,6 +14,7 @@ import os
 import pty
 import random
 import re
+import resource
 import select
 import shutil
 import signal
@@ -97,6 +98,11 @@ FINE_TUNE_REJECTED = [  # of ./learn fine_tune
     ("--model {wordnet} --train {questions} --folder {wordnet}", "config.json: it exists, and is not overwritten"),
     ("--model {wordnet} --train {questions} --folder {wordnet}_answers", "adapter_config.json: it exists, and is not overwritten"),
     ("--model {wordnet} --train {questions} --method sample --folder {file}", "it exists, and is not overwritten"),
+    ("--model {wordnet} --train {questions} --folder {folder}/none --resume", "holds no checkpoint to resume from"),
+    ("--model {wordnet} --train {questions} --folder {folder}/none --method sample --resume", "--method sample has no checkpoints"),
+    ("--model {wordnet} --test {questions} --resume", "--resume needs --train"),
+    ("--model {wordnet} --train {questions} --folder {file}/none", "cannot create"),
+    ("--model {wordnet} --train {questions} --folder {folder}/none/none.jsonl --method sample", "No such file or directory"),
     ("--model {wordnet} --test {text}", "line 1"),
     ("--model {wordnet} --test {questions} --task cooking", "it has no conversations of the task cooking"),
     ("--model {wordnet} --train {questions} --folder {folder} --method dpo", "line 1: prompt"),
@@ -1056,6 +1062,12 @@ def check_training(program, scratch):
     check_documents(program, scratch)
     check_minutes(program, scratch)
     check_interrupts(program, scratch)
+    with subprocess.Popen([*learn[:-1], "1000000", "--folder", scratch / "locked"], stdout=subprocess.DEVNULL) as first:
+        while first.poll() is None and not (scratch / "locked/run.safetensors").exists():
+            time.sleep(0.02)
+        for options in ([], ["--resume"]):
+            expect_rejection([*learn, "--folder", scratch / "locked", *options], "another run is writing to this folder")
+        first.kill()
 
 
 def check_more_steps(learn, scratch):
@@ -1568,13 +1580,62 @@ def check_fine_tuning(program, scratch):
         if "<|im_start|>user\nHear<|im_end|>" not in chat_answers([program.parent / "chat", *options, "--max-new-tokens", "4"], "Hear\n/template\n"):
             problems.append(f"chat {options} does not use the saved chat template")
 
+    check_fine_tuning_checkpoints(program, scratch, sft, pairs)
+
+
+def check_fine_tuning_checkpoints(program, scratch, adapter, pairs):
+    """A run that is killed and stopped by Ctrl-C ends with the same files as one that is not; its folder is its own."""
+    questions = WORDNET / "questions.jsonl"
+    for name, data, options in (("sft", questions, []), ("full", questions, ["--full"]), ("dpo", pairs, ["--adapter", adapter, "--rpo-alpha", "1"]),
+                                ("grpo", questions, ["--adapter", adapter, "--task", "sum", "--group-size", "2"])):
+        folder = scratch / f"broken_{name}"
+        command = [program, "--model", WORDNET, "--method", name if name != "full" else "sft", "--train", data, "--steps", "6", "--batch-size",
+                   "4", "--max-new-tokens", "8", "--save-steps", "1", "--plots", "none", *options]
+        whole = run([*command, "--folder", scratch / f"whole_{name}"])
+        if whole.returncode != 0:
+            problems.append(f"{program.name} {name}: exit {whole.returncode}: {whole.stderr}")
+        resume = [*command, "--folder", folder]
+        for how in (signal.SIGKILL, signal.SIGINT):
+            before = num_reports(folder)
+            with subprocess.Popen(resume, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+                while process.poll() is None and num_reports(folder) <= before:
+                    time.sleep(0.005)
+                process.send_signal(how)
+                output = process.communicate(timeout=60)[0]
+            if not num_reports(folder) or (how == signal.SIGINT and "Stopped and saved after the last complete step." not in output):
+                problems.append(f"{program.name} {name}: {how.name}: {output[-300:]}")
+            resume = [*command, "--folder", folder, "--resume"]
+        ended = run(resume)
+        if ended.returncode != 0 or contents(folder) != contents(scratch / f"whole_{name}"):
+            problems.append(f"{program.name} {name}: a run that was stopped ends with other files: {ended.stdout[-200:]}{ended.stderr}")
+
     endless = [program, "--model", WORDNET, "--train", questions, "--folder", scratch / "stopped", "--steps", "100000", "--plots", "none"]
     with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        time.sleep(3)
+        while process.poll() is None and not (scratch / "stopped/run.safetensors").exists():
+            time.sleep(0.02)
+        expect_rejection([*endless, "--resume"], "another run is writing to this folder")
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=60)[0]
-    if process.returncode != 0 or "Stopped after the last complete step." not in output or not (scratch / "stopped/adapter_config.json").exists():
+    if process.returncode != 0 or not (scratch / "stopped/adapter_config.json").exists():
         problems.append(f"{program.name}: Ctrl-C: exit {process.returncode}: {output}")
+    expect_rejection(endless, "holds a checkpoint: --resume continues its run")
+    expect_rejection([*endless, "--resume", "--seed", "5"], "this run has other options or another text: --seed 5 (saved run: 77)")
+
+    def without_room():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, 1 << 18))
+    full = run([program, "--model", WORDNET, "--train", questions, "--folder", scratch / "full_disk", "--plots", "none"], preexec_fn=without_room)
+    if full.returncode != 2 or "run.safetensors: File too large" not in full.stderr or list((scratch / "full_disk").iterdir()):
+        problems.append(f"{program.name} without room: exit {full.returncode}: {full.stdout[-200:]}{full.stderr}")
+
+
+def num_reports(folder):
+    """The number of reported values in the checkpoint of a fine-tuning run; 0 if there is none."""
+    if not (folder / "run.safetensors").exists():
+        return 0
+    with open(folder / "run.safetensors", "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    return header["reports"]["shape"][0]
 
 
 def write_chat_model(folder):

@@ -1,5 +1,6 @@
 #include <bit>
 
+#include "common/files/folder_lock.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/regex.hpp"
 #include "common/files/safetensors.hpp"
@@ -261,4 +262,34 @@ TEST_CASE("asset returns a path of the source tree, model_folder a path of the b
     CHECK(lines_of(read_text(asset("data/names.txt"))).size() > 5000);
     CHECK(model_folder("a") == model_folder("") + "a");
     CHECK(fs::path(model_folder("a")).parent_path().filename() == "models");
+}
+
+TEST_CASE("a folder is locked as long as the lock lives") {
+    const Scratch scratch;
+    const std::filesystem::path folder = scratch.folder / "run";
+    {
+        const FolderLock lock(folder);
+        CHECK_THROWS_WITH_AS(FolderLock{folder},
+                             (folder.string() + ": another run is writing to this folder").c_str(),
+                             FileError);
+        const FolderLock other(scratch.folder / "other");
+    }
+    const FolderLock again(folder);
+    CHECK_THROWS_WITH_AS(
+        FolderLock{"/dev/null/x"}, "cannot create /dev/null/x: Not a directory", FileError);
+}
+
+TEST_CASE("what cannot be written is said with the reason, and leaves nothing") {
+    const Scratch scratch;
+    const std::filesystem::path folder = scratch.folder / "folder", missing = folder / "a" / "b";
+    make_folder(folder / "full");
+    const std::string no_folder = "cannot write " + missing.string() + ": No such file or directory";
+    CHECK_THROWS_WITH_AS(write_text_file(missing, "x"), no_folder.c_str(), FileError);
+    CHECK_THROWS_WITH_AS(append_to_file(missing, "x"), no_folder.c_str(), FileError);
+    CHECK_THROWS_WITH_AS(check_writable(missing), no_folder.c_str(), FileError);
+    CHECK_THROWS_WITH_AS(write_text_file(folder / "full", "x"),
+                         ("cannot write " + (folder / "full").string() + ": Is a directory").c_str(),
+                         FileError);
+    check_writable(folder / "new");
+    CHECK(files_in(folder).empty());
 }

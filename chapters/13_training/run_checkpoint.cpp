@@ -1,8 +1,5 @@
 #include "chapters/13_training/run_checkpoint.hpp"
 
-#include "common/files/safetensors.hpp"
-#include "common/output/show.hpp"
-
 namespace llm {
 namespace {
 
@@ -15,19 +12,6 @@ std::uint32_t checksum(const std::vector<Id>& tokens) {
 
 const std::string training_text = "the training text", max_steps = "--steps",
                   warmup_steps = "warmup_steps", extra_steps = "extra_steps";
-
-// A value that a run can only be continued with.
-struct Setting {
-    std::string name;  // the option, if there is one
-    std::string value;
-
-    Setting(const std::string& setting, const std::string& text) : name(setting), value(text) {}
-    Setting(const std::string& setting, std::integral auto number)
-        : name(setting), value(to_text(number)) {}
-    Setting(const std::string& setting, std::floating_point auto number)
-        : name(setting), value(round_trip(number)) {}
-    bool is_option() const { return name.starts_with("--") || name == training_text; }
-};
 
 // Settings that differ (up to hash collisions) if the arguments, the text or the model differ.
 std::vector<Setting> settings_of(const Model& model, const TrainingArguments& args,
@@ -74,7 +58,7 @@ std::string differences(const std::vector<Setting>& settings, const Metadata& sa
         if (setting.value == saved_value) continue;
         std::string& list = setting.is_option() ? options : others;
         list += (list.empty() ? "" : ", ") + setting.name;
-        if (setting.name != training_text)
+        if (!setting.is_checksum())
             list += " " + setting.value + " (saved run: " + saved_value + ")";
     }
     return options.empty() ? others : options;
@@ -111,27 +95,35 @@ std::size_t saved_integer(const std::string& file, const std::string& name) {
 
 }  // namespace
 
+void write_run(const std::string& file, const std::vector<NamedTensor>& tensors,
+               const std::vector<Setting>& settings, Metadata metadata) {
+    for (const Setting& setting : settings) metadata[setting.name] = setting.value;
+    write_safetensors(file, tensors, DType::float32, metadata);
+}
+
+SafeTensors open_run(const std::string& file, const std::vector<Setting>& settings) {
+    SafeTensors tensors(file);
+    for (const Setting& setting : settings)
+        if (!tensors.metadata().contains(setting.name))
+            throw FileError(file + ": saved by another version of this program");
+    if (const std::string list = differences(settings, tensors.metadata()); !list.empty())
+        throw FileError(file + ": this run has other options or another text: " + list);
+    return tensors;
+}
+
 void save_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file) {
     std::vector<NamedTensor> tensors;
     for_each_tensor(state, [&](const std::string& name, std::span<Real> values) {
         tensors.push_back({name, {values.size()}, values});
     });
-    Metadata metadata = {{extra_steps, to_text(args.extra_steps)}};
-    for (const Setting& setting : settings_of(state.model, args, tokens))
-        metadata[setting.name] = setting.value;
-    write_safetensors(file, tensors, DType::float32, metadata);
+    write_run(file, tensors, settings_of(state.model, args, tokens),
+              {{extra_steps, to_text(args.extra_steps)}});
 }
 
 void load_checkpoint(TrainerState& state, const TrainingArguments& args,
                      const std::vector<Id>& tokens, const std::string& file) {
-    const SafeTensors tensors(file);
-    const std::vector<Setting> settings = settings_of(state.model, args, tokens);
-    for (const Setting& setting : settings)
-        if (!tensors.metadata().contains(setting.name))
-            throw FileError(file + ": saved by another version of this program");
-    if (const std::string list = differences(settings, tensors.metadata()); !list.empty())
-        throw FileError(file + ": this run has other options or another text: " + list);
+    const SafeTensors tensors = open_run(file, settings_of(state.model, args, tokens));
 
     // The number of losses is the number of steps.
     state.losses.resize(tensors.size_of("losses"));

@@ -1,6 +1,7 @@
 #include "common/files/mapped_file.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <utility>
 
@@ -75,9 +76,10 @@ bool is_file(const std::filesystem::path& path) {
 }
 
 void make_folder(const std::filesystem::path& folder) {
-    std::error_code ignored;
-    std::filesystem::create_directories(folder, ignored);
-    if (!is_folder(folder)) throw FileError(fmt::format("cannot create {}", folder.string()));
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (!is_folder(folder))
+        throw FileError(fmt::format("cannot create {}: {}", folder.string(), error.message()));
 }
 
 std::string asset(const std::string& name) { return LLM_ASSETS_FOLDER "/" + name; }
@@ -93,17 +95,43 @@ std::vector<std::string> files_in(const std::filesystem::path& folder) {
     return files;
 }
 
+namespace {
+
+// The error is the system's (errno), 0 if it gave none.
+[[noreturn]] void fail_to_write(const std::filesystem::path& file, int error) {
+    const std::string reason = error == 0 ? "" : ": " + std::generic_category().message(error);
+    throw FileError(fmt::format("cannot write {}{}", file.string(), reason));
+}
+
+}  // namespace
+
 void write_file(const std::filesystem::path& file,
                 const std::function<void(std::ostream&)>& write) {
     const std::filesystem::path unfinished = file.string() + ".part";
+    errno = 0;
     std::ofstream stream(unfinished, std::ios::binary);
-    write(stream);
+    if (stream) write(stream);
     stream.close();
+    const int error = errno;
     std::error_code failed;
     if (stream) std::filesystem::rename(unfinished, file, failed);
     if (stream && !failed) return;
-    std::filesystem::remove(unfinished, failed);
-    throw FileError(fmt::format("cannot write {}", file.string()));
+    remove_file(unfinished);
+    fail_to_write(file, stream ? failed.value() : error);
+}
+
+void remove_file(const std::filesystem::path& file) {
+    std::error_code ignored;
+    std::filesystem::remove(file, ignored);
+}
+
+void check_writable(const std::filesystem::path& file) {
+    const std::filesystem::path unfinished = file.string() + ".part";
+    errno = 0;
+    const bool is_open = std::ofstream(unfinished, std::ios::binary).is_open();
+    const int error = errno;
+    remove_file(unfinished);
+    if (!is_open) fail_to_write(file, error);
 }
 
 void write_text_file(const std::filesystem::path& file, const std::string& text) {
@@ -111,9 +139,10 @@ void write_text_file(const std::filesystem::path& file, const std::string& text)
 }
 
 void append_to_file(const std::filesystem::path& file, const std::string& text) {
+    errno = 0;
     std::ofstream stream(file, std::ios::binary | std::ios::app);
     stream << text << std::flush;
-    if (!stream) throw FileError(fmt::format("cannot write {}", file.string()));
+    if (!stream) fail_to_write(file, errno);
 }
 
 std::vector<std::string> complete_lines(const std::filesystem::path& file) {

@@ -52,12 +52,19 @@ void make_folder(const std::filesystem::path& folder);  // throws FileError
 // The files of a folder, sorted; hidden ones are skipped.
 std::vector<std::string> files_in(const std::filesystem::path& folder);
 
-// Writes to a temporary name first and renames the file when it is complete. Throws FileError.
+// Writes to a temporary name first and renames the file when it is complete. Throws FileError,
+// with the system's reason, for example "No space left on device".
 void write_file(const std::filesystem::path& file,
                 const std::function<void(std::ostream&)>& write);
 
 // The same for a text.
 void write_text_file(const std::filesystem::path& file, const std::string& text);
+
+// Removes a file, if there is one.
+void remove_file(const std::filesystem::path& file);
+
+// Throws FileError if write_file could not create this file.
+void check_writable(const std::filesystem::path& file);
 
 // Writes at the end of a file, at once. Throws FileError.
 void append_to_file(const std::filesystem::path& file, const std::string& text);

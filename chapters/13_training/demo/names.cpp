@@ -197,7 +197,7 @@ EvaluationLog names_log(const TrainingTask& task) {
 void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
     const std::vector<std::string> names = load_names(task, generator);
     if (output.path.empty()) output.path = default_folder("names", output.resume);
-    check_output_folder(output, task);
+    open_output_folder(output, task);
     // The examples before the run use sequences of 16 tokens, for any --seq-len.
     std::size_t& max_positions = task.config.max_position_embeddings;
     max_positions = std::max<std::size_t>(max_positions, 16);

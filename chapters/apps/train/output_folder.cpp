@@ -63,11 +63,12 @@ std::string default_folder(const std::string& name, bool resume) {
     return resume || is_interrupted ? latest.path : free.path;
 }
 
-void check_output_folder(const OutputFolder& output, TrainingTask& task) {
+void open_output_folder(OutputFolder& output, TrainingTask& task) {
     const std::string file = output.checkpoint_file();
+    if (output.resume && !is_file(file))
+        throw FileError(output.path + " holds no checkpoint to resume from");
+    output.lock = std::make_shared<FolderLock>(output.path);
     if (output.resume) {
-        if (!is_file(file))
-            throw FileError(output.path + " holds no checkpoint to resume from");
         resume_schedule(task, file);
     } else if (is_file(file)) {
         reject_existing(output);
@@ -81,7 +82,6 @@ TrainerState start_or_resume(const TrainingTask& task, const Model& model,
     TrainerState state = make_trainer_state(model, task.args);
     if (output.resume)
         load_checkpoint(state, task.args, task.dataset.train, output.checkpoint_file());
-    make_folder(output.path);
     save_tokenizer(task.tokenizer, output.path + "/tokenizer.json");
     return state;
 }

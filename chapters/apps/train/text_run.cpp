@@ -162,7 +162,7 @@ void train_on_text(TrainingTask task, OutputFolder output, const TextOptions& op
             "files, or --document-separator");
     const std::vector<std::string> documents = read_documents(options);
     if (output.path.empty()) output.path = default_folder("text", output.resume);
-    check_output_folder(output, task);
+    open_output_folder(output, task);
     if (options.has_documents())
         tokenize_documents(task, documents, options);
     else

@@ -5,6 +5,7 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/13_training/run_checkpoint.hpp"
 #include "chapters/13_training/training_log.hpp"
+#include "chapters/apps/train/save_schedule.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/timer.hpp"
@@ -72,9 +73,9 @@ class Run {
 
     void train_until_stop() {
         plan();
-        if (state_.global_step == 0) save_and_time();
+        if (state_.global_step == 0) save_checkpoint_only();
         if (missed_report_) report("");
-        start_ = saved_at_ = elapsed_seconds();
+        start_ = saves_.saved_at = elapsed_seconds();
         train(state_, args_, task_.dataset.train,
               [&](const StepMetrics& metrics, TrainerControl& control) {
                   end_step(metrics, control);
@@ -87,7 +88,7 @@ class Run {
         const double loss = evaluate_and_report(state_, task_, log_, speed);
         if (!is_logged()) log_file_.append_evaluation(state_.global_step, loss);
         save(state_, task_, output_);
-        saved_at_ = elapsed_seconds();
+        saves_.saved_at = elapsed_seconds();
     }
 
  private:
@@ -131,23 +132,16 @@ class Run {
         if (state_.global_step >= next_report_ || control.should_training_stop) {
             report(speed);
             if (!control.should_training_stop) plan_next_report();
-        } else if (is_save_due()) {
-            save_and_time();
+        } else if (saves_.is_due(state_.global_step)) {
+            save_checkpoint_only();
         }
         start_ = elapsed_seconds();
     }
 
-    // Without --save-steps, saving takes at most a twentieth of the time.
-    bool is_save_due() const {
-        if (output_.save_steps > 0) return state_.global_step % output_.save_steps == 0;
-        return elapsed_seconds() - saved_at_ > std::max(60.0, 20 * seconds_per_save_);
-    }
-
-    void save_and_time() {
-        const double start = elapsed_seconds();
-        save_checkpoint(state_, task_.args, task_.dataset.train, output_.checkpoint_file());
-        saved_at_ = elapsed_seconds();
-        seconds_per_save_ = saved_at_ - start;
+    void save_checkpoint_only() {
+        saves_.save([&] {
+            save_checkpoint(state_, task_.args, task_.dataset.train, output_.checkpoint_file());
+        });
     }
 
     void plan_next_report() {
@@ -168,7 +162,8 @@ class Run {
     TrainingArguments args_;
     std::size_t next_report_ = 0, num_steps_ = 0;
     bool missed_report_ = false;
-    double start_ = 0, seconds_ = 0, saved_at_ = 0, seconds_per_save_ = 0;
+    double start_ = 0, seconds_ = 0;
+    SaveSchedule saves_{output_.save_steps};
 };
 
 // Tells how a run ended before its last step.

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <limits>
+#include <memory>
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "chapters/13_training/trainer.hpp"
+#include "common/files/folder_lock.hpp"
 #include "common/output/plot.hpp"
 #include "common/tensors/dtype.hpp"
 
@@ -27,6 +29,7 @@ struct OutputFolder {
     bool resume = false;
     DType dtype = DType::float32;
     std::size_t save_steps = 0;  // checkpoint after so many steps; 0: after about a minute
+    std::shared_ptr<FolderLock> lock = {};  // held until the program ends
     std::string checkpoint_file() const { return path + "/run.safetensors"; }
     std::string log_file() const { return path + "/log.jsonl"; }
 };
@@ -52,9 +55,10 @@ Line smooth(const std::string& label, const std::vector<Real>& losses);
 // folder.
 std::string default_folder(const std::string& name, bool resume);
 
-// Throws FileError if there is no checkpoint to resume from, or if a run would be overwritten.
-// Sets the schedule and extra_steps of a resumed run.
-void check_output_folder(const OutputFolder& output, TrainingTask& task);
+// Creates and locks the folder. Throws FileError if there is no checkpoint to resume from, if a
+// run would be overwritten, or if another run is writing to the folder. Sets the schedule and
+// extra_steps of a resumed run.
+void open_output_folder(OutputFolder& output, TrainingTask& task);
 
 // The state of a new run, or that of the checkpoint to resume from.
 TrainerState start_or_resume(const TrainingTask& task, const Model& model,
