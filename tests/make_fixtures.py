@@ -768,7 +768,11 @@ def fine_tuning():
     dpo = -nn.functional.logsigmoid(margins).mean()
     save("14_fine_tuning/dpo_reference", reference)
     save("14_fine_tuning/dpo_loss", dpo[None])
-    save("14_fine_tuning/dpo_gradient", torch.autograd.grad(dpo, values)[0])
+    save("14_fine_tuning/dpo_gradient", torch.autograd.grad(dpo, values, retain_graph=True)[0])
+    # TRL's rpo_alpha: the mean negative log-probability of the tokens of the chosen responses is added.
+    with_sft = dpo - 0.6 * (values * mask)[:2].sum() / mask[:2].sum()
+    save("14_fine_tuning/dpo_with_sft_loss", with_sft[None])
+    save("14_fine_tuning/dpo_with_sft_gradient", torch.autograd.grad(with_sft, values)[0])
 
     # GRPO of two groups of two. Ratios on both sides of the clipping range, with both signs of the advantage.
     rewards = torch.tensor([1.0, 0.0, 0.25, 0.75])

@@ -14,6 +14,15 @@ TEST_CASE("dpo_token_loss and its gradient equal PyTorch's") {
     CHECK_CLOSE(dpo.gradient, fixture<2>("14_fine_tuning/dpo_gradient"), 1e-6);
 }
 
+TEST_CASE("rpo_alpha adds the SFT loss of the chosen responses, as in PyTorch") {
+    const DpoTokenLoss dpo = dpo_token_loss(
+        fixture<2>("14_fine_tuning/log_probs"), fixture<2>("14_fine_tuning/mask"),
+        fixture<1>("14_fine_tuning/dpo_reference"), Real(0.3), Real(0.6));
+    CHECK(dpo.loss == doctest::Approx(fixture<1>("14_fine_tuning/dpo_with_sft_loss")(0)));
+    CHECK_CLOSE(dpo.gradient, fixture<2>("14_fine_tuning/dpo_with_sft_gradient"), 1e-6);
+    CHECK(dpo.pairs.loss == doctest::Approx(fixture<1>("14_fine_tuning/dpo_loss")(0)));
+}
+
 TEST_CASE("dpo_loss by hand: rewards, accuracy, and ln 2 for a policy equal to the reference") {
     const DpoLoss start = dpo_loss({-3, -5}, {-4, -1}, {-3, -5}, {-4, -1}, Real(0.1));
     CHECK(start.loss == doctest::Approx(std::log(2.0)));

@@ -22,9 +22,14 @@ TEST_CASE("The gradient of DPO against central differences") {
     Matrix log_probs = random_matrix(4, 3, 2);
     const Matrix mask{{0, 1, 1}, {1, 0, 0}, {1, 1, 1}, {0, 0, 1}};
     const Vector reference = random_vector(4, 3);
-    const DpoTokenLoss dpo = dpo_token_loss(log_probs, mask, reference, 0.7);
-    check_gradient("log_probs", span_of(log_probs), span_of(dpo.gradient),
-                   [&] { return dpo_token_loss(log_probs, mask, reference, 0.7).loss; });
+    for (const Real rpo_alpha : {0.0, 0.4}) {
+        const auto dpo = [&] {
+            return dpo_token_loss(log_probs, mask, reference, 0.7, rpo_alpha);
+        };
+        const Matrix gradient = dpo().gradient;
+        check_gradient("log_probs", span_of(log_probs), span_of(gradient),
+                       [&] { return dpo().loss; });
+    }
 }
 
 TEST_CASE("The gradient of GRPO against central differences, with both aggregations") {

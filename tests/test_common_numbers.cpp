@@ -21,6 +21,17 @@ TEST_CASE("the largest seed gives PyTorch's random numbers") {
     CHECK_CLOSE(randn({4, 4}, generator), fixture<2>("random/randn_last_seed"), 1e-6);
 }
 
+TEST_CASE("a generator goes on from its state, also between the two values of a normal pair") {
+    Generator generator(3), other(4);
+    generator.next_normal();  // keeps a spare value
+    other.set_state(generator.state());
+    for (int i = 0; i < 3; ++i) CHECK(other.next_normal() == generator.next_normal());
+    CHECK(other.next_32_bits() == generator.next_32_bits());
+    other.next_normal();
+    other.set_state(generator.state());
+    CHECK(other.next_normal() == generator.next_normal());
+}
+
 TEST_CASE("randint rejects an empty range") {
     Generator generator(1);
     CHECK_THROWS_WITH(randint(5, 5, {2}, generator), "randint: the range [5, 5) is empty");

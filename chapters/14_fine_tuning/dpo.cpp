@@ -36,7 +36,7 @@ DpoLoss dpo_loss(const Vector& policy_chosen, const Vector& policy_rejected,
 }
 
 DpoTokenLoss dpo_token_loss(const Matrix& log_probs, const Matrix& response_mask,
-                            const Vector& reference_log_probs, Real beta) {
+                            const Vector& reference_log_probs, Real beta, Real rpo_alpha) {
     const Vector policy = sequence_log_probs(log_probs, response_mask);  // (2 N)
     const std::size_t num_sequences = policy.size(), num_pairs = num_sequences / 2;
     require(num_sequences % 2 == 0 && reference_log_probs.size() == num_sequences,
@@ -53,7 +53,17 @@ DpoTokenLoss dpo_token_loss(const Matrix& log_probs, const Matrix& response_mask
     Vector gradient(std::array{num_sequences});
     std::copy_n(dpo.chosen_gradient.data(), num_pairs, gradient.data());
     std::copy_n(dpo.rejected_gradient.data(), num_pairs, gradient.data() + num_pairs);
-    return {dpo.loss, sequence_log_probs_backward(response_mask, gradient), dpo};
+    DpoTokenLoss result{dpo.loss, sequence_log_probs_backward(response_mask, gradient), dpo};
+    if (rpo_alpha == 0) return result;
+
+    // Add the SFT loss of the chosen responses, the first half.
+    Matrix chosen_mask = response_mask;
+    std::fill(chosen_mask.begin() + std::ptrdiff_t(chosen_mask.size() / 2), chosen_mask.end(),
+              Real(0));
+    const TokenLoss sft = sft_loss(log_probs, chosen_mask);
+    result.loss += static_cast<double>(rpo_alpha) * sft.loss;
+    result.gradient += sft.gradient * rpo_alpha;
+    return result;
 }
 
 }  // namespace llm

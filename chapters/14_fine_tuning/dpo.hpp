@@ -29,7 +29,9 @@ DpoLoss dpo_loss(const Vector& policy_chosen,       // (N)
                  Real beta);
 
 // The same for a batch of 2 N sequences: first the N chosen responses, then the N rejected ones
-// (TRL's concatenated forward). Throws ValueError if the number of sequences is odd.
+// (TRL's concatenated forward). Adds rpo_alpha times the SFT loss of the chosen responses, which
+// keeps them probable (TRL's rpo_alpha). Throws ValueError if the number of sequences is odd.
+// Source of the SFT term: Pang et al., 2024, "Iterative reasoning preference optimization".
 struct DpoTokenLoss {
     double loss;
     Matrix gradient;  // (2 N, T)
@@ -38,6 +40,6 @@ struct DpoTokenLoss {
 DpoTokenLoss dpo_token_loss(const Matrix& log_probs,            // (2 N, T)
                             const Matrix& response_mask,        // (2 N, T)
                             const Vector& reference_log_probs,  // (2 N): of whole responses
-                            Real beta);
+                            Real beta, Real rpo_alpha = 0);
 
 }  // namespace llm

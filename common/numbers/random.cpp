@@ -1,7 +1,9 @@
 #include "common/numbers/random.hpp"
 
 #include <cmath>
+#include <iomanip>
 #include <numbers>
+#include <sstream>
 
 #include "common/system/parallel.hpp"
 
@@ -22,6 +24,22 @@ void box_muller(std::span<float> block) {
 }
 
 }  // namespace
+
+std::string Generator::state() const {
+    std::ostringstream text;
+    text << engine_ << ' ' << spare_normal_.has_value() << ' ' << std::setprecision(17)
+         << spare_normal_.value_or(0);
+    return text.str();
+}
+
+void Generator::set_state(const std::string& text) {
+    std::istringstream stream(text);
+    bool has_spare = false;
+    double spare = 0;
+    stream >> engine_ >> has_spare >> spare;
+    spare_normal_.reset();
+    if (has_spare) spare_normal_ = spare;
+}
 
 float Generator::next_uniform() {
     return static_cast<float>(next_32_bits() & 0xFFFFFF) * 0x1p-24f;

@@ -19,6 +19,10 @@ class Generator {
     float next_normal();   // N(0, 1), by PyTorch's algorithm for tensors under 16 elements
     void fill_normal(std::span<Real> values);  // N(0, 1), as torch.randn
 
+    // The state as text, to go on later. Source: torch.get_rng_state, torch.set_rng_state.
+    std::string state() const;
+    void set_state(const std::string& text);
+
  private:
     // std::mt19937 with a 32-bit word type, which is faster; the sequence is the same.
     std::mersenne_twister_engine<std::uint32_t, 32, 624, 397, 31, 0x9908b0df, 11, 0xffffffff, 7,

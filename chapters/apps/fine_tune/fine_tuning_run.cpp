@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/tokenizer_json.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
-#include "chapters/14_fine_tuning/answers.hpp"
-#include "chapters/apps/fine_tune/methods.hpp"
+#include "chapters/apps/fine_tune/held_out.hpp"
+#include "chapters/apps/fine_tune/run_steps.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
-#include "common/files/mapped_file.hpp"
+#include "common/files/folder_lock.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
@@ -28,41 +29,43 @@ const std::string chatml_template =
     "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-// Throws FileError if the result would overwrite something.
-void check_result_is_new(const FineTuningArguments& arguments) {
+// Throws FileError if something would be overwritten, or if there is nothing to resume.
+void check_result(const FineTuningArguments& arguments) {
     const std::string& path = arguments.folder;
-    require(arguments.train.empty() || !path.empty(),
-            "--train needs --folder, where the result is saved");
-    std::vector<std::string> files = {path + "/adapter_config.json", path + "/config.json"};
-    if (samples(arguments)) files = {path};
+    if (arguments.train.empty()) return;
+    require(!path.empty(), "--train needs --folder, where the result is saved");
+    const std::string checkpoint = checkpoint_file(arguments);
+    std::vector<std::string> files;
+    for (const char* name : {"/adapter_config.json", "/adapter_model.safetensors",
+                             "/config.json", "/model.safetensors"})
+        files.push_back(path + name);
+    if (samples(arguments)) {
+        require(!arguments.resume, "--resume: --method sample has no checkpoints");
+        files = {path};
+    } else if (arguments.resume) {
+        if (!is_file(checkpoint))
+            throw FileError(path + " holds no checkpoint to resume from");
+        files.clear();  // the result of this run, if it was stopped
+    } else if (is_file(checkpoint)) {
+        throw FileError(path + " holds a checkpoint: --resume continues its run, and --folder "
+                               "names another folder for a new run");
+    }
     for (const std::string& file : files)
         if (is_file(file)) throw FileError(file + ": it exists, and is not overwritten");
 }
 
-template <class T>
-std::vector<T> of_task(std::vector<T> all, const std::string& task, const std::string& file) {
-    if (!task.empty()) std::erase_if(all, [&](const T& one) { return one.task != task; });
-    if (all.empty())
-        throw FileError(file + ": it has no conversations" +
-                        (task.empty() ? "" : " of the task " + task));
-    return all;
-}
-
-std::vector<AskedQuestion> read_questions(const std::string& file, const std::string& task) {
-    std::vector<AskedQuestion> questions;
-    for (const Conversation& conversation : of_task(read_conversations(file), task, file))
-        questions.push_back(question_of(conversation));
-    return questions;
-}
-
-// The first questions of each task.
-std::vector<AskedQuestion> first_of_each_task(const std::vector<AskedQuestion>& questions,
-                                              std::size_t count) {
-    std::map<std::string, std::size_t> counts;
-    std::vector<AskedQuestion> chosen;
-    for (const AskedQuestion& question : questions)
-        if (++counts[question.task] <= count || count == 0) chosen.push_back(question);
-    return chosen;
+// Locks the folder of the result. Throws FileError as check_result does, if another run is
+// writing to it, or if nothing can be written.
+std::unique_ptr<FolderLock> open_result(const FineTuningArguments& arguments) {
+    if (arguments.train.empty()) return nullptr;
+    if (samples(arguments)) {
+        check_writable(arguments.folder);
+        return nullptr;
+    }
+    auto lock = std::make_unique<FolderLock>(arguments.folder);
+    check_result(arguments);  // again: another run may have ended
+    check_writable(checkpoint_file(arguments));
+    return lock;
 }
 
 // All parameters, or an adapter: that of --adapter, or a new one of all linear layers.
@@ -111,7 +114,7 @@ void save_result(const FineTuningArguments& arguments, const FineTuningRun& run)
     if (arguments.full)
         save_model(arguments, run);
     else
-        save_adapter(run.tuner.lora->adapter, folder);
+        save_adapter(run.tuner.lora->adapter, folder, Existing::replace);  // by --resume
     const std::string of_adapter = arguments.adapter + "/chat_template.jinja";
     if (!find_chat_template(arguments.model))
         write_text_file(folder + "/chat_template.jinja",
@@ -134,8 +137,7 @@ std::function<void()> prepared_run(FineTuningRun& run) {
                                  arguments.train)] { run_sft(run, data); };
 }
 
-void train(FineTuningRun& run) {
-    const std::function<void()> train_with_data = prepared_run(run);
+void train(FineTuningRun& run, const std::function<void()>& train_with_data) {
     step("Training: " + run.arguments.method);
     show("trained parameters",
          with_commas(run.tuner.lora ? num_parameters(run.tuner.lora->adapter)
@@ -143,104 +145,31 @@ void train(FineTuningRun& run) {
     const InterruptHandler interrupt_handler;
     try {
         train_with_data();
+        save_result(run.arguments, run);
+        remove_file(checkpoint_file(run.arguments));
     } catch (const Interrupted&) {
         show_progress("");
-        say("Stopped after the last complete step.");
+        save_result(run.arguments, run);
+        say("Stopped and saved after the last complete step. With --resume, the same command "
+            "continues the run.");
     }
-    save_result(run.arguments, run);
 }
 
 void sample(FineTuningRun& run) {
     const std::vector<AskedQuestion> questions =
         read_questions(run.arguments.train, run.arguments.task);
+    open_result(run.arguments);
     step("Sampling answers, of which the wrong ones are saved");
-    const std::vector<Preference> preferences = sample_preferences(run, questions);
+    std::vector<Preference> preferences;
+    const InterruptHandler interrupt_handler;
+    try {
+        sample_preferences(run, questions, preferences);
+    } catch (const Interrupted&) {
+        show_progress("");
+        say("Stopped.");
+    }
     write_preferences(run.arguments.folder, preferences);
     show("preferences in " + run.arguments.folder, with_commas(preferences.size()));
-}
-
-std::string percent(const Score& score) {
-    return fixed(100 * double(score.num_correct) / double(score.num_questions), 1);
-}
-
-// The row of a task: its name, and columns for the models before and after training.
-TableRow row_of(const std::string& task, const std::vector<Score>& scores) {
-    TableRow row = {task.empty() ? "(no task)" : task, to_text(scores[0].num_questions)};
-    for (const Score& score : scores) {
-        const Interval interval = wilson_interval(score);
-        row.push_back(percent(score));
-        row.push_back(fixed(100 * interval.low, 0) + " to " + fixed(100 * interval.high, 0));
-    }
-    return row;
-}
-
-using Scores = std::map<std::string, Score>;
-
-void show_scores(const std::vector<Scores>& models) {
-    std::vector<TableRow> rows;
-    std::vector<Score> sums(models.size());
-    for (const auto& [task, unused] : models[0]) {
-        std::vector<Score> scores;
-        for (std::size_t i = 0; i < models.size(); ++i) {
-            scores.push_back(models[i].at(task));
-            sums[i].num_correct += scores[i].num_correct;
-            sums[i].num_questions += scores[i].num_questions;
-        }
-        rows.push_back(row_of(task, scores));
-    }
-    if (rows.size() > 1) rows.push_back(row_of("all", sums));
-    TableRow headings = {"task", "questions"};
-    for (std::size_t i = 0; i < models.size(); ++i) {
-        headings.push_back(i + 1 < models.size() ? "before, %" : "correct, %");
-        headings.emplace_back("95 % interval");
-    }
-    show_table(headings, rows);
-}
-
-void show_difference(const Vector& before, const Vector& after, std::uint32_t seed) {
-    Generator generator(seed);
-    const PairedDifference difference = paired_bootstrap(before, after, generator);
-    show("difference of all questions, points",
-         fixed(100 * difference.mean, 1) + ", 95 % interval " +
-             fixed(100 * difference.interval.low, 1) + " to " +
-             fixed(100 * difference.interval.high, 1));
-}
-
-// How many of the conversations up to a question stand in the training data, too.
-void show_contamination(const FineTuningArguments& arguments,
-                        const std::vector<AskedQuestion>& questions) {
-    if (arguments.train.empty() || arguments.method == "dpo") return;
-    const auto text_of = [](const AskedQuestion& question) {  // with what precedes it
-        std::string text;
-        for (const Message& message : question.messages) text += message.content + "\n";
-        return text;
-    };
-    std::vector<std::string> held_out, training;
-    for (const AskedQuestion& question : questions) held_out.push_back(text_of(question));
-    for (const AskedQuestion& question : read_questions(arguments.train, arguments.task))
-        training.push_back(text_of(question));
-    show_progress("comparing " + to_text(questions.size()) +
-                  " questions with the training data ...");
-    const std::vector<bool> occurs = contaminated(held_out, training);
-    show_progress("");
-    show("held-out questions that stand in the training data",
-         to_text(std::count(occurs.begin(), occurs.end(), true)) + " of " +
-             to_text(questions.size()));
-}
-
-// The first question of each task with its answer.
-void show_examples(const std::vector<AskedQuestion>& questions,
-                   const std::vector<std::string>& answers) {
-    std::map<std::string, bool> shown;
-    for (std::size_t i = 0; i < questions.size(); ++i) {
-        const auto& [messages, correct, task] = questions[i];
-        if (shown[task]) continue;
-        shown[task] = true;
-        say(messages.back().content);
-        const bool is_correct = exact_match_reward(correct, answers[i]) == 1;
-        say("    " + (answers[i].empty() ? "(no end)" : answers[i]) +
-            (is_correct ? "" : "    not: " + correct));
-    }
 }
 
 }  // namespace
@@ -248,12 +177,13 @@ void show_examples(const std::vector<AskedQuestion>& questions,
 void fine_tune_model(const FineTuningArguments& given, std::uint32_t seed) {
     FineTuningArguments arguments = given;
     set_defaults(arguments);
-    check_result_is_new(arguments);
+    check_result(arguments);
     const Model model = load_model(arguments.model);
     const Tokenizer tokenizer =
         load_tokenizer_of_model(arguments.model, "", model.config.vocab_size);
     Generator generator(seed);
     FineTuningRun run{arguments,
+                      {},
                       {tokenizer, chat_template_of(arguments.model, arguments.adapter)},
                       start_tuner(arguments, model, generator),
                       std::vector<Model>(4, zeros_like(model)),
@@ -263,39 +193,21 @@ void fine_tune_model(const FineTuningArguments& given, std::uint32_t seed) {
                       schedule_of(arguments)};
     run.encoder.end_of_turn();  // throws if the tokenizer lacks it
     if (samples(arguments)) return sample(run);
-
-    std::vector<AskedQuestion> questions;
-    std::vector<Scores> scores;
-    std::vector<Vector> correct;  // 1 for each correct answer, before and after training
-    std::vector<std::string> answers;
-    const auto ask = [&] {
-        Generator own_generator(seed);  // so that --test does not change the training
-        show_progress("asking " + to_text(questions.size()) + " questions ...");
-        answers =
-            answers_of(run.tuner.model, run.encoder, questions,
-                       {Real(arguments.temperature), arguments.max_new_tokens}, own_generator);
-        show_progress("");
-        scores.push_back(score_answers(questions, answers));
-        correct.push_back(xt::zeros<Real>({questions.size()}));
-        for (std::size_t i = 0; i < questions.size(); ++i)
-            correct.back()(i) =
-                static_cast<Real>(exact_match_reward(questions[i].answer, answers[i]));
-    };
-    if (!arguments.test.empty()) {
-        questions = first_of_each_task(read_questions(arguments.test, arguments.task),
-                                       arguments.test_questions);
-        ask();
-    }
+    std::function<void()> train_with_data;
     if (!arguments.train.empty()) {
-        train(run);
-        if (!arguments.test.empty()) ask();
+        train_with_data = prepared_run(run);
+        run.settings = settings_of(arguments, seed, run.tuner.model);
     }
-    if (arguments.test.empty()) return;
-    step("Held-out questions");
-    show_scores(scores);
-    if (correct.size() == 2) show_difference(correct[0], correct[1], seed);
-    show_contamination(arguments, questions);
-    show_examples(questions, answers);
+    HeldOutQuestions held_out(arguments);
+    const std::unique_ptr<FolderLock> lock = open_result(arguments);
+    if (arguments.resume) open_run(checkpoint_file(arguments), run.settings);  // may throw
+
+    held_out.ask(run.tuner.model, run.encoder, seed);
+    if (train_with_data) {
+        train(run, train_with_data);
+        held_out.ask(run.tuner.model, run.encoder, seed);
+    }
+    held_out.show(seed);
 }
 
 }  // namespace llm

@@ -17,8 +17,10 @@ struct FineTuningArguments {
     std::string folder;              // for the result; sample: the file of preferences
     bool full = false;               // train all parameters, without an adapter
     bool loss_on_everything = false;
+    bool resume = false;         // continue the run whose checkpoint is in the folder
+    std::size_t save_steps = 0;  // steps between checkpoints; 0: about a minute
     std::size_t steps = 0, batch_size = 0, lora_r = 8, group_size = 8, max_new_tokens = 48;
-    float learning_rate = 0, lora_alpha = 16, beta = -1;
+    float learning_rate = 0, lora_alpha = 16, beta = -1, rpo_alpha = 0;
     float temperature = 0;             // of the answers to test
     std::size_t test_questions = 100;  // of each task; 0: all
 };

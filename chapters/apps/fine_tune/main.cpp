@@ -16,6 +16,9 @@ void add_options(Options& options, FineTuningArguments& arguments) {
                    "sample: write preferences for dpo");
     options.text("--folder", arguments.folder,
                  "where the result is saved; of sample, the file");
+    options.flag("--resume", arguments.resume, "continue the run of the checkpoint in --folder");
+    options.count("--save-steps", arguments.save_steps, 0, 1 << 24,
+                  "steps between checkpoints, 0: about a minute");
     options.flag("--full", arguments.full, "train all parameters, without LoRA");
     options.flag("--loss-on-everything", arguments.loss_on_everything, "sft: no response mask");
     options.count("--steps", arguments.steps, 1, 1 << 24,
@@ -27,6 +30,8 @@ void add_options(Options& options, FineTuningArguments& arguments) {
     options.count("--lora-r", arguments.lora_r, 1, 4096, "rank of a new adapter");
     options.number("--lora-alpha", arguments.lora_alpha, 0.001, 1e6, "α of a new adapter");
     options.number("--beta", arguments.beta, 0, 100, "β of dpo (0.1) or of grpo (0.04)");
+    options.number("--rpo-alpha", arguments.rpo_alpha, 0, 1000,
+                   "dpo: weight of the SFT loss of the chosen answers");
     options.choice("--loss-type", arguments.loss_type, {"grpo", "dapo", "dr_grpo"},
                    "grpo: how the tokens' losses become one number");
     options.count("--group-size", arguments.group_size, 2, 1024, "answers to each question");
@@ -42,6 +47,8 @@ int main(int argc, char** argv) {
     FineTuningArguments arguments;
     Options options("fine_tune", "How does a model learn to answer?");
     add_options(options, arguments);
+    options.needs("--resume", "--train");
+    options.needs("--save-steps", "--train");
     return options.run(argc, argv, [&] {
         require(!arguments.model.empty(), "--model is missing: ./learn fine_tune DIR");
         require(!arguments.train.empty() || !arguments.test.empty(),

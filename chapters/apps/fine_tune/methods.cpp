@@ -6,58 +6,12 @@
 #include "chapters/14_fine_tuning/answers.hpp"
 #include "chapters/14_fine_tuning/dpo.hpp"
 #include "chapters/14_fine_tuning/grpo_step.hpp"
+#include "chapters/apps/fine_tune/reports.hpp"
+#include "chapters/apps/fine_tune/run_steps.hpp"
 #include "common/output/show.hpp"
-#include "common/system/timer.hpp"
 
 namespace llm {
 namespace {
-
-// The averages of some numbers over the steps since the last report. Prints about eight lines
-// during a run, and the current step in a terminal.
-class Reports {
- public:
-    Reports(std::size_t num_steps, std::vector<std::string> names)
-        : num_steps_(num_steps), names_(std::move(names)), sums_(names_.size()) {
-        for (const std::string& name : names_) lines_.push_back({name, {}, {}});
-    }
-
-    void end_step(const std::vector<double>& values) {
-        ++step_;
-        ++num_summed_;
-        for (std::size_t i = 0; i < values.size(); ++i) sums_[i] += values[i];
-        const std::size_t interval = std::max<std::size_t>(1, num_steps_ / 8);
-        const bool is_due = step_ % interval == 0 || step_ == num_steps_;
-        if (is_due)
-            report();
-        else
-            show_progress("step " + to_text(step_) + " of " + to_text(num_steps_));
-    }
-
-    const std::vector<Line>& lines() const { return lines_; }
-
- private:
-    void report() {
-        std::string text = "step " + to_text(step_) + ": ";
-        for (std::size_t i = 0; i < sums_.size(); ++i) {
-            const double mean = sums_[i] / double(num_summed_);
-            text += names_[i] + " " + fixed(mean, 3) + ", ";
-            lines_[i].x.push_back(double(step_));
-            lines_[i].y.push_back(mean);
-            sums_[i] = 0;
-        }
-        num_summed_ = 0;
-        const double left =
-            (elapsed_seconds() - start_) / double(step_) * double(num_steps_ - step_);
-        show_progress("");
-        say(text + fixed(left, 0) + " s left");
-    }
-
-    std::size_t num_steps_, step_ = 0, num_summed_ = 0;
-    std::vector<std::string> names_;
-    std::vector<double> sums_;
-    std::vector<Line> lines_;
-    double start_ = elapsed_seconds();
-};
 
 // `count` random elements.
 template <class T>
@@ -138,8 +92,7 @@ void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations)
     show("epochs", fixed(double(run.steps * run.batch_size) / double(completions.size()), 2));
     const LossOn loss_on =
         run.arguments.loss_on_everything ? LossOn::everything : LossOn::response;
-    Reports reports(run.steps, {"loss", "gradient norm"});
-    for (std::size_t step = 0; step < run.steps; ++step) {
+    const auto lines = run_steps(run, {"loss", "gradient norm"}, [&](std::size_t step) {
         const ResponseBatch batch =
             make_response_batch(random_elements(completions, run.batch_size, run.generator),
                                 run.encoder.end_of_turn(), loss_on);
@@ -148,9 +101,9 @@ void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations)
         };
         const FineTuningMetrics metrics = fine_tuning_step(
             run.tuner, batch, loss, learning_rate_at(run.schedule, step), 1, run.gradients);
-        reports.end_step({metrics.loss, metrics.grad_norm});
-    }
-    plot("sft", {LinePlot{"SFT", "step", "loss, nats per token", {reports.lines()[0]}}});
+        return std::vector{metrics.loss, metrics.grad_norm};
+    });
+    plot("sft", {LinePlot{"SFT", "step", "loss, nats per token", {lines[0]}}});
 }
 
 void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
@@ -162,8 +115,8 @@ void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
     pairs = that_fit(std::move(pairs), run);
     const Model reference = run.tuner.model;
     const Real beta = run.arguments.beta < 0 ? Real(0.1) : Real(run.arguments.beta);
-    Reports reports(run.steps, {"loss", "chosen", "rejected", "accuracy"});
-    for (std::size_t step = 0; step < run.steps; ++step) {
+    const std::vector<std::string> names = {"loss", "chosen", "rejected", "accuracy"};
+    const auto lines = run_steps(run, names, [&](std::size_t step) {
         // First all chosen answers, then the rejected ones to the same prompts.
         std::vector<Completion> completions;
         const auto sampled = random_elements(pairs, run.batch_size, run.generator);
@@ -175,19 +128,20 @@ void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
         DpoLoss metrics;
         const auto loss = [&](const Matrix& log_probs) {
             const DpoTokenLoss dpo =
-                dpo_token_loss(log_probs, batch.response_mask, reference_log_probs, beta);
+                dpo_token_loss(log_probs, batch.response_mask, reference_log_probs, beta,
+                               Real(run.arguments.rpo_alpha));
             metrics = dpo.pairs;
             return TokenLoss{dpo.loss, dpo.gradient};
         };
         fine_tuning_step(run.tuner, batch, loss, learning_rate_at(run.schedule, step), 1,
                          run.gradients);
-        reports.end_step({metrics.loss, mean_of(metrics.chosen_rewards),
-                          mean_of(metrics.rejected_rewards), metrics.accuracy});
-    }
+        return std::vector{metrics.loss, mean_of(metrics.chosen_rewards),
+                           mean_of(metrics.rejected_rewards), metrics.accuracy};
+    });
     plot("dpo_rewards", {LinePlot{"DPO: rewards",
                                   "step",
                                   "β (ln p - ln p_ref)",
-                                  {reports.lines()[1], reports.lines()[2]}}});
+                                  {lines[1], lines[2]}}});
 }
 
 void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions) {
@@ -208,8 +162,8 @@ void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions) {
     const auto decode = [&](const std::vector<Id>& ids) {
         return run.encoder.tokenizer.decode(ids);
     };
-    Reports reports(run.steps, {"reward", "groups", "clipped", "KL"});
-    for (std::size_t step = 0; step < run.steps; ++step) {
+    const std::vector<std::string> names = {"reward", "groups", "clipped", "KL"};
+    const auto lines = run_steps(run, names, [&](std::size_t step) {
         std::vector<std::vector<Id>> prompts;
         std::vector<std::string> answers;
         for (const auto& [prompt_ids, answer] :
@@ -224,18 +178,17 @@ void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions) {
         args.learning_rate = learning_rate_at(run.schedule, step);
         const GrpoMetrics metrics =
             grpo_step(run.tuner, reference, rollouts, rewards, args, run.gradients);
-        reports.end_step({metrics.mean_reward, double(metrics.groups_with_gradient),
-                          metrics.clip_fraction, metrics.kl});
-    }
-    plot("reward", {LinePlot{"GRPO", "step", "mean reward", {reports.lines()[0]}}});
+        return std::vector{metrics.mean_reward, double(metrics.groups_with_gradient),
+                           metrics.clip_fraction, metrics.kl};
+    });
+    plot("reward", {LinePlot{"GRPO", "step", "mean reward", {lines[0]}}});
 }
 
-std::vector<Preference> sample_preferences(FineTuningRun& run,
-                                           const std::vector<AskedQuestion>& questions) {
-    std::vector<Preference> preferences;
+void sample_preferences(FineTuningRun& run, const std::vector<AskedQuestion>& questions,
+                        std::vector<Preference>& preferences) {
     Reports reports(run.steps, {"wrong answers"});
     const AnswerConfig config{1, run.arguments.max_new_tokens};
-    for (std::size_t step = 0; step < run.steps; ++step) {
+    while (reports.num_steps_done() < run.steps) {
         const auto asked = random_elements(questions, run.batch_size, run.generator);
         const std::vector<std::string> answers =
             answers_of(run.tuner.model, run.encoder, asked, config, run.generator);
@@ -248,7 +201,6 @@ std::vector<Preference> sample_preferences(FineTuningRun& run,
         }
         reports.end_step({double(num_wrong) / double(asked.size())});
     }
-    return preferences;
 }
 
 }  // namespace llm

@@ -8,12 +8,20 @@
 
 namespace llm {
 
-void save_adapter(const LoraAdapter& adapter, const std::string& folder) {
+void save_adapter(const LoraAdapter& adapter, const std::string& folder, Existing existing) {
     make_folder(folder);
     const std::string config_file = folder + "/adapter_config.json";
     const std::string tensors_file = folder + "/adapter_model.safetensors";
     for (const std::string& file : {config_file, tensors_file})
-        if (is_file(file)) throw FileError(file + ": it exists, and is not overwritten");
+        if (existing == Existing::reject && is_file(file))
+            throw FileError(file + ": it exists, and is not overwritten");
+    // The configuration is last: a folder that has one is complete.
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, lora_A, lora_B] : adapter.layers) {
+        tensors.push_back(named("base_model.model." + name + ".lora_A.weight", lora_A));
+        tensors.push_back(named("base_model.model." + name + ".lora_B.weight", lora_B));
+    }
+    write_safetensors(tensors_file, tensors);
     const LoraConfig& config = adapter.config;
     write_json(config_file, {{"peft_type", std::string("LORA")},
                              {"task_type", std::string("CAUSAL_LM")},
@@ -25,12 +33,6 @@ void save_adapter(const LoraAdapter& adapter, const std::string& folder) {
                              {"bias", std::string("none")},
                              {"fan_in_fan_out", false},
                              {"target_modules", config.target_modules}});
-    std::vector<NamedTensor> tensors;
-    for (const auto& [name, lora_A, lora_B] : adapter.layers) {
-        tensors.push_back(named("base_model.model." + name + ".lora_A.weight", lora_A));
-        tensors.push_back(named("base_model.model." + name + ".lora_B.weight", lora_B));
-    }
-    write_safetensors(tensors_file, tensors);
 }
 
 namespace {

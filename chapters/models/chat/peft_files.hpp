@@ -7,10 +7,12 @@
 
 namespace llm {
 
-// Writes adapter_config.json and adapter_model.safetensors to a folder, which is created.
-// Throws FileError, also if the folder already has one of them. Source: PEFT's documentation,
-// "PEFT checkpoint format".
-void save_adapter(const LoraAdapter& adapter, const std::string& folder);
+// Writes adapter_model.safetensors and then adapter_config.json to a folder, which is created.
+// Throws FileError, also if the folder already has one of them, unless they are to be replaced.
+// Source: PEFT's documentation, "PEFT checkpoint format".
+enum class Existing { reject, replace };
+void save_adapter(const LoraAdapter& adapter, const std::string& folder,
+                  Existing existing = Existing::reject);
 
 // Reads such a folder for a model. Throws FileError, which names the file and the key, if a
 // tensor is missing or has another shape, or if the adapter is of a kind that is not

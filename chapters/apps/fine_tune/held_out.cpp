@@ -1,0 +1,144 @@
+#include "chapters/apps/fine_tune/held_out.hpp"
+
+#include <algorithm>
+
+#include "common/output/show.hpp"
+
+namespace llm {
+namespace {
+
+// The first questions of each task.
+std::vector<AskedQuestion> first_of_each_task(const std::vector<AskedQuestion>& questions,
+                                              std::size_t count) {
+    std::map<std::string, std::size_t> counts;
+    std::vector<AskedQuestion> chosen;
+    for (const AskedQuestion& question : questions)
+        if (++counts[question.task] <= count || count == 0) chosen.push_back(question);
+    return chosen;
+}
+
+std::string percent(const Score& score) {
+    return fixed(100 * double(score.num_correct) / double(score.num_questions), 1);
+}
+
+// The row of a task: its name, and columns for the models before and after training.
+TableRow row_of(const std::string& task, const std::vector<Score>& scores) {
+    TableRow row = {task.empty() ? "(no task)" : task, to_text(scores[0].num_questions)};
+    for (const Score& score : scores) {
+        const Interval interval = wilson_interval(score);
+        row.push_back(percent(score));
+        row.push_back(fixed(100 * interval.low, 0) + " to " + fixed(100 * interval.high, 0));
+    }
+    return row;
+}
+
+using Scores = std::map<std::string, Score>;
+
+void show_scores(const std::vector<Scores>& models) {
+    std::vector<TableRow> rows;
+    std::vector<Score> sums(models.size());
+    for (const auto& [task, unused] : models[0]) {
+        std::vector<Score> scores;
+        for (std::size_t i = 0; i < models.size(); ++i) {
+            scores.push_back(models[i].at(task));
+            sums[i].num_correct += scores[i].num_correct;
+            sums[i].num_questions += scores[i].num_questions;
+        }
+        rows.push_back(row_of(task, scores));
+    }
+    if (rows.size() > 1) rows.push_back(row_of("all", sums));
+    TableRow headings = {"task", "questions"};
+    for (std::size_t i = 0; i < models.size(); ++i) {
+        headings.push_back(i + 1 < models.size() ? "before, %" : "correct, %");
+        headings.emplace_back("95 % interval");
+    }
+    show_table(headings, rows);
+}
+
+void show_difference(const Vector& before, const Vector& after, std::uint32_t seed) {
+    Generator generator(seed);
+    const PairedDifference difference = paired_bootstrap(before, after, generator);
+    show("difference of all questions, points",
+         fixed(100 * difference.mean, 1) + ", 95 % interval " +
+             fixed(100 * difference.interval.low, 1) + " to " +
+             fixed(100 * difference.interval.high, 1));
+}
+
+// How many of the conversations up to a question stand in the training data, too.
+void show_contamination(const FineTuningArguments& arguments,
+                        const std::vector<AskedQuestion>& questions) {
+    if (arguments.train.empty() || arguments.method == "dpo") return;
+    const auto text_of = [](const AskedQuestion& question) {  // with what precedes it
+        std::string text;
+        for (const Message& message : question.messages) text += message.content + "\n";
+        return text;
+    };
+    std::vector<std::string> held_out, training;
+    for (const AskedQuestion& question : questions) held_out.push_back(text_of(question));
+    for (const AskedQuestion& question : read_questions(arguments.train, arguments.task))
+        training.push_back(text_of(question));
+    show_progress("comparing " + to_text(questions.size()) +
+                  " questions with the training data ...");
+    const std::vector<bool> occurs = contaminated(held_out, training);
+    show_progress("");
+    show("held-out questions that stand in the training data",
+         to_text(std::count(occurs.begin(), occurs.end(), true)) + " of " +
+             to_text(questions.size()));
+}
+
+// The first question of each task with its answer.
+void show_examples(const std::vector<AskedQuestion>& questions,
+                   const std::vector<std::string>& answers) {
+    std::map<std::string, bool> shown;
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+        const auto& [messages, correct, task] = questions[i];
+        if (shown[task]) continue;
+        shown[task] = true;
+        say(messages.back().content);
+        const bool is_correct = exact_match_reward(correct, answers[i]) == 1;
+        say("    " + (answers[i].empty() ? "(no end)" : answers[i]) +
+            (is_correct ? "" : "    not: " + correct));
+    }
+}
+
+}  // namespace
+
+std::vector<AskedQuestion> read_questions(const std::string& file, const std::string& task) {
+    std::vector<AskedQuestion> questions;
+    for (const Conversation& conversation : of_task(read_conversations(file), task, file))
+        questions.push_back(question_of(conversation));
+    return questions;
+}
+
+HeldOutQuestions::HeldOutQuestions(const FineTuningArguments& arguments)
+    : arguments_(arguments) {
+    if (!arguments.test.empty())
+        questions_ = first_of_each_task(read_questions(arguments.test, arguments.task),
+                                        arguments.test_questions);
+}
+
+void HeldOutQuestions::ask(const Model& model, const ChatEncoder& encoder, std::uint32_t seed) {
+    if (questions_.empty()) return;
+    Generator generator(seed);  // its own, so that --test does not change the training
+    show_progress("asking " + to_text(questions_.size()) + " questions ...");
+    answers_ =
+        answers_of(model, encoder, questions_,
+                   {Real(arguments_.temperature), arguments_.max_new_tokens}, generator);
+    show_progress("");
+    scores_.push_back(score_answers(questions_, answers_));
+    correct_.push_back(xt::zeros<Real>({questions_.size()}));
+    for (std::size_t i = 0; i < questions_.size(); ++i)
+        correct_.back()(i) =
+            static_cast<Real>(exact_match_reward(questions_[i].answer, answers_[i]));
+}
+
+void HeldOutQuestions::show(std::uint32_t seed) const {
+    if (questions_.empty()) return;
+    step("Held-out questions");
+    show_scores(scores_);
+    if (correct_.size() == 2) show_difference(correct_[0], correct_[1], seed);
+    show_contamination(arguments_, questions_);
+    show_examples(questions_, answers_);
+}
+
+}  // namespace llm
