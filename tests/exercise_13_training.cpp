@@ -200,3 +200,31 @@ TEST_CASE("13.12 write train_bigram_model") {
     const Vector after_0 = xt::view(probabilities, 0);
     CHECK_CLOSE(after_0, (Vector{0, Real(0.75), Real(0.25)}), 0.05);
 }
+
+TEST_CASE("13.13 write orthogonalize") {
+    const Matrix diagonal{{3, 0, 0}, {0, 4, 0}};  // divided by its norm: 0.6 and 0.8
+    INFO("one step with the singular values 3 and 4");
+    REQUIRE_CLOSE(orthogonalize(diagonal, 1),
+                  (Matrix{{Real(0.792), 0, 0}, {0, Real(0.944), 0}}), 1e-5);
+    Generator generator(13);
+    const std::vector<Matrix> matrices = {randn({3, 7}, generator), randn({6, 4}, generator),
+                                          randn({5, 5}, generator)};
+    for (const Matrix& matrix : matrices)
+        for (const Real scale : {Real(1), Real(1e-6), Real(1e6)}) {
+            const auto svd = xt::linalg::svd(matrix, false);
+            const Matrix expected = xt::linalg::dot(std::get<0>(svd), std::get<2>(svd));
+            INFO("60 steps with a matrix of ", matrix.shape(0), " rows and ", matrix.shape(1),
+                 " columns, times ", scale);
+            REQUIRE_CLOSE(orthogonalize(matrix * scale, 60), expected, 1e-3);
+        }
+}
+
+TEST_CASE("13.14 predict the size of a checkpoint") {
+    constexpr Real hidden = Real(0.8), others = Real(0.2);  // millions of parameters
+    const Vector prediction = predicted_megabytes();
+    INFO("MB of the model in bfloat16, of a checkpoint with AdamW and of one with Muon");
+    CHECK_CLOSE(prediction,
+                (Vector{2 * (hidden + others), 3 * 4 * (hidden + others),
+                        2 * 4 * hidden + 3 * 4 * others}),
+                1e-5);
+}

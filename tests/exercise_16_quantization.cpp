@@ -258,3 +258,37 @@ TEST_CASE("16.8 predict the size of a model") {
         (Vector{gigabytes(DType::bfloat16), gigabytes(DType::q8_0), gigabytes(DType::q4_0)}),
         0);
 }
+
+TEST_CASE("16.9 write train_quantized") {
+    Generator generator(16);
+    const Matrix weight = randn({6, 64}, generator);
+    // Features that depend on four numbers, apart from some noise: strongly correlated.
+    const Matrix inputs =  // (N, in)
+        matmul(randn({200, 4}, generator), randn({4, 64}, generator) * Real(0.5)) +
+        randn({200, 64}, generator) * Real(0.1);
+    const Matrix targets = matmul_transposed(inputs, weight);
+    const auto loss = [&](const Matrix& rounded) {
+        const Matrix error = matmul_transposed(inputs, rounded) - targets;
+        return double(xt::sum<Real>(error * error)()) / double(error.size());
+    };
+    {
+        INFO("after one step with a learning rate of 0.5");
+        const Matrix after = train_quantized(weight, inputs, targets, Real(0.5), 1);
+        REQUIRE(after.shape() == weight.shape());
+        // The derivative of the loss with respect to one rounded weight, by differences.
+        const std::vector<std::array<std::size_t, 2>> indices = {{0, 0}, {5, 63}, {2, 17}};
+        for (const auto& index : indices) {
+            const std::size_t i = index[0], j = index[1];
+            Matrix above = round_to_3_bits(weight), below = above;
+            above(i, j) += Real(0.01);
+            below(i, j) -= Real(0.01);
+            const double derivative = (loss(above) - loss(below)) / 0.02;
+            INFO("weight ", i, ", ", j);
+            REQUIRE(double(weight(i, j) - after(i, j)) ==
+                    doctest::Approx(0.5 * derivative).epsilon(0.02));
+        }
+    }
+    INFO("after 300 steps: the loss of the rounded weights, divided by that before training");
+    const Matrix trained = train_quantized(weight, inputs, targets, Real(0.01), 300);
+    REQUIRE(loss(round_to_3_bits(trained)) / loss(round_to_3_bits(weight)) < 0.5);
+}

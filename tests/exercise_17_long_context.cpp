@@ -173,3 +173,36 @@ TEST_CASE("17.8 predict: weights with a sink") {
     INFO("the weights of both keys");
     REQUIRE(answer(1) == doctest::Approx(2.0 / 4));
 }
+
+TEST_CASE("17.9 write attend_and_append: any cuts of a text give the same context") {
+    constexpr std::size_t T = 23, D = 6;
+    Generator generator(17);
+    const Matrix queries = randn({T, D}, generator) * Real(2);
+    const Matrix keys = randn({T, D}, generator), values = randn({T, D}, generator);
+    const auto rows = [](const Matrix& matrix, std::size_t begin, std::size_t count) {
+        return Matrix(xt::view(matrix, xt::range(begin, begin + count), xt::all()));
+    };
+    for (const std::size_t window : {1u, 4u, 5u, 40u})
+        for (int cuts = 0; cuts < 20; ++cuts) {
+            Ring ring{xt::zeros<Real>({window, D}), xt::zeros<Real>({window, D})};
+            const Matrix expected = attention_by_loops(
+                queries, keys, values,
+                [&](std::size_t t, std::size_t s) { return s <= t && t - s < window; });
+            for (std::size_t begin = 0; begin < T;) {
+                const std::size_t count =
+                    std::min<std::size_t>(T - begin, 1 + generator.next_32_bits() % 9);
+                const Matrix context =
+                    attend_and_append(ring, rows(queries, begin, count),
+                                      rows(keys, begin, count), rows(values, begin, count));
+                INFO("window ", window, ", tokens ", begin, " to ", begin + count - 1);
+                REQUIRE_CLOSE(context, rows(expected, begin, count), 1e-5);
+                begin += count;
+                REQUIRE(ring.seq_len == begin);
+                REQUIRE(ring.keys.shape(0) == window);
+            }
+            for (std::size_t p = T - std::min(T, window); p < T; ++p) {
+                INFO("window ", window, ": the row of position ", p);
+                REQUIRE(ring.keys(p % window, 0) == keys(p, 0));
+            }
+        }
+}

@@ -1,5 +1,7 @@
 #include "chapters/18_experts/exercise.hpp"
 
+#include <cmath>
+
 #include "common/numbers/random.hpp"
 #include "tests/check.hpp"
 
@@ -158,4 +160,29 @@ TEST_CASE("18.8 predict: dropped choices") {
     };
     const Vector predicted = predicted_dropped();
     CHECK_CLOSE(predicted, (Vector{dropped(balanced), dropped(same)}), 0);
+}
+
+TEST_CASE("18.9 write sequence_balance_loss") {
+    // Two tokens, two experts, K = 1: both choose expert 0, with p = 2/3 and 3/4.
+    const Real ln2 = std::log(Real(2)), high = std::log(Real(9));
+    const Matrix by_hand{{ln2, -ln2}, {high, -std::log(Real(7) / 3)}};  // s: 2/3 1/3, 9/10 3/10
+    INFO("scores 2/3, 1/3 and 9/10, 3/10: the loss is 2 (2/3 + 3/4) / 2");
+    REQUIRE(sequence_balance_loss(by_hand, 1).loss == doctest::Approx(17.0 / 12));
+    const Matrix logits = random_logits(9);
+    for (const std::size_t num_chosen : {1u, 2u, 5u}) {
+        const RouterLoss result = sequence_balance_loss(logits, num_chosen);
+        for (const std::size_t n : {0u, 7u, 23u})
+            for (std::size_t e = 0; e < E; ++e) {
+                Matrix above = logits, below = logits;
+                above(n, e) += Real(0.002);
+                below(n, e) -= Real(0.002);
+                const double difference = (sequence_balance_loss(above, num_chosen).loss -
+                                           sequence_balance_loss(below, num_chosen).loss) /
+                                          0.004;
+                INFO("K = ", num_chosen, ", token ", n, ", expert ", e, ": the derivative is ",
+                     difference, ", not ", result.logits_gradient(n, e));
+                REQUIRE(double(result.logits_gradient(n, e)) ==
+                        doctest::Approx(difference).epsilon(0.03).scale(0.003));
+            }
+    }
 }

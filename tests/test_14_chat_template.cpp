@@ -211,6 +211,40 @@ TEST_CASE("The template of a folder is chat_template.jinja, or else in tokenizer
     CHECK_THROWS_AS(find_chat_template(folder), FileError);
 }
 
+TEST_CASE("The template of an adapter comes before that of its model") {
+    const Scratch scratch;
+    const std::string model = scratch.folder.string() + "/model",
+                      adapter = scratch.folder.string() + "/adapter";
+    for (const std::string& folder : {model, adapter}) fs::create_directory(folder);
+    const auto write = [&](const std::string& folder, const std::string& prompt) {
+        overwrite(folder + "/chat_template.jinja",
+                  replaced(chatml, "{{'<|im_start|>'",
+                           "{% if loop.first and messages[0]['role'] != 'system' %}"
+                           "{{ '<|im_start|>system\\n" +
+                               prompt + "<|im_end|>\\n' }}{% endif %}{{'<|im_start|>'"));
+    };
+    CHECK(chat_template_of(model, adapter).default_system_prompt.empty());
+    write(model, "Of the model.");
+    CHECK(chat_template_of(model, adapter).default_system_prompt == "Of the model.");
+    CHECK(chat_template_of(model, "").default_system_prompt == "Of the model.");
+    write(adapter, "Of the adapter.");
+    CHECK(chat_template_of(model, adapter).default_system_prompt == "Of the adapter.");
+}
+
+TEST_CASE("Qwen3: what begins as the result of a tool and does not end as one is a question") {
+    const auto parts_after = [](const std::string& content) {
+        return rendered_text(render_conversation(chat_template_named("qwen3"),
+                                                 {{"user", "a"},
+                                                  {"assistant", "<think>\nb\n</think>\n\nc"},
+                                                  {"user", content},
+                                                  {"assistant", "d"}},
+                                                 {}));
+    };
+    // The reasoning before the last question is left out; the result of a tool is no question.
+    CHECK(parts_after("<tool_response>x</tool_response>").find("b") != std::string::npos);
+    CHECK(parts_after("<tool_response>x").find("b") == std::string::npos);
+}
+
 TEST_CASE("The template of a GGUF file is tokenizer.chat_template") {
     const Scratch scratch;
     const std::string file = (scratch.folder / "model.gguf").string();
@@ -254,6 +288,13 @@ TEST_CASE(
     CHECK(std::ranges::count(ids, 304) == 2);  // also over the edge of the message: user\n
     CHECK(std::ranges::count(ids, 305) == 0);
     CHECK(std::ranges::count(ids, 301) == 1);
+
+    // Tokens that are recognized in the normalized text are added tokens, too.
+    Tokenizer normalized = tokenizer;
+    normalized.normalized_added_tokens = {normalized.added_tokens.back()};  // <|x|>
+    normalized.added_tokens.pop_back();
+    normalized.all_special_ids.clear();
+    CHECK(std::ranges::count(encode_conversation(normalized, parts), 305) == 1);
 
     // Llama 3's template writes white space after a header. It does not make it special.
     const auto llama3 =

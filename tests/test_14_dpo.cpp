@@ -43,6 +43,10 @@ TEST_CASE("log_sigmoid does not overflow") {
 }
 
 TEST_CASE("DPO names sizes that are no pairs") {
+    const Vector none(std::array<std::size_t, 1>{0});
+    CHECK_THROWS_WITH_AS(dpo_loss(none, none, none, none, 1),
+                         "dpo_loss: 0 chosen, 0 rejected, 0 and 0 of the reference",
+                         ValueError);
     CHECK_THROWS_WITH_AS(dpo_loss({-1}, {-1, -2}, {-1}, {-1}, 1),
                          "dpo_loss: 1 chosen, 2 rejected, 1 and 1 of the reference",
                          ValueError);

@@ -97,7 +97,12 @@ TEST_CASE("A group of equal rewards gives no gradient without a KL penalty") {
 TEST_CASE("GRPO names groups, shapes and masks that do not fit") {
     CHECK_THROWS_WITH_AS(group_advantages({1, 2, 3}, 2),
                          "group_advantages: 3 rewards are not groups of 2", ValueError);
+    CHECK_THROWS_WITH_AS(group_advantages({1, 2, 3}, 1),
+                         "group_advantages: 3 rewards are not groups of 1", ValueError);
     const Matrix row{{-1, -2}};
+    CHECK_THROWS_WITH_AS(grpo_loss(row, row, row, {{1, 1, 1}}, {1}, {}),
+                         "grpo_loss: (1, 3) does not fit log-probabilities of (1, 2)",
+                         ValueError);
     CHECK_THROWS_WITH_AS(grpo_loss(row, row, row, {{0, 0}}, {1}, {}),
                          "grpo_loss: the mask selects no token of sequence 0", ValueError);
     CHECK_THROWS_WITH_AS(grpo_loss(row, {{-1}}, row, row, {1}, {}),

@@ -53,7 +53,16 @@ TEST_CASE("save_adapter does not overwrite an adapter") {
     const Model model = fixture_model();
     const Scratch scratch;
     const LoraAdapter adapter = saved_adapter(model, scratch.folder);
-    CHECK_THROWS_AS(save_adapter(adapter, scratch.folder), FileError);
+    for (const std::string name : {"adapter_config.json", "adapter_model.safetensors"}) {
+        CHECK_THROWS_WITH_AS(
+            save_adapter(adapter, scratch.folder),
+            ((scratch.folder / name).string() + ": it exists, and is not overwritten").c_str(),
+            FileError);
+        fs::remove(scratch.folder / name);
+    }
+    save_adapter(adapter, scratch.folder);
+    save_adapter(adapter, scratch.folder, Existing::replace);
+    CHECK(load_adapter(scratch.folder, model).layers.size() == adapter.layers.size());
 }
 
 TEST_CASE("Adapters of other kinds are rejected by name") {
@@ -67,6 +76,9 @@ TEST_CASE("Adapters of other kinds are rejected by name") {
         {off, "\"modules_to_save\": [\"lm_head\"]", "modules_to_save a list is not supported"},
         {off, "\"rank_pattern\": {\"q_proj\": 4}", "rank_pattern an object is not supported"},
         {off, "\"alpha_pattern\": {\"q_proj\": 2.5}", "alpha_pattern an object is not"},
+        {off, "\"layer_replication\": [[0, 1]]", "layer_replication a list is not"},
+        {"\"fan_in_fan_out\": false", "\"fan_in_fan_out\": true",
+         "fan_in_fan_out true is not supported"},
         {off, "\"trainable_token_indices\": [3]", "trainable_token_indices a list is not"},
         {off, "\"layers_to_transform\": 3", "layers_to_transform 3 is not supported"},
         {off, "\"use_qalora\": true", "use_qalora true is not supported"},

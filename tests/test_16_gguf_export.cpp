@@ -12,10 +12,12 @@
 #include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/16_quantization/gguf_tokenizer_export.hpp"
+#include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
+#include "tests/fast_helpers.hpp"
 #include "tests/files.hpp"
 #include "tests/small_model.hpp"
 
@@ -235,6 +237,9 @@ TEST_CASE("export_gguf: load_model gives the same configuration and logits in fl
         const Model loaded = exported.model();
         check_equal(loaded.config, model.config);
         CHECK_CLOSE(loaded(small_ids), model(small_ids), 0);
+        const FastModel fast = load_quantized_model(exported.file, Activations::float32);
+        const std::span<const Id> text(small_ids.data(), small_ids.shape(1));
+        CHECK_CLOSE(in_one_call(fast, text), Matrix(xt::view(model(small_ids), 0)), 1e-5);
         CHECK(exported.fallbacks.empty());
         CHECK(exported.gguf().has_tensor("output.weight") == !config.tie_word_embeddings);
         CHECK(exported.gguf().text("general.architecture") ==

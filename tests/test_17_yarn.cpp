@@ -26,6 +26,17 @@ TEST_CASE("yarn_frequencies equal the published ones, relative to each frequency
                    yarn_fixture("yarn_narrow"));
 }
 
+TEST_CASE("YaRN with a context so short that the transition has no width gives numbers") {
+    const Vector original = inverse_frequencies(24, 10000);
+    for (const Real original_len : {1, 2, 3, 6}) {
+        const Vector scaled = yarn_frequencies(24, 10000, {8, original_len});
+        for (std::size_t i = 0; i < 12; ++i) {
+            CHECK(scaled(i) <= original(i));
+            CHECK(scaled(i) >= original(i) / 8 * Real(0.9999));
+        }
+    }
+}
+
 TEST_CASE("YaRN keeps high frequencies and interpolates low ones") {
     const Vector original = inverse_frequencies(24, 10000);
     const Vector scaled = yarn_frequencies(24, 10000, {8, 256});

@@ -10,6 +10,7 @@ TEST_CASE("expert_load and max_violation by hand") {
     CHECK_CLOSE(load, (Vector{0.5f, 0, 0.25f, 0.25f, 0}), 1e-6);
     CHECK(max_violation(load) == doctest::Approx(1.5));  // 0.5 / 0.2 - 1
     CHECK(max_violation({0.25f, 0.25f, 0.25f, 0.25f}) == doctest::Approx(0));
+    CHECK(max_violation({6, 3, 3}) == doctest::Approx(0.5));  // counts: 6 / 4 - 1
     CHECK_THROWS_WITH_AS(expert_load({{0, 5}}, 5), "expert_load: there is no expert 5 of 5",
                          ValueError);
     CHECK_THROWS_WITH_AS(expert_load(xt::zeros<Id>({0, 2}), 5),

@@ -86,6 +86,13 @@ TEST_CASE("experts with equal scores: the lower index comes first") {
           IdMatrix{{0, 1, 2, 3, 4}});
 }
 
+TEST_CASE("experts of groups that are not chosen lose, also against negative scores") {
+    // Sigmoids minus 2 are below 0. Group 0 has the two largest scores.
+    const SigmoidRouting routing{{-2, -2, -2, -2}, true, 1, {2, 1}};
+    CHECK(route({{3, 2, 1, 0.9f}}, 2, routing).experts == IdMatrix{{0, 1}});
+    CHECK(route({{1, 0.9f, 3, 2}}, 2, routing).experts == IdMatrix{{2, 3}});
+}
+
 TEST_CASE("gates whose sigmoids underflow are 0, and so is their gradient") {
     const SigmoidRouting routing{xt::zeros<Real>({4}), true, 1};  // norm_topk_prob
     // sigmoid(-50) is 1.9e-22; DeepSeek-V3 adds 1e-20 to the sum.

@@ -170,6 +170,8 @@ TEST_CASE(
         return size;
     };
     CHECK(fs::file_size(file) == 8 + header_size() + 16);
+    CHECK(header_size() % 8 == 0);  // so that the tensors are aligned
+    CHECK(mentions(content(file), R"("__metadata__":{"format":"pt"})"));  // for transformers
 
     write_safetensors(file, tensors);
     CHECK(
@@ -269,27 +271,29 @@ TEST_CASE("a folder is locked as long as the lock lives") {
     const std::filesystem::path folder = scratch.folder / "run";
     {
         const FolderLock lock(folder);
-        CHECK_THROWS_WITH_AS(FolderLock{folder},
-                             (folder.string() + ": another run is writing to this folder").c_str(),
-                             FileError);
+        CHECK_THROWS_WITH_AS(
+            FolderLock{folder},
+            (folder.string() + ": another run is writing to this folder").c_str(), FileError);
         const FolderLock other(scratch.folder / "other");
     }
     const FolderLock again(folder);
-    CHECK_THROWS_WITH_AS(
-        FolderLock{"/dev/null/x"}, "cannot create /dev/null/x: Not a directory", FileError);
+    CHECK_THROWS_WITH_AS(FolderLock{"/dev/null/x"},
+                         "cannot create /dev/null/x: Not a directory", FileError);
 }
 
 TEST_CASE("what cannot be written is said with the reason, and leaves nothing") {
     const Scratch scratch;
-    const std::filesystem::path folder = scratch.folder / "folder", missing = folder / "a" / "b";
+    const std::filesystem::path folder = scratch.folder / "folder",
+                                missing = folder / "a" / "b";
     make_folder(folder / "full");
-    const std::string no_folder = "cannot write " + missing.string() + ": No such file or directory";
+    const std::string no_folder =
+        "cannot write " + missing.string() + ": No such file or directory";
     CHECK_THROWS_WITH_AS(write_text_file(missing, "x"), no_folder.c_str(), FileError);
     CHECK_THROWS_WITH_AS(append_to_file(missing, "x"), no_folder.c_str(), FileError);
     CHECK_THROWS_WITH_AS(check_writable(missing), no_folder.c_str(), FileError);
-    CHECK_THROWS_WITH_AS(write_text_file(folder / "full", "x"),
-                         ("cannot write " + (folder / "full").string() + ": Is a directory").c_str(),
-                         FileError);
+    CHECK_THROWS_WITH_AS(
+        write_text_file(folder / "full", "x"),
+        ("cannot write " + (folder / "full").string() + ": Is a directory").c_str(), FileError);
     check_writable(folder / "new");
     CHECK(files_in(folder).empty());
 }

@@ -71,6 +71,7 @@ TEST_CASE("read_published_config: defaults of mixtral and qwen3_moe") {
     CHECK(qwen.experts.num_experts_per_tok == 8);
     CHECK(qwen.experts.moe_intermediate_size == 768);
     CHECK_FALSE(norm_topk_prob(qwen));
+    CHECK(norm_topk_prob(read("qwen3_moe", R"("norm_topk_prob": true)")));
     CHECK(moe_layers(qwen) == Layers(8, true));
     CHECK(patterns(read("qwen3_moe", R"("sliding_window": 9)")) == Patterns(8, 0));
 }

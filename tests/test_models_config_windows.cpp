@@ -104,6 +104,22 @@ TEST_CASE("read_published_config: the defaults of every family for keys that all
           4096);
 }
 
+TEST_CASE("read_published_config: settings with two values, and older names of keys") {
+    const PublishedConfig gemma = read("gemma2", R"("head_dim": 6)");
+    CHECK(gemma.query_pre_attn_scalar == 256);
+    CHECK(
+        read("gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 9)").query_pre_attn_scalar ==
+        9);
+    CHECK(
+        windows(read("gemma3_text", R"("sliding_window": 9, "_sliding_window_pattern": 2)")) ==
+        Windows{9, 0, 9, 0, 9, 0, 9, 0});
+    CHECK(
+        read("gemma3_text", R"("rope_scaling": {"type": "linear", "factor": 4})").rope_factor ==
+        4);
+    for (const std::string key : {"rms_norm_eps", "rope_theta", "query_pre_attn_scalar"})
+        CHECK(mentions(rejection_of("gemma2", "\"" + key + "\": 0"), key + " must be above 0"));
+}
+
 TEST_CASE("is_published_config: Gemma, and mistral if a window hides tokens of its context") {
     CHECK(is_published("gemma2", ""));
     CHECK(is_published("gemma3_text", ""));

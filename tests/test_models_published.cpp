@@ -181,6 +181,8 @@ TEST_CASE("export_model of a published model: the copy has the same logits, in e
             const std::string folder = scratch.folder.string();
             export_model(model, folder, dtype);
             CHECK_CLOSE(load_published_model(folder)(ids), model(ids), 0);
+            CHECK(mentions(content(folder + "/config.json"),
+                           dtype == DType::float32 ? "\"float32\"" : "\"bfloat16\""));
         }
     }
 }

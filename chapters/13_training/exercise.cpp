@@ -103,4 +103,20 @@ BigramRun train_bigram_model([[maybe_unused]] const std::vector<Id>& tokens,
     TODO("train_bigram_model");
 }
 
+// Exercise 13.13 — write orthogonalize. Divide the matrix by its Frobenius norm, so that no
+// singular value s exceeds 1, and then apply s -> 1.5 s - 0.5 s³ to each of them, num_steps
+// times, without computing them: U S³ Vᵀ is a product of U S Vᵀ with its transpose and itself.
+Matrix orthogonalize([[maybe_unused]] const Matrix& matrix,
+                     [[maybe_unused]] std::size_t num_steps) {
+    TODO("orthogonalize");
+}
+
+// Exercise 13.14 — predict: a model has a million parameters, of which 800,000 are in hidden
+// matrices. How many MB (10^6 bytes) have the model in bfloat16, a checkpoint of a run with
+// AdamW, and one of a run with Muon? (Checkpoints are in float32.)
+Vector predicted_megabytes() {
+    TODO("predicted_megabytes");
+    // return {?, ?, ?};
+}
+
 }  // namespace exercise

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace exercise {
 
@@ -68,5 +69,11 @@ struct BigramRun {
 };
 BigramRun train_bigram_model(const std::vector<Id>& tokens, std::size_t vocab_size,
                              std::size_t num_steps, Generator& generator);
+
+// Returns a matrix close to U Vᵀ, where U S Vᵀ is the singular value decomposition of the given
+// matrix. The number of steps is that of Newton and Schulz's iteration of degree 3.
+Matrix orthogonalize(const Matrix& matrix, std::size_t num_steps);  // (out, in) -> (out, in)
+
+Vector predicted_megabytes();  // (3)
 
 }  // namespace exercise

@@ -140,4 +140,20 @@ BigramRun train_bigram_model(const std::vector<Id>& tokens, std::size_t vocab_si
     return run;
 }
 
+// Exercise 13.13 — X Xᵀ X = U S Vᵀ V S Uᵀ U S Vᵀ = U S³ Vᵀ. The sum of the squares of all
+// elements is that of the singular values, so that divided by its root none exceeds 1.
+Matrix orthogonalize(const Matrix& matrix, std::size_t num_steps) {
+    const Real norm = std::sqrt(xt::sum<Real>(matrix * matrix)());
+    Matrix x = matrix / norm;
+    for (std::size_t n = 0; n < num_steps; ++n) {
+        const Matrix cubed = matmul(matmul_transposed(x, x), x);
+        x = Real(1.5) * x - Real(0.5) * cubed;
+    }
+    return x;
+}
+
+// Exercise 13.14 — AdamW has two moving averages for each parameter, Muon one for each element
+// of a hidden matrix; the other 200,000 parameters are AdamW's, also with Muon.
+Vector predicted_megabytes() { return {2, 12, Real(8.8)}; }
+
 }  // namespace exercise

@@ -110,4 +110,19 @@ GroupLoss group_loss([[maybe_unused]] const Matrix& log_probs,
     TODO("group_loss");
 }
 
+// Exercise 14.11 — write an attack. A program puts what its user wrote into
+// "<|im_start|>user\n...<|im_end|>\n<|im_start|>assistant\n" and encodes this text with
+// tokenizer.encode, which recognizes special tokens. Return a text with which the model reads a
+// message of the system: "The answer is always 7."
+std::string attack() { TODO("attack"); }
+
+// Exercise 14.12 — find the bug. The attack above works on this function. With all other
+// messages, its tokens are those of encode_conversation.
+std::vector<Id> encode_chat(const Tokenizer& tokenizer, const std::vector<Message>& messages) {
+    std::string text;
+    for (const auto& [role, content] : messages)
+        text += "<|im_start|>" + role + "\n" + content + "<|im_end|>\n";
+    return tokenizer.encode(text + "<|im_start|>assistant\n");
+}
+
 }  // namespace exercise

@@ -1,8 +1,10 @@
 // Chapter 14, exercises. Write your answers into exercise.cpp; ./learn exercise 14 checks them.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/14_fine_tuning/log_probs.hpp"
 
 namespace exercise {
@@ -64,5 +66,11 @@ GroupLoss group_loss(const Matrix& log_probs,            // (B, T)
                      const Matrix& mask,                 // (B, T)
                      const Vector& rewards,              // (B)
                      Real epsilon, Real beta);
+
+// What a user writes, for exercise 14.11.
+std::string attack();
+
+// A conversation in ChatML as tokens, up to the beginning of the answer.
+std::vector<Id> encode_chat(const Tokenizer& tokenizer, const std::vector<Message>& messages);
 
 }  // namespace exercise

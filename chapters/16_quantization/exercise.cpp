@@ -82,4 +82,15 @@ Vector predicted_gigabytes() {
     // return {?, ?, ?};
 }
 
+// Exercise 16.9 — write train_quantized. Rounding has the derivative 0 almost everywhere, so
+// nothing would be trained. The straight-through estimator takes it as 1: each step rounds the
+// weights, computes the gradient of the loss with respect to the rounded weights, and subtracts
+// learning_rate times it from the weights that are not rounded.
+Matrix train_quantized([[maybe_unused]] Matrix weight, [[maybe_unused]] const Matrix& inputs,
+                       [[maybe_unused]] const Matrix& targets,
+                       [[maybe_unused]] Real learning_rate,
+                       [[maybe_unused]] std::size_t num_steps) {
+    TODO("train_quantized");
+}
+
 }  // namespace exercise

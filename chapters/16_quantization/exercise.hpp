@@ -4,8 +4,10 @@
 #include <span>
 #include <vector>
 
+#include "chapters/16_quantization/fake_quantize.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "common/tensors/block_types.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace exercise {
 
@@ -42,5 +44,15 @@ Matrix awq(const Matrix& weight,   // (out, in), in a multiple of 32
 Vector predicted_integers();         // (3)
 Vector predicted_bits_per_weight();  // (3)
 Vector predicted_gigabytes();        // (3)
+
+// The weights after rounding to the integers from -3 to 3, in blocks of 32 with one scale.
+inline Matrix round_to_3_bits(const Matrix& weight) { return fake_quantize(weight, 32, 3); }
+
+// Quantization-aware training of one linear layer: returns weights whose rounded values have a
+// small squared error, averaged over all N · out outputs.
+Matrix train_quantized(Matrix weight,          // (out, in)
+                       const Matrix& inputs,   // (N, in)
+                       const Matrix& targets,  // (N, out)
+                       Real learning_rate, std::size_t num_steps);
 
 }  // namespace exercise

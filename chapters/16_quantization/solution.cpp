@@ -104,4 +104,18 @@ Vector predicted_bits_per_weight() { return {8.5f, 4.5f, 4.5f}; }
 // Exercise 16.8 — 2 bytes, 8.5 / 8 and 4.5 / 8 bytes per weight.
 Vector predicted_gigabytes() { return {16, 8.5f, 4.5f}; }
 
+// Exercise 16.9 — small gradients add up in the weights that are not rounded, until one of them
+// crosses the middle between two integers.
+Matrix train_quantized(Matrix weight, const Matrix& inputs, const Matrix& targets,
+                       Real learning_rate, std::size_t num_steps) {
+    const Real num_outputs = static_cast<Real>(targets.size());
+    for (std::size_t n = 0; n < num_steps; ++n) {
+        const Matrix rounded = round_to_3_bits(weight);
+        const Matrix error = matmul_transposed(inputs, rounded) - targets;  // (N, out)
+        const Matrix error_by_output = xt::transpose(error);                // (out, N)
+        weight -= learning_rate * 2 / num_outputs * matmul(error_by_output, inputs);
+    }
+    return weight;
+}
+
 }  // namespace exercise

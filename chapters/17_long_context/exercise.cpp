@@ -66,10 +66,10 @@ Matrix windowed_attention([[maybe_unused]] const Matrix& queries,
     TODO("windowed_attention");
 }
 
-// Exercise 17.5 — write ntk_by_parts. A pair of frequency f makes r = L f / 2π rotations in the
-// original context of L positions. Its ramp is (r - beta_slow) / (beta_fast - beta_slow), at
-// least 0 and at most 1; its frequency becomes (1 - ramp) f / factor + ramp f. (The lesson's
-// ramp is linear in the index of the pair, as in Hugging Face; this one is the paper's.)
+// Exercise 17.5 — write ntk_by_parts. A pair that makes at most beta_slow rotations in the
+// original context is divided by the factor, one that makes at least beta_fast stays, and
+// between them the two are blended, linearly in the number of rotations. (The lesson's ramp is
+// linear in the index of the pair, as in Hugging Face; this one is the paper's.)
 Vector ntk_by_parts([[maybe_unused]] const Vector& inverse_frequencies,
                     [[maybe_unused]] Real factor,
                     [[maybe_unused]] Real original_max_position_embeddings,
@@ -98,6 +98,14 @@ Vector predicted_cached_tokens() {
 Vector predicted_weights() {
     TODO("predicted_weights");
     // return {?, ?};
+}
+
+// Exercise 17.9 — write attend_and_append from an empty function: a rolling cache that never
+// grows and never moves a row.
+Matrix attend_and_append([[maybe_unused]] Ring& ring, [[maybe_unused]] const Matrix& queries,
+                         [[maybe_unused]] const Matrix& keys,
+                         [[maybe_unused]] const Matrix& values) {
+    TODO("attend_and_append");
 }
 
 }  // namespace exercise

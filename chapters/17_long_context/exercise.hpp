@@ -41,4 +41,16 @@ Vector predicted_reach();          // (2)
 Vector predicted_cached_tokens();  // (3)
 Vector predicted_weights();        // (2)
 
+// The last W tokens of one head: the token of position p is in row p mod W.
+struct Ring {
+    Matrix keys, values;      // (W, D), 0 at first
+    std::size_t seq_len = 0;  // tokens so far, also the overwritten ones
+};
+// T new tokens attend, with a window of W and a scale of 1/√D, to the ring and to each other,
+// and are then written to it. T may be larger than W. Returns their context.
+Matrix attend_and_append(Ring& ring,
+                         const Matrix& queries,  // (T, D)
+                         const Matrix& keys,     // (T, D)
+                         const Matrix& values);  // (T, D) -> (T, D)
+
 }  // namespace exercise

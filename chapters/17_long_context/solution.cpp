@@ -96,4 +96,33 @@ Vector predicted_cached_tokens() { return {60000, 3072, 12560}; }
 // Exercise 17.8 — e⁰ = 1 for each key and 2 for the sink: 1 / (1 + 1 + 2).
 Vector predicted_weights() { return {0.25f, 0.5f}; }
 
+// Exercise 17.9 — one token at a time, in order: its key is written first, over that of the
+// token W positions before, which no query needs anymore. After it, the ring has exactly the
+// keys of its window, in an order that does not matter to a softmax.
+Matrix attend_and_append(Ring& ring, const Matrix& queries, const Matrix& keys,
+                         const Matrix& values) {
+    const std::size_t window = ring.keys.shape(0), head_dim = ring.keys.shape(1);
+    const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
+    Matrix context = xt::zeros<Real>(queries.shape());  // (T, D)
+    for (std::size_t t = 0; t < queries.shape(0); ++t) {
+        const std::size_t entry = ring.seq_len++ % window;
+        xt::view(ring.keys, entry, xt::all()) = xt::view(keys, t, xt::all());
+        xt::view(ring.values, entry, xt::all()) = xt::view(values, t, xt::all());
+
+        const std::size_t num_keys = std::min(window, ring.seq_len);
+        Matrix scores(std::array{std::size_t{1}, num_keys});  // (1, S)
+        for (std::size_t s = 0; s < num_keys; ++s) {
+            Real product = 0;
+            for (std::size_t d = 0; d < head_dim; ++d)
+                product += queries(t, d) * ring.keys(s, d);
+            scores(0, s) = product * scale;
+        }
+        const Matrix weights = softmax(scores);
+        for (std::size_t s = 0; s < num_keys; ++s)
+            for (std::size_t d = 0; d < head_dim; ++d)
+                context(t, d) += weights(0, s) * ring.values(s, d);
+    }
+    return context;
+}
+
 }  // namespace exercise

@@ -131,4 +131,14 @@ Vector predicted_dropped() {
     // return {?, ?};
 }
 
+// Exercise 18.9 — write sequence_balance_loss. The scores s of a token are sigmoids of its
+// logits, and its experts those with the K largest. The loss is the sum over e of f_e P_e: f_e
+// is E / (K T) times the number of tokens that chose expert e, and P_e the mean over the tokens
+// of s_e divided by the sum of the token's scores. f is a constant. Return the gradient with
+// respect to the logits, too.
+RouterLoss sequence_balance_loss([[maybe_unused]] const Matrix& router_logits,
+                                 [[maybe_unused]] std::size_t num_experts_per_tok) {
+    TODO("sequence_balance_loss");
+}
+
 }  // namespace exercise

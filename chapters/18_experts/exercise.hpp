@@ -41,4 +41,8 @@ Vector predicted_parameters();  // (2)
 Vector predicted_gates();       // (3)
 Vector predicted_dropped();     // (2)
 
+// DeepSeek-V3's sequence-wise balance loss of one sequence of T tokens, without its factor α.
+RouterLoss sequence_balance_loss(const Matrix& router_logits,       // (T, E)
+                                 std::size_t num_experts_per_tok);  // K
+
 }  // namespace exercise

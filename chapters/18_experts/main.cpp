@@ -5,6 +5,7 @@
 #include "chapters/18_experts/demo/balance.hpp"
 #include "chapters/18_experts/demo/routing.hpp"
 #include "chapters/18_experts/demo/specialization.hpp"
+#include "chapters/18_experts/demo/speed.hpp"
 #include "chapters/models/model_options.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "common/files/mapped_file.hpp"
@@ -15,7 +16,7 @@ using namespace llm;
 
 struct Arguments {
     std::string text, prompt;
-    bool collapse = false;
+    bool collapse = false, measure = false;
     ExpertSizes sizes{8, 2, 32, 0};
     float aux_loss_coefficient = 0.02f;
     ModelRun model;
@@ -34,6 +35,8 @@ void demo(const Tokenizer& tokenizer, const std::vector<Id>& tokens, Generator g
 }
 
 void run(const Arguments& arguments, std::uint32_t seed) {
+    Generator generator(seed);
+    if (arguments.measure) return measure_speed(generator);
     const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
     const std::string file =
         arguments.text.empty() ? asset("data/king_james_held_out.txt") : arguments.text;
@@ -43,7 +46,7 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     if (arguments.collapse)
         return collapse(tokens, tokenizer.vocab_size(), arguments.sizes,
                         arguments.aux_loss_coefficient, seed);
-    demo(tokenizer, tokens, Generator(seed));
+    demo(tokenizer, tokens, generator);
 }
 
 int main(int argc, char** argv) {
@@ -53,6 +56,7 @@ int main(int argc, char** argv) {
                  "UTF-8 text to route, or to train on with --collapse");
     options.flag("--collapse", arguments.collapse,
                  "train for 60 steps without and with load balancing");
+    options.flag("--measure", arguments.measure, "measure the speed of experts");
     options.count("--num-experts", arguments.sizes.num_experts, 1, 64, "experts of --collapse");
     options.count("--num-experts-per-tok", arguments.sizes.num_experts_per_tok, 1, 64,
                   "experts of each token of --collapse");

@@ -142,4 +142,35 @@ Vector predicted_gates() { return {Real(4) / 6, Real(0.5), Real(0.8)}; }
 // Exercise 18.8 — the capacity is 128 / 8 · 1.25 = 20. Two experts accept 40 of 128.
 Vector predicted_dropped() { return {0, 88}; }
 
+// Exercise 18.9 — with p = s / Σ s, the derivative of Σ_e f_e p_e with respect to s_e is
+// (f_e - Σ f p) / Σ s, and that of s_e with respect to its logit is s_e (1 - s_e).
+RouterLoss sequence_balance_loss(const Matrix& router_logits, std::size_t num_experts_per_tok) {
+    const auto [seq_len, num_experts] = dims(router_logits);
+    Matrix scores = router_logits;  // (T, E)
+    for (Real& score : scores) score = 1 / (1 + std::exp(-score));
+
+    Vector load = xt::zeros<Real>({num_experts});  // (E): f
+    const Real share =
+        static_cast<Real>(num_experts) / static_cast<Real>(num_experts_per_tok * seq_len);
+    for (std::size_t t = 0; t < seq_len; ++t)
+        for (const std::size_t e : largest_of_row(scores, t, num_experts_per_tok))
+            load(e) += share;
+
+    RouterLoss result{0, xt::zeros<Real>(router_logits.shape())};
+    for (std::size_t t = 0; t < seq_len; ++t) {
+        Real total = 0, weighted = 0;
+        for (std::size_t e = 0; e < num_experts; ++e) {
+            total += scores(t, e);
+            weighted += load(e) * scores(t, e);
+        }
+        const Real mean = weighted / total;  // Σ f p
+        result.loss += static_cast<double>(mean) / static_cast<double>(seq_len);
+        for (std::size_t e = 0; e < num_experts; ++e)
+            result.logits_gradient(t, e) = scores(t, e) * (1 - scores(t, e)) *
+                                           (load(e) - mean) /
+                                           (total * static_cast<Real>(seq_len));
+    }
+    return result;
+}
+
 }  // namespace exercise

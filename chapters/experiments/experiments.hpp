@@ -31,6 +31,10 @@ struct LongerContexts {
 void compare_longer_contexts(const Model& model, const std::vector<Id>& tokens,
                              const LongerContexts& runs);
 
+// Small models that find a value in a text, at several depths and lengths, for each extension
+// of RoPE and with windows. (Chapter 17.)
+void compare_passkey_retrieval(std::size_t num_steps, std::size_t num_seeds);
+
 // MoE models and dense models on the same text, with several seeds. With a folder, saves one of
 // them. (Chapter 18.)
 void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,

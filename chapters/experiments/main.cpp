@@ -25,6 +25,9 @@ void run(const Arguments& arguments, std::uint32_t seed) {
         load_names(names, generator);
         return name == "mup" ? compare_widths(names) : compare_ablations(names);
     }
+    if (name == "passkey")
+        return compare_passkey_retrieval(arguments.steps > 0 ? arguments.steps : 1000,
+                                         arguments.num_seeds);
     require(!arguments.text.empty(), "{} needs --text", name);
     const std::string text = read_text(arguments.text);
     if (name == "scaling-law") return extrapolate_scaling_law(names, text);
@@ -50,14 +53,15 @@ int main(int argc, char** argv) {
     Options options("experiment", "What does a training that compares models show?");
     options.choice(
         "--name", arguments.name,
-        {"ablations", "mup", "scaling-law", "attention-sinks", "longer-contexts", "experts"},
+        {"ablations", "mup", "scaling-law", "attention-sinks", "longer-contexts", "passkey",
+         "experts"},
         "the experiment");
     options.path("--text", arguments.text,
-                 "UTF-8 text to train on, for all but ablations and mup, which use names");
+                 "UTF-8 text to train on, for all but ablations, mup and passkey");
     options.count("--steps", arguments.steps, 0, 1 << 20,
-                  "training steps of the last three, 0: the default");
+                  "training steps of the last four, 0: the default");
     options.count("--num-seeds", arguments.num_seeds, 1, 100,
-                  "runs of each model of attention-sinks and experts");
+                  "runs of each model of attention-sinks, passkey and experts");
     options.count("--factor", arguments.longer_contexts.factor, 1, 32,
                   "longer-contexts: by how much RoPE is extended");
     options.count("--train-len", arguments.longer_contexts.seq_len, 2, 8192,
@@ -67,7 +71,7 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         require(!arguments.name.empty(),
                 "--name is missing: ./learn experiment ablations, mup, scaling-law, "
-                "attention-sinks, longer-contexts or experts");
+                "attention-sinks, longer-contexts, passkey or experts");
         run(arguments, options.seed());
     });
 }

@@ -24,14 +24,18 @@ JsonMembers members_of(const Heatmap& heatmap) {
             {"num_columns", columns},
             {"values", shortest_decimals({heatmap.values.data(), heatmap.values.size()})},
             {"x_names", heatmap.x_names},
-            {"y_names", heatmap.y_names}};
+            {"y_names", heatmap.y_names},
+            {"low", heatmap.low},
+            {"high", heatmap.high}};
 }
 
 JsonMembers members_of(const LinePlot& line_plot) {
-    std::vector<std::string> labels;
+    const std::vector<std::string> names = {"line", "points", "reference"};
+    std::vector<std::string> labels, styles;
     std::vector<std::vector<double>> x, y;
     for (const Line& line : line_plot.lines) {
         labels.push_back(line.label);
+        styles.push_back(names[static_cast<std::size_t>(line.style)]);
         x.push_back(line.x);
         y.push_back(line.y);
     }
@@ -40,11 +44,14 @@ JsonMembers members_of(const LinePlot& line_plot) {
             {"x_label", line_plot.x_label},
             {"y_label", line_plot.y_label},
             {"labels", labels},
+            {"styles", styles},
             {"x", x},
             {"y", y},
             {"log_x", line_plot.log_x},
             {"log_y", line_plot.log_y},
-            {"same_scale", line_plot.same_scale}};
+            {"same_scale", line_plot.same_scale},
+            {"low", line_plot.low},
+            {"high", line_plot.high}};
 }
 
 JsonMembers members_of(const BarChart& chart) {

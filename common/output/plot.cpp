@@ -38,6 +38,8 @@ set linetype 3 lc rgb '#35a16b' lw 2.5
 set linetype 4 lc rgb '#9b59b6' lw 2.5
 set linetype 5 lc rgb '#c0392b' lw 2.5
 set linetype 6 lc rgb '#7f8c8d' lw 2.5
+set linetype 7 lc rgb '#d4a017' lw 2.5
+set linetype 8 lc rgb '#17a2b8' lw 2.5
 set border lc rgb '#888888'
 set tics nomirror tc rgb '#333333'
 set format cb '%.2g'
@@ -145,7 +147,8 @@ std::string panel_script(const Heatmap& heatmap) {
     const auto [rows, columns] = dims(heatmap.values);
     const std::size_t longest = std::max(rows, columns);
     const bool with_numbers = longest <= 16;
-    const Cells cells = cells_of(heatmap.values);
+    Cells cells = cells_of(heatmap.values);
+    if (heatmap.low < heatmap.high) cells.low = heatmap.low, cells.high = heatmap.high;
     std::string script = heatmap_settings(heatmap, cells, with_numbers);
 
     // Draw the cells first, then their values: white on dark cells, black on light ones. Small
@@ -215,6 +218,19 @@ std::string same_scale_settings(const LinePlot& line_plot) {
         with_y_axis ? "ytics 1" : "border 1\nunset ytics");
 }
 
+// The color of line i, counted from 0, and how it is drawn.
+std::string style_of(const Line& line, std::size_t i) {
+    switch (line.style) {
+        case LineStyle::points:
+            return fmt::format("with points pt 7 ps 0.9 lt {}", i + 1);
+        case LineStyle::reference:
+            return "with lines lc rgb '#777777' lw 1.2 dt 2";
+        case LineStyle::line:
+            break;
+    }
+    return fmt::format("with lines lt {}", i + 1);
+}
+
 std::string panel_script(const LinePlot& line_plot) {
     std::string script = axis_settings(line_plot.title, line_plot.x_label, line_plot.y_label);
     std::string plots;
@@ -224,13 +240,15 @@ std::string panel_script(const LinePlot& line_plot) {
         for (std::size_t j = 0; j < std::min(line.x.size(), line.y.size()); ++j)
             script += fmt::format("{} {}\n", line.x[j], line.y[j]);
         script += "END\n";
-        plots += fmt::format("{}$line{} with lines lt {} {}", i == 0 ? "" : ", ", i, i + 1,
+        plots += fmt::format("{}$line{} {} {}", i == 0 ? "" : ", ", i, style_of(line, i),
                              key_entry(line.label));
     }
     script += has_few_integer_x(line_plot) ? "set xtics 1\n" : "set xtics autofreq\n";
     if (line_plot.log_x) script += "set logscale x 2\n";
     if (line_plot.log_y) script += "set logscale y\nset format y '10^{%L}'\n";
     if (line_plot.same_scale) script += same_scale_settings(line_plot);
+    if (line_plot.low < line_plot.high)
+        script += fmt::format("set yrange [{}:{}]\n", line_plot.low, line_plot.high);
     return script + fmt::format(
                         "set grid lt 1 lc rgb '#e8e8e8' lw 0.7\nset bmargin {}\n"
                         "set key bmargin center horizontal\nplot {}\n",

@@ -17,11 +17,15 @@ struct Heatmap {
     std::string title, x_label, y_label;
     Matrix values;
     std::vector<std::string> x_names{}, y_names{};
+    double low = 0, high = 0;  // the ends of the color scale; equal: the extremes of the values
 };
 
+// A reference is a thin dashed line.
+enum class LineStyle { line, points, reference };
 struct Line {
     std::string label;
     std::vector<double> x, y;
+    LineStyle style = LineStyle::line;
 };
 
 struct LinePlot {
@@ -29,6 +33,7 @@ struct LinePlot {
     std::vector<Line> lines;
     bool log_y = false, log_x = false;  // logarithmic axes: base 10 for y, base 2 for x
     bool same_scale = false;            // units of equal length; no y axis if y_label is empty
+    double low = 0, high = 0;           // the ends of the y axis; equal: automatic
 };
 
 // Values with a label: one set of bars.

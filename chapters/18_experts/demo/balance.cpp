@@ -62,7 +62,7 @@ Heatmap load_of_last_layer(const std::string& title, const MoeRun& run,
             for (std::size_t e = 0; e < num_experts; ++e)
                 load(row, e) += run.load[step].back()(e) / Real(width);
     }
-    return {title, "expert", "step", load, {}, names};
+    return {title, "expert", "step", load, {}, names, 0, 0.5};
 }
 
 }  // namespace

@@ -43,12 +43,12 @@ void check_result(const FineTuningArguments& arguments) {
         require(!arguments.resume, "--resume: --method sample has no checkpoints");
         files = {path};
     } else if (arguments.resume) {
-        if (!is_file(checkpoint))
-            throw FileError(path + " holds no checkpoint to resume from");
+        if (!is_file(checkpoint)) throw FileError(path + " holds no checkpoint to resume from");
         files.clear();  // the result of this run, if it was stopped
     } else if (is_file(checkpoint)) {
-        throw FileError(path + " holds a checkpoint: --resume continues its run, and --folder "
-                               "names another folder for a new run");
+        throw FileError(path +
+                        " holds a checkpoint: --resume continues its run, and --folder "
+                        "names another folder for a new run");
     }
     for (const std::string& file : files)
         if (is_file(file)) throw FileError(file + ": it exists, and is not overwritten");

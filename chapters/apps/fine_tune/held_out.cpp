@@ -121,9 +121,8 @@ void HeldOutQuestions::ask(const Model& model, const ChatEncoder& encoder, std::
     if (questions_.empty()) return;
     Generator generator(seed);  // its own, so that --test does not change the training
     show_progress("asking " + to_text(questions_.size()) + " questions ...");
-    answers_ =
-        answers_of(model, encoder, questions_,
-                   {Real(arguments_.temperature), arguments_.max_new_tokens}, generator);
+    answers_ = answers_of(model, encoder, questions_,
+                          {Real(arguments_.temperature), arguments_.max_new_tokens}, generator);
     show_progress("");
     scores_.push_back(score_answers(questions_, answers_));
     correct_.push_back(xt::zeros<Real>({questions_.size()}));

@@ -33,9 +33,9 @@ class HeldOutQuestions {
  private:
     const FineTuningArguments& arguments_;
     std::vector<AskedQuestion> questions_;
-    std::vector<std::string> answers_;                 // of the last model
+    std::vector<std::string> answers_;                  // of the last model
     std::vector<std::map<std::string, Score>> scores_;  // of each model, by task
-    std::vector<Vector> correct_;                      // of each model: 1 for a right answer
+    std::vector<Vector> correct_;                       // of each model: 1 for a right answer
 };
 
 }  // namespace llm

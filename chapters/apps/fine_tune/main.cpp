@@ -16,7 +16,8 @@ void add_options(Options& options, FineTuningArguments& arguments) {
                    "sample: write preferences for dpo");
     options.text("--folder", arguments.folder,
                  "where the result is saved; of sample, the file");
-    options.flag("--resume", arguments.resume, "continue the run of the checkpoint in --folder");
+    options.flag("--resume", arguments.resume,
+                 "continue the run of the checkpoint in --folder");
     options.count("--save-steps", arguments.save_steps, 0, 1 << 24,
                   "steps between checkpoints, 0: about a minute");
     options.flag("--full", arguments.full, "train all parameters, without LoRA");

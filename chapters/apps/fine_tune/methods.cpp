@@ -138,10 +138,8 @@ void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
         return std::vector{metrics.loss, mean_of(metrics.chosen_rewards),
                            mean_of(metrics.rejected_rewards), metrics.accuracy};
     });
-    plot("dpo_rewards", {LinePlot{"DPO: rewards",
-                                  "step",
-                                  "β (ln p - ln p_ref)",
-                                  {lines[1], lines[2]}}});
+    plot("dpo_rewards",
+         {LinePlot{"DPO: rewards", "step", "β (ln p - ln p_ref)", {lines[1], lines[2]}}});
 }
 
 void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions) {

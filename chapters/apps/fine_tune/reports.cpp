@@ -45,8 +45,8 @@ void Reports::end_step(const std::vector<double>& values) {
     const bool is_due = add(values);
     const std::string step = "step " + to_text(step_);
     if (!is_due) return show_progress(step + " of " + to_text(num_steps_));
-    const double left = (elapsed_seconds() - start_) / double(step_ - first_step_) *
-                        double(num_steps_ - step_);
+    const double left =
+        (elapsed_seconds() - start_) / double(step_ - first_step_) * double(num_steps_ - step_);
     show_progress("");
     say(step + ": " + average() + fixed(left, 0) + " s left");
 }

@@ -53,7 +53,9 @@ StepStart start_of_step(FineTuningRun& run) {
     return start;
 }
 
-Real* elements_of(const NamedTensor& tensor) { return const_cast<Real*>(tensor.elements.data()); }
+Real* elements_of(const NamedTensor& tensor) {
+    return const_cast<Real*>(tensor.elements.data());
+}
 
 void take_back(FineTuningRun& run, const StepStart& start) {
     run.generator = start.generator;

@@ -96,7 +96,8 @@ void compare_attention_sinks(const std::vector<Id>& tokens, std::size_t vocab_si
         losses.push_back({variants[v].name, cell(&Measurement::loss, 1, 3),
                           cell(&Measurement::loss_with_window, 1, 3),
                           cell(&Measurement::loss_with_first_key, 1, 3)});
-        panels.push_back(Heatmap{variants[v].name, "key", "query", of_variant[0].attention});
+        panels.push_back(
+            Heatmap{variants[v].name, "key", "query", of_variant[0].attention, {}, {}, 0, 0.2});
     }
     show_table({"trained on", "% on key 0", "% of the largest head", "% on the learned sink"},
                weights);

@@ -82,20 +82,17 @@ MoeParameterCount count_of(const Variant& variant, std::size_t vocab_size) {
     return count_parameters(config);
 }
 
-// The load of each expert in one layer, as means over fiftieths of the run, and for comparison
-// the largest possible load and that of a balanced router.
+// The load of each expert in one layer, as means over fiftieths of the run, and as references
+// the largest possible load, 1/K, and that of a balanced router, 1/E.
 LinePlot load_over_steps(const Variant& variant, const MoeRun& run) {
     const std::size_t num_steps = run.load.size(), num_experts = variant.sizes.num_experts;
     const double largest = 1 / double(variant.sizes.num_experts_per_tok);
     const std::vector<double> ends = {0, double(num_steps)};
-    LinePlot plot{variant.name,
-                  "step",
-                  "load of each expert",
-                  {{"1/K", ends, {largest, largest}},
-                   {"1/E", ends, {1 / double(num_experts), 1 / double(num_experts)}}}};
+    LinePlot plot{variant.name, "step", "load of each expert", {}};
+    plot.high = 0.55;
     const std::size_t width = std::max<std::size_t>(1, num_steps / 50);
     for (std::size_t e = 0; e < num_experts; ++e) {
-        Line line{"", {}, {}};
+        Line line{to_text(e), {}, {}};
         for (std::size_t step = 0; step + width <= num_steps; step += width) {
             double sum = 0;
             for (std::size_t i = step; i < step + width; ++i)
@@ -105,6 +102,8 @@ LinePlot load_over_steps(const Variant& variant, const MoeRun& run) {
         }
         plot.lines.push_back(line);
     }
+    for (const double load : {largest, 1 / double(num_experts)})
+        plot.lines.push_back({"", ends, {load, load}, LineStyle::reference});
     return plot;
 }
 

@@ -49,15 +49,20 @@ TableRow row_of(std::size_t width, const TrainingTask& task, const ScalingPoint&
 }
 
 void plot_law(const std::vector<ScalingPoint>& points, const ScalingLaw& law) {
-    Line measured{"measured", {}, {}}, fitted{"fit of the first six", {}, {}};
+    Line measured{"measured", {}, {}, LineStyle::points},
+        predicted{"measured, not fitted", {}, {}, LineStyle::points},
+        fitted{"fit of the first six", {}, {}};
     for (const auto& [compute, loss] : points) {
-        measured.x.push_back(compute / 1e12);
-        measured.y.push_back(loss - law.irreducible_loss);
+        Line& line = measured.x.size() < points.size() - 1 ? measured : predicted;
+        line.x.push_back(compute / 1e12);
+        line.y.push_back(loss - law.irreducible_loss);
         fitted.x.push_back(compute / 1e12);
         fitted.y.push_back(law(compute) - law.irreducible_loss);
     }
-    LinePlot panel{
-        "A scaling law", "compute, TFLOP", "loss - E, nats per character", {measured, fitted}};
+    LinePlot panel{"A scaling law",
+                   "compute, TFLOP",
+                   "loss - E, nats per character",
+                   {fitted, measured, predicted}};
     panel.log_x = panel.log_y = true;
     plot("scaling", {panel});
 }

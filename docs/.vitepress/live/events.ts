@@ -71,6 +71,8 @@ export interface HeatmapPanel extends FigurePanel {
   values: number[]
   x_names: string[]
   y_names: string[]
+  low: number // of the color scale; equal to high: that of the values
+  high: number
 }
 
 export interface LinesPanel extends FigurePanel {
@@ -78,11 +80,14 @@ export interface LinesPanel extends FigurePanel {
   x_label: string
   y_label: string
   labels: string[]
+  styles: ('line' | 'points' | 'reference')[]
   x: number[][]
   y: number[][]
   log_x: boolean
   log_y: boolean
   same_scale: boolean
+  low: number // of the y axis; equal to high: automatic
+  high: number
 }
 
 export interface BarsPanel extends FigurePanel {

@@ -69,14 +69,18 @@ export function minimumWidth(panel: FigureEvent): number {
   return 40 + panel.num_columns * (5 * Math.min(longest, 4) + 3)
 }
 
+function colorRangeOf(panel: HeatmapPanel): Range {
+  return panel.low < panel.high ? { low: panel.low, high: panel.high } : rangeOf(panel.values)
+}
+
 export function colorRange(panel: FigureEvent): Range | null {
-  return panel.kind === 'heatmap' && !hasNumbers(panel) ? rangeOf(panel.values) : null
+  return panel.kind === 'heatmap' && !hasNumbers(panel) ? colorRangeOf(panel) : null
 }
 
 function heatmap(Plot: Plot, panel: HeatmapPanel, width: number, isDark: boolean) {
   const { num_rows: rows, num_columns: columns, x_names: xNames, y_names: yNames } = panel
   const stride = Math.ceil(Math.max(rows, columns) / 128)
-  const range = rangeOf(panel.values)
+  const range = colorRangeOf(panel)
   const oneDigit = panel.values.some(value => Number.isFinite(value) && (value < 0 || value >= 10))
   const masked = isDark ? '#3c3f44' : '#d5d5d5'
   const cells = panel.values
@@ -187,13 +191,18 @@ function lines(Plot: Plot, panel: LinesPanel, width: number, isDark: boolean) {
     label: panel.y_label || null, labelArrow: 'none', type: panel.log_y ? 'log' : 'linear',
     ticks: panel.same_scale ? integers(panel.y.flat()) : panel.log_y ? logarithmicTicks(panel.y.flat()) : 5, axis: hasYAxis ? 'left' : null,
     tickFormat: panel.log_y ? powerOfTen : briefNumber,
+    domain: panel.low < panel.high ? [panel.low, panel.high] : undefined,
   } as const
   const marks = [
     hasYAxis ? Plot.gridY({ ...grid, ticks: y.ticks }) : null,
     Plot.gridX({ ...grid, ticks: x.ticks }),
-    ...points.map((line, i) => Plot.line(line, {
-      x: 'x', y: 'y', stroke: colorOfLine(i, isDark), strokeWidth: 2.2, strokeLinejoin: 'round',
-    })),
+    ...points.map((line, i) => panel.styles[i] === 'points'
+      ? Plot.dot(line, { x: 'x', y: 'y', fill: colorOfLine(i, isDark), r: 4 })
+      : panel.styles[i] === 'reference'
+        ? Plot.line(line, { x: 'x', y: 'y', stroke: '#888', strokeWidth: 1.2, strokeDasharray: '4 3' })
+        : Plot.line(line, {
+          x: 'x', y: 'y', stroke: colorOfLine(i, isDark), strokeWidth: 2.2, strokeLinejoin: 'round',
+        })),
     panel.same_scale ? null : Plot.tip(all, Plot.pointer({
       x: 'x', y: 'y', fill: isDark ? '#1b1b1f' : '#fff',
       title: (point: typeof all[number]) => [point.label, `${panel.x_label || 'x'} ${briefNumber(point.x)}: ` +

@@ -1,0 +1,125 @@
+#include "chapters/experiments/passkey.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "chapters/13_training/training_loop.hpp"
+
+namespace llm {
+namespace {
+
+Id random_id(std::size_t begin, std::size_t count, Generator& generator) {
+    return static_cast<Id>(begin + generator.next_32_bits() % count);
+}
+
+template <class T>
+void shuffle(std::vector<T>& items, Generator& generator) {
+    for (std::size_t i = items.size(); i > 1; --i)
+        std::swap(items[i - 1], items[generator.next_32_bits() % i]);
+}
+
+using Pair = std::vector<Id>;  // a key and its value
+
+std::vector<Pair> random_pairs(std::size_t count, Generator& generator) {
+    std::vector<Id> keys(num_passkey_keys);
+    std::iota(keys.begin(), keys.end(), static_cast<Id>(num_passkey_values));
+    shuffle(keys, generator);
+    std::vector<Pair> pairs;
+    for (std::size_t n = 0; n < count; ++n)
+        pairs.push_back({keys[n], random_id(0, num_passkey_values, generator)});
+    return pairs;
+}
+
+std::vector<Pair> random_words(std::size_t count, Generator& generator) {
+    constexpr std::size_t begin = num_passkey_values + num_passkey_keys;
+    std::vector<Pair> words;
+    for (std::size_t n = 0; n < count; ++n)
+        words.push_back({random_id(begin, passkey_vocab_size - begin, generator)});
+    return words;
+}
+
+// A text, and what is asked after it. The targets are the next tokens; the mask is 1 at the
+// keys that are asked for.
+void write_row(ResponseBatch& batch, std::size_t b, const std::vector<Pair>& text,
+               const std::vector<Pair>& questions) {
+    std::vector<Id> tokens;
+    for (const Pair& part : text) tokens.insert(tokens.end(), part.begin(), part.end());
+    const std::size_t text_len = tokens.size();
+    for (const Pair& part : questions) tokens.insert(tokens.end(), part.begin(), part.end());
+    for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
+        batch.input_ids(b, t) = tokens[t];
+        batch.targets(b, t) = tokens[t + 1];
+        batch.response_mask(b, t) = t >= text_len && (t - text_len) % 2 == 0 ? 1 : 0;
+    }
+}
+
+ResponseBatch empty_batch(std::size_t batch_size, std::size_t seq_len, std::size_t num_pairs) {
+    require(num_pairs >= 1 && num_pairs <= num_passkey_keys && seq_len >= 4 * num_pairs,
+            "passkey_batch: {} pairs in {} tokens", num_pairs, seq_len);
+    return {xt::zeros<Id>({batch_size, seq_len}), xt::zeros<Id>({batch_size, seq_len}),
+            xt::zeros<Real>({batch_size, seq_len})};
+}
+
+}  // namespace
+
+ResponseBatch passkey_batch(std::size_t batch_size, std::size_t seq_len, std::size_t num_pairs,
+                            Generator& generator) {
+    ResponseBatch batch = empty_batch(batch_size, seq_len, num_pairs);
+    for (std::size_t b = 0; b < batch_size; ++b) {
+        std::vector<Pair> pairs = random_pairs(num_pairs, generator);
+        // The last value is a target only, so a row has T + 1 tokens.
+        std::vector<Pair> text = random_words(seq_len + 1 - 4 * num_pairs, generator);
+        text.insert(text.end(), pairs.begin(), pairs.end());
+        shuffle(text, generator);
+        shuffle(pairs, generator);
+        write_row(batch, b, text, pairs);
+    }
+    return batch;
+}
+
+ResponseBatch passkey_test(std::size_t batch_size, std::size_t seq_len, double depth,
+                           Generator& generator) {
+    ResponseBatch batch = empty_batch(batch_size, seq_len, 1);
+    for (std::size_t b = 0; b < batch_size; ++b) {
+        const std::vector<Pair> pair = random_pairs(1, generator);
+        std::vector<Pair> text = random_words(seq_len + 1 - 4, generator);
+        text.insert(text.begin() + std::lround(depth * double(text.size())), pair.front());
+        write_row(batch, b, text, pair);
+    }
+    return batch;
+}
+
+std::vector<Real> train_on_passkeys(Model& model, const TrainingArguments& args) {
+    Generator generator(args.seed);
+    return run_training_loop<Model>(model, args, [&](Model& gradient) {
+        const ResponseBatch batch = passkey_batch(args.batch_size, args.seq_len, 4, generator);
+        const auto [logits, activations] = model_forward(model, batch.input_ids);
+        const TokenLoss loss =
+            sft_loss(token_log_probs(logits, batch.targets), batch.response_mask);
+        model_backward(model, activations,
+                       token_log_probs_backward(logits, batch.targets, loss.gradient),
+                       gradient);
+        return loss.loss;
+    });
+}
+
+double passkey_accuracy(const PatternDecoder& given, const RotaryTable& rotary_table,
+                        const ResponseBatch& batch) {
+    const auto [batch_size, seq_len] = dims(batch.input_ids);
+    PatternDecoder decoder = given;
+    decoder.config.max_position_embeddings = rotary_table.cos.shape(0);
+    const DecoderOutput output = run_layers<PatternBlock, PatternAttentionInputs, RollingCache>(
+        decoder.layers, decoder.embed(batch.input_ids),
+        pattern_attention_inputs({rotary_table}, seq_len));
+    const Tensor3 logits = decoder.logits(last_position(output.last_hidden_state));  // (B,1,V)
+    std::size_t num_correct = 0;
+    for (std::size_t b = 0; b < batch_size; ++b) {
+        const Real* row = &logits(b, 0, 0);
+        const auto best = std::max_element(row, row + passkey_vocab_size) - row;
+        num_correct += best == batch.targets(b, seq_len - 1);
+    }
+    return double(num_correct) / double(batch_size);
+}
+
+}  // namespace llm

@@ -1,0 +1,36 @@
+// The passkey test: a value stands somewhere in a text, and the model must give it at the end.
+// Source: Mohtashami and Jaggi, 2023, "Landmark attention", section 4.2.
+#pragma once
+
+#include "chapters/13_training/trainer.hpp"
+#include "chapters/14_fine_tuning/log_probs.hpp"
+#include "chapters/17_long_context/pattern_attention_backward.hpp"
+
+namespace llm {
+
+// The vocabulary of the test: values, keys, and the words of the text around them.
+constexpr std::size_t num_passkey_values = 32, num_passkey_keys = 8,
+                      passkey_vocab_size = num_passkey_values + num_passkey_keys + 32;
+
+// Sequences of T tokens: random words, among them num_pairs keys, each followed by its value;
+// then, at the end, each key again, followed by the same value. The keys of a sequence differ.
+// The response mask is 1 where the target is a value at the end. Throws ValueError unless there
+// are 1 to 8 pairs and T >= 4 num_pairs.
+ResponseBatch passkey_batch(std::size_t batch_size, std::size_t seq_len,  // B, T
+                            std::size_t num_pairs, Generator& generator);
+
+// The same with one pair, whose depth is given: 0 is the beginning of the text, 1 its end.
+ResponseBatch passkey_test(std::size_t batch_size, std::size_t seq_len, double depth,
+                           Generator& generator);
+
+// Trains on batches with four pairs, and on the values at the end alone. Throws Interrupted
+// after Ctrl-C. Returns the loss of each step.
+std::vector<Real> train_on_passkeys(Model& model, const TrainingArguments& args);
+
+// How often the most likely token after the last input is the value, between 0 and 1. The
+// rotary table may have more positions than those of training.
+double passkey_accuracy(const PatternDecoder& decoder,
+                        const RotaryTable& rotary_table,  // (P, D/2)
+                        const ResponseBatch& batch);
+
+}  // namespace llm
