@@ -21,21 +21,23 @@ void check_routing(const RoutedTokens& routed, const RoutedTokens& expected) {
     for (std::size_t n = 0; n < expected.experts.shape(0); ++n)
         for (std::size_t k = 0; k < expected.experts.shape(1); ++k) {
             INFO("token ", n, ", choice ", k, ": expert ", expected.experts(n, k),
-                 " with a gate of ", expected.gates(n, k), " is expected, not expert ",
-                 routed.experts(n, k), " with ", routed.gates(n, k));
+                 " with a routing weight of ", expected.weights(n, k),
+                 " is expected, not expert ", routed.experts(n, k), " with ",
+                 routed.weights(n, k));
             REQUIRE(routed.experts(n, k) == expected.experts(n, k));
-            REQUIRE(routed.gates(n, k) == doctest::Approx(expected.gates(n, k)).epsilon(1e-4));
+            REQUIRE(routed.weights(n, k) ==
+                    doctest::Approx(expected.weights(n, k)).epsilon(1e-4));
         }
 }
 
 }  // namespace
 
-TEST_CASE("18.1 find the bug: the gates of Mixtral") {
+TEST_CASE("18.1 find the bug: the routing weights of Mixtral") {
     const Matrix logits = random_logits(1);
     check_routing(route_like_mixtral(logits, K), route(logits, K, SoftmaxRouting{}));
     const Matrix one_sided = {{6, 1, 0}};
-    INFO("logits of 6 and 1: the first gate must be near 1");
-    CHECK(route_like_mixtral(one_sided, 2).gates(0, 0) ==
+    INFO("logits of 6 and 1: the first routing weight must be near 1");
+    CHECK(route_like_mixtral(one_sided, 2).weights(0, 0) ==
           doctest::Approx(0.9933).epsilon(1e-3));
 }
 
@@ -44,11 +46,12 @@ TEST_CASE("18.2 find the bug: the loss that is computed must have an effect") {
     const Linear router = make_linear(C, E, false, generator);
     const Matrix hidden_states = randn({N, C}, generator);
     const RoutedTokens routed = route(router(hidden_states), K, SoftmaxRouting{});
-    const Matrix gate_gradient = randn({N, K}, generator);
+    const Matrix weight_gradient = randn({N, K}, generator);
     const Matrix none = xt::zeros<Real>({N, K});
     const Matrix without =
-        router_weight_gradient(router, hidden_states, routed, gate_gradient, 0);
-    const Matrix with = router_weight_gradient(router, hidden_states, routed, gate_gradient, 3);
+        router_weight_gradient(router, hidden_states, routed, weight_gradient, 0);
+    const Matrix with =
+        router_weight_gradient(router, hidden_states, routed, weight_gradient, 3);
     CHECK(xt::amax(xt::abs(without))() > 0);
 
     // Against differences of 3 times the loss, for one weight of each expert.
@@ -137,13 +140,13 @@ TEST_CASE("18.6 predict: parameters in total, and active ones") {
     CHECK_CLOSE(predicted, (Vector{17 * expert, 5 * expert}), 1e-3);
 }
 
-TEST_CASE("18.7 predict: gates of three routers") {
+TEST_CASE("18.7 predict: routing weights of three routers") {
     const Matrix logits = {{std::log(Real(4)), std::log(Real(2)), 0, 0}};
-    const Vector predicted = predicted_gates();
-    const Vector gates = {route(logits, 2, SoftmaxRouting{}).gates(0, 0),
-                          route(logits, 2, SoftmaxRouting{false}).gates(0, 0),
-                          route(logits, 1, InputSigmoidRouting{}).gates(0, 0)};
-    CHECK_CLOSE(predicted, gates, 0.005);
+    const Vector predicted = predicted_routing_weights();
+    const Vector routing_weights = {route(logits, 2, SoftmaxRouting{}).weights(0, 0),
+                                    route(logits, 2, SoftmaxRouting{false}).weights(0, 0),
+                                    route(logits, 1, InputSigmoidRouting{}).weights(0, 0)};
+    CHECK_CLOSE(predicted, routing_weights, 0.005);
 }
 
 TEST_CASE("18.8 predict: dropped choices") {

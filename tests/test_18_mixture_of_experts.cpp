@@ -26,7 +26,7 @@ Tensor3 positive_states() {
     return uniform({B, T, C}, Real(0.1), Real(2), generator);
 }
 
-// Each token by itself, with the gates of its router.
+// Each token by itself, with the routing weights of its router.
 Tensor3 one_by_one(const MixtureOfExperts& moe, const Tensor3& states) {
     Tensor3 result = xt::zeros<Real>({B, T, C});
     for (std::size_t b = 0; b < B; ++b)
@@ -37,13 +37,13 @@ Tensor3 one_by_one(const MixtureOfExperts& moe, const Tensor3& states) {
             for (std::size_t k = 0; k < K; ++k) {
                 const GatedMlp& expert = std::get<GatedMlp>(
                     moe.experts[static_cast<std::size_t>(routed.experts(0, k))]);
-                const Real gate = routed.gates(0, k);
+                const Real routing_weight = routed.weights(0, k);
                 const bool on_input = std::holds_alternative<InputSigmoidRouting>(moe.routing);
                 const Tensor3 input =
-                    reshape(Matrix(token * (on_input ? gate : Real(1))), {1, 1, C});
+                    reshape(Matrix(token * (on_input ? routing_weight : Real(1))), {1, 1, C});
                 const Tensor3 output = expert(input);
                 for (std::size_t c = 0; c < C; ++c)
-                    sum(0, c) += output(0, 0, c) * (on_input ? Real(1) : gate);
+                    sum(0, c) += output(0, 0, c) * (on_input ? Real(1) : routing_weight);
             }
             if (moe.shared) {
                 const Tensor3 output = (*moe.shared)(reshape(token, {1, 1, C}));
@@ -65,7 +65,7 @@ TEST_CASE("dispatch_tokens by hand: sorted by expert, in the order of the tokens
                          ValueError);
 }
 
-TEST_CASE("combine_experts by hand: rows times gates, added by token") {
+TEST_CASE("combine_experts by hand: rows times routing weights, added by token") {
     const Dispatch dispatch = dispatch_tokens({{2, 0}, {0, 3}}, 4);
     const Matrix outputs = {{1, 2}, {10, 20}, {100, 200}, {1000, 2000}};
     CHECK_CLOSE(combine_experts(outputs, {{0.5f, 2}, {3, 0.25f}}, dispatch),

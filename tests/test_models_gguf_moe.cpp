@@ -88,7 +88,8 @@ TEST_CASE("export_gguf of models with experts rejects what llama.cpp does not co
           "export: llama.cpp's llama has no window: 64 tokens do not fit into a window of 6");
     model = model_with_experts("qwen3_moe");
     model.config.routing = SoftmaxRouting{false};
-    CHECK(rejection_of_gguf(model) == "export: llama.cpp's qwen3moe normalizes the gates");
+    CHECK(rejection_of_gguf(model) ==
+          "export: llama.cpp's qwen3moe normalizes the routing weights");
     model = model_with_experts("qwen3_moe");
     model.config.layers[2].is_moe = false;
     CHECK(rejection_of_gguf(model) ==

@@ -38,26 +38,26 @@ RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_exp
         const auto chosen = largest_of_row(probabilities, n, num_experts_per_tok);
         for (std::size_t k = 0; k < num_experts_per_tok; ++k) {
             routed.experts(n, k) = static_cast<Id>(chosen[k]);
-            routed.gates(n, k) = probabilities(n, chosen[k]);
+            routed.weights(n, k) = probabilities(n, chosen[k]);
         }
     }
-    // The gates of a token sum to 1.
-    routed.gates = softmax(routed.gates);
+    // The routing weights of a token sum to 1.
+    routed.weights = softmax(routed.weights);
     return routed;
 }
 
 // Exercise 18.2 — find the bug. The log of a training run shows the load-balancing loss. It
 // rises from 1 to 3 and stays there, whatever its coefficient is.
 Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
-                              const RoutedTokens& routed, const Matrix& gate_gradient,
+                              const RoutedTokens& routed, const Matrix& weight_gradient,
                               Real aux_loss_coefficient) {
     const Matrix logits = router(hidden_states);  // (N, E)
     Linear gradient = router;
     gradient.weight.fill(0);
 
-    // Of the cross-entropy, through the gates.
+    // Of the cross-entropy, through the routing weights.
     Matrix logits_gradient =  // (N, E)
-        route_backward(logits, routed, SoftmaxRouting{}, gate_gradient);
+        route_backward(logits, routed, SoftmaxRouting{}, weight_gradient);
     linear_backward(router, hidden_states, logits_gradient, gradient);
 
     // Of the load-balancing loss.
@@ -84,14 +84,15 @@ RoutedTokens route_like_deepseek(const Matrix& router_logits,
         for (const std::size_t e : chosen) sum += scores(n, e);
         for (std::size_t k = 0; k < num_experts_per_tok; ++k) {
             routed.experts(n, k) = static_cast<Id>(chosen[k]);
-            routed.gates(n, k) = scores(n, chosen[k]) / sum;
+            routed.weights(n, k) = scores(n, chosen[k]) / sum;
         }
     }
     return routed;
 }
 
 // Exercise 18.4 — write split_into_experts. A dense MLP becomes a mixture of fine-grained
-// experts that computes the same, as long as every token uses all of them with gates of 1.
+// experts that computes the same, as long as every token uses all of them with routing weights
+// of 1.
 std::vector<GatedMlp> split_into_experts([[maybe_unused]] const GatedMlp& mlp,
                                          [[maybe_unused]] std::size_t num_experts) {
     TODO("split_into_experts");
@@ -116,10 +117,10 @@ Vector predicted_parameters() {
 }
 
 // Exercise 18.7 — predict: the router logits of a token are ln 4, ln 2, ln 1 and ln 1. What is
-// the larger gate in Mixtral (K = 2), in DeepSeek-V2-Lite (K = 2, softmax without
-// normalization), and the gate in Llama 4 (K = 1, sigmoid)?
-Vector predicted_gates() {
-    TODO("predicted_gates");
+// the larger routing weight in Mixtral (K = 2), in DeepSeek-V2-Lite (K = 2, softmax without
+// normalization), and the routing weight in Llama 4 (K = 1, sigmoid)?
+Vector predicted_routing_weights() {
+    TODO("predicted_routing_weights");
     // return {?, ?, ?};
 }
 

@@ -7,17 +7,17 @@ namespace exercise {
 
 using namespace llm;
 
-// Routing of Mixtral: the experts of each token, and gates that sum to 1.
+// Routing of Mixtral: the experts of each token, and routing weights that sum to 1.
 RoutedTokens route_like_mixtral(const Matrix& router_logits,       // (N, E)
                                 std::size_t num_experts_per_tok);  // K
 
-// The gradient of a router's weights: of the cross-entropy, through the gates, and of the
-// load-balancing loss times its coefficient.
-Matrix router_weight_gradient(const Linear& router,         // (E, C)
-                              const Matrix& hidden_states,  // (N, C)
-                              const RoutedTokens& routed,   // by SoftmaxRouting
-                              const Matrix& gate_gradient,  // (N, K)
-                              Real aux_loss_coefficient);   // -> (E, C)
+// The gradient of a router's weights: of the cross-entropy, through the routing weights, and of
+// the load-balancing loss times its coefficient.
+Matrix router_weight_gradient(const Linear& router,           // (E, C)
+                              const Matrix& hidden_states,    // (N, C)
+                              const RoutedTokens& routed,     // by SoftmaxRouting
+                              const Matrix& weight_gradient,  // (N, K)
+                              Real aux_loss_coefficient);     // -> (E, C)
 
 // Routing of DeepSeek-V3 without groups and without a scaling factor.
 RoutedTokens route_like_deepseek(const Matrix& router_logits,            // (N, E)
@@ -37,9 +37,9 @@ Tensor3 expert_choice(const Linear& router,                  // (E, C)
                       const Tensor3& hidden_states,          // (B, T, C)
                       std::size_t capacity);                 // -> (B, T, C)
 
-Vector predicted_parameters();  // (2)
-Vector predicted_gates();       // (3)
-Vector predicted_dropped();     // (2)
+Vector predicted_parameters();       // (2)
+Vector predicted_routing_weights();  // (3)
+Vector predicted_dropped();          // (2)
 
 // DeepSeek-V3's sequence-wise balance loss of one sequence of T tokens, without its factor α.
 RouterLoss sequence_balance_loss(const Matrix& router_logits,       // (T, E)

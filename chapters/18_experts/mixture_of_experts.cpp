@@ -12,18 +12,20 @@ bool scales_input(const Routing& routing) {
     return std::holds_alternative<InputSigmoidRouting>(routing);
 }
 
-// Multiplies each row by the gate of its token and slot.
-Matrix apply_gates(Matrix rows, const Matrix& gates, const Dispatch& dispatch) {
+// Multiplies each row by the routing weight of its token and slot.
+Matrix apply_routing_weights(Matrix rows, const Matrix& routing_weights,
+                             const Dispatch& dispatch) {
     for (std::size_t row = 0; row < rows.shape(0); ++row)
         for (std::size_t c = 0; c < rows.shape(1); ++c)
-            rows(row, c) *= gates(dispatch.tokens[row], dispatch.slots[row]);
+            rows(row, c) *= routing_weights(dispatch.tokens[row], dispatch.slots[row]);
     return rows;
 }
 
-// The gradient of the gates: the dot product of each row with its gradient, (M, C) -> (N, K).
-Matrix gate_gradient_of(const Matrix& rows, const Matrix& row_gradient, const Matrix& gates,
-                        const Dispatch& dispatch) {
-    Matrix gradient = xt::zeros<Real>(gates.shape());  // (N, K)
+// The gradient of the routing weights: the dot product of each row with its gradient, (M, C) ->
+// (N, K).
+Matrix weight_gradient_of(const Matrix& rows, const Matrix& row_gradient,
+                          const Matrix& routing_weights, const Dispatch& dispatch) {
+    Matrix gradient = xt::zeros<Real>(routing_weights.shape());  // (N, K)
     for (std::size_t row = 0; row < rows.shape(0); ++row)
         for (std::size_t c = 0; c < rows.shape(1); ++c)
             gradient(dispatch.tokens[row], dispatch.slots[row]) +=
@@ -116,10 +118,10 @@ Matrix gather_tokens(const Matrix& hidden_states, const Dispatch& dispatch) {
     return rows;
 }
 
-Matrix combine_experts(const Matrix& expert_outputs, const Matrix& gates,
+Matrix combine_experts(const Matrix& expert_outputs, const Matrix& routing_weights,
                        const Dispatch& dispatch) {
-    return add_to_tokens(apply_gates(expert_outputs, gates, dispatch), dispatch,
-                         gates.shape(0));
+    return add_to_tokens(apply_routing_weights(expert_outputs, routing_weights, dispatch),
+                         dispatch, routing_weights.shape(0));
 }
 
 Tensor3 MixtureOfExperts::operator()(const Tensor3& hidden_states) const {
@@ -142,7 +144,7 @@ ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tenso
             expert_capacity(saved.routed.experts.size(), num_experts, *capacity_factor));
     Matrix rows = gather_tokens(saved.input, saved.dispatch);  // (M, C)
     if (scales_input(moe.routing))
-        rows = apply_gates(std::move(rows), saved.routed.gates, saved.dispatch);
+        rows = apply_routing_weights(std::move(rows), saved.routed.weights, saved.dispatch);
 
     // Apply each expert to its tokens: a few large products instead of many small ones.
     saved.experts.assign(num_experts, {});
@@ -160,7 +162,7 @@ ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tenso
     const Matrix combined =  // (N, C)
         scales_input(moe.routing)
             ? add_to_tokens(saved.expert_outputs, saved.dispatch, num_tokens)
-            : combine_experts(saved.expert_outputs, saved.routed.gates, saved.dispatch);
+            : combine_experts(saved.expert_outputs, saved.routed.weights, saved.dispatch);
     Tensor3 output = reshape(combined, {input.shape(0), input.shape(1), input.shape(2)});
     if (moe.shared) {
         auto [shared_output, activations] = mlp_forward(*moe.shared, input);
@@ -174,13 +176,14 @@ Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
                      const Tensor3& output_gradient, MixtureOfExperts& gradient,
                      const Matrix& router_logits_gradient) {
     const bool on_input = scales_input(moe.routing);
-    const Matrix& gates = saved.routed.gates;
+    const Matrix& routing_weights = saved.routed.weights;
     const std::size_t num_tokens = saved.input.shape(0);
 
-    // Each row receives the gradient of its token, times its gate.
+    // Each row receives the gradient of its token, times its routing weight.
     const Matrix row_gradient = gather_tokens(rows_of(output_gradient), saved.dispatch);
     const Matrix expert_gradient =  // (M, C)
-        on_input ? row_gradient : apply_gates(row_gradient, gates, saved.dispatch);
+        on_input ? row_gradient
+                 : apply_routing_weights(row_gradient, routing_weights, saved.dispatch);
     Matrix input_rows_gradient = xt::zeros<Real>(row_gradient.shape());  // (M, C)
     for (std::size_t e = 0; e < moe.experts.size(); ++e)
         if (has_tokens(saved.dispatch, e))
@@ -190,16 +193,17 @@ Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
                                 rows_of_expert(expert_gradient, saved.dispatch, e),
                                 gradient.experts[e]));
 
-    // The gates multiply outputs, or inputs in Llama 4.
-    const Matrix gate_gradient =  // (N, K)
-        on_input ? gate_gradient_of(gather_tokens(saved.input, saved.dispatch),
-                                    input_rows_gradient, gates, saved.dispatch)
-                 : gate_gradient_of(saved.expert_outputs, row_gradient, gates, saved.dispatch);
+    // The routing weights multiply outputs, or inputs in Llama 4.
+    const Matrix weight_gradient =  // (N, K)
+        on_input ? weight_gradient_of(gather_tokens(saved.input, saved.dispatch),
+                                      input_rows_gradient, routing_weights, saved.dispatch)
+                 : weight_gradient_of(saved.expert_outputs, row_gradient, routing_weights,
+                                      saved.dispatch);
     if (on_input)
-        input_rows_gradient =
-            apply_gates(std::move(input_rows_gradient), gates, saved.dispatch);
+        input_rows_gradient = apply_routing_weights(std::move(input_rows_gradient),
+                                                    routing_weights, saved.dispatch);
     Matrix logits_gradient =
-        route_backward(saved.router_logits, saved.routed, moe.routing, gate_gradient);
+        route_backward(saved.router_logits, saved.routed, moe.routing, weight_gradient);
     if (router_logits_gradient.size() > 0) logits_gradient += router_logits_gradient;
 
     const Matrix input_gradient =  // (N, C): through the experts and through the router

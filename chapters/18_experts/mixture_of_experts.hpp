@@ -31,10 +31,10 @@ Dispatch drop_over_capacity(const Dispatch& dispatch, std::size_t capacity);
 // Copies the hidden state of each row's token.
 Matrix gather_tokens(const Matrix& hidden_states,  // (N, C)
                      const Dispatch& dispatch);    // -> (M, C)
-// For each token, the sum of its K rows, each multiplied by its gate.
-Matrix combine_experts(const Matrix& expert_outputs,  // (M, C)
-                       const Matrix& gates,           // (N, K)
-                       const Dispatch& dispatch);     // -> (N, C)
+// For each token, the sum of its K rows, each multiplied by its routing weight.
+Matrix combine_experts(const Matrix& expert_outputs,   // (M, C)
+                       const Matrix& routing_weights,  // (N, K)
+                       const Dispatch& dispatch);      // -> (N, C)
 
 // A mixture of experts instead of the MLP of a block, with experts for all tokens if there are
 // any (shared experts: DeepSeek, Llama 4). Source: Hugging Face, modeling_mixtral.py,
@@ -67,7 +67,7 @@ struct MoeActivations {
     RoutedTokens routed;
     Dispatch dispatch;
     std::vector<MlpActivations> experts;  // E; empty for an expert without tokens
-    Matrix expert_outputs;                // (M, C): before the gates
+    Matrix expert_outputs;                // (M, C): before the routing weights
     MlpActivations shared;
 };
 // With a capacity factor, tokens over the capacity are dropped.

@@ -64,7 +64,7 @@ void check(const Matrix& router_logits, std::size_t count, const Routing& routin
     }
 }
 
-// The score of each expert from which its gate weight is computed: (N, E).
+// The score of each expert from which its routing weight is computed: (N, E).
 Matrix scores_of(const Matrix& router_logits, const Routing& routing) {
     if (std::holds_alternative<SoftmaxRouting>(routing)) return softmax(router_logits);
     if (std::holds_alternative<TopKSoftmaxRouting>(routing)) return router_logits;
@@ -86,11 +86,11 @@ std::vector<Real> choice_scores(const Matrix& scores, std::size_t n, const Routi
 }
 
 // Divide the chosen scores of a token by their sum? By which factor multiply them?
-struct GateScale {
+struct WeightScale {
     bool normalize;
     Real factor;
 };
-GateScale gate_scale(const Routing& routing) {
+WeightScale weight_scale(const Routing& routing) {
     if (const auto* soft = std::get_if<SoftmaxRouting>(&routing))
         return {soft->norm_topk_prob, soft->routed_scaling_factor};
     if (const auto* sigmoid = std::get_if<SigmoidRouting>(&routing))
@@ -139,37 +139,37 @@ RoutedTokens route(const Matrix& router_logits, std::size_t num_experts_per_tok,
             routed.experts(n, k) = static_cast<Id>(chosen[k]);
     }
 
-    // Compute the gates from their scores, without bias.
-    routed.gates = gather(scores, routed.experts);  // (N, K)
+    // Compute the routing weights from their scores, without bias.
+    routed.weights = gather(scores, routed.experts);  // (N, K)
     if (std::holds_alternative<TopKSoftmaxRouting>(routing)) {
-        routed.gates = softmax(routed.gates);
+        routed.weights = softmax(routed.weights);
         return routed;
     }
-    const GateScale scale = gate_scale(routing);
-    for (std::size_t n = 0; n < routed.gates.shape(0); ++n) {
-        const Real divisor = scale.normalize ? sum_of_row(routed.gates, n) : Real(1);
+    const WeightScale scale = weight_scale(routing);
+    for (std::size_t n = 0; n < routed.weights.shape(0); ++n) {
+        const Real divisor = scale.normalize ? sum_of_row(routed.weights, n) : Real(1);
         for (std::size_t k = 0; k < num_experts_per_tok; ++k)
-            routed.gates(n, k) *= scale.factor / divisor;
+            routed.weights(n, k) *= scale.factor / divisor;
     }
     return routed;
 }
 
 Matrix route_backward(const Matrix& router_logits, const RoutedTokens& routed,
-                      const Routing& routing, const Matrix& gate_gradient) {
-    require(gate_gradient.shape() == routed.gates.shape(),
-            "route_backward: a gradient of {} does not match gates of {}",
-            gate_gradient.shape(), routed.gates.shape());
+                      const Routing& routing, const Matrix& weight_gradient) {
+    require(weight_gradient.shape() == routed.weights.shape(),
+            "route_backward: a gradient of {} does not match routing weights of {}",
+            weight_gradient.shape(), routed.weights.shape());
     const std::size_t num_experts = router_logits.shape(1);
     if (std::holds_alternative<TopKSoftmaxRouting>(routing))
-        return scatter(softmax_backward(routed.gates, gate_gradient), routed.experts,
+        return scatter(softmax_backward(routed.weights, weight_gradient), routed.experts,
                        num_experts);
 
     // Gates = factor · scores / Σ scores: with c = Σ scores, d score_k = factor / c ·
     // (d gate_k - Σ_j d gate_j · score_j / c).
     const Matrix scores = scores_of(router_logits, routing);  // (N, E)
     const Matrix chosen = gather(scores, routed.experts);     // (N, K)
-    const GateScale scale = gate_scale(routing);
-    Matrix chosen_gradient = gate_gradient * scale.factor;  // (N, K)
+    const WeightScale scale = weight_scale(routing);
+    Matrix chosen_gradient = weight_gradient * scale.factor;  // (N, K)
     if (scale.normalize)
         for (std::size_t n = 0; n < chosen.shape(0); ++n) {
             const Real sum = sum_of_row(chosen, n);

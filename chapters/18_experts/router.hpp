@@ -14,7 +14,7 @@ struct ExpertGroups {
     std::size_t n_group = 1, topk_group = 1;
 };
 
-// How a router turns the logits of a token into the K experts that process it and their gate
+// How a router turns the logits of a token into the K experts that process it and their routing
 // weights. The K largest are chosen.
 
 // Softmax over all experts. norm_topk_prob: the K weights are divided by their sum. Source:
@@ -42,10 +42,10 @@ struct InputSigmoidRouting {};
 using Routing =
     std::variant<SoftmaxRouting, TopKSoftmaxRouting, SigmoidRouting, InputSigmoidRouting>;
 
-// The experts of N tokens, and their gate weights.
+// The experts of N tokens, and their routing weights.
 struct RoutedTokens {
     IdMatrix experts;  // (N, K): of equal scores, the expert with the lower index comes first
-    Matrix gates;      // (N, K)
+    Matrix weights;    // (N, K)
 };
 // Throws ValueError unless K is 1 to E, the groups divide E, the bias has E elements, and the
 // chosen groups have K experts.
@@ -56,6 +56,6 @@ RoutedTokens route(const Matrix& router_logits,      // (N, E)
 // Backward pass: the gradient with respect to the logits. The choice of experts is a constant.
 Matrix route_backward(const Matrix& router_logits,  // (N, E)
                       const RoutedTokens& routed, const Routing& routing,
-                      const Matrix& gate_gradient);  // (N, K) -> (N, E)
+                      const Matrix& weight_gradient);  // (N, K) -> (N, E)
 
 }  // namespace llm

@@ -29,7 +29,7 @@ RoutedTokens empty_routing(std::size_t num_tokens, std::size_t num_experts_per_t
 }  // namespace
 
 // Exercise 18.1 — the sum of the chosen probabilities divides them. A second softmax takes them
-// for logits: the choice stays right, but all gates come close to 1/K.
+// for logits: the choice stays right, but all routing weights come close to 1/K.
 RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_experts_per_tok) {
     const Matrix probabilities = softmax(router_logits);  // (N, E)
     RoutedTokens routed = empty_routing(router_logits.shape(0), num_experts_per_tok);
@@ -37,13 +37,13 @@ RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_exp
         const auto chosen = largest_of_row(probabilities, n, num_experts_per_tok);
         for (std::size_t k = 0; k < num_experts_per_tok; ++k) {
             routed.experts(n, k) = static_cast<Id>(chosen[k]);
-            routed.gates(n, k) = probabilities(n, chosen[k]);
+            routed.weights(n, k) = probabilities(n, chosen[k]);
         }
     }
-    for (std::size_t n = 0; n < routed.gates.shape(0); ++n) {
+    for (std::size_t n = 0; n < routed.weights.shape(0); ++n) {
         Real sum = 0;
-        for (std::size_t k = 0; k < num_experts_per_tok; ++k) sum += routed.gates(n, k);
-        for (std::size_t k = 0; k < num_experts_per_tok; ++k) routed.gates(n, k) /= sum;
+        for (std::size_t k = 0; k < num_experts_per_tok; ++k) sum += routed.weights(n, k);
+        for (std::size_t k = 0; k < num_experts_per_tok; ++k) routed.weights(n, k) /= sum;
     }
     return routed;
 }
@@ -51,7 +51,7 @@ RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_exp
 // Exercise 18.2 — both gradients arrive at the logits before the router's backward pass. Added
 // after it, the one of the load-balancing loss reaches no weight.
 Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
-                              const RoutedTokens& routed, const Matrix& gate_gradient,
+                              const RoutedTokens& routed, const Matrix& weight_gradient,
                               Real aux_loss_coefficient) {
     const Matrix logits = router(hidden_states);  // (N, E)
     Linear gradient = router;
@@ -59,14 +59,14 @@ Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
 
     const RouterLoss balancing = load_balancing_loss(logits, routed.experts);
     const Matrix logits_gradient =  // (N, E)
-        route_backward(logits, routed, SoftmaxRouting{}, gate_gradient) +
+        route_backward(logits, routed, SoftmaxRouting{}, weight_gradient) +
         aux_loss_coefficient * balancing.logits_gradient;
     linear_backward(router, hidden_states, logits_gradient, gradient);
     return gradient.weight;
 }
 
-// Exercise 18.3 — the bias decides the choice only; the gates use the scores without it. Before
-// training, all biases are 0, so that random weights cannot show the mistake.
+// Exercise 18.3 — the bias decides the choice only; the routing weights use the scores without
+// it. Before training, all biases are 0, so that random weights cannot show the mistake.
 RoutedTokens route_like_deepseek(const Matrix& router_logits,
                                  const Vector& e_score_correction_bias,
                                  std::size_t num_experts_per_tok) {
@@ -84,7 +84,7 @@ RoutedTokens route_like_deepseek(const Matrix& router_logits,
         for (const std::size_t e : chosen) sum += scores(n, e);
         for (std::size_t k = 0; k < num_experts_per_tok; ++k) {
             routed.experts(n, k) = static_cast<Id>(chosen[k]);
-            routed.gates(n, k) = scores(n, chosen[k]) / sum;
+            routed.weights(n, k) = scores(n, chosen[k]) / sum;
         }
     }
     return routed;
@@ -137,7 +137,7 @@ Tensor3 expert_choice(const Linear& router, const std::vector<GatedMlp>& experts
 Vector predicted_parameters() { return {51, 15}; }
 
 // Exercise 18.7 — 4 / (4 + 2); 4 / (4 + 2 + 1 + 1); 1 / (1 + e^-ln 4) = 4 / 5.
-Vector predicted_gates() { return {Real(4) / 6, Real(0.5), Real(0.8)}; }
+Vector predicted_routing_weights() { return {Real(4) / 6, Real(0.5), Real(0.8)}; }
 
 // Exercise 18.8 — the capacity is 128 / 8 · 1.25 = 20. Two experts accept 40 of 128.
 Vector predicted_dropped() { return {0, 88}; }

@@ -61,15 +61,15 @@ void route_by_hand() {
     std::vector<TableRow> rows;
     for (std::size_t n = 0; n < words.size(); ++n)
         rows.push_back({words[n], to_text(routed.experts(n, 0)),
-                        fixed(double(routed.gates(n, 0)), 3), to_text(routed.experts(n, 1)),
-                        fixed(double(routed.gates(n, 1)), 3)});
-    show_table({"token", "1st expert", "gate", "2nd expert", "gate"}, rows);
+                        fixed(double(routed.weights(n, 0)), 3), to_text(routed.experts(n, 1)),
+                        fixed(double(routed.weights(n, 1)), 3)});
+    show_table({"token", "1st expert", "weight", "2nd expert", "weight"}, rows);
     plot("router",
          {Heatmap{"Probabilities", "expert", "token", softmax(router_logits), {}, words}});
 }
 
 void published_routers() {
-    step("The gates of the same logits in published models");
+    step("The routing weights of the same logits in published models");
     const Matrix logits = {{2, 1, 0, 0.5f}};  // (1, E)
     const SigmoidRouting with_bias{{0, 0, 1, 0}, true, Real(2.5)};
     const std::vector<std::tuple<std::string, std::size_t, Routing>> routers = {
@@ -82,11 +82,12 @@ void published_routers() {
     std::vector<TableRow> rows;
     for (const auto& [name, count, routing] : routers) {
         const RoutedTokens routed = route(logits, count, routing);
-        const Vector gates = xt::view(routed.gates, 0, xt::all());  // (K)
+        const Vector routing_weights = xt::view(routed.weights, 0, xt::all());  // (K)
         rows.push_back({name, list_of({routed.experts.data(), routed.experts.size()}),
-                        list_of(gates), fixed(double(xt::sum(gates)()), 3)});
+                        list_of(routing_weights),
+                        fixed(double(xt::sum(routing_weights)()), 3)});
     }
-    show_table({"router", "experts", "gates", "sum"}, rows);
+    show_table({"router", "experts", "weights", "sum"}, rows);
 
     step("Wrong: the softmax taken twice");
     const Matrix chosen = {{softmax(logits)(0, 0), softmax(logits)(0, 1)}};  // (1, K)

@@ -45,7 +45,7 @@ void write_qwen3_moe(const PublishedConfig& config, JsonMembers& json) {
 
 void check_qwen3_moe_gguf(const PublishedConfig& config) {
     require(std::get<SoftmaxRouting>(config.routing).norm_topk_prob,
-            "export: llama.cpp's qwen3moe normalizes the gates");
+            "export: llama.cpp's qwen3moe normalizes the routing weights");
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         require(config.layers[n].is_moe,
                 "export: llama.cpp's qwen3moe has a mixture in every layer; layer {} is dense",
