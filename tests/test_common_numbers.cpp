@@ -37,7 +37,8 @@ TEST_CASE("randint rejects an empty range") {
     CHECK_THROWS_WITH(randint(5, 5, {2}, generator), "randint: the range [5, 5) is empty");
 }
 
-TEST_CASE("root_mean_square and largest_difference are computed over all elements") {
+TEST_CASE("mean_of, root_mean_square and largest_difference are computed over all elements") {
+    CHECK(mean_of(Matrix{{-1, 5, 2}, {5, 7, 0}}) == doctest::Approx(3));
     CHECK(root_mean_square(Matrix{{-1, 5}, {5, 7}}) == doctest::Approx(5));
     CHECK(largest_difference(Vector{1, 2, 3}, Vector{1, 4, 2}) == 2);
     CHECK_THROWS_AS(largest_difference(Vector{1}, Vector{1, 2}), ValueError);

@@ -1,6 +1,7 @@
 #include "common/numbers/statistics.hpp"
 
 #include <cmath>
+#include <numeric>
 
 namespace llm {
 
@@ -8,6 +9,11 @@ double root_mean_square(std::span<const Real> values) {
     double sum_of_squares = 0;
     for (const Real value : values) sum_of_squares += double(value) * double(value);
     return std::sqrt(sum_of_squares / static_cast<double>(values.size()));
+}
+
+double mean_of(std::span<const Real> values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) /
+           static_cast<double>(values.size());
 }
 
 double largest_difference(std::span<const Real> a, std::span<const Real> b) {

@@ -7,9 +7,15 @@ namespace llm {
 
 // sqrt(mean(x²)).
 double root_mean_square(std::span<const Real> values);
+// The mean, added up in double.
+double mean_of(std::span<const Real> values);
 // max |a - b|, for a and b of the same size.
 double largest_difference(std::span<const Real> a, std::span<const Real> b);
 
+template <std::size_t N>
+double mean_of(const xt::xtensor<Real, N>& tensor) {
+    return mean_of({tensor.data(), tensor.size()});
+}
 template <std::size_t N>
 double root_mean_square(const xt::xtensor<Real, N>& tensor) {
     return root_mean_square({tensor.data(), tensor.size()});

@@ -1,6 +1,7 @@
 #include "chapters/16_quantization/demo/model.hpp"
 
 #include "chapters/11_generation/generation.hpp"
+#include "chapters/14_fine_tuning/evaluation.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/16_quantization/fake_quantize.hpp"
 #include "common/numbers/statistics.hpp"
@@ -40,38 +41,28 @@ std::vector<double> log_softmax(std::span<const Real> logits) {
 }
 
 // The cross-entropy of each next token within its window, in nats (chapter 12).
-std::vector<double> token_losses(const Matrix& logits, const std::vector<Id>& ids,
-                                 std::size_t window) {
-    std::vector<double> losses;
+Vector token_losses(const Matrix& logits, const std::vector<Id>& ids, std::size_t window) {
+    std::vector<Real> losses;
     for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
         if ((t + 1) % window == 0) continue;  // the next token begins a new window
-        losses.push_back(
-            -log_softmax(view_of(logits)[t])[static_cast<std::size_t>(ids[t + 1])]);
+        losses.push_back(static_cast<Real>(
+            -log_softmax(view_of(logits)[t])[static_cast<std::size_t>(ids[t + 1])]));
     }
-    return losses;
-}
-
-double mean_of(const std::vector<double>& values) {
-    double sum = 0;
-    for (const double value : values) sum += value;
-    return sum / double(values.size());
+    Vector result(std::array{losses.size()});
+    std::copy(losses.begin(), losses.end(), result.begin());
+    return result;
 }
 
 double mean_loss(const Matrix& logits, const std::vector<Id>& ids, std::size_t window) {
     return mean_of(token_losses(logits, ids, window));
 }
 
-// The mean of the differences, token by token, and 1.96 standard errors of this mean.
-std::string paired_difference(const std::vector<double>& losses,
-                              const std::vector<double>& expected) {
-    std::vector<double> differences, squares;
-    for (std::size_t t = 0; t < losses.size(); ++t)
-        differences.push_back(losses[t] - expected[t]);
-    const double mean = mean_of(differences);
-    for (const double difference : differences)
-        squares.push_back((difference - mean) * (difference - mean));
-    const double error = std::sqrt(mean_of(squares) / double(losses.size() - 1));
-    return fixed(std::abs(mean) < 5e-5 ? 0 : mean, 4) + " ±" + fixed(1.96 * error, 4);
+// The mean of the differences, token by token, and half of its 95 % interval (chapter 14).
+std::string difference_of(const Vector& losses, const Vector& expected) {
+    Generator generator(1);
+    const auto [mean, interval] = paired_bootstrap(expected, losses, generator);
+    return fixed(std::abs(mean) < 5e-5 ? 0 : mean, 4) + " ±" +
+           fixed((interval.high - interval.low) / 2, 4);
 }
 
 // The mean KL divergence of the probabilities from those of the model that is not quantized:
@@ -156,17 +147,17 @@ void quantized_models(const Model& model, const std::vector<Id>& ids) {
     step("A whole model, in each type");
     const std::size_t window = model.config.max_position_embeddings;
     const Matrix expected = logits_of(make_fast_model(model, DType::float32), ids);  // (T, V)
-    const std::vector<double> expected_losses = token_losses(expected, ids, window);
+    const Vector expected_losses = token_losses(expected, ids, window);
     std::vector<TableRow> rows;
     double largest_change = 0;
     for (const DType dtype : all_dtypes) {
         const FastModel quantized = quantize_model(model, dtype, Activations::float32);
         const Matrix logits = logits_of(quantized, ids);
         const Matrix error = logits - expected;
-        const std::vector<double> losses = token_losses(logits, ids, window);
+        const Vector losses = token_losses(logits, ids, window);
         const double loss = mean_of(losses);
         const std::string difference =
-            dtype == DType::float32 ? "0" : paired_difference(losses, expected_losses);
+            dtype == DType::float32 ? "0" : difference_of(losses, expected_losses);
         rows.push_back(
             {std::string(to_text(dtype)), fixed(double(quantized.weight_bytes()) / 1e6, 2),
              fixed(root_mean_square(error), 4), fixed(percent_same_argmax(logits, expected), 1),

@@ -8,6 +8,7 @@
 #include "chapters/14_fine_tuning/grpo_step.hpp"
 #include "chapters/apps/fine_tune/reports.hpp"
 #include "chapters/apps/fine_tune/run_steps.hpp"
+#include "common/numbers/statistics.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
@@ -21,10 +22,6 @@ std::vector<T> random_elements(const std::vector<T>& all, std::size_t count,
     for (std::size_t i = 0; i < count; ++i)
         chosen.push_back(all[generator.next_32_bits() % all.size()]);
     return chosen;
-}
-
-double mean_of(const Vector& values) {
-    return double(xt::sum<Real>(values)()) / double(values.size());
 }
 
 // The two completions of one prompt.
