@@ -1738,7 +1738,13 @@ def check_shipped_chat(program):
                 "12 + 13 + 14": "12 + 13 = 25, 25 + 14 = 39", "132 - 44": "132 - 44 = 88",
                 "What is a rose?": "I do not know that. I can add, subtract, compare numbers and spell words.",
                 "Spell house.": "house is spelled h-o-u-s-e.",
-                "And backward?": "house is spelled h-o-u-s-e and has 5 letters. Backward: e-s-u-o-h.", "Thank you": "You are welcome."}
+                "And backward?": "house is spelled h-o-u-s-e and has 5 letters. Backward: e-s-u-o-h.", "Thank you": "You are welcome.",
+                "What is 7 plus 5?": "7 + 5 = 12", "And if you take away 4 from that?": "12 - 4 = 8",
+                "I have 26 apples and get 37 more. How many apples do I have?": "26 + 37 = 63",
+                "Can you spell the word garden?": "garden is spelled g-a-r-d-e-n.", "Write the word river backwards":
+                "river is spelled r-i-v-e-r and has 5 letters. Backward: r-e-v-i-r.", "Which is larger, 58 or 85?": "85 is larger than 58",
+                "And which one is smaller?": "58 is smaller than 85",
+                "470 + 381": "Such numbers are beyond me. I add and subtract numbers below 100."}
     answers = chat_answers([program, "--temperature", "0"], "".join(f"{question}\n" for question in expected), f"({DROPPED_NOTE})?").splitlines()
     wrong = [f"{question} {answer}" for question, answer in zip(expected, answers) if answer != expected[question]]
     if len(answers) != len(expected) or len(wrong) > 1:
@@ -1747,7 +1753,7 @@ def check_shipped_chat(program):
     indecent = {line for line in (ROOT / "tests/indecent_words.txt").read_text().split("\n") if line and line[0] != "#"}
     words = sorted({word for page in (ROOT / "docs").glob("*.md") for word in re.findall(r"\b[a-z]{3,8}\b", page.read_text())})
     conversations = [f"/reset\nSpell {word}.\nAnd backward?\nWhat is {word}?\n" for word in words[::3]]
-    said = chat_answers([program], "".join(conversations))
+    said = chat_answers([program], "".join(conversations), f"({DROPPED_NOTE})*")
     bad = {word for word in re.findall(r"[a-z]+", said.lower()) if hashlib.sha256(word.encode()).hexdigest()[:16] in indecent}
     if bad or said.count("\n") < 3 * len(conversations):
         problems.append(f"{program.name}: of {3 * len(conversations)} answers, these have words of the list: {bad}")

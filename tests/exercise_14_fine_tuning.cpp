@@ -224,7 +224,7 @@ TEST_CASE("14.11 write an attack") {
     CHECK(found);
 }
 
-TEST_CASE("14.12 find the bug: a user who gives orders to the system") {
+TEST_CASE("14.12 find the bug: a user who writes system messages") {
     const std::vector<std::vector<Message>> conversations = {
         {{"user", "What is 1 + 2?"}},
         {{"system", "Be short."},

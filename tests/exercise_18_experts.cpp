@@ -46,12 +46,12 @@ TEST_CASE("18.2 find the bug: the loss that is computed must have an effect") {
     const Linear router = make_linear(C, E, false, generator);
     const Matrix hidden_states = randn({N, C}, generator);
     const RoutedTokens routed = route(router(hidden_states), K, SoftmaxRouting{});
-    const Matrix weight_gradient = randn({N, K}, generator);
+    const Matrix routing_weight_gradient = randn({N, K}, generator);
     const Matrix none = xt::zeros<Real>({N, K});
     const Matrix without =
-        router_weight_gradient(router, hidden_states, routed, weight_gradient, 0);
+        router_weight_gradient(router, hidden_states, routed, routing_weight_gradient, 0);
     const Matrix with =
-        router_weight_gradient(router, hidden_states, routed, weight_gradient, 3);
+        router_weight_gradient(router, hidden_states, routed, routing_weight_gradient, 3);
     CHECK(xt::amax(xt::abs(without))() > 0);
 
     // Against differences of 3 times the loss, for one weight of each expert.

@@ -218,7 +218,11 @@ GREETINGS = {
          "Introduce yourself", "What can I ask", "What can I ask you", "What should I ask", "How do you work", "Are you ChatGPT"],
     "You are welcome.": ["Thanks", "Thank you", "Thank you very much", "Thanks a lot", "Many thanks", "Great", "Good", "Very good", "Nice",
                          "Well done", "Correct", "Right", "Great, thanks", "Wonderful", "Perfect", "OK", "Okay"],
-    "Goodbye.": ["Bye", "Goodbye", "See you", "Good night", "Bye bye", "See you later", "I have to go", "Farewell"],
+    "Goodbye.": ["Bye", "Goodbye", "See you", "Good night", "Bye bye", "See you later", "I have to go", "Farewell", "Thanks, bye",
+                 "Thank you, goodbye", "Thanks anyway, bye", "OK, bye", "That is all", "That is all, thanks", "Thanks, see you"],
+    "I am sorry. I make mistakes.": ["You are stupid", "You are wrong", "That is wrong", "That's wrong", "This is wrong", "Wrong", "You are bad",
+                                     "That was bad", "You are really stupid", "That is not right", "No", "No, that is wrong", "Are you sure",
+                                     "I do not believe you", "You made a mistake", "Nonsense"],
 }
 UNKNOWN = "I do not know that. I can add, subtract, compare numbers and spell words."
 
@@ -260,16 +264,33 @@ def unknown_questions(counts, places):
 
 SUMS = ["What is {a} + {b}?", "{a} + {b}", "{a}+{b}", "What is {a}+{b}?", "what is {a} + {b}", "What's {a} + {b}?", "{a} + {b} = ?", "{a} + {b} =",
         "What's {a} plus {b}?", "What is {a} plus {b}?", "{a} plus {b}", "Add {a} and {b}.", "add {a} and {b}", "How much is {a} + {b}?",
-        "how much is {a} plus {b}", "Calculate {a} + {b}.", "{a}+{b}=", "{a}+{b}=?", "what is {a}+{b}", "Please add {a} and {b}."]
+        "how much is {a} plus {b}", "Calculate {a} + {b}.", "{a}+{b}=", "{a}+{b}=?", "what is {a}+{b}", "Please add {a} and {b}.",
+        "What is the sum of {a} and {b}?", "Can you add {a} and {b}?", "can you add {a} and {b}", "How much is {a} and {b}?", "What do {a} and {b} make?",
+        "Tell me {a} + {b}.", "I have {a} {things} and get {b} more. How many {things} do I have?", "There are {a} {things} and {b} {things}. How many are there?"]
+THINGS = ["apples", "books", "coins", "cards", "birds", "trees", "letters", "eggs", "stones", "cups"]
 DIFFERENCES = ["What is {a} - {b}?", "{a} - {b}", "{a}-{b}", "What is {a}-{b}?", "what is {a} - {b}", "What's {a} - {b}?", "{a} - {b} = ?",
                "What's {a} minus {b}?", "What is {a} minus {b}?", "{a} minus {b}", "Subtract {b} from {a}.", "subtract {b} from {a}",
-               "How much is {a} - {b}?", "how much is {a} minus {b}", "Calculate {a} - {b}.", "{a}-{b}=", "what is {a}-{b}"]
+               "How much is {a} - {b}?", "how much is {a} minus {b}", "Calculate {a} - {b}.", "{a}-{b}=", "what is {a}-{b}",
+               "Take {b} away from {a}.", "What is {a} take away {b}?", "{a} take away {b}", "{a} less {b}", "Can you subtract {b} from {a}?", "Tell me {a} - {b}.",
+               "What is the difference of {a} and {b}?", "I have {a} {things} and give away {b}. How many {things} are left?"]
+THREE = ["What is {} + {} + {}?", "{} + {} + {}", "{}+{}+{}", "Add {}, {} and {}.", "what is {} + {} + {}", "add {}, {} and {}", "{} plus {} plus {}",
+         "What is the sum of {}, {} and {}?", "Can you add {}, {} and {}?"]
+MORE = ["And {} more?", "and {} more", "Plus {}?", "plus {}", "And plus {}?", "Add {}.", "Now add {}.", "And if you add {}?", "And if I add {}?", "And {} on top?"]
+LESS = ["Minus {}?", "minus {}", "And minus {}?", "Subtract {}.", "And {} less?", "Take away {}.", "And if you take away {}?", "And if you take away {} from that?",
+        "And if I subtract {}?", "now minus {}"]
 LARGER = ["Which is larger, {a} or {b}?", "What is larger, {a} or {b}?", "Which is bigger, {a} or {b}?", "Which number is larger, {a} or {b}?",
-          "{a} or {b}, which is larger?", "which is larger, {a} or {b}", "Is {a} larger than {b}?"]
-SPELL = ["Spell {word}.", "spell {word}", "How do you spell {word}?", "How is {word} spelled?", "Please spell {word}.", "What are the letters of {word}?"]
-LETTERS = ["How many letters does {word} have?", "how many letters does {word} have", "How many letters are in {word}?", "Count the letters of {word}."]
+          "{a} or {b}, which is larger?", "which is larger, {a} or {b}", "Is {a} larger than {b}?", "Is {a} or {b} larger?", "Compare {a} and {b}.",
+          "which is bigger, {a} or {b}"]
+SMALLER = ["Which is smaller, {a} or {b}?", "which is smaller, {a} or {b}", "{a} or {b}, which is smaller?", "Is {a} or {b} smaller?"]
+SPELL = ["Spell {word}.", "spell {word}", "How do you spell {word}?", "How is {word} spelled?", "Please spell {word}.", "What are the letters of {word}?",
+         "Can you spell {word}?", "can you spell {word}", "Can you spell the word {word}?", "Spell the word {word}.", "how do you spell {word}",
+         "How would you spell {word}?", "Please spell the word {word}.", "spelling of {word}"]
+LETTERS = ["How many letters does {word} have?", "how many letters does {word} have", "How many letters are in {word}?", "Count the letters of {word}.",
+           "How many letters are in the word {word}?", "how many letters are in {word}", "Count the letters in {word}.", "How long is the word {word}?"]
 BACKWARD = ["Spell {word} backward.", "spell {word} backward", "Spell {word} backwards.", "What is {word} backward?", "Write {word} backward.",
-            "{word} backward"]
+            "{word} backward", "{word} backwards", "Write the word {word} backward.", "Write the word {word} backwards", "write {word} backwards",
+            "What is {word} backwards?", "Can you spell {word} backward?", "Spell the word {word} backward.", "Reverse {word}.", "Reverse the word {word}."]
+BEYOND = "Such numbers are beyond me. I add and subtract numbers below 100."
 
 
 def pair_is_held_out(a, b):
@@ -298,37 +319,54 @@ def chats(counts, places, held_out):
 
     def sums():
         a, b = pair()
-        yield "sum", rng.choice(SUMS).format(a=a, b=b), f"{a} + {b} = {a + b}"
+        yield "sum", rng.choice(SUMS).format(a=a, b=b, things=rng.choice(THINGS)), f"{a} + {b} = {a + b}"
         total = a + b
         while rng.random() < 0.5:
             more = rng.randint(1, 20)
             if total + more < 100 and pair_is_held_out(total, more) == held_out:
-                text = rng.choice(["And {} more?", "and {} more", "Plus {}?", "plus {}", "And plus {}?", "Add {}.", "Now add {}."])
-                yield "follow-up", text.format(more), f"{total} + {more} = {total + more}"
+                yield "follow-up", rng.choice(MORE).format(more), f"{total} + {more} = {total + more}"
                 total += more
             elif more <= total < 199 and pair_is_held_out(total - more, more) == held_out and total - more < 100:
-                text = rng.choice(["Minus {}?", "minus {}", "And minus {}?", "Subtract {}.", "And {} less?"])
-                yield "follow-up", text.format(more), f"{total} - {more} = {total - more}"
+                yield "follow-up", rng.choice(LESS).format(more), f"{total} - {more} = {total - more}"
                 total -= more
             else:
                 break
 
     def differences():
         a, b = pair()
-        yield "difference", rng.choice(DIFFERENCES).format(a=a + b, b=b), f"{a + b} - {b} = {a}"
+        yield "difference", rng.choice(DIFFERENCES).format(a=a + b, b=b, things=rng.choice(THINGS)), f"{a + b} - {b} = {a}"
 
     def three():
         while True:
             (a, b), c = pair(), rng.randint(0, 99)
             if a + b < 100 and pair_is_held_out(a + b, c) == held_out:
-                text = rng.choice(["What is {} + {} + {}?", "{} + {} + {}", "{}+{}+{}", "Add {}, {} and {}.", "what is {} + {} + {}"])
-                yield "three", text.format(a, b, c), f"{a} + {b} = {a + b}, {a + b} + {c} = {a + b + c}"
+                yield "three", rng.choice(THREE).format(a, b, c), f"{a} + {b} = {a + b}, {a + b} + {c} = {a + b + c}"
                 return
 
     def larger():
         a, b = pair()
-        if a != b:
-            yield "larger", rng.choice(LARGER).format(a=a, b=b), f"{max(a, b)} is larger than {min(a, b)}"
+        if a == b:
+            return
+        smaller = f"{min(a, b)} is smaller than {max(a, b)}"
+        if rng.random() < 0.25:
+            yield "larger", rng.choice(SMALLER).format(a=a, b=b), smaller
+            return
+        yield "larger", rng.choice(LARGER).format(a=a, b=b), f"{max(a, b)} is larger than {min(a, b)}"
+        if rng.random() < 0.25:
+            yield "follow-up", rng.choice(["And which is smaller?", "And which one is smaller?", "and the smaller one", "Which is smaller?"]), smaller
+
+    def beyond():
+        """Numbers of three digits, and results below 0."""
+        while True:
+            if rng.random() < 0.6:
+                a, b = rng.sample([rng.randint(200, 999), rng.choice([rng.randint(1, 99), rng.randint(100, 999), rng.randint(1000, 9999)])], 2)
+                question = rng.choice(SUMS + DIFFERENCES).format(a=a, b=b, things=rng.choice(THINGS))
+            else:
+                a, b = sorted(rng.sample(range(100), 2))
+                question = rng.choice(DIFFERENCES).format(a=a, b=b, things=rng.choice(THINGS))
+            if is_held_out(question) == held_out:
+                yield "beyond", question, BEYOND
+                return
 
     def spelling_of(word):
         kind = rng.randrange(3)
@@ -336,7 +374,8 @@ def chats(counts, places, held_out):
         yield ["spell", "letters", "backward"][kind], rng.choice(texts).format(word=word), answer
         if rng.random() < 0.5:
             if kind != 2 and rng.random() < 0.6:
-                yield "follow-up", rng.choice(["And backward?", "and backward", "Backward?", "Now backward.", "And backwards?"]), backward(word)
+                yield "follow-up", rng.choice(["And backward?", "and backward", "and backward?", "Backward?", "Now backward.", "And backwards?",
+                                               "and backwards", "Can you write it backward?"]), backward(word)
             elif kind != 1:
                 yield "follow-up", rng.choice(["How many letters?", "How many letters does it have?", "And how many letters?"]), said(word)
 
@@ -346,7 +385,8 @@ def chats(counts, places, held_out):
     def unknowns():
         yield "unknown", rng.choice(unknown), UNKNOWN
 
-    kinds = [(6, sums), (3, differences), (1.5, three), (2.5, larger), (7, lambda: spelling_of(rng.choice(words))), (1.2, welcomes), (3, unknowns)]
+    kinds = [(6, sums), (3, differences), (1.5, three), (2.5, larger), (7, lambda: spelling_of(rng.choice(words))), (1.4, welcomes), (3, unknowns),
+             (1.5, beyond)]
     weights, makers = zip(*kinds)
     result = []
     for _ in range(3000 if held_out else 40000):

@@ -20,7 +20,7 @@ TEST_CASE("rpo_alpha adds the SFT loss of the chosen responses, as in PyTorch") 
         fixture<1>("14_fine_tuning/dpo_reference"), Real(0.3), Real(0.6));
     CHECK(dpo.loss == doctest::Approx(fixture<1>("14_fine_tuning/dpo_with_sft_loss")(0)));
     CHECK_CLOSE(dpo.gradient, fixture<2>("14_fine_tuning/dpo_with_sft_gradient"), 1e-6);
-    CHECK(dpo.pairs.loss == doctest::Approx(fixture<1>("14_fine_tuning/dpo_loss")(0)));
+    CHECK(dpo.dpo.loss == doctest::Approx(fixture<1>("14_fine_tuning/dpo_loss")(0)));
 }
 
 TEST_CASE("dpo_loss by hand: rewards, accuracy, and ln 2 for a policy equal to the reference") {

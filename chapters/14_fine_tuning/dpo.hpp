@@ -29,13 +29,14 @@ DpoLoss dpo_loss(const Vector& policy_chosen,       // (N)
                  Real beta);
 
 // The same for a batch of 2 N sequences: first the N chosen responses, then the N rejected ones
-// (TRL's concatenated forward). Adds rpo_alpha times the SFT loss of the chosen responses, which
-// keeps them probable (TRL's rpo_alpha). Throws ValueError if the number of sequences is odd.
-// Source of the SFT term: Pang et al., 2024, "Iterative reasoning preference optimization".
+// (TRL's concatenated forward). Adds rpo_alpha times the SFT loss of the chosen responses,
+// which keeps them probable (TRL's rpo_alpha). Throws ValueError if the number of sequences is
+// odd or not that of the reference. Source of the SFT term: Pang et al., 2024, "Iterative
+// reasoning preference optimization".
 struct DpoTokenLoss {
-    double loss;
+    double loss;      // with the SFT term
     Matrix gradient;  // (2 N, T)
-    DpoLoss pairs;
+    DpoLoss dpo;      // without it
 };
 DpoTokenLoss dpo_token_loss(const Matrix& log_probs,            // (2 N, T)
                             const Matrix& response_mask,        // (2 N, T)

@@ -135,6 +135,7 @@ std::string attack() {
 std::vector<Id> encode_chat(const Tokenizer& tokenizer, const std::vector<Message>& messages) {
     Tokenizer plain = tokenizer;
     plain.added_tokens.clear();
+    plain.normalized_added_tokens.clear();
     std::vector<Id> ids;
     const auto special = [&](const std::string& token) {
         ids.push_back(tokenizer.vocab.at(token));

@@ -49,7 +49,7 @@ RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_exp
 // Exercise 18.2 — find the bug. The log of a training run shows the load-balancing loss. It
 // rises from 1 to 3 and stays there, whatever its coefficient is.
 Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
-                              const RoutedTokens& routed, const Matrix& weight_gradient,
+                              const RoutedTokens& routed, const Matrix& routing_weight_gradient,
                               Real aux_loss_coefficient) {
     const Matrix logits = router(hidden_states);  // (N, E)
     Linear gradient = router;
@@ -57,7 +57,7 @@ Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
 
     // Of the cross-entropy, through the routing weights.
     Matrix logits_gradient =  // (N, E)
-        route_backward(logits, routed, SoftmaxRouting{}, weight_gradient);
+        route_backward(logits, routed, SoftmaxRouting{}, routing_weight_gradient);
     linear_backward(router, hidden_states, logits_gradient, gradient);
 
     // Of the load-balancing loss.

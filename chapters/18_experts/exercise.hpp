@@ -13,11 +13,11 @@ RoutedTokens route_like_mixtral(const Matrix& router_logits,       // (N, E)
 
 // The gradient of a router's weights: of the cross-entropy, through the routing weights, and of
 // the load-balancing loss times its coefficient.
-Matrix router_weight_gradient(const Linear& router,           // (E, C)
-                              const Matrix& hidden_states,    // (N, C)
-                              const RoutedTokens& routed,     // by SoftmaxRouting
-                              const Matrix& weight_gradient,  // (N, K)
-                              Real aux_loss_coefficient);     // -> (E, C)
+Matrix router_weight_gradient(const Linear& router,                   // (E, C)
+                              const Matrix& hidden_states,            // (N, C)
+                              const RoutedTokens& routed,             // by SoftmaxRouting
+                              const Matrix& routing_weight_gradient,  // (N, K)
+                              Real aux_loss_coefficient);             // -> (E, C)
 
 // Routing of DeepSeek-V3 without groups and without a scaling factor.
 RoutedTokens route_like_deepseek(const Matrix& router_logits,            // (N, E)

@@ -23,8 +23,8 @@ Matrix apply_routing_weights(Matrix rows, const Matrix& routing_weights,
 
 // The gradient of the routing weights: the dot product of each row with its gradient, (M, C) ->
 // (N, K).
-Matrix weight_gradient_of(const Matrix& rows, const Matrix& row_gradient,
-                          const Matrix& routing_weights, const Dispatch& dispatch) {
+Matrix routing_weight_gradient_of(const Matrix& rows, const Matrix& row_gradient,
+                                  const Matrix& routing_weights, const Dispatch& dispatch) {
     Matrix gradient = xt::zeros<Real>(routing_weights.shape());  // (N, K)
     for (std::size_t row = 0; row < rows.shape(0); ++row)
         for (std::size_t c = 0; c < rows.shape(1); ++c)
@@ -194,16 +194,17 @@ Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
                                 gradient.experts[e]));
 
     // The routing weights multiply outputs, or inputs in Llama 4.
-    const Matrix weight_gradient =  // (N, K)
-        on_input ? weight_gradient_of(gather_tokens(saved.input, saved.dispatch),
-                                      input_rows_gradient, routing_weights, saved.dispatch)
-                 : weight_gradient_of(saved.expert_outputs, row_gradient, routing_weights,
-                                      saved.dispatch);
+    const Matrix routing_weight_gradient =  // (N, K)
+        on_input
+            ? routing_weight_gradient_of(gather_tokens(saved.input, saved.dispatch),
+                                         input_rows_gradient, routing_weights, saved.dispatch)
+            : routing_weight_gradient_of(saved.expert_outputs, row_gradient, routing_weights,
+                                         saved.dispatch);
     if (on_input)
         input_rows_gradient = apply_routing_weights(std::move(input_rows_gradient),
                                                     routing_weights, saved.dispatch);
     Matrix logits_gradient =
-        route_backward(saved.router_logits, saved.routed, moe.routing, weight_gradient);
+        route_backward(saved.router_logits, saved.routed, moe.routing, routing_weight_gradient);
     if (router_logits_gradient.size() > 0) logits_gradient += router_logits_gradient;
 
     const Matrix input_gradient =  // (N, C): through the experts and through the router

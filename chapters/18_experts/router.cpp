@@ -155,21 +155,21 @@ RoutedTokens route(const Matrix& router_logits, std::size_t num_experts_per_tok,
 }
 
 Matrix route_backward(const Matrix& router_logits, const RoutedTokens& routed,
-                      const Routing& routing, const Matrix& weight_gradient) {
-    require(weight_gradient.shape() == routed.weights.shape(),
+                      const Routing& routing, const Matrix& routing_weight_gradient) {
+    require(routing_weight_gradient.shape() == routed.weights.shape(),
             "route_backward: a gradient of {} does not match routing weights of {}",
-            weight_gradient.shape(), routed.weights.shape());
+            routing_weight_gradient.shape(), routed.weights.shape());
     const std::size_t num_experts = router_logits.shape(1);
     if (std::holds_alternative<TopKSoftmaxRouting>(routing))
-        return scatter(softmax_backward(routed.weights, weight_gradient), routed.experts,
-                       num_experts);
+        return scatter(softmax_backward(routed.weights, routing_weight_gradient),
+                       routed.experts, num_experts);
 
-    // Gates = factor · scores / Σ scores: with c = Σ scores, d score_k = factor / c ·
-    // (d gate_k - Σ_j d gate_j · score_j / c).
+    // Weights = factor · scores / Σ scores: with c = Σ scores, d score_k = factor / c ·
+    // (d weight_k - Σ_j d weight_j · score_j / c).
     const Matrix scores = scores_of(router_logits, routing);  // (N, E)
     const Matrix chosen = gather(scores, routed.experts);     // (N, K)
     const WeightScale scale = weight_scale(routing);
-    Matrix chosen_gradient = weight_gradient * scale.factor;  // (N, K)
+    Matrix chosen_gradient = routing_weight_gradient * scale.factor;  // (N, K)
     if (scale.normalize)
         for (std::size_t n = 0; n < chosen.shape(0); ++n) {
             const Real sum = sum_of_row(chosen, n);

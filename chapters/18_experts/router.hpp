@@ -56,6 +56,6 @@ RoutedTokens route(const Matrix& router_logits,      // (N, E)
 // Backward pass: the gradient with respect to the logits. The choice of experts is a constant.
 Matrix route_backward(const Matrix& router_logits,  // (N, E)
                       const RoutedTokens& routed, const Routing& routing,
-                      const Matrix& weight_gradient);  // (N, K) -> (N, E)
+                      const Matrix& routing_weight_gradient);  // (N, K) -> (N, E)
 
 }  // namespace llm

@@ -51,7 +51,7 @@ RoutedTokens route_like_mixtral(const Matrix& router_logits, std::size_t num_exp
 // Exercise 18.2 — both gradients arrive at the logits before the router's backward pass. Added
 // after it, the one of the load-balancing loss reaches no weight.
 Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
-                              const RoutedTokens& routed, const Matrix& weight_gradient,
+                              const RoutedTokens& routed, const Matrix& routing_weight_gradient,
                               Real aux_loss_coefficient) {
     const Matrix logits = router(hidden_states);  // (N, E)
     Linear gradient = router;
@@ -59,7 +59,7 @@ Matrix router_weight_gradient(const Linear& router, const Matrix& hidden_states,
 
     const RouterLoss balancing = load_balancing_loss(logits, routed.experts);
     const Matrix logits_gradient =  // (N, E)
-        route_backward(logits, routed, SoftmaxRouting{}, weight_gradient) +
+        route_backward(logits, routed, SoftmaxRouting{}, routing_weight_gradient) +
         aux_loss_coefficient * balancing.logits_gradient;
     linear_backward(router, hidden_states, logits_gradient, gradient);
     return gradient.weight;

@@ -19,21 +19,21 @@ void shuffle(std::vector<T>& items, Generator& generator) {
         std::swap(items[i - 1], items[generator.next_32_bits() % i]);
 }
 
-using Pair = std::vector<Id>;  // a key and its value
+using TextPart = std::vector<Id>;  // a word, or a key and its value
 
-std::vector<Pair> random_pairs(std::size_t count, Generator& generator) {
+std::vector<TextPart> random_pairs(std::size_t count, Generator& generator) {
     std::vector<Id> keys(num_passkey_keys);
     std::iota(keys.begin(), keys.end(), static_cast<Id>(num_passkey_values));
     shuffle(keys, generator);
-    std::vector<Pair> pairs;
+    std::vector<TextPart> pairs;
     for (std::size_t n = 0; n < count; ++n)
         pairs.push_back({keys[n], random_id(0, num_passkey_values, generator)});
     return pairs;
 }
 
-std::vector<Pair> random_words(std::size_t count, Generator& generator) {
+std::vector<TextPart> random_words(std::size_t count, Generator& generator) {
     constexpr std::size_t begin = num_passkey_values + num_passkey_keys;
-    std::vector<Pair> words;
+    std::vector<TextPart> words;
     for (std::size_t n = 0; n < count; ++n)
         words.push_back({random_id(begin, passkey_vocab_size - begin, generator)});
     return words;
@@ -41,12 +41,13 @@ std::vector<Pair> random_words(std::size_t count, Generator& generator) {
 
 // A text, and what is asked after it. The targets are the next tokens; the mask is 1 at the
 // keys that are asked for.
-void write_row(ResponseBatch& batch, std::size_t b, const std::vector<Pair>& text,
-               const std::vector<Pair>& questions) {
+void write_row(ResponseBatch& batch, std::size_t b, const std::vector<TextPart>& text,
+               const std::vector<TextPart>& questions) {
     std::vector<Id> tokens;
-    for (const Pair& part : text) tokens.insert(tokens.end(), part.begin(), part.end());
+    for (const TextPart& part : text) tokens.insert(tokens.end(), part.begin(), part.end());
     const std::size_t text_len = tokens.size();
-    for (const Pair& part : questions) tokens.insert(tokens.end(), part.begin(), part.end());
+    for (const TextPart& part : questions)
+        tokens.insert(tokens.end(), part.begin(), part.end());
     for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
         batch.input_ids(b, t) = tokens[t];
         batch.targets(b, t) = tokens[t + 1];
@@ -54,9 +55,10 @@ void write_row(ResponseBatch& batch, std::size_t b, const std::vector<Pair>& tex
     }
 }
 
-ResponseBatch empty_batch(std::size_t batch_size, std::size_t seq_len, std::size_t num_pairs) {
+ResponseBatch empty_batch(const char* function, std::size_t batch_size, std::size_t seq_len,
+                          std::size_t num_pairs) {
     require(num_pairs >= 1 && num_pairs <= num_passkey_keys && seq_len >= 4 * num_pairs,
-            "passkey_batch: {} pairs in {} tokens", num_pairs, seq_len);
+            "{}: {} pairs in {} tokens", function, num_pairs, seq_len);
     return {xt::zeros<Id>({batch_size, seq_len}), xt::zeros<Id>({batch_size, seq_len}),
             xt::zeros<Real>({batch_size, seq_len})};
 }
@@ -65,11 +67,11 @@ ResponseBatch empty_batch(std::size_t batch_size, std::size_t seq_len, std::size
 
 ResponseBatch passkey_batch(std::size_t batch_size, std::size_t seq_len, std::size_t num_pairs,
                             Generator& generator) {
-    ResponseBatch batch = empty_batch(batch_size, seq_len, num_pairs);
+    ResponseBatch batch = empty_batch("passkey_batch", batch_size, seq_len, num_pairs);
     for (std::size_t b = 0; b < batch_size; ++b) {
-        std::vector<Pair> pairs = random_pairs(num_pairs, generator);
+        std::vector<TextPart> pairs = random_pairs(num_pairs, generator);
         // The last value is a target only, so a row has T + 1 tokens.
-        std::vector<Pair> text = random_words(seq_len + 1 - 4 * num_pairs, generator);
+        std::vector<TextPart> text = random_words(seq_len + 1 - 4 * num_pairs, generator);
         text.insert(text.end(), pairs.begin(), pairs.end());
         shuffle(text, generator);
         shuffle(pairs, generator);
@@ -80,10 +82,10 @@ ResponseBatch passkey_batch(std::size_t batch_size, std::size_t seq_len, std::si
 
 ResponseBatch passkey_test(std::size_t batch_size, std::size_t seq_len, double depth,
                            Generator& generator) {
-    ResponseBatch batch = empty_batch(batch_size, seq_len, 1);
+    ResponseBatch batch = empty_batch("passkey_test", batch_size, seq_len, 1);
     for (std::size_t b = 0; b < batch_size; ++b) {
-        const std::vector<Pair> pair = random_pairs(1, generator);
-        std::vector<Pair> text = random_words(seq_len + 1 - 4, generator);
+        const std::vector<TextPart> pair = random_pairs(1, generator);
+        std::vector<TextPart> text = random_words(seq_len + 1 - 4, generator);
         text.insert(text.begin() + std::lround(depth * double(text.size())), pair.front());
         write_row(batch, b, text, pair);
     }

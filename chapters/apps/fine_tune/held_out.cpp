@@ -49,7 +49,9 @@ void show_scores(const std::vector<Scores>& models) {
     if (rows.size() > 1) rows.push_back(row_of("all", sums));
     TableRow headings = {"task", "questions"};
     for (std::size_t i = 0; i < models.size(); ++i) {
-        headings.push_back(i + 1 < models.size() ? "before, %" : "correct, %");
+        headings.push_back(models.size() == 1 ? "correct, %"
+                           : i == 0           ? "before, %"
+                                              : "after, %");
         headings.emplace_back("95 % interval");
     }
     show_table(headings, rows);
@@ -96,7 +98,7 @@ void show_examples(const std::vector<AskedQuestion>& questions,
         shown[task] = true;
         say(messages.back().content);
         const bool is_correct = exact_match_reward(correct, answers[i]) == 1;
-        say("    " + (answers[i].empty() ? "(no end)" : answers[i]) +
+        say("    " + (answers[i].empty() ? "(did not end)" : answers[i]) +
             (is_correct ? "" : "    not: " + correct));
     }
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chapters/14_fine_tuning/answers.hpp"
-#include "chapters/apps/fine_tune/fine_tuning_run.hpp"
+#include "chapters/apps/fine_tune/fine_tune.hpp"
 #include "common/files/mapped_file.hpp"
 
 namespace llm {

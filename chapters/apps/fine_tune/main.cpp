@@ -1,6 +1,6 @@
 // ./learn fine_tune MODEL: teaches a model to answer, with conversations or preferences in
 // files.
-#include "chapters/apps/fine_tune/fine_tuning_run.hpp"
+#include "chapters/apps/fine_tune/fine_tune.hpp"
 #include "common/system/options.hpp"
 #include "common/tensors/tensor.hpp"
 

@@ -122,18 +122,16 @@ void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
         const ResponseBatch batch = make_response_batch(completions, run.encoder.end_of_turn());
         const Vector reference_log_probs =
             sequence_log_probs(batch_log_probs(reference, batch), batch.response_mask);
-        DpoLoss metrics;
+        DpoTokenLoss metrics;
         const auto loss = [&](const Matrix& log_probs) {
-            const DpoTokenLoss dpo =
-                dpo_token_loss(log_probs, batch.response_mask, reference_log_probs, beta,
-                               Real(run.arguments.rpo_alpha));
-            metrics = dpo.pairs;
-            return TokenLoss{dpo.loss, dpo.gradient};
+            metrics = dpo_token_loss(log_probs, batch.response_mask, reference_log_probs, beta,
+                                     Real(run.arguments.rpo_alpha));
+            return TokenLoss{metrics.loss, metrics.gradient};
         };
         fine_tuning_step(run.tuner, batch, loss, learning_rate_at(run.schedule, step), 1,
                          run.gradients);
-        return std::vector{metrics.loss, mean_of(metrics.chosen_rewards),
-                           mean_of(metrics.rejected_rewards), metrics.accuracy};
+        return std::vector{metrics.loss, mean_of(metrics.dpo.chosen_rewards),
+                           mean_of(metrics.dpo.rejected_rewards), metrics.dpo.accuracy};
     });
     plot("dpo_rewards",
          {LinePlot{"DPO: rewards", "step", "β (ln p - ln p_ref)", {lines[1], lines[2]}}});

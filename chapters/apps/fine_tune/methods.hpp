@@ -7,7 +7,7 @@
 #include "chapters/13_training/run_checkpoint.hpp"
 #include "chapters/14_fine_tuning/answers.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
-#include "chapters/apps/fine_tune/fine_tuning_run.hpp"
+#include "chapters/apps/fine_tune/fine_tune.hpp"
 
 namespace llm {
 

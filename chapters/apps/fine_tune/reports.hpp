@@ -20,15 +20,14 @@ class Reports {
     void replay(const std::vector<Real>& history);
 
     std::size_t num_steps_done() const { return step_; }
-    std::size_t num_names() const { return names_.size(); }
     const std::vector<Real>& history() const { return history_; }  // all numbers, step by step
     const std::vector<Line>& lines() const { return lines_; }      // the averages
 
  private:
     bool add(const std::vector<double>& values);
-    std::string average();
+    std::string finish_report();
 
-    std::size_t num_steps_, step_ = 0, num_summed_ = 0, first_step_ = 0;
+    std::size_t num_steps_, step_ = 0, num_summed_ = 0, num_replayed_ = 0;
     std::vector<std::string> names_;
     std::vector<double> sums_;
     std::vector<Real> history_;

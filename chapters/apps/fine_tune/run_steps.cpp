@@ -23,11 +23,13 @@ void merge_adapter(FineTuner& tuner) {
     if (tuner.lora) merge_lora(tuner.lora->base, tuner.lora->adapter, tuner.model);
 }
 
+std::vector<Parameter> trained_parameters(FineTuner& tuner) {
+    return tuner.lora ? named_parameters(tuner.lora->adapter) : named_parameters(tuner.model);
+}
+
 // What is trained, and its moving averages.
 std::vector<NamedTensor> trained_tensors(FineTuner& tuner) {
-    const std::vector<Parameter> parameters =
-        tuner.lora ? named_parameters(tuner.lora->adapter) : named_parameters(tuner.model);
-    if (tuner.optimizer.exp_avg.empty()) tuner.optimizer.reset(parameters);
+    const std::vector<Parameter> parameters = trained_parameters(tuner);
     std::vector<NamedTensor> tensors;
     for (std::size_t p = 0; p < parameters.size(); ++p) {
         const auto& [name, shape, values] = parameters[p];
@@ -39,7 +41,7 @@ std::vector<NamedTensor> trained_tensors(FineTuner& tuner) {
     return tensors;
 }
 
-// What a step that is interrupted is taken back to.
+// The state before a step, which is restored if the step is interrupted.
 struct StepStart {
     Generator generator;
     std::size_t step_count;
@@ -117,6 +119,7 @@ std::vector<Setting> settings_of(const FineTuningArguments& arguments, std::uint
 std::vector<Line> run_steps(FineTuningRun& run, const std::vector<std::string>& names,
                             const TakeStep& take_step) {
     Reports reports(run.steps, names);
+    run.tuner.optimizer.reset(trained_parameters(run.tuner));
     if (run.arguments.resume) {
         read_checkpoint(run, reports);
         show("steps of the checkpoint", reports.num_steps_done());

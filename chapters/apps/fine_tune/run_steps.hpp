@@ -10,7 +10,7 @@ namespace llm {
 
 std::string checkpoint_file(const FineTuningArguments& arguments);
 
-// Settings that differ if the options, the model or the training data differ.
+// The settings that identify a run: a checkpoint is only resumed with equal ones.
 std::vector<Setting> settings_of(const FineTuningArguments& arguments, std::uint32_t seed,
                                  const Model& model);
 
@@ -18,7 +18,7 @@ std::vector<Setting> settings_of(const FineTuningArguments& arguments, std::uint
 // run.generator only.
 using TakeStep = std::function<std::vector<double>(std::size_t step)>;
 
-// Takes all steps, or with --resume those that the checkpoint leaves. A checkpoint is written
+// Takes all steps, or with --resume the remaining ones. A checkpoint is written
 // at the start, about every minute, and before Interrupted is thrown; it has the state after
 // the last complete step. A resumed run ends with the same bytes as one without a break.
 // Returns the averages of each name, for a figure. Throws FileError, also if the checkpoint

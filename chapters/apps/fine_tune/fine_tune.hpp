@@ -7,7 +7,7 @@
 
 namespace llm {
 
-// Options without a default are 0 here and depend on the method.
+// Options without a default depend on the method; until it is known, they are 0, and beta -1.
 struct FineTuningArguments {
     std::string model, adapter;      // the folder of a model, and of an adapter to continue
     std::string train, test;         // JSON Lines

@@ -1,4 +1,4 @@
-#include "chapters/apps/fine_tune/fine_tuning_run.hpp"
+#include "chapters/apps/fine_tune/fine_tune.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -34,6 +34,8 @@ void check_result(const FineTuningArguments& arguments) {
     const std::string& path = arguments.folder;
     if (arguments.train.empty()) return;
     require(!path.empty(), "--train needs --folder, where the result is saved");
+    require(arguments.method != "dpo" || arguments.task.empty(),
+            "--task: preferences have no tasks");
     const std::string checkpoint = checkpoint_file(arguments);
     std::vector<std::string> files;
     for (const char* name : {"/adapter_config.json", "/adapter_model.safetensors",
@@ -56,7 +58,7 @@ void check_result(const FineTuningArguments& arguments) {
 
 // Locks the folder of the result. Throws FileError as check_result does, if another run is
 // writing to it, or if nothing can be written.
-std::unique_ptr<FolderLock> open_result(const FineTuningArguments& arguments) {
+std::unique_ptr<FolderLock> lock_result_folder(const FineTuningArguments& arguments) {
     if (arguments.train.empty()) return nullptr;
     if (samples(arguments)) {
         check_writable(arguments.folder);
@@ -114,7 +116,8 @@ void save_result(const FineTuningArguments& arguments, const FineTuningRun& run)
     if (arguments.full)
         save_model(arguments, run);
     else
-        save_adapter(run.tuner.lora->adapter, folder, Existing::replace);  // by --resume
+        save_adapter(run.tuner.lora->adapter, folder,
+                     Existing::replace);  // a stopped run has one
     const std::string of_adapter = arguments.adapter + "/chat_template.jinja";
     if (!find_chat_template(arguments.model))
         write_text_file(folder + "/chat_template.jinja",
@@ -158,7 +161,7 @@ void train(FineTuningRun& run, const std::function<void()>& train_with_data) {
 void sample(FineTuningRun& run) {
     const std::vector<AskedQuestion> questions =
         read_questions(run.arguments.train, run.arguments.task);
-    open_result(run.arguments);
+    lock_result_folder(run.arguments);
     step("Sampling answers, of which the wrong ones are saved");
     std::vector<Preference> preferences;
     const InterruptHandler interrupt_handler;
@@ -199,8 +202,9 @@ void fine_tune_model(const FineTuningArguments& given, std::uint32_t seed) {
         run.settings = settings_of(arguments, seed, run.tuner.model);
     }
     HeldOutQuestions held_out(arguments);
-    const std::unique_ptr<FolderLock> lock = open_result(arguments);
-    if (arguments.resume) open_run(checkpoint_file(arguments), run.settings);  // may throw
+    const std::unique_ptr<FolderLock> lock = lock_result_folder(arguments);
+    if (arguments.resume)
+        open_run(checkpoint_file(arguments), run.settings);  // throws before any question
 
     held_out.ask(run.tuner.model, run.encoder, seed);
     if (train_with_data) {
