@@ -294,8 +294,8 @@ TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a folder with
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --max-grad-norm 2", "this run has other options"),
 ]
 EXPERIMENTS_REJECTED = [  # of ./learn experiment
-    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts or experts"),
-    ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts or experts, not 'sgd'"),
+    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey or experts"),
+    ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey or experts, not 'sgd'"),
     ("--name scaling-law", "scaling-law needs --text"),
     ("--name experts", "experts needs --text"),
     ("--name attention-sinks --text {file}", "tokens are too few"),
