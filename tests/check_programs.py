@@ -1109,13 +1109,18 @@ def check_missed_evaluation(learn, scratch):
             problems.append(f"--resume of a run without the evaluation of step {step}: {result.stdout}{result.stderr}")
 
 
-def steps_done(folder):
-    """The number of losses in the checkpoint; 0 if there is none."""
+def saved_length(folder, name):
+    """The length of a tensor in the checkpoint of a run; 0 if there is no checkpoint."""
     if not (folder / "run.safetensors").exists():
         return 0
     with open(folder / "run.safetensors", "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-    return header["losses"]["shape"][0]
+    return header[name]["shape"][0]
+
+
+def steps_done(folder):
+    """The number of losses in the checkpoint of a training run."""
+    return saved_length(folder, "losses")
 
 
 def check_kills(learn, scratch):
@@ -1630,12 +1635,8 @@ def check_fine_tuning_checkpoints(program, scratch, adapter, pairs):
 
 
 def num_reports(folder):
-    """The number of reported values in the checkpoint of a fine-tuning run; 0 if there is none."""
-    if not (folder / "run.safetensors").exists():
-        return 0
-    with open(folder / "run.safetensors", "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-    return header["reports"]["shape"][0]
+    """The number of reported values in the checkpoint of a fine-tuning run."""
+    return saved_length(folder, "reports")
 
 
 def write_chat_model(folder):

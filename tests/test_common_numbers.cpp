@@ -30,6 +30,8 @@ TEST_CASE("a generator goes on from its state, also between the two values of a 
     other.next_normal();
     other.set_state(generator.state());
     CHECK(other.next_normal() == generator.next_normal());
+    CHECK_THROWS_WITH_AS(other.set_state("12 x"), "Generator: '12 x' is not a state",
+                         ValueError);
 }
 
 TEST_CASE("randint rejects an empty range") {

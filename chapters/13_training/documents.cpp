@@ -1,8 +1,7 @@
 #include "chapters/13_training/documents.hpp"
 
-#include <utility>
-
 #include "chapters/01_masking/masking.hpp"
+#include "common/numbers/choices.hpp"
 
 namespace llm {
 
@@ -20,8 +19,7 @@ std::vector<std::string> split_documents(const std::string& text,
 
 std::vector<Id> pack_documents(std::vector<std::string> documents, const Tokenizer& tokenizer,
                                Id end_of_text_id, Generator& generator) {
-    for (std::size_t i = documents.size(); i > 1; --i)
-        std::swap(documents[i - 1], documents[generator.next_32_bits() % i]);
+    shuffle(documents, generator);
     std::vector<Id> tokens = {end_of_text_id};
     for (const std::string& document : documents) {
         const std::vector<Id> ids = tokenizer.encode(document);

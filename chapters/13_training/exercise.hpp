@@ -71,7 +71,7 @@ BigramRun train_bigram_model(const std::vector<Id>& tokens, std::size_t vocab_si
                              std::size_t num_steps, Generator& generator);
 
 // Returns a matrix close to U Vᵀ, where U S Vᵀ is the singular value decomposition of the given
-// matrix. The number of steps is that of Newton and Schulz's iteration of degree 3.
+// matrix. num_steps are those of the cubic Newton–Schulz iteration.
 Matrix orthogonalize(const Matrix& matrix, std::size_t num_steps);  // (out, in) -> (out, in)
 
 Vector predicted_megabytes();  // (3)

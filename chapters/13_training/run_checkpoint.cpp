@@ -83,16 +83,6 @@ void for_each_tensor(TrainerState& state, const Visit& visit) {
     visit("losses", std::span<Real>(state.losses));
 }
 
-// A setting that is a number of steps.
-std::size_t saved_integer(const std::string& file, const std::string& name) {
-    const Metadata saved = SafeTensors(file).metadata();
-    const auto found = saved.find(name);
-    if (found == saved.end() || found->second.empty() || found->second.size() > 15 ||
-        found->second.find_first_not_of("0123456789") != std::string::npos)
-        throw FileError(file + ": not a checkpoint of this program");
-    return static_cast<std::size_t>(std::stoull(found->second));
-}
-
 }  // namespace
 
 void write_run(const std::string& file, const std::vector<NamedTensor>& tensors,
@@ -109,6 +99,15 @@ SafeTensors open_run(const std::string& file, const std::vector<Setting>& settin
     if (const std::string list = differences(settings, tensors.metadata()); !list.empty())
         throw FileError(file + ": this run has other options or another text: " + list);
     return tensors;
+}
+
+std::size_t saved_integer(const std::string& file, const std::string& name) {
+    const Metadata saved = SafeTensors(file).metadata();
+    const auto found = saved.find(name);
+    if (found == saved.end() || found->second.empty() || found->second.size() > 15 ||
+        found->second.find_first_not_of("0123456789") != std::string::npos)
+        throw FileError(file + ": not a checkpoint of this program");
+    return static_cast<std::size_t>(std::stoull(found->second));
 }
 
 void save_checkpoint(TrainerState& state, const TrainingArguments& args,

@@ -34,6 +34,9 @@ void write_run(const std::string& file, const std::vector<NamedTensor>& tensors,
 // Opens such a file. Throws FileError if a setting differs; the message names each difference.
 SafeTensors open_run(const std::string& file, const std::vector<Setting>& settings);
 
+// A whole number among the metadata of such a file. Throws FileError if it is none.
+std::size_t saved_integer(const std::string& file, const std::string& name);
+
 // Writes and reads the state of a run as one safetensors file: parameters, exp_avg and
 // exp_avg_sq (with Muon, momentum_buffer) of each, and the losses; as its metadata, the
 // arguments, the configuration and a checksum of the training tokens: a run can only be

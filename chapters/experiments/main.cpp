@@ -25,16 +25,15 @@ void run(const Arguments& arguments, std::uint32_t seed) {
         load_names(names, generator);
         return name == "mup" ? compare_widths(names) : compare_ablations(names);
     }
+    const auto steps_or = [&](std::size_t steps) {
+        return arguments.steps > 0 ? arguments.steps : steps;
+    };
     if (name == "passkey")
-        return compare_passkey_retrieval(arguments.steps > 0 ? arguments.steps : 1000,
-                                         arguments.num_seeds);
+        return compare_passkey_retrieval(steps_or(1000), arguments.num_seeds);
     require(!arguments.text.empty(), "{} needs --text", name);
     const std::string text = read_text(arguments.text);
     if (name == "scaling-law") return extrapolate_scaling_law(names, text);
 
-    const auto steps_or = [&](std::size_t steps) {
-        return arguments.steps > 0 ? arguments.steps : steps;
-    };
     const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
     const std::vector<Id> tokens = tokenizer.encode(text);
     if (name == "attention-sinks")
@@ -51,11 +50,10 @@ void run(const Arguments& arguments, std::uint32_t seed) {
 int main(int argc, char** argv) {
     Arguments arguments;
     Options options("experiment", "What does a training that compares models show?");
-    options.choice(
-        "--name", arguments.name,
-        {"ablations", "mup", "scaling-law", "attention-sinks", "longer-contexts", "passkey",
-         "experts"},
-        "the experiment");
+    options.choice("--name", arguments.name,
+                   {"ablations", "mup", "scaling-law", "attention-sinks", "longer-contexts",
+                    "passkey", "experts"},
+                   "the experiment");
     options.path("--text", arguments.text,
                  "UTF-8 text to train on, for all but ablations, mup and passkey");
     options.count("--steps", arguments.steps, 0, 1 << 20,

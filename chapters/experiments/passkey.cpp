@@ -5,18 +5,13 @@
 #include <numeric>
 
 #include "chapters/13_training/training_loop.hpp"
+#include "common/numbers/choices.hpp"
 
 namespace llm {
 namespace {
 
 Id random_id(std::size_t begin, std::size_t count, Generator& generator) {
     return static_cast<Id>(begin + generator.next_32_bits() % count);
-}
-
-template <class T>
-void shuffle(std::vector<T>& items, Generator& generator) {
-    for (std::size_t i = items.size(); i > 1; --i)
-        std::swap(items[i - 1], items[generator.next_32_bits() % i]);
 }
 
 using TextPart = std::vector<Id>;  // a word, or a key and its value

@@ -37,6 +37,7 @@ void Generator::set_state(const std::string& text) {
     bool has_spare = false;
     double spare = 0;
     stream >> engine_ >> has_spare >> spare;
+    require(!stream.fail(), "Generator: '{}' is not a state", text.substr(0, 20));
     spare_normal_.reset();
     if (has_spare) spare_normal_ = spare;
 }

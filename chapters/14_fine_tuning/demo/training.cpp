@@ -7,6 +7,7 @@
 #include "chapters/14_fine_tuning/answers.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
 #include "chapters/14_fine_tuning/grpo_step.hpp"
+#include "common/numbers/choices.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
@@ -47,14 +48,6 @@ Task make_task(bool reversed) {
 
 Completion completion_of(const Question& question) {
     return {encode(question.prompt), encode(question.answer + ".")};
-}
-
-std::vector<Question> random_questions(const std::vector<Question>& questions,
-                                       std::size_t count, Generator& generator) {
-    std::vector<Question> chosen;
-    for (std::size_t i = 0; i < count; ++i)
-        chosen.push_back(questions[generator.next_32_bits() % questions.size()]);
-    return chosen;
 }
 
 ResponseBatch batch_of(const std::vector<Question>& questions, LossOn loss_on) {
@@ -103,7 +96,7 @@ void sft_steps(FineTuner& tuner, const Task& task, std::size_t count, LossOn los
             accuracies->y.push_back(100 * accuracy(tuner.model, task.held_out));
         }
         const ResponseBatch batch =
-            batch_of(random_questions(task.training, 32, workspace.generator), loss_on);
+            batch_of(random_choices(task.training, 32, workspace.generator), loss_on);
         const auto loss = [&](const Matrix& log_probs) {
             return sft_loss(log_probs, batch.response_mask);
         };
@@ -247,7 +240,7 @@ TableRow update_with_rewards(FineTuner& tuner, const Model& reference, const Tas
     args.learning_rate = Real(0.002);
     args.loss.beta = beta;
     const RewardedAnswers answers =
-        sample_answers(tuner.model, random_questions(task.training, 12, workspace.generator),
+        sample_answers(tuner.model, random_choices(task.training, 12, workspace.generator),
                        args.group_size, workspace.generator);
     const GrpoMetrics metrics = grpo_step(tuner, reference, answers.rollouts, answers.rewards,
                                           args, workspace.gradients);

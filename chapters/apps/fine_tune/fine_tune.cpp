@@ -60,10 +60,6 @@ void check_result(const FineTuningArguments& arguments) {
 // writing to it, or if nothing can be written.
 std::unique_ptr<FolderLock> lock_result_folder(const FineTuningArguments& arguments) {
     if (arguments.train.empty()) return nullptr;
-    if (samples(arguments)) {
-        check_writable(arguments.folder);
-        return nullptr;
-    }
     auto lock = std::make_unique<FolderLock>(arguments.folder);
     check_result(arguments);  // again: another run may have ended
     check_writable(checkpoint_file(arguments));
@@ -146,22 +142,25 @@ void train(FineTuningRun& run, const std::function<void()>& train_with_data) {
          with_commas(run.tuner.lora ? num_parameters(run.tuner.lora->adapter)
                                     : count_parameters(run.tuner.model).total()));
     const InterruptHandler interrupt_handler;
+    bool is_stopped = false;
     try {
         train_with_data();
-        save_result(run.arguments, run);
-        remove_file(checkpoint_file(run.arguments));
     } catch (const Interrupted&) {
         show_progress("");
-        save_result(run.arguments, run);
+        is_stopped = true;
+    }
+    save_result(run.arguments, run);
+    if (is_stopped)
         say("Stopped and saved after the last complete step. With --resume, the same command "
             "continues the run.");
-    }
+    else
+        remove_file(checkpoint_file(run.arguments));
 }
 
 void sample(FineTuningRun& run) {
     const std::vector<AskedQuestion> questions =
         read_questions(run.arguments.train, run.arguments.task);
-    lock_result_folder(run.arguments);
+    check_writable(run.arguments.folder);
     step("Sampling answers, of which the wrong ones are saved");
     std::vector<Preference> preferences;
     const InterruptHandler interrupt_handler;

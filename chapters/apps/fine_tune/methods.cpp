@@ -8,21 +8,12 @@
 #include "chapters/14_fine_tuning/grpo_step.hpp"
 #include "chapters/apps/fine_tune/reports.hpp"
 #include "chapters/apps/fine_tune/run_steps.hpp"
+#include "common/numbers/choices.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
 namespace {
-
-// `count` random elements.
-template <class T>
-std::vector<T> random_elements(const std::vector<T>& all, std::size_t count,
-                               Generator& generator) {
-    std::vector<T> chosen;
-    for (std::size_t i = 0; i < count; ++i)
-        chosen.push_back(all[generator.next_32_bits() % all.size()]);
-    return chosen;
-}
 
 // The two completions of one prompt.
 struct CompletionPair {
@@ -91,7 +82,7 @@ void run_sft(FineTuningRun& run, const std::vector<Conversation>& conversations)
         run.arguments.loss_on_everything ? LossOn::everything : LossOn::response;
     const auto lines = run_steps(run, {"loss", "gradient norm"}, [&](std::size_t step) {
         const ResponseBatch batch =
-            make_response_batch(random_elements(completions, run.batch_size, run.generator),
+            make_response_batch(random_choices(completions, run.batch_size, run.generator),
                                 run.encoder.end_of_turn(), loss_on);
         const auto loss = [&](const Matrix& log_probs) {
             return sft_loss(log_probs, batch.response_mask);
@@ -116,7 +107,7 @@ void run_dpo(FineTuningRun& run, const std::vector<Preference>& preferences) {
     const auto lines = run_steps(run, names, [&](std::size_t step) {
         // First all chosen answers, then the rejected ones to the same prompts.
         std::vector<Completion> completions;
-        const auto sampled = random_elements(pairs, run.batch_size, run.generator);
+        const auto sampled = random_choices(pairs, run.batch_size, run.generator);
         for (const CompletionPair& pair : sampled) completions.push_back(pair.chosen);
         for (const CompletionPair& pair : sampled) completions.push_back(pair.rejected);
         const ResponseBatch batch = make_response_batch(completions, run.encoder.end_of_turn());
@@ -160,7 +151,7 @@ void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions) {
         std::vector<std::vector<Id>> prompts;
         std::vector<std::string> answers;
         for (const auto& [prompt_ids, answer] :
-             random_elements(encoded, run.batch_size, run.generator)) {
+             random_choices(encoded, run.batch_size, run.generator)) {
             prompts.push_back(prompt_ids);
             answers.push_back(answer);
         }
@@ -182,7 +173,7 @@ void sample_preferences(FineTuningRun& run, const std::vector<AskedQuestion>& qu
     Reports reports(run.steps, {"wrong answers"});
     const AnswerConfig config{1, run.arguments.max_new_tokens};
     while (reports.num_steps_done() < run.steps) {
-        const auto asked = random_elements(questions, run.batch_size, run.generator);
+        const auto asked = random_choices(questions, run.batch_size, run.generator);
         const std::vector<std::string> answers =
             answers_of(run.tuner.model, run.encoder, asked, config, run.generator);
         std::size_t num_wrong = 0;

@@ -27,10 +27,10 @@ std::vector<Parameter> trained_parameters(FineTuner& tuner) {
     return tuner.lora ? named_parameters(tuner.lora->adapter) : named_parameters(tuner.model);
 }
 
-// What is trained, and its moving averages.
-std::vector<NamedTensor> trained_tensors(FineTuner& tuner) {
+// What is trained, and its moving averages, as parameters with one axis.
+std::vector<Parameter> state_tensors(FineTuner& tuner) {
     const std::vector<Parameter> parameters = trained_parameters(tuner);
-    std::vector<NamedTensor> tensors;
+    std::vector<Parameter> tensors;
     for (std::size_t p = 0; p < parameters.size(); ++p) {
         const auto& [name, shape, values] = parameters[p];
         tensors.push_back({name, {values.size()}, values});
@@ -42,34 +42,32 @@ std::vector<NamedTensor> trained_tensors(FineTuner& tuner) {
 }
 
 // The state before a step, which is restored if the step is interrupted.
-struct StepStart {
+struct StateBeforeStep {
     Generator generator;
     std::size_t step_count;
     std::vector<std::vector<Real>> tensors;  // of GRPO, which updates several times in a step
 };
-StepStart start_of_step(FineTuningRun& run) {
-    StepStart start{run.generator, run.tuner.optimizer.step_count, {}};
+StateBeforeStep state_before_step(FineTuningRun& run) {
+    StateBeforeStep state{run.generator, run.tuner.optimizer.step_count, {}};
     if (run.arguments.method == "grpo")
-        for (const NamedTensor& tensor : trained_tensors(run.tuner))
-            start.tensors.emplace_back(tensor.elements.begin(), tensor.elements.end());
-    return start;
+        for (const Parameter& tensor : state_tensors(run.tuner))
+            state.tensors.emplace_back(tensor.values.begin(), tensor.values.end());
+    return state;
 }
 
-Real* elements_of(const NamedTensor& tensor) {
-    return const_cast<Real*>(tensor.elements.data());
-}
-
-void take_back(FineTuningRun& run, const StepStart& start) {
-    run.generator = start.generator;
-    run.tuner.optimizer.step_count = start.step_count;
-    const std::vector<NamedTensor> tensors = trained_tensors(run.tuner);
-    for (std::size_t i = 0; i < start.tensors.size(); ++i)
-        std::copy(start.tensors[i].begin(), start.tensors[i].end(), elements_of(tensors[i]));
+void restore(FineTuningRun& run, const StateBeforeStep& state) {
+    run.generator = state.generator;
+    run.tuner.optimizer.step_count = state.step_count;
+    const std::vector<Parameter> tensors = state_tensors(run.tuner);
+    for (std::size_t i = 0; i < state.tensors.size(); ++i)
+        std::copy(state.tensors[i].begin(), state.tensors[i].end(), tensors[i].values.begin());
     merge_adapter(run.tuner);
 }
 
 void write_checkpoint(FineTuningRun& run, const Reports& reports) {
-    std::vector<NamedTensor> tensors = trained_tensors(run.tuner);
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, shape, values] : state_tensors(run.tuner))
+        tensors.push_back({name, shape, values});
     tensors.push_back({"reports", {reports.history().size()}, reports.history()});
     write_run(checkpoint_file(run.arguments), tensors, run.settings,
               {{"generator", run.generator.state()},
@@ -77,15 +75,16 @@ void write_checkpoint(FineTuningRun& run, const Reports& reports) {
 }
 
 void read_checkpoint(FineTuningRun& run, Reports& reports) {
-    const SafeTensors file = open_run(checkpoint_file(run.arguments), run.settings);
+    const std::string path = checkpoint_file(run.arguments);
+    const SafeTensors file = open_run(path, run.settings);
     FineTuner& tuner = run.tuner;
-    for (const NamedTensor& tensor : trained_tensors(tuner))
-        file.read(tensor.name, tensor.shape, {elements_of(tensor), tensor.elements.size()});
+    for (const Parameter& tensor : state_tensors(tuner))
+        file.read(tensor.name, tensor.shape, tensor.values);
     merge_adapter(tuner);
     std::vector<Real> history(file.size_of("reports"));
     file.read("reports", std::array{history.size()}, history);
     reports.replay(history);
-    tuner.optimizer.step_count = std::stoull(file.metadata().at("step_count"));
+    tuner.optimizer.step_count = saved_integer(path, "step_count");
     run.generator.set_state(file.metadata().at("generator"));
 }
 
@@ -122,17 +121,17 @@ std::vector<Line> run_steps(FineTuningRun& run, const std::vector<std::string>& 
     run.tuner.optimizer.reset(trained_parameters(run.tuner));
     if (run.arguments.resume) {
         read_checkpoint(run, reports);
-        show("steps of the checkpoint", reports.num_steps_done());
+        show("completed steps", reports.num_steps_done());
     }
     SaveSchedule schedule{run.arguments.save_steps};
     const auto save = [&] { schedule.save([&] { write_checkpoint(run, reports); }); };
     save();
     while (reports.num_steps_done() < run.steps) {
-        const StepStart start = start_of_step(run);
+        const StateBeforeStep before = state_before_step(run);
         try {
             reports.end_step(take_step(reports.num_steps_done()));
         } catch (const Interrupted&) {
-            take_back(run, start);
+            restore(run, before);
             save();
             throw;
         }

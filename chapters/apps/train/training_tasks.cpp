@@ -2,6 +2,7 @@
 
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
+#include "common/numbers/choices.hpp"
 
 namespace llm {
 namespace {
@@ -9,8 +10,7 @@ namespace {
 // Shuffles the list, which is sorted, so that the validation set contains all initials.
 std::vector<std::string> shuffled_names(Generator& generator) {
     std::vector<std::string> names = lines_of(read_text(asset("data/names.txt")));
-    for (std::size_t i = names.size(); i > 1; --i)
-        std::swap(names[i - 1], names[generator.next_32_bits() % i]);
+    shuffle(names, generator);
     return names;
 }
 

@@ -45,7 +45,7 @@ void compare_rates(const TrainingTask& task, Parametrization parametrization,
     LinePlot panel{
         name_of(parametrization), "learning rate, in thousandths", "training loss", {}};
     panel.log_x = true;
-    panel.low = 1.9;  // both parametrizations have the same axis
+    panel.low = 2.1;  // both parametrizations have the same axis
     panel.high = 2.6;
     for (std::size_t w = 0; w < widths.size(); ++w) {
         Line line{"width " + to_text(widths[w]), {}, {}};

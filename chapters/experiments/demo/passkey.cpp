@@ -28,7 +28,7 @@ std::vector<Variant> all_variants() {
     return variants;
 }
 
-PatternDecoder train_finder(std::size_t num_steps, std::uint32_t seed) {
+PatternDecoder train_model(std::size_t num_steps, std::uint32_t seed) {
     Generator generator(seed);
     Model model =
         make_model_for_training(small_config(passkey_vocab_size, train_len), generator);
@@ -86,9 +86,8 @@ void compare_passkey_retrieval(std::size_t num_steps, std::size_t num_seeds) {
     step("Training: find the value of a key in 64 tokens");
     const std::vector<Variant> variants = all_variants();
     std::vector<PatternDecoder> decoders(num_seeds);
-    run_all(num_seeds, [&](std::size_t n) {
-        decoders[n] = train_finder(num_steps, std::uint32_t(1 + n));
-    });
+    run_all(num_seeds,
+            [&](std::size_t n) { decoders[n] = train_model(num_steps, std::uint32_t(1 + n)); });
 
     step("Passkey: a value at any depth of a text, asked for at its end");
     const std::size_t num_lengths = factors.size(), of_variant = num_lengths * num_seeds;
