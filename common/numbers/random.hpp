@@ -19,7 +19,8 @@ class Generator {
     float next_normal();   // N(0, 1), by PyTorch's algorithm for tensors under 16 elements
     void fill_normal(std::span<Real> values);  // N(0, 1), as torch.randn
 
-    // The state as text, to go on later. Source: torch.get_rng_state, torch.set_rng_state.
+    // The state as text, to go on later. set_state throws ValueError for any other text.
+    // Source: torch.get_rng_state, torch.set_rng_state.
     std::string state() const;
     void set_state(const std::string& text);
 
