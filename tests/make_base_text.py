@@ -17,8 +17,9 @@ train_chat.jsonl and test_chat.jsonl are what the shipped adapter learns: greeti
 questions that refer to the one before, and questions to which it says that it does not know.
 Questions of test.jsonl are not in train.jsonl. Sums and differences of two numbers that are in test.jsonl
 are neither in train.jsonl nor in base.txt nor in train_chat.jsonl, in any order. Texts with a word of
-tests/indecent_words.txt are left out everywhere.
+assets/wordnet_answers/bad_words.txt are left out everywhere.
 """
+import functools
 import hashlib
 import json
 import random
@@ -29,15 +30,24 @@ from pathlib import Path
 
 WORDNET = Path("/usr/share/wordnet")
 POINTERS = {"@": "hypernym", "@i": "instance", "!": "antonym"}
-INDECENT = {line for line in (Path(__file__).parent / "indecent_words.txt").read_text().split("\n") if line and line[0] != "#"}
+BAD_WORDS = set((Path(__file__).parent.parent / "assets/wordnet_answers/bad_words.txt").read_text().split("\n"))
 rng = random.Random(77)
+
+
+@functools.cache
+def fnv1a(word):
+    """The FNV-1a hash of a word, 64 bits."""
+    value = 0xcbf29ce484222325
+    for byte in word.encode():
+        value = (value ^ byte) * 0x100000001b3 % 2**64
+    return value
 
 
 def is_decent(text):
     """Whether no word of a text, nor a word without its plural s, is on the list."""
     words = re.findall(r"[a-z]+", text.lower())
     forms = {form for word in words for form in (word, word.removesuffix("s"), word.removesuffix("es"))}
-    return all(hashlib.sha256(form.encode()).hexdigest()[:16] not in INDECENT for form in forms)
+    return all(f"{fnv1a(form):016x}" not in BAD_WORDS for form in forms)
 
 
 def is_held_out(question):

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "chapters/apps/chat/chat_session.hpp"
+#include "chapters/models/chat/bad_words.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "common/system/interrupt.hpp"
 #include "tests/fast_helpers.hpp"
@@ -259,4 +260,29 @@ TEST_CASE("A question without an answer is a turn, too") {
 TEST_CASE("A prompt leaves room for the answer, but may have half of the positions") {
     CHECK(max_prompt_tokens(1000, 100) == 900);
     CHECK(max_prompt_tokens(1000, 800) == 500);
+}
+
+TEST_CASE("A bad word is found in any case, between other signs, and spelled") {
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "bad_words.txt").string();
+    CHECK(read_bad_words(scratch.folder.string()).empty());
+    // FNV-1a of "foobar" and "a". Source: the test vectors of the hash's authors
+    overwrite(file, "# a comment\n85944171f73967e8\n\naf63dc4c8601ec8c");
+    const BadWords words = read_bad_words(scratch.folder.string());
+    CHECK(words.size() == 2);
+    for (const std::string text :
+         {"foobar", "No: FOObar!", "foobar is", "Backward: f-o-o-b-a-r.", "foobar-like", "b-a"})
+        CHECK_MESSAGE(has_bad_word(text, words), text);
+    for (const std::string text : {"", "foobars", "foo bar", "barfoobar", "x-y", "f-o-o b-e-r"})
+        CHECK_MESSAGE(!has_bad_word(text, words), text);
+    for (const std::string line : {"85944171f73967e", "85944171f73967e80", "0x944171f73967e8",
+                                   "85944171f73967eg", "foobar"}) {
+        overwrite(file, line + "\n");
+        try {
+            read_bad_words(scratch.folder.string());
+            FAIL_CHECK("read: " << line);
+        } catch (const FileError& error) {
+            CHECK(error.what() == file + ": expected 16 hexadecimal digits, got " + line);
+        }
+    }
 }

@@ -112,8 +112,8 @@ Matrix orthogonalize([[maybe_unused]] const Matrix& matrix,
 }
 
 // Exercise 13.14 — predict: a model has a million parameters, 800,000 of them in hidden
-// matrices. How many MB (10^6 bytes) do these take: the model in bfloat16, a checkpoint of a run
-// with AdamW, and one of a run with Muon? Checkpoints are in float32.
+// matrices. How many MB (10^6 bytes) do these take: the model in bfloat16, a checkpoint of a
+// run with AdamW, and one of a run with Muon? Checkpoints are in float32.
 Vector predicted_megabytes() {
     TODO("predicted_megabytes");
     // return {?, ?, ?};

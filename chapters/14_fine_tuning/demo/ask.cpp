@@ -7,6 +7,7 @@
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
+#include "chapters/models/chat/bad_words.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
 #include "common/files/mapped_file.hpp"
@@ -60,13 +61,20 @@ void ask_demo(AskArguments arguments) {
     const auto answer_of = [&](const Model& model) {
         return greedy_answer(model, encoder, prompt_ids, arguments.max_new_tokens);
     };
+    const BadWords bad_words = read_bad_words(arguments.adapter);
+    const auto hidden_if_bad = [&](const std::string& text) {
+        return has_bad_word(text, bad_words) ? "(hidden: a word of bad_words.txt)"
+                                             : escaped(text);
+    };
     if (!arguments.adapter.empty())
-        show("without the adapter", escaped(tokenizer.decode(answer_of(base))));
+        show("without the adapter", hidden_if_bad(tokenizer.decode(answer_of(base))));
     const Model model = arguments.adapter.empty()
                             ? base
                             : merge_lora(base, load_adapter(arguments.adapter, base));
     const std::vector<Id> ids = answer_of(model);
-    show("answer", escaped(tokenizer.decode(ids)));
+    const std::string answer = tokenizer.decode(ids);
+    show("answer", hidden_if_bad(answer));
+    if (has_bad_word(answer, bad_words)) return;
     Completion completion{prompt_ids, ids};
     if (ids.size() < arguments.max_new_tokens)
         completion.response_ids.push_back(encoder.end_of_turn());

@@ -70,21 +70,27 @@ struct Session {
 };
 
 // Generates tokens and prints them as text. The text of a prompt that is to be continued is not
-// printed again. Returns the text of the answer.
+// printed again. If the adapter has a list of bad words, an answer is printed when it is
+// complete, and one with such a word is replaced. Returns the text of the answer.
 std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
                           const std::vector<Id>& printed_ids) {
     const Tokenizer& tokenizer = session.chat.tokenizer;
+    const BadWords& bad_words = session.chat.bad_words;
     TextStreamer streamer(tokenizer, printed_ids);
-    const GeneratedTokens answer =
-        generate(session.cached, prompt_ids, session.arguments.config, session.generator,
-                 [&](Id id) { streamer.put(id); });
+    const GeneratedTokens answer = generate(
+        session.cached, prompt_ids, session.arguments.config, session.generator, [&](Id id) {
+            if (bad_words.empty()) streamer.put(id);
+        });
+    std::string text = tokenizer.decode(answer.ids);
+    if (has_bad_word(text, bad_words)) text = "I do not know that.";
+    if (!bad_words.empty()) write_text(text);
     end_text();
     if (answer.reason == StopReason::last_position)
         note("(The context of " + to_text(session.cached.num_positions) + " tokens is full.)");
     if (answer.reason == StopReason::max_new_tokens && session.chat.chat_template)
         note("(--max-new-tokens ended the answer.)");
     if (answer.reason == StopReason::interrupted) note("(stopped)");
-    return tokenizer.decode(answer.ids);
+    return text;
 }
 
 // Encodes a conversation. If it is too long, its oldest turns are dropped, until it has three

@@ -70,7 +70,8 @@ ChatModel load_chat_model(const ChatModelFiles& files) {
     std::vector<Id> eos_token_ids = tokenizer.eos_token_ids;
     if (chat_template)
         eos_token_ids.push_back(end_of_turn_id(chat_template->format, tokenizer));
-    return {std::move(model), std::move(tokenizer), chat_template, eos_token_ids};
+    return {std::move(model), std::move(tokenizer), chat_template, eos_token_ids,
+            read_bad_words(files.adapter_path)};
 }
 
 }  // namespace llm

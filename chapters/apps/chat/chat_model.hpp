@@ -6,6 +6,7 @@
 
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
+#include "chapters/models/chat/bad_words.hpp"
 
 namespace llm {
 
@@ -14,6 +15,7 @@ struct ChatModel {
     Tokenizer tokenizer;
     std::optional<ChatTemplate> chat_template;  // none: a base model, which continues texts
     std::vector<Id> eos_token_ids;              // with the token that ends an answer
+    BadWords bad_words;                         // of the adapter
 };
 
 struct ChatModelFiles {

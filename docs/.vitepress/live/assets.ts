@@ -5,7 +5,7 @@ const model = ['king_james/config.json', 'king_james/model.safetensors', ...toke
 const names = ['data/names.txt']
 const answers = [
   ...['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json'].map(file => `wordnet/${file}`),
-  ...['adapter_config.json', 'adapter_model.safetensors', 'chat_template.jinja'].map(file => `wordnet_answers/${file}`),
+  ...['adapter_config.json', 'adapter_model.safetensors', 'bad_words.txt', 'chat_template.jinja'].map(file => `wordnet_answers/${file}`),
 ]
 
 const assetsOf: Record<string, string[]> = {
