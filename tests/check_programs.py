@@ -295,8 +295,8 @@ TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a folder with
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --max-grad-norm 2", "this run has other options"),
 ]
 EXPERIMENTS_REJECTED = [  # of ./learn experiment
-    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey or experts"),
-    ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey or experts, not 'sgd'"),
+    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts or latent-attention"),
+    ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts or latent-attention, not 'sgd'"),
     ("--name scaling-law", "scaling-law needs --text"),
     ("--name experts", "experts needs --text"),
     ("--name attention-sinks --text {file}", "tokens are too few"),
@@ -350,6 +350,11 @@ LONG_CONTEXT_REJECTED = [  # of chapter 17
     ("--model tests/fixtures/17_long_context/gemma2 --temperature 0.001", "--temperature"),
     ("--gguf x", "--gguf needs --model"),
     ("--model tests/fixtures/17_long_context/gemma2 --gguf {folder}/x", "tokenizer.json"),
+]
+LATENT_REJECTED = [  # of chapter 19
+    *BASIC_REJECTED,
+    ("--config {folder}/nothing", "cannot read"),
+    ("--config {file}", "JSON"),
 ]
 EXPERTS_REJECTED = [  # of chapter 18
     *BASIC_REJECTED,
@@ -463,7 +468,7 @@ LEARN_REJECTED = [
 REJECTED = {"09_full_model": MODEL_REJECTED, "10_tokenizer": TOKENIZER_REJECTED, "11_generation": GENERATION_REJECTED,
            "12_gradients": BASIC_REJECTED, "14_fine_tuning": FINE_TUNING_REJECTED, "13_training": TRAINING_REJECTED, "15_fast": FAST_REJECTED,
            "16_quantization": QUANTIZATION_REJECTED, "17_long_context": LONG_CONTEXT_REJECTED,
-           "18_experts": EXPERTS_REJECTED, "model": PUBLISHED_REJECTED, "train": TRAIN_REJECTED,
+           "18_experts": EXPERTS_REJECTED, "19_latent_attention": LATENT_REJECTED, "model": PUBLISHED_REJECTED, "train": TRAIN_REJECTED,
            "fine_tune": FINE_TUNE_REJECTED, "experiment": EXPERIMENTS_REJECTED, "walk": WALK_REJECTED}
 problems = []
 
@@ -584,7 +589,7 @@ def check_good(program, scratch):
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
              "12_gradients": None, "14_fine_tuning": check_penalty, "13_training": check_names, "15_fast": check_timing,
-             "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts}.get(program.name, check_sizes)
+             "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts, "19_latent_attention": check_costs}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
 
@@ -818,6 +823,26 @@ def check_sizes(program, scratch):
         check_words(program, scratch)
     if program.name == "04_rope":
         check_rotated_pairs(program)
+
+
+def check_costs(program, scratch):
+    """The costs of the attention of a config.json: with key/value heads, and latent; a file without sizes is rejected."""
+    file = scratch / "attention_config.json"
+    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
+    latent = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "q_lora_rank": None}
+    for keys, row in (({}, "model multi-head 8,192 32 524.3 68.7"),
+                      ({"num_key_value_heads": 1, "head_dim": 64}, "model multi-query 128 32 8.2 1.1"),
+                      ({"num_key_value_heads": 8, "model_type": "llama"}, "llama grouped-query 2,048 32 131.1 17.2"),
+                      (latent, "model latent 576 32 36.9 4.8")):
+        file.write_text(json.dumps({**sizes, **keys}))
+        result = run([program, "--config", file, "--plots", "none"])
+        if result.returncode != 0 or result.stderr or row not in re.sub(" +", " ", result.stdout):
+            problems.append(f"{program.name} --config {keys}: exit {result.returncode}, no {row}: {result.stdout} {result.stderr}")
+    for keys, message in (({"num_key_value_heads": 5}, "num_key_value_heads must divide num_attention_heads, 32"),
+                          ({**latent, "v_head_dim": 0}, "v_head_dim"), ({**latent, "qk_rope_head_dim": None}, "qk_rope_head_dim"),
+                          ({"hidden_size": -1}, "hidden_size")):
+        file.write_text(json.dumps({**sizes, **keys}))
+        expect_rejection([program, "--config", file], message)
 
 
 def check_own_options(program):
@@ -1236,7 +1261,8 @@ def check_experiment(program, scratch):
     short.write_text((ROOT / "assets/data/king_james_held_out.txt").read_text()[:20000])
     for options, shown in ((["attention-sinks", "--text", short, "--steps", "2", "--num-seeds", "1"], "learned sinks"),
                            (["longer-contexts", "--text", short, "--steps", "2", "--factor", "2", "--train-len", "300"], " 511\nnone "),
-                           (["experts", "--text", short, "--steps", "2", "--num-seeds", "1", "--export", trained], "4 of 16")):
+                           (["experts", "--text", short, "--steps", "2", "--num-seeds", "1", "--export", trained], "4 of 16"),
+                           (["latent-attention", "--text", short, "--steps", "2", "--num-seeds", "1"], "latent, 32 cached, equal parameters")):
         result = run([program, "--name", *options, "--plots", scratch / "experiment_plots"])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:
             problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")

@@ -1503,6 +1503,47 @@ def mixture_models():
         save(f"18_experts/{name}_greedy", greedy)
 
 
+def latent_attend(x, weight, sizes, rotate, scale):
+    """Multi-head latent attention with a causal mask, expanded: DeepSeek-V2 and V3. weight(name) is a parameter; without q_a_proj there is
+    one query projection. rotate is applied to (..., T, Dr)."""
+    heads, nope, rope, value_dim, rank = sizes
+    seq_len = x.shape[1]
+    norm = lambda y, name: rms_normalize(y, 1e-6) * weight(name)
+    split = lambda y: y.view(*x.shape[:2], heads, -1).transpose(1, 2)
+    q_a, compressed = weight("q_a_proj"), x @ weight("kv_a_proj_with_mqa").T
+    queries = x @ weight("q_proj").T if q_a is None else norm(x @ q_a.T, "q_a_layernorm") @ weight("q_b_proj").T
+    q_nope, q_rope = split(queries).split([nope, rope], dim=-1)
+    latent, k_rope = compressed.split([rank, rope], dim=-1)
+    k_nope, values = split(norm(latent, "kv_a_layernorm") @ weight("kv_b_proj").T).split([nope, value_dim], dim=-1)
+    k_rope = rotate(k_rope[:, None]).expand(-1, heads, -1, -1)
+    queries, keys = torch.cat((q_nope, rotate(q_rope)), -1), torch.cat((k_nope, k_rope), -1)
+    hidden = torch.ones(seq_len, seq_len).triu(1).bool()
+    probabilities = (queries @ keys.mT * scale).masked_fill(hidden, -torch.inf).softmax(-1)
+    return (probabilities @ values).transpose(1, 2).flatten(2) @ weight("o_proj").T
+
+
+def latent_attention():
+    """Chapter 19. A layer with split halves, without and with low-rank queries: output and gradients."""
+    torch.manual_seed(19)
+    heads, nope, rope, value_dim, rank, q_rank = sizes = 3, 4, 6, 5, 8, 7
+    angles = torch.arange(T)[:, None].float() * rotary_angles(rope, 100.0, torch.arange(T).float())[0]
+    both = torch.cat((angles, angles), dim=-1)
+    rotate = lambda y: y * both.cos() + rotate_half(y) * both.sin()
+    for name in ("plain", "low_rank"):
+        shapes = {"kv_a_proj_with_mqa": (rank + rope, C), "kv_a_layernorm": (rank,), "kv_b_proj": (heads * (nope + value_dim), rank),
+                  "o_proj": (C, heads * value_dim)}
+        shapes |= {"q_proj": (heads * (nope + rope), C)} if name == "plain" else {
+            "q_a_proj": (q_rank, C), "q_a_layernorm": (q_rank,), "q_b_proj": (heads * (nope + rope), q_rank)}
+        weights = {key: torch.randn(*shape).mul(0.5).requires_grad_() for key, shape in shapes.items()}
+        x, upstream = torch.randn(B, T, C, requires_grad=True), torch.randn(B, T, C)
+        output = latent_attend(x, weights.get, sizes[:-1], rotate, 0.4)  # another scale than 1/sqrt(10)
+        (output * upstream).sum().backward()
+        for key, tensor in {**weights, "input": x}.items():
+            save(f"19_latent_attention/{name}_{key}", tensor)
+            save(f"19_latent_attention/{name}_{key}_gradient", tensor.grad)
+        save(f"19_latent_attention/{name}_output", output)
+        save(f"19_latent_attention/{name}_upstream", upstream)
+
 
 if __name__ == "__main__":
     random_numbers()
@@ -1528,3 +1569,4 @@ if __name__ == "__main__":
     dense_models()
     experts()
     mixture_models()
+    latent_attention()

@@ -22,16 +22,16 @@ AttentionOutput attention_of_all_heads(const Tensor4& queries, const Tensor4& ke
                                        const Tensor4& values, const Tensor4& mask,
                                        std::size_t num_key_value_groups,
                                        const HeadAttention& head_attention) {
-    require(keys.shape() == values.shape(), "attention: keys of {} do not match values of {}",
-            keys.shape(), values.shape());
     const auto [batch_size, num_heads, query_len, head_dim] = dims(queries);
-    const std::size_t kv_len = keys.shape(2);
+    const std::size_t kv_len = keys.shape(2), value_dim = values.shape(3);
+    require(values.shape() == std::array{keys.shape(0), keys.shape(1), kv_len, value_dim},
+            "attention: keys of {} do not match values of {}", keys.shape(), values.shape());
     require(mask.shape() == std::array{batch_size, std::size_t{1}, query_len, kv_len},
             "attention: a mask of {} does not match queries of {} and keys of {}", mask.shape(),
             queries.shape(), keys.shape());
 
     AttentionOutput result{Tensor4(std::array{batch_size, num_heads, query_len, kv_len}),
-                           Tensor4(std::array{batch_size, num_heads, query_len, head_dim})};
+                           Tensor4(std::array{batch_size, num_heads, query_len, value_dim})};
     for (std::size_t b = 0; b < batch_size; ++b) {
         const Matrix sequence_mask = head_of(mask, b, 0);  // (T, S), the same for all heads
         for (std::size_t h = 0; h < num_heads; ++h) {
@@ -89,7 +89,7 @@ Matrix attention_scores(const Matrix& queries, const Matrix& keys) {
 
 HeadAttentionOutput attention(const Matrix& queries, const Matrix& keys, const Matrix& values,
                               const Matrix& mask) {
-    require(keys.shape() == values.shape(), "attention: keys of {} do not match values of {}",
+    require(keys.shape(0) == values.shape(0), "attention: keys of {} do not match values of {}",
             keys.shape(), values.shape());
     const Matrix scores = attention_scores(queries, keys);  // (T, S)
     require(mask.shape() == scores.shape(),

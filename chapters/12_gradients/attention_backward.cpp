@@ -7,6 +7,7 @@
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/12_gradients/norms_backward.hpp"
 #include "common/tensors/elementwise.hpp"
+#include "common/tensors/head_view.hpp"
 
 namespace llm {
 namespace {
@@ -36,18 +37,6 @@ Tensor4 rms_norm_heads_backward(const Vector& weight, Real eps, const Tensor4& h
                                  heads);
     weight_gradient = std::move(gradient.weight);
     return result;
-}
-
-// One head of one sequence, without a copy: (T, D).
-MatrixView head_view(Tensor4& states, std::size_t b, std::size_t h) {
-    const auto [batch_size, num_heads, seq_len, head_dim] = dims(states);
-    return {states.data() + (b * num_heads + h) * seq_len * head_dim, seq_len, head_dim,
-            head_dim};
-}
-ConstMatrixView head_view(const Tensor4& states, std::size_t b, std::size_t h) {
-    const auto [batch_size, num_heads, seq_len, head_dim] = dims(states);
-    return {states.data() + (b * num_heads + h) * seq_len * head_dim, seq_len, head_dim,
-            head_dim};
 }
 
 // The weighted sum of the values, with the weights after dropout: (B, H, T, D).

@@ -41,4 +41,9 @@ void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,
                      std::size_t num_steps, std::size_t num_seeds,
                      const std::string& save_folder);
 
+// Attention with caches of different sizes, with several seeds, at equal widths and at equal
+// parameters. (Chapter 19.)
+void compare_latent_attention(const std::vector<Id>& tokens, std::size_t vocab_size,
+                              std::size_t num_steps, std::size_t num_seeds);
+
 }  // namespace llm

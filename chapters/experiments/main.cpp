@@ -42,6 +42,9 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     if (name == "experts")
         return compare_experts(tokens, tokenizer.vocab_size(), steps_or(1000),
                                arguments.num_seeds, arguments.export_folder);
+    if (name == "latent-attention")
+        return compare_latent_attention(tokens, tokenizer.vocab_size(), steps_or(500),
+                                        arguments.num_seeds);
     LongerContexts runs = arguments.longer_contexts;
     runs.num_steps = steps_or(runs.num_steps);
     compare_longer_contexts(load_model(asset("king_james")), tokens, runs);
@@ -52,14 +55,14 @@ int main(int argc, char** argv) {
     Options options("experiment", "What does a training that compares models show?");
     options.choice("--name", arguments.name,
                    {"ablations", "mup", "scaling-law", "attention-sinks", "longer-contexts",
-                    "passkey", "experts"},
+                    "passkey", "experts", "latent-attention"},
                    "the experiment");
     options.path("--text", arguments.text,
                  "UTF-8 text to train on, for all but ablations, mup and passkey");
     options.count("--steps", arguments.steps, 0, 1 << 20,
-                  "training steps of the last four, 0: the default");
+                  "training steps of the last five, 0: the default");
     options.count("--num-seeds", arguments.num_seeds, 1, 100,
-                  "runs of each model of attention-sinks, passkey and experts");
+                  "runs of each model of the last five but longer-contexts");
     options.count("--factor", arguments.longer_contexts.factor, 1, 32,
                   "longer-contexts: by how much RoPE is extended");
     options.count("--train-len", arguments.longer_contexts.seq_len, 2, 8192,
@@ -69,7 +72,7 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         require(!arguments.name.empty(),
                 "--name is missing: ./learn experiment ablations, mup, scaling-law, "
-                "attention-sinks, longer-contexts, passkey or experts");
+                "attention-sinks, longer-contexts, passkey, experts or latent-attention");
         run(arguments, options.seed());
     });
 }

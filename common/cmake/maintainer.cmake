@@ -6,7 +6,10 @@ function(maintainer_test name)
 endfunction()
 
 maintainer_test(tree ${Python3_EXECUTABLE} tests/check_tree.py ${PROJECT_BINARY_DIR})
-maintainer_test(programs ${Python3_EXECUTABLE} tests/check_programs.py ${PROJECT_BINARY_DIR})
+foreach(program ${slugs} chat walk model train fine_tune experiment learn)
+  maintainer_test(program.${program} ${Python3_EXECUTABLE} tests/check_programs.py
+                  ${PROJECT_BINARY_DIR} ${program})
+endforeach()
 maintainer_test(pages ${Python3_EXECUTABLE} tests/check_docs.py static)
 maintainer_test(walk_picture ${Python3_EXECUTABLE} docs/.vitepress/draw_walk.py
                 ${PROJECT_BINARY_DIR} --check)

@@ -27,6 +27,7 @@ const assetsOf: Record<string, string[]> = {
   '17_long_context': [...model, 'data/king_james_held_out.txt'],
   '18_experts': [...tokenizer, ...['config.json', 'model.safetensors'].map(file => `king_james_experts/${file}`),
     'data/king_james_held_out.txt'],
+  '19_latent_attention': [],
   'walk': model,
 }
 
