@@ -1545,6 +1545,117 @@ def latent_attention():
         save(f"19_latent_attention/{name}_upstream", upstream)
 
 
+def deepseek_decoder(config, weights, ids):
+    """Logits of a deepseek_v2 or deepseek_v3 model. The scale has YaRN's factor, as in DeepSeek's own code."""
+    nope, rope, value_dim, rank = (config[key] for key in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "kv_lora_rank"))
+    norm = lambda x, name: rms_normalize(x, config["rms_norm_eps"]) * weights[f"{name}.weight"]
+    yarn = config["rope_scaling"]
+    frequencies = yarn_frequencies(rope, config["rope_theta"], yarn["factor"], yarn["original_max_position_embeddings"], yarn["beta_fast"],
+                                   yarn["beta_slow"], True)
+    mscale = lambda coefficient: 0.1 * coefficient * math.log(yarn["factor"]) + 1
+    all_dim = mscale(yarn.get("mscale_all_dim", 0))
+    angles = torch.arange(ids.shape[1])[:, None].float() * frequencies
+    turn = torch.polar(torch.full_like(angles, mscale(yarn["mscale"]) / all_dim), angles)
+
+    def rotate(y):  # interleaved pairs as complex numbers
+        pairs = torch.view_as_complex(y.reshape(*y.shape[:-1], -1, 2).contiguous())
+        return torch.view_as_real(pairs * turn).flatten(-2)
+
+    def attend(x, name):
+        sizes = config["num_attention_heads"], nope, rope, value_dim, rank
+        return latent_attend(x, lambda part: weights.get(f"{name}{part}.weight"), sizes, rotate, (nope + rope) ** -0.5 * all_dim**2)
+
+    def mlp(x, name):
+        gate, up, down = (weights[f"{name}{part}_proj.weight"] for part in ("gate", "up", "down"))
+        return (nn.functional.silu(x @ gate.T) * (x @ up.T)) @ down.T
+
+    def mixture(x, name):
+        rows, count, groups = x.reshape(-1, x.shape[-1]), config["num_experts_per_tok"], config["n_group"]
+        logits = rows @ weights[name + "gate.weight"].T
+        is_v3 = config["model_type"] == "deepseek_v3"
+        scores = logits.sigmoid() if is_v3 else logits.softmax(-1)
+        choice = scores + weights[name + "gate.e_score_correction_bias"] if is_v3 else scores
+        if is_v3 or config["topk_method"] == "group_limited_greedy":
+            grouped = choice.view(len(rows), groups, -1)
+            of_group = grouped.topk(2, -1)[0].sum(-1) if is_v3 else grouped.amax(-1)
+            allowed = torch.zeros_like(of_group).scatter_(1, of_group.topk(config["topk_group"], -1)[1], 1).bool()
+            choice = grouped.masked_fill(~allowed[..., None], -torch.inf).flatten(1)
+        chosen = choice.topk(count, -1)[1]
+        gates = scores.gather(1, chosen)
+        if config["norm_topk_prob"]:
+            gates = gates / (gates.sum(-1, keepdim=True) + 1e-20)
+        gates = gates * config["routed_scaling_factor"]
+        output = torch.stack([sum(gates[n, k] * mlp(rows[n], f"{name}experts.{int(chosen[n, k])}.") for k in range(count)) for n in range(len(rows))])
+        return (output + mlp(rows, name + "shared_experts.")).view_as(x)
+
+    x = weights["model.embed_tokens.weight"][ids]
+    for n in range(config["num_hidden_layers"]):
+        name = f"model.layers.{n}."
+        x = x + attend(norm(x, name + "input_layernorm"), name + "self_attn.")
+        layer = mlp if n < config["first_k_dense_replace"] else mixture
+        x = x + layer(norm(x, name + "post_attention_layernorm"), name + "mlp.")
+    return norm(x, "model.norm") @ weights["lm_head.weight"].T
+
+
+def deepseek_models():
+    """Chapter 19. A checkpoint of each model type, its logits beyond YaRN's original context, and greedy text."""
+    C, V, heads, nope, rope, value_dim, rank, experts, width = 32, 31, 3, 6, 4, 5, 12, 6, 10
+    base = {"hidden_size": C, "num_hidden_layers": 3, "num_attention_heads": heads, "num_key_value_heads": heads, "vocab_size": V,
+            "max_position_embeddings": 64, "rms_norm_eps": 1e-3, "hidden_act": "silu", "tie_word_embeddings": False, "attention_bias": False,
+            "intermediate_size": 14, "moe_intermediate_size": width, "n_routed_experts": experts, "num_experts_per_tok": 3, "n_shared_experts": 2,
+            "kv_lora_rank": rank, "qk_nope_head_dim": nope, "qk_rope_head_dim": rope, "v_head_dim": value_dim, "rope_theta": 500.0,
+            "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1}
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "beta_fast": 4.0, "beta_slow": 0.5, "mscale": 0.7,
+            "mscale_all_dim": 0.9}
+    configs = {"deepseek_v2": {"q_lora_rank": None, "topk_method": "group_limited_greedy", "scoring_func": "softmax", "norm_topk_prob": False,
+                               "routed_scaling_factor": 1.5, "rope_scaling": yarn},
+               "deepseek_v3": {"q_lora_rank": 9, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": True,
+                               "routed_scaling_factor": 2.5, "rope_scaling": {**yarn, "mscale": 1.0, "mscale_all_dim": 1.0},
+                               "num_nextn_predict_layers": 1}}
+    torch.manual_seed(195)
+    ids = torch.randint(0, V, (2, 17))
+    save("19_latent_attention/ids", ids)
+    draw = lambda *shape: 2 * torch.randn(*shape) * shape[-1] ** -0.5
+    for name, settings in configs.items():
+        config = {**base, **settings, "model_type": name}
+        weights = {"model.embed_tokens.weight": draw(V, C), "model.norm.weight": torch.rand(C) * 2, "lm_head.weight": draw(V, C)}
+        mlp = lambda prefix, width: {f"{prefix}gate_proj.weight": draw(width, C), f"{prefix}up_proj.weight": draw(width, C),
+                                     f"{prefix}down_proj.weight": draw(C, width)}
+        for n in range(4 if name == "deepseek_v3" else 3):  # the fourth is for multi-token prediction
+            layer, attention = f"model.layers.{n}.", f"model.layers.{n}.self_attn."
+            weights |= {f"{layer}{norm}.weight": torch.rand(C) for norm in ("input_layernorm", "post_attention_layernorm")}
+            weights |= {attention + "kv_a_proj_with_mqa.weight": draw(rank + rope, C), attention + "kv_a_layernorm.weight": torch.rand(rank),
+                        attention + "kv_b_proj.weight": draw(heads * (nope + value_dim), rank), attention + "o_proj.weight": draw(C, heads * value_dim)}
+            if config["q_lora_rank"]:
+                weights |= {attention + "q_a_proj.weight": draw(9, C), attention + "q_a_layernorm.weight": torch.rand(9),
+                            attention + "q_b_proj.weight": draw(heads * (nope + rope), 9)}
+            else:
+                weights[attention + "q_proj.weight"] = draw(heads * (nope + rope), C)
+            if n < config["first_k_dense_replace"]:
+                weights |= mlp(layer + "mlp.", config["intermediate_size"])
+                continue
+            weights |= {layer + "mlp.gate.weight": draw(experts, C), **mlp(layer + "mlp.shared_experts.", 2 * width)}
+            if name == "deepseek_v3":
+                weights[layer + "mlp.gate.e_score_correction_bias"] = torch.randn(experts) - 1
+            for e in range(experts):
+                weights |= mlp(f"{layer}mlp.experts.{e}.", width)
+        weights |= {f"model.layers.3.{key}.weight": torch.rand(C) for key in ("enorm", "hnorm")} if name == "deepseek_v3" else {}
+        weights = {key: value.bfloat16() for key, value in weights.items()}
+        folder = FOLDER / "19_latent_attention" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        write_safetensors(folder / "model.safetensors", weights)
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        weights = {key: value.float() for key, value in weights.items()}
+        save(f"19_latent_attention/{name}_logits", deepseek_decoder(config, weights, ids))
+        greedy = ids[:1, :9]
+        for _ in range(20):
+            logits = deepseek_decoder(config, weights, greedy)[:, -1]
+            best, second = logits[0].topk(2)[0]
+            assert best - second > 1e-3  # otherwise rounding would decide
+            greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
+        save(f"19_latent_attention/{name}_greedy", greedy)
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -1570,3 +1681,4 @@ if __name__ == "__main__":
     experts()
     mixture_models()
     latent_attention()
+    deepseek_models()

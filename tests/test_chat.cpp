@@ -25,14 +25,17 @@ CachedSequence empty_cache(std::size_t num_positions = 1000) {
 
 // The published types. Their windows and chunks have 5 or 6 tokens.
 const std::vector<std::string> types = {
-    "gemma",       "smollm3", "granite",   "olmo2",   "phi3",          "mistral",    "gemma2",
-    "gemma3_text", "mixtral", "qwen3_moe", "gpt_oss", "gpt_oss_mxfp4", "llama4_text"};
+    "gemma",   "smollm3",       "granite",     "olmo2",       "phi3",
+    "mistral", "gemma2",        "gemma3_text", "mixtral",     "qwen3_moe",
+    "gpt_oss", "gpt_oss_mxfp4", "llama4_text", "deepseek_v2", "deepseek_v3"};
 
 AnyModel load(const std::string& type) {
     if (fs::exists(fixture_path("models/" + type)))
         return load_published_model(fixture_path("models/" + type));
     if (type == "mistral" || type.starts_with("gemma"))
         return load_published_model(fixture_path("17_long_context/" + type));
+    if (type.starts_with("deepseek"))
+        return load_published_model(fixture_path("19_latent_attention/" + type));
     return load_published_model(fixture_path("18_experts/" + type));
 }
 
@@ -162,8 +165,8 @@ TEST_CASE("crop keeps tokens until a rolling cache has overwritten one") {
     CHECK(fast.cache->crop(7) == 7);
 
     const std::vector<Id> five = {1, 7, 3, 30, 12}, nine = {1, 7, 3, 30, 12, 5, 9, 2, 2};
-    const std::set<std::string> without_windows = {"gemma", "smollm3", "granite", "olmo2",
-                                                   "qwen3_moe"};
+    const std::set<std::string> without_windows = {
+        "gemma", "smollm3", "granite", "olmo2", "qwen3_moe", "deepseek_v2", "deepseek_v3"};
     for (const std::string& type : types) {
         CAPTURE(type);
         const AnyModel model = load(type);

@@ -41,6 +41,10 @@ struct RandomFiller {
                const std::array<std::size_t, N>& out, std::size_t in) {
         for (std::size_t i = 0; i < N; ++i) linear(name, *linears[i], out[i], in);
     }
+    void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
+                      std::size_t, std::size_t) {
+        linear(name, stored, out, in);
+    }
     void experts(const std::string& name, const PublishedLayerNames&,
                  std::vector<Expert>& experts) {
         const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;

@@ -181,3 +181,33 @@ TEST_CASE("every setting of gpt_oss and llama4_text changes the logits") {
                    {R"("original_max_position_embeddings": 40)",
                     R"("original_max_position_embeddings": 800)"}});
 }
+
+TEST_CASE("every setting of deepseek_v2 and deepseek_v3 changes the logits") {
+    const std::vector<Change> common = {
+        epsilon,
+        theta,
+        {R"("factor": 4.0)", R"("factor": 8.0)"},
+        {R"("original_max_position_embeddings": 8)",
+         R"("original_max_position_embeddings": 800)"},
+        {R"("num_experts_per_tok": 3)", R"("num_experts_per_tok": 2)"},
+        {R"("topk_group": 2)", R"("topk_group": 3)"}};
+    check_effects("19_latent_attention/deepseek_v2", common);
+    // With 800 positions, YaRN's limits fall between the two frequencies.
+    const Change original = {R"("original_max_position_embeddings": 8)",
+                             R"("original_max_position_embeddings": 800)"};
+    const Change fast = {R"("beta_fast": 4.0)", R"("beta_fast": 8.0)"};
+    check_effects("19_latent_attention/deepseek_v2", {fast}, {original});
+    check_effects("19_latent_attention/deepseek_v2",
+                  {{R"("beta_slow": 0.5)", R"("beta_slow": 0.01)"}}, {original, fast});
+    check_effects("19_latent_attention/deepseek_v2",
+                  {{R"("mscale": 0.7)", R"("mscale": 0.9)"},
+                   {R"("mscale_all_dim": 0.9)", R"("mscale_all_dim": 0.7)"},
+                   {",\n    \"mscale_all_dim\": 0.9", ""},
+                   {R"("routed_scaling_factor": 1.5)", R"("routed_scaling_factor": 1)"},
+                   {"group_limited_greedy", "greedy"}});
+    check_effects("19_latent_attention/deepseek_v3", common);
+    check_effects("19_latent_attention/deepseek_v3",
+                  {{R"("routed_scaling_factor": 2.5)", R"("routed_scaling_factor": 1)"},
+                   {R"("norm_topk_prob": true)", R"("norm_topk_prob": false)"},
+                   {R"("n_group": 3)", R"("n_group": 2)"}});
+}

@@ -45,6 +45,8 @@ struct PostNormBlock {
     GatedMlp mlp;
     RMSNorm attention_norm, ffn_norm;
 
+    using AttentionType = AttentionLayer;
+
     BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
                            LayerCache* cache = nullptr) const;
 };

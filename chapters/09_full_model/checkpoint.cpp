@@ -32,7 +32,9 @@ void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
     for (const std::string& name : tensors.unread()) {
         if (name.ends_with(".rotary_emb.inv_freq") || name == "rope.freqs_cis") continue;
         if (std::any_of(unused.begin(), unused.end(),
-                        [&](const std::string& end) { return name.ends_with(end); }))
+                        [&](const std::string& part) {
+                            return name.starts_with(part) || name.ends_with(part);
+                        }))
             continue;
         if (name != lm_head + ".weight")
             json.reject("the weights have a tensor " + name +

@@ -17,7 +17,7 @@ Model load_model(const std::string& path);
 
 // Throws FileError, which names a tensor that was not read, but for those that may be left out:
 // a head that equals the embedding, RoPE's frequencies, which old versions of transformers and
-// Mini-LLM saved, and tensors whose names have one of these ends.
+// Mini-LLM saved, and tensors whose names begin or end like this.
 void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
                            const std::string& lm_head,  // its name, without ".weight"
                            const Matrix& embed_tokens,  // (V, C)

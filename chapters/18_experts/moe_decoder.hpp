@@ -67,15 +67,26 @@ MoeLoss forward_backward(const MoeDecoder& decoder,
 // Sets the capacity factor of each mixture of experts; none: no token is dropped.
 void set_capacity_factor(MoeDecoder& decoder, std::optional<double> capacity_factor);
 
+// The activations of the MLP of a layer; a layer of several block types has a variant of them.
+template <class Activations>
+MlpOrMoeActivations& mlp_activations(Activations& saved) {
+    return saved.mlp;
+}
+template <class... Activations>
+MlpOrMoeActivations& mlp_activations(std::variant<Activations...>& saved) {
+    return std::visit([](auto& held) -> MlpOrMoeActivations& { return held.mlp; }, saved);
+}
+
 // The experts of each token, (N, K), in each layer with a mixture of experts.
 template <class Layer, class AnyConfig, class FinalNorm>
 std::vector<RoutedTokens> routed_tokens(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                                         const IdMatrix& input_ids) {  // (B, T)
     auto [logits, activations] = model_forward(model, input_ids);
     std::vector<RoutedTokens> routed;
-    for (auto& layer : activations.layers)
-        if (layer.mlp.moe.routed.experts.size() > 0)
-            routed.push_back(std::move(layer.mlp.moe.routed));
+    for (auto& layer : activations.layers) {
+        MoeActivations& moe = mlp_activations(layer).moe;
+        if (moe.routed.experts.size() > 0) routed.push_back(std::move(moe.routed));
+    }
     return routed;
 }
 

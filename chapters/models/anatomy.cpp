@@ -5,6 +5,7 @@
 
 #include "chapters/09_full_model/config_json.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/model_size.hpp"
 #include "chapters/models/moe_parameters.hpp"
 #include "common/output/show.hpp"
 
@@ -91,6 +92,21 @@ Choice window_of(const PublishedConfig& config) {
             "17_long_context.md#patterns"};
 }
 
+Choice kv_heads_of(const PublishedConfig& config) {
+    if (config.latent)
+        return {"KV heads",
+                "latent, " + to_text(config.latent->kv_lora_rank) + " + " +
+                    to_text(config.latent->qk_rope_head_dim),
+                "19_latent_attention.md"};
+    return {"KV heads", to_text(config.num_key_value_heads), "05_gqa.md"};
+}
+
+// The features of a query head.
+std::size_t query_head_dim(const PublishedConfig& config) {
+    return config.latent ? config.latent->qk_nope_head_dim + config.latent->qk_rope_head_dim
+                         : config.head_dim;
+}
+
 Choice qk_norm_of(const PublishedConfig& config) {
     const std::string name = "QK norm", page = "05_gqa.md#optional-qk-norm";
     if (config.qk_norm == QKNormType::with_weights) return {name, "each head", page};
@@ -154,7 +170,7 @@ Choice experts_of(const PublishedConfig& config) {
     if (experts.num_experts == 0) return {"experts", "-", ""};
     return {"experts",
             to_text(experts.num_experts_per_tok) + " of " + to_text(experts.num_experts) +
-                (experts.n_shared_experts > 0 ? ", one shared" : ""),
+                shared_experts_of(experts),
             "18_experts.md"};
 }
 
@@ -205,9 +221,9 @@ Anatomy anatomy_of(const PublishedExample& example) {
         scaling_of(config),
         window_of(config),
         {"heads", to_text(config.num_attention_heads), "03_head_splitting.md"},
-        {"KV heads", to_text(config.num_key_value_heads), "05_gqa.md"},
-        {"head_dim", to_text(config.head_dim), "03_head_splitting.md"},
-        {"H · D / C", fixed(H * double(config.head_dim) / C, 2), "03_head_splitting.md"},
+        kv_heads_of(config),
+        {"head_dim", to_text(query_head_dim(config)), "03_head_splitting.md"},
+        {"H · D / C", fixed(H * double(query_head_dim(config)) / C, 2), "03_head_splitting.md"},
         qk_norm_of(config),
         norm_of(config),
         placement_of(config),

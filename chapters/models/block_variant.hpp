@@ -2,6 +2,7 @@
 // the ablations.
 #pragma once
 
+#include <concepts>
 #include <tuple>
 #include <variant>
 
@@ -9,28 +10,69 @@
 
 namespace llm {
 
-// All blocks have the same type of attention and of activations.
+// A variant of these types, each of them once.
+template <class Unique, class... Types>
+struct UniqueVariantOf {
+    using type = Unique;
+};
+template <class... Unique, class First, class... Rest>
+struct UniqueVariantOf<std::variant<Unique...>, First, Rest...>
+    : UniqueVariantOf<
+          std::conditional_t<(std::same_as<First, Unique> || ...), std::variant<Unique...>,
+                             std::variant<Unique..., First>>,
+          Rest...> {};
+template <class... Types>
+using UniqueVariant = typename UniqueVariantOf<std::variant<>, Types...>::type;
+
+template <class Block>
+using CacheOf = typename Block::AttentionType::Cache;
+
+// The cache of a layer: that of its attention.
+template <class... Blocks>
+struct CacheVariant : UniqueVariant<CacheOf<Blocks>...> {
+    using Base = UniqueVariant<CacheOf<Blocks>...>;
+    using Base::Base;
+    bool crop(std::size_t count) {
+        return std::visit([&](auto& cache) { return cache.crop(count); }, *this);
+    }
+};
+
+// All attention types have the same inputs. Their caches and activations may differ.
 template <class... Blocks>
 struct BlockVariant : std::variant<Blocks...> {
     using std::variant<Blocks...>::variant;
     using FirstBlock = std::tuple_element_t<0, std::tuple<Blocks...>>;
-    using AttentionType = decltype(FirstBlock::self_attn);
+    struct AttentionType {
+        using Inputs = typename FirstBlock::AttentionType::Inputs;
+        using Cache = CacheVariant<Blocks...>;
+        static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,
+                                  std::size_t batch_size, std::size_t seq_len,
+                                  std::size_t past_len = 0) {
+            return FirstBlock::AttentionType::make_inputs(rotary_tables, batch_size, seq_len,
+                                                          past_len);
+        }
+    };
+    using Activations = UniqueVariant<ActivationsOf<Blocks>...>;
 
-    const AttentionType& self_attn() const {
-        return std::visit(
-            [](const auto& block) -> const AttentionType& { return block.self_attn; }, *this);
-    }
     BlockOutput operator()(const Tensor3& hidden_states,  // (B, T, C)
                            const typename AttentionType::Inputs& inputs,
                            typename AttentionType::Cache* cache = nullptr) const {
         return std::visit(
-            [&](const auto& block) { return block(hidden_states, inputs, cache); }, *this);
+            [&]<class Block>(const Block& block) {
+                return block(hidden_states, inputs,
+                             cache ? &std::get<CacheOf<Block>>(*cache) : nullptr);
+            },
+            *this);
     }
 };
 
 template <class... Blocks>
-auto make_layer_cache(const BlockVariant<Blocks...>& layer) {
-    return layer.self_attn().make_cache();
+CacheVariant<Blocks...> make_layer_cache(const BlockVariant<Blocks...>& layer) {
+    return std::visit(
+        [](const auto& block) -> CacheVariant<Blocks...> {
+            return block.self_attn.make_cache();
+        },
+        layer);
 }
 
 // Forward and backward pass (chapter 12), and the names of the parameters.
@@ -38,9 +80,12 @@ template <class... Blocks, class Inputs>
 auto block_forward(const BlockVariant<Blocks...>& layer,
                    const Tensor3& hidden_states,  // (B, T, C)
                    const Inputs& inputs, Generator* dropout_generator = nullptr) {
+    using Pass = ForwardPass<typename BlockVariant<Blocks...>::Activations>;
     return std::visit(
-        [&](const auto& block) {
-            return block_forward(block, hidden_states, inputs, dropout_generator);
+        [&](const auto& block) -> Pass {
+            auto [output, activations] =
+                block_forward(block, hidden_states, inputs, dropout_generator);
+            return {std::move(output), std::move(activations)};
         },
         layer);
 }
@@ -51,8 +96,8 @@ Tensor3 block_backward(const BlockVariant<Blocks...>& layer, const Inputs& input
                        BlockVariant<Blocks...>& gradient) {
     return std::visit(
         [&]<class AnyBlock>(const AnyBlock& block) {
-            return block_backward(block, inputs, saved, output_gradient,
-                                  std::get<AnyBlock>(gradient));
+            return block_backward(block, inputs, std::get<ActivationsOf<AnyBlock>>(saved),
+                                  output_gradient, std::get<AnyBlock>(gradient));
         },
         layer);
 }

@@ -18,9 +18,11 @@ void reject_unsupported(const JsonFile& json, const Family& family) {
                           family.has_biases ? "true" : "false");
     for (const char* flag : {"mlp_bias", "use_bidirectional_attention", "use_sliding_window"})
         if (json.boolean_or(flag, false)) json.reject_value(flag, "true", "false");
-    for (const char* unknown :
-         {"clip_qkv", "n_shared_experts", "shared_expert_intermediate_size"})
+    for (const char* unknown : {"clip_qkv", "shared_expert_intermediate_size"})
         if (json.has(unknown)) json.reject(unknown, "is not supported");
+    for (const char* of_deepseek : {"n_shared_experts", "kv_lora_rank"})
+        if (json.has(of_deepseek) && !family.latent_attention)
+            json.reject(of_deepseek, "is not supported");
     const std::string rotary = "partial_rotary_factor";
     if (!family.partial_rotary && json.has(rotary) && json.number(rotary) != 1)
         json.reject_value(rotary, brief(json.number(rotary)), "1");
@@ -42,7 +44,9 @@ void read_sizes(const JsonFile& json, const Family& family, Config& config) {
     config.num_key_value_heads = family.has_key("num_key_value_heads")
                                      ? size("num_key_value_heads")
                                      : config.num_attention_heads;
-    if (family.has_key("head_dim"))
+    if (family.latent_attention)
+        config.head_dim = json.size_or("qk_rope_head_dim", 64);  // of the rotary table
+    else if (family.has_key("head_dim"))
         config.head_dim = json.size_or("head_dim", defaults.head_dim);
     config.vocab_size = size("vocab_size");
     config.max_position_embeddings = size("max_position_embeddings");
@@ -67,10 +71,10 @@ std::string Family::key(const std::string& common) const {
 
 const std::vector<const Family*>& families() {
     static const std::vector<const Family*> all = {
-        &gpt2_family(),    &mistral_family(), &gemma_family(),   &gemma2_family(),
-        &gemma3_family(),  &smollm3_family(), &granite_family(), &olmo2_family(),
-        &phi3_family(),    &cohere2_family(), &mixtral_family(), &qwen3_moe_family(),
-        &gpt_oss_family(), &llama4_family()};
+        &gpt2_family(),    &mistral_family(), &gemma_family(),       &gemma2_family(),
+        &gemma3_family(),  &smollm3_family(), &granite_family(),     &olmo2_family(),
+        &phi3_family(),    &cohere2_family(), &mixtral_family(),     &qwen3_moe_family(),
+        &gpt_oss_family(), &llama4_family(),  &deepseek_v2_family(), &deepseek_v3_family()};
     return all;
 }
 
@@ -200,7 +204,15 @@ std::vector<std::string> layer_types(const PublishedConfig& config) {
 }
 
 Real score_scale(const PublishedConfig& config) {
-    return config.attention_multiplier.value_or(1 / std::sqrt(config.query_pre_attn_scalar));
+    const Real factor =
+        config.yarn ? yarn_mscale(config.yarn->factor, config.mscale_all_dim) : Real(1);
+    return config.attention_multiplier.value_or(factor * factor /
+                                                std::sqrt(config.query_pre_attn_scalar));
+}
+
+std::uint64_t cached_numbers(const PublishedConfig& config) {
+    if (config.latent) return config.latent->kv_lora_rank + config.latent->qk_rope_head_dim;
+    return std::uint64_t{2} * config.num_key_value_heads * config.head_dim;
 }
 
 std::size_t rotary_dim(const PublishedConfig& config) {

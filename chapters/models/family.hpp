@@ -12,6 +12,7 @@
 #include "chapters/17_long_context/score_mod.hpp"
 #include "chapters/17_long_context/yarn.hpp"
 #include "chapters/18_experts/mixture_of_experts.hpp"
+#include "chapters/19_latent_attention/latent_attention.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/tensors/dtype.hpp"
@@ -37,7 +38,9 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     std::optional<YarnScaling> yarn = std::nullopt;
     std::optional<LongRopeScaling> longrope = std::nullopt;
     double partial_rotary_factor = 1;  // RoPE rotates this part of each head: Phi-4-mini
-    Real query_pre_attn_scalar = 0;    // scores are multiplied by 1/√ of it; a family sets it
+    std::optional<LatentSizes> latent = std::nullopt;  // head_dim is then Dr
+    Real mscale = 1, mscale_all_dim = 0;  // coefficients of YaRN in DeepSeek; see yarn_mscale
+    Real query_pre_attn_scalar = 0;  // scores are multiplied by 1/√ of it; a family sets it
     std::optional<Real> attention_multiplier = std::nullopt;  // instead of that
     Real embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;
     std::optional<Real> attn_logit_softcapping = std::nullopt;
@@ -48,6 +51,7 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     Routing routing = SoftmaxRouting{};               // of each mixture of experts
     std::optional<Real> swiglu_limit = std::nullopt;  // ClampedGatedMlp; none: GatedMlp
     bool mxfp4 = false;                               // how the file stores the experts
+    std::size_t num_nextn_predict_layers = 0;         // after the L layers; they are not read
 };
 
 // Chapter 09's names, and those of what its layers do not have. Stacked experts of GGUF files
@@ -56,9 +60,13 @@ struct PublishedLayerNames : LayerNames {
     std::string sinks = "", attention_output_norm = "", ffn_output_norm = "";
     std::string qkv_proj = "", gate_up_proj = "";  // fused: instead of three and of two names
     std::string router = "";                       // of a mixture of experts
+    std::string correction_bias = "";              // of SigmoidRouting
     std::string experts = "";     // Hugging Face: followed by the number of the expert
     MlpNames expert = {};         // of each expert; GGUF: of all, stacked
     MlpNames shared_expert = {};  // of the expert for all tokens
+    // Of latent attention, besides q_proj and o_proj.
+    std::string q_a_proj = "", q_a_layernorm = "", q_b_proj = "";
+    std::string kv_a_proj = "", kv_a_layernorm = "", kv_b_proj = "";
 };
 
 // LayerNorm has a bias (GPT-2) or none (Cohere).
@@ -94,7 +102,7 @@ struct Family {
     PublishedLayerNames gguf_names;
     TensorNames model_names = hugging_face_names;  // outside of the layers
     std::string base_model_prefix = "";            // of these names; some files lack it
-    std::vector<std::string> unused_tensors = {};  // ends of names of what is no weight
+    std::vector<std::string> unused_tensors = {};  // beginnings or ends of names
     // The family's names of common keys in config.json; empty: its files lack the key.
     std::map<std::string, std::string> attribute_map = {};
     RopeLayout layout = RopeLayout::split_half;  // of q_proj and k_proj in safetensors
@@ -112,6 +120,7 @@ struct Family {
     bool has_biases = false;         // of all matrices of the layers
     bool reads_rope_scaling = false;
     bool partial_rotary = false;
+    bool latent_attention = false;
     bool local_rope = false;  // layers with a window have a theta of their own
 
     // Defaults of transformers 4.57 for keys that a config.json may leave out; 0: none.
@@ -154,6 +163,8 @@ const Family& mixtral_family();
 const Family& qwen3_moe_family();
 const Family& gpt_oss_family();
 const Family& llama4_family();
+const Family& deepseek_v2_family();
+const Family& deepseek_v3_family();
 
 // All of them, and the one with this model_type; null if there is none.
 const std::vector<const Family*>& families();
@@ -194,8 +205,11 @@ void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers);
 void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config);
 std::vector<std::string> layer_types(const PublishedConfig& config);
 void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns);
-// What scores are multiplied by: attention_multiplier, or 1/√query_pre_attn_scalar.
+// What scores are multiplied by: attention_multiplier, or 1/√query_pre_attn_scalar,
+// in DeepSeek times the square of YaRN's factor.
 Real score_scale(const PublishedConfig& config);
+// How many numbers a layer caches of each token.
+std::uint64_t cached_numbers(const PublishedConfig& config);
 // How many features of a head RoPE rotates, rounded down.
 std::size_t rotary_dim(const PublishedConfig& config);
 // The window of the first layer that has one.

@@ -15,6 +15,9 @@ namespace llm {
 //     // Linear layers, one below the other in one matrix: Phi-3, GPT-2.
 //     void fused(const std::string& name, const std::array<Linear*, N>& linears,
 //                const std::array<std::size_t, N>& out, std::size_t in);
+//     // As linear; in the file, the last "rotated" rows of each head are interleaved pairs.
+//     void rotated_last(const std::string& name, Linear& linear, std::size_t out,
+//                       std::size_t in, std::size_t num_heads, std::size_t rotated);
 //
 // AnyLayer, AnyAttention and AnyMlp may be const.
 
@@ -50,6 +53,20 @@ void split_fused(Reader& reader, const std::string& name, const std::array<Linea
         linears[i]->weight = xt::view(all.weight, xt::range(first, end), xt::all());
         if (all.bias) linears[i]->bias = xt::view(*all.bias, xt::range(first, end));
     }
+}
+
+// Reorders the last "rotated" rows of each head: row i becomes row source(i, rotated).
+inline Linear reorder_last(const Linear& linear, std::size_t num_heads, std::size_t rotated,
+                           std::size_t (*source)(std::size_t index, std::size_t head_dim)) {
+    Linear result = linear;
+    const std::size_t head_rows = linear.weight.shape(0) / num_heads;
+    for (std::size_t h = 0; h < num_heads; ++h)
+        for (std::size_t i = 0; i < rotated; ++i) {
+            const std::size_t first = (h + 1) * head_rows - rotated;
+            xt::view(result.weight, first + i, xt::all()) =
+                xt::view(linear.weight, first + source(i, rotated), xt::all());
+        }
+    return result;
 }
 
 template <class AnyNorm, class Visitor>
@@ -92,6 +109,27 @@ void visit_pattern_attention(AnyAttention& attention, const PublishedConfig& con
         visit.vector(layer + names.sinks, *sinks, config.num_attention_heads);
 }
 
+template <class AnyAttention, class Visitor>
+requires std::same_as<std::remove_const_t<AnyAttention>, LatentAttention>
+void visit_latent_attention(AnyAttention& attention, const PublishedConfig& config,
+                            const std::string& layer, const PublishedLayerNames& names,
+                            Visitor& visit) {
+    const auto& [C, H, q_lora_rank, R, Dn, Dr, Dv] = *config.latent;
+    const std::size_t query_width = H * (Dn + Dr);
+    if (auto* q_proj = std::get_if<Linear>(&attention.q_proj))
+        visit.rotated_last(layer + names.q_proj, *q_proj, query_width, C, H, Dr);
+    if (auto* low_rank = std::get_if<LowRankQueries>(&attention.q_proj)) {
+        visit.linear(layer + names.q_a_proj, low_rank->q_a_proj, *q_lora_rank, C);
+        visit.norm(layer + names.q_a_layernorm, low_rank->q_a_layernorm.weight, *q_lora_rank);
+        visit.rotated_last(layer + names.q_b_proj, low_rank->q_b_proj, query_width,
+                           *q_lora_rank, H, Dr);
+    }
+    visit.rotated_last(layer + names.kv_a_proj, attention.kv_a_proj_with_mqa, R + Dr, C, 1, Dr);
+    visit.norm(layer + names.kv_a_layernorm, attention.kv_a_layernorm.weight, R);
+    visit.linear(layer + names.kv_b_proj, attention.kv_b_proj, H * (Dn + Dv), R);
+    visit.linear(layer + names.o_proj, attention.o_proj, C, H * Dv);
+}
+
 template <class AnyMlp, class Visitor>
 void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
                       const std::string& layer, const PublishedLayerNames& names,
@@ -115,6 +153,9 @@ void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
     }
     auto& moe = std::get<MixtureOfExperts>(mlp_or_moe);
     visit.router(layer + names.router, moe.router, config.experts.num_experts, C);
+    if (auto* sigmoid = std::get_if<SigmoidRouting>(&moe.routing))
+        visit.vector(layer + names.correction_bias, sigmoid->e_score_correction_bias,
+                     config.experts.num_experts);
     if (moe.shared)
         visit_mlp(*moe.shared, layer, names.shared_expert, C,
                   config.experts.n_shared_experts * F, visit);
@@ -141,7 +182,10 @@ void visit_layer(AnyLayer& any_layer, const PublishedConfig& config, const std::
                 norm(names.attention_output_norm, block.attention_output_norm);
                 norm(names.ffn_output_norm, block.ffn_output_norm);
             }
-            visit_pattern_attention(block.self_attn, config, layer, names, layout, visit);
+            if constexpr (requires { block.self_attn.kv_b_proj; })
+                visit_latent_attention(block.self_attn, config, layer, names, visit);
+            else
+                visit_pattern_attention(block.self_attn, config, layer, names, layout, visit);
             visit_mlp_or_moe(block.mlp, config, layer, names, visit);
         },
         any_layer);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chapters/17_long_context/pattern_attention.hpp"
+#include "chapters/19_latent_attention/attention_cost.hpp"
 #include "chapters/models/moe_parameters.hpp"
 #include "common/output/show.hpp"
 #include "common/tensors/block_types.hpp"
@@ -17,7 +18,8 @@ std::uint64_t active_matrix_elements(const PublishedConfig& config) {
     const ExpertSizes& experts = config.experts;
     std::uint64_t elements = std::uint64_t{config.vocab_size} * C;  // the head, tied or not
     for (const LayerConfig& layer : config.layers) {
-        elements += 2 * C * (heads + kv) * config.head_dim;
+        elements += config.latent ? attention_cost(*config.latent, 1).parameters
+                                  : 2 * C * (heads + kv) * config.head_dim;
         if (layer.is_moe)
             elements += C * experts.num_experts +
                         3 * C * F * (experts.num_experts_per_tok + experts.n_shared_experts);
@@ -25,6 +27,15 @@ std::uint64_t active_matrix_elements(const PublishedConfig& config) {
             elements += (config.family->mlp_has_gate ? 3 : 2) * C * config.intermediate_size;
     }
     return elements;
+}
+
+// Of one token and layer: two per feature of the queries and of the values. Latent attention is
+// counted with expanded keys and values.
+std::uint64_t flops_per_key(const PublishedConfig& config) {
+    const std::uint64_t heads = config.num_attention_heads;
+    if (!config.latent) return 4 * heads * config.head_dim;
+    const auto& [C, H, q_lora_rank, R, Dn, Dr, Dv] = *config.latent;
+    return 2 * heads * (Dn + Dr + Dv);
 }
 
 std::string bytes(double number) {
@@ -46,6 +57,12 @@ double bytes_per_weight(DType dtype) { return double(bytes_per_row(dtype, 256)) 
 
 }  // namespace
 
+std::string shared_experts_of(const ExpertSizes& experts) {
+    if (experts.n_shared_experts == 0) return "";
+    return ", " + (experts.n_shared_experts == 1 ? "one" : to_text(experts.n_shared_experts)) +
+           " shared";
+}
+
 std::uint64_t num_attended(const AttentionPattern& pattern, std::uint64_t position) {
     const std::uint64_t all = position + 1;
     if (const auto* sliding = std::get_if<SlidingWindow>(&pattern))
@@ -61,8 +78,7 @@ std::uint64_t flops_per_token(const PublishedConfig& config, std::uint64_t posit
     std::uint64_t attended = 0;
     for (const LayerConfig& layer : config.layers)
         attended += num_attended(layer.pattern, position);
-    return 2 * active_matrix_elements(config) +
-           4 * attended * config.num_attention_heads * config.head_dim;
+    return 2 * active_matrix_elements(config) + attended * flops_per_key(config);
 }
 
 double flops_of_prefill(const PublishedConfig& config, std::uint64_t seq_len) {
@@ -71,15 +87,15 @@ double flops_of_prefill(const PublishedConfig& config, std::uint64_t seq_len) {
         for (std::uint64_t position = 0; position < seq_len; ++position)
             attended += double(num_attended(layer.pattern, position));
     return 2 * double(active_matrix_elements(config)) * double(seq_len) +
-           4 * attended * double(config.num_attention_heads * config.head_dim);
+           attended * double(flops_per_key(config));
 }
 
 std::uint64_t kv_cache_bytes(const PublishedConfig& config, std::uint64_t seq_len,
                              std::uint64_t batch_size, std::size_t bytes_per_element) {
-    std::vector<AttentionPattern> patterns;
-    for (const LayerConfig& layer : config.layers) patterns.push_back(layer.pattern);
-    return batch_size * rolling_cache_bytes(patterns, seq_len, config.num_key_value_heads,
-                                            config.head_dim, bytes_per_element);
+    std::uint64_t num_tokens = 0;  // of all layers
+    for (const LayerConfig& layer : config.layers)
+        num_tokens += num_cached_tokens(layer.pattern, seq_len);
+    return batch_size * num_tokens * cached_numbers(config) * bytes_per_element;
 }
 
 void show_size(const PublishedExample& example, std::uint64_t seq_len,
@@ -104,9 +120,14 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
         rows.push_back({"weights, " + std::string(to_text(dtype)),
                         bytes(parameters * bytes_per_weight(dtype)),
                         fixed(8 * bytes_per_weight(dtype), 1) + " bits each", "16"});
-    rows.push_back(
-        {"KV cache, float16", bytes(double(kv_cache_bytes(config, seq_len, batch_size, 2))),
-         windows ? "4 Hkv D, windows at most W" : "4 L Hkv D a token", windows ? "17" : "05"});
+    rows.push_back({"KV cache, float16",
+                    bytes(double(kv_cache_bytes(config, seq_len, batch_size, 2))),
+                    config.latent ? "2 L (R + Dr) a token"
+                    : windows     ? "4 Hkv D, windows at most W"
+                                  : "4 L Hkv D a token",
+                    config.latent ? "19"
+                    : windows     ? "17"
+                                  : "05"});
     rows.push_back({"prefill", flops(double(batch_size) * flops_of_prefill(config, seq_len)),
                     "2 a weight, 4 L H D a pair", "09"});
     rows.push_back({"one more token",

@@ -25,4 +25,7 @@ std::uint64_t kv_cache_bytes(const PublishedConfig& config, std::uint64_t seq_le
 void show_size(const PublishedExample& example, std::uint64_t seq_len,
                std::uint64_t batch_size);
 
+// ", one shared", ", 2 shared", or nothing.
+std::string shared_experts_of(const ExpertSizes& experts);
+
 }  // namespace llm

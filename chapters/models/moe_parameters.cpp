@@ -1,5 +1,7 @@
 #include "chapters/models/moe_parameters.hpp"
 
+#include "chapters/19_latent_attention/attention_cost.hpp"
+
 namespace llm {
 
 std::uint64_t MoeParameterCount::total() const {
@@ -36,7 +38,12 @@ MoeParameterCount count_parameters(const PublishedConfig& config) {
 
     MoeParameterCount count;
     for (const LayerConfig& layer : config.layers) {
-        count.attention += 2 * C * H * D + 2 * C * Hkv * D + attention_biases;
+        if (config.latent) {
+            count.attention += attention_cost(*config.latent, 1).parameters;
+            count.norms += config.latent->kv_lora_rank + config.latent->q_lora_rank.value_or(0);
+        } else {
+            count.attention += 2 * C * H * D + 2 * C * Hkv * D + attention_biases;
+        }
         count.norms += norms * norm + qk_norm;
         if (!layer.is_moe) {
             count.dense_mlp += dense_mlp;

@@ -34,6 +34,11 @@ struct PublishedReader : TensorReader<const SafeTensors> {
                const std::array<std::size_t, N>& out, std::size_t in) {
         split_fused(*this, name, linears, out, in);
     }
+    void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
+                      std::size_t num_heads, std::size_t rotated) {
+        linear(name, stored, out, in);
+        stored = reorder_last(stored, num_heads, rotated, interleaved_index);
+    }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  std::vector<Expert>& experts) {
         if (config.family->expert_storage != ExpertStorage::separate) {
@@ -92,6 +97,13 @@ struct TensorWriter {
                const std::array<std::size_t, N>&, std::size_t in) {
         linear(name, reordered.emplace_back(fuse(linears)), 0, in);
     }
+    void rotated_last(const std::string& name, const Linear& stored, std::size_t out,
+                      std::size_t in, std::size_t num_heads, std::size_t rotated) {
+        linear(
+            name,
+            reordered.emplace_back(reorder_last(stored, num_heads, rotated, split_half_index)),
+            out, in);
+    }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {
         const std::string prefix = layer + names.experts;
@@ -138,8 +150,11 @@ PublishedModel load_published_model(const std::string& folder, const Family& fam
     PublishedModel model = make_empty_model(config);
     PublishedReader reader{{tensors}, model.config};
     visit_model(model, names, family.names, family.layout, reader);
-    reject_unread_tensors(tensors, json, names.lm_head, model.embed_tokens,
-                          family.unused_tensors);
+    // Layers for multi-token prediction follow those of the model.
+    std::vector<std::string> unused = family.unused_tensors;
+    for (std::size_t n = 0; n < config.num_nextn_predict_layers; ++n)
+        unused.push_back(names.layer + std::to_string(config.num_hidden_layers + n) + ".");
+    reject_unread_tensors(tensors, json, names.lm_head, model.embed_tokens, unused);
     return model;
 }
 

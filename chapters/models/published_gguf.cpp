@@ -25,6 +25,10 @@ struct PublishedGgufWriter : GgufTensorWriter {
                const std::array<std::size_t, N>&, std::size_t) {
         list.add_linear(name, fuse(linears));
     }
+    void rotated_last(const std::string& name, const Linear& stored, std::size_t, std::size_t,
+                      std::size_t num_heads, std::size_t rotated) {
+        list.add_linear(name, reorder_last(stored, num_heads, rotated, split_half_index));
+    }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {
         std::vector<const Linear*> gates, ups, downs;
@@ -69,6 +73,11 @@ struct PublishedGgufReader : TensorReader<GgufTensors> {
     void fused(const std::string& name, const std::array<Linear*, N>& linears,
                const std::array<std::size_t, N>& out, std::size_t in) {
         split_fused(*this, name, linears, out, in);
+    }
+    void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
+                      std::size_t num_heads, std::size_t rotated) {
+        linear(name, stored, out, in);
+        stored = reorder_last(stored, num_heads, rotated, interleaved_index);
     }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  std::vector<Expert>& experts) {

@@ -55,6 +55,24 @@ PatternAttention empty_attention(const PublishedConfig& config, const LayerConfi
     return result;
 }
 
+LatentAttention empty_latent_attention(const PublishedConfig& config) {
+    const LatentSizes& sizes = *config.latent;
+    const RMSNorm norm{{}, Real(1e-6)};  // whatever rms_norm_eps is
+    LatentAttention result{sizes.num_attention_heads,
+                           sizes.qk_nope_head_dim,
+                           sizes.qk_rope_head_dim,
+                           sizes.v_head_dim,
+                           empty_linear(false),
+                           empty_linear(false),
+                           norm,
+                           empty_linear(false),
+                           empty_linear(false),
+                           score_scale(config)};
+    if (sizes.q_lora_rank)
+        result.q_proj = LowRankQueries{empty_linear(false), norm, empty_linear(false)};
+    return result;
+}
+
 GatedMlp empty_gated_mlp(const PublishedConfig& config) {
     const bool bias = config.family->has_biases;
     return {empty_linear(bias), empty_linear(bias), empty_linear(bias),
@@ -101,9 +119,14 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
     model.logits_scaling = config.logits_scaling;
     model.final_logit_softcapping = config.final_logit_softcapping;
     for (const LayerConfig& layer : config.layers) {
-        PatternAttention attention = empty_attention(config, layer);
         MlpOrMoe mlp = empty_mlp(config);
         if (layer.is_moe) mlp = empty_moe(config);
+        if (config.latent) {
+            model.layers.push_back(
+                DeepseekBlock{empty_latent_attention(config), mlp, norm, norm});
+            continue;
+        }
+        const PatternAttention attention = empty_attention(config, layer);
         const NormPlacement placement = config.family->norm_placement;
         if (placement == NormPlacement::parallel)
             model.layers.push_back(CohereBlock{attention, mlp, layer_norm});

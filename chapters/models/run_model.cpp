@@ -7,6 +7,7 @@
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/models/model_output.hpp"
+#include "chapters/models/model_size.hpp"
 #include "chapters/models/moe_parameters.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/published_gguf.hpp"
@@ -17,11 +18,14 @@
 namespace llm {
 namespace {
 
-std::string text_of(const LayerConfig& layer) {
+std::string text_of(const PublishedConfig& config, const LayerConfig& layer) {
     if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
         return "window of " + to_text(sliding->window);
     if (const auto* chunked = std::get_if<ChunkedAttention>(&layer.pattern))
         return "chunks of " + to_text(chunked->chunk_size);
+    if (config.latent)
+        return "latent, " + to_text(config.latent->kv_lora_rank) + " + " +
+               to_text(config.latent->qk_rope_head_dim);
     return layer.use_rope ? "full" : "full, no RoPE";
 }
 
@@ -36,8 +40,7 @@ std::string mlp_of(const PublishedConfig& config, const LayerConfig& layer) {
     const ExpertSizes& experts = config.experts;
     if (!layer.is_moe) return "dense, " + to_text(config.intermediate_size);
     return to_text(experts.num_experts_per_tok) + " of " + to_text(experts.num_experts) +
-           " experts of " + to_text(experts.moe_intermediate_size) +
-           (experts.n_shared_experts > 0 ? ", one shared" : "");
+           " experts of " + to_text(experts.moe_intermediate_size) + shared_experts_of(experts);
 }
 
 void show_layers(const PublishedModel& model) {
@@ -45,11 +48,9 @@ void show_layers(const PublishedModel& model) {
     step("The layers of a " + config.family->model_type + " model");
     const std::size_t context = config.max_position_embeddings;
     std::vector<TableRow> rows;
-    std::vector<AttentionPattern> patterns;
     for (std::size_t n = 0; n < config.layers.size(); ++n) {
         const LayerConfig& layer = config.layers[n];
-        patterns.push_back(layer.pattern);
-        rows.push_back({to_text(n), text_of(layer), theta_of(config, layer),
+        rows.push_back({to_text(n), text_of(config, layer), theta_of(config, layer),
                         mlp_of(config, layer),
                         with_commas(num_cached_tokens(layer.pattern, context))});
     }
@@ -67,12 +68,13 @@ void show_layers(const PublishedModel& model) {
         show("soft cap of scores", double(*config.attn_logit_softcapping));
     if (config.final_logit_softcapping)
         show("soft cap of logits", double(*config.final_logit_softcapping));
+    if (config.num_nextn_predict_layers > 0)
+        show("layers for multi-token prediction, not read", config.num_nextn_predict_layers);
     const MoeParameterCount count = count_parameters(config);
     show("parameters", with_commas(count.total()));
     if (config.experts.num_experts > 0) show("active per token", with_commas(count.active()));
     show("bytes of the KV caches at most",
-         with_commas(rolling_cache_bytes(patterns, context, config.num_key_value_heads,
-                                         config.head_dim, sizeof(Real))));
+         with_commas(kv_cache_bytes(config, context, 1, sizeof(Real))));
 }
 
 void show_layers(const Model& model) {

@@ -1,0 +1,230 @@
+// DeepSeek-V2 and V3: latent attention; the first layers are dense, the others have a mixture
+// of experts with shared ones, from limited groups. Source: Hugging Face,
+// modeling_deepseek_v2.py and modeling_deepseek_v3.py; for YaRN's factor, which transformers
+// leaves out in V2, DeepSeek's own modeling_deepseek.py.
+#include "chapters/09_full_model/config_json.hpp"
+#include "chapters/models/family.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+namespace {
+
+void read_latent_sizes(const JsonFile& json, PublishedConfig& config) {
+    LatentSizes sizes{config.hidden_size,
+                      config.num_attention_heads,
+                      std::nullopt,
+                      json.size_or("kv_lora_rank", 512),
+                      json.size_or("qk_nope_head_dim", 128),
+                      config.head_dim,
+                      json.size_or("v_head_dim", 128)};
+    if (!json.is_null("q_lora_rank")) sizes.q_lora_rank = json.size_or("q_lora_rank", 1536);
+    config.latent = sizes;
+    json.ignore("head_dim");  // newer versions repeat it there
+    json.ignore("qk_head_dim");
+    config.query_pre_attn_scalar =
+        static_cast<Real>(sizes.qk_nope_head_dim + sizes.qk_rope_head_dim);
+}
+
+// YaRN multiplies the scores, and cosine and sine by a quotient; see yarn_mscale.
+void read_yarn(const JsonFile& json, PublishedConfig& config) {
+    const std::string inside = rope_object(json, false);
+    if (!json.has(inside)) return;
+    const std::string rope_type = read_rope_type(json, inside);
+    if (rope_type == "default") return;
+    if (rope_type != "yarn") json.reject_value(inside + ".rope_type", rope_type, "yarn");
+    const auto number = [&](const std::string& key, double otherwise) {
+        return Real(json.positive_or(inside + "." + key, otherwise));
+    };
+    json.number(inside + ".factor");
+    YarnScaling yarn;
+    yarn.factor = number("factor", 1);
+    yarn.original_max_position_embeddings = number("original_max_position_embeddings", 4096);
+    yarn.beta_fast = number("beta_fast", 32);
+    yarn.beta_slow = number("beta_slow", 1);
+    config.mscale = number("mscale", 1);
+    if (json.has(inside + ".mscale_all_dim"))
+        config.mscale_all_dim = number("mscale_all_dim", 1);
+    yarn.attention_factor = yarn_mscale(yarn.factor, config.mscale) /
+                            yarn_mscale(yarn.factor, config.mscale_all_dim);
+    config.yarn = yarn;
+}
+
+ExpertGroups read_groups(const JsonFile& json, const ExpertSizes& experts,
+                         const ExpertGroups& defaults, bool limited) {
+    const ExpertGroups groups{json.size_or("n_group", defaults.n_group),
+                              json.size_or("topk_group", defaults.topk_group)};
+    if (!limited) return {};
+    if (experts.num_experts % groups.n_group != 0)
+        json.reject("n_group",
+                    "must divide the number of experts, " + to_text(experts.num_experts));
+    if (groups.topk_group > groups.n_group)
+        json.reject("topk_group", "must be at most n_group, " + to_text(groups.n_group));
+    if (experts.num_experts_per_tok > groups.topk_group * experts.num_experts / groups.n_group)
+        json.reject("topk_group", "groups have fewer than num_experts_per_tok experts, " +
+                                      to_text(experts.num_experts_per_tok));
+    return groups;
+}
+
+void read_moe(const JsonFile& json, const ExpertSizes& defaults, std::size_t dense_layers,
+              PublishedConfig& config) {
+    config.experts = read_experts(json, "n_routed_experts", defaults);
+    config.experts.moe_intermediate_size =
+        json.size_or("moe_intermediate_size", defaults.moe_intermediate_size);
+    config.experts.n_shared_experts =
+        json.size_or("n_shared_experts", defaults.n_shared_experts);
+    const std::string first_key = "first_k_dense_replace";
+    const bool none = json.has(first_key) && json.number(first_key) == 0;
+    const std::size_t first = none || (dense_layers == 0 && !json.has(first_key))
+                                  ? 0
+                                  : json.size_or(first_key, dense_layers);
+    if (json.size_or("moe_layer_freq", 1) != 1)
+        json.reject_value("moe_layer_freq", to_text(json.size("moe_layer_freq")), "1");
+    config.layers.resize(config.num_hidden_layers);
+    for (std::size_t n = 0; n < config.layers.size(); ++n) config.layers[n].is_moe = n >= first;
+    for (const char* of_training : {"aux_loss_alpha", "seq_aux", "ep_size"})
+        json.ignore(of_training);
+}
+
+void expect_text(const JsonFile& json, const std::string& key, const std::string& text) {
+    if (json.has(key) && json.text(key) != text) json.reject_value(key, json.text(key), text);
+}
+
+void read_deepseek_v2(const JsonFile& json, PublishedConfig& config) {
+    read_latent_sizes(json, config);
+    read_yarn(json, config);
+    const std::size_t count = json.size("num_experts_per_tok");  // transformers has no default
+    read_moe(json, {64, count, 1407, 2}, 0, config);
+    expect_text(json, "scoring_func", "softmax");
+    if (json.boolean_or("norm_topk_prob", false))
+        json.reject_value("norm_topk_prob", "true", "false");
+    const std::string method = json.has("topk_method") ? json.text("topk_method") : "greedy";
+    if (method != "greedy" && method != "group_limited_greedy")
+        json.reject_value("topk_method", method, "greedy and group_limited_greedy");
+    config.routing = SoftmaxRouting{false, Real(json.positive_or("routed_scaling_factor", 1)),
+                                    read_groups(json, config.experts, {}, method != "greedy")};
+}
+
+void read_deepseek_v3(const JsonFile& json, PublishedConfig& config) {
+    read_latent_sizes(json, config);
+    read_yarn(json, config);
+    read_moe(json, {256, 8, 2048, 1}, 3, config);
+    expect_text(json, "scoring_func", "sigmoid");
+    expect_text(json, "topk_method", "noaux_tc");
+    if (!json.boolean_or("rope_interleave", true))
+        json.reject_value("rope_interleave", "false", "true");
+    config.routing = SigmoidRouting{{},
+                                    json.boolean_or("norm_topk_prob", true),
+                                    Real(json.positive_or("routed_scaling_factor", 2.5)),
+                                    read_groups(json, config.experts, {8, 4}, true)};
+    if (json.has("num_nextn_predict_layers") && json.number("num_nextn_predict_layers") != 0)
+        config.num_nextn_predict_layers = json.size("num_nextn_predict_layers");
+}
+
+void write_deepseek(const PublishedConfig& config, JsonMembers& json) {
+    const LatentSizes& sizes = *config.latent;
+    const ExpertSizes& experts = config.experts;
+    std::size_t first = 0;  // layer with a mixture of experts
+    while (first < config.layers.size() && !config.layers[first].is_moe) ++first;
+    json.insert(json.end(), {{"kv_lora_rank", sizes.kv_lora_rank},
+                             {"qk_nope_head_dim", sizes.qk_nope_head_dim},
+                             {"qk_rope_head_dim", sizes.qk_rope_head_dim},
+                             {"v_head_dim", sizes.v_head_dim},
+                             {"n_routed_experts", experts.num_experts},
+                             {"num_experts_per_tok", experts.num_experts_per_tok},
+                             {"moe_intermediate_size", experts.moe_intermediate_size},
+                             {"n_shared_experts", experts.n_shared_experts},
+                             {"first_k_dense_replace", first}});
+    if (sizes.q_lora_rank)
+        json.push_back({"q_lora_rank", *sizes.q_lora_rank});
+    else
+        json.push_back({"q_lora_rank", nullptr});
+    const auto add_routing = [&](const auto& routing, const std::string& method) {
+        json.insert(json.end(),
+                    {{"norm_topk_prob", routing.norm_topk_prob},
+                     {"routed_scaling_factor", double(routing.routed_scaling_factor)},
+                     {"n_group", routing.groups.n_group},
+                     {"topk_group", routing.groups.topk_group},
+                     {"topk_method", method}});
+    };
+    if (const auto* softmax = std::get_if<SoftmaxRouting>(&config.routing))
+        add_routing(*softmax, "group_limited_greedy");
+    else
+        add_routing(std::get<SigmoidRouting>(config.routing), "noaux_tc");
+}
+
+void write_yarn(const PublishedConfig& config, JsonMembers& json) {
+    if (!config.yarn) return;
+    const YarnScaling& yarn = *config.yarn;
+    json.insert(json.end(), {{"rope_scaling.rope_type", std::string("yarn")},
+                             {"rope_scaling.factor", double(yarn.factor)},
+                             {"rope_scaling.original_max_position_embeddings",
+                              double(yarn.original_max_position_embeddings)},
+                             {"rope_scaling.beta_fast", double(yarn.beta_fast)},
+                             {"rope_scaling.beta_slow", double(yarn.beta_slow)},
+                             {"rope_scaling.mscale", double(config.mscale)}});
+    if (config.mscale_all_dim > 0)
+        json.push_back({"rope_scaling.mscale_all_dim", double(config.mscale_all_dim)});
+}
+
+void write_deepseek_and_yarn(const PublishedConfig& config, JsonMembers& json) {
+    write_deepseek(config, json);
+    write_yarn(config, json);
+}
+
+void reject_gguf(const PublishedConfig& config) {
+    throw ValueError("export: GGUF files of " + config.family->model_type +
+                     " are not supported");
+}
+void reject_gguf_file(const GgufSettings& gguf, PublishedConfig&) {
+    gguf.file.reject("GGUF files of the architecture " + gguf.architecture +
+                     " are not supported");
+}
+
+Family deepseek_family() {
+    PublishedLayerNames names = hugging_face_layer_names();
+    names.q_a_proj = "self_attn.q_a_proj";
+    names.q_a_layernorm = "self_attn.q_a_layernorm";
+    names.q_b_proj = "self_attn.q_b_proj";
+    names.kv_a_proj = "self_attn.kv_a_proj_with_mqa";
+    names.kv_a_layernorm = "self_attn.kv_a_layernorm";
+    names.kv_b_proj = "self_attn.kv_b_proj";
+    names.router = "mlp.gate";
+    names.experts = "mlp.experts.";
+    names.expert = {"gate_proj", "up_proj", "down_proj"};
+    names.shared_expert = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",
+                           "mlp.shared_experts.down_proj"};
+    return {.model_type = "deepseek_v2",
+            .architecture = "DeepseekV2ForCausalLM",
+            .gguf_architecture = "deepseek2",
+            .names = names,
+            .gguf_names = gguf_layer_names(),
+            .reads_rope_scaling = true,
+            .latent_attention = true,
+            .defaults = {.rms_norm_eps = 1e-6, .rope_theta = 10'000},
+            .read = read_deepseek_v2,
+            .write = write_deepseek_and_yarn,
+            .check_gguf = reject_gguf,
+            .add_gguf = no_gguf_settings,
+            .read_gguf = reject_gguf_file};
+}
+
+}  // namespace
+
+const Family& deepseek_v2_family() {
+    static const Family family = deepseek_family();
+    return family;
+}
+
+const Family& deepseek_v3_family() {
+    static const Family family = [] {
+        Family v3 = deepseek_family();
+        v3.model_type = "deepseek_v3";
+        v3.architecture = "DeepseekV3ForCausalLM";
+        v3.names.correction_bias = "mlp.gate.e_score_correction_bias";
+        v3.read = read_deepseek_v3;
+        return v3;
+    }();
+    return family;
+}
+
+}  // namespace llm
