@@ -233,6 +233,28 @@ std::optional<std::size_t> sliding_window(const PublishedConfig& config) {
     return std::nullopt;
 }
 
+YarnScaling read_yarn_numbers(const JsonFile& json, const std::string& inside,
+                              double default_factor) {
+    const auto number = [&](const std::string& key, double otherwise) {
+        return Real(json.positive_or(inside + "." + key, otherwise));
+    };
+    YarnScaling yarn;
+    yarn.factor = number("factor", default_factor);
+    yarn.original_max_position_embeddings = number("original_max_position_embeddings", 4096);
+    yarn.beta_fast = number("beta_fast", 32);
+    yarn.beta_slow = number("beta_slow", 1);
+    return yarn;
+}
+
+void add_yarn(const YarnScaling& yarn, JsonMembers& members) {
+    members.insert(members.end(), {{"rope_scaling.rope_type", std::string("yarn")},
+                                   {"rope_scaling.factor", double(yarn.factor)},
+                                   {"rope_scaling.original_max_position_embeddings",
+                                    double(yarn.original_max_position_embeddings)},
+                                   {"rope_scaling.beta_fast", double(yarn.beta_fast)},
+                                   {"rope_scaling.beta_slow", double(yarn.beta_slow)}});
+}
+
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
                          const ExpertSizes& defaults) {
     ExpertSizes sizes = defaults;

@@ -220,6 +220,10 @@ void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every,
 // The sizes of experts in every step-th layer; width: the key of that of one expert.
 void read_gguf_experts(const GgufSettings& gguf, const std::string& width, std::size_t step,
                        PublishedConfig& config);
+// The numbers of YaRN in this object of config.json, and the same to write.
+YarnScaling read_yarn_numbers(const JsonFile& json, const std::string& inside,
+                              double default_factor);
+void add_yarn(const YarnScaling& yarn, JsonMembers& members);
 // The sizes of a mixture of experts: the keys of the number of experts and of their width, and
 // defaults.
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,

@@ -9,6 +9,7 @@ maintainer_test(tree ${Python3_EXECUTABLE} tests/check_tree.py ${PROJECT_BINARY_
 foreach(program ${slugs} chat walk model train fine_tune experiment learn)
   maintainer_test(program.${program} ${Python3_EXECUTABLE} tests/check_programs.py
                   ${PROJECT_BINARY_DIR} ${program})
+  set_tests_properties(maintainer.program.${program} PROPERTIES RESOURCE_LOCK programs TIMEOUT 1800)
 endforeach()
 maintainer_test(pages ${Python3_EXECUTABLE} tests/check_docs.py static)
 maintainer_test(walk_picture ${Python3_EXECUTABLE} docs/.vitepress/draw_walk.py

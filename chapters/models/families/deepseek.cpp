@@ -32,18 +32,11 @@ void read_yarn(const JsonFile& json, PublishedConfig& config) {
     const std::string rope_type = read_rope_type(json, inside);
     if (rope_type == "default") return;
     if (rope_type != "yarn") json.reject_value(inside + ".rope_type", rope_type, "yarn");
-    const auto number = [&](const std::string& key, double otherwise) {
-        return Real(json.positive_or(inside + "." + key, otherwise));
-    };
     json.number(inside + ".factor");
-    YarnScaling yarn;
-    yarn.factor = number("factor", 1);
-    yarn.original_max_position_embeddings = number("original_max_position_embeddings", 4096);
-    yarn.beta_fast = number("beta_fast", 32);
-    yarn.beta_slow = number("beta_slow", 1);
-    config.mscale = number("mscale", 1);
+    YarnScaling yarn = read_yarn_numbers(json, inside, 1);
+    config.mscale = Real(json.positive_or(inside + ".mscale", 1));
     if (json.has(inside + ".mscale_all_dim"))
-        config.mscale_all_dim = number("mscale_all_dim", 1);
+        config.mscale_all_dim = Real(json.positive_or(inside + ".mscale_all_dim", 1));
     yarn.attention_factor = yarn_mscale(yarn.factor, config.mscale) /
                             yarn_mscale(yarn.factor, config.mscale_all_dim);
     config.yarn = yarn;
@@ -154,14 +147,8 @@ void write_deepseek(const PublishedConfig& config, JsonMembers& json) {
 
 void write_yarn(const PublishedConfig& config, JsonMembers& json) {
     if (!config.yarn) return;
-    const YarnScaling& yarn = *config.yarn;
-    json.insert(json.end(), {{"rope_scaling.rope_type", std::string("yarn")},
-                             {"rope_scaling.factor", double(yarn.factor)},
-                             {"rope_scaling.original_max_position_embeddings",
-                              double(yarn.original_max_position_embeddings)},
-                             {"rope_scaling.beta_fast", double(yarn.beta_fast)},
-                             {"rope_scaling.beta_slow", double(yarn.beta_slow)},
-                             {"rope_scaling.mscale", double(config.mscale)}});
+    add_yarn(*config.yarn, json);
+    json.push_back({"rope_scaling.mscale", double(config.mscale)});
     if (config.mscale_all_dim > 0)
         json.push_back({"rope_scaling.mscale_all_dim", double(config.mscale_all_dim)});
 }

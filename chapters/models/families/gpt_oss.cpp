@@ -16,14 +16,7 @@ std::optional<YarnScaling> read_yarn(const JsonFile& json) {
         if (rope_type != "yarn") json.reject_value(inside + ".rope_type", rope_type, "yarn");
         json.number(inside + ".factor");
     }
-    const auto number = [&](const std::string& key, double otherwise) {
-        return Real(json.positive_or(inside + "." + key, otherwise));
-    };
-    YarnScaling yarn;
-    yarn.factor = number("factor", 32);
-    yarn.original_max_position_embeddings = number("original_max_position_embeddings", 4096);
-    yarn.beta_fast = number("beta_fast", 32);
-    yarn.beta_slow = number("beta_slow", 1);
+    YarnScaling yarn = read_yarn_numbers(json, inside, 32);
     yarn.truncate = json.boolean_or(inside + ".truncate", json.has(inside));
     return yarn;
 }
@@ -57,14 +50,8 @@ void write_gpt_oss(const PublishedConfig& config, JsonMembers& json) {
                              {"swiglu_limit", double(*config.swiglu_limit)}});
     if (const auto window = sliding_window(config)) json.push_back({"sliding_window", *window});
     if (!config.yarn) return;
-    const YarnScaling& yarn = *config.yarn;
-    json.insert(json.end(), {{"rope_scaling.rope_type", std::string("yarn")},
-                             {"rope_scaling.factor", double(yarn.factor)},
-                             {"rope_scaling.original_max_position_embeddings",
-                              double(yarn.original_max_position_embeddings)},
-                             {"rope_scaling.beta_fast", double(yarn.beta_fast)},
-                             {"rope_scaling.beta_slow", double(yarn.beta_slow)},
-                             {"rope_scaling.truncate", yarn.truncate}});
+    add_yarn(*config.yarn, json);
+    json.push_back({"rope_scaling.truncate", config.yarn->truncate});
 }
 
 void check_gpt_oss_gguf(const PublishedConfig& config) {
