@@ -146,10 +146,31 @@ TEST_CASE("DeepSeek: layers for multi-token prediction are left out if the file 
     }
 }
 
-TEST_CASE("DeepSeek: GGUF files are rejected by name") {
-    CHECK(rejection_of_gguf(
-              load_published_model(fixture_path("19_latent_attention/deepseek_v2"))) ==
-          "export: GGUF files of deepseek_v2 are not supported");
+TEST_CASE("DeepSeek: what llama.cpp computes differently is not exported") {
+    const auto rejection = [](const std::string& type, const auto& change) {
+        PublishedModel model =
+            load_published_model(fixture_path("19_latent_attention/" + type));
+        PublishedConfig& config = model.config;
+        config.rms_norm_eps = Real(1e-6);
+        config.yarn->beta_fast = 32;
+        config.yarn->beta_slow = 1;
+        change(config);
+        return rejection_of_gguf(model);
+    };
+    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.rms_norm_eps = 1; }),
+                   "one eps for all norms"));
+    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.mscale = 2; }),
+                   "one mscale"));
+    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.yarn->beta_slow = 2; }),
+                   "limits of 32 and 1"));
+    CHECK(mentions(rejection("deepseek_v2", [](auto&) {}),
+                   "low-rank queries unless it has 26 or 27 layers, not 3"));
+    CHECK(mentions(rejection("deepseek_v2",
+                             [](auto& config) {
+                                 config.latent->q_lora_rank = 9;
+                                 config.mscale = config.mscale_all_dim;
+                             }),
+                   "with a softmax has no groups"));
 }
 
 TEST_CASE("DeepSeek: parameters of the published sizes, and the cache of latent vectors") {

@@ -45,6 +45,12 @@ struct RandomFiller {
                       std::size_t, std::size_t) {
         linear(name, stored, out, in);
     }
+    void latent_up(const std::string& layer, const PublishedLayerNames&, Linear& kv_b_proj,
+                   const LatentSizes& sizes) {
+        linear(layer + "attn_kv_b", kv_b_proj,
+               sizes.num_attention_heads * (sizes.qk_nope_head_dim + sizes.v_head_dim),
+               sizes.kv_lora_rank);
+    }
     void experts(const std::string& name, const PublishedLayerNames&,
                  std::vector<Expert>& experts) {
         const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
@@ -86,7 +92,21 @@ const std::map<std::string, std::string> exportable = {
                        "num_experts_per_tok": 1, "interleave_moe_layer_step": 2,
                        "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
                        "low_freq_factor": 1.0, "high_freq_factor": 1.0,
-                       "original_max_position_embeddings": 64})"}};
+                       "original_max_position_embeddings": 64})"},
+    {"deepseek_v2", R"(, "kv_lora_rank": 10, "qk_nope_head_dim": 6,
+                       "qk_rope_head_dim": 4, "v_head_dim": 5, "q_lora_rank": 9,
+                       "moe_intermediate_size": 10, "n_routed_experts": 6,
+                       "num_experts_per_tok": 2, "n_shared_experts": 2,
+                       "rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 0.7,
+                       "mscale_all_dim": 0.7, "original_max_position_embeddings": 16}, "first_k_dense_replace": 1,
+                       "routed_scaling_factor": 1.5)"},
+    {"deepseek_v3", R"(, "kv_lora_rank": 10, "qk_nope_head_dim": 6,
+                       "qk_rope_head_dim": 4, "v_head_dim": 5, "q_lora_rank": 9,
+                       "moe_intermediate_size": 10, "n_routed_experts": 6,
+                       "num_experts_per_tok": 2, "n_shared_experts": 2,
+                       "rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 0.7,
+                       "mscale_all_dim": 0.7, "original_max_position_embeddings": 16}, "first_k_dense_replace": 2,
+                       "n_group": 3, "topk_group": 2, "norm_topk_prob": false)"}};
 
 PublishedModel random_model(const std::string& type) {
     const Scratch scratch;

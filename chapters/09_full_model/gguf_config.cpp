@@ -28,7 +28,8 @@ class GgufConfig {
             file_.reject("general.type " + file_.text("general.type") +
                          " is not supported; supported: model");
         Config config = validate_model(read_sizes());
-        expect_head_dim("attention.value_length", config.head_dim);
+        if (!has("attention.kv_lora_rank"))  // chapter 19's values have fewer features
+            expect_head_dim("attention.value_length", config.head_dim);
         config.rms_norm_eps = above_0(eps_key);
         if (has("rope.freq_base")) config.rope_theta = above_0("rope.freq_base");
         config.tie_word_embeddings = !file_.has_tensor("output.weight");

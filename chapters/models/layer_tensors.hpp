@@ -18,6 +18,9 @@ namespace llm {
 //     // As linear; in the file, the last "rotated" rows of each head are interleaved pairs.
 //     void rotated_last(const std::string& name, Linear& linear, std::size_t out,
 //                       std::size_t in, std::size_t num_heads, std::size_t rotated);
+//     // kv_b_proj, (H*(Dn + Dv), R); in GGUF files as two tensors.
+//     void latent_up(const std::string& layer, const PublishedLayerNames& names,
+//                    Linear& kv_b_proj, const LatentSizes& sizes);
 //
 // AnyLayer, AnyAttention and AnyMlp may be const.
 
@@ -126,7 +129,7 @@ void visit_latent_attention(AnyAttention& attention, const PublishedConfig& conf
     }
     visit.rotated_last(layer + names.kv_a_proj, attention.kv_a_proj_with_mqa, R + Dr, C, 1, Dr);
     visit.norm(layer + names.kv_a_layernorm, attention.kv_a_layernorm.weight, R);
-    visit.linear(layer + names.kv_b_proj, attention.kv_b_proj, H * (Dn + Dv), R);
+    visit.latent_up(layer, names, attention.kv_b_proj, *config.latent);
     visit.linear(layer + names.o_proj, attention.o_proj, C, H * Dv);
 }
 

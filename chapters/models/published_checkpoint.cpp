@@ -39,6 +39,12 @@ struct PublishedReader : TensorReader<const SafeTensors> {
         linear(name, stored, out, in);
         stored = reorder_last(stored, num_heads, rotated, interleaved_index);
     }
+    void latent_up(const std::string& layer, const PublishedLayerNames& names,
+                   Linear& kv_b_proj, const LatentSizes& sizes) {
+        linear(layer + names.kv_b_proj, kv_b_proj,
+               sizes.num_attention_heads * (sizes.qk_nope_head_dim + sizes.v_head_dim),
+               sizes.kv_lora_rank);
+    }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  std::vector<Expert>& experts) {
         if (config.family->expert_storage != ExpertStorage::separate) {
@@ -103,6 +109,10 @@ struct TensorWriter {
             name,
             reordered.emplace_back(reorder_last(stored, num_heads, rotated, split_half_index)),
             out, in);
+    }
+    void latent_up(const std::string& layer, const PublishedLayerNames& names,
+                   const Linear& kv_b_proj, const LatentSizes&) {
+        linear(layer + names.kv_b_proj, kv_b_proj, 0, 0);
     }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {

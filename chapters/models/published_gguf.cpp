@@ -29,6 +29,24 @@ struct PublishedGgufWriter : GgufTensorWriter {
                       std::size_t num_heads, std::size_t rotated) {
         list.add_linear(name, reorder_last(stored, num_heads, rotated, split_half_index));
     }
+    // W_UK transposed, (H, R, Dn), and W_UV, (H, Dv, R), for the absorbed order.
+    void latent_up(const std::string& layer, const PublishedLayerNames&,
+                   const Linear& kv_b_proj, const LatentSizes& sizes) {
+        const std::size_t H = sizes.num_attention_heads, R = sizes.kv_lora_rank;
+        const std::size_t Dn = sizes.qk_nope_head_dim, Dv = sizes.v_head_dim;
+        std::vector<Real> keys, values;
+        for (std::size_t h = 0; h < H; ++h) {
+            const std::size_t first = h * (Dn + Dv);
+            for (std::size_t r = 0; r < R; ++r)
+                for (std::size_t d = 0; d < Dn; ++d)
+                    keys.push_back(kv_b_proj.weight(first + d, r));
+            for (std::size_t d = 0; d < Dv; ++d)
+                for (std::size_t r = 0; r < R; ++r)
+                    values.push_back(kv_b_proj.weight(first + Dn + d, r));
+        }
+        list.add_rows(layer + "attn_k_b.weight", {H, R, Dn}, keys);
+        list.add_rows(layer + "attn_v_b.weight", {H, Dv, R}, values);
+    }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  const std::vector<Expert>& experts) {
         std::vector<const Linear*> gates, ups, downs;
@@ -78,6 +96,22 @@ struct PublishedGgufReader : TensorReader<GgufTensors> {
                       std::size_t num_heads, std::size_t rotated) {
         linear(name, stored, out, in);
         stored = reorder_last(stored, num_heads, rotated, interleaved_index);
+    }
+    void latent_up(const std::string& layer, const PublishedLayerNames&, Linear& kv_b_proj,
+                   const LatentSizes& sizes) {
+        const std::size_t H = sizes.num_attention_heads, R = sizes.kv_lora_rank;
+        const std::size_t Dn = sizes.qk_nope_head_dim, Dv = sizes.v_head_dim;
+        const Tensor3 keys = tensors.read(layer + "attn_k_b.weight", {H, R, Dn});
+        const Tensor3 values = tensors.read(layer + "attn_v_b.weight", {H, Dv, R});
+        kv_b_proj.weight = Matrix(std::array{H * (Dn + Dv), R});
+        for (std::size_t h = 0; h < H; ++h)
+            for (std::size_t r = 0; r < R; ++r) {
+                const std::size_t first = h * (Dn + Dv);
+                for (std::size_t d = 0; d < Dn; ++d)
+                    kv_b_proj.weight(first + d, r) = keys(h, r, d);
+                for (std::size_t d = 0; d < Dv; ++d)
+                    kv_b_proj.weight(first + Dn + d, r) = values(h, d, r);
+            }
     }
     void experts(const std::string& layer, const PublishedLayerNames& names,
                  std::vector<Expert>& experts) {

@@ -3,7 +3,7 @@
 // modeling_deepseek_v2.py and modeling_deepseek_v3.py; for YaRN's factor, which transformers
 // leaves out in V2, DeepSeek's own modeling_deepseek.py.
 #include "chapters/09_full_model/config_json.hpp"
-#include "chapters/models/family.hpp"
+#include "chapters/models/families/deepseek_gguf.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
@@ -158,13 +158,15 @@ void write_deepseek_and_yarn(const PublishedConfig& config, JsonMembers& json) {
     write_yarn(config, json);
 }
 
-void reject_gguf(const PublishedConfig& config) {
-    throw ValueError("export: GGUF files of " + config.family->model_type +
-                     " are not supported");
-}
-void reject_gguf_file(const GgufSettings& gguf, PublishedConfig&) {
-    gguf.file.reject("GGUF files of the architecture " + gguf.architecture +
-                     " are not supported");
+PublishedLayerNames gguf_names_of_deepseek() {
+    PublishedLayerNames names = gguf_layer_names();
+    names.q_a_proj = "attn_q_a";
+    names.q_a_layernorm = "attn_q_a_norm";
+    names.q_b_proj = "attn_q_b";
+    names.kv_a_proj = "attn_kv_a_mqa";
+    names.kv_a_layernorm = "attn_kv_a_norm";
+    names.correction_bias = "exp_probs_b.bias";
+    return names;
 }
 
 Family deepseek_family() {
@@ -184,15 +186,17 @@ Family deepseek_family() {
             .architecture = "DeepseekV2ForCausalLM",
             .gguf_architecture = "deepseek2",
             .names = names,
-            .gguf_names = gguf_layer_names(),
+            .gguf_names = gguf_names_of_deepseek(),
+            .gguf_layout = RopeLayout::interleaved,
             .reads_rope_scaling = true,
+            .partial_rotary = true,  // of the absorbed heads, in GGUF files
             .latent_attention = true,
             .defaults = {.rms_norm_eps = 1e-6, .rope_theta = 10'000},
             .read = read_deepseek_v2,
             .write = write_deepseek_and_yarn,
-            .check_gguf = reject_gguf,
-            .add_gguf = no_gguf_settings,
-            .read_gguf = reject_gguf_file};
+            .check_gguf = check_deepseek_gguf,
+            .add_gguf = add_deepseek_gguf,
+            .read_gguf = read_deepseek_gguf};
 }
 
 }  // namespace

@@ -1,0 +1,13 @@
+// DeepSeek-V2 and V3 in GGUF files.
+#pragma once
+
+#include "chapters/models/family.hpp"
+
+namespace llm {
+
+// llama.cpp's architecture deepseek2, of both model types: what it has, and its settings.
+void check_deepseek_gguf(const PublishedConfig& config);
+void add_deepseek_gguf(const PublishedConfig& config, GgufMetadata& metadata);
+void read_deepseek_gguf(const GgufSettings& gguf, PublishedConfig& config);
+
+}  // namespace llm
