@@ -158,6 +158,7 @@ TEST_CASE("A cropped cache goes on as if the later tokens had never been there")
     LatentCache cache;
     layer(tokens(input, 0, 5), inputs_of(5), &cache);
     CHECK(!cache.crop(6));
+    CHECK(cache.crop(5));
     CHECK(cache.seq_len() == 5);
     CHECK(cache.crop(3));
     CHECK(cache.seq_len() == 3);
@@ -183,7 +184,13 @@ TEST_CASE("Caches, position ids and sizes that do not fit are rejected") {
         ValueError);
     Generator generator(1);
     CHECK_THROWS_AS(make_latent_attention({C, H, {}, R, Dn, 5, Dv}, 1, generator), ValueError);
-    CHECK_THROWS_AS(make_latent_attention({C, H, {}, 0, Dn, Dr, Dv}, 1, generator), ValueError);
+    for (const LatentSizes& sizes : {LatentSizes{0, H, {}, R, Dn, Dr, Dv},
+                                     {C, 0, {}, R, Dn, Dr, Dv},
+                                     {C, H, {}, 0, Dn, Dr, Dv},
+                                     {C, H, {}, R, 0, Dr, Dv},
+                                     {C, H, {}, R, Dn, Dr, 0}})
+        CHECK_THROWS_AS(make_latent_attention(sizes, 1, generator), ValueError);
+    CHECK(make_latent_attention({C, H, {}, R, Dn, 0, Dv}, 1, generator).qk_rope_head_dim == 0);
 }
 
 TEST_CASE("The norm of the latent vector does not change the shared key") {
@@ -231,9 +238,13 @@ TEST_CASE("A grouped-query layer without RoPE is a latent one") {
     AttentionLayer other = layer;
     other.qk_norm = QKNormWithoutWeights{};
     CHECK_THROWS_AS(latent_from_gqa(other), ValueError);
-    other = layer;
-    other.projections.v_proj.bias = xt::zeros<Real>({8});
-    CHECK_THROWS_AS(latent_from_gqa(other), ValueError);
+    for (Linear Projections::*projection :
+         {&Projections::q_proj, &Projections::k_proj, &Projections::v_proj}) {
+        other = layer;
+        (other.projections.*projection).bias =
+            xt::zeros<Real>({(other.projections.*projection).weight.shape(0)});
+        CHECK_THROWS_AS(latent_from_gqa(other), ValueError);
+    }
 }
 
 TEST_CASE("YaRN's factor with a coefficient") {
