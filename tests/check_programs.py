@@ -1511,7 +1511,7 @@ def check_map(learn, clone):
         if code != 0 or any(part not in text for part in parts) or any(part in text for part in absent):
             problems.append(f"./learn {command}: exit {code}, expected {parts}, not {absent}: {text}")
 
-    expect(["list"], "I   The block", f"   - {SLUGS[0]} ", f"\nnext: ./learn 1 — {questions[0]}\n", *SLUGS, *questions)
+    expect(["list"], f"   - {SLUGS[0]} ", f"\nnext: ./learn 1 — {questions[0]}\n", *SLUGS, *questions)
     expect([], "ran\n", f" 0/{count} {SLUGS[0]} ", "\nnext: ./learn exercise 1, then ./learn 2\n")
     code, text = run_in_terminal([learn, "list"])
     if text.count("\n") > 23:

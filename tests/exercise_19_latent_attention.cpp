@@ -68,8 +68,21 @@ TEST_CASE("19.4 write absorbed_decode") {
     const Tensor4 expected = expanded_attention(attention, queries, entries, mask).context;
     const Matrix context = absorbed_decode(attention, reshape(queries, {H, Dn + Dr}),
                                            reshape(entries, {S, R + Dr}));
-    INFO("the context of each head, as with expanded keys and values");
-    CHECK_CLOSE(context, reshape(expected, {H, Dv}), 1e-5);
+    {
+        INFO("the context of each head, as with expanded keys and values");
+        REQUIRE_CLOSE(context, reshape(expected, {H, Dv}), 1e-5);
+    }
+    // Numbers with which keys would be infinite, but not what is absorbed.
+    LatentAttention large = attention;
+    for (std::size_t row = 0; row < H * (Dn + Dv); ++row)
+        for (std::size_t r = 0; r < R; ++r)
+            large.kv_b_proj.weight(row, r) = row % (Dn + Dv) < Dn ? Real(1e20) : Real(1e-30);
+    Matrix large_entries(std::array{S, R + Dr});
+    large_entries.fill(Real(1e30));
+    const Matrix no_query = xt::zeros<Real>({H, Dn + Dr});
+    INFO("no keys may be expanded: here they overflow");
+    CHECK_CLOSE(absorbed_decode(large, no_query, large_entries),
+                Matrix(xt::ones<Real>({H, Dv}) * Real(R)), 1e-4);
 }
 
 TEST_CASE("19.5 predict: where the better order changes") {

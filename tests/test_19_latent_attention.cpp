@@ -1,5 +1,6 @@
 // Latent attention against PyTorch, its two orders of computation, its cache, and
 // grouped-query attention as a special case.
+#include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/19_latent_attention/absorbed_attention.hpp"
 #include "chapters/19_latent_attention/attention_cost.hpp"
 #include "chapters/19_latent_attention/latent_attention_backward.hpp"
@@ -47,7 +48,12 @@ PatternAttentionInputs inputs_of(std::size_t seq_len, std::size_t past_len = 0) 
 
 LatentAttention random_layer(std::optional<std::size_t> q_lora_rank, std::uint32_t seed) {
     Generator generator(seed);
-    return make_latent_attention({C, H, q_lora_rank, R, Dn, Dr, Dv}, Real(1e-6), generator);
+    LatentAttention layer =
+        make_latent_attention({C, H, q_lora_rank, R, Dn, Dr, Dv}, Real(1e-6), generator);
+    layer.kv_a_layernorm.weight = uniform({R}, Real(0.3), Real(3), generator);
+    if (auto* low_rank = std::get_if<LowRankQueries>(&layer.q_proj))
+        low_rank->q_a_layernorm.weight = uniform({*q_lora_rank}, Real(0.3), Real(3), generator);
+    return layer;
 }
 
 Tensor3 random_input(std::size_t seq_len, std::uint32_t seed) {
@@ -197,10 +203,12 @@ TEST_CASE("The norm of the latent vector does not change the shared key") {
     LatentAttention layer = random_layer({}, 9);
     const Tensor3 compressed = layer.kv_a_proj_with_mqa(random_input(T, 10));
     const Tensor4 before = latent_entries(layer, compressed, inputs_of(T));
-    layer.kv_a_layernorm.weight = layer.kv_a_layernorm.weight * Real(2);
+    const Vector factors = xt::arange<Real>(1, Real(R + 1));
+    layer.kv_a_layernorm.weight = layer.kv_a_layernorm.weight * factors;
     const Tensor4 after = latent_entries(layer, compressed, inputs_of(T));
     CHECK_CLOSE(features(after, R, Dr), features(before, R, Dr), 0);
-    CHECK_CLOSE(features(after, 0, R), Tensor4(features(before, 0, R) * Real(2)), 0);
+    CHECK_CLOSE(features(after, 0, R),
+                Tensor4(features(before, 0, R) * reshape(factors, {1, 1, 1, R})), 1e-6);
     // At position 0 nothing is rotated.
     const Tensor4 parts = reshape(compressed, {B, 1, T, R + Dr});
     const Tensor4 first = first_tokens(features(parts, R, Dr), 1);
@@ -301,4 +309,87 @@ TEST_CASE("Costs of published layers: cached numbers, parameters, FLOPs") {
           num_parameters(queries.q_a_proj) + num_parameters(queries.q_b_proj) +
               num_parameters(layer.kv_a_proj_with_mqa) + num_parameters(layer.kv_b_proj) +
               num_parameters(layer.o_proj));
+}
+
+TEST_CASE("With a cache, the order is the one with fewer FLOPs, in every bit") {
+    const std::size_t seq_len = 11;
+    const LatentAttention layer = random_layer({}, 14);
+    const Tensor3 input = random_input(seq_len, 15);
+    const auto output_of = [&](const auto& order, const Tensor3& new_states,
+                               const LatentCache& cache) {
+        const std::size_t past_len = seq_len - new_states.shape(1);
+        const PatternAttentionInputs inputs = inputs_of(seq_len - past_len, past_len);
+        const Tensor4 queries =
+            latent_queries(layer, project_queries(layer.q_proj, new_states), inputs);
+        const Tensor4 mask = latent_mask(inputs, seq_len, B);
+        return layer.o_proj(merge_heads(order(layer, queries, cache.entries, mask).context));
+    };
+    // One token after ten.
+    const Tensor3 last = tokens(input, seq_len - 1, seq_len);
+    LatentCache cache;
+    layer(tokens(input, 0, seq_len - 1), inputs_of(seq_len - 1), &cache);
+    const Tensor3 decoded = layer(last, inputs_of(1, seq_len - 1), &cache).hidden_states;
+    CHECK_CLOSE(decoded, output_of(absorbed_attention, last, cache), 0);
+    CHECK(difference(decoded, output_of(expanded_attention, last, cache), 0) != "");
+    // All at once.
+    LatentCache empty;
+    const Tensor3 prefilled = layer(input, inputs_of(seq_len), &empty).hidden_states;
+    CHECK_CLOSE(prefilled, output_of(expanded_attention, input, empty), 0);
+    CHECK(difference(prefilled, output_of(absorbed_attention, input, empty), 0) != "");
+    CHECK_CLOSE(layer(input, inputs_of(seq_len)).hidden_states, prefilled, 0);
+}
+
+TEST_CASE("The initial weights are those of linear layers in the order q, kv_a, kv_b, o") {
+    for (const std::optional<std::size_t> q_lora_rank : {std::optional<std::size_t>{}, {Rq}}) {
+        Generator generator(16), again(16);
+        const LatentAttention layer =
+            make_latent_attention({C, H, q_lora_rank, R, Dn, Dr, Dv}, Real(1e-3), generator);
+        if (const auto* low_rank = std::get_if<LowRankQueries>(&layer.q_proj)) {
+            CHECK(low_rank->q_a_proj.weight == make_linear(C, Rq, false, again).weight);
+            CHECK(low_rank->q_b_proj.weight ==
+                  make_linear(Rq, H * (Dn + Dr), false, again).weight);
+            CHECK(low_rank->q_a_layernorm.eps == Real(1e-3));
+        } else {
+            CHECK(std::get<Linear>(layer.q_proj).weight ==
+                  make_linear(C, H * (Dn + Dr), false, again).weight);
+        }
+        CHECK(layer.kv_a_proj_with_mqa.weight == make_linear(C, R + Dr, false, again).weight);
+        CHECK(layer.kv_b_proj.weight == make_linear(R, H * (Dn + Dv), false, again).weight);
+        CHECK(layer.o_proj.weight == make_linear(H * Dv, C, false, again).weight);
+        CHECK(layer.kv_a_layernorm.eps == Real(1e-3));
+    }
+}
+
+TEST_CASE("make_latent_decoder: the rotary table, a tied and an untied head, other sizes") {
+    Config config;
+    config.hidden_size = C;
+    config.num_attention_heads = config.num_key_value_heads = H;
+    config.intermediate_size = 8;
+    config.num_hidden_layers = 2;
+    config.vocab_size = 11;
+    config.max_position_embeddings = 9;
+    config.qk_norm = QKNormType::none;
+    const LatentSizes sizes{C, H, {}, R, Dn, Dr, Dv};
+    for (const bool tied : {true, false}) {
+        config.tie_word_embeddings = tied;
+        Generator generator(17);
+        const LatentDecoder decoder = make_latent_decoder(config, sizes, generator);
+        CHECK(decoder.config.head_dim == Dr);
+        CHECK(decoder.layers.size() == 2);
+        CHECK(decoder.lm_head.has_value() == !tied);
+        CHECK(decoder(IdMatrix{{1, 2, 3}}).shape() == std::array<std::size_t, 3>{1, 3, 11});
+    }
+    Generator generator(17);
+    CHECK_THROWS_WITH_AS(make_latent_decoder(config, {C + 1, H, {}, R, Dn, Dr, Dv}, generator),
+                         "latent decoder: an attention of 21 features and 3 heads does not "
+                         "match a configuration of 20 and 3",
+                         ValueError);
+    CHECK_THROWS_AS(make_latent_decoder(config, {C, H + 1, {}, R, Dn, Dr, Dv}, generator),
+                    ValueError);
+    Config other = config;
+    other.attention_dropout = Real(0.1);
+    CHECK_THROWS_AS(make_latent_decoder(other, sizes, generator), ValueError);
+    other = config;
+    other.attention_bias = AttentionBias::qkvo;
+    CHECK_THROWS_AS(make_latent_decoder(other, sizes, generator), ValueError);
 }

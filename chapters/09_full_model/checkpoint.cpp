@@ -31,10 +31,9 @@ void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
                            const std::vector<std::string>& unused) {
     for (const std::string& name : tensors.unread()) {
         if (name.ends_with(".rotary_emb.inv_freq") || name == "rope.freqs_cis") continue;
-        if (std::any_of(unused.begin(), unused.end(),
-                        [&](const std::string& part) {
-                            return name.starts_with(part) || name.ends_with(part);
-                        }))
+        if (std::any_of(unused.begin(), unused.end(), [&](const std::string& part) {
+                return name.starts_with(part) || name.ends_with(part);
+            }))
             continue;
         if (name != lm_head + ".weight")
             json.reject("the weights have a tensor " + name +

@@ -12,7 +12,7 @@ namespace llm {
 // is multi-query attention, with one key/value head of R + Dr features, whose first R are also
 // the value. RoPE would stand between the two matrices, with another rotation for each pair of
 // positions: hence the features that are rotated have a key of their own. Source:
-// "DeepSeek-V2", section 2.1.3 and appendix B.
+// "DeepSeek-V2", section 2.1 and appendix C.
 
 // W_UKᵀ q in the place of the Dn features without a position: (B, H, T, R + Dr).
 Tensor4 absorb_queries(const LatentAttention& attention,
@@ -26,8 +26,9 @@ AttentionOutput absorbed_attention(const LatentAttention& attention,
                                    const Tensor4& entries,  // (B, 1, S, R + Dr)
                                    const Tensor4& mask);    // (B, 1, T, S)
 
-// FLOPs of T new tokens and S tokens in the cache, of one layer and sequence, without the
-// projections that both orders compute. Two per multiplication and addition.
+// FLOPs of T new tokens and S tokens in the cache, the new ones included, of one layer and
+// sequence, without the projections that both orders compute. Two per multiplication and
+// addition.
 std::uint64_t expanded_flops(const LatentSizes& sizes, std::uint64_t seq_len,  // T
                              std::uint64_t kv_len);                            // S
 std::uint64_t absorbed_flops(const LatentSizes& sizes, std::uint64_t seq_len,

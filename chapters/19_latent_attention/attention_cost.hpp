@@ -12,7 +12,8 @@ namespace llm {
 struct AttentionCost {
     std::uint64_t cached_numbers = 0;  // per token
     std::uint64_t parameters = 0;      // of the projections, without norms and biases
-    std::uint64_t prefill_flops = 0;   // of S tokens at once, by the order that needs fewer
+    std::uint64_t prefill_flops = 0;   // of S tokens at once, each counted with all S keys, by
+                                       // the order that needs fewer
     std::uint64_t decode_flops = 0;    // of the token after S - 1 cached ones, likewise
 };
 // Multi-head, grouped-query or multi-query attention: Hkv says which. Two FLOPs per weight and

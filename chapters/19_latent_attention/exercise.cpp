@@ -50,8 +50,8 @@ std::size_t predicted_crossover() {
     // return ?;
 }
 
-// Exercise 19.6 — write fold_values. Serving systems compute this matrix when they load a
-// model. Column h · R + r of the result belongs to feature r of the latent vector of head h.
+// Exercise 19.6 — write fold_values. Column h · R + r of the result belongs to feature r of the
+// latent vector of head h.
 Linear fold_values([[maybe_unused]] const LatentAttention& attention) { TODO("fold_values"); }
 
 }  // namespace exercise

@@ -140,7 +140,8 @@ AttentionLayer::Output LatentAttention::operator()(const Tensor3& hidden_states,
     const Tensor4 new_entries =
         latent_entries(*this, kv_a_proj_with_mqa(hidden_states), inputs);
     if (cache) {
-        require(inputs.position_ids(0) == static_cast<Id>(cache->seq_len()),
+        require(inputs.position_ids.size() > 0 &&
+                    inputs.position_ids(0) == static_cast<Id>(cache->seq_len()),
                 "latent attention: position ids do not begin at {}, after the cached tokens",
                 cache->seq_len());
         cache->update(new_entries);

@@ -26,7 +26,7 @@ struct LatentCache {
 };
 
 // Queries through a narrow vector of Rq numbers, as keys and values are: fewer parameters, and
-// smaller activations in training. The cache is not concerned.
+// smaller activations in training. This does not change the cache.
 struct LowRankQueries {
     Linear q_a_proj;        // (Rq, C)
     RMSNorm q_a_layernorm;  // (Rq)
@@ -63,13 +63,13 @@ struct LatentAttention {
                                       LatentCache* cache = nullptr) const;
 };
 
-// Initializes the projections in the order q, kv_a, kv_b, o, with PyTorch's defaults.
 struct LatentSizes {
     std::size_t hidden_size = 0, num_attention_heads = 1;                    // C, H
     std::optional<std::size_t> q_lora_rank = std::nullopt;                   // Rq
     std::size_t kv_lora_rank = 0;                                            // R
     std::size_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;  // Dn, Dr, Dv
 };
+// Initializes the projections in the order q, kv_a, kv_b, o, with PyTorch's defaults.
 LatentAttention make_latent_attention(const LatentSizes& sizes, Real rms_norm_eps,
                                       Generator& generator);
 LatentSizes sizes_of(const LatentAttention& attention);

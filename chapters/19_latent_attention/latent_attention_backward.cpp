@@ -19,6 +19,15 @@ Tensor4 rotate_last_backward(const Tensor4& output_gradient,
     return join_features(features(output_gradient, 0, num_nope), rotated);
 }
 
+// As project_queries; saves what is between the two matrices.
+Tensor3 queries_forward(const QueryProjection& projection, LatentActivations& saved) {
+    if (const auto* q_proj = std::get_if<Linear>(&projection)) return (*q_proj)(saved.input);
+    const auto& [q_a_proj, q_a_layernorm, q_b_proj] = std::get<LowRankQueries>(projection);
+    saved.q_compressed = q_a_proj(saved.input);
+    saved.q_normalized = q_a_layernorm(saved.q_compressed);
+    return q_b_proj(saved.q_normalized);
+}
+
 // The gradient with respect to the input, through the queries.
 Tensor3 queries_backward(const QueryProjection& projection, const LatentActivations& saved,
                          const Tensor3& output_gradient,  // (B, T, H*(Dn + Dr))
@@ -72,12 +81,8 @@ ForwardPass<LatentActivations> attention_forward(const LatentAttention& attentio
                                                  Generator* /*dropout_generator*/) {
     LatentActivations saved;
     saved.input = input;
-    if (const auto* low_rank = std::get_if<LowRankQueries>(&attention.q_proj)) {
-        saved.q_compressed = low_rank->q_a_proj(input);
-        saved.q_normalized = low_rank->q_a_layernorm(saved.q_compressed);
-    }
     saved.heads.queries =
-        latent_queries(attention, project_queries(attention.q_proj, input), inputs);
+        latent_queries(attention, queries_forward(attention.q_proj, saved), inputs);
 
     saved.compressed = attention.kv_a_proj_with_mqa(input);
     const Tensor4 entries = latent_entries(attention, saved.compressed, inputs);
@@ -135,6 +140,8 @@ void add_parameters(ParameterList& list, const std::string& name, LatentAttentio
 
 LatentDecoder make_latent_decoder(Config config, const LatentSizes& sizes,
                                   Generator& generator) {
+    require(config.attention_bias == AttentionBias::none && config.attention_dropout == 0,
+            "latent decoder: biases and attention dropout are not supported");
     config.head_dim = sizes.qk_rope_head_dim;
     require(sizes.hidden_size == config.hidden_size &&
                 sizes.num_attention_heads == config.num_attention_heads,

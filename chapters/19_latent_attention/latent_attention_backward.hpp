@@ -38,7 +38,8 @@ void add_parameters(ParameterList& list, const std::string& name, LatentAttentio
 // rotary table, Dr (as in Hugging Face's DeepseekV3Config).
 using LatentBlock = PreNormBlockWith<RMSNorm, GatedMlp, LatentAttention>;
 using LatentDecoder = DecoderModel<LatentBlock>;
-// Initialized in the order of chapter 09's make_model.
+// Initialized in the order of chapter 09's make_model. There is no QK norm. Throws ValueError
+// if the sizes contradict each other, and for biases and attention dropout.
 LatentDecoder make_latent_decoder(Config config, const LatentSizes& sizes,
                                   Generator& generator);
 

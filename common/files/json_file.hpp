@@ -81,8 +81,8 @@ class JsonFile {
 // An object with these members in this order. Numbers that are not finite, which JSON does not
 // have, become the strings "inf", "-inf" and "nan"; nullptr becomes null.
 using JsonValue =
-    std::variant<std::nullptr_t, bool, std::size_t, double, std::string, std::vector<std::string>,
-                 std::vector<std::size_t>, std::vector<double>,
+    std::variant<std::nullptr_t, bool, std::size_t, double, std::string,
+                 std::vector<std::string>, std::vector<std::size_t>, std::vector<double>,
                  std::vector<std::vector<double>>,
                  std::vector<std::pair<std::string, std::size_t>>,  // an object of ids
                  std::vector<std::vector<std::string>>>;

@@ -22,13 +22,13 @@ command_of() { echo "./learn $((10#${1%%_*})) — $(question "$1")"; }
 
 bold() { if [[ -t 1 ]]; then printf '\033[1m%s\033[0m\n' "$1"; else printf '%s\n' "$1"; fi; }
 
-# Lists the chapters by part. The first column has the solved exercises of those that were run.
+# Lists the chapters by part; in a terminal of few lines, without the names of the parts. The first column has the solved exercises of those that were run.
 show_map() {
     local slug part="" count
     for slug in $(all_slugs); do
         if [[ $part != "$(part_of "$slug")" ]]; then
             part=$(part_of "$slug")
-            bold "$(printf '%-3s %s' "${part%% *}" "${part#* }")"
+            is_short || bold "$(printf '%-3s %s' "${part%% *}" "${part#* }")"
         fi
         count=$(solved "$slug")
         [[ -e build/runs/$slug || $count != 0* ]] || count=-

@@ -49,8 +49,8 @@ void absorb_by_hand() {
 void rope_between() {
     step("Why RoPE cannot be absorbed: W_UK with a rotation before it");
     for (const int distance : {0, 1, 2})
-        show("distance_" + to_text(distance), matmul(rotation(distance), up_keys), {"k0", "k1"},
-             latent_names);
+        show("distance_" + to_text(distance), matmul(rotation(-distance), up_keys),
+             {"k0", "k1"}, latent_names);
 }
 
 void shapes_of_a_layer(Generator& generator) {
@@ -72,7 +72,7 @@ void shapes_of_a_layer(Generator& generator) {
     show_shape("expanded_values", values);
     show("hidden_states_after", layer(hidden_states, inputs).hidden_states);
     show("cached_numbers_per_token", entries.shape(3));
-    show("of_multi_head_attention", keys.shape(1) * (keys.shape(3) + values.shape(3)));
+    show("of_expanded_keys_and_values", keys.shape(1) * (keys.shape(3) + values.shape(3)));
 }
 
 void two_orders(Generator& generator) {
