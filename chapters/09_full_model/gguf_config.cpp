@@ -28,8 +28,6 @@ class GgufConfig {
             file_.reject("general.type " + file_.text("general.type") +
                          " is not supported; supported: model");
         Config config = validate_model(read_sizes());
-        if (!has("attention.kv_lora_rank"))  // chapter 19's values have fewer features
-            expect_head_dim("attention.value_length", config.head_dim);
         config.rms_norm_eps = above_0(eps_key);
         if (has("rope.freq_base")) config.rope_theta = above_0("rope.freq_base");
         config.tie_word_embeddings = !file_.has_tensor("output.weight");
@@ -43,6 +41,7 @@ class GgufConfig {
                          "(./learn model reads other architectures)");
         reject_unsupported();
         Config config = read_common("attention.layer_norm_rms_epsilon");
+        expect_head_dim("attention.value_length", config.head_dim);
         expect_head_dim("rope.dimension_count", config.head_dim);
         reject_sliding_window(config.max_position_embeddings);
         config.rope_scaling = rope_scaling(config.head_dim);

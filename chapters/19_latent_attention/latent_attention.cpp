@@ -74,10 +74,10 @@ Tensor4 rotate_last(const Tensor4& states, const PatternAttentionInputs& inputs,
                     std::size_t qk_rope_head_dim) {
     if (qk_rope_head_dim == 0) return states;
     const std::size_t num_nope = states.shape(3) - qk_rope_head_dim;
+    // Row t of the table is that of token t, whatever its position.
     const Tensor4 rotated = apply_rotary_embedding(
         features(states, num_nope, qk_rope_head_dim), inputs.rotary_tables.front(),
-        position_ids(states.shape(0),
-                     states.shape(2)));  // row t of the table is that of token t
+        position_ids(states.shape(0), states.shape(2)));
     return join_features(features(states, 0, num_nope), rotated);
 }
 

@@ -55,6 +55,12 @@ PublishedConfig read_published_config(const Gguf& file) try {
     static_cast<Config&>(config) = read_common_config(
         file, family.norm_type == NormType::rms_norm ? "attention.layer_norm_rms_epsilon"
                                                      : "attention.layer_norm_epsilon");
+    const std::string value_length = "attention.value_length";
+    if (!family.latent_attention && gguf.has(value_length) &&
+        gguf.size(value_length) != config.head_dim)
+        file.reject(gguf.full(value_length) + " " + to_text(gguf.size(value_length)) +
+                    " is not supported; supported: the head_dim of queries and keys, " +
+                    to_text(config.head_dim));
     config.qk_norm = family.qk_norm;
     config.attention_bias = family.has_biases ? AttentionBias::qkvo : AttentionBias::none;
     config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);

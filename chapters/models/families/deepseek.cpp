@@ -113,25 +113,8 @@ void read_deepseek_v3(const JsonFile& json, PublishedConfig& config) {
         config.num_nextn_predict_layers = json.size("num_nextn_predict_layers");
 }
 
-void write_deepseek(const PublishedConfig& config, JsonMembers& json) {
-    const LatentSizes& sizes = *config.latent;
-    const ExpertSizes& experts = config.experts;
-    std::size_t first = 0;  // layer with a mixture of experts
-    while (first < config.layers.size() && !config.layers[first].is_moe) ++first;
-    json.insert(json.end(), {{"kv_lora_rank", sizes.kv_lora_rank},
-                             {"qk_nope_head_dim", sizes.qk_nope_head_dim},
-                             {"qk_rope_head_dim", sizes.qk_rope_head_dim},
-                             {"v_head_dim", sizes.v_head_dim},
-                             {"n_routed_experts", experts.num_experts},
-                             {"num_experts_per_tok", experts.num_experts_per_tok},
-                             {"moe_intermediate_size", experts.moe_intermediate_size},
-                             {"n_shared_experts", experts.n_shared_experts},
-                             {"first_k_dense_replace", first}});
-    if (sizes.q_lora_rank)
-        json.push_back({"q_lora_rank", *sizes.q_lora_rank});
-    else
-        json.push_back({"q_lora_rank", nullptr});
-    const auto add_routing = [&](const auto& routing, const std::string& method) {
+void write_routing(const Routing& any_routing, JsonMembers& json) {
+    const auto add = [&](const auto& routing, const std::string& method) {
         json.insert(json.end(),
                     {{"norm_topk_prob", routing.norm_topk_prob},
                      {"routed_scaling_factor", double(routing.routed_scaling_factor)},
@@ -139,23 +122,33 @@ void write_deepseek(const PublishedConfig& config, JsonMembers& json) {
                      {"topk_group", routing.groups.topk_group},
                      {"topk_method", method}});
     };
-    if (const auto* softmax = std::get_if<SoftmaxRouting>(&config.routing))
-        add_routing(*softmax, "group_limited_greedy");
+    if (const auto* softmax = std::get_if<SoftmaxRouting>(&any_routing))
+        add(*softmax, "group_limited_greedy");
     else
-        add_routing(std::get<SigmoidRouting>(config.routing), "noaux_tc");
+        add(std::get<SigmoidRouting>(any_routing), "noaux_tc");
 }
 
-void write_yarn(const PublishedConfig& config, JsonMembers& json) {
+void write_deepseek(const PublishedConfig& config, JsonMembers& json) {
+    const LatentSizes& sizes = *config.latent;
+    const ExpertSizes& experts = config.experts;
+    json.insert(json.end(), {{"kv_lora_rank", sizes.kv_lora_rank},
+                             {"qk_nope_head_dim", sizes.qk_nope_head_dim},
+                             {"qk_rope_head_dim", sizes.qk_rope_head_dim},
+                             {"v_head_dim", sizes.v_head_dim},
+                             {"q_lora_rank", nullptr},
+                             {"n_routed_experts", experts.num_experts},
+                             {"num_experts_per_tok", experts.num_experts_per_tok},
+                             {"moe_intermediate_size", experts.moe_intermediate_size},
+                             {"n_shared_experts", experts.n_shared_experts},
+                             {"first_k_dense_replace", num_dense_layers(config)}});
+    // Replaces null, which is not the same as a missing key: transformers has a default.
+    if (sizes.q_lora_rank) json.push_back({"q_lora_rank", *sizes.q_lora_rank});
+    write_routing(config.routing, json);
     if (!config.yarn) return;
     add_yarn(*config.yarn, json);
     json.push_back({"rope_scaling.mscale", double(config.mscale)});
     if (config.mscale_all_dim > 0)
         json.push_back({"rope_scaling.mscale_all_dim", double(config.mscale_all_dim)});
-}
-
-void write_deepseek_and_yarn(const PublishedConfig& config, JsonMembers& json) {
-    write_deepseek(config, json);
-    write_yarn(config, json);
 }
 
 PublishedLayerNames gguf_names_of_deepseek() {
@@ -193,7 +186,7 @@ Family deepseek_family() {
             .latent_attention = true,
             .defaults = {.rms_norm_eps = 1e-6, .rope_theta = 10'000},
             .read = read_deepseek_v2,
-            .write = write_deepseek_and_yarn,
+            .write = write_deepseek,
             .check_gguf = check_deepseek_gguf,
             .add_gguf = add_deepseek_gguf,
             .read_gguf = read_deepseek_gguf};

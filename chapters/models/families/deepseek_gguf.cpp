@@ -12,12 +12,6 @@ bool has_sigmoid(const PublishedConfig& config) {
     return std::holds_alternative<SigmoidRouting>(config.routing);
 }
 
-std::size_t num_dense_layers(const PublishedConfig& config) {
-    const auto first = std::find_if(config.layers.begin(), config.layers.end(),
-                                    [](const LayerConfig& layer) { return layer.is_moe; });
-    return std::size_t(first - config.layers.begin());
-}
-
 void add_routing(const PublishedConfig& config, GgufMetadata& metadata) {
     const std::string prefix = config.family->gguf_architecture + ".";
     const auto add = [&](const auto& routing) {
@@ -74,6 +68,12 @@ void read_routing(const GgufSettings& gguf, PublishedConfig& config) {
 }
 
 }  // namespace
+
+std::size_t num_dense_layers(const PublishedConfig& config) {
+    const auto first = std::find_if(config.layers.begin(), config.layers.end(),
+                                    [](const LayerConfig& layer) { return layer.is_moe; });
+    return std::size_t(first - config.layers.begin());
+}
 
 void check_deepseek_gguf(const PublishedConfig& config) {
     const std::size_t num_layers = config.num_hidden_layers;

@@ -5,6 +5,9 @@
 
 namespace llm {
 
+// The layers before the first with a mixture of experts.
+std::size_t num_dense_layers(const PublishedConfig& config);
+
 // llama.cpp's architecture deepseek2, of both model types: what it has, and its settings.
 void check_deepseek_gguf(const PublishedConfig& config);
 void add_deepseek_gguf(const PublishedConfig& config, GgufMetadata& metadata);
