@@ -17,6 +17,8 @@ MixtureOfExperts random_moe(const Routing& routing) {
                                        {random_matrix(C, F, 30 + e), std::nullopt},
                                        SiLU});
     moe.shared = std::get<GatedMlp>(moe.experts[0]);
+    if (std::holds_alternative<SoftmaxRouting>(routing))
+        moe.shared_gate = Linear{random_matrix(1, C, 40) * 0.3, std::nullopt};
     return moe;
 }
 
@@ -25,6 +27,7 @@ void add_parameters(ParameterList& list, MixtureOfExperts& moe) {
     for (Expert& expert : moe.experts)
         llm::add_parameters(list, "expert", std::get<GatedMlp>(expert));
     llm::add_parameters(list, "shared", *moe.shared);
+    if (moe.shared_gate) llm::add_parameters(list, "shared_gate", *moe.shared_gate);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "chapters/01_masking/masking.hpp"
+#include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/05_gqa/kv_cache.hpp"
 
 namespace llm {
@@ -82,7 +83,14 @@ AttentionLayer::Output PatternAttention::operator()(const Tensor3& hidden_states
                     hidden_states.shape(0));
     AttentionOutput result =
         grouped_query_attention({heads.queries, visible.keys, visible.values}, mask, score_mod);
-    return {project_output(layer, result.context), std::move(result.weights)};
+    return {gate_and_project(*this, hidden_states, result.context), std::move(result.weights)};
+}
+
+Tensor3 gate_and_project(const PatternAttention& attention, const Tensor3& hidden_states,
+                         const Tensor4& context) {
+    if (!attention.output_gate) return project_output(attention.layer, context);
+    const Tensor3 gate = activate(Sigmoid, (*attention.output_gate)(hidden_states));
+    return attention.layer.projections.o_proj(merge_heads(context) * gate);
 }
 
 PatternAttention make_pattern_attention(const AttentionLayer& layer, std::size_t head_dim,

@@ -40,6 +40,9 @@ struct PatternAttention {
     AttentionPattern pattern = FullAttention{};
     LayerPositionEncoding position_encoding = RopeOfTable{};
     ScoreMod score_mod;
+    // (H*D, C). The output of the heads is multiplied by the sigmoid of this projection of the
+    // input: "Gated Attention for Large Language Models" (Qiu et al., 2025). none: it is not.
+    std::optional<Linear> output_gate = std::nullopt;
 
     using Inputs = PatternAttentionInputs;
     using Cache = RollingCache;
@@ -66,6 +69,10 @@ AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RopeOfTa
 QueriesKeysValues encode_positions(const PatternAttention& attention,
                                    const QueriesKeysValues& projected,
                                    const PatternAttentionInputs& inputs);
+// The output gate, if there is one, and the output projection.
+Tensor3 gate_and_project(const PatternAttention& attention,
+                         const Tensor3& hidden_states,  // (B, T, C): the input of the layer
+                         const Tensor4& context);       // (B, H, T, D) -> (B, T, C)
 // With RoPE of the first table, and a scale of 1/√D.
 PatternAttention make_pattern_attention(const AttentionLayer& layer, std::size_t head_dim,
                                         const AttentionPattern& pattern);

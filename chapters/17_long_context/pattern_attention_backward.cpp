@@ -36,6 +36,31 @@ Tensor4 mask_of(const PatternAttention& attention, const PatternAttentionInputs&
         input.shape(0));
 }
 
+// Backward pass of gate_and_project; the gate is computed again.
+struct GatedOutputGradient {
+    Tensor3 context;  // (B, T, H*D)
+    Tensor3 input;    // (B, T, C): through the gate; 0 without one
+};
+GatedOutputGradient gate_and_project_backward(const PatternAttention& attention,
+                                              const AttentionActivations& saved,
+                                              const Tensor3& output_gradient,
+                                              PatternAttention& gradient) {
+    const Linear& o_proj = attention.layer.projections.o_proj;
+    Linear& o_proj_gradient = gradient.layer.projections.o_proj;
+    const Tensor3 context = merge_heads(saved.context);
+    if (!attention.output_gate)
+        return {linear_backward(o_proj, context, output_gradient, o_proj_gradient),
+                xt::zeros<Real>(saved.input.shape())};
+    const Tensor3 before = (*attention.output_gate)(saved.input);
+    const Tensor3 gate = activate(Sigmoid, before);
+    const Tensor3 gated_gradient =
+        linear_backward(o_proj, context * gate, output_gradient, o_proj_gradient);
+    return {gated_gradient * gate,
+            linear_backward(*attention.output_gate, saved.input,
+                            gated_gradient * context * activation_derivative(Sigmoid, before),
+                            *gradient.output_gate)};
+}
+
 }  // namespace
 
 ForwardPass<AttentionActivations> attention_forward(const PatternAttention& attention,
@@ -49,26 +74,24 @@ ForwardPass<AttentionActivations> attention_forward(const PatternAttention& atte
     save_attention(grouped_query_attention(saved.rotated, mask_of(attention, inputs, input),
                                            attention.score_mod),
                    attention.layer.attention_dropout, dropout_generator, saved);
-    return {project_output(attention.layer, saved.context), std::move(saved)};
+    return {gate_and_project(attention, input, saved.context), std::move(saved)};
 }
 
 Tensor3 attention_backward(const PatternAttention& attention,
                            const PatternAttentionInputs& inputs,
                            const AttentionActivations& saved, const Tensor3& output_gradient,
                            PatternAttention& gradient) {
-    // The forward pass in reverse: output projection, attention, positions.
-    const Tensor3 merged_gradient =
-        linear_backward(attention.layer.projections.o_proj, merge_heads(saved.context),
-                        output_gradient, gradient.layer.projections.o_proj);
-    const Tensor4 context_gradient =
-        split_heads(merged_gradient, attention.layer.num_attention_heads);
+    // The forward pass in reverse: output projection and gate, attention, positions.
+    const auto [context_gradient, input_gradient] =
+        gate_and_project_backward(attention, saved, output_gradient, gradient);
     const QueriesKeysValues rotated_gradient = grouped_query_attention_backward(
         saved.rotated, mask_of(attention, inputs, saved.input), saved.attentions,
-        saved.dropout_mask, context_gradient, attention.score_mod, gradient.score_mod);
+        saved.dropout_mask, split_heads(context_gradient, attention.layer.num_attention_heads),
+        attention.score_mod, gradient.score_mod);
     const QueriesKeysValues projected_gradient = encode_positions_backward(
         attention, saved.projected, inputs, rotated_gradient, gradient);
-    return project_qkv_backward(attention.layer, saved.input, projected_gradient,
-                                gradient.layer);
+    return input_gradient + project_qkv_backward(attention.layer, saved.input,
+                                                 projected_gradient, gradient.layer);
 }
 
 PatternDecoder make_pattern_decoder(const Model& model, bool learned_sinks) {
@@ -103,6 +126,8 @@ void add_parameters(ParameterList& list, const std::string& name, PatternAttenti
     add_parameters(list, name, attention.layer);
     if (auto& sinks = attention.score_mod.sinks)
         list.push_back({name + ".sinks", {sinks->size()}, {sinks->data(), sinks->size()}});
+    if (attention.output_gate)
+        add_parameters(list, name + ".output_gate", *attention.output_gate);
 }
 
 }  // namespace llm

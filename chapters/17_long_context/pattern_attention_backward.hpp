@@ -15,7 +15,7 @@ ForwardPass<AttentionActivations> attention_forward(
     const PatternAttentionInputs& inputs,  // T positions
     Generator* dropout_generator = nullptr);
 // Returns the gradient with respect to the input, (B, T, C); those of the weights, of the QK
-// norm and of the sinks are accumulated.
+// norm, of the sinks and of the output gate are accumulated.
 Tensor3 attention_backward(const PatternAttention& attention,
                            const PatternAttentionInputs& inputs,
                            const AttentionActivations& saved,

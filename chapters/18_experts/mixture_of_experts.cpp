@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "chapters/12_gradients/linear_backward.hpp"
+#include "common/tensors/elementwise.hpp"
 
 namespace llm {
 namespace {
@@ -59,6 +60,24 @@ bool has_tokens(const Dispatch& dispatch, std::size_t e) {
 
 Matrix rows_of(const Tensor3& states) {
     return reshape(states, {states.shape(0) * states.shape(1), states.shape(2)});
+}
+
+// The gradient with respect to the input, through the shared expert and its gate.
+Tensor3 shared_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
+                        const Tensor3& output_gradient,  // (B, T, C)
+                        MixtureOfExperts& gradient) {
+    if (!moe.shared_gate)
+        return mlp_backward(*moe.shared, saved.shared, output_gradient, *gradient.shared);
+    const auto [batch_size, seq_len, hidden_size] = dims(output_gradient);
+    const Tensor3 input = reshape(saved.input, {batch_size, seq_len, hidden_size});
+    const Tensor3 before = (*moe.shared_gate)(input);  // (B, T, 1)
+    const Matrix products = rows_of(output_gradient * saved.shared_output);
+    const Tensor3 gate_gradient = reshape(row_sum(products), {batch_size, seq_len, 1});
+    return mlp_backward(*moe.shared, saved.shared, output_gradient * activate(Sigmoid, before),
+                        *gradient.shared) +
+           linear_backward(*moe.shared_gate, input,
+                           gate_gradient * activation_derivative(Sigmoid, before),
+                           *gradient.shared_gate);
 }
 
 }  // namespace
@@ -166,8 +185,12 @@ ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tenso
     Tensor3 output = reshape(combined, {input.shape(0), input.shape(1), input.shape(2)});
     if (moe.shared) {
         auto [shared_output, activations] = mlp_forward(*moe.shared, input);
-        output += shared_output;
         saved.shared = std::move(activations);
+        if (moe.shared_gate) {
+            saved.shared_output = shared_output;
+            shared_output = shared_output * activate(Sigmoid, (*moe.shared_gate)(input));
+        }
+        output += shared_output;
     }
     return {std::move(output), std::move(saved)};
 }
@@ -214,7 +237,7 @@ Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
         reshape(input_gradient,
                 {output_gradient.shape(0), output_gradient.shape(1), output_gradient.shape(2)});
     if (!moe.shared) return result;
-    return result + mlp_backward(*moe.shared, saved.shared, output_gradient, *gradient.shared);
+    return result + shared_backward(moe, saved, output_gradient, gradient);
 }
 
 }  // namespace llm

@@ -48,6 +48,9 @@ struct MixtureOfExperts {
     // Of training: tokens over the capacity of an expert are dropped. none: no token is
     // dropped.
     std::optional<double> capacity_factor = std::nullopt;
+    // (1, C). The output of the shared expert is multiplied by the sigmoid of this projection
+    // of the token: Qwen2-MoE. none: it is not.
+    std::optional<Linear> shared_gate = std::nullopt;
 
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
@@ -59,6 +62,13 @@ struct ExpertSizes {
     std::size_t num_experts_per_tok = 0;    // K
     std::size_t moe_intermediate_size = 0;  // F of each expert
     std::size_t n_shared_experts = 0;       // for all tokens, as one MLP of n·F
+    // The width of that MLP, if it is another.
+    std::optional<std::size_t> shared_expert_intermediate_size = std::nullopt;
+
+    std::size_t shared_width() const {
+        return shared_expert_intermediate_size.value_or(n_shared_experts *
+                                                        moe_intermediate_size);
+    }
 };
 // The activations of a mixture of experts that its backward pass needs.
 struct MoeActivations {
@@ -69,6 +79,7 @@ struct MoeActivations {
     std::vector<MlpActivations> experts;  // E; empty for an expert without tokens
     Matrix expert_outputs;                // (M, C): before the routing weights
     MlpActivations shared;
+    Tensor3 shared_output;  // (B, T, C): before its gate; empty without one
 };
 // With a capacity factor, tokens over the capacity are dropped.
 ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe,

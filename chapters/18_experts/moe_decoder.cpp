@@ -61,6 +61,7 @@ void add_parameters(ParameterList& list, const std::string& name, MixtureOfExper
             },
             moe.experts[e]);
     if (moe.shared) add_parameters(list, name + ".shared_experts", *moe.shared);
+    if (moe.shared_gate) add_parameters(list, name + ".shared_expert_gate", *moe.shared_gate);
 }
 
 void add_parameters(ParameterList& list, const std::string& name, MlpOrMoe& mlp) {
