@@ -295,8 +295,8 @@ TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a folder with
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --max-grad-norm 2", "this run has other options"),
 ]
 EXPERIMENTS_REJECTED = [  # of ./learn experiment
-    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts or latent-attention"),
-    ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts or latent-attention, not 'sgd'"),
+    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention"),
+    ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention, not 'sgd'"),
     ("--name scaling-law", "scaling-law needs --text"),
     ("--name experts", "experts needs --text"),
     ("--name attention-sinks --text {file}", "tokens are too few"),
@@ -468,7 +468,7 @@ LEARN_REJECTED = [
 REJECTED = {"09_full_model": MODEL_REJECTED, "10_tokenizer": TOKENIZER_REJECTED, "11_generation": GENERATION_REJECTED,
            "12_gradients": BASIC_REJECTED, "14_fine_tuning": FINE_TUNING_REJECTED, "13_training": TRAINING_REJECTED, "15_fast": FAST_REJECTED,
            "16_quantization": QUANTIZATION_REJECTED, "17_long_context": LONG_CONTEXT_REJECTED,
-           "18_experts": EXPERTS_REJECTED, "19_latent_attention": LATENT_REJECTED, "model": PUBLISHED_REJECTED, "train": TRAIN_REJECTED,
+           "18_experts": EXPERTS_REJECTED, "19_latent_attention": LATENT_REJECTED, "20_linear_attention": BASIC_REJECTED, "model": PUBLISHED_REJECTED, "train": TRAIN_REJECTED,
            "fine_tune": FINE_TUNE_REJECTED, "experiment": EXPERIMENTS_REJECTED, "walk": WALK_REJECTED}
 problems = []
 
@@ -589,7 +589,7 @@ def check_good(program, scratch):
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
              "12_gradients": None, "14_fine_tuning": check_penalty, "13_training": check_names, "15_fast": check_timing,
-             "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts, "19_latent_attention": check_costs}.get(program.name, check_sizes)
+             "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts, "19_latent_attention": check_costs, "20_linear_attention": None}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
 
@@ -1262,7 +1262,9 @@ def check_experiment(program, scratch):
     for options, shown in ((["attention-sinks", "--text", short, "--steps", "2", "--num-seeds", "1"], "learned sinks"),
                            (["longer-contexts", "--text", short, "--steps", "2", "--factor", "2", "--train-len", "300"], " 511\nnone "),
                            (["experts", "--text", short, "--steps", "2", "--num-seeds", "1", "--export", trained], "4 of 16"),
-                           (["latent-attention", "--text", short, "--steps", "2", "--num-seeds", "1"], "latent, 32 cached, equal parameters")):
+                           (["latent-attention", "--text", short, "--steps", "2", "--num-seeds", "1"], "latent, 32 cached, equal parameters"),
+                           (["linear-attention", "--text", short, "--steps", "2", "--num-seeds", "1"], "gated delta rule"),
+                           (["recall", "--steps", "2", "--num-seeds", "1"], "gated delta rule")):
         result = run([program, "--name", *options, "--plots", scratch / "experiment_plots"])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:
             problems.append(f"{program.name} {options}: exit {result.returncode}: {result.stdout[-300:]} {result.stderr}")

@@ -1656,6 +1656,157 @@ def deepseek_models():
         save(f"19_latent_attention/{name}_greedy", greedy)
 
 
+def delta_layer(mixed, z, b, a, weight, sizes, eps):
+    """Gated DeltaNet after its input projections, token by token: Qwen3-Next. mixed is (B, T, W): queries, keys and values of all heads.
+    weight(name) is a parameter."""
+    key_heads, value_heads, key_dim, value_dim = sizes
+    size, seq_len, width = mixed.shape
+    kernel = weight("conv1d")
+    padded = nn.functional.pad(mixed.transpose(1, 2), (kernel.shape[-1] - 1, 0))
+    convolved = nn.functional.silu(nn.functional.conv1d(padded, kernel.view(width, 1, -1), groups=width)).transpose(1, 2)
+    parts = convolved.split([key_heads * key_dim, key_heads * key_dim, value_heads * value_dim], dim=-1)
+    queries, keys, values = (part.view(size, seq_len, -1, dim) for part, dim in zip(parts, (key_dim, key_dim, value_dim)))
+    unit = lambda y: (y * (y.square().sum(-1, keepdim=True) + 1e-6).rsqrt()).repeat_interleave(value_heads // key_heads, 2)
+    queries, keys = unit(queries) * key_dim**-0.5, unit(keys)
+    decay = (-weight("A_log").exp() * nn.functional.softplus(a + weight("dt_bias"))).exp()
+    beta, state, outputs = b.sigmoid(), torch.zeros(size, value_heads, key_dim, value_dim, dtype=mixed.dtype), []
+    for t in range(seq_len):
+        state = state * decay[:, t, :, None, None]
+        missing = values[:, t] - torch.einsum("bhkv,bhk->bhv", state, keys[:, t])
+        state = state + torch.einsum("bhk,bhv->bhkv", keys[:, t], missing * beta[:, t, :, None])
+        outputs.append(torch.einsum("bhkv,bhk->bhv", state, queries[:, t]))
+    output = rms_normalize(torch.stack(outputs, 1), eps) * weight("norm") * nn.functional.silu(z.reshape(size, seq_len, value_heads, value_dim))
+    return output.flatten(2) @ weight("out_proj").T
+
+
+def linear_attention():
+    """Chapter 20. A layer of Gated DeltaNet, in float64: output and gradients. 70 tokens are more than a chunk of 64."""
+    torch.manual_seed(20)
+    key_heads, value_heads, key_dim, value_dim, kernel, seq_len = 2, 6, 3, 5, 4, 70
+    width, value_width = 2 * key_heads * key_dim + value_heads * value_dim, value_heads * value_dim
+    shapes = {"in_proj_qkv": (width, C), "in_proj_z": (value_width, C), "in_proj_b": (value_heads, C), "in_proj_a": (value_heads, C),
+              "A_log": (value_heads,), "dt_bias": (value_heads,), "conv1d": (width, kernel), "norm": (value_dim,), "out_proj": (C, value_width)}
+    weights = {key: torch.randn(*shape).mul(0.5).double().requires_grad_() for key, shape in shapes.items()}
+    x, upstream = torch.randn(B, seq_len, C).double().requires_grad_(), torch.randn(B, seq_len, C).double()
+    projected = (x @ weights[f"in_proj_{part}"].T for part in ("qkv", "z", "b", "a"))
+    output = delta_layer(*projected, weights.get, (key_heads, value_heads, key_dim, value_dim), 1e-3)
+    (output * upstream).sum().backward()
+    for key, tensor in {**weights, "input": x}.items():
+        save(f"20_linear_attention/{key}", tensor.float())
+        save(f"20_linear_attention/{key}_gradient", tensor.grad.float())
+    save("20_linear_attention/output", output.float())
+    save("20_linear_attention/upstream", upstream.float())
+
+
+def qwen3_next_decoder(config, weights, ids):
+    """Logits of a qwen3_next model, in the precision of the weights, written from modeling_qwen3_next.py."""
+    heads, kv_heads, head_dim, eps = (config[key] for key in ("num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps"))
+    key_heads, value_heads, key_dim, value_dim = sizes = [config[f"linear_{key}"] for key in (
+        "num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")]
+    size, seq_len = ids.shape
+    norm = lambda x, name: rms_normalize(x, eps) * (1 + weights[f"{name}.weight"])
+    linear = lambda x, name: x @ weights[f"{name}.weight"].T
+    rotary = int(head_dim * config["partial_rotary_factor"])
+    angles = torch.arange(seq_len)[:, None].float() * rotary_angles(rotary, config["rope_theta"], torch.arange(seq_len).float())[0]
+    both = torch.cat((angles, angles), dim=-1).to(weights["lm_head.weight"].dtype)
+    rotate = lambda y: torch.cat((y[..., :rotary] * both.cos() + rotate_half(y[..., :rotary]) * both.sin(), y[..., rotary:]), -1)
+    hidden = torch.ones(seq_len, seq_len).triu(1).bool()
+
+    def full_attention(x, name):
+        queries, gate = linear(x, name + "q_proj").view(size, seq_len, heads, 2 * head_dim).chunk(2, dim=-1)
+        keys, values = (linear(x, f"{name}{part}_proj").view(size, seq_len, kv_heads, head_dim) for part in "kv")
+        queries, keys = rotate(norm(queries, name + "q_norm").transpose(1, 2)), rotate(norm(keys, name + "k_norm").transpose(1, 2))
+        keys, values = (y.repeat_interleave(heads // kv_heads, 1) for y in (keys, values.transpose(1, 2)))
+        probabilities = (queries @ keys.mT * head_dim**-0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+        context = (probabilities @ values).transpose(1, 2).flatten(2)
+        return linear(context * gate.flatten(2).sigmoid(), name + "o_proj")
+
+    def linear_layer(x, name):
+        ratio = value_heads // key_heads
+        qkvz = linear(x, name + "in_proj_qkvz").view(size, seq_len, key_heads, -1)  # of each key head in turn
+        queries, keys, values, z = qkvz.split([key_dim, key_dim, ratio * value_dim, ratio * value_dim], dim=-1)
+        b, a = linear(x, name + "in_proj_ba").view(size, seq_len, key_heads, 2 * ratio).chunk(2, dim=-1)
+        mixed = torch.cat([part.flatten(2) for part in (queries, keys, values)], -1)
+        weight = lambda part: weights[f"{name}{part}" if part in ("A_log", "dt_bias") else f"{name}{part}.weight"]
+        return delta_layer(mixed, z, b.flatten(2), a.flatten(2), weight, sizes, eps)
+
+    def mlp(x, name):
+        return linear(nn.functional.silu(linear(x, name + "gate_proj")) * linear(x, name + "up_proj"), name + "down_proj")
+
+    def mixture(x, name):
+        rows = x.reshape(-1, x.shape[-1])
+        gates, chosen = linear(rows, name + "gate").softmax(-1).topk(config["num_experts_per_tok"], dim=-1)
+        if config["norm_topk_prob"]:
+            gates = gates / gates.sum(-1, keepdim=True)
+        output = torch.stack([sum(gates[n, k] * mlp(rows[n], f"{name}experts.{int(chosen[n, k])}.") for k in range(gates.shape[1]))
+                              for n in range(len(rows))])
+        return (output + linear(rows, name + "shared_expert_gate").sigmoid() * mlp(rows, name + "shared_expert.")).view_as(x)
+
+    x = weights["model.embed_tokens.weight"][ids]
+    for n, kind in enumerate(config["layer_types"]):
+        name = f"model.layers.{n}."
+        normalized = norm(x, name + "input_layernorm")
+        x = x + (linear_layer(normalized, name + "linear_attn.") if kind == "linear_attention" else full_attention(normalized, name + "self_attn."))
+        layer = mlp if n in config["mlp_only_layers"] else mixture
+        x = x + layer(norm(x, name + "post_attention_layernorm"), name + "mlp.")
+    return norm(x, "model.norm") @ weights["lm_head.weight"].T
+
+
+def qwen3_next_model():
+    """Chapter 20. A checkpoint, its logits for 70 tokens, in float64, and greedy text."""
+    C, V, heads, kv_heads, head_dim, key_heads, value_heads, key_dim, value_dim, experts, width = 24, 29, 4, 2, 8, 2, 4, 4, 6, 5, 7
+    config = {"model_type": "qwen3_next", "hidden_size": C, "num_hidden_layers": 4, "num_attention_heads": heads, "vocab_size": V,
+              "num_key_value_heads": kv_heads, "head_dim": head_dim, "max_position_embeddings": 128, "rms_norm_eps": 1e-3, "hidden_act": "silu",
+              "tie_word_embeddings": False, "attention_bias": False, "intermediate_size": 11, "rope_theta": 300.0, "rope_scaling": None,
+              "partial_rotary_factor": 0.5, "linear_conv_kernel_dim": 4, "linear_num_key_heads": key_heads, "linear_num_value_heads": value_heads,
+              "linear_key_head_dim": key_dim, "linear_value_head_dim": value_dim, "decoder_sparse_step": 1, "mlp_only_layers": [1],
+              "moe_intermediate_size": width, "shared_expert_intermediate_size": 9, "num_experts": experts, "num_experts_per_tok": 2,
+              "norm_topk_prob": True, "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"]}
+    # Most seeds give models whose logits move by more than 1e-5 of the largest if each weight is changed by half a unit in its last place.
+    torch.manual_seed(208)
+    ids = torch.randint(0, V, (2, 70))
+    save("20_linear_attention/ids", ids)
+    draw = lambda *shape: 2 * torch.randn(*shape) * shape[-1] ** -0.5
+    mlp = lambda prefix, width: {f"{prefix}gate_proj.weight": draw(width, C), f"{prefix}up_proj.weight": draw(width, C),
+                                 f"{prefix}down_proj.weight": draw(C, width)}
+    weights = {"model.embed_tokens.weight": draw(V, C), "model.norm.weight": torch.rand(C) - 0.5, "lm_head.weight": draw(V, C)}
+    key_width, value_width = key_heads * key_dim, value_heads * value_dim
+    for n, kind in enumerate(config["layer_types"]):
+        layer, full, state = (f"model.layers.{n}.{part}" for part in ("", "self_attn.", "linear_attn."))
+        weights |= {f"{layer}{norm}.weight": torch.rand(C) - 0.5 for norm in ("input_layernorm", "post_attention_layernorm")}
+        if kind == "full_attention":
+            weights |= {full + "q_proj.weight": draw(2 * heads * head_dim, C), full + "k_proj.weight": draw(kv_heads * head_dim, C),
+                        full + "v_proj.weight": draw(kv_heads * head_dim, C), full + "o_proj.weight": draw(C, heads * head_dim),
+                        full + "q_norm.weight": torch.rand(head_dim) - 0.5, full + "k_norm.weight": torch.rand(head_dim) - 0.5}
+        else:
+            weights |= {state + "in_proj_qkvz.weight": draw(2 * key_width + 2 * value_width, C), state + "in_proj_ba.weight": draw(2 * value_heads, C),
+                        state + "conv1d.weight": draw(2 * key_width + value_width, 1, 4), state + "A_log": torch.randn(value_heads) - 1,
+                        state + "dt_bias": torch.randn(value_heads), state + "norm.weight": torch.rand(value_dim) + 0.5,
+                        state + "out_proj.weight": draw(C, value_width)}
+        if n in config["mlp_only_layers"]:
+            weights |= mlp(layer + "mlp.", config["intermediate_size"])
+            continue
+        weights |= {layer + "mlp.gate.weight": draw(experts, C), layer + "mlp.shared_expert_gate.weight": draw(1, C),
+                    **mlp(layer + "mlp.shared_expert.", config["shared_expert_intermediate_size"])}
+        for e in range(experts):
+            weights |= mlp(f"{layer}mlp.experts.{e}.", width)
+    weights |= {"mtp.fc.weight": draw(C, 2 * C), "mtp.layers.0.input_layernorm.weight": torch.rand(C)}  # for multi-token prediction
+    weights = {key: value.bfloat16() for key, value in weights.items()}
+    folder = FOLDER / "20_linear_attention" / "qwen3_next"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(folder / "model.safetensors", weights)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    weights = {key: value.double() for key, value in weights.items()}
+    save("20_linear_attention/qwen3_next_logits", qwen3_next_decoder(config, weights, ids).float())
+    greedy = ids[:1, :9]
+    for _ in range(20):
+        logits = qwen3_next_decoder(config, weights, greedy)[:, -1]
+        best, second = logits[0].topk(2)[0]
+        assert best - second > 1e-3  # otherwise rounding would decide
+        greedy = torch.cat([greedy, logits.argmax(-1, keepdim=True)], 1)
+    save("20_linear_attention/qwen3_next_greedy", greedy)
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -1682,3 +1833,5 @@ if __name__ == "__main__":
     mixture_models()
     latent_attention()
     deepseek_models()
+    linear_attention()
+    qwen3_next_model()

@@ -51,8 +51,8 @@ TEST_CASE("passkey_batch: each key stands once before its value, and is asked fo
         }
         CHECK(asked.size() == num_pairs);
     }
-    CHECK_THROWS_WITH_AS(passkey_batch(1, 19, 5, generator),
-                         "passkey_batch: 5 pairs in 19 tokens", ValueError);
+    CHECK_THROWS_WITH_AS(passkey_batch(1, 18, 5, generator),
+                         "passkey_batch: 5 pairs in 18 tokens", ValueError);
     CHECK_THROWS_WITH_AS(passkey_batch(1, 90, 9, generator),
                          "passkey_batch: 9 pairs in 90 tokens", ValueError);
 }
@@ -71,7 +71,7 @@ TEST_CASE("passkey_test: the depth is where the pair stands") {
                 CHECK(batch.response_mask(b, t) == (t + 1 == T ? 1 : 0));
         }
     }
-    CHECK_THROWS_WITH_AS(passkey_test(1, 3, 0, generator), "passkey_test: 1 pairs in 3 tokens",
+    CHECK_THROWS_WITH_AS(passkey_test(1, 2, 0, generator), "passkey_test: 1 pairs in 2 tokens",
                          ValueError);
 }
 

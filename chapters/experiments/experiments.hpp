@@ -46,4 +46,10 @@ void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,
 void compare_latent_attention(const std::vector<Id>& tokens, std::size_t vocab_size,
                               std::size_t num_steps, std::size_t num_seeds);
 
+// Linear attention and its updates, softmax attention and hybrids: the values of many keys, and
+// the same text. (Chapter 20.)
+void compare_recall(std::size_t num_steps, std::size_t num_seeds);
+void compare_linear_attention(const std::vector<Id>& tokens, std::size_t vocab_size,
+                              std::size_t num_steps, std::size_t num_seeds);
+
 }  // namespace llm

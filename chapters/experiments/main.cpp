@@ -30,6 +30,7 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     };
     if (name == "passkey")
         return compare_passkey_retrieval(steps_or(1000), arguments.num_seeds);
+    if (name == "recall") return compare_recall(steps_or(3000), arguments.num_seeds);
     require(!arguments.text.empty(), "{} needs --text", name);
     const std::string text = read_text(arguments.text);
     if (name == "scaling-law") return extrapolate_scaling_law(names, text);
@@ -45,6 +46,9 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     if (name == "latent-attention")
         return compare_latent_attention(tokens, tokenizer.vocab_size(), steps_or(500),
                                         arguments.num_seeds);
+    if (name == "linear-attention")
+        return compare_linear_attention(tokens, tokenizer.vocab_size(), steps_or(500),
+                                        arguments.num_seeds);
     LongerContexts runs = arguments.longer_contexts;
     runs.num_steps = steps_or(runs.num_steps);
     compare_longer_contexts(load_model(asset("king_james")), tokens, runs);
@@ -55,14 +59,14 @@ int main(int argc, char** argv) {
     Options options("experiment", "What does a training that compares models show?");
     options.choice("--name", arguments.name,
                    {"ablations", "mup", "scaling-law", "attention-sinks", "longer-contexts",
-                    "passkey", "experts", "latent-attention"},
+                    "passkey", "experts", "latent-attention", "recall", "linear-attention"},
                    "the experiment");
     options.path("--text", arguments.text,
-                 "UTF-8 text to train on, for all but ablations, mup and passkey");
+                 "UTF-8 text to train on, for all but ablations, mup, passkey and recall");
     options.count("--steps", arguments.steps, 0, 1 << 20,
-                  "training steps of the last five, 0: the default");
+                  "training steps of the last seven, 0: the default");
     options.count("--num-seeds", arguments.num_seeds, 1, 100,
-                  "runs of each model of the last five but longer-contexts");
+                  "runs of each model of the last seven but longer-contexts");
     options.count("--factor", arguments.longer_contexts.factor, 1, 32,
                   "longer-contexts: by how much RoPE is extended");
     options.count("--train-len", arguments.longer_contexts.seq_len, 2, 8192,
@@ -70,9 +74,11 @@ int main(int argc, char** argv) {
     options.folder("--export", arguments.export_folder,
                    "experts: folder to write a model to, for Hugging Face");
     return options.run(argc, argv, [&] {
-        require(!arguments.name.empty(),
-                "--name is missing: ./learn experiment ablations, mup, scaling-law, "
-                "attention-sinks, longer-contexts, passkey, experts or latent-attention");
+        require(
+            !arguments.name.empty(),
+            "--name is missing: ./learn experiment ablations, mup, scaling-law, "
+            "attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or "
+            "linear-attention");
         run(arguments, options.seed());
     });
 }

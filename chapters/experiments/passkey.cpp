@@ -16,21 +16,23 @@ Id random_id(std::size_t begin, std::size_t count, Generator& generator) {
 
 using TextPart = std::vector<Id>;  // a word, or a key and its value
 
-std::vector<TextPart> random_pairs(std::size_t count, Generator& generator) {
-    std::vector<Id> keys(num_passkey_keys);
-    std::iota(keys.begin(), keys.end(), static_cast<Id>(num_passkey_values));
+std::vector<TextPart> random_pairs(std::size_t count, const PasskeyVocabulary& vocabulary,
+                                   Generator& generator) {
+    std::vector<Id> keys(vocabulary.num_keys);
+    std::iota(keys.begin(), keys.end(), static_cast<Id>(vocabulary.num_values));
     shuffle(keys, generator);
     std::vector<TextPart> pairs;
     for (std::size_t n = 0; n < count; ++n)
-        pairs.push_back({keys[n], random_id(0, num_passkey_values, generator)});
+        pairs.push_back({keys[n], random_id(0, vocabulary.num_values, generator)});
     return pairs;
 }
 
-std::vector<TextPart> random_words(std::size_t count, Generator& generator) {
-    constexpr std::size_t begin = num_passkey_values + num_passkey_keys;
+std::vector<TextPart> random_words(std::size_t count, const PasskeyVocabulary& vocabulary,
+                                   Generator& generator) {
     std::vector<TextPart> words;
     for (std::size_t n = 0; n < count; ++n)
-        words.push_back({random_id(begin, passkey_vocab_size - begin, generator)});
+        words.push_back({random_id(vocabulary.num_values + vocabulary.num_keys,
+                                   vocabulary.num_words, generator)});
     return words;
 }
 
@@ -51,8 +53,8 @@ void write_row(ResponseBatch& batch, std::size_t b, const std::vector<TextPart>&
 }
 
 ResponseBatch empty_batch(const char* function, std::size_t batch_size, std::size_t seq_len,
-                          std::size_t num_pairs) {
-    require(num_pairs >= 1 && num_pairs <= num_passkey_keys && seq_len >= 4 * num_pairs,
+                          std::size_t num_pairs, const PasskeyVocabulary& vocabulary) {
+    require(num_pairs >= 1 && num_pairs <= vocabulary.num_keys && seq_len + 1 >= 4 * num_pairs,
             "{}: {} pairs in {} tokens", function, num_pairs, seq_len);
     return {xt::zeros<Id>({batch_size, seq_len}), xt::zeros<Id>({batch_size, seq_len}),
             xt::zeros<Real>({batch_size, seq_len})};
@@ -61,12 +63,14 @@ ResponseBatch empty_batch(const char* function, std::size_t batch_size, std::siz
 }  // namespace
 
 ResponseBatch passkey_batch(std::size_t batch_size, std::size_t seq_len, std::size_t num_pairs,
-                            Generator& generator) {
-    ResponseBatch batch = empty_batch("passkey_batch", batch_size, seq_len, num_pairs);
+                            Generator& generator, const PasskeyVocabulary& vocabulary) {
+    ResponseBatch batch =
+        empty_batch("passkey_batch", batch_size, seq_len, num_pairs, vocabulary);
     for (std::size_t b = 0; b < batch_size; ++b) {
-        std::vector<TextPart> pairs = random_pairs(num_pairs, generator);
+        std::vector<TextPart> pairs = random_pairs(num_pairs, vocabulary, generator);
         // The last value is a target only, so a row has T + 1 tokens.
-        std::vector<TextPart> text = random_words(seq_len + 1 - 4 * num_pairs, generator);
+        std::vector<TextPart> text =
+            random_words(seq_len + 1 - 4 * num_pairs, vocabulary, generator);
         text.insert(text.end(), pairs.begin(), pairs.end());
         shuffle(text, generator);
         shuffle(pairs, generator);
@@ -77,10 +81,10 @@ ResponseBatch passkey_batch(std::size_t batch_size, std::size_t seq_len, std::si
 
 ResponseBatch passkey_test(std::size_t batch_size, std::size_t seq_len, double depth,
                            Generator& generator) {
-    ResponseBatch batch = empty_batch("passkey_test", batch_size, seq_len, 1);
+    ResponseBatch batch = empty_batch("passkey_test", batch_size, seq_len, 1, {});
     for (std::size_t b = 0; b < batch_size; ++b) {
-        const std::vector<TextPart> pair = random_pairs(1, generator);
-        std::vector<TextPart> text = random_words(seq_len + 1 - 4, generator);
+        const std::vector<TextPart> pair = random_pairs(1, {}, generator);
+        std::vector<TextPart> text = random_words(seq_len + 1 - 4, {}, generator);
         text.insert(text.begin() + std::lround(depth * double(text.size())), pair.front());
         write_row(batch, b, text, pair);
     }
@@ -91,13 +95,7 @@ std::vector<Real> train_on_passkeys(Model& model, const TrainingArguments& args)
     Generator generator(args.seed);
     return run_training_loop<Model>(model, args, [&](Model& gradient) {
         const ResponseBatch batch = passkey_batch(args.batch_size, args.seq_len, 4, generator);
-        const auto [logits, activations] = model_forward(model, batch.input_ids);
-        const TokenLoss loss =
-            sft_loss(token_log_probs(logits, batch.targets), batch.response_mask);
-        model_backward(model, activations,
-                       token_log_probs_backward(logits, batch.targets, loss.gradient),
-                       gradient);
-        return loss.loss;
+        return forward_backward_of_values(model, batch, gradient);
     });
 }
 

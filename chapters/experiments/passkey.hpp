@@ -8,20 +8,39 @@
 
 namespace llm {
 
-// The vocabulary of the test: values, keys, and the words of the text around them.
+// The vocabulary: values, keys, and the words of the text around them.
+struct PasskeyVocabulary {
+    std::size_t num_values = 32, num_keys = 8, num_words = 32;
+    std::size_t size() const { return num_values + num_keys + num_words; }
+};
+// That of the test.
 constexpr std::size_t num_passkey_values = 32, num_passkey_keys = 8,
                       passkey_vocab_size = num_passkey_values + num_passkey_keys + 32;
 
 // Sequences of T tokens: random words, among them num_pairs keys, each followed by its value;
 // then, at the end, each key again, followed by the same value. The keys of a sequence differ.
 // The response mask is 1 where the target is a value at the end. Throws ValueError unless there
-// are 1 to 8 pairs and T >= 4 num_pairs.
+// are 1 to 8 pairs (as many as keys) and T + 1 >= 4 num_pairs; if these are equal, there are no
+// words around the pairs.
 ResponseBatch passkey_batch(std::size_t batch_size, std::size_t seq_len,  // B, T
-                            std::size_t num_pairs, Generator& generator);
+                            std::size_t num_pairs, Generator& generator,
+                            const PasskeyVocabulary& vocabulary = {});
 
 // The same with one pair, whose depth is given: 0 is the beginning of the text, 1 its end.
 ResponseBatch passkey_test(std::size_t batch_size, std::size_t seq_len, double depth,
                            Generator& generator);
+
+// The loss of the values at the end alone. The gradients are accumulated.
+template <class AnyModel>
+double forward_backward_of_values(const AnyModel& model, const ResponseBatch& batch,
+                                  AnyModel& gradient) {
+    const auto [logits, activations] = model_forward(model, batch.input_ids);
+    const TokenLoss loss =
+        sft_loss(token_log_probs(logits, batch.targets), batch.response_mask);
+    model_backward(model, activations,
+                   token_log_probs_backward(logits, batch.targets, loss.gradient), gradient);
+    return loss.loss;
+}
 
 // Trains on batches with four pairs, and on the values at the end alone. Throws Interrupted
 // after Ctrl-C. Returns the loss of each step.

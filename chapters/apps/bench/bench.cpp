@@ -254,16 +254,18 @@ void benchmark_model(const Model& model, int repetitions) {
 }
 
 int main(int argc, char** argv) {
-    bool is_short = false;
+    bool is_short = false, only_linear_attention = false;
     std::string loop = "none";
     Options options("bench", "How fast is it?");
     options.flag("--short", is_short, "run each benchmark once, to see that it works");
     options.choice("--loop", loop, {"none", "prefill", "decode"},
                    "only repeat this for 8 seconds, for a profiler");
+    options.flag("--linear-attention", only_linear_attention, "only the heads of chapter 20");
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         const Model model = make_model(mini_llm_config(), generator);
         if (loop != "none") return run_for_profiler(model, loop);
+        if (only_linear_attention) return benchmark_linear_attention(generator, 3);
 
         const int repetitions = is_short ? 1 : 6;
         std::string name = "bench",
@@ -276,6 +278,7 @@ int main(int argc, char** argv) {
         benchmark_layer(generator, repetitions);
         benchmark_small_models(repetitions);
         benchmark_training(repetitions);
+        benchmark_linear_attention(generator, repetitions);
         if (!is_short) benchmark_profile();
         remove_files_of_rivals();
     });

@@ -51,6 +51,9 @@ void benchmark_small_models(int repetitions);
 // bench_training.cpp: training steps at the default sizes of chapter 13.
 void benchmark_training(int repetitions);
 
+// bench_linear_attention.cpp: one head of softmax and of linear attention, by length.
+void benchmark_linear_attention(Generator& generator, int repetitions);
+
 // bench_profile.cpp: the functions in which a prefill and a decode step spend their time,
 // measured by perf.
 void benchmark_profile();

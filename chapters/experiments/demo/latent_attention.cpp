@@ -1,7 +1,4 @@
 // Multi-head, grouped-query, multi-query and latent attention on the same text.
-#include <cmath>
-
-#include "chapters/13_training/training_loop.hpp"
 #include "chapters/19_latent_attention/attention_cost.hpp"
 #include "chapters/19_latent_attention/latent_attention_backward.hpp"
 #include "chapters/experiments/demo/runs.hpp"
@@ -56,42 +53,14 @@ std::vector<Variant> make_variants() {
     return variants;
 }
 
-// The initial weights of chapter 13, for any model.
-template <class AnyModel>
-void initialize(AnyModel& model, Generator& generator) {
-    const Real depth = 1 / std::sqrt(2 * Real(model.layers.size()));
-    for (const Parameter& parameter : named_parameters(model)) {
-        if (parameter.shape.size() < 2) continue;
-        generator.fill_normal(parameter.values);
-        const bool writes = parameter.name.ends_with("o_proj.weight") ||
-                            parameter.name.ends_with("down_proj.weight");
-        for (Real& value : parameter.values) value *= Real(0.02) * (writes ? depth : 1);
-    }
-}
-
-// Returns the validation loss.
-template <class AnyModel>
-double train(AnyModel model, const Dataset& dataset, const TrainingArguments& args,
-             Generator& generator) {
-    initialize(model, generator);
-    run_training_loop<AnyModel>(model, args, [&](AnyModel& gradient) {
-        const Batch batch = random_batch(dataset.train, args.batch_size, seq_len, generator);
-        return forward_backward(model, batch.input_ids, batch.targets, gradient);
-    });
-    return mean_loss(evaluation_batches(dataset.validation, 16, seq_len, 16),
-                     [&](const Batch& batch) {
-                         return evaluate_loss(model, batch.input_ids, batch.targets);
-                     });
-}
-
 double run_variant(const Variant& variant, const Dataset& dataset, std::size_t vocab_size,
                    const TrainingArguments& args) {
     Generator generator(args.seed);
     const Config config = config_of(variant, vocab_size);
     if (variant.latent)
-        return train(make_latent_decoder(config, *variant.latent, generator), dataset, args,
-                     generator);
-    return train(make_model(config, generator), dataset, args, generator);
+        return train_and_evaluate(make_latent_decoder(config, *variant.latent, generator),
+                                  dataset, args, generator);
+    return train_and_evaluate(make_model(config, generator), dataset, args, generator);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ const assetsOf: Record<string, string[]> = {
   '18_experts': [...tokenizer, ...['config.json', 'model.safetensors'].map(file => `king_james_experts/${file}`),
     'data/king_james_held_out.txt'],
   '19_latent_attention': [],
+  '20_linear_attention': [],
   'walk': model,
 }
 

@@ -40,6 +40,7 @@ const further = {
   '16_quantization': ['--no-timing --model assets/king_james --dtype bfloat16', '--dtype q2_k'],
   '17_long_context': ['--factor 2', '--factor 0'],
   '19_latent_attention': ['--only 4', '--seed 1'],
+  '20_linear_attention': ['--only 4', '--seed 1'],
   '18_experts': ['--seed 1', '--num-experts 4'],
   '15_fast': ['--no-timing --max-new-tokens 20', '--no-timing --prompt "And God said"', '--max-new-tokens 0'],
 }
