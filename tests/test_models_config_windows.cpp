@@ -78,7 +78,8 @@ TEST_CASE("read_published_config: the defaults of every family for keys that all
         {"gpt_oss", {64, 1e-5, 150'000, false}},
         {"deepseek_v2", {64, 1e-6, 10'000, false}},
         {"deepseek_v3", {64, 1e-6, 10'000, false}},
-        {"llama4_text", {128, 1e-5, 500'000, false}}};
+        {"llama4_text", {128, 1e-5, 500'000, false}},
+        {"qwen3_next", {256, 1e-6, 10'000, false}}};
     for (const auto& [name, expected] : defaults) {
         const std::string& type = name;  // a lambda cannot capture a structured binding
         CAPTURE(type);
@@ -156,7 +157,7 @@ TEST_CASE("read_published_config rejects what is not implemented, by name") {
     CHECK(rejection_of("gemma3", "") ==
           "model_type gemma3 is not supported; supported: gpt2, mistral, gemma, gemma2, "
           "gemma3_text, smollm3, granite, olmo2, phi3, cohere2, mixtral, qwen3_moe, gpt_oss, "
-          "llama4_text, deepseek_v2, deepseek_v3");
+          "llama4_text, deepseek_v2, deepseek_v3, qwen3_next");
     CHECK(rejection_of("gemma2", R"("hidden_activation": "gelu")") ==
           "hidden_activation gelu is not supported; supported: gelu_pytorch_tanh");
     CHECK(rejection_of("mistral", R"("hidden_act": "gelu")") ==

@@ -37,9 +37,17 @@ struct RandomFiller {
         bias(name, values, size);
     }
     template <std::size_t N>
-    void fused(const std::string& name, const std::array<Linear*, N>& linears,
-               const std::array<std::size_t, N>& out, std::size_t in) {
-        for (std::size_t i = 0; i < N; ++i) linear(name, *linears[i], out[i], in);
+    void grouped(const std::string& name, const std::array<GroupRows<Linear>, N>& parts,
+                 std::size_t in, std::size_t num_groups) {
+        for (const auto& [part, first, rows] : parts)
+            linear(name, *part, first + num_groups * rows, in);
+    }
+    void convolution(const std::string& name, Matrix& weight, std::size_t channels,
+                     std::size_t kernel_size) {
+        matrix(name, weight, channels, kernel_size);
+    }
+    void a_log(const std::string& name, Vector& values, std::size_t size) {
+        vector(name, values, size);
     }
     void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
                       std::size_t, std::size_t) {
@@ -106,7 +114,12 @@ const std::map<std::string, std::string> exportable = {
                        "num_experts_per_tok": 2, "n_shared_experts": 2,
                        "rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 0.7,
                        "mscale_all_dim": 0.7, "original_max_position_embeddings": 16}, "first_k_dense_replace": 2,
-                       "n_group": 3, "topk_group": 2, "norm_topk_prob": false)"}};
+                       "n_group": 3, "topk_group": 2, "norm_topk_prob": false)"},
+    {"qwen3_next", R"(, "full_attention_interval": 3, "partial_rotary_factor": 0.67,
+                      "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+                      "linear_key_head_dim": 5, "linear_value_head_dim": 5,
+                      "linear_conv_kernel_dim": 3, "num_experts": 5, "num_experts_per_tok": 3,
+                      "moe_intermediate_size": 10, "shared_expert_intermediate_size": 9)"}};
 
 PublishedModel random_model(const std::string& type) {
     const Scratch scratch;

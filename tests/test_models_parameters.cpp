@@ -101,7 +101,8 @@ TEST_CASE("count_parameters counts the tensors of a loaded model") {
           "models/olmo2", "models/phi3", "models/phi3_longrope", "18_experts/mixtral",
           "18_experts/qwen3_moe", "18_experts/gpt_oss", "18_experts/llama4_text",
           "17_long_context/mistral", "17_long_context/gemma2", "17_long_context/gemma3_text",
-          "19_latent_attention/deepseek_v2", "19_latent_attention/deepseek_v3"}) {
+          "19_latent_attention/deepseek_v2", "19_latent_attention/deepseek_v3",
+          "20_linear_attention/qwen3_next"}) {
         CAPTURE(type);
         PublishedModel model = load_published_model(fixture_path(type));
         std::uint64_t count = 0;

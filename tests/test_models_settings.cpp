@@ -182,6 +182,15 @@ TEST_CASE("every setting of gpt_oss and llama4_text changes the logits") {
                     R"("original_max_position_embeddings": 800)"}});
 }
 
+TEST_CASE("every setting of qwen3_next changes the logits") {
+    check_effects("20_linear_attention/qwen3_next",
+                  {epsilon,
+                   {R"("rope_theta": 300)", R"("rope_theta": 30)"},
+                   {R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": 0.75)"},
+                   {R"("num_experts_per_tok": 2)", R"("num_experts_per_tok": 3)"},
+                   {R"("norm_topk_prob": true)", R"("norm_topk_prob": false)"}});
+}
+
 TEST_CASE("every setting of deepseek_v2 and deepseek_v3 changes the logits") {
     const std::vector<Change> common = {
         epsilon,

@@ -27,6 +27,8 @@ class GgufTensors {
         return file_.read_bytes(name, out, in);
     }
 
+    [[noreturn]] void reject(const std::string& problem) const { file_.reject(problem); }
+
     // Rejects tensors without which the model would compute something else.
     void reject_unread() const {
         if (!unread_.empty())

@@ -94,6 +94,19 @@ void visit_mlp(AnyMlp& mlp, const std::string& layer, const MlpNames& names,
 }
 
 template <class AnyAttention, class Visitor>
+void visit_qk_norm(AnyAttention& attention, const Config& config, const std::string& layer,
+                   const LayerNames& names, Visitor& visit) {
+    if (auto* norm = std::get_if<QKNormWithWeights>(&attention.qk_norm)) {
+        const bool all_heads = config.qk_norm == QKNormType::over_all_heads;
+        const std::size_t D = config.head_dim;
+        visit.norm(layer + names.q_norm, norm->q_weight,
+                   all_heads ? config.num_attention_heads * D : D);
+        visit.norm(layer + names.k_norm, norm->k_weight,
+                   all_heads ? config.num_key_value_heads * D : D);
+    }
+}
+
+template <class AnyAttention, class Visitor>
 void visit_attention(AnyAttention& attention, const Config& config, const std::string& layer,
                      const LayerNames& names, RopeLayout layout, Visitor& visit) {
     const std::size_t C = config.hidden_size, D = config.head_dim;
@@ -108,11 +121,7 @@ void visit_attention(AnyAttention& attention, const Config& config, const std::s
     }
     visit.linear(layer + names.v_proj, v_proj, Hkv * D, C);
     visit.linear(layer + names.o_proj, o_proj, C, H * D);
-    if (auto* norm = std::get_if<QKNormWithWeights>(&attention.qk_norm)) {
-        const bool all_heads = config.qk_norm == QKNormType::over_all_heads;
-        visit.norm(layer + names.q_norm, norm->q_weight, all_heads ? H * D : D);
-        visit.norm(layer + names.k_norm, norm->k_weight, all_heads ? Hkv * D : D);
-    }
+    visit_qk_norm(attention, config, layer, names, visit);
 }
 
 template <class Block, class AnyConfig, class AnyLayerNames, class Visitor>

@@ -78,6 +78,13 @@ Choice scaling_of(const PublishedConfig& config) {
 }
 
 Choice window_of(const PublishedConfig& config) {
+    if (config.linear)
+        return {"window",
+                "linear, " +
+                    share(count_layers(
+                              config, [](const LayerConfig& layer) { return layer.is_linear; }),
+                          config),
+                "20_linear_attention.md"};
     std::string width;
     const std::size_t count = count_layers(config, [&](const LayerConfig& layer) {
         if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))

@@ -18,8 +18,10 @@ void reject_unsupported(const JsonFile& json, const Family& family) {
                           family.has_biases ? "true" : "false");
     for (const char* flag : {"mlp_bias", "use_bidirectional_attention", "use_sliding_window"})
         if (json.boolean_or(flag, false)) json.reject_value(flag, "true", "false");
-    for (const char* unknown : {"clip_qkv", "shared_expert_intermediate_size"})
-        if (json.has(unknown)) json.reject(unknown, "is not supported");
+    if (json.has("clip_qkv")) json.reject("clip_qkv", "is not supported");
+    const std::string shared = "shared_expert_intermediate_size";
+    if (json.has(shared) && family.names.shared_gate.empty())
+        json.reject(shared, "is not supported");
     for (const char* of_deepseek : {"n_shared_experts", "kv_lora_rank"})
         if (json.has(of_deepseek) && !family.latent_attention)
             json.reject(of_deepseek, "is not supported");
@@ -71,10 +73,11 @@ std::string Family::key(const std::string& common) const {
 
 const std::vector<const Family*>& families() {
     static const std::vector<const Family*> all = {
-        &gpt2_family(),    &mistral_family(), &gemma_family(),       &gemma2_family(),
-        &gemma3_family(),  &smollm3_family(), &granite_family(),     &olmo2_family(),
-        &phi3_family(),    &cohere2_family(), &mixtral_family(),     &qwen3_moe_family(),
-        &gpt_oss_family(), &llama4_family(),  &deepseek_v2_family(), &deepseek_v3_family()};
+        &gpt2_family(),      &mistral_family(), &gemma_family(),       &gemma2_family(),
+        &gemma3_family(),    &smollm3_family(), &granite_family(),     &olmo2_family(),
+        &phi3_family(),      &cohere2_family(), &mixtral_family(),     &qwen3_moe_family(),
+        &gpt_oss_family(),   &llama4_family(),  &deepseek_v2_family(), &deepseek_v3_family(),
+        &qwen3_next_family()};
     return all;
 }
 
@@ -151,58 +154,6 @@ PublishedLayerNames gguf_layer_names() {
     return result;
 }
 
-std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
-                                               const SlidingWindow& window,
-                                               std::size_t num_hidden_layers) {
-    std::vector<AttentionPattern> patterns;
-    for (const auto& names : json.text_lists("layer_types")) {
-        const std::string name = names.empty() ? "" : names.front();
-        if (name != "full_attention" && name != "sliding_attention")
-            json.reject_value("layer_types", name, "full_attention and sliding_attention");
-        if (name == "sliding_attention" && json.is_null("sliding_window"))
-            json.reject("layer_types has sliding_attention, but sliding_window is null");
-        patterns.push_back(name == "full_attention" ? AttentionPattern{FullAttention{}}
-                                                    : AttentionPattern{window});
-    }
-    if (patterns.size() != num_hidden_layers)
-        json.reject("layer_types has " + to_text(patterns.size()) + " entries for " +
-                    to_text(num_hidden_layers) + " layers");
-    return patterns;
-}
-
-void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers) {
-    const std::size_t interval = json.size_or("no_rope_layer_interval", 4);
-    for (std::size_t n = 0; n < layers.size(); ++n)
-        layers[n].use_rope = (n + 1) % interval != 0;
-    if (!json.has("no_rope_layers")) return;
-    const std::vector<std::int64_t> given = json.ids("no_rope_layers");
-    if (given.empty()) return;
-    if (given.size() != layers.size())
-        json.reject("no_rope_layers has " + to_text(given.size()) + " entries for " +
-                    to_text(layers.size()) + " layers");
-    for (std::size_t n = 0; n < layers.size(); ++n) layers[n].use_rope = given[n] != 0;
-}
-
-void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config) {
-    const std::size_t num_layers = config.num_hidden_layers;
-    const SlidingWindow window{json.size_or("sliding_window", 4096)};
-    if (json.has("layer_types"))
-        set_patterns(config, read_layer_types(json, window, num_layers));
-    else if (json.is_null("sliding_window"))
-        set_patterns(config, std::vector<AttentionPattern>(num_layers, FullAttention{}));
-    else
-        set_patterns(config, layer_patterns(num_layers, window, full_every));
-}
-
-std::vector<std::string> layer_types(const PublishedConfig& config) {
-    std::vector<std::string> result;
-    for (const LayerConfig& layer : config.layers)
-        result.push_back(std::holds_alternative<SlidingWindow>(layer.pattern)
-                             ? "sliding_attention"
-                             : "full_attention");
-    return result;
-}
-
 Real score_scale(const PublishedConfig& config) {
     const Real factor =
         config.yarn ? yarn_mscale(config.yarn->factor, config.mscale_all_dim) : Real(1);
@@ -231,41 +182,6 @@ std::optional<std::size_t> sliding_window(const PublishedConfig& config) {
         if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
             return sliding->window;
     return std::nullopt;
-}
-
-YarnScaling read_yarn_numbers(const JsonFile& json, const std::string& inside,
-                              double default_factor) {
-    const auto number = [&](const std::string& key, double otherwise) {
-        return Real(json.positive_or(inside + "." + key, otherwise));
-    };
-    YarnScaling yarn;
-    yarn.factor = number("factor", default_factor);
-    yarn.original_max_position_embeddings = number("original_max_position_embeddings", 4096);
-    yarn.beta_fast = number("beta_fast", 32);
-    yarn.beta_slow = number("beta_slow", 1);
-    return yarn;
-}
-
-void add_yarn(const YarnScaling& yarn, JsonMembers& members) {
-    members.insert(members.end(), {{"rope_scaling.rope_type", std::string("yarn")},
-                                   {"rope_scaling.factor", double(yarn.factor)},
-                                   {"rope_scaling.original_max_position_embeddings",
-                                    double(yarn.original_max_position_embeddings)},
-                                   {"rope_scaling.beta_fast", double(yarn.beta_fast)},
-                                   {"rope_scaling.beta_slow", double(yarn.beta_slow)}});
-}
-
-ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
-                         const ExpertSizes& defaults) {
-    ExpertSizes sizes = defaults;
-    sizes.num_experts = json.size_or(num_experts_key, defaults.num_experts);
-    sizes.num_experts_per_tok = json.size_or(
-        "num_experts_per_tok", json.size_or("experts_per_token", defaults.num_experts_per_tok));
-    if (sizes.num_experts_per_tok > sizes.num_experts)
-        json.reject("num_experts_per_tok", "must be at most the number of experts, " +
-                                               to_text(sizes.num_experts) + ", not " +
-                                               to_text(sizes.num_experts_per_tok));
-    return sizes;
 }
 
 void reject_other_query_widths(const PublishedConfig& config) {

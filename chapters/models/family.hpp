@@ -13,6 +13,7 @@
 #include "chapters/17_long_context/yarn.hpp"
 #include "chapters/18_experts/mixture_of_experts.hpp"
 #include "chapters/19_latent_attention/latent_attention.hpp"
+#include "chapters/20_linear_attention/linear_attention.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/tensors/dtype.hpp"
@@ -24,8 +25,9 @@ struct Family;
 // The settings of one layer.
 struct LayerConfig {
     AttentionPattern pattern = FullAttention{};
-    bool use_rope = true;  // false: NoPE, and no QK norm
-    bool is_moe = false;   // a mixture of experts, or a dense MLP
+    bool use_rope = true;    // false: NoPE, and no QK norm
+    bool is_moe = false;     // a mixture of experts, or a dense MLP
+    bool is_linear = false;  // linear attention, whose sizes are the model's
 };
 
 // The settings of a model, under the names of config.json. What a family does not have keeps
@@ -39,6 +41,7 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     std::optional<LongRopeScaling> longrope = std::nullopt;
     double partial_rotary_factor = 1;  // RoPE rotates this part of each head: Phi-4-mini
     std::optional<LatentSizes> latent = std::nullopt;  // head_dim is then Dr
+    std::optional<LinearSizes> linear = std::nullopt;  // of layers with linear attention
     Real mscale = 1, mscale_all_dim = 0;  // coefficients of YaRN in DeepSeek; see yarn_mscale
     Real query_pre_attn_scalar = 0;  // scores are multiplied by 1/√ of it; a family sets it
     std::optional<Real> attention_multiplier = std::nullopt;  // instead of that
@@ -51,7 +54,7 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
     Routing routing = SoftmaxRouting{};               // of each mixture of experts
     std::optional<Real> swiglu_limit = std::nullopt;  // ClampedGatedMlp; none: GatedMlp
     bool mxfp4 = false;                               // how the file stores the experts
-    std::size_t num_nextn_predict_layers = 0;         // after the L layers; they are not read
+    std::size_t num_nextn_predict_layers = 0;  // for multi-token prediction; they are not read
 };
 
 // Chapter 09's names, and those of what its layers do not have. Stacked experts of GGUF files
@@ -67,6 +70,11 @@ struct PublishedLayerNames : LayerNames {
     // Of latent attention, besides q_proj and o_proj.
     std::string q_a_proj = "", q_a_layernorm = "", q_b_proj = "";
     std::string kv_a_proj = "", kv_a_layernorm = "", kv_b_proj = "";
+    // Of linear attention. In one matrix, the rows of q, k, v and z of each key head are
+    // adjacent (in_proj_qkvz); those of β and the decay always are (in_proj_ba).
+    std::string in_proj_qkvz = "", in_proj_qkv = "", in_proj_z = "", in_proj_ba = "";
+    std::string conv1d = "", A_log = "", dt_bias = "", state_norm = "", out_proj = "";
+    std::string shared_gate = "";  // of the expert for all tokens
 };
 
 // LayerNorm has a bias (GPT-2) or none (Cohere).
@@ -103,6 +111,7 @@ struct Family {
     TensorNames model_names = hugging_face_names;  // outside of the layers
     std::string base_model_prefix = "";            // of these names; some files lack it
     std::vector<std::string> unused_tensors = {};  // beginnings or ends of names
+    std::string nextn_layers = "";  // of names of layers for multi-token prediction, not read
     // The family's names of common keys in config.json; empty: its files lack the key.
     std::map<std::string, std::string> attribute_map = {};
     RopeLayout layout = RopeLayout::split_half;  // of q_proj and k_proj in safetensors
@@ -121,7 +130,9 @@ struct Family {
     bool reads_rope_scaling = false;
     bool partial_rotary = false;
     bool latent_attention = false;
-    bool local_rope = false;  // layers with a window have a theta of their own
+    bool linear_attention = false;  // in some layers
+    bool output_gate = false;       // of attention; its rows follow those of q_proj, by head
+    bool local_rope = false;        // layers with a window have a theta of their own
 
     // Defaults of transformers 4.57 for keys that a config.json may leave out; 0: none.
     struct Defaults {
@@ -165,6 +176,7 @@ const Family& gpt_oss_family();
 const Family& llama4_family();
 const Family& deepseek_v2_family();
 const Family& deepseek_v3_family();
+const Family& qwen3_next_family();
 
 // All of them, and the one with this model_type; null if there is none.
 const std::vector<const Family*>& families();
@@ -208,10 +220,14 @@ void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& 
 // What scores are multiplied by: attention_multiplier, or 1/√query_pre_attn_scalar,
 // in DeepSeek times the square of YaRN's factor.
 Real score_scale(const PublishedConfig& config);
-// How many numbers a layer caches of each token.
+// How many numbers a layer caches of each token, if it has no linear attention.
 std::uint64_t cached_numbers(const PublishedConfig& config);
 // How many features of a head RoPE rotates, rounded down.
 std::size_t rotary_dim(const PublishedConfig& config);
+// partial_rotary_factor, or that in this object of config.json (transformers 5). Throws
+// FileError unless an even number of features is rotated.
+void read_partial_rotary_factor(const JsonFile& json, const std::string& inside,
+                                double default_factor, PublishedConfig& config);
 // The window of the first layer that has one.
 std::optional<std::size_t> sliding_window(const PublishedConfig& config);
 // Windows of this key in all layers but every full_every-th.
@@ -224,6 +240,10 @@ void read_gguf_experts(const GgufSettings& gguf, const std::string& width, std::
 YarnScaling read_yarn_numbers(const JsonFile& json, const std::string& inside,
                               double default_factor);
 void add_yarn(const YarnScaling& yarn, JsonMembers& members);
+// Which layers have a mixture of experts: decoder_sparse_step divides their number, counted
+// from 1, and mlp_only_layers does not list them. Throws FileError. The same to write.
+void read_moe_layers(const JsonFile& json, PublishedConfig& config);
+void add_moe_layers(const PublishedConfig& config, JsonMembers& members);
 // The sizes of a mixture of experts: the keys of the number of experts and of their width, and
 // defaults.
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,

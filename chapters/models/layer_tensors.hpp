@@ -12,9 +12,13 @@ namespace llm {
 //     void vector(const std::string& name, Vector& values, std::size_t size);  // no suffix
 //     void experts(const std::string& layer, const PublishedLayerNames& names,
 //                  std::vector<Expert>& experts);
-//     // Linear layers, one below the other in one matrix: Phi-3, GPT-2.
-//     void fused(const std::string& name, const std::array<Linear*, N>& linears,
-//                const std::array<std::size_t, N>& out, std::size_t in);
+//     // Rows of linear layers in one matrix, group by group: see fuse_groups. With one group,
+//     // the layers are one below the other: Phi-3, GPT-2.
+//     void grouped(const std::string& name, const std::array<GroupRows<Linear>, N>& parts,
+//                  std::size_t in, std::size_t num_groups);
+//     void convolution(const std::string& name, Matrix& weight, std::size_t channels,
+//                      std::size_t kernel_size);
+//     void a_log(const std::string& name, Vector& values, std::size_t size);  // GGUF: -e^A_log
 //     // As linear; in the file, the last "rotated" rows of each head are interleaved pairs.
 //     void rotated_last(const std::string& name, Linear& linear, std::size_t out,
 //                       std::size_t in, std::size_t num_heads, std::size_t rotated);
@@ -24,16 +28,32 @@ namespace llm {
 //
 // AnyLayer, AnyAttention and AnyMlp may be const.
 
-// The rows of all matrices, one below the other, and their biases, if they have any.
-template <class AnyLinear, std::size_t N>
-Linear fuse(const std::array<AnyLinear*, N>& linears) {
+// Some rows of a linear layer for each of several groups: group g has those from
+// first + g · rows on.
+template <class AnyLinear>
+struct GroupRows {
+    AnyLinear* linear;
+    std::size_t first, rows;
+};
+
+// One linear layer with the rows of the first group, part by part, then those of the second,
+// and so on; likewise the biases, if there are any.
+template <std::size_t N>
+Linear fuse_groups(const std::array<GroupRows<const Linear>, N>& parts,
+                   std::size_t num_groups) {
     std::vector<Real> weights, biases;
-    for (const Linear* linear : linears) {
-        weights.insert(weights.end(), linear->weight.begin(), linear->weight.end());
-        if (linear->bias)
-            biases.insert(biases.end(), linear->bias->begin(), linear->bias->end());
-    }
-    const std::size_t in = linears.front()->weight.shape(1);
+    const std::size_t in = parts.front().linear->weight.shape(1);
+    for (std::size_t g = 0; g < num_groups; ++g)
+        for (const auto& [linear, first, rows] : parts) {
+            const auto begin = std::ptrdiff_t(first + g * rows),
+                       end = begin + std::ptrdiff_t(rows);
+            const auto width = std::ptrdiff_t(in);
+            weights.insert(weights.end(), linear->weight.begin() + begin * width,
+                           linear->weight.begin() + end * width);
+            if (linear->bias)
+                biases.insert(biases.end(), linear->bias->begin() + begin,
+                              linear->bias->begin() + end);
+        }
     Linear fused{Matrix(std::array{weights.size() / in, in}), std::nullopt};
     std::copy(weights.begin(), weights.end(), fused.weight.begin());
     if (biases.empty()) return fused;
@@ -44,18 +64,33 @@ Linear fuse(const std::array<AnyLinear*, N>& linears) {
 
 // Reads such a matrix, and gives each linear layer its rows.
 template <class Reader, std::size_t N>
-void split_fused(Reader& reader, const std::string& name, const std::array<Linear*, N>& linears,
-                 const std::array<std::size_t, N>& out, std::size_t in) {
-    std::size_t first = 0;
-    for (const std::size_t rows : out) first += rows;
-    Linear all = empty_linear(linears[0]->bias.has_value());
-    reader.linear(name, all, first, in);
-    first = 0;
-    for (std::size_t i = 0; i < N; first += out[i++]) {
-        const std::size_t end = first + out[i];
-        linears[i]->weight = xt::view(all.weight, xt::range(first, end), xt::all());
-        if (all.bias) linears[i]->bias = xt::view(*all.bias, xt::range(first, end));
+void split_groups(Reader& reader, const std::string& name,
+                  const std::array<GroupRows<Linear>, N>& parts, std::size_t in,
+                  std::size_t num_groups) {
+    std::size_t group_rows = 0;
+    for (const auto& part : parts) group_rows += part.rows;
+    Linear all = empty_linear(parts.front().linear->bias.has_value());
+    reader.linear(name, all, num_groups * group_rows, in);
+    for (const auto& [linear, first, rows] : parts) {
+        std::size_t out = 0;  // of this linear layer, which may have several parts
+        for (const auto& other : parts)
+            if (other.linear == linear) out += num_groups * other.rows;
+        linear->weight.resize({out, in});
+        if (linear->bias) linear->bias->resize({out});
     }
+    for (std::size_t g = 0, row = 0; g < num_groups; ++g)
+        for (const auto& [linear, first, rows] : parts)
+            for (std::size_t r = 0; r < rows; ++r, ++row) {
+                const std::size_t target = first + g * rows + r;
+                xt::view(linear->weight, target, xt::all()) =
+                    xt::view(all.weight, row, xt::all());
+                if (all.bias) (*linear->bias)(target) = (*all.bias)(row);
+            }
+}
+
+template <class AnyLinear>
+GroupRows<AnyLinear> group_rows(AnyLinear& linear, std::size_t first, std::size_t count) {
+    return {&linear, first, count};
 }
 
 // Reorders the last "rotated" rows of each head: row i becomes row source(i, rotated).
@@ -100,9 +135,26 @@ void visit_pattern_attention(AnyAttention& attention, const PublishedConfig& con
         const std::size_t C = config.hidden_size, D = config.head_dim;
         const std::size_t query_width = config.num_attention_heads * D;
         const std::size_t kv_width = config.num_key_value_heads * D;
-        visit.fused(layer + names.qkv_proj, std::array{&q_proj, &k_proj, &v_proj},
-                    std::array{query_width, kv_width, kv_width}, C);
+        visit.grouped(
+            layer + names.qkv_proj,
+            std::array{group_rows(q_proj, 0, query_width), group_rows(k_proj, 0, kv_width),
+                       group_rows(v_proj, 0, kv_width)},
+            C, 1);
         visit.linear(layer + names.o_proj, o_proj, C, query_width);
+        return;
+    }
+    if (attention.output_gate) {
+        auto& [q_proj, k_proj, v_proj, o_proj] = attention.layer.projections;
+        const std::size_t C = config.hidden_size, D = config.head_dim;
+        const std::size_t H = config.num_attention_heads, Hkv = config.num_key_value_heads;
+        visit.grouped(
+            layer + names.q_proj,
+            std::array{group_rows(q_proj, 0, D), group_rows(*attention.output_gate, 0, D)}, C,
+            H);
+        visit.linear(layer + names.k_proj, k_proj, Hkv * D, C);
+        visit.linear(layer + names.v_proj, v_proj, Hkv * D, C);
+        visit.linear(layer + names.o_proj, o_proj, C, H * D);
+        visit_qk_norm(attention.layer, config, layer, names, visit);
         return;
     }
     const bool has_rope = std::holds_alternative<RopeOfTable>(attention.position_encoding);
@@ -133,11 +185,41 @@ void visit_latent_attention(AnyAttention& attention, const PublishedConfig& conf
     visit.linear(layer + names.o_proj, attention.o_proj, C, H * Dv);
 }
 
+template <class AnyAttention, class Visitor>
+requires std::same_as<std::remove_const_t<AnyAttention>, LinearAttention>
+void visit_linear_attention(AnyAttention& attention, const PublishedConfig& config,
+                            const std::string& layer, const PublishedLayerNames& names,
+                            Visitor& visit) {
+    const auto& [C, Hk, Hv, Dk, Dv, K] = *config.linear;
+    const std::size_t ratio = Hv / Hk, key_width = Hk * Dk, value_width = Hv * Dv;
+    auto& qkv = attention.in_proj_qkv;
+    auto& z = attention.in_proj_z;
+    if (names.in_proj_qkvz.empty()) {
+        visit.linear(layer + names.in_proj_qkv, qkv, 2 * key_width + value_width, C);
+        visit.linear(layer + names.in_proj_z, z, value_width, C);
+    } else {
+        visit.grouped(layer + names.in_proj_qkvz,
+                      std::array{group_rows(qkv, 0, Dk), group_rows(qkv, key_width, Dk),
+                                 group_rows(qkv, 2 * key_width, ratio * Dv),
+                                 group_rows(z, 0, ratio * Dv)},
+                      C, Hk);
+    }
+    visit.grouped(layer + names.in_proj_ba,
+                  std::array{group_rows(*attention.in_proj_b, 0, ratio),
+                             group_rows(attention.decay->in_proj_a, 0, ratio)},
+                  C, Hk);
+    visit.convolution(layer + names.conv1d, attention.conv1d, 2 * key_width + value_width, K);
+    visit.a_log(layer + names.A_log, attention.decay->A_log, Hv);
+    visit.vector(layer + names.dt_bias, attention.decay->dt_bias, Hv);
+    visit.vector(layer + names.state_norm, attention.norm.weight, Dv);
+    visit.linear(layer + names.out_proj, attention.out_proj, C, value_width);
+}
+
 template <class AnyMlp, class Visitor>
 void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
                       const std::string& layer, const PublishedLayerNames& names,
                       Visitor& visit) {
-    const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
+    const std::size_t C = config.hidden_size;
     const std::size_t width = config.intermediate_size;
     if (auto* plain = std::get_if<Mlp>(&mlp_or_moe)) {
         visit.linear(layer + names.mlp.up_proj, plain->up_proj, width, C);
@@ -148,8 +230,10 @@ void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
         if (names.gate_up_proj.empty()) {
             visit_mlp(*mlp, layer, names.mlp, C, width, visit);
         } else {
-            visit.fused(layer + names.gate_up_proj, std::array{&mlp->gate_proj, &mlp->up_proj},
-                        std::array{width, width}, C);
+            visit.grouped(layer + names.gate_up_proj,
+                          std::array{group_rows(mlp->gate_proj, 0, width),
+                                     group_rows(mlp->up_proj, 0, width)},
+                          C, 1);
             visit.linear(layer + names.mlp.down_proj, mlp->down_proj, C, width);
         }
         return;
@@ -160,8 +244,9 @@ void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
         visit.vector(layer + names.correction_bias, sigmoid->e_score_correction_bias,
                      config.experts.num_experts);
     if (moe.shared)
-        visit_mlp(*moe.shared, layer, names.shared_expert, C,
-                  config.experts.n_shared_experts * F, visit);
+        visit_mlp(*moe.shared, layer, names.shared_expert, C, config.experts.shared_width(),
+                  visit);
+    if (moe.shared_gate) visit.router(layer + names.shared_gate, *moe.shared_gate, 1, C);
     visit.experts(layer, names, moe.experts);
 }
 
@@ -187,6 +272,8 @@ void visit_layer(AnyLayer& any_layer, const PublishedConfig& config, const std::
             }
             if constexpr (requires { block.self_attn.kv_b_proj; })
                 visit_latent_attention(block.self_attn, config, layer, names, visit);
+            else if constexpr (requires { block.self_attn.conv1d; })
+                visit_linear_attention(block.self_attn, config, layer, names, visit);
             else
                 visit_pattern_attention(block.self_attn, config, layer, names, layout, visit);
             visit_mlp_or_moe(block.mlp, config, layer, names, visit);

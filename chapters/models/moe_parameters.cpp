@@ -1,6 +1,7 @@
 #include "chapters/models/moe_parameters.hpp"
 
 #include "chapters/19_latent_attention/attention_cost.hpp"
+#include "chapters/20_linear_attention/linear_cost.hpp"
 
 namespace llm {
 
@@ -38,13 +39,19 @@ MoeParameterCount count_parameters(const PublishedConfig& config) {
 
     MoeParameterCount count;
     for (const LayerConfig& layer : config.layers) {
-        if (config.latent) {
+        if (layer.is_linear) {
+            const std::uint64_t norm_of_heads = config.linear->value_head_dim;
+            count.attention += linear_parameters(*config.linear) - norm_of_heads;
+            count.norms += norm_of_heads;
+        } else if (config.latent) {
             count.attention += attention_cost(*config.latent, 1).parameters;
             count.norms += config.latent->kv_lora_rank + config.latent->q_lora_rank.value_or(0);
         } else {
-            count.attention += 2 * C * H * D + 2 * C * Hkv * D + attention_biases;
+            count.attention += 2 * C * H * D + 2 * C * Hkv * D + attention_biases +
+                               (config.family->output_gate ? C * H * D : 0);
+            count.norms += qk_norm;
         }
-        count.norms += norms * norm + qk_norm;
+        count.norms += norms * norm;
         if (!layer.is_moe) {
             count.dense_mlp += dense_mlp;
             continue;
@@ -52,7 +59,10 @@ MoeParameterCount count_parameters(const PublishedConfig& config) {
         count.router += E * C + (biases ? E : 0);
         count.experts += E * expert;
         count.active_experts += config.experts.num_experts_per_tok * expert;
-        count.dense_mlp += config.experts.n_shared_experts * expert;
+        const ExpertSizes& experts = config.experts;
+        if (experts.n_shared_experts > 0)
+            count.dense_mlp += gated_mlp_parameters(C, experts.shared_width());
+        if (!config.family->names.shared_gate.empty()) count.dense_mlp += C;
     }
     count.norms += norm;
     count.embedding = std::uint64_t(config.vocab_size) * C;

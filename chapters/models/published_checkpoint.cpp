@@ -1,6 +1,7 @@
 #include "chapters/models/published_checkpoint.hpp"
 
 #include <list>
+#include <set>
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/16_quantization/gguf_export.hpp"
@@ -30,9 +31,18 @@ struct PublishedReader : TensorReader<const SafeTensors> {
         values = tensors.read(name, {size});
     }
     template <std::size_t N>
-    void fused(const std::string& name, const std::array<Linear*, N>& linears,
-               const std::array<std::size_t, N>& out, std::size_t in) {
-        split_fused(*this, name, linears, out, in);
+    void grouped(const std::string& name, const std::array<GroupRows<Linear>, N>& parts,
+                 std::size_t in, std::size_t num_groups) {
+        split_groups(*this, name, parts, in, num_groups);
+    }
+    void convolution(const std::string& name, Matrix& weight, std::size_t channels,
+                     std::size_t kernel_size) {
+        const Tensor3 stored =  // of nn.Conv1d
+            tensors.read(name + ".weight", {channels, std::size_t{1}, kernel_size});
+        weight = reshape(stored, {channels, kernel_size});
+    }
+    void a_log(const std::string& name, Vector& values, std::size_t size) {
+        vector(name, values, size);
     }
     void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
                       std::size_t num_heads, std::size_t rotated) {
@@ -67,6 +77,7 @@ struct TensorWriter {
     std::list<Matrix> transposed{};
     std::list<Vector> norms{};
     std::list<StackedExperts> stacked{};
+    std::list<Tensor3> convolutions{};
 
     void matrix(const std::string& name, const Matrix& weight, std::size_t, std::size_t) {
         tensors.push_back(named(name + ".weight", weight));
@@ -99,9 +110,18 @@ struct TensorWriter {
         tensors.push_back(named(name, values));
     }
     template <std::size_t N>
-    void fused(const std::string& name, const std::array<const Linear*, N>& linears,
-               const std::array<std::size_t, N>&, std::size_t in) {
-        linear(name, reordered.emplace_back(fuse(linears)), 0, in);
+    void grouped(const std::string& name, const std::array<GroupRows<const Linear>, N>& parts,
+                 std::size_t in, std::size_t num_groups) {
+        linear(name, reordered.emplace_back(fuse_groups(parts, num_groups)), 0, in);
+    }
+    void convolution(const std::string& name, const Matrix& weight, std::size_t channels,
+                     std::size_t kernel_size) {
+        const Tensor3& stored =
+            convolutions.emplace_back(reshape(weight, {channels, std::size_t{1}, kernel_size}));
+        tensors.push_back(named(name + ".weight", stored));
+    }
+    void a_log(const std::string& name, const Vector& values, std::size_t size) {
+        vector(name, values, size);
     }
     void rotated_last(const std::string& name, const Linear& stored, std::size_t out,
                       std::size_t in, std::size_t num_heads, std::size_t rotated) {
@@ -144,6 +164,16 @@ TensorNames names_in(const SafeTensors& tensors, const Family& family) {
     return names;
 }
 
+// The number of layers among the tensors that were not read whose names begin so.
+std::size_t count_unread_layers(const SafeTensors& tensors, const std::string& begin) {
+    std::set<std::string> numbers;
+    for (const std::string& name : tensors.unread())
+        if (!begin.empty() && name.starts_with(begin))
+            numbers.insert(
+                name.substr(begin.size(), name.find('.', begin.size()) - begin.size()));
+    return numbers.size();
+}
+
 }  // namespace
 
 PublishedModel load_published_model(const std::string& folder) {
@@ -164,6 +194,7 @@ PublishedModel load_published_model(const std::string& folder, const Family& fam
     std::vector<std::string> unused = family.unused_tensors;
     for (std::size_t n = 0; n < config.num_nextn_predict_layers; ++n)
         unused.push_back(names.layer + std::to_string(config.num_hidden_layers + n) + ".");
+    model.config.num_nextn_predict_layers += count_unread_layers(tensors, family.nextn_layers);
     reject_unread_tensors(tensors, json, names.lm_head, model.embed_tokens, unused);
     return model;
 }

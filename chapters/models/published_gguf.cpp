@@ -21,9 +21,18 @@ struct PublishedGgufWriter : GgufTensorWriter {
         list.add_vector(name, values);
     }
     template <std::size_t N>
-    void fused(const std::string& name, const std::array<const Linear*, N>& linears,
-               const std::array<std::size_t, N>&, std::size_t) {
-        list.add_linear(name, fuse(linears));
+    void grouped(const std::string& name, const std::array<GroupRows<const Linear>, N>& parts,
+                 std::size_t, std::size_t num_groups) {
+        list.add_linear(name, fuse_groups(parts, num_groups));
+    }
+    void convolution(const std::string& name, const Matrix& weight, std::size_t channels,
+                     std::size_t kernel_size) {
+        list.add_float32(name + ".weight", {channels, kernel_size},
+                         {weight.data(), weight.size()});
+    }
+    void a_log(const std::string& name, Vector values, std::size_t) {
+        for (Real& value : values) value = -std::exp(value);
+        list.add_vector(name, values);
     }
     void rotated_last(const std::string& name, const Linear& stored, std::size_t, std::size_t,
                       std::size_t num_heads, std::size_t rotated) {
@@ -88,9 +97,20 @@ struct PublishedGgufReader : TensorReader<GgufTensors> {
         values = tensors.read(name, {size});
     }
     template <std::size_t N>
-    void fused(const std::string& name, const std::array<Linear*, N>& linears,
-               const std::array<std::size_t, N>& out, std::size_t in) {
-        split_fused(*this, name, linears, out, in);
+    void grouped(const std::string& name, const std::array<GroupRows<Linear>, N>& parts,
+                 std::size_t in, std::size_t num_groups) {
+        split_groups(*this, name, parts, in, num_groups);
+    }
+    void convolution(const std::string& name, Matrix& weight, std::size_t channels,
+                     std::size_t kernel_size) {
+        weight = tensors.read(name + ".weight", {channels, kernel_size});
+    }
+    void a_log(const std::string& name, Vector& values, std::size_t size) {
+        vector(name, values, size);
+        for (Real& value : values) {
+            if (!(value < 0)) tensors.reject(name + " must be below 0");
+            value = std::log(-value);
+        }
     }
     void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
                       std::size_t num_heads, std::size_t rotated) {

@@ -52,7 +52,22 @@ PatternAttention empty_attention(const PublishedConfig& config, const LayerConfi
     result.score_mod.scale = score_scale(config);
     result.score_mod.attn_logit_softcapping = config.attn_logit_softcapping;
     if (!config.family->names.sinks.empty()) result.score_mod.sinks = Vector{};
+    if (config.family->output_gate) result.output_gate = empty_linear(false);
     return result;
+}
+
+LinearAttention empty_linear_attention(const PublishedConfig& config) {
+    const Linear linear = empty_linear(false);
+    return {config.linear->num_key_heads,
+            config.linear->num_value_heads,
+            UpdateRule::delta,
+            linear,
+            linear,
+            linear,
+            Decay{linear, {}, {}},
+            {},
+            {{}, config.rms_norm_eps},
+            linear};
 }
 
 LatentAttention empty_latent_attention(const PublishedConfig& config) {
@@ -99,6 +114,7 @@ MixtureOfExperts empty_moe(const PublishedConfig& config) {
     }
     moe.experts.assign(config.experts.num_experts, expert);
     if (config.experts.n_shared_experts > 0) moe.shared = empty_gated_mlp(config);
+    if (!config.family->names.shared_gate.empty()) moe.shared_gate = empty_linear(false);
     return moe;
 }
 
@@ -124,6 +140,11 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
         if (config.latent) {
             model.layers.push_back(
                 DeepseekBlock{empty_latent_attention(config), mlp, norm, norm});
+            continue;
+        }
+        if (layer.is_linear) {
+            model.layers.push_back(
+                QwenNextBlock{empty_linear_attention(config), mlp, norm, norm});
             continue;
         }
         const PatternAttention attention = empty_attention(config, layer);

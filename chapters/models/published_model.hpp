@@ -1,9 +1,10 @@
-// The model of chapter 09 with the layers of chapters 17 to 19: any published model of
+// The model of chapter 09 with the layers of chapters 17 to 20: any published model of
 // families/.
 #pragma once
 
 #include "chapters/18_experts/moe_decoder.hpp"
 #include "chapters/19_latent_attention/latent_attention_backward.hpp"
+#include "chapters/20_linear_attention/linear_attention_backward.hpp"
 #include "chapters/models/block_variant.hpp"
 #include "chapters/models/family.hpp"
 #include "chapters/models/final_norm.hpp"
@@ -11,15 +12,16 @@
 namespace llm {
 
 // A layer: pre-norm, with RMSNorm or (GPT-2) LayerNorm, Gemma's with four norms, OLMo 2's with
-// norms after the sublayers, Cohere's, whose sublayers are parallel, or DeepSeek's, with latent
-// attention.
+// norms after the sublayers, Cohere's, whose sublayers are parallel, DeepSeek's, with latent
+// attention, or Qwen3-Next's, with linear attention.
 using Gpt2Block = PreNormBlockWith<LayerNorm, MlpOrMoe, PatternAttention>;
 using GemmaBlock = SandwichBlockWith<MlpOrMoe, PatternAttention>;
 using OlmoBlock = ResPostNormBlockWith<MlpOrMoe, PatternAttention>;
 using CohereBlock = ParallelBlockWith<LayerNorm, MlpOrMoe, PatternAttention>;
 using DeepseekBlock = PreNormBlockWith<RMSNorm, MlpOrMoe, LatentAttention>;
-using PublishedLayer =
-    BlockVariant<MoeBlock, GemmaBlock, OlmoBlock, Gpt2Block, CohereBlock, DeepseekBlock>;
+using QwenNextBlock = PreNormBlockWith<RMSNorm, MlpOrMoe, LinearAttention>;
+using PublishedLayer = BlockVariant<MoeBlock, GemmaBlock, OlmoBlock, Gpt2Block, CohereBlock,
+                                    DeepseekBlock, QwenNextBlock>;
 const MlpOrMoe& mlp_of(const PublishedLayer& layer);
 
 using PublishedModel = DecoderModel<PublishedLayer, PublishedConfig, FinalNorm>;

@@ -23,6 +23,10 @@ std::string text_of(const PublishedConfig& config, const LayerConfig& layer) {
         return "window of " + to_text(sliding->window);
     if (const auto* chunked = std::get_if<ChunkedAttention>(&layer.pattern))
         return "chunks of " + to_text(chunked->chunk_size);
+    if (layer.is_linear)
+        return "linear, " + to_text(config.linear->num_value_heads) + " states of " +
+               to_text(config.linear->key_head_dim) + " × " +
+               to_text(config.linear->value_head_dim);
     if (config.latent)
         return "latent, " + to_text(config.latent->kv_lora_rank) + " + " +
                to_text(config.latent->qk_rope_head_dim);
@@ -30,7 +34,7 @@ std::string text_of(const PublishedConfig& config, const LayerConfig& layer) {
 }
 
 std::string theta_of(const PublishedConfig& config, const LayerConfig& layer) {
-    if (!layer.use_rope) return "-";
+    if (!layer.use_rope || layer.is_linear) return "-";
     const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
     return brief(double(slides && config.rope_local_base_freq ? *config.rope_local_base_freq
                                                               : config.rope_theta));
@@ -50,9 +54,9 @@ void show_layers(const PublishedModel& model) {
     std::vector<TableRow> rows;
     for (std::size_t n = 0; n < config.layers.size(); ++n) {
         const LayerConfig& layer = config.layers[n];
-        rows.push_back({to_text(n), text_of(config, layer), theta_of(config, layer),
-                        mlp_of(config, layer),
-                        with_commas(num_cached_tokens(layer.pattern, context))});
+        rows.push_back(
+            {to_text(n), text_of(config, layer), theta_of(config, layer), mlp_of(config, layer),
+             layer.is_linear ? "-" : with_commas(num_cached_tokens(layer.pattern, context))});
     }
     show_table({"layer", "attention", "theta", "MLP", "cached tokens"}, rows);
     if (config.rope_factor != 1)

@@ -22,15 +22,6 @@ Vector read_factors(const JsonFile& json, const std::string& key, std::size_t nu
     return factors;
 }
 
-// The part of each head that is rotated; transformers 5 has it in rope_parameters.
-double read_partial_rotary_factor(const JsonFile& json, const std::string& inside) {
-    const std::string outer = "partial_rotary_factor", inner = inside + "." + outer;
-    const double factor = json.positive_or(json.has(inner) ? inner : outer, 1);
-    if (json.has(inner) && json.positive_or(outer, factor) != factor)
-        json.reject(outer, "contradicts " + inner);
-    return factor;
-}
-
 std::optional<LongRopeScaling> read_longrope(const JsonFile& json, const std::string& inside,
                                              const PublishedConfig& config) {
     const std::string original_key = "original_max_position_embeddings";
@@ -57,12 +48,7 @@ std::optional<LongRopeScaling> read_longrope(const JsonFile& json, const std::st
 void read_phi3(const JsonFile& json, PublishedConfig& config) {
     for (const char* key : {"full_attn_mod", "interpolate_factor"}) json.ignore(key);
     const std::string inside = rope_object(json, false);
-    config.partial_rotary_factor = read_partial_rotary_factor(json, inside);
-    if (config.partial_rotary_factor > 1 || rotary_dim(config) < 2 ||
-        rotary_dim(config) % 2 != 0)
-        json.reject_value(
-            "partial_rotary_factor", brief(config.partial_rotary_factor),
-            "an even number of the " + to_text(config.head_dim) + " features of a head");
+    read_partial_rotary_factor(json, inside, 1, config);
     config.longrope = read_longrope(json, inside, config);
     set_patterns(config, {config.num_hidden_layers, FullAttention{}});
     if (json.has("sliding_window"))

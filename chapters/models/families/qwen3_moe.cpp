@@ -1,25 +1,9 @@
 // Qwen3-MoE: a Qwen3 with a mixture of many small experts in all layers or in some. Source:
 // Hugging Face, modeling_qwen3_moe.py.
 #include "chapters/models/family.hpp"
-#include "common/output/show.hpp"
 
 namespace llm {
 namespace {
-
-// A layer has a mixture of experts if decoder_sparse_step divides its number, counted from 1,
-// unless mlp_only_layers lists it.
-void read_moe_layers(const JsonFile& json, PublishedConfig& config) {
-    const std::size_t step = json.size_or("decoder_sparse_step", 1);
-    for (std::size_t n = 0; n < config.layers.size(); ++n)
-        config.layers[n].is_moe = (n + 1) % step == 0;
-    if (!json.has("mlp_only_layers")) return;
-    for (const std::int64_t n : json.ids("mlp_only_layers")) {
-        if (n >= std::int64_t(config.layers.size()))
-            json.reject("mlp_only_layers",
-                        "has no layer " + to_text(n) + " of " + to_text(config.layers.size()));
-        config.layers[static_cast<std::size_t>(n)].is_moe = false;
-    }
-}
 
 void read_qwen3_moe(const JsonFile& json, PublishedConfig& config) {
     json.ignore("sliding_window");  // without use_sliding_window, it has no effect
@@ -31,16 +15,12 @@ void read_qwen3_moe(const JsonFile& json, PublishedConfig& config) {
 }
 
 void write_qwen3_moe(const PublishedConfig& config, JsonMembers& json) {
-    std::vector<std::size_t> dense;
-    for (std::size_t n = 0; n < config.layers.size(); ++n)
-        if (!config.layers[n].is_moe) dense.push_back(n);
     json.insert(json.end(),
                 {{"num_experts_per_tok", config.experts.num_experts_per_tok},
                  {"num_experts", config.experts.num_experts},
                  {"moe_intermediate_size", config.experts.moe_intermediate_size},
-                 {"norm_topk_prob", std::get<SoftmaxRouting>(config.routing).norm_topk_prob},
-                 {"decoder_sparse_step", std::size_t{1}},
-                 {"mlp_only_layers", dense}});
+                 {"norm_topk_prob", std::get<SoftmaxRouting>(config.routing).norm_topk_prob}});
+    add_moe_layers(config, json);
 }
 
 void check_qwen3_moe_gguf(const PublishedConfig& config) {

@@ -1,0 +1,92 @@
+// Source: llama.cpp, convert_hf_to_gguf.py and the architecture qwen3next.
+#include "chapters/models/families/qwen3_next_gguf.hpp"
+
+namespace llm {
+namespace {
+
+// The interval of layers with full attention, or L + 1 if there are none.
+std::size_t full_interval(const PublishedConfig& config) {
+    std::size_t interval = 1;
+    while (interval <= config.layers.size() && config.layers[interval - 1].is_linear)
+        ++interval;
+    return interval;
+}
+
+}  // namespace
+
+void check_qwen3_next_gguf(const PublishedConfig& config) {
+    require(std::get<SoftmaxRouting>(config.routing).norm_topk_prob,
+            "export: llama.cpp's qwen3next normalizes the routing weights");
+    require(config.linear->key_head_dim == config.linear->value_head_dim,
+            "export: llama.cpp's qwen3next has one size of keys and values, not {} and {}",
+            config.linear->key_head_dim, config.linear->value_head_dim);
+    const std::size_t interval = full_interval(config);
+    for (std::size_t n = 0; n < config.layers.size(); ++n) {
+        require(config.layers[n].is_moe,
+                "export: llama.cpp's qwen3next has a mixture in every layer; layer {} is dense",
+                n);
+        require(
+            config.layers[n].is_linear == ((n + 1) % interval != 0),
+            "export: llama.cpp's qwen3next has full attention at one interval, {}; layer {} "
+            "differs",
+            interval, n);
+    }
+}
+
+void add_qwen3_next_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+    const LinearSizes& linear = *config.linear;
+    const auto add_size = [&](const std::string& key, std::size_t size) {
+        metadata.emplace_back("qwen3next." + key, static_cast<std::int64_t>(size));
+    };
+    add_size("full_attention_interval", full_interval(config));
+    add_size("ssm.conv_kernel", linear.conv_kernel_dim);
+    add_size("ssm.state_size", linear.key_head_dim);
+    add_size("ssm.group_count", linear.num_key_heads);
+    add_size("ssm.time_step_rank", linear.num_value_heads);
+    add_size("ssm.inner_size", linear.num_value_heads * linear.value_head_dim);
+    add_size("expert_count", config.experts.num_experts);
+    add_size("expert_used_count", config.experts.num_experts_per_tok);
+    add_size("expert_feed_forward_length", config.experts.moe_intermediate_size);
+    add_size("expert_shared_feed_forward_length", config.experts.shared_width());
+}
+
+void read_qwen3_next_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+    const std::size_t interval =
+        gguf.has("full_attention_interval") ? gguf.size("full_attention_interval") : 4;
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        config.layers[n].is_linear = (n + 1) % interval != 0;
+    const std::size_t value_heads = gguf.size("ssm.time_step_rank"),
+                      key_heads = gguf.size("ssm.group_count"),
+                      inner_size = gguf.size("ssm.inner_size");
+    if (inner_size % value_heads != 0 || value_heads % key_heads != 0)
+        gguf.file.reject(gguf.full("ssm.time_step_rank") +
+                         " must divide ssm.inner_size, and be a multiple of ssm.group_count");
+    config.linear = LinearSizes{config.hidden_size,
+                                key_heads,
+                                value_heads,
+                                gguf.size("ssm.state_size"),
+                                inner_size / value_heads,
+                                gguf.size("ssm.conv_kernel")};
+    read_gguf_experts(gguf, "expert_feed_forward_length", 1, config);
+    config.experts.n_shared_experts = 1;
+    config.experts.shared_expert_intermediate_size =
+        gguf.size("expert_shared_feed_forward_length");
+    config.routing = SoftmaxRouting{true};
+}
+
+PublishedLayerNames qwen3_next_gguf_names() {
+    PublishedLayerNames names = gguf_layer_names();
+    names.ffn_norm = "post_attention_norm";
+    names.shared_gate = "ffn_gate_inp_shexp";
+    names.in_proj_qkv = "attn_qkv";
+    names.in_proj_z = "attn_gate";
+    names.in_proj_ba = "ssm_ba";
+    names.conv1d = "ssm_conv1d";
+    names.A_log = "ssm_a";
+    names.dt_bias = "ssm_dt.bias";
+    names.state_norm = "ssm_norm.weight";
+    names.out_proj = "ssm_out";
+    return names;
+}
+
+}  // namespace llm

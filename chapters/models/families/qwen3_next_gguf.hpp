@@ -1,0 +1,14 @@
+// Qwen3-Next in GGUF files.
+#pragma once
+
+#include "chapters/models/family.hpp"
+
+namespace llm {
+
+// The functions and names of the family: see Family in family.hpp.
+void check_qwen3_next_gguf(const PublishedConfig& config);
+void add_qwen3_next_gguf(const PublishedConfig& config, GgufMetadata& metadata);
+void read_qwen3_next_gguf(const GgufSettings& gguf, PublishedConfig& config);
+PublishedLayerNames qwen3_next_gguf_names();
+
+}  // namespace llm
