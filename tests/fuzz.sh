@@ -24,7 +24,7 @@ add 11 <(head -n 5 assets/wordnet/questions.jsonl)
 add 12 <(printf '%s' '{"prompt": [{"role": "user", "content": "1 + 1"}],' \
     '"chosen": [{"role": "assistant", "content": "2"}],' \
     '"rejected": [{"role": "assistant", "content": "3"}]}')
-for file in tests/fixtures/1[78]*/*/config.json tests/fixtures/models/*/config.json; do add 13 "$file"; done
+for file in tests/fixtures/{1[789],20}*/*/config.json tests/fixtures/models/*/config.json; do add 13 "$file"; done
 add 14 <(python3 -c 'import json, sys; print(json.dumps({
     "bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": sys.stdin.read()}))' \
     <assets/wordnet_answers/chat_template.jinja)
