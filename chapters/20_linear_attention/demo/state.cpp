@@ -153,7 +153,7 @@ HeadInputs random_pairs(std::size_t count, bool rewritten, Generator& generator)
 }
 
 // How many of the last values each memory returns for their keys: the largest element of what
-// is read must be that of the value.
+// is read must be that of the value. Two equally large ones count half.
 std::array<double, 3> count_right(const HeadInputs& pairs, std::size_t count) {
     const std::size_t num_tokens = pairs.keys.shape(0);
     const std::size_t first = num_tokens - count;
@@ -169,9 +169,16 @@ std::array<double, 3> count_right(const HeadInputs& pairs, std::size_t count) {
     std::array<double, 3> right = {};
     for (std::size_t i = 0; i < answers.size(); ++i)
         for (std::size_t n = 0; n < count; ++n) {
+            // Equally large elements share the answer, so that rounding does not decide.
             const auto row = view_of(answers[i])[n];
-            const auto best = std::max_element(row.begin(), row.end()) - row.begin();
-            right[i] += double(values(n, std::size_t(best)));
+            const Real bound = *std::max_element(row.begin(), row.end()) - Real(1e-4);
+            double num_largest = 0, value = 0;
+            for (std::size_t d = 0; d < D; ++d) {
+                if (row[d] < bound) continue;
+                ++num_largest;
+                value += double(values(n, d));
+            }
+            right[i] += value / num_largest;
         }
     return right;
 }
