@@ -88,6 +88,20 @@ TEST_CASE("The forms and their gradients are equal to 1e-11, over several chunks
     }
 }
 
+TEST_CASE("Backward passes name shapes that do not match, and chunks of 0 tokens") {
+    const HeadInputs inputs = random_head(4, 12);
+    const Matrix state = random_matrix(Dk, Dv, 13), upstream = random_matrix(4, Dv, 14);
+    CHECK_THROWS_AS(chunked_form_backward(inputs, UpdateRule::delta, state, upstream, state, 0),
+                    ValueError);
+    const Matrix transposed = random_matrix(Dv, Dk, 15);
+    CHECK_THROWS_AS(
+        chunked_form_backward(inputs, UpdateRule::delta, transposed, upstream, state, 2),
+        ValueError);
+    CHECK_THROWS_AS(
+        recurrent_form_backward(inputs, UpdateRule::delta, transposed, upstream, state),
+        ValueError);
+}
+
 TEST_CASE("attention_backward of a layer of each variant against central differences") {
     for (const LinearVariant& variant :
          {LinearVariant{}, LinearVariant{UpdateRule::additive, true, true},

@@ -165,8 +165,17 @@ TEST_CASE("Shapes that do not match are named") {
     Generator generator(1);
     CHECK_THROWS_WITH(make_linear_attention({C, 4, 6, Dk, Dv, K}, {}, 1, generator),
                       "linear attention: 4 key heads do not divide 6 value heads");
-    CHECK_THROWS_WITH(make_linear_attention({C, 2, 6, 0, Dv, K}, {}, 1, generator),
-                      "linear attention: a size is 0");
+    const LinearSizes ones{1, 1, 1, 1, 1, 1};
+    CHECK(make_linear_attention(ones, {}, 1, generator).key_head_dim() == 1);
+    for (std::size_t LinearSizes::*size :
+         {&LinearSizes::hidden_size, &LinearSizes::num_key_heads, &LinearSizes::num_value_heads,
+          &LinearSizes::key_head_dim, &LinearSizes::value_head_dim,
+          &LinearSizes::conv_kernel_dim}) {
+        LinearSizes sizes = ones;
+        sizes.*size = 0;
+        CHECK_THROWS_WITH(make_linear_attention(sizes, {}, 1, generator),
+                          "linear attention: a size is 0");
+    }
     LinearCache cache = layer.make_cache();
     const Tensor3 two_tokens = xt::zeros<Real>({std::size_t{1}, std::size_t{2}, C});
     CHECK_THROWS_WITH(layer(two_tokens, inputs_of(2, 3), &cache),
