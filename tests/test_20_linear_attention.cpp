@@ -162,6 +162,10 @@ TEST_CASE("Shapes that do not match are named") {
         causal_conv1d(xt::zeros<Real>({1, 2, 9}), layer.conv1d, no_inputs(1, layer.conv1d)),
         "convolution: a weight of (42, 4) does not match inputs of (1, 2, 9) after "
         "(1, 3, 42)");
+    const Matrix weight = xt::ones<Real>({9, 4});
+    CHECK_THROWS_WITH(causal_conv1d(xt::zeros<Real>({1, 2, 9}), weight, no_inputs(2, weight)),
+                      "convolution: earlier inputs of (2, 3, 9) do not match inputs of "
+                      "(1, 2, 9)");
     Generator generator(1);
     CHECK_THROWS_WITH(make_linear_attention({C, 4, 6, Dk, Dv, K}, {}, 1, generator),
                       "linear attention: 4 key heads do not divide 6 value heads");

@@ -235,3 +235,14 @@ TEST_CASE("find_family: a llama without experts is chapter 09's") {
         CHECK(find_family(Gguf(path)) == expected);
     }
 }
+
+TEST_CASE("a GGUF file of qwen3_next whose decay is not below 0 is rejected by name") {
+    PublishedModel model = random_model("qwen3_next");
+    auto& attention = std::get<QwenNextBlock>(model.layers[1]).self_attn;
+    attention.decay->A_log(2) = -200;  // -e^-200 is stored as 0
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "model.gguf").string();
+    export_gguf(model, shipped_tokenizer(), file, DType::float32);
+    CHECK_THROWS_WITH_AS(load_published_gguf(file),
+                         (file + ": blk.1.ssm_a must be below 0").c_str(), FileError);
+}

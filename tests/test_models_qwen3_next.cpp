@@ -1,6 +1,7 @@
 // The configuration of Qwen3-Next: published keys, defaults, what is rejected, what is left
 // out, and what its layers keep.
 #include "chapters/11_generation/generation.hpp"
+#include "chapters/models/families/qwen3_next_gguf.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/moe_parameters.hpp"
 #include "tests/published_models.hpp"
@@ -185,4 +186,36 @@ TEST_CASE("Qwen3-Next: 80 billion parameters, 3 billion active") {
     // 12 layers cache 2 · 2 · 256 numbers a token; 36 keep states.
     CHECK(kv_cache_bytes(config, 1000, 1, 2) ==
           2 * (12 * std::uint64_t{1000} * 1024 + 36 * (32 * 128 * 128 + 3 * 8192)));
+}
+
+TEST_CASE("Qwen3-Next: a GGUF file that contradicts itself is rejected by name") {
+    const PublishedConfig config =
+        read("qwen3_next", R"("linear_num_key_heads": 2, "num_experts": 3,
+        "linear_num_value_heads": 4, "linear_key_head_dim": 4, "linear_value_head_dim": 4,
+        "linear_conv_kernel_dim": 3, "num_experts_per_tok": 2, "head_dim": 8)");
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "model.gguf").string();
+    const auto rejection = [&](const GgufMetadata& metadata) -> std::string {
+        fs::remove(file);
+        write_gguf(file, metadata, {});
+        PublishedConfig result = config;
+        try {
+            const Gguf gguf(file);
+            read_qwen3_next_gguf({gguf, "qwen3next"}, result);
+        } catch (const FileError& error) {
+            return error.what();
+        }
+        return "not rejected";
+    };
+    GgufMetadata metadata = {{"general.architecture", std::string("qwen3next")}};
+    add_qwen3_next_gguf(config, metadata);
+    CHECK(rejection(metadata) == "not rejected");
+    for (const std::string key : {"ssm.group_count", "ssm.time_step_rank"}) {
+        GgufMetadata changed = metadata;
+        for (auto& [name, value] : changed)
+            if (name == "qwen3next." + key) value = std::int64_t{3};
+        CHECK(mentions(rejection(changed),
+                       "qwen3next.ssm.time_step_rank must divide ssm.inner_size, and be a "
+                       "multiple of ssm.group_count"));
+    }
 }

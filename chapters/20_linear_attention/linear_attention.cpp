@@ -5,7 +5,6 @@
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "chapters/05_gqa/rms_normalize.hpp"
 #include "chapters/20_linear_attention/short_convolution.hpp"
-#include "common/tensors/head_view.hpp"
 
 namespace llm {
 namespace {
@@ -112,6 +111,23 @@ HeadInputs head_inputs(const QueriesKeysValues& heads, const StateGates& gates, 
             xt::view(gates.beta, b, xt::all(), h)};
 }
 
+Tensor4 update_states(const LinearAttention& layer, const QueriesKeysValues& heads,
+                      const StateGates& gates, Tensor4& state) {
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(heads.values);
+    Tensor4 context(heads.values.shape());
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t h = 0; h < num_heads; ++h) {
+            const HeadInputs tokens = head_inputs(heads, gates, b, h);
+            const Matrix before = head_of(state, b, h);
+            const auto [output, after] =
+                seq_len == 1 ? recurrent_form(tokens, layer.rule, before)
+                             : chunked_form(tokens, layer.rule, before, layer.chunk_size);
+            xt::view(context, b, h, xt::all(), xt::all()) = output;
+            xt::view(state, b, h, xt::all(), xt::all()) = after;
+        }
+    return context;
+}
+
 Tensor3 normalize_and_gate(const RMSNorm& norm, const Tensor3& context, const Tensor3& z) {
     const auto [batch_size, seq_len, width] = dims(context);
     const std::size_t head_dim = norm.weight.size();
@@ -135,18 +151,8 @@ AttentionLayer::Output LinearAttention::operator()(const Tensor3& hidden_states,
     const QueriesKeysValues heads = normalize_and_repeat(*this, split_qkv(*this, convolved));
     const StateGates gates = state_gates(*this, hidden_states);
 
-    // Update the state of each head, and read from it.
-    Tensor4 context(heads.values.shape());  // (B, Hv, T, Dv)
-    for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t h = 0; h < num_value_heads; ++h) {
-            const HeadInputs tokens = head_inputs(heads, gates, b, h);
-            const Matrix before = head_of(state, b, h);
-            auto [output, after] = seq_len == 1
-                                       ? recurrent_form(tokens, rule, before)
-                                       : chunked_form(tokens, rule, before, chunk_size);
-            xt::view(context, b, h, xt::all(), xt::all()) = output;
-            xt::view(state, b, h, xt::all(), xt::all()) = after;
-        }
+    // Update the states, and keep what the next call needs.
+    const Tensor4 context = update_states(*this, heads, gates, state);  // (B, Hv, T, Dv)
     conv_inputs = last_inputs(conv_inputs, mixed);
     past_len += seq_len;
     return {out_proj(normalize_and_gate(norm, merge_heads(context), in_proj_z(hidden_states))),

@@ -56,9 +56,8 @@ struct LinearAttention {
     }
     Cache make_cache() const { return {}; }
 
-    // One token at a time in the recurrent form, several in the chunked form. There are no
-    // attention weights: attentions is empty. Throws ValueError if the shapes do not match, or
-    // if the position ids do not begin after the cached tokens.
+    // There are no attention weights: attentions is empty. Throws ValueError if the shapes do
+    // not match, or if the position ids do not begin after the cached tokens.
     AttentionLayer::Output operator()(const Tensor3& hidden_states,          // (B, T, C)
                                       const PatternAttentionInputs& inputs,  // T positions
                                       LinearCache* cache = nullptr) const;
@@ -97,6 +96,12 @@ struct StateGates {
 StateGates state_gates(const LinearAttention& layer, const Tensor3& hidden_states);
 HeadInputs head_inputs(const QueriesKeysValues& heads, const StateGates& gates, std::size_t b,
                        std::size_t h);
+// Updates the state of each head with all tokens, and returns what they read: (B, Hv, T, Dv).
+// One token is computed in the recurrent form, several in the chunked form.
+Tensor4 update_states(const LinearAttention& layer,
+                      const QueriesKeysValues& heads,  // (B, Hv, T, Dk) twice, (B, Hv, T, Dv)
+                      const StateGates& gates,
+                      Tensor4& state);  // (B, Hv, Dk, Dv)
 // norm(context) · silu(z): first the norm of each head, then the gate.
 Tensor3 normalize_and_gate(const RMSNorm& norm,
                            const Tensor3& context,  // (B, T, Hv*Dv)

@@ -11,11 +11,7 @@
 namespace llm {
 namespace {
 
-Matrix zero_state(const LinearAttention& layer) {
-    return xt::zeros<Real>({layer.key_head_dim(), layer.value_head_dim()});
-}
-
-// One row for each head of each token, and back.
+// One row for each head of each token.
 Matrix head_rows(const Tensor3& states, std::size_t head_dim) {  // (B, T, H*D) -> (B*T*H, D)
     return reshape(states, {states.size() / head_dim, head_dim});
 }
@@ -63,7 +59,7 @@ StatesGradient states_backward(const LinearAttention& layer, const LinearActivat
                                const Tensor4& context_gradient) {  // (B, Hv, T, Dv)
     const QueriesKeysValues heads = normalize_and_repeat(layer, saved.heads);
     StatesGradient gradient{heads, saved.gates};  // overwritten
-    const Matrix zero = zero_state(layer);
+    const Matrix zero = xt::zeros<Real>({layer.key_head_dim(), layer.value_head_dim()});
     for (std::size_t b = 0; b < heads.values.shape(0); ++b)
         for (std::size_t h = 0; h < layer.num_value_heads; ++h) {
             const HeadInputs of_head =
@@ -141,16 +137,10 @@ ForwardPass<LinearActivations> attention_forward(const LinearAttention& layer,
     saved.heads = split_qkv(layer, activate(SiLU, saved.convolved));
     saved.gates = state_gates(layer, input);
 
-    const QueriesKeysValues heads = normalize_and_repeat(layer, saved.heads);
-    const Matrix zero = zero_state(layer);
-    Tensor4 context(heads.values.shape());  // (B, Hv, T, Dv)
-    for (std::size_t b = 0; b < input.shape(0); ++b)
-        for (std::size_t h = 0; h < layer.num_value_heads; ++h)
-            xt::view(context, b, h, xt::all(), xt::all()) =
-                chunked_form(head_inputs(heads, saved.gates, b, h), layer.rule, zero,
-                             LinearAttention::chunk_size)
-                    .output;
-    saved.context = merge_heads(context);
+    Tensor4 state = xt::zeros<Real>(
+        {input.shape(0), layer.num_value_heads, layer.key_head_dim(), layer.value_head_dim()});
+    saved.context = merge_heads(
+        update_states(layer, normalize_and_repeat(layer, saved.heads), saved.gates, state));
     saved.z = layer.in_proj_z(input);
     return {layer.out_proj(normalize_and_gate(layer.norm, saved.context, saved.z)),
             std::move(saved)};

@@ -28,8 +28,8 @@ Tensor3 attention_backward(const LinearAttention& layer, const PatternAttentionI
                            const Tensor3& output_gradient,  // (B, T, C)
                            LinearAttention& gradient);
 
-// Append the parameters. Decay's are named as in Qwen3-Next's files, whose projections are
-// fused: see chapters/models.
+// Append the parameters. (The files of Qwen3-Next fuse some of the projections: see
+// chapters/models.)
 void add_parameters(ParameterList& list, const std::string& name, LinearAttention& layer);
 
 }  // namespace llm

@@ -11,11 +11,12 @@ namespace llm {
 // The vocabulary: values, keys, and the words of the text around them.
 struct PasskeyVocabulary {
     std::size_t num_values = 32, num_keys = 8, num_words = 32;
-    std::size_t size() const { return num_values + num_keys + num_words; }
+    constexpr std::size_t size() const { return num_values + num_keys + num_words; }
 };
 // That of the test.
-constexpr std::size_t num_passkey_values = 32, num_passkey_keys = 8,
-                      passkey_vocab_size = num_passkey_values + num_passkey_keys + 32;
+constexpr std::size_t num_passkey_values = PasskeyVocabulary{}.num_values,
+                      num_passkey_keys = PasskeyVocabulary{}.num_keys,
+                      passkey_vocab_size = PasskeyVocabulary{}.size();
 
 // Sequences of T tokens: random words, among them num_pairs keys, each followed by its value;
 // then, at the end, each key again, followed by the same value. The keys of a sequence differ.

@@ -130,9 +130,8 @@ struct Family {
     bool reads_rope_scaling = false;
     bool partial_rotary = false;
     bool latent_attention = false;
-    bool linear_attention = false;  // in some layers
-    bool output_gate = false;       // of attention; its rows follow those of q_proj, by head
-    bool local_rope = false;        // layers with a window have a theta of their own
+    bool output_gate = false;  // of attention; its rows follow those of q_proj, by head
+    bool local_rope = false;   // layers with a window have a theta of their own
 
     // Defaults of transformers 4.57 for keys that a config.json may leave out; 0: none.
     struct Defaults {

@@ -13,7 +13,7 @@
 namespace llm {
 namespace {
 
-// Three subjects with keys at right angles, and three colors as values.
+// Three subjects with orthogonal keys, and three colors as values.
 const std::vector<std::string> subjects = {"sky", "grass", "rose"};
 const std::vector<std::string> colors = {"blue", "green", "red"};
 const Vector no_decay = {0, 0, 0, 0};
@@ -70,7 +70,7 @@ void overwriting() {
 }
 
 void similar_keys() {
-    step("Keys that are not at right angles: the third one lies between the others");
+    step("Keys that are not orthogonal: the third one lies between the others");
     const Real half = std::sqrt(Real(0.5));
     const Matrix keys = {{1, 0}, {0, 1}, {half, half}};
     const Matrix values = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
@@ -162,7 +162,7 @@ std::array<double, 3> count_right(const HeadInputs& pairs, std::size_t count) {
     const auto read = [&](UpdateRule rule) {
         return matmul(keys, recurrent_form(pairs, rule, empty_state(D, D)).state);
     };
-    const Matrix weights =  // sharp: e^32 between a key itself and one at a right angle
+    const Matrix weights =  // sharp: e^32 between a key itself and an orthogonal one
         softmax(matmul_transposed(keys, pairs.keys) * Real(32));
     const std::array<Matrix, 3> answers = {read(UpdateRule::additive), read(UpdateRule::delta),
                                            matmul(weights, pairs.values)};

@@ -37,7 +37,7 @@ std::vector<Variant> make_variants(std::size_t num_layers) {
             hybrid};
 }
 
-// Two layers with four heads of 8 features: a state has room for 8 keys at right angles.
+// Two layers with four heads of 8 features: a state has room for 8 orthogonal keys.
 const PasskeyVocabulary vocabulary{8, 16, 0};
 const std::vector<std::size_t> numbers_of_pairs = {2, 4, 8, 16};
 

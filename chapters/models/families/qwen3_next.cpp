@@ -100,7 +100,6 @@ const Family& qwen3_next_family() {
         .nextn_layers = "mtp.layers.",
         .norms_add_one = true,
         .partial_rotary = true,
-        .linear_attention = true,
         .output_gate = true,
         .defaults = {.head_dim = 256, .rms_norm_eps = 1e-6, .rope_theta = 10'000},
         .qk_norm = QKNormType::with_weights,
