@@ -15,21 +15,31 @@ void to_float(std::span<const Half> values, std::span<Real> result);  // of equa
 // it is at least 65520, that element has become infinite.
 Real to_half(std::span<const Real> values, std::span<Half> result);  // of equal size
 
-// The keys or values of one head, (S, D): a view of a cache.
+// The keys or values of one head, (S, D): a view of a cache, whose rows are adjacent or in
+// pages.
 class CachedRows {
  public:
     CachedRows(ConstMatrixView rows) : float32_(rows) {}
     CachedRows(MatrixView rows) : float32_(rows) {}
     CachedRows(BasicMatrixView<const Half> rows) : float16_(rows), is_float16_(true) {}
 
-    std::size_t num_rows() const { return is_float16_ ? float16_.num_rows : float32_.num_rows; }
+    std::size_t num_rows() const {
+        return page_size_ > 0 ? num_paged_rows_ : num_stored_rows();
+    }
     std::size_t num_columns() const {
         return is_float16_ ? float16_.num_columns : float32_.num_columns;
     }
     CachedRows first(std::size_t count) const;
 
-    // Rows as floats: a view of the cache or, if it is float16, of the workspace, into which
-    // they are converted. Throws ValueError if the workspace is smaller than (count, D).
+    // Rows that are in pages of adjacent rows: row n of the result is row
+    // pages[n / page_size] * page_size + n % page_size of this view. It refers to the pages.
+    CachedRows paged(std::span<const std::size_t> pages, std::size_t page_size,
+                     std::size_t count) const;
+    // How many rows from this one on are adjacent in memory.
+    std::size_t num_adjacent(std::size_t row) const;
+
+    // Adjacent rows as floats: a view of the cache or, if it is float16, of the workspace, into
+    // which they are converted. Throws ValueError if the workspace is smaller than (count, D).
     ConstMatrixView read(std::size_t begin, std::size_t count, std::span<Real> workspace) const;
 
     // The products of kernels/simd.hpp. float16 is converted in registers. Sizes are not
@@ -40,9 +50,17 @@ class CachedRows {
                            std::span<Real> y) const;       // (D)
 
  private:
+    std::size_t num_stored_rows() const {
+        return is_float16_ ? float16_.num_rows : float32_.num_rows;
+    }
+    std::size_t stored_row(std::size_t row) const;
+    CachedRows adjacent(std::size_t begin, std::size_t count) const;
+
     ConstMatrixView float32_;
     BasicMatrixView<const Half> float16_;
     bool is_float16_ = false;
+    std::span<const std::size_t> pages_{};
+    std::size_t page_size_ = 0, num_paged_rows_ = 0;  // 0: all rows are adjacent
 };
 
 }  // namespace llm

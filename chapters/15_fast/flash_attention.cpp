@@ -26,8 +26,8 @@ void flash_attention_of_tile(ConstMatrixView queries, const CachedRows& keys,
 
     // Keys after the last query's position are masked for all queries: the loop ends there.
     const std::size_t kv_len = first_position + queries.num_rows;
-    for (std::size_t begin = 0; begin < kv_len; begin += tile_size) {
-        const std::size_t size = std::min(tile_size, kv_len - begin);
+    for (std::size_t begin = 0, size = 0; begin < kv_len; begin += size) {
+        size = std::min({tile_size, kv_len - begin, keys.num_adjacent(begin)});
         const MatrixView scores{memory.data(), queries.num_rows, size, size};  // (T, size)
         matmul_transposed(queries, keys.read(begin, size, workspace), scores);
 

@@ -4,34 +4,68 @@ namespace llm {
 namespace {
 
 // Checks everything before anything is changed.
-void check_call(const FastModel& model, std::span<const Id> new_ids, const RunState& state) {
-    require(!new_ids.empty(), "fast model: no tokens are given");
-    const auto [num_layers, num_kv_heads, num_positions, head_dim] = state.cache_shape();
+void check_batch(const FastModel& model, Batch batch, const KVMemory& memory,
+                 const Workspace& workspace) {
+    const auto [num_layers, num_kv_heads, num_slots, head_dim] = memory.cache_shape();
     require(num_layers == model.layers.size() &&
                 num_kv_heads == model.config.num_key_value_heads &&
                 head_dim == model.config.head_dim,
-            "fast model: a cache of {} belongs to another model", state.cache_shape());
-    require(state.seq_len + new_ids.size() <= num_positions,
-            "cache: {} tokens after {} others exceed {} positions", new_ids.size(),
-            state.seq_len, num_positions);
-    for (const Id id : new_ids)
-        require(id >= 0 && static_cast<std::size_t>(id) < model.config.vocab_size,
-                "model: there is no token {} in a vocabulary of {}", id,
-                model.config.vocab_size);
+            "fast model: a cache of {} belongs to another model", memory.cache_shape());
+    require(!batch.empty(), "fast model: no sequences are given");
+    for (const auto& [new_ids, seq_len, slots, logits_to_keep] : batch) {
+        require(!new_ids.empty(), "fast model: no tokens are given");
+        const std::size_t num_positions =
+            std::min(slots.num_positions(), workspace.rotary_table.cos.shape(0));
+        require(seq_len + new_ids.size() <= num_positions,
+                "cache: {} tokens after {} others exceed {} positions", new_ids.size(), seq_len,
+                num_positions);
+        for (const std::size_t page : slots.pages)
+            require((page + 1) * slots.page_size <= num_slots,
+                    "cache: page {} of {} slots is not in a memory of {} slots", page,
+                    slots.page_size, num_slots);
+        for (const Id id : new_ids)
+            require(id >= 0 && static_cast<std::size_t>(id) < model.config.vocab_size,
+                    "model: there is no token {} in a vocabulary of {}", id,
+                    model.config.vocab_size);
+    }
+}
+
+// Moves the rows whose logits are kept to the front.
+MatrixView kept_rows(Batch batch, MatrixView hidden_states) {
+    std::size_t num_kept = 0, end_of_sequence = 0;
+    for (const SequenceTokens& sequence : batch) {
+        const std::size_t count = sequence.new_ids.size();
+        end_of_sequence += count;
+        const bool all = sequence.logits_to_keep == LogitsToKeep::all;
+        for (std::size_t row = end_of_sequence - (all ? count : 1); row < end_of_sequence;
+             ++row)
+            if (const std::size_t kept = num_kept++; kept != row)
+                std::ranges::copy(hidden_states[row], hidden_states[kept].begin());
+    }
+    return hidden_states.rows(0, num_kept);
 }
 
 }  // namespace
 
+ConstMatrixView compute_logits(const FastModel& model, Batch batch, KVMemory& memory,
+                               Workspace& workspace) {
+    check_batch(model, batch, memory, workspace);
+    const bool few = num_new_tokens(batch) <= max_decode_tokens;
+    const MatrixView hidden_states =
+        kept_rows(batch, (few ? decode : prefill)(model, batch, memory, workspace));
+    const MatrixView logits =
+        ensure_capacity(workspace.logits, hidden_states.num_rows, model.config.vocab_size);
+    const bool few_kept = hidden_states.num_rows <= max_decode_tokens;
+    (few_kept ? decode_head : prefill_head)(model, hidden_states, logits, workspace);
+    return logits;
+}
+
 ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_ids,
                                RunState& state, LogitsToKeep logits_to_keep) {
-    check_call(model, new_ids, state);
-    const std::size_t num_logits = logits_to_keep == LogitsToKeep::all ? new_ids.size() : 1;
-    const MatrixView logits =
-        ensure_capacity(state.logits, num_logits, model.config.vocab_size);
-    if (new_ids.size() <= max_decode_tokens)
-        decode(model, new_ids, state, logits_to_keep);
-    else
-        prefill(model, new_ids, state, logits_to_keep);
+    const std::array<std::size_t, 1> one_page = {0};
+    const SequenceTokens sequence{
+        new_ids, state.seq_len, {one_page, state.cache_shape()[2]}, logits_to_keep};
+    const ConstMatrixView logits = compute_logits(model, {&sequence, 1}, state, state);
     state.seq_len += new_ids.size();
     return logits;
 }

@@ -4,7 +4,8 @@
 #include <span>
 
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/15_fast/run_state.hpp"
+#include "chapters/15_fast/flash_attention.hpp"
+#include "chapters/15_fast/token_block.hpp"
 
 namespace llm {
 
@@ -17,14 +18,27 @@ ConstMatrixView compute_logits(const FastModel& model,
                                RunState& state,
                                LogitsToKeep logits_to_keep = LogitsToKeep::last);
 
-// The two cases of compute_logits, without checks. A prefill divides the tokens among the
+// The same for new tokens of several sequences, whose keys and values are in slots of one
+// memory: all tokens are multiplied by each weight matrix together. Returns the logits that the
+// sequences keep, one after the other. Throws ValueError as above, also if slots do not exist.
+ConstMatrixView compute_logits(const FastModel& model, Batch batch, KVMemory& memory,
+                               Workspace& workspace);
+
+// The two cases of compute_logits, without checks: the hidden states after the last layer, and
+// the final norm and head of the rows that are kept. A prefill divides the tokens among the
 // threads, so each thread reads all weights; a decode step divides the rows of each weight
 // matrix, so each weight is read once.
 inline constexpr std::size_t max_decode_tokens = 16;
-void prefill(const FastModel& model, std::span<const Id> new_ids, RunState& state,
-             LogitsToKeep logits_to_keep);
-void decode(const FastModel& model, std::span<const Id> new_ids, RunState& state,
-            LogitsToKeep logits_to_keep);
+MatrixView prefill(const FastModel& model, Batch batch, KVMemory& memory,
+                   Workspace& workspace);  // -> (N, C)
+MatrixView decode(const FastModel& model, Batch batch, KVMemory& memory,
+                  Workspace& workspace);                             // -> (N, C)
+void prefill_head(const FastModel& model, MatrixView hidden_states,  // (N, C)
+                  MatrixView logits,                                 // (N, V)
+                  Workspace& workspace);
+void decode_head(const FastModel& model, MatrixView hidden_states,  // (N, C)
+                 MatrixView logits,                                 // (N, V)
+                 Workspace& workspace);
 
 // A sequence and its cache for chapter 11's generate(). The model must outlive it.
 struct FastSequence final : SequenceCache {

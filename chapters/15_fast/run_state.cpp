@@ -22,26 +22,26 @@ void store_float16(std::span<const Real> values, Half* destination) {
 
 }  // namespace
 
-std::array<std::size_t, 4> RunState::cache_shape() const {
+std::array<std::size_t, 4> KVMemory::cache_shape() const {
     return has_float16_cache() ? half_keys.shape() : keys.shape();
 }
-CachedRows RunState::cached_keys(std::size_t layer, std::size_t kv_head) const {
+CachedRows KVMemory::cached_keys(std::size_t layer, std::size_t kv_head) const {
     if (has_float16_cache()) return head_view(half_keys, layer, kv_head);
     return head_view(keys, layer, kv_head);
 }
-CachedRows RunState::cached_values(std::size_t layer, std::size_t kv_head) const {
+CachedRows KVMemory::cached_values(std::size_t layer, std::size_t kv_head) const {
     if (has_float16_cache()) return head_view(half_values, layer, kv_head);
     return head_view(values, layer, kv_head);
 }
 
-void RunState::store(std::size_t layer, std::size_t kv_head, std::size_t position,
+void KVMemory::store(std::size_t layer, std::size_t kv_head, std::size_t slot,
                      std::span<const Real> key, std::span<const Real> value) {
     if (has_float16_cache()) {
-        store_float16(key, &half_keys(layer, kv_head, position, 0));
-        store_float16(value, &half_values(layer, kv_head, position, 0));
+        store_float16(key, &half_keys(layer, kv_head, slot, 0));
+        store_float16(value, &half_values(layer, kv_head, slot, 0));
     } else {
-        std::ranges::copy(key, &keys(layer, kv_head, position, 0));
-        std::ranges::copy(value, &values(layer, kv_head, position, 0));
+        std::ranges::copy(key, &keys(layer, kv_head, slot, 0));
+        std::ranges::copy(value, &values(layer, kv_head, slot, 0));
     }
 }
 
@@ -58,28 +58,37 @@ std::uint64_t RunState::nbytes() const {
     return bytes;
 }
 
-RunState make_run_state(const FastModel& model, std::size_t num_positions, DType cache_dtype) {
-    const Config& config = model.config;
+KVMemory make_kv_memory(const Config& config, std::size_t num_slots, DType cache_dtype) {
+    require(num_slots > 0, "fast model: a cache needs at least one slot");
+    require(cache_dtype == DType::float32 || cache_dtype == DType::float16,
+            "fast model: a cache is float32 or float16, not {}", to_text(cache_dtype));
+    KVMemory memory;
+    const std::array<std::size_t, 4> shape = {
+        config.num_hidden_layers, config.num_key_value_heads, num_slots, config.head_dim};
+    if (cache_dtype == DType::float16)
+        memory.half_keys = memory.half_values = xt::xtensor<Half, 4>(shape, Half(0));
+    else
+        memory.keys = memory.values = xt::zeros<Real>(shape);
+    return memory;
+}
+
+Workspace make_workspace(const Config& config, std::size_t num_positions, DType cache_dtype) {
     require(num_positions > 0 && num_positions <= config.max_position_embeddings,
             "fast model: a run state for {} tokens, but max_position_embeddings is {}",
             num_positions, config.max_position_embeddings);
-    require(cache_dtype == DType::float32 || cache_dtype == DType::float16,
-            "fast model: a cache is float32 or float16, not {}", to_text(cache_dtype));
-    RunState state;
-    state.rotary_table = make_rotary_table(rope_frequencies(config), num_positions);
-    const std::array<std::size_t, 4> shape = {
-        config.num_hidden_layers, config.num_key_value_heads, num_positions, config.head_dim};
-    const bool is_float16 = cache_dtype == DType::float16;
-    if (is_float16)
-        state.half_keys = state.half_values = xt::xtensor<Half, 4>(shape, Half(0));
-    else
-        state.keys = state.values = xt::zeros<Real>(shape);
-    state.workspaces.resize(num_threads());
-    for (RunState::ThreadWorkspace& workspace : state.workspaces) {
-        workspace.scores.resize(num_positions);
-        if (is_float16) workspace.floats.resize(tile_size * config.head_dim);
+    Workspace workspace;
+    workspace.rotary_table = make_rotary_table(rope_frequencies(config), num_positions);
+    workspace.workspaces.resize(num_threads());
+    for (Workspace::ThreadWorkspace& of_thread : workspace.workspaces) {
+        of_thread.scores.resize(num_positions);
+        if (cache_dtype == DType::float16) of_thread.floats.resize(tile_size * config.head_dim);
     }
-    return state;
+    return workspace;
+}
+
+RunState make_run_state(const FastModel& model, std::size_t num_positions, DType cache_dtype) {
+    Workspace workspace = make_workspace(model.config, num_positions, cache_dtype);
+    return {make_kv_memory(model.config, num_positions, cache_dtype), std::move(workspace)};
 }
 
 MatrixView ensure_capacity(Matrix& workspace, std::size_t num_rows, std::size_t num_columns) {

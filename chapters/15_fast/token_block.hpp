@@ -7,23 +7,31 @@
 
 namespace llm {
 
-// The activations of adjacent tokens, as views of the run state.
+// The new tokens of one sequence.
+struct SequenceTokens {
+    std::span<const Id> new_ids;  // (T), at positions seq_len, seq_len + 1, ...
+    std::size_t seq_len = 0;      // S: its tokens in the cache
+    SlotMapping slots;            // of the cached tokens and the new ones
+    LogitsToKeep logits_to_keep = LogitsToKeep::last;
+};
+using Batch = std::span<const SequenceTokens>;
+std::size_t num_new_tokens(Batch batch);
+
+// The activations of adjacent tokens of a batch, as views of the workspace.
 struct TokenBlock {
-    MatrixView hidden_states;    // (N, C): the residual stream
-    MatrixView qkv;              // (N, (H + 2*Hkv)*D)
-    MatrixView context;          // (N, H*D)
-    std::size_t first_position;  // of its first token
+    MatrixView hidden_states;                       // (N, C): the residual stream
+    MatrixView qkv;                                 // (N, (H + 2*Hkv)*D)
+    MatrixView context;                             // (N, H*D)
+    std::span<const Workspace::TokenPlace> places;  // (N)
 
     TokenBlock subblock(std::size_t begin, std::size_t count) const {
         return {hidden_states.rows(begin, count), qkv.rows(begin, count),
-                context.rows(begin, count), first_position + begin};
+                context.rows(begin, count), places.subspan(begin, count)};
     }
 };
 
-TokenBlock make_token_block(RunState& state, const Config& config, std::size_t count);  // N
-
-// The embeddings of the new tokens.
-void embed(const FastModel& model, std::span<const Id> new_ids, MatrixView hidden_states);
+// All tokens of a batch, sequence by sequence, with their embeddings as hidden states.
+TokenBlock embed(const FastModel& model, Batch batch, Workspace& workspace);
 
 // A linear layer, by one of the matrix products of weight_matrix.hpp.
 using QuantizedMatmul = void (*)(ConstMatrixView inputs, const WeightMatrix& weights,
@@ -36,14 +44,19 @@ void apply_linear(QuantizedMatmul matmul, const FastLinear& linear,
 void apply_norm(const RMSNorm& norm, ConstMatrixView rows,  // (N, C)
                 MatrixView normalized);                     // (N, C), may be rows
 
-// Normalizes and rotates the queries and keys of one token in layer n, and stores its keys and
-// values in the cache.
-void update_kv_cache(const FastModel& model, std::size_t n,
-                     std::span<Real> qkv,  // ((H + 2*Hkv)*D)
-                     std::size_t position, RunState& state);
+// Normalizes and rotates the queries and keys of some tokens in layer n, and stores their keys
+// and values in the cache.
+void update_kv_cache(const FastModel& model, std::size_t n, const TokenBlock& tokens,
+                     const RotaryTable& rotary_table, KVMemory& memory);
 
-// Final norm and head of one token or a few, on all threads, into the first rows of the logits.
-void compute_logits_of(const FastModel& model, MatrixView hidden_states,  // (N, C)
-                       RunState& state);
+// Divides the new tokens of each sequence into tiles of at most max_rows queries. Those with
+// the most keys are the first ones of their sequence.
+void split_into_tiles(Batch batch, std::size_t max_rows, std::vector<AttentionTile>& tiles);
+
+// Attention of one head and one tile of queries. Each token attends to the keys of its sequence
+// up to its own position.
+void compute_context(const FastModel& model, std::size_t n, std::size_t head,
+                     const AttentionTile& tile, const TokenBlock& all, const KVMemory& memory,
+                     Workspace::ThreadWorkspace& workspace);
 
 }  // namespace llm
