@@ -127,7 +127,8 @@ def check_terms(page):
 MODEL_MAP = [" tokens → embed → ( norm → attention → + → norm → MLP → + ) × L → norm → logits",
              " 10       09        07     01 02 03 04 05  07     06     08       07     09",
              " 11 generate    12 gradients    13 train    14 fine-tune    15 make it fast    16 quantize",
-             " 17 long context    18 experts    19 latent attention    20 linear attention"]
+             " 17 long context    18 experts    19 latent attention    20 linear attention",
+             " 21 serving"]
 
 
 def check_map():

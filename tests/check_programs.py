@@ -294,6 +294,12 @@ TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a folder with
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --attention-dropout 0.1", "this run has other options"),
     ("--resume --text {numbers} --folder {run} {small} --steps 2 --max-grad-norm 2", "this run has other options"),
 ]
+SERVING_REJECTED = BASIC_REJECTED + [
+    ("--page-size 0", "--page-size takes an integer from 1 to 64, not '0'"),
+    ("--max-sequences 6", "--max-sequences takes an integer from 1 to 5, not '6'"),
+    ("--max-step-tokens 3", "--max-step-tokens takes an integer from 4 to 64, not '3'"),
+    ("--num-pages 9", "--num-pages takes an integer from 4 to 8, not '9'"),
+]
 EXPERIMENTS_REJECTED = [  # of ./learn experiment
     ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention"),
     ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention, not 'sgd'"),
@@ -468,7 +474,7 @@ LEARN_REJECTED = [
 REJECTED = {"09_full_model": MODEL_REJECTED, "10_tokenizer": TOKENIZER_REJECTED, "11_generation": GENERATION_REJECTED,
            "12_gradients": BASIC_REJECTED, "14_fine_tuning": FINE_TUNING_REJECTED, "13_training": TRAINING_REJECTED, "15_fast": FAST_REJECTED,
            "16_quantization": QUANTIZATION_REJECTED, "17_long_context": LONG_CONTEXT_REJECTED,
-           "18_experts": EXPERTS_REJECTED, "19_latent_attention": LATENT_REJECTED, "20_linear_attention": BASIC_REJECTED, "model": PUBLISHED_REJECTED, "train": TRAIN_REJECTED,
+           "18_experts": EXPERTS_REJECTED, "19_latent_attention": LATENT_REJECTED, "20_linear_attention": BASIC_REJECTED, "21_serving": SERVING_REJECTED, "model": PUBLISHED_REJECTED, "train": TRAIN_REJECTED,
            "fine_tune": FINE_TUNE_REJECTED, "experiment": EXPERIMENTS_REJECTED, "walk": WALK_REJECTED}
 problems = []
 
@@ -589,7 +595,7 @@ def check_good(program, scratch):
     check_json(program, command, first.stdout, tensors, plots)
     check = {"09_full_model": check_models, "10_tokenizer": check_tokenizers, "11_generation": check_generation,
              "12_gradients": None, "14_fine_tuning": check_penalty, "13_training": check_names, "15_fast": check_timing,
-             "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts, "19_latent_attention": check_costs, "20_linear_attention": None}.get(program.name, check_sizes)
+             "16_quantization": check_export, "17_long_context": check_long_context, "18_experts": check_experts, "19_latent_attention": check_costs, "20_linear_attention": None, "21_serving": None}.get(program.name, check_sizes)
     if check:
         check(program, scratch)
 

@@ -32,9 +32,11 @@ bool has_room(const GeneratedTokens& result, const std::vector<Id>& context,
 }
 
 // None after Ctrl-C.
-std::optional<Vector> logits_or_interrupted(const std::vector<Id>& context,
-                                            CachedSequence& cached) try {
-    return next_token_logits(context, cached);
+std::optional<std::vector<Id>> tokens_or_interrupted(const NextTokens& next_tokens,
+                                                     const std::vector<Id>& ids,
+                                                     const std::vector<Id>& context,
+                                                     std::size_t max_tokens) try {
+    return next_tokens(ids, context, max_tokens);
 } catch (const Interrupted&) {
     return std::nullopt;
 }
@@ -42,7 +44,7 @@ std::optional<Vector> logits_or_interrupted(const std::vector<Id>& context,
 }  // namespace
 
 GeneratedTokens generate(CachedSequence& cached, const std::vector<Id>& prompt_ids,
-                         const GenerationConfig& config, Generator& generator,
+                         const GenerationConfig& config, const NextTokens& next_tokens,
                          const std::function<void(Id)>& on_token) {
     const std::vector<Id>& eos = config.eos_token_ids;
     GeneratedTokens result;
@@ -55,21 +57,40 @@ GeneratedTokens generate(CachedSequence& cached, const std::vector<Id>& prompt_i
             clear(cached);
         }
 
-        // Run the forward pass on the tokens that are not in the KV cache yet: first on the
-        // prompt (prefill), then on one token at a time (decode).
+        // Compute the next token, or several, as many as there is room for.
         if (!config.use_cache) clear(cached);
-        const std::optional<Vector> logits = logits_or_interrupted(context, cached);  // (V)
-        if (!logits) return {std::move(result.ids), StopReason::interrupted};
+        const std::size_t max_tokens = std::min(config.max_new_tokens - result.ids.size(),
+                                                cached.num_positions - context.size());
+        const auto next = tokens_or_interrupted(next_tokens, ids, context, max_tokens);
+        if (!next) return {std::move(result.ids), StopReason::interrupted};
 
-        // Sample the next token, and append it unless it ends the sequence.
-        const Id id = sample_next_token(*logits, ids, config.sampling, generator);
-        if (std::find(eos.begin(), eos.end(), id) != eos.end()) return result;
-        for (std::vector<Id>* list : {&ids, &context, &result.ids}) list->push_back(id);
-        if (on_token) on_token(id);
+        // Append each of them, unless it ends the sequence.
+        for (const Id id : *next) {
+            if (InterruptHandler::interrupted())
+                return {std::move(result.ids), StopReason::interrupted};
+            if (std::find(eos.begin(), eos.end(), id) != eos.end()) return result;
+            for (std::vector<Id>* list : {&ids, &context, &result.ids}) list->push_back(id);
+            if (on_token) on_token(id);
+        }
     }
     result.reason = result.ids.size() == config.max_new_tokens ? StopReason::max_new_tokens
                                                                : StopReason::last_position;
     return result;
+}
+
+GeneratedTokens generate(CachedSequence& cached, const std::vector<Id>& prompt_ids,
+                         const GenerationConfig& config, Generator& generator,
+                         const std::function<void(Id)>& on_token) {
+    // Run the forward pass on the tokens that are not in the KV cache yet, first on the prompt
+    // (prefill), then on one token at a time (decode), and sample one token.
+    const NextTokens sample_one = [&](const std::vector<Id>& ids,
+                                      const std::vector<Id>& context, std::size_t) {
+        Vector logits = next_token_logits(context, cached);  // (V)
+        if (config.logits_processor)
+            logits = config.logits_processor(logits, std::span(ids).subspan(prompt_ids.size()));
+        return std::vector{sample_next_token(logits, ids, config.sampling, generator)};
+    };
+    return generate(cached, prompt_ids, config, sample_one, on_token);
 }
 
 }  // namespace llm

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "chapters/11_generation/cached_sequence.hpp"
@@ -18,6 +19,10 @@ struct GenerationConfig {
     std::vector<Id> eos_token_ids = {};  // each ends generation and is not returned
     bool use_cache = true;               // false: every step recomputes the whole sequence
     bool context_shift = false;          // true: go on when the context is full
+    // Changes the logits of each step before the sampling parameters apply; none: unchanged.
+    std::function<Vector(const Vector& logits,          // (V) -> (V)
+                         std::span<const Id> new_ids)>  // the new tokens so far
+        logits_processor = {};
 };
 
 // The tokens that stay when the context is full: the first one, and the last half of the
@@ -35,6 +40,15 @@ struct GeneratedTokens {
 };
 GeneratedTokens generate(CachedSequence& cached, const std::vector<Id>& prompt_ids,
                          const GenerationConfig& config, Generator& generator,
+                         const std::function<void(Id)>& on_token = {});
+
+// The same loop with another way to compute the next tokens: at least one and at most
+// max_tokens of them, or Interrupted after Ctrl-C. `ids` are all tokens so far, `context` those
+// to attend to: after a context shift, some of them.
+using NextTokens = std::function<std::vector<Id>(
+    const std::vector<Id>& ids, const std::vector<Id>& context, std::size_t max_tokens)>;
+GeneratedTokens generate(CachedSequence& cached, const std::vector<Id>& prompt_ids,
+                         const GenerationConfig& config, const NextTokens& next_tokens,
                          const std::function<void(Id)>& on_token = {});
 
 // The positions that a cache needs: those of the prompt and the new tokens, or all if the

@@ -41,7 +41,7 @@ find_package(benchmark QUIET)
 if(benchmark_FOUND)
   file(GLOB bench CONFIGURE_DEPENDS chapters/apps/bench/*.cpp)
   add_executable(bench EXCLUDE_FROM_ALL ${bench})
-  target_link_libraries(bench lesson_20_linear_attention training_run benchmark::benchmark)
+  target_link_libraries(bench lesson_21_serving training_run benchmark::benchmark)
   target_compile_definitions(bench PRIVATE LLM_TESTS_FOLDER="${PROJECT_SOURCE_DIR}/tests")
 endif()
 

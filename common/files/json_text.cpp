@@ -1,6 +1,7 @@
 #include "common/files/json_text.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -23,29 +24,44 @@ std::string position_text(std::string_view text, std::size_t byte) {
                      : fmt::format("column {}", column);
 }
 
+constexpr int max_json_depth = 128;  // of an ordered value, which programs read recursively
+
+// nlohmann::json or nlohmann::ordered_json.
+template <class AnyJson>
+AnyJson parse(std::string_view text, const std::string& source, int depth_limit) try {
+    // Of each object that has not ended, the keys so far.
+    std::vector<std::set<std::string>> keys;
+    const auto check = [&](int depth, typename AnyJson::parse_event_t event, AnyJson& parsed) {
+        using Event = typename AnyJson::parse_event_t;
+        if (depth > depth_limit)
+            throw FileError(fmt::format("{}: nested more than {} deep", source, depth_limit));
+        if (event == Event::object_start) keys.emplace_back();
+        if (event == Event::object_end) keys.pop_back();
+        if (event == Event::key &&
+            !keys.back().insert(parsed.template get<std::string>()).second)
+            throw FileError(fmt::format("{}: an object has the key {} twice", source,
+                                        parsed.template get<std::string>()));
+        return true;
+    };
+    return AnyJson::parse(text, check);
+} catch (const typename AnyJson::parse_error& error) {
+    throw FileError(
+        fmt::format("{}: not valid JSON at {}", source, position_text(text, error.byte)));
+}
+
 }  // namespace
 
 nlohmann::json parse_json_object(std::string_view text, const std::string& source) {
-    // Of each object that has not ended, the keys so far.
-    std::vector<std::set<std::string>> keys;
-    const auto check_keys = [&](int, nlohmann::json::parse_event_t event,
-                                nlohmann::json& parsed) {
-        using Event = nlohmann::json::parse_event_t;
-        if (event == Event::object_start) keys.emplace_back();
-        if (event == Event::object_end) keys.pop_back();
-        if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second)
-            throw FileError(fmt::format("{}: an object has the key {} twice", source,
-                                        parsed.get<std::string>()));
-        return true;
-    };
-    try {
-        nlohmann::json json = nlohmann::json::parse(text, check_keys);
-        if (!json.is_object()) throw FileError(source + ": not a JSON object");
-        return json;
-    } catch (const nlohmann::json::parse_error& error) {
-        throw FileError(
-            fmt::format("{}: not valid JSON at {}", source, position_text(text, error.byte)));
-    }
+    nlohmann::json json = parse<nlohmann::json>(text, source, std::numeric_limits<int>::max());
+    if (!json.is_object()) throw FileError(source + ": not a JSON object");
+    return json;
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text,
+                                          const std::string& source) try {
+    return parse<nlohmann::ordered_json>(text, source, max_json_depth);
+} catch (const nlohmann::ordered_json::out_of_range&) {
+    throw FileError(source + ": a number is too large");
 }
 
 }  // namespace llm

@@ -12,4 +12,8 @@ namespace llm {
 // if the text is no JSON, and with the key if an object has it twice.
 nlohmann::json parse_json_object(std::string_view text, const std::string& source);
 
+// Any JSON value, with the members of objects in the order of the text. Throws FileError as
+// above, also if the value is nested more than 128 deep.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& source);
+
 }  // namespace llm

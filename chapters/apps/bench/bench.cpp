@@ -254,20 +254,22 @@ void benchmark_model(const Model& model, int repetitions) {
 }
 
 int main(int argc, char** argv) {
-    bool is_short = false, only_linear_attention = false;
+    bool is_short = false, only_linear_attention = false, only_serving = false;
     std::string loop = "none";
     Options options("bench", "How fast is it?");
     options.flag("--short", is_short, "run each benchmark once, to see that it works");
     options.choice("--loop", loop, {"none", "prefill", "decode"},
                    "only repeat this for 8 seconds, for a profiler");
     options.flag("--linear-attention", only_linear_attention, "only the heads of chapter 20");
+    options.flag("--serving", only_serving, "only the requests of chapter 21");
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         const Model model = make_model(mini_llm_config(), generator);
         if (loop != "none") return run_for_profiler(model, loop);
-        if (only_linear_attention) return benchmark_linear_attention(generator, 3);
-
         const int repetitions = is_short ? 1 : 6;
+        if (only_linear_attention) return benchmark_linear_attention(generator, 3);
+        if (only_serving) return benchmark_serving(model, generator, repetitions);
+
         std::string name = "bench",
                     interleaving = "--benchmark_enable_random_interleaving=true";
         std::array arguments = {name.data(), interleaving.data()};
@@ -279,6 +281,7 @@ int main(int argc, char** argv) {
         benchmark_small_models(repetitions);
         benchmark_training(repetitions);
         benchmark_linear_attention(generator, repetitions);
+        benchmark_serving(model, generator, repetitions);
         if (!is_short) benchmark_profile();
         remove_files_of_rivals();
     });

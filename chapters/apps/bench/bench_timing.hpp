@@ -54,6 +54,9 @@ void benchmark_training(int repetitions);
 // bench_linear_attention.cpp: one head of softmax and of linear attention, by length.
 void benchmark_linear_attention(Generator& generator, int repetitions);
 
+// bench_serving.cpp: many requests at once, with a model of Mini-LLM's sizes in q8_0.
+void benchmark_serving(const Model& mini_llm, Generator& generator, int repetitions);
+
 // bench_profile.cpp: the functions in which a prefill and a decode step spend their time,
 // measured by perf.
 void benchmark_profile();

@@ -29,6 +29,7 @@ const assetsOf: Record<string, string[]> = {
     'data/king_james_held_out.txt'],
   '19_latent_attention': [],
   '20_linear_attention': [],
+  '21_serving': [...model, ...answers],
   'walk': model,
 }
 

@@ -1,0 +1,89 @@
+#include "chapters/21_serving/constrained/tool_calls.hpp"
+
+#include "chapters/21_serving/constrained/calculator.hpp"
+#include "chapters/21_serving/constrained/json_rules.hpp"
+#include "chapters/21_serving/constrained/json_schema.hpp"
+#include "common/files/mapped_file.hpp"
+
+namespace llm {
+namespace {
+
+const std::string begin_tag = "<tool_call>", end_tag = "</tool_call>";
+
+ToolCall parse_call(const std::string& text) try {
+    const Json call = parse_json(text, "tool call");
+    const Json *name = call.find("name"), *arguments = call.find("arguments");
+    require(name && name->as<std::string>(), "tool call: expected a name, got {}", text);
+    require(arguments && arguments->as<JsonObject>(),
+            "tool call: expected an object of arguments, got {}", text);
+    require(call.as<JsonObject>()->size() == 2,
+            "tool call: expected name and arguments only, got {}", text);
+    return {*name->as<std::string>(), json_text(*arguments)};
+} catch (const FileError& error) {
+    throw ValueError(error.what());
+}
+
+}  // namespace
+
+Tool calculator_tool() {
+    return {"calculator", "Computes sums, differences, products and quotients.",
+            parse_json(R"({"type": "object",
+                           "properties": {"expression": {"type": "string", "maxLength": 100}},
+                           "required": ["expression"], "additionalProperties": false})",
+                       "calculator")};
+}
+
+ParsedAnswer parse_tool_calls(const std::string& text) {
+    ParsedAnswer answer;
+    std::size_t at = 0;
+    while (true) {
+        const std::size_t begin = text.find(begin_tag, at);
+        answer.content += text.substr(at, begin - at);
+        if (begin == text.npos) return answer;
+        const std::size_t call = begin + begin_tag.size(), end = text.find(end_tag, call);
+        require(end != text.npos, "tool call: {} has no {}", begin_tag, end_tag);
+        answer.tool_calls.push_back(parse_call(text.substr(call, end - call)));
+        at = end + end_tag.size();
+    }
+}
+
+std::string tool_call_text(const ToolCall& call) {
+    return begin_tag + "\n{\"name\": " + json_text({call.name}) +
+           ", \"arguments\": " + call.arguments + "}\n" + end_tag;
+}
+
+Grammar tool_call_grammar(const std::vector<Tool>& tools) {
+    require(!tools.empty(), "tool call: there are no tools");
+    GrammarRules rules;
+    std::vector<Sequence> calls;
+    for (const Tool& tool : tools)
+        calls.push_back(joined({literal("{\"name\": " + json_text({tool.name})),
+                                literal(", \"arguments\": "),
+                                {add_json_schema(rules, tool.parameters)},
+                                literal("}")}));
+    const RuleIndex call = rules.add("call", calls);
+    const RuleIndex root = rules.add(
+        "tool call", {joined({literal(begin_tag + "\n"), {call}, literal("\n" + end_tag)})});
+    return Grammar(std::move(rules), root);
+}
+
+std::string run_tool(const ToolCall& call) {
+    require(call.name == calculator_tool().name, "tool call: there is no tool '{}'", call.name);
+    try {
+        const Json arguments = parse_json(call.arguments, "arguments");
+        const Json* expression = arguments.find("expression");
+        require(expression && expression->as<std::string>(),
+                "calculator: expected an expression");
+        return calculator_text(evaluate_expression(*expression->as<std::string>()));
+    } catch (const FileError& error) {
+        return std::string("error: ") + error.what();
+    } catch (const ValueError& error) {
+        return std::string("error: ") + error.what();
+    }
+}
+
+Message tool_response(const std::string& result) {
+    return {"user", "<tool_response>\n" + result + "\n</tool_response>"};
+}
+
+}  // namespace llm

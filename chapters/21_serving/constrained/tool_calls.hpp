@@ -1,0 +1,50 @@
+// Chapter 21, constrained: calls of tools in a generated text, and the messages with results.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "chapters/14_fine_tuning/chat_template.hpp"
+#include "chapters/21_serving/constrained/grammar.hpp"
+#include "common/files/json_tree.hpp"
+
+namespace llm {
+
+// A function that a model may call, and the JSON schema of its arguments, an object.
+struct Tool {
+    std::string name, description;
+    Json parameters;
+};
+Tool calculator_tool();
+
+// A call: the name of a tool, and its arguments as JSON text, as in OpenAI's API.
+struct ToolCall {
+    std::string name, arguments;
+};
+
+// The calls in a generated text, and the text around them. A call is
+//   <tool_call>
+//   {"name": "calculator", "arguments": {"expression": "12 + 30"}}
+//   </tool_call>
+// Throws ValueError if one has no end or is no such object. Source: Hermes function calling
+// (Nous Research); the chat templates of Qwen 2.5 and Qwen 3.
+struct ParsedAnswer {
+    std::string content;
+    std::vector<ToolCall> tool_calls;
+};
+ParsedAnswer parse_tool_calls(const std::string& text);
+std::string tool_call_text(const ToolCall& call);  // the inverse, of one call
+
+// The grammar of one call of one of these tools. Throws ValueError as add_json_schema, and if
+// there are none.
+Grammar tool_call_grammar(const std::vector<Tool>& tools);
+
+// Runs a call in this program: the result, or "error: ..." for the model to read. Throws
+// ValueError if the tool is not known.
+std::string run_tool(const ToolCall& call);
+
+// The message that brings a result back to the model: <tool_response> in a user's message, as
+// Qwen's chat templates write a message of the role "tool".
+Message tool_response(const std::string& result);
+
+}  // namespace llm

@@ -1,0 +1,69 @@
+// Chapter 21, exercises. Write your answers into exercise.cpp; ./learn exercise 21 checks them.
+#pragma once
+
+#include <deque>
+
+#include "chapters/21_serving/page_pool.hpp"
+#include "chapters/21_serving/speculative_sampling.hpp"
+
+namespace exercise {
+
+using namespace llm;
+
+IdVector predicted_slots();  // (4)
+IdVector predicted_steps();  // (2)
+
+// Pages with their users. A page without users keeps its content until it is taken.
+struct Pages {
+    std::vector<std::size_t> num_users;
+    std::vector<PageId> unused;  // the next one to be taken first
+};
+PageId take_page(Pages& pages);
+void share_pages(Pages& pages, const std::vector<PageId>& found);
+void release_pages(Pages& pages, const std::vector<PageId>& released);
+
+// One token, distributed as the target's p, from any number of candidates, which were sampled
+// independently from the draft's q. Takes a candidate if it can.
+Id accept_one_of(const std::vector<Id>& candidates, const Vector& p,  // (V)
+                 const Vector& q,                                     // (V)
+                 Generator& generator);
+
+// The distribution of the first of two tokens, given that the pair is allowed.
+Vector conditioned(const Vector& first,   // (V) -> (V)
+                   const Matrix& second,  // (V, V): row a is the distribution after token a
+                   const std::vector<std::vector<bool>>& allowed);  // V × V
+
+// A scheduler from an empty file, in three steps. It counts pages, and does not share them.
+struct Job {
+    std::size_t number = 0;
+    std::size_t length = 0;      // tokens so far
+    std::size_t num_cached = 0;  // those of them whose keys and values are in pages
+    std::size_t num_pages = 0;
+};
+struct State {
+    std::size_t page_size = 0, max_running = 0, max_step_tokens = 0;
+    std::size_t num_unused = 0;  // pages
+    std::deque<Job> waiting;     // in the order of arrival
+    std::vector<Job> running;    // in the order of arrival
+};
+
+// How many tokens of each running job a step computes: 1 if it has one token left. The others
+// share what remains of max_step_tokens, the oldest first.
+std::vector<std::size_t> tokens_of_step(const State& state);
+
+// Gives running[i] the pages that `count` more tokens need. While none is unused, the last job
+// that is running gives back its pages and waits again, first of all, with nothing cached.
+// Returns false if this was job i itself.
+bool make_room(State& state, std::size_t i, std::size_t count);
+
+// A step: the jobs whose tokens are computed, with their numbers of tokens. First those that
+// run, then, if none had to give back its pages, those that wait: while there are tokens left
+// in the step, fewer than max_running jobs run, and the pages of all tokens of the next one,
+// and of one more, are unused.
+struct Planned {
+    std::size_t number, count;
+    bool operator==(const Planned&) const = default;
+};
+std::vector<Planned> plan(State& state);
+
+}  // namespace exercise

@@ -1,0 +1,48 @@
+// Chapter 21 — How does one model answer many? This program divides a KV cache into pages,
+// plans the steps of many requests, computes texts of the shipped model together, computes
+// several tokens of one text in a step, and lets a model write only what a grammar allows.
+#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/15_fast/fast_model.hpp"
+#include "chapters/21_serving/demo/batching.hpp"
+#include "chapters/21_serving/demo/constrained.hpp"
+#include "chapters/21_serving/demo/paging.hpp"
+#include "chapters/21_serving/demo/speculation.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/system/options.hpp"
+
+using namespace llm;
+
+int main(int argc, char** argv) {
+    std::size_t page_size = 16, max_sequences = 2, max_step_tokens = 12, num_pages = 5;
+    Options options("21_serving", "How does one model answer many?");
+    options.count("--page-size", page_size, 1, 64, "tokens of a page, in step 2");
+    options.count("--max-sequences", max_sequences, 1, 5, "requests at a time, in step 5");
+    options.count("--max-step-tokens", max_step_tokens, 4, 64, "tokens of a step, in step 6");
+    options.count("--num-pages", num_pages, 4, 8, "pages of 4 tokens, in step 7");
+    return options.run(argc, argv, [&] {
+        Generator generator(options.seed());
+        const std::string path = asset("king_james");
+        const Model model = load_model(path);
+        const Tokenizer tokenizer = load_tokenizer_of_model(path, "", model.config.vocab_size);
+        const FastModel fast = make_fast_model(model, DType::float32);
+        one_step_for_many();
+        reserved_memory(page_size);
+        pages_of_sequences();
+        common_beginning();
+        static_and_continuous(max_sequences);
+        long_prompt(max_step_tokens);
+        no_page_left(num_pages);
+        many_texts(fast, tokenizer);
+        speculative_sampling_by_hand(generator);
+        ngram_proposals();
+        one_verification_step(fast, tokenizer);
+        tokens_per_step(fast, tokenizer);
+        acceptance_by_temperature(fast, tokenizer);
+        allowed_by_state();
+        cut_character();
+        masked_probabilities();
+        constrained_model();
+        tool_call();
+    });
+}

@@ -1,0 +1,160 @@
+#include "chapters/21_serving/scheduler.hpp"
+
+#include <algorithm>
+
+#include "common/tensors/shape.hpp"
+
+namespace llm {
+namespace {
+
+// The last sequence gives back its pages and waits again, before all others that wait. If its
+// pages are still remembered then, it computes little again.
+void preempt_last(Scheduler& scheduler) {
+    ServedSequence sequence = std::move(scheduler.running.back());
+    scheduler.running.pop_back();
+    scheduler.pool.release(sequence.pages);
+    sequence.pages.clear();
+    sequence.num_cached = 0;
+    scheduler.waiting.push_front(std::move(sequence));
+    ++scheduler.num_preemptions;
+}
+
+// Allocates pages until the next `count` tokens of running[i] have room. Later sequences give
+// theirs back if there are no others. Returns false if sequence i itself had to.
+bool allocate_pages(Scheduler& scheduler, std::size_t i, std::size_t count) {
+    const std::size_t num_tokens = scheduler.running[i].num_cached + count;
+    while (i < scheduler.running.size()) {
+        std::vector<PageId>& pages = scheduler.running[i].pages;
+        if (pages.size() >= scheduler.pool.pages_for(num_tokens)) return true;
+        if (const std::optional<PageId> page = scheduler.pool.allocate())
+            pages.push_back(*page);
+        else
+            preempt_last(scheduler);
+    }
+    return false;
+}
+
+PlannedTokens planned(const Scheduler& scheduler, std::size_t i, std::size_t count) {
+    return {i, count, count == scheduler.running[i].num_left()};
+}
+
+// Moves the first sequence that waits to those that run, if the pages of its tokens, and one
+// page more, are unused. It begins after the longest remembered prefix; at least its last token
+// is computed, because its logits are needed.
+bool admit_next(Scheduler& scheduler) {
+    if (scheduler.waiting.empty()) return false;
+    ServedSequence& next = scheduler.waiting.front();
+    PagePool& pool = scheduler.pool;
+    if (scheduler.config.prefix_cache)
+        next.pages = pool.share_prefix(std::span(next.ids).first(next.ids.size() - 1));
+    const std::size_t num_needed = pool.pages_for(next.ids.size() + 1) - next.pages.size();
+    if (num_needed > pool.num_unused()) {
+        pool.release(next.pages);
+        next.pages.clear();
+        return false;
+    }
+    next.num_cached = next.pages.size() * pool.page_size();
+    scheduler.running.push_back(std::move(next));
+    scheduler.waiting.pop_front();
+    return true;
+}
+
+}  // namespace
+
+Scheduler make_scheduler(const SchedulerConfig& config, std::size_t num_pages,
+                         std::size_t page_size) {
+    require(config.max_sequences > 0 && config.max_sequences <= config.max_step_tokens,
+            "scheduler: {} sequences do not fit into steps of {} tokens", config.max_sequences,
+            config.max_step_tokens);
+    return {config, PagePool(num_pages, page_size)};
+}
+
+std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids,
+                   std::size_t max_new_tokens) {
+    require(!prompt_ids.empty(), "serving: the prompt must have at least one token");
+    require(max_new_tokens > 0, "serving: max_new_tokens must be at least 1");
+    const std::size_t prompt_len = prompt_ids.size();
+    const std::size_t num_needed = scheduler.pool.pages_for(prompt_len + max_new_tokens);
+    require(num_needed <= scheduler.pool.num_pages(),
+            "serving: {} tokens of a prompt and {} new ones need {} pages of {}, but there are "
+            "{}",
+            prompt_len, max_new_tokens, num_needed, scheduler.pool.page_size(),
+            scheduler.pool.num_pages());
+    const std::size_t number = scheduler.num_arrived++;
+    scheduler.waiting.push_back({number, std::move(prompt_ids), prompt_len, max_new_tokens});
+    return number;
+}
+
+std::vector<PlannedTokens> plan_step(Scheduler& scheduler) {
+    const SchedulerConfig& config = scheduler.config;
+    std::vector<ServedSequence>& running = scheduler.running;
+    const bool may_join = config.continuous || running.empty();
+    std::vector<PlannedTokens> plan;
+
+    // Each sequence that decodes gets one token; prompts share the others.
+    std::size_t budget = config.max_step_tokens -
+                         std::size_t(std::ranges::count_if(running, &ServedSequence::decodes));
+    const auto chunk_of = [&](const ServedSequence& sequence) {
+        return sequence.decodes() ? 1 : std::min(sequence.num_left(), budget);
+    };
+    const std::size_t num_preemptions = scheduler.num_preemptions;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+        const std::size_t count = chunk_of(running[i]);
+        if (count == 0 || !allocate_pages(scheduler, i, count)) continue;
+        if (!running[i].decodes()) budget -= count;
+        plan.push_back(planned(scheduler, i, count));
+    }
+
+    // Admit sequences that wait, unless pages are short.
+    while (may_join && num_preemptions == scheduler.num_preemptions && budget > 0 &&
+           running.size() < config.max_sequences && admit_next(scheduler)) {
+        const std::size_t i = running.size() - 1;
+        const std::size_t count = std::min(running[i].num_left(), budget);
+        allocate_pages(scheduler, i, count);
+        budget -= count;
+        plan.push_back(planned(scheduler, i, count));
+    }
+    return plan;
+}
+
+std::vector<ServedSequence> record_step(Scheduler& scheduler,
+                                        std::span<const PlannedTokens> plan,
+                                        std::span<const NewToken> new_tokens) {
+    std::size_t num_given = 0;
+    std::vector<bool> finished(scheduler.running.size(), false);
+    for (const auto& [i, count, gives_token] : plan) {
+        ServedSequence& sequence = scheduler.running.at(i);
+        sequence.num_cached += count;
+        if (scheduler.config.prefix_cache)
+            scheduler.pool.remember(std::span(sequence.ids).first(sequence.num_cached),
+                                    sequence.pages);
+        if (!gives_token) continue;
+        require(num_given < new_tokens.size(), "scheduler: only {} new tokens are given",
+                new_tokens.size());
+        const auto [id, ends_sequence] = new_tokens[num_given++];
+        if (!ends_sequence) sequence.ids.push_back(id);
+        finished[i] = ends_sequence ||
+                      sequence.ids.size() == sequence.prompt_len + sequence.max_new_tokens;
+    }
+
+    std::vector<ServedSequence> done, others;
+    for (std::size_t i = 0; i < scheduler.running.size(); ++i) {
+        if (finished[i]) scheduler.pool.release(scheduler.running[i].pages);
+        (finished[i] ? done : others).push_back(std::move(scheduler.running[i]));
+    }
+    scheduler.running = std::move(others);
+    return done;
+}
+
+bool cancel(Scheduler& scheduler, std::size_t number) {
+    const auto has_number = [&](const ServedSequence& each) { return each.number == number; };
+    const auto found = std::ranges::find_if(scheduler.running, has_number);
+    if (found != scheduler.running.end()) {
+        scheduler.pool.release(found->pages);
+        scheduler.running.erase(found);
+        return true;
+    }
+    return std::erase_if(scheduler.waiting, has_number) > 0;
+}
+
+}  // namespace llm

@@ -1,0 +1,83 @@
+// Chapter 21, file 2 of 6: which tokens of which sequences are computed next.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "chapters/21_serving/page_pool.hpp"
+
+namespace llm {
+
+// A request whose text is being generated. The keys and values of its first num_cached tokens
+// are in its pages; the tokens after them are still to be computed.
+struct ServedSequence {
+    std::size_t number = 0;      // in the order of arrival
+    std::vector<Id> ids;         // the prompt, then the new tokens
+    std::size_t prompt_len = 0;  // tokens of the prompt
+    std::size_t max_new_tokens = 0;
+    std::size_t num_cached = 0;
+    std::vector<PageId> pages{};
+
+    std::size_t num_left() const { return ids.size() - num_cached; }
+    bool decodes() const { return num_left() == 1; }
+};
+
+struct SchedulerConfig {
+    std::size_t max_sequences = 16;    // that run at the same time
+    std::size_t max_step_tokens = 64;  // that are computed in one step
+    bool prefix_cache = true;
+    bool continuous = true;  // false: static batching, sequences join when none is running
+};
+
+// Continuous batching: a sequence joins or leaves at any step (Orca). Prompts are computed in
+// chunks, so that a long one does not stop the others (Sarathi-Serve). If no page is left, the
+// sequence that arrived last gives back its pages and is computed again later (vLLM:
+// preemption by recomputation). Sources: Yu et al., 2022; Agrawal et al., 2024; Kwon et al.,
+// 2023.
+//
+// The scheduler has no model, no clock and no thread: its state alone decides what comes next.
+struct Scheduler {
+    SchedulerConfig config;
+    PagePool pool;
+    std::deque<ServedSequence> waiting{};   // in the order of arrival
+    std::vector<ServedSequence> running{};  // in the order of arrival
+    std::size_t num_arrived = 0, num_preemptions = 0;
+
+    bool idle() const { return waiting.empty() && running.empty(); }
+};
+// Throws ValueError unless 1 <= max_sequences <= max_step_tokens.
+Scheduler make_scheduler(const SchedulerConfig& config, std::size_t num_pages,
+                         std::size_t page_size);
+
+// Adds a request to those that wait; returns its number. Throws ValueError if the prompt is
+// empty, if no token is to be generated, or if all pages together are too few for its tokens.
+std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids,
+                   std::size_t max_new_tokens);
+
+// What is computed in a step: the next `count` tokens of running[sequence]. If they are its
+// last ones, their logits give a new token.
+struct PlannedTokens {
+    std::size_t sequence = 0, count = 0;
+    bool gives_token = false;
+};
+
+// Plans a step, and allocates its pages. First the sequences that run, in the order of arrival:
+// one token of each that decodes, and chunks of prompts from what is left of max_step_tokens;
+// then those that wait. The oldest sequence always advances, so each request finishes.
+std::vector<PlannedTokens> plan_step(Scheduler& scheduler);
+
+// Records a step that was computed, with the new token of each planned sequence that gives one.
+// Returns the sequences that are finished; their pages are free again.
+struct NewToken {
+    Id id = 0;
+    bool ends_sequence = false;  // an EOS token, which is not added
+};
+std::vector<ServedSequence> record_step(Scheduler& scheduler,
+                                        std::span<const PlannedTokens> plan,
+                                        std::span<const NewToken> new_tokens);
+
+// Removes a request, running or waiting, and frees its pages. Returns false if there is none
+// with this number. Not between plan_step and record_step.
+bool cancel(Scheduler& scheduler, std::size_t number);
+
+}  // namespace llm
