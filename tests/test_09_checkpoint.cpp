@@ -300,6 +300,9 @@ TEST_CASE("a damaged safetensors file is rejected in one line that names the ten
     CHECK(mentions(after(safetensors(one("F32", "[-1]", "[0, 4]"), 8)), "lacks a dtype"));
     CHECK(mentions(after(safetensors(one("F32", "[4294967296, 4294967297]", "[0, 4]"), 8)),
                    "does not fill"));
+    // (2^62 + 1) * 4 bytes exceed 64 bits, and what remains is 4.
+    CHECK(mentions(after(safetensors(one("F32", "[4611686018427387905]", "[0, 4]"), 4)),
+                   "does not fill its 4"));
     CHECK(mentions(after(safetensors(one("F32", "[2]", "[0, 18446744073709551615]"), 8)),
                    "claims bytes"));
     CHECK(
@@ -308,6 +311,23 @@ TEST_CASE("a damaged safetensors file is rejected in one line that names the ten
                      "\"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [4, 12]}}",
                      12)),
                  "overlaps"));
+}
+
+TEST_CASE("a safetensors header has at most 100 million bytes") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "a.safetensors";
+    const auto message = [&](std::uint64_t header_size) -> std::string {
+        overwrite(file, std::string(reinterpret_cast<const char*>(&header_size), 8));
+        fs::resize_file(file, 8 + header_size);  // zeros that use no disk space
+        try {
+            SafeTensors tensors(file);
+            return "it was read";
+        } catch (const FileError& error) {
+            return error.what();
+        }
+    };
+    CHECK(mentions(message(100'000'000), "the header must begin with {"));
+    CHECK(mentions(message(100'000'001), "a header of 100000001 bytes does not fit"));
 }
 
 // Source: the section "Format" of github.com/huggingface/safetensors.
@@ -427,6 +447,13 @@ TEST_CASE("several weight files: a missing file or an invalid index is rejected"
     overwrite(folder + "/model.safetensors.index.json",
               "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\"}}");
     CHECK(mentions(rejection(folder), "a is not in model-00001"));
+
+    const Vector values{1, 2};
+    for (const std::string name : {"one", "two"})
+        write_safetensors(folder + "/" + name, {named("a", values), named(name, values)});
+    overwrite(folder + "/model.safetensors.index.json",
+              R"({"weight_map": {"one": "one", "two": "two"}})");
+    CHECK(mentions(rejection(folder), "/two: a is in two files"));
 }
 
 TEST_CASE("a damaged llama2.c file, a missing file and a folder without a model are rejected") {

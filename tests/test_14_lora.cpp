@@ -159,4 +159,20 @@ TEST_CASE("LoRA names ranks, modules and shapes that do not fit") {
     CHECK_THROWS_WITH_AS(merge_lora(model, adapter),
                          "LoRA: the model has no linear layer model.layers.9.self_attn.q_proj",
                          ValueError);
+
+    // A must be (r, in) and B (out, r).
+    const auto [out, in] = dims(model.layers[0].mlp.down_proj.weight);
+    using Shape = std::array<std::size_t, 2>;
+    for (const auto& [a, b] : {std::pair<Shape, Shape>{{3, in}, {out, 4}},
+                               {{3, in + 1}, {out, 3}},
+                               {{3, in}, {out + 1, 3}}}) {
+        adapter = random_lora(model);
+        adapter.layers[1].lora_A = xt::ones<Real>(a);
+        adapter.layers[1].lora_B = xt::ones<Real>(b);
+        const std::string message = "LoRA: A of " + to_text(a) + " and B of " + to_text(b) +
+                                    " do not fit model.layers.0.mlp.down_proj.weight of " +
+                                    to_text(Shape{out, in});
+        CHECK_THROWS_WITH_AS(check_adapter(model, adapter), message.c_str(), ValueError);
+        CHECK_THROWS_WITH_AS(merge_lora(model, adapter), message.c_str(), ValueError);
+    }
 }

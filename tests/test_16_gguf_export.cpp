@@ -241,8 +241,14 @@ TEST_CASE("export_gguf: load_model gives the same configuration and logits in fl
         const std::span<const Id> text(small_ids.data(), small_ids.shape(1));
         CHECK_CLOSE(in_one_call(fast, text), Matrix(xt::view(model(small_ids), 0)), 1e-5);
         CHECK(exported.fallbacks.empty());
-        CHECK(exported.gguf().has_tensor("output.weight") == !config.tie_word_embeddings);
-        CHECK(exported.gguf().text("general.architecture") ==
+        // Without these, llama.cpp divides the embedding length by the number of heads.
+        const Gguf file = exported.gguf();
+        for (const std::string key :
+             {"attention.key_length", "attention.value_length", "rope.dimension_count"})
+            CHECK(std::size_t(file.integer(file.text("general.architecture") + "." + key)) ==
+                  model.config.head_dim);
+        CHECK(file.has_tensor("output.weight") == !config.tie_word_embeddings);
+        CHECK(file.text("general.architecture") ==
               (config.qk_norm != QKNormType::none            ? "qwen3"
                : config.attention_bias == AttentionBias::qkv ? "qwen2"
                                                              : "llama"));

@@ -177,6 +177,18 @@ TEST_CASE("load_quantized_model rejects tensors that the model does not use") {
         load_quantized_model(path),
         (path + ": the model has a tensor blk.1.attn_k.weight, which is not supported").c_str(),
         FileError);
+
+    // Nor does it ignore one of a type that it cannot read, which no layer asks for.
+    const std::string tensor = "blk.1.attn_k.weight";
+    const std::size_t type = bytes.find(tensor) + tensor.size() + 4 + 2 * 8;  // after two sizes
+    REQUIRE(bytes[type] == 30);                                               // BF16
+    bytes[type] = 17;                                                         // IQ2_XS
+    overwrite(path, bytes);
+    CHECK_THROWS_WITH_AS(load_quantized_model(path),
+                         (path + ": tensor blk.1.attn_k.weight is of type IQ2_XS; F32, F16, "
+                                 "BF16, Q8_0, Q4_0, Q5_0, Q4_K and Q6_K can be read")
+                             .c_str(),
+                         FileError);
 }
 
 TEST_CASE("quantize_model: on the text of the shipped model, q8_0 changes only near ties") {

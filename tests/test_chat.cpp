@@ -53,9 +53,10 @@ Vector fresh_logits(const AnyModel& model, const std::vector<Id>& ids) {
 struct RecordingCache final : SequenceCache {
     std::vector<Id> appended{};
     std::vector<std::size_t> cropped{};
-    bool keeps_nothing = false;
+    bool keeps_nothing = false, fails = false;
 
     Vector append(std::span<const Id> new_ids) override {
+        if (fails) throw ValueError("append failed");
         appended.assign(new_ids.begin(), new_ids.end());
         return xt::zeros<Real>({1});
     }
@@ -135,6 +136,10 @@ TEST_CASE("Only tokens after the common prefix are computed") {
     next_token_logits(first, cached);
     CHECK(record.appended == first);
     CHECK(cached.ids == first);
+
+    record.fails = true;  // ids that could not be appended are not in the cache
+    CHECK_THROWS_AS(next_token_logits(joined(first, {1, 2}), cached), ValueError);
+    CHECK(cached.ids.empty());
 }
 
 TEST_CASE(

@@ -324,6 +324,12 @@ TEST_CASE("Gguf::read rejects missing tensors, other shapes and elements that ar
     bytes.number(1.0f).number(std::numeric_limits<float>::quiet_NaN());
     CHECK(rejection(bytes, [](const Gguf& read) { read.read("w", {2}); }) ==
           "tensor w has an element that is not finite");
+
+    // read_bytes, too, in whichever row: the second scale of q8_0 is infinite.
+    Bytes rows = file_with(1, 0).tensor("w", {32, 2}, 8, 0).data(34);
+    rows.number(std::uint16_t{0x7c00}).text.append(32, '\1');
+    CHECK(rejection(rows, [](const Gguf& read) { read.read_bytes("w", 2, 32); }) ==
+          "tensor w has an element that is not finite");
 }
 
 TEST_CASE("Gguf::read: a matrix of one row may be stored as a vector") {
