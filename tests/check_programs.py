@@ -301,8 +301,8 @@ SERVING_REJECTED = BASIC_REJECTED + [
     ("--num-pages 9", "--num-pages takes an integer from 4 to 8, not '9'"),
 ]
 EXPERIMENTS_REJECTED = [  # of ./learn experiment
-    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention"),
-    ("--name sgd", "--name takes ablations, mup, scaling-law, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention, not 'sgd'"),
+    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention"),
+    ("--name sgd", "--name takes ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention, not 'sgd'"),
     ("--name scaling-law", "scaling-law needs --text"),
     ("--name experts", "experts needs --text"),
     ("--name attention-sinks --text {file}", "tokens are too few"),

@@ -52,4 +52,7 @@ void compare_recall(std::size_t num_steps, std::size_t num_seeds);
 void compare_linear_attention(const std::vector<Id>& tokens, std::size_t vocab_size,
                               std::size_t num_steps, std::size_t num_seeds);
 
+// Draws the losses of docs/is_my_run_normal.md. Trains nothing. (Chapters 13 and 14.)
+void plot_normal_runs();
+
 }  // namespace llm

@@ -25,6 +25,7 @@ void run(const Arguments& arguments, std::uint32_t seed) {
         load_names(names, generator);
         return name == "mup" ? compare_widths(names) : compare_ablations(names);
     }
+    if (name == "normal-runs") return plot_normal_runs();
     const auto steps_or = [&](std::size_t steps) {
         return arguments.steps > 0 ? arguments.steps : steps;
     };
@@ -57,12 +58,14 @@ void run(const Arguments& arguments, std::uint32_t seed) {
 int main(int argc, char** argv) {
     Arguments arguments;
     Options options("experiment", "What does a training that compares models show?");
-    options.choice("--name", arguments.name,
-                   {"ablations", "mup", "scaling-law", "attention-sinks", "longer-contexts",
-                    "passkey", "experts", "latent-attention", "recall", "linear-attention"},
-                   "the experiment");
+    options.choice(
+        "--name", arguments.name,
+        {"ablations", "mup", "scaling-law", "normal-runs", "attention-sinks", "longer-contexts",
+         "passkey", "experts", "latent-attention", "recall", "linear-attention"},
+        "the experiment");
     options.path("--text", arguments.text,
-                 "UTF-8 text to train on, for all but ablations, mup, passkey and recall");
+                 "UTF-8 text to train on, for all but ablations, mup, normal-runs, passkey "
+                 "and recall");
     options.count("--steps", arguments.steps, 0, 1 << 20,
                   "training steps of the last seven, 0: the default");
     options.count("--num-seeds", arguments.num_seeds, 1, 100,
@@ -76,7 +79,7 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         require(
             !arguments.name.empty(),
-            "--name is missing: ./learn experiment ablations, mup, scaling-law, "
+            "--name is missing: ./learn experiment ablations, mup, scaling-law, normal-runs, "
             "attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or "
             "linear-attention");
         run(arguments, options.seed());

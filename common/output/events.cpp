@@ -30,7 +30,7 @@ JsonMembers members_of(const Heatmap& heatmap) {
 }
 
 JsonMembers members_of(const LinePlot& line_plot) {
-    const std::vector<std::string> names = {"line", "points", "reference"};
+    const std::vector<std::string> names = {"line", "points", "reference", "area"};
     std::vector<std::string> labels, styles;
     std::vector<std::vector<double>> x, y;
     for (const Line& line : line_plot.lines) {

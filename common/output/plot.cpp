@@ -225,6 +225,9 @@ std::string style_of(const Line& line, std::size_t i) {
             return fmt::format("with points pt 7 ps 0.9 lt {}", i + 1);
         case LineStyle::reference:
             return "with lines lc rgb '#777777' lw 1.2 dt 2";
+        case LineStyle::area:
+            return fmt::format("with filledcurves closed fs transparent solid 0.5 lt {}",
+                               i + 1);
         case LineStyle::line:
             break;
     }

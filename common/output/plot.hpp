@@ -20,8 +20,8 @@ struct Heatmap {
     double low = 0, high = 0;  // the ends of the color scale; equal: the extremes of the values
 };
 
-// A reference is a thin dashed line.
-enum class LineStyle { line, points, reference };
+// A reference is a thin dashed line; the points of an area are its outline.
+enum class LineStyle { line, points, reference, area };
 struct Line {
     std::string label;
     std::vector<double> x, y;

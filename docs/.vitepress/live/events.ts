@@ -80,7 +80,7 @@ export interface LinesPanel extends FigurePanel {
   x_label: string
   y_label: string
   labels: string[]
-  styles: ('line' | 'points' | 'reference')[]
+  styles: ('line' | 'points' | 'reference' | 'area')[]
   x: number[][]
   y: number[][]
   log_x: boolean
