@@ -59,3 +59,11 @@ TEST_CASE("quantize_q6_k: the scale of a group is the best of 19 candidates") {
         CHECK(scale == doctest::Approx(best_of_19(group).scale).epsilon(6e-4));
     }
 }
+
+TEST_CASE("quantize_q6_k: of equally good scales, that of -32 wins") {
+    // 32 is -32 * -1 or -31 * -32/31. With the last candidate, 0.49 would become 1.
+    std::array<Real, 256> weights{};
+    for (std::size_t i = 0; i < 256; i += 16) weights[i] = 32, weights[i + 1] = Real(0.49);
+    const BlockQ6_K block = quantize_q6_k(weights);
+    CHECK(static_cast<Real>(block.scale) * Real(block.scales[0]) == -1);
+}

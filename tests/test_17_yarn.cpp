@@ -74,6 +74,7 @@ TEST_CASE("YaRN names settings that make no sense") {
     CHECK_THROWS_WITH_AS(yarn_frequencies(8, 10000, {2}),
                          "yarn: original_max_position_embeddings must be at least 1",
                          ValueError);
+    CHECK(yarn_frequencies(8, 10000, {1, 1}).size() == 4);  // the smallest of both
     CHECK_THROWS_WITH_AS(yarn_frequencies(8, 10000, {2, 256, 1, 1}),
                          "yarn: beta_fast must exceed beta_slow, and both must be positive",
                          ValueError);

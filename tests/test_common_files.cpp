@@ -91,7 +91,8 @@ TEST_CASE("JsonFile reads nested objects, ids and lists of strings") {
     const Scratch scratch;
     const fs::path file = scratch.folder / "a.json";
     overwrite(file, R"({"one": {"two": [{"id": 3}, {"id": [4, 5]}], "names": {"b.c": 7, "a": 8},
-                       "pairs": ["x y", ["z", "w"]], "bad": [1], "huge": 4294967296}})");
+                       "pairs": ["x y", ["z", "w"]], "bad": [1], "huge": 4294967296,
+                       "largest size": 16777216, "larger": 16777217}})");
     const JsonFile one = JsonFile(file).object("one");
     CHECK(one.objects("two")[0].ids("id") == std::vector<Id>{3});
     CHECK(one.objects("two")[1].ids("id") == std::vector<Id>{4, 5});
@@ -110,6 +111,9 @@ TEST_CASE("JsonFile reads nested objects, ids and lists of strings") {
     rejected([&] { one.text_lists("bad"); }, "one.bad must hold texts, not 1");
     rejected([&] { one.ids("huge"); },
              "one.huge must hold whole numbers from 0 to 2147483647, not 4294967296");
+    CHECK(one.size("largest size") == 16777216);
+    rejected([&] { one.size("larger"); },
+             "one.larger must be a whole number from 1 to 16777216, not 16777217");
     rejected([&] { one.reject("there is no token x"); }, "one: there is no token x");
     rejected([&] { one.objects("two")[1].reject("a reason"); }, "one.two.1: a reason");
     rejected([&] { one.reject("bad", "is wrong"); }, "one.bad is wrong");

@@ -152,11 +152,12 @@ TEST_CASE("bytes_per_row: whole blocks only") {
 }
 
 TEST_CASE("Gguf reads metadata of all types, and rejects another type than the expected one") {
-    Bytes bytes = file_with(0, 15, 2);
+    Bytes bytes = file_with(0, 17, 2);
     bytes.key("u8", 0).number(std::uint8_t{200}).key("i8", 1).number(std::int8_t{-3});
     bytes.key("u16", 2).number(std::uint16_t{60000}).key("i16", 3).number(std::int16_t{-4});
     bytes.key("u32", 4).u32(4000000000).key("i32", 5).number(std::int32_t{-5});
     bytes.key("u64", 10).u64(1ull << 40).key("i64", 11).number(std::int64_t{-6});
+    bytes.key("largest size", 4).u32(1 << 24).key("larger", 4).u32((1 << 24) + 1);
     bytes.key("f32", 6).number(0.5f).key("f64", 12).number(0.1);
     bytes.key("yes", 7).number(std::uint8_t{1}).key("name", 8).name("a\nb");
     bytes.key("flags", 9).u32(7).u64(2).number(std::uint8_t{1}).number(std::uint8_t{0});
@@ -177,6 +178,7 @@ TEST_CASE("Gguf reads metadata of all types, and rejects another type than the e
     CHECK(file.numbers("scores") == std::vector<double>{-1.5, 2});
     CHECK(file.texts("tokens") == std::vector<std::string>{"x", ""});
     CHECK(file.size("u8") == 200);
+    CHECK(file.size("largest size") == 16777216);
     CHECK(file.has("u8"));
     CHECK_FALSE(file.has("u9"));
 
@@ -196,6 +198,8 @@ TEST_CASE("Gguf reads metadata of all types, and rejects another type than the e
     rejected([&] { file.numbers("tokens"); },
              "tokens must be an array of numbers, not an array of texts");
     rejected([&] { file.size("i8"); }, "i8 must be an integer from 1 to 16777216, not -3");
+    rejected([&] { file.size("larger"); },
+             "larger must be an integer from 1 to 16777216, not 16777217");
     rejected([&] { file.size("u32"); },
              "u32 must be an integer from 1 to 16777216, not 4000000000");
 }
