@@ -237,3 +237,11 @@ TEST_CASE("quantize_inputs: blocks of zeros and tiny inputs give zeros, inf and 
             }
     }
 }
+
+TEST_CASE("quantized_input_bytes: a byte per input, and a scale and a sum per 32 and per 16") {
+    // 256 + 2 * (8 + 16) * 4 = 448 bytes, 7 lines of 64; 96 + 2 * (3 + 6) * 4 = 168 need 3
+    // lines.
+    CHECK(quantized_input_bytes(1, 256) == 448);
+    CHECK(quantized_input_bytes(3, 256) == 3 * 448);
+    CHECK(quantized_input_bytes(2, 96) == 2 * 192);
+}
