@@ -70,6 +70,8 @@ TEST_CASE("Subscripts that are names become members") {
     CHECK(jinja_tokens("{{ m['role'] }}") == Tokens{"{{", "m", ".", "role", "}}"});
     CHECK(jinja_tokens("{{ m[0][\"a_1\"] }}") ==
           Tokens{"{{", "m", "[", "0", "]", ".", "a_1", "}}"});
+    CHECK(jinja_tokens("{{ m['A'] }}") == Tokens{"{{", "m", ".", "A", "}}"});
+    CHECK(jinja_tokens("{{ m['azAZ_09'] }}") == Tokens{"{{", "m", ".", "azAZ_09", "}}"});
     for (const char* const other : {"{{ m['1a'] }}", "{{ m['a b'] }}", "{{ m[''] }}",
                                     "{{ m[role] }}", "{{ x + ['role'] }}", "{{ m['9'] }}"})
         CHECK(std::ranges::count(jinja_tokens(other), std::string("[")) == 1);

@@ -23,6 +23,23 @@ TEST_CASE("dequantize_mxfp4 by hand: the lower half of a byte first, a power of 
                          ValueError);
 }
 
+TEST_CASE(
+    "dequantize_mxfp4: the 16 values of E2M1, a sign, two exponent bits and one of mantissa") {
+    std::array<std::byte, 16> blocks;
+    for (unsigned i = 0; i < 16; ++i) blocks[i] = std::byte(i);  // the upper halves are 0
+    const std::array scales = {std::byte{127}};
+    const Vector weights = dequantize_mxfp4(blocks, scales);
+    for (int code = 0; code < 16; ++code) {
+        INFO(code);
+        // Without exponent, the mantissa counts halves; otherwise it follows a 1.
+        const int exponent = code >> 1 & 3, mantissa = code & 1;
+        const Real magnitude = exponent == 0 ? Real(mantissa) / 2
+                                             : std::ldexp(1 + Real(mantissa) / 2, exponent - 1);
+        CHECK(weights(std::size_t(2 * code)) == (code < 8 ? magnitude : -magnitude));
+        CHECK(weights(std::size_t(2 * code + 1)) == 0);
+    }
+}
+
 TEST_CASE("dequantize_mxfp4: a scale of NaN, and weights that overflow, are rejected") {
     std::vector<std::byte> blocks(32), scales = {std::byte{127}, std::byte{254}};
     blocks[20] = std::byte{0x01};  // 0.5 · 2^127
