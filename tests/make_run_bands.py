@@ -3,8 +3,8 @@
 
     python3 tests/make_run_bands.py RUN... > assets/is_my_run_normal/NAME.csv
 
-A RUN is the log.jsonl of ./learn train (its training loss becomes the mean of the last 20 steps, every 20 steps up to
-100, then every 50), or a file with the output of ./learn fine_tune. Steps that not all runs have are left out."""
+A RUN is the log.jsonl of ./learn train (its training loss becomes the mean of the last 20 steps, at step 20 and every
+50 steps), or a file with the output of ./learn fine_tune. Steps that not all runs have are left out."""
 import json
 import re
 import sys
@@ -17,7 +17,7 @@ def of_log(lines):
     losses = {record["step"]: record["loss"] for record in records if "loss" in record}
     values = {}
     for step in losses:
-        if step >= 20 and step % (20 if step <= 100 else 50) == 0:
+        if step == 20 or step % 50 == 0:
             values[step] = {"training": sum(losses[i] for i in range(step - 19, step + 1)) / 20}
     for record in records:
         if "validation_loss" in record and record["step"] in values:
