@@ -88,7 +88,7 @@ TEST_CASE(
     requests[1].config.eos_token_ids = {ids[2]};
     requests[2].config.max_new_tokens = 100;
     std::vector<Id> streamed;
-    requests[2].on_token = [&](Id id) { streamed.push_back(id); };
+    requests[2].on_token = [&](Id id, auto) { streamed.push_back(id); };
     const std::vector<GeneratedTokens> all = generate_all(engine, requests);
     CHECK(all[0].reason == StopReason::max_new_tokens);
     CHECK(all[0].ids == ids);

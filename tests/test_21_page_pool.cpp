@@ -91,6 +91,17 @@ TEST_CASE("released pages stay remembered until they are needed, the oldest goes
     CHECK_FALSE(pool.allocate());
 }
 
+TEST_CASE("a page that was taken again is remembered with its new tokens") {
+    PagePool pool(1, 2);
+    std::vector<PageId> page = allocate(pool, 1);
+    pool.remember(std::vector<Id>{1, 2}, page);
+    pool.release(page);
+    page = allocate(pool, 1);
+    CHECK(pool.prefix_length(std::vector<Id>{1, 2}) == 0);
+    pool.remember(std::vector<Id>{3, 4}, page);
+    CHECK(pool.prefix_length(std::vector<Id>{3, 4}) == 2);
+}
+
 TEST_CASE("a shared page becomes the one that was used last") {
     PagePool pool(2, 1);
     const std::vector<PageId> a = allocate(pool, 1), b = allocate(pool, 1);

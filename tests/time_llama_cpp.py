@@ -2,8 +2,9 @@
 """Times llama.cpp for ./learn bench, which calls this. Prints a line for each call: seconds, a tab, the threads, a
 tab, the name of the benchmark. It calls llama.cpp's library directly, because the JavaScript of node-llama-cpp takes
 longer than a step of a small model.
-Usage: time_llama_cpp.py FOLDER MODEL.gguf steps|sequence, where FOLDER has node_modules/@node-llama-cpp/linux-x64.
-steps: a prefill of 512 tokens, and a decode step after 0, 256 and 1024 tokens. sequence: 200 tokens, one at a time."""
+Usage: time_llama_cpp.py FOLDER MODEL.gguf steps|sequence|batch, where FOLDER has node_modules/@node-llama-cpp/linux-x64.
+steps: a prefill of 512 tokens, and a decode step after 0, 256 and 1024 tokens. sequence: 200 tokens, one at a time.
+batch: 16 sequences of 32 + 64 tokens, whose decode steps are computed together."""
 
 import ctypes
 import os
@@ -65,10 +66,12 @@ class Sequence:
         self.model = self.llama.llama_model_load_from_file(file.encode(), self.llama.llama_model_default_params())
         assert self.model, f"llama.cpp cannot load {file}"
 
-    def start(self, length, threads):
+    def start(self, length, threads, num_sequences=1):
         """A new context. Its threads wait between the steps; otherwise each step would start new ones."""
         parameters = self.llama.llama_context_default_params()
         parameters.n_ctx = length
+        n_seq_max = ctypes.c_uint32.from_buffer(parameters, Parameters.others.offset + 8)  # after n_batch, n_ubatch
+        n_seq_max.value = num_sequences
         self.context = self.llama.llama_init_from_model(self.model, parameters)
         assert self.context, "llama.cpp cannot make a context"
         registry = self.ggml.ggml_backend_reg_by_name(b"CPU")
@@ -86,6 +89,18 @@ class Sequence:
         """The forward pass of some new tokens, with the logits of the last one."""
         tokens = (ctypes.c_int32 * len(ids))(*ids)
         assert self.llama.llama_decode(self.context, self.llama.llama_batch_get_one(tokens, len(ids))) == 0
+        self.llama.llama_synchronize(self.context)
+
+
+    def evaluate_batch(self, rows):
+        """The forward pass of tokens of several sequences: (id, position, sequence, whether its logits are kept)."""
+        count = len(rows)
+        tokens, positions, sequences, kept = zip(*rows)
+        ids = [(ctypes.c_int32 * 1)(sequence) for sequence in sequences]
+        arrays = ((ctypes.c_int32 * count)(*tokens), (ctypes.c_int32 * count)(*positions), (ctypes.c_int32 * count)(*[1] * count),
+                  (ctypes.c_void_p * count)(*[ctypes.addressof(each) for each in ids]), (ctypes.c_int8 * count)(*kept))
+        token, pos, n_seq_id, seq_id, logits = (ctypes.addressof(array) for array in arrays)
+        assert self.llama.llama_decode(self.context, Batch(count, token, None, pos, n_seq_id, seq_id, logits)) == 0
         self.llama.llama_synchronize(self.context)
 
 
@@ -122,7 +137,19 @@ def time_sequence(sequence):
         measure("200 tokens", threads, lambda: sequence.truncate(0), decode)
 
 
+def time_batch(sequence):
+    def serve():
+        for i in range(16):
+            sequence.evaluate_batch([((i * 32 + t) * 7919 % 32000, t, i, t == 31) for t in range(32)])
+        for t in range(32, 96):
+            sequence.evaluate_batch([(t * 7919 % 32000, t, i, True) for i in range(16)])
+
+    threads = os.cpu_count()
+    sequence.start(16 * 128, threads, num_sequences=16)
+    measure("16 requests", threads, lambda: sequence.truncate(0), serve)
+
+
 if __name__ == "__main__":
     package = Path(sys.argv[1]) / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
     loaded = Sequence(package, sys.argv[2])
-    time_sequence(loaded) if sys.argv[3] == "sequence" else time_steps(loaded)
+    {"steps": time_steps, "sequence": time_sequence, "batch": time_batch}[sys.argv[3]](loaded)

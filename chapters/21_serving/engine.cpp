@@ -73,7 +73,7 @@ NewToken Engine::sample(const ServedSequence& sequence, std::span<const Real> ro
     const Id id = sample_next_token(logits, sequence.ids, request.config.sampling, generator);
     const std::vector<Id>& eos = request.config.eos_token_ids;
     if (std::ranges::find(eos, id) != eos.end()) return {id, true};
-    if (request.on_token) request.on_token(id);
+    if (request.on_token) request.on_token(id, row);
     return {id, false};
 } catch (const ValueError& failure) {
     // Logits that are not finite end this request, and no other one.

@@ -16,13 +16,14 @@ struct EngineConfig {
     DType cache_dtype = DType::float32;
 };
 
-// A prompt and how to continue it. Each new token is passed to on_token. A request has a
-// generator of its own, so its text does not depend on the other requests.
+// A prompt and how to continue it. Each new token is passed to on_token, with the logits (V) that
+// it was sampled from. A request has a generator of its own, so its text does not depend on the
+// other requests.
 struct GenerationRequest {
     std::vector<Id> prompt_ids;
     GenerationConfig config{};
     std::uint32_t seed = 0;
-    std::function<void(Id)> on_token{};
+    std::function<void(Id, std::span<const Real> logits)> on_token{};
 };
 
 struct FinishedRequest {

@@ -34,6 +34,31 @@ if(NOT EMSCRIPTEN)
   target_link_libraries(chat chat_session options)
   set(test_sources tests/test_chat.cpp)
   add_tests(chat chat_session)
+
+  # ./learn serve: all but HTTP is a library, which tests link.
+  file(GLOB sources CONFIGURE_DEPENDS chapters/apps/serve/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/(main|handlers|http_server|page)\\.cpp$")
+  add_library(serving STATIC ${sources})
+  target_link_libraries(serving PUBLIC chat_session lesson_21_serving
+                                       nlohmann_json::nlohmann_json Threads::Threads)
+  target_precompile_headers(serving REUSE_FROM common)
+  file(GLOB test_sources CONFIGURE_DEPENDS tests/test_serve_*.cpp)
+  add_tests(serve serving)
+
+  # cpp-httplib is a library in Debian, whose objects have these members, and elsewhere a header.
+  find_path(HTTPLIB_FOLDER httplib.h)
+  find_library(HTTPLIB NAMES cpp-httplib httplib)
+  if(HTTPLIB_FOLDER)
+    app(serve chapters/apps/serve/main.cpp chapters/apps/serve/handlers.cpp
+              chapters/apps/serve/http_server.cpp chapters/apps/serve/page.cpp)
+    target_link_libraries(serve serving options)
+    if(HTTPLIB)
+      target_compile_definitions(serve PRIVATE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT
+                                               CPPHTTPLIB_BROTLI_SUPPORT)
+      target_link_libraries(serve ${HTTPLIB})
+    endif()
+    set_target_properties(serve PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endif()
 
 # ./learn bench

@@ -36,6 +36,12 @@ if(NODE)
   set_tests_properties(maintainer.llama_cpp PROPERTIES SKIP_RETURN_CODE 77)
 endif()
 
+# OpenAI's own client talks to the server.
+if(NODE AND TARGET serve)
+  maintainer_test(serve ${NODE} tests/check_serve.mjs ${PROJECT_BINARY_DIR})
+  set_tests_properties(maintainer.serve PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2 TIMEOUT 120)
+endif()
+
 # Processors that this machine is not: their vector instructions at least compile.
 if(HAS_MARCH_NATIVE)
   foreach(processor x86-64-v3 skylake-avx512 sapphirerapids)

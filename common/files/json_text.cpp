@@ -1,7 +1,6 @@
 #include "common/files/json_text.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <vector>
 
@@ -24,17 +23,17 @@ std::string position_text(std::string_view text, std::size_t byte) {
                      : fmt::format("column {}", column);
 }
 
-constexpr int max_json_depth = 128;  // of an ordered value, which programs read recursively
+constexpr int max_json_depth = 128;  // programs read a value recursively
 
 // nlohmann::json or nlohmann::ordered_json.
 template <class AnyJson>
-AnyJson parse(std::string_view text, const std::string& source, int depth_limit) try {
+AnyJson parse(std::string_view text, const std::string& source) try {
     // Of each object that has not ended, the keys so far.
     std::vector<std::set<std::string>> keys;
     const auto check = [&](int depth, typename AnyJson::parse_event_t event, AnyJson& parsed) {
         using Event = typename AnyJson::parse_event_t;
-        if (depth > depth_limit)
-            throw FileError(fmt::format("{}: nested more than {} deep", source, depth_limit));
+        if (depth > max_json_depth)
+            throw FileError(fmt::format("{}: nested more than {} deep", source, max_json_depth));
         if (event == Event::object_start) keys.emplace_back();
         if (event == Event::object_end) keys.pop_back();
         if (event == Event::key &&
@@ -47,21 +46,21 @@ AnyJson parse(std::string_view text, const std::string& source, int depth_limit)
 } catch (const typename AnyJson::parse_error& error) {
     throw FileError(
         fmt::format("{}: not valid JSON at {}", source, position_text(text, error.byte)));
+} catch (const typename AnyJson::out_of_range&) {
+    throw FileError(source + ": a number is too large");
 }
 
 }  // namespace
 
 nlohmann::json parse_json_object(std::string_view text, const std::string& source) {
-    nlohmann::json json = parse<nlohmann::json>(text, source, std::numeric_limits<int>::max());
+    nlohmann::json json = parse<nlohmann::json>(text, source);
     if (!json.is_object()) throw FileError(source + ": not a JSON object");
     return json;
 }
 
 nlohmann::ordered_json parse_ordered_json(std::string_view text,
-                                          const std::string& source) try {
-    return parse<nlohmann::ordered_json>(text, source, max_json_depth);
-} catch (const nlohmann::ordered_json::out_of_range&) {
-    throw FileError(source + ": a number is too large");
+                                          const std::string& source) {
+    return parse<nlohmann::ordered_json>(text, source);
 }
 
 }  // namespace llm

@@ -9,11 +9,12 @@
 namespace llm {
 
 // A JSON object. Throws FileError, which begins with the name of the source: with the position
-// if the text is no JSON, and with the key if an object has it twice.
+// if the text is no JSON, and with the key if an object has it twice; also if values are nested
+// more than 128 deep, or if a number is too large for a double.
 nlohmann::json parse_json_object(std::string_view text, const std::string& source);
 
 // Any JSON value, with the members of objects in the order of the text. Throws FileError as
-// above, also if the value is nested more than 128 deep.
+// above.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& source);
 
 }  // namespace llm

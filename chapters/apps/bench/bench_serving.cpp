@@ -5,10 +5,12 @@
 #include <thread>
 
 #include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/21_serving/engine.hpp"
 #include "chapters/21_serving/speculative_decoding.hpp"
+#include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/timer.hpp"
@@ -67,7 +69,7 @@ Measured serve(const FastModel& model, const EngineConfig& config, Arrivals arri
     const double start = elapsed_seconds();
     for (std::size_t next = 0; next < count || !engine.idle();) {
         for (; next < count && arrivals.times[next] <= elapsed_seconds() - start; ++next) {
-            arrivals.requests[next].on_token = [&, i = next](Id) {
+            arrivals.requests[next].on_token = [&, i = next](Id, std::span<const Real>) {
                 if (first[i] < 0) first[i] = elapsed_seconds() - start - arrivals.times[i];
                 ++measured.num_tokens;
             };
@@ -94,22 +96,28 @@ EngineConfig engine_config(std::size_t max_sequences) {
     return {{max_sequences, 128}, 512, 16, DType::float16};
 }
 
-// The same 16 requests, with at most 1, 4 or 16 of them at a time.
-void benchmark_concurrency(const FastModel& model, Generator& generator, int repetitions) {
+// The same 16 requests, with at most 1, 4 or 16 of them at a time; and in llama.cpp, 16
+// sequences in one batch.
+void benchmark_concurrency(const FastModel& model, Rival llama_cpp, Generator& generator,
+                           int repetitions) {
     step("16 requests of 32 + 64 tokens, by how many are served at a time");
     Arrivals arrivals;
     for (int i = 0; i < 16; ++i) arrivals.requests.push_back(random_request(32, 64, generator));
     const std::vector<std::size_t> counts = {1, 4, 16};
     std::vector<std::vector<double>> speeds(counts.size());
-    for (int i = 0; i < repetitions; ++i)
+    for (int i = 0; i < repetitions; ++i) {
         for (std::size_t k = 0; k < counts.size(); ++k)
             speeds[k].push_back(
                 serve(model, engine_config(counts[k]), arrivals).tokens_per_second());
+        llama_cpp.run();
+    }
     std::vector<TableRow> rows;
     for (std::size_t k = 0; k < counts.size(); ++k)
         rows.push_back({to_text(counts[k]), fixed(median(speeds[k]), 0),
-                        fixed(median(speeds[k]) / median(speeds[0]), 2)});
-    show_table({"at a time", "tokens per second", "times as many"}, rows);
+                        fixed(median(speeds[k]) / median(speeds[0]), 2), "-"});
+    rows.back().back() = llama_cpp.speedup("16 requests", 16 * 64 / median(speeds.back()));
+    show_table({"at a time", "tokens per second", "times as many", "llama.cpp"}, rows);
+    say("llama.cpp: its time for 16 sequences in one batch, divided by ours");
 }
 
 // Requests of different lengths that arrive at random, at 80 % of what can be served.
@@ -209,7 +217,10 @@ void benchmark_speculation(int repetitions) {
 
 void benchmark_serving(const Model& mini_llm, Generator& generator, int repetitions) {
     const FastModel model = quantize_model(mini_llm, DType::q8_0);
-    benchmark_concurrency(model, generator, repetitions);
+    // Its tokens do not matter here: those that are missing get a name.
+    Rival llama_cpp = make_llama_cpp_rival(
+        mini_llm, load_tokenizer(asset("king_james/tokenizer.json")), DType::q8_0, "batch");
+    benchmark_concurrency(model, std::move(llama_cpp), generator, repetitions);
     benchmark_arrivals(model, generator, repetitions > 1 ? 100 : 10);
     benchmark_prefix(model, generator);
     benchmark_speculation(repetitions);

@@ -1,15 +1,12 @@
 // ./learn chat: a conversation with a model: with the fast path of chapters 15 and 16, or of a
 // model type of chapter 17 or 18.
 #include <algorithm>
-#include <array>
-#include <ctime>
 
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/11_generation/text_streamer.hpp"
-#include "chapters/apps/chat/chat_model.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
-#include "common/files/mapped_file.hpp"
+#include "chapters/apps/chat/model_options.hpp"
 #include "common/files/standard_input.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -19,31 +16,12 @@
 using namespace llm;
 
 struct Arguments {
-    ChatModelFiles files;
-    std::string system_prompt, dtype = "float32", cache_dtype = "float32";
+    ModelOptions model;
+    std::string system_prompt;
     bool no_thinking = false;
     std::size_t context_length = 2048;
     GenerationConfig config;
 };
-
-constexpr std::array dtypes_of_weights = {DType::float32, DType::bfloat16, DType::q8_0,
-                                          DType::q4_0};
-constexpr std::array dtypes_of_cache = {DType::float32, DType::float16};
-
-std::vector<std::string> names_of(std::span<const DType> dtypes) {
-    std::vector<std::string> names;
-    for (const DType dtype : dtypes) names.emplace_back(to_text(dtype));
-    return names;
-}
-
-// The date as Llama 3.2 reads it: "26 Jul 2024".
-std::string today() {
-    const std::time_t now = std::time(nullptr);
-    std::array<char, 32> text;
-    const std::size_t size =
-        std::strftime(text.data(), text.size(), "%d %b %Y", std::localtime(&now));
-    return {text.data(), size};
-}
 
 // The conversation, and what answers depend on.
 struct Session {
@@ -217,26 +195,20 @@ void greet(const std::string& model_path, bool is_shipped) {
         note("Talking with " + model_path + "; /help lists the commands.");
 }
 
-void chat(Arguments arguments, std::uint32_t seed) {
+void chat(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
     check_temperature(arguments.config.sampling);
-    const bool is_shipped = arguments.files.model_path.empty();
-    if (is_shipped) {
-        arguments.files.model_path = asset("wordnet");
-        if (arguments.files.adapter_path.empty())
-            arguments.files.adapter_path = asset("wordnet_answers");
-    }
-    const ChatModel model = load_chat_model(arguments.files);
+    const ChatModel model = load_chat_model(files);
     arguments.config.eos_token_ids = model.eos_token_ids;
     require(model.chat_template || arguments.system_prompt.empty(),
             "--system needs a chat template, which this model does not have; --template NAME "
             "chooses one");
     const std::size_t num_positions =
         std::min(arguments.context_length, config_of(model.model).max_position_embeddings);
-    Session session{
-        arguments, model,
-        make_cached_sequence(model.model, num_positions, dtype_named(arguments.cache_dtype)),
-        Generator(seed)};
-    greet(arguments.files.model_path, is_shipped);
+    Session session{arguments, model,
+                    make_cached_sequence(model.model, num_positions,
+                                         dtype_named(arguments.model.cache_dtype)),
+                    Generator(seed)};
+    greet(files.model_path, arguments.model.files.model_path.empty());
     if (!model.chat_template)
         note("There is no chat template: the model only continues the text of each line.");
     session.reset();
@@ -246,17 +218,7 @@ void chat(Arguments arguments, std::uint32_t seed) {
 }
 
 void add_options(Options& options, Arguments& arguments) {
-    options.path("--model", arguments.files.model_path,
-                 "a Hugging Face folder, a GGUF file or a llama2.c file");
-    options.path("--tokenizer", arguments.files.tokenizer_path,
-                 "its tokenizer, if it is neither beside nor in the model");
-    options.needs("--tokenizer", "--model");
-    options.path("--adapter", arguments.files.adapter_path,
-                 "a LoRA adapter in PEFT's format, which is merged into the weights");
-    std::vector<std::string> templates = chat_template_names();
-    templates.emplace_back("none");
-    options.choice("--template", arguments.files.template_name, templates,
-                   "the chat template, instead of the model's own; none: continue texts");
+    add_model_options(options, arguments.model);
     options.text("--system", arguments.system_prompt, "the system message");
     options.flag("--no-thinking", arguments.no_thinking,
                  "Qwen3: begin answers with an empty <think> block");
@@ -266,10 +228,6 @@ void add_options(Options& options, Arguments& arguments) {
                   "tokens of conversation and answer, at most those of the model; the KV "
                   "cache takes memory for all of them");
     add_sampling_options(options, arguments.config.sampling);
-    options.choice("--dtype", arguments.dtype, names_of(dtypes_of_weights),
-                   "the type of the weights in memory; of a GGUF file only if it is given");
-    options.choice("--cache-dtype", arguments.cache_dtype, names_of(dtypes_of_cache),
-                   "the type of the KV cache");
 }
 
 int main(int argc, char** argv) {
@@ -279,7 +237,6 @@ int main(int argc, char** argv) {
     Options options("chat", "a conversation with a model");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
-        if (options.given("--dtype")) arguments.files.dtype = dtype_named(arguments.dtype);
-        chat(arguments, options.seed());
+        chat(arguments, chosen_files(options, arguments.model), options.seed());
     });
 }

@@ -28,17 +28,12 @@ FastModel load_fast_model(const ChatModelFiles& files) {
     return quantize_model(merge_lora(model, load_adapter(files.adapter_path, model)), dtype);
 }
 
-// The families of chapters/models have no fast path. None if it is another model type.
+// None if it is another model type.
 std::optional<AnyModel> load_published(const ChatModelFiles& files) {
-    const std::string config = files.model_path + "/config.json";
-    const Family* family = nullptr;
-    const bool gguf = is_gguf(files.model_path);
-    if (gguf)
-        family = find_family(Gguf(files.model_path));
-    else if (is_file(config) && is_published_config(JsonFile(config)))
-        family = &published_family(JsonFile(config));
+    const Family* family = published_family_of(files.model_path);
     if (!family) return {};
-    const std::string path = gguf ? files.model_path : config;
+    const bool gguf = is_gguf(files.model_path);
+    const std::string path = files.model_path + (gguf ? "" : "/config.json");
     const std::string type = "model_type " + family->model_type;
     if (!files.adapter_path.empty())
         throw FileError(path + ": --adapter is not supported for " + type);
@@ -60,6 +55,13 @@ std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try 
 }
 
 }  // namespace
+
+const Family* published_family_of(const std::string& model_path) {
+    if (is_gguf(model_path)) return find_family(Gguf(model_path));
+    const std::string config = model_path + "/config.json";
+    if (!is_file(config) || !is_published_config(JsonFile(config))) return nullptr;
+    return &published_family(JsonFile(config));
+}
 
 ChatModel load_chat_model(const ChatModelFiles& files) {
     const std::optional<ChatTemplate> chat_template = load_chat_template(files);

@@ -32,4 +32,8 @@ struct ChatModelFiles {
 // of the template.
 ChatModel load_chat_model(const ChatModelFiles& files);
 
+// The family of chapters/models of a folder or a GGUF file; nullptr if it has none, so that the
+// fast path of chapters 15 and 16 is for it. Throws FileError.
+const Family* published_family_of(const std::string& model_path);
+
 }  // namespace llm

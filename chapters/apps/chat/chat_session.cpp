@@ -1,6 +1,8 @@
 #include "chapters/apps/chat/chat_session.hpp"
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 namespace llm {
 
@@ -30,6 +32,14 @@ std::size_t drop_oldest_turns(std::vector<Message>& messages,
         messages.erase(oldest, next);
     }
     return before - messages.size();
+}
+
+std::string today() {
+    const std::time_t now = std::time(nullptr);
+    std::array<char, 32> text;
+    const std::size_t size =
+        std::strftime(text.data(), text.size(), "%d %b %Y", std::localtime(&now));
+    return {text.data(), size};
 }
 
 std::size_t max_prompt_tokens(std::size_t num_positions, std::size_t max_new_tokens) {

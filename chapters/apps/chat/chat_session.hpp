@@ -35,4 +35,7 @@ std::size_t drop_oldest_turns(std::vector<Message>& messages,
 // max_new_tokens, but at least half of them.
 std::size_t max_prompt_tokens(std::size_t num_positions, std::size_t max_new_tokens);
 
+// The date as Llama 3.2 reads it: "26 Jul 2024".
+std::string today();
+
 }  // namespace llm

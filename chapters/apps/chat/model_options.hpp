@@ -1,0 +1,57 @@
+// The options of ./learn chat and ./learn serve that choose a model. (In a header, since only
+// programs have options: tests are built without them.)
+#pragma once
+
+#include <array>
+
+#include "chapters/apps/chat/chat_model.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/system/options.hpp"
+
+namespace llm {
+
+inline constexpr std::array dtypes_of_weights = {DType::float32, DType::bfloat16, DType::q8_0,
+                                                 DType::q4_0};
+inline constexpr std::array dtypes_of_cache = {DType::float32, DType::float16};
+
+inline std::vector<std::string> names_of(std::span<const DType> dtypes) {
+    std::vector<std::string> names;
+    for (const DType dtype : dtypes) names.emplace_back(to_text(dtype));
+    return names;
+}
+
+struct ModelOptions {
+    ChatModelFiles files{};
+    std::string dtype = "float32", cache_dtype = "float32";
+};
+
+inline void add_model_options(Options& options, ModelOptions& model) {
+    options.path("--model", model.files.model_path,
+                 "a Hugging Face folder, a GGUF file or a llama2.c file");
+    options.path("--tokenizer", model.files.tokenizer_path,
+                 "its tokenizer, if it is neither beside nor in the model");
+    options.needs("--tokenizer", "--model");
+    options.path("--adapter", model.files.adapter_path,
+                 "a LoRA adapter in PEFT's format, which is merged into the weights");
+    std::vector<std::string> templates = chat_template_names();
+    templates.emplace_back("none");
+    options.choice("--template", model.files.template_name, templates,
+                   "the chat template, instead of the model's own; none: continue texts");
+    options.choice("--dtype", model.dtype, names_of(dtypes_of_weights),
+                   "the type of the weights in memory; of a GGUF file only if it is given");
+    options.choice("--cache-dtype", model.cache_dtype, names_of(dtypes_of_cache),
+                   "the type of the KV cache");
+}
+
+// The files that the command line names; without --model those of the shipped model. After the
+// options have been parsed.
+inline ChatModelFiles chosen_files(const Options& options, const ModelOptions& model) {
+    ChatModelFiles files = model.files;
+    if (options.given("--dtype")) files.dtype = dtype_named(model.dtype);
+    if (!files.model_path.empty()) return files;
+    files.model_path = asset("wordnet");
+    if (files.adapter_path.empty()) files.adapter_path = asset("wordnet_answers");
+    return files;
+}
+
+}  // namespace llm

@@ -1,0 +1,46 @@
+// The text of an answer while its tokens arrive.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "chapters/10_tokenizer/tokenizer.hpp"
+#include "chapters/models/chat/bad_words.hpp"
+
+namespace llm {
+
+// Returns only text that is final. It holds back the bytes of an incomplete UTF-8 character,
+// what may be the beginning of a stop string, and, if there are bad words, the last word: it
+// may still become one. The text of a token can depend on the tokens before it, so all of them
+// are decoded again.
+class AnswerText {
+ public:
+    // The first ids are those of a text that the answer continues. The tokenizer and the words
+    // must outlive it.
+    AnswerText(const Tokenizer& tokenizer, std::vector<Id> first_ids,
+               std::vector<std::string> stop, const BadWords& bad_words);
+
+    std::string put(Id id);
+    std::string finish();  // no token follows: the text that was held back
+
+    // Why the text ends here, in OpenAI's words: "stop" if a stop string appeared, which is not
+    // returned, "content_filter" if a bad word did. Empty: it goes on.
+    const std::string& finish_reason() const { return finish_reason_; }
+
+ private:
+    std::string take(bool at_end);
+    std::size_t num_held_back() const;
+
+    const Tokenizer& tokenizer_;
+    std::vector<Id> ids_;
+    std::size_t num_bytes_;  // decoded so far
+    std::vector<std::string> stop_;
+    const BadWords& bad_words_;
+    std::string pending_{};  // decoded, and not returned
+    std::string finish_reason_{};
+};
+
+// The bytes at the end that begin a UTF-8 character without completing it: 0 to 3.
+std::size_t incomplete_utf8(const std::string& text);
+
+}  // namespace llm

@@ -1,0 +1,107 @@
+#include "chapters/apps/serve/completion.hpp"
+
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+// The answers have seeds of their own, so that they differ.
+std::vector<GenerationRequest> sequences_of(const CompletionRequest& request,
+                                            const ServedModel& model) {
+    std::vector<GenerationRequest> sequences;
+    for (const std::vector<Id>& prompt : request.prompts)
+        for (std::size_t i = 0; i < request.n; ++i) {
+            GenerationRequest sequence{prompt};
+            sequence.config.sampling = request.sampling;
+            sequence.config.max_new_tokens = request.max_new_tokens;
+            sequence.config.eos_token_ids = model.eos_token_ids;
+            if (request.grammar)
+                sequence.config.logits_processor = constrained_logits(
+                    std::make_shared<TokenConstraint>(model.trie, request.grammar));
+            sequence.seed = request.seed.value_or(0) + std::uint32_t(sequences.size());
+            sequences.push_back(std::move(sequence));
+        }
+    return sequences;
+}
+
+}  // namespace
+
+Completion::Completion(const ServedModel& model, const CompletionRequest& request,
+                       ServingLoop& loop, Clock::time_point deadline)
+    : model_(model), log_probs_(request.top_logprobs.has_value()), deadline_(deadline) {
+    for (const std::vector<Id>& prompt : request.prompts) {
+        usage_.prompt_tokens += prompt.size();
+        const std::vector<Id> continued = request.chat ? std::vector<Id>() : prompt;
+        for (std::size_t i = 0; i < request.n; ++i)
+            answers_.push_back(
+                {AnswerText(model.tokenizer, continued, request.stop, model.bad_words)});
+    }
+    num_open_ = answers_.size();
+    try {
+        open_.emplace(loop.submit(sequences_of(request, model), request.top_logprobs));
+    } catch (const ServerStops& stops) {
+        throw ApiError(503, "server_error", stops.what());
+    } catch (const ServerBusy& busy) {
+        throw ApiError(429, "rate_limit_error", busy.what(), {}, "too_many_requests");
+    }
+}
+
+std::optional<Choice> Completion::next_part(Clock::time_point until) {
+    while (num_open_ > 0) {
+        const auto event = open_->next_event(std::min(until, deadline_));
+        if (!event && Clock::now() >= deadline_) return expire();
+        if (!event) return {};
+        if (std::optional<Choice> part = part_of(*event)) return part;
+    }
+    return {};
+}
+
+// The time is over: ends one answer, and the next call the next one.
+std::optional<Choice> Completion::expire() {
+    if (usage_.completion_tokens == 0)
+        throw ApiError(408, "server_error", "the request waited too long", {}, "timeout");
+    for (std::size_t i = 0; i < answers_.size(); ++i)
+        if (!answers_[i].has_ended) return end(i, answers_[i].text.finish(), "length");
+    return {};
+}
+
+std::optional<Choice> Completion::part_of(const SequenceEvent& event) {
+    Answer& answer = answers_[event.choice];
+    if (const auto* ended = std::get_if<SequenceEnd>(&event.what)) {
+        if (!ended->error.empty()) throw ApiError(500, "server_error", ended->error);
+        if (ended->canceled) throw ApiError(503, "server_error", "the server is shutting down");
+        return end(event.choice, answer.text.finish(),
+                   ended->reason == StopReason::eos_token ? "stop" : "length");
+    }
+    const auto& token = std::get<SampledToken>(event.what);
+    ++usage_.completion_tokens;
+    if (log_probs_) answer.tokens.push_back(details(answer, token));
+    const std::string text = answer.text.put(token.token.id);
+    if (!answer.text.finish_reason().empty()) return end(event.choice, text, {});
+    if (text.empty()) return {};
+    return Choice{event.choice, text, std::exchange(answer.tokens, {})};
+}
+
+// The last part of an answer. What ended its text, if anything did, is the reason.
+Choice Completion::end(std::size_t index, const std::string& text, const std::string& reason) {
+    Answer& answer = answers_[index];
+    answer.has_ended = true;
+    --num_open_;
+    open_->cancel(index);
+    const std::string& of_text = answer.text.finish_reason();
+    return {index, text, std::exchange(answer.tokens, {}), of_text.empty() ? reason : of_text};
+}
+
+TokenDetails Completion::details(Answer& answer, const SampledToken& token) const {
+    const auto text_of = [&](const TokenLogProb& each) {
+        const std::vector<std::string>& bytes = model_.tokenizer.token_bytes;
+        const auto id = std::size_t(each.id);  // the logits may have more rows than tokens
+        return TokenText{id < bytes.size() ? bytes[id] : "", each.log_prob};
+    };
+    TokenDetails result{text_of(token.token), {}, answer.num_characters};
+    for (const TokenLogProb& each : token.top) result.top.push_back(text_of(each));
+    answer.num_characters += characters(replace_invalid_utf8(result.token.bytes)).size();
+    return result;
+}
+
+}  // namespace llm

@@ -1,0 +1,49 @@
+// From a validated request to the parts of its answers.
+#pragma once
+
+#include "chapters/apps/serve/answer_text.hpp"
+#include "chapters/apps/serve/openai_request.hpp"
+#include "chapters/apps/serve/openai_response.hpp"
+#include "chapters/apps/serve/serving_loop.hpp"
+
+namespace llm {
+
+// The answers of one request while they are generated. All of them are canceled if it is
+// destroyed before they have ended. The model and the loop must outlive it.
+class Completion {
+ public:
+    // Submits the sequences. Throws ApiError 429 if too many wait, 503 if the server stops.
+    Completion(const ServedModel& model, const CompletionRequest& request, ServingLoop& loop,
+               Clock::time_point deadline);
+
+    // The next part of an answer, with text, with tokens or with a finish_reason; none if there
+    // is none until then. At the deadline all answers end with the reason "length". Throws
+    // ApiError 408 if there is no token yet at the deadline, 500 if a sequence fails, and 503
+    // if the server stops.
+    std::optional<Choice> next_part(Clock::time_point until);
+    bool has_ended() const { return num_open_ == 0; }
+    Usage usage() const { return usage_; }
+
+ private:
+    struct Answer {
+        AnswerText text;
+        std::vector<TokenDetails> tokens{};  // not yet returned
+        std::size_t num_characters = 0;      // of the texts of its tokens
+        bool has_ended = false;
+    };
+
+    std::optional<Choice> expire();
+    std::optional<Choice> part_of(const SequenceEvent& event);
+    Choice end(std::size_t index, const std::string& text, const std::string& reason);
+    TokenDetails details(Answer& answer, const SampledToken& token) const;
+
+    const ServedModel& model_;
+    bool log_probs_;
+    Clock::time_point deadline_;
+    Usage usage_{};
+    std::vector<Answer> answers_{};
+    std::size_t num_open_ = 0;
+    std::optional<OpenRequest> open_{};
+};
+
+}  // namespace llm

@@ -1,0 +1,210 @@
+#include "chapters/apps/serve/handlers.hpp"
+
+#include <atomic>
+#include <memory>
+
+#include "chapters/apps/serve/page.hpp"
+
+namespace llm {
+namespace {
+
+using httplib::Request;
+using httplib::Response;
+
+// How often a thread that waits for tokens looks whether its client is still there.
+constexpr std::chrono::milliseconds watch_interval(20);
+
+void set_error(Response& response, const ApiError& error) {
+    response.status = error.status;
+    if (error.status == 429) response.set_header("Retry-After", "1");
+    if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+    response.set_content(error_json(error), "application/json");
+}
+
+ResponseHead head_of(const Service& service, const CompletionRequest& request,
+                     std::uint64_t number) {
+    const std::string id = std::to_string(service.created) + "-" + std::to_string(number);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return {request.chat, (request.chat ? "chatcmpl-" : "cmpl-") + id, service.model.name,
+            std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+            request.top_logprobs.has_value()};
+}
+
+// Passes each part of the answers to a function, until they have ended. Returns false if the
+// client has gone away, or if the function says so.
+template <class Function>
+bool for_each_part(Completion& completion, const Function& function) {
+    while (!completion.has_ended()) {
+        if (!HttpServer::current_connection().is_open()) return false;
+        const auto part = completion.next_part(Clock::now() + watch_interval);
+        if (part && !function(*part)) return false;
+    }
+    return true;
+}
+
+// The whole answer at once. If the client goes away, the completion is destroyed, which frees
+// its pages.
+void answer(Completion& completion, const ResponseHead& head, std::size_t num_answers,
+            Response& response) {
+    std::vector<Choice> answers(num_answers);
+    for (std::size_t i = 0; i < num_answers; ++i) answers[i].index = i;
+    const bool is_complete = for_each_part(completion, [&](const Choice& part) {
+        Choice& whole = answers[part.index];
+        whole.text += part.text;
+        whole.tokens.insert(whole.tokens.end(), part.tokens.begin(), part.tokens.end());
+        whole.finish_reason = part.finish_reason;
+        return true;
+    });
+    if (is_complete)
+        response.set_content(response_json(head, answers, completion.usage()),
+                             "application/json");
+    else
+        response.status = 499;  // nginx's status of a client that closed the request
+}
+
+// Writes the answer as server-sent events. An error after the first byte cannot have a status
+// any more: it is an event. Returns false if the client has gone away.
+bool write_events(Completion& completion, const ResponseHead& head,
+                  const CompletionRequest& request, httplib::DataSink& sink) {
+    const auto write = [&](const std::string& text) {
+        return sink.write(text.data(), text.size());
+    };
+    try {
+        for (std::size_t i = 0; request.chat && i < request.n; ++i)
+            write(sse_event(role_chunk_json(head, i)));
+        const bool is_complete = for_each_part(completion, [&](const Choice& part) {
+            return write(sse_event(chunk_json(head, part)));
+        });
+        if (!is_complete) return false;
+        if (request.include_usage) write(sse_event(usage_chunk_json(head, completion.usage())));
+        write(sse_done);
+    } catch (const ApiError& error) {
+        write(sse_event(error_json(error)));
+    }
+    sink.done();
+    return true;
+}
+
+void complete(const Service& service, CompletionRequest request, Response& response) {
+    static std::atomic<std::uint64_t> num_requests = 0;
+    const std::uint64_t number = ++num_requests;
+    if (!request.seed) request.seed = service.seed + std::uint32_t(number * max_choices);
+
+    // Shared, because a std::function must be copyable. The response owns it.
+    const auto completion = std::make_shared<Completion>(service.model, request, service.loop,
+                                                         Clock::now() + service.time_limit);
+    const ResponseHead head = head_of(service, request, number);
+    if (!request.stream)
+        return answer(*completion, head, request.prompts.size() * request.n, response);
+    response.set_header("Cache-Control", "no-store");
+    response.set_chunked_content_provider(
+        "text/event-stream", [completion, head, request](std::size_t, httplib::DataSink& sink) {
+            return write_events(*completion, head, request, sink);
+        });
+}
+
+// A handler whose errors become responses.
+template <class Function>
+httplib::Server::Handler handler(const Function& function) {
+    return [function](const Request& request, Response& response) {
+        try {
+            function(request, response);
+        } catch (const ApiError& error) {
+            set_error(response, error);
+        } catch (const std::exception& error) {
+            set_error(response, {500, "server_error", error.what()});
+        }
+    };
+}
+
+void check_key(const Service& service, const Request& request) {
+    const bool is_public = request.path == "/" || request.path == "/health";
+    if (service.api_key.empty() || is_public) return;
+    const std::string given = request.get_header_value("Authorization");
+    if (!equal_in_constant_time(given, "Bearer " + service.api_key))
+        throw ApiError(401, "invalid_request_error", "the API key is missing or wrong", {},
+                       "invalid_api_key");
+}
+
+// Before the body is read. A page of another site can make a browser send a form or a text to
+// this server, but not JSON.
+void check_head(const Service& service, const Request& request) {
+    check_key(service, request);
+    if (request.method != "POST") return;
+    if (!request.get_header_value("Content-Type").starts_with("application/json"))
+        throw ApiError(415, "invalid_request_error",
+                       "the Content-Type must be application/json");
+    if (!request.has_header("Content-Length"))  // httplib does not limit chunked bodies
+        throw ApiError(411, "invalid_request_error", "a Content-Length is required");
+}
+
+// The errors of httplib itself.
+ApiError http_error(const Request& request, int status) {
+    if (status == 404)
+        return {404, "invalid_request_error", "no such endpoint: " + request.path};
+    if (status == 413) return {413, "invalid_request_error", "the body is too large"};
+    if (status >= 500) return {status, "server_error", "the server failed"};
+    return {status, "invalid_request_error", "the HTTP request is not valid"};
+}
+
+}  // namespace
+
+bool equal_in_constant_time(const std::string& a, const std::string& b) {
+    unsigned char difference = a.size() == b.size() ? 0 : 1;
+    for (std::size_t i = 0; i < a.size(); ++i)
+        difference =
+            static_cast<unsigned char>(difference | (a[i] ^ (i < b.size() ? b[i] : '\0')));
+    return difference == 0;
+}
+
+namespace {
+
+void add_pages(HttpServer& server, const Service& service) {
+    server.Get("/", handler([](const Request&, Response& response) {
+                   response.set_content(chat_page, "text/html; charset=utf-8");
+               }));
+    server.Get("/health", handler([](const Request&, Response& response) {
+                   response.set_content(R"({"status":"ok"})", "application/json");
+               }));
+    server.Get("/metrics", handler([&service](const Request&, Response& response) {
+                   response.set_content(service.metrics.text(), "text/plain; version=0.0.4");
+               }));
+    server.Get("/v1/models", handler([&service](const Request&, Response& response) {
+                   response.set_content(models_json(service.model.name, service.created),
+                                        "application/json");
+               }));
+}
+
+using ParseRequest = CompletionRequest (*)(std::string_view body, const ServedModel& model);
+void add_completions(HttpServer& server, const Service& service, const char* path,
+                     ParseRequest parse) {
+    server.Post(path, handler([&service, parse](const Request& request, Response& response) {
+                    complete(service, parse(request.body, service.model), response);
+                }));
+}
+
+}  // namespace
+
+void add_endpoints(HttpServer& server, const Service& service) {
+    using HandlerResponse = httplib::Server::HandlerResponse;
+    server.set_pre_routing_handler([&service](const Request& request, Response& response) {
+        try {
+            check_head(service, request);
+            return HandlerResponse::Unhandled;
+        } catch (const ApiError& error) {
+            set_error(response, error);
+            return HandlerResponse::Handled;
+        }
+    });
+    add_pages(server, service);
+    add_completions(server, service, "/v1/completions", parse_completion_request);
+    add_completions(server, service, "/v1/chat/completions", parse_chat_request);
+    server.set_error_handler([](const Request& request, Response& response) {
+        if (response.body.empty()) set_error(response, http_error(request, response.status));
+    });
+    server.set_logger([&service](const Request&, const Response& response) {
+        service.metrics.add_response(response.status);
+    });
+}
+
+}  // namespace llm

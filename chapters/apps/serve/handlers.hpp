@@ -1,0 +1,27 @@
+// The endpoints: what each request of HTTP becomes.
+#pragma once
+
+#include <string>
+
+#include "chapters/apps/serve/completion.hpp"
+#include "chapters/apps/serve/http_server.hpp"
+
+namespace llm {
+
+// What all requests share. The model, the loop and the metrics must outlive the server.
+struct Service {
+    const ServedModel& model;
+    ServingLoop& loop;
+    Metrics& metrics;
+    std::string api_key{};  // empty: everyone may ask
+    std::chrono::seconds time_limit{120};
+    std::uint32_t seed = 0;    // of requests that have none
+    std::int64_t created = 0;  // when the server began, in seconds since 1970
+};
+
+void add_endpoints(HttpServer& server, const Service& service);
+
+// Compares every byte, so that the time does not tell how many bytes of a key are right.
+bool equal_in_constant_time(const std::string& a, const std::string& b);
+
+}  // namespace llm

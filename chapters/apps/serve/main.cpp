@@ -1,0 +1,159 @@
+// ./learn serve: OpenAI's API for a model of chapters 15 and 16, with the engine of chapter 21.
+#include <thread>
+
+#include "chapters/11_generation/sampling_options.hpp"
+#include "chapters/apps/chat/model_options.hpp"
+#include "chapters/apps/serve/handlers.hpp"
+#include "chapters/models/family.hpp"
+#include "common/output/show.hpp"
+#include "common/system/interrupt.hpp"
+#include "common/system/options.hpp"
+
+using namespace llm;
+
+struct Arguments {
+    ModelOptions model;
+    std::string host = "127.0.0.1", api_key;
+    std::size_t port = 8080, context_length = 2048, max_prompt_tokens = 0, num_pages = 0;
+    std::size_t max_waiting = 128, time_limit = 120, stop_seconds = 5;
+    EngineConfig engine;
+    HttpLimits http;
+    SamplingConfig sampling;
+};
+
+void add_options(Options& options, Arguments& arguments) {
+    add_model_options(options, arguments.model);
+    options.count("--port", arguments.port, 0, 65535, "0: a free one");
+    options.text("--host", arguments.host,
+                 "the address to listen at; other machines can only "
+                 "reach the server if it is not 127.0.0.1");
+    options.text("--api-key", arguments.api_key,
+                 "clients must send it: Authorization: Bearer KEY");
+    add_sampling_options(options, arguments.sampling);
+    options.count("--context-length", arguments.context_length, 2, 1 << 20,
+                  "tokens of a prompt and its answer, at most those of the model");
+    options.count("--max-prompt-tokens", arguments.max_prompt_tokens, 0, 1 << 20,
+                  "0: all of the context except one token");
+    options.count(
+        "--pages", arguments.num_pages, 0, 1 << 20,
+        "pages of 16 tokens in the KV cache; 0: for 16 contexts, at most 8192 tokens, "
+        "but at least one context");
+    options.count("--max-sequences", arguments.engine.scheduler.max_sequences, 1, 256,
+                  "sequences that are computed at the same time");
+    options.count("--max-step-tokens", arguments.engine.scheduler.max_step_tokens, 1, 4096,
+                  "tokens that are computed in one step");
+    options.count("--max-waiting", arguments.max_waiting, 1, 1 << 16,
+                  "sequences that may wait; then requests get status 429");
+    options.count("--max-body-bytes", arguments.http.max_body_bytes, 1024, 1 << 26,
+                  "of a request; larger ones get status 413");
+    options.count("--max-connections", arguments.http.max_connections, 1, 4096,
+                  "that are served at the same time; others wait");
+    options.count("--time-limit", arguments.time_limit, 1, 1 << 16,
+                  "seconds of a request; then its answer ends as it is");
+    options.count("--stop-seconds", arguments.stop_seconds, 0, 3600,
+                  "that requests have to finish after Ctrl-C");
+}
+
+// The name of a model in the API: that of its adapter, file or folder.
+std::string name_of(const ChatModelFiles& files) {
+    std::filesystem::path path =
+        files.adapter_path.empty() ? files.model_path : files.adapter_path;
+    if (path.filename().empty()) path = path.parent_path();
+    return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+}
+
+void check_family(const ChatModelFiles& files) {
+    if (const Family* family = published_family_of(files.model_path))
+        throw FileError(files.model_path + ": model_type " + family->model_type +
+                        " has no fast path (chapters 15 and 16), which ./learn serve needs; "
+                        "./learn chat runs it");
+}
+
+// Completes the settings that depend on the model.
+ServedModel served_model(Arguments& arguments, const ChatModelFiles& files,
+                         const ChatModel& chat) {
+    EngineConfig& engine = arguments.engine;
+    const std::size_t context_length =
+        std::min(arguments.context_length, config_of(chat.model).max_position_embeddings);
+    const std::size_t pages = (context_length + engine.page_size - 1) / engine.page_size;
+    engine.num_pages = arguments.num_pages;
+    if (engine.num_pages == 0)
+        engine.num_pages = std::max(pages, std::min(16 * pages, 8192 / engine.page_size));
+    require(engine.num_pages >= pages,
+            "--pages must be at least {}, for a context of {} tokens", pages, context_length);
+    engine.cache_dtype = dtype_named(arguments.model.cache_dtype);
+
+    ServedModel model{name_of(files), chat.tokenizer, chat.chat_template, chat.eos_token_ids,
+                      chat.bad_words};
+    Tokenizer tokenizer = chat.tokenizer;
+    tokenizer.eos_token_ids = chat.eos_token_ids;
+    model.trie = std::make_shared<TokenTrie>(make_token_trie(tokenizer));
+    model.context_length = context_length;
+    model.max_prompt_tokens = context_length - 1;
+    if (arguments.max_prompt_tokens > 0)
+        model.max_prompt_tokens =
+            std::min(model.max_prompt_tokens, arguments.max_prompt_tokens);
+    model.sampling = arguments.sampling;
+    return model;
+}
+
+void sleep_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+// Accepts no connection and no request any more. What runs may finish within some seconds; what
+// has not is canceled.
+void stop(HttpServer& server, ServingLoop& loop, std::size_t seconds) {
+    const std::size_t running = loop.stop_accepting();
+    server.stop();
+    const Clock::time_point end = Clock::now() + std::chrono::seconds(seconds);
+    if (running > 0)
+        note("Stopping: " + to_text(running) + " sequences are running; they have " +
+             to_text(seconds) + " seconds.");
+    while (loop.num_open() > 0 && Clock::now() < end) sleep_briefly();
+    const std::size_t canceled = loop.cancel_all();
+    if (running > 0)
+        note(to_text(running - canceled) + " of them have ended, " + to_text(canceled) +
+             " were canceled.");
+    // The last bytes of their answers, then whoever is still connected.
+    const Clock::time_point last = Clock::now() + std::chrono::milliseconds(300);
+    while (Clock::now() < last) sleep_briefly();
+    server.hang_up();
+}
+
+void serve(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
+    check_temperature(arguments.sampling);
+    check_family(files);
+    const ChatModel chat = load_chat_model(files);
+    const ServedModel model = served_model(arguments, files, chat);
+
+    Metrics metrics;
+    ServingLoop loop(std::get<FastModel>(chat.model), arguments.engine, arguments.max_waiting,
+                     metrics);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const Service service{model,
+                          loop,
+                          metrics,
+                          arguments.api_key,
+                          std::chrono::seconds(arguments.time_limit),
+                          seed,
+                          std::chrono::duration_cast<std::chrono::seconds>(now).count()};
+    HttpServer server(arguments.http);
+    add_endpoints(server, service);
+    const int port = server.bind(arguments.host, int(arguments.port));
+
+    const InterruptHandler handler;
+    std::thread listener([&] { server.listen_after_bind(); });
+    note("Serving " + model.name + " at http://" + arguments.host + ":" + to_text(port) +
+         "  (Ctrl-C ends)");
+    while (!InterruptHandler::interrupted()) sleep_briefly();
+    stop(server, loop, arguments.stop_seconds);
+    listener.join();
+}
+
+int main(int argc, char** argv) {
+    Arguments arguments;
+    Options options("serve", "OpenAI's API for a model, with continuous batching");
+    add_options(options, arguments);
+    return options.run(argc, argv, [&] {
+        serve(arguments, chosen_files(options, arguments.model), options.seed());
+    });
+}

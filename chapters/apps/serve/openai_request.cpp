@@ -1,0 +1,281 @@
+#include "chapters/apps/serve/openai_request.hpp"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/apps/chat/chat_session.hpp"
+#include "chapters/apps/serve/api_error.hpp"
+#include "chapters/apps/serve/request_fields.hpp"
+#include "chapters/apps/serve/response_format.hpp"
+#include "common/files/json_text.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+using nlohmann::json;
+
+json parse_body(std::string_view body) try {
+    return parse_json_object(body, "the body");
+} catch (const FileError& error) {
+    throw invalid_request(error.what());
+}
+
+void read_model(RequestFields& fields, const ServedModel& model) {
+    const std::string name = fields.text("model");
+    if (name != model.name)
+        throw ApiError(
+            404, "invalid_request_error",
+            "the model " + escaped(name) + " does not exist; this server has " + model.name,
+            "model", "model_not_found");
+}
+
+void read_sampling(RequestFields& fields, SamplingConfig& sampling) {
+    sampling.temperature = Real(fields.number_or("temperature", 0, 2, sampling.temperature));
+    if (sampling.temperature > 0 && sampling.temperature < Real(0.01))
+        throw invalid_request("temperature must be 0, or from 0.01 to 2", "temperature");
+    sampling.top_p = Real(fields.number_or("top_p", 0, 1, sampling.top_p));
+    // Not in OpenAI's API, but in those of vLLM and llama.cpp.
+    if (const auto top_k = fields.integer("top_k", 0, 1 << 24)) sampling.top_k = size_t(*top_k);
+    sampling.min_p = Real(fields.number_or("min_p", 0, 1, sampling.min_p));
+    sampling.repetition_penalty =
+        Real(fields.number_or("repetition_penalty", 0.01, 100, sampling.repetition_penalty));
+}
+
+void read_stop(RequestFields& fields, CompletionRequest& request) {
+    request.stop = fields.texts("stop");
+    if (request.stop.size() > 4)
+        throw invalid_request("stop must have at most 4 strings", "stop");
+    for (const std::string& stop : request.stop)
+        if (stop.empty() || stop.size() > 1000)
+            throw invalid_request("a stop string must have from 1 to 1000 bytes", "stop");
+}
+
+void read_stream(RequestFields& fields, CompletionRequest& request) {
+    request.stream = fields.flag_or("stream", false);
+    const json* value = fields.find("stream_options");
+    if (!value) return;
+    if (!request.stream)
+        throw invalid_request("stream_options is only allowed with stream: true",
+                              "stream_options");
+    RequestFields options(*value, "stream_options");
+    request.include_usage = options.flag_or("include_usage", false);
+    options.allow_only("include_obfuscation", {false});
+    options.reject_unread();
+}
+
+// What restricts the text of an answer. Tools are not implemented.
+void read_constraints(RequestFields& fields, std::string_view body,
+                      CompletionRequest& request) {
+    if (fields.find("response_format")) request.grammar = grammar_of_response_format(body);
+    fields.allow_only("tools", {json::array()});
+    fields.allow_only("tool_choice", {"none", "auto"});
+    fields.allow_only("parallel_tool_calls", {true, false});
+    fields.allow_only("functions", {json::array()});
+    fields.allow_only("function_call", {"none", "auto"});
+}
+
+// What is not implemented, with the values that ask for nothing, and labels.
+void read_neutral(RequestFields& fields) {
+    fields.allow_only("frequency_penalty", {0});
+    fields.allow_only("presence_penalty", {0});
+    fields.allow_only("logit_bias", {json::object()});
+    fields.allow_only("store", {false});
+    fields.allow_only("metadata", {json::object()});
+    fields.allow_only("modalities", {json::array({"text"})});
+    fields.allow_only("service_tier", {"auto", "default"});
+    for (const char* name : {"user", "safety_identifier", "prompt_cache_key"})
+        fields.allow_label(name);
+}
+
+// The fields that both endpoints have.
+void read_common(RequestFields& fields, std::string_view body, const ServedModel& model,
+                 CompletionRequest& request) {
+    read_model(fields, model);
+    request.sampling = model.sampling;
+    read_sampling(fields, request.sampling);
+    request.n = size_t(fields.integer("n", 1, std::int64_t(max_choices)).value_or(1));
+    if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX))
+        request.seed = std::uint32_t(*seed) ^ std::uint32_t(std::uint64_t(*seed) >> 32);
+    read_stop(fields, request);
+    read_stream(fields, request);
+    read_constraints(fields, body, request);
+    read_neutral(fields);
+}
+
+// Checks the lengths: max_tokens of the request, or as many as there is room for, at most
+// `otherwise`.
+void read_lengths(RequestFields& fields, const std::string& name, const ServedModel& model,
+                  std::size_t otherwise, CompletionRequest& request) {
+    std::size_t longest = 0;
+    for (const std::vector<Id>& prompt : request.prompts)
+        longest = std::max(longest, prompt.size());
+    const std::string param = request.chat ? "messages" : "prompt";
+    const auto too_long = [&](const std::string& what) {
+        return invalid_request(what, param, "context_length_exceeded");
+    };
+    if (longest > model.max_prompt_tokens)
+        throw too_long("the prompt has " + std::to_string(longest) + " tokens, at most " +
+                       std::to_string(model.max_prompt_tokens) + " are allowed");
+    const std::size_t room = model.context_length - longest;
+    const auto max_tokens = fields.integer(name, 1, INT64_MAX);
+    if (max_tokens && std::uint64_t(*max_tokens) > room)
+        throw too_long("the context has " + std::to_string(model.context_length) +
+                       " tokens; the prompt has " + std::to_string(longest) + ", and " + name +
+                       " asks for " + std::to_string(*max_tokens) + " more");
+    request.max_new_tokens = max_tokens ? size_t(*max_tokens) : std::min(room, otherwise);
+}
+
+// The text of a message: a string, or parts of type "text".
+std::string content_text(RequestFields& message) {
+    const json* content = message.find("content");
+    if (!content || !content->is_array()) return message.text("content");
+    std::string text;
+    for (std::size_t i = 0; i < content->size(); ++i) {
+        const std::string name = message.full_name("content[" + std::to_string(i) + "]");
+        RequestFields part((*content)[i], name);
+        if (const std::string type = part.text("type"); type != "text")
+            throw invalid_request(name + " of type " + escaped(type) + " is not supported",
+                                  name, "unsupported_parameter");
+        text += part.text("text");
+        part.reject_unread();
+    }
+    return text;
+}
+
+Message read_message(const json& value, const std::string& name) {
+    RequestFields fields(value, name);
+    std::string role = fields.text("role");
+    if (role == "developer") role = "system";  // OpenAI's newer name
+    if (role != "system" && role != "user" && role != "assistant")
+        throw invalid_request(name + ".role must be system, developer, user or assistant",
+                              name + ".role");
+    Message message{role, content_text(fields)};
+    // What an answer has, for clients that send it back.
+    for (const char* list : {"annotations", "tool_calls"})
+        fields.allow_only(list, {json::array()});
+    for (const char* absent : {"refusal", "audio", "function_call", "reasoning_content"})
+        fields.allow_only(absent, {});
+    fields.reject_unread();
+    return message;
+}
+
+std::vector<Id> encode_messages(RequestFields& fields, const ServedModel& model) {
+    const json* value = fields.find("messages");
+    if (!value || !value->is_array() || value->empty())
+        throw invalid_request("messages must be an array with at least one message",
+                              "messages");
+    std::vector<Message> messages;
+    for (std::size_t i = 0; i < value->size(); ++i)
+        messages.push_back(read_message((*value)[i], "messages[" + std::to_string(i) + "]"));
+    return encode_conversation(
+        model.tokenizer,
+        render_conversation(*model.chat_template, messages,
+                            {true, true, bos_token_text(model.tokenizer), today()}));
+}
+
+bool is_ids(const json& value) {
+    return value.is_array() && !value.empty() && value[0].is_number();
+}
+
+std::vector<Id> ids_of(const json& value, const ServedModel& model) {
+    std::vector<Id> ids;
+    for (const json& each : value) {
+        const bool is_integer = each.is_number_unsigned();
+        if (!is_integer || each.get<std::uint64_t>() >= model.tokenizer.vocab_size())
+            throw invalid_request("prompt has a token that is not in the vocabulary of " +
+                                      std::to_string(model.tokenizer.vocab_size()),
+                                  "prompt");
+        ids.push_back(Id(each.get<std::uint64_t>()));
+    }
+    return ids;
+}
+
+std::vector<Id> encode_one_prompt(const json& value, const ServedModel& model) {
+    if (value.is_string()) return encode_prompt(model.tokenizer, value.get<std::string>());
+    if (is_ids(value)) return ids_of(value, model);
+    throw invalid_request("prompt must be a string, an array of tokens, or an array of these",
+                          "prompt");
+}
+
+// One prompt or several, each a text or tokens.
+std::vector<std::vector<Id>> encode_prompts(RequestFields& fields, const ServedModel& model) {
+    const json* value = fields.find("prompt");
+    if (!value) throw invalid_request("prompt is required", "prompt");
+    if (!value->is_array() || is_ids(*value)) return {encode_one_prompt(*value, model)};
+    if (value->empty() || value->size() > max_choices)
+        throw invalid_request(
+            "prompt must be an array of 1 to " + std::to_string(max_choices) + " prompts",
+            "prompt");
+    std::vector<std::vector<Id>> prompts;
+    for (const json& each : *value) prompts.push_back(encode_one_prompt(each, model));
+    return prompts;
+}
+
+// Reads the fields of one endpoint; errors of templates and tokenizers name the prompt.
+template <class Read>
+CompletionRequest parse_request(std::string_view body, const std::string& prompt,
+                                const Read& read) {
+    const json object = parse_body(body);
+    try {
+        CompletionRequest request;
+        RequestFields fields(object);
+        read(fields, request);
+        fields.reject_unread();
+        return request;
+    } catch (const ValueError& error) {
+        throw invalid_request(error.what(), prompt);
+    } catch (const TextError& error) {
+        throw invalid_request(error.what(), prompt);
+    }
+}
+
+}  // namespace
+
+CompletionRequest parse_chat_request(std::string_view body, const ServedModel& model) {
+    return parse_request(body, "messages", [&](RequestFields& fields, auto& request) {
+        read_common(fields, body, model, request);
+        if (!model.chat_template)
+            throw invalid_request("the model " + model.name +
+                                  " has no chat template; /v1/completions continues texts");
+        const bool logprobs = fields.flag_or("logprobs", false);
+        const auto top_logprobs = fields.integer("top_logprobs", 0, 20);
+        if (top_logprobs && !logprobs)
+            throw invalid_request("top_logprobs needs logprobs: true", "top_logprobs");
+        if (logprobs) request.top_logprobs = size_t(top_logprobs.value_or(0));
+        request.prompts = {encode_messages(fields, model)};
+        const bool is_old = fields.find("max_tokens") != nullptr;
+        if (is_old && fields.find("max_completion_tokens"))
+            throw invalid_request(
+                "max_tokens is the old name of max_completion_tokens; "
+                "give one of them",
+                "max_tokens");
+        read_lengths(fields, is_old ? "max_tokens" : "max_completion_tokens", model,
+                     model.context_length, request);
+        for (const char* name : {"audio", "prediction", "reasoning_effort", "verbosity",
+                                 "web_search_options", "prompt_cache_retention"})
+            fields.allow_only(name, {});
+    });
+}
+
+CompletionRequest parse_completion_request(std::string_view body, const ServedModel& model) {
+    return parse_request(body, "prompt", [&](RequestFields& fields, auto& request) {
+        request.chat = false;
+        read_common(fields, body, model, request);
+        if (const auto top_logprobs = fields.integer("logprobs", 0, 5))
+            request.top_logprobs = size_t(*top_logprobs);
+        request.prompts = encode_prompts(fields, model);
+        if (request.prompts.size() * request.n > max_choices)
+            throw invalid_request(
+                "prompts times n must be at most " + std::to_string(max_choices), "n");
+        read_lengths(fields, "max_tokens", model, 16, request);
+        fields.allow_only("best_of", {std::int64_t(request.n)});
+        fields.allow_only("echo", {false});
+        fields.allow_only("suffix", {""});
+    });
+}
+
+}  // namespace llm

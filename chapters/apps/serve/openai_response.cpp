@@ -1,0 +1,139 @@
+#include "chapters/apps/serve/openai_response.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "common/files/unicode.hpp"
+
+namespace llm {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
+// OpenAI's value for a probability of 0, since JSON has no infinity.
+double finite(double log_prob) { return std::max(log_prob, -9999.0); }
+
+json chat_token(const TokenText& token) {
+    json bytes = json::array();
+    for (const char byte : token.bytes) bytes.push_back(static_cast<unsigned char>(byte));
+    return {{"token", replace_invalid_utf8(token.bytes)},
+            {"logprob", finite(token.log_prob)},
+            {"bytes", bytes}};
+}
+
+json chat_log_probs(const std::vector<TokenDetails>& tokens) {
+    json content = json::array();
+    for (const TokenDetails& each : tokens) {
+        json top = json::array();
+        for (const TokenText& token : each.top) top.push_back(chat_token(token));
+        json token = chat_token(each.token);
+        token["top_logprobs"] = top;
+        content.push_back(token);
+    }
+    return {{"content", content}, {"refusal", nullptr}};
+}
+
+json completion_log_probs(const std::vector<TokenDetails>& tokens) {
+    json texts = json::array(), values = json::array(), tops = json::array(),
+         offsets = json::array();
+    for (const TokenDetails& each : tokens) {
+        json top = json::object();
+        for (const TokenText& token : each.top)
+            top[replace_invalid_utf8(token.bytes)] = finite(token.log_prob);
+        texts.push_back(replace_invalid_utf8(each.token.bytes));
+        values.push_back(finite(each.token.log_prob));
+        tops.push_back(top);
+        offsets.push_back(each.text_offset);
+    }
+    return {{"tokens", texts},
+            {"token_logprobs", values},
+            {"top_logprobs", tops},
+            {"text_offset", offsets}};
+}
+
+json choice_json(const ResponseHead& head, const Choice& choice, bool is_chunk) {
+    json result = {{"index", choice.index}};
+    if (!head.chat)
+        result["text"] = choice.text;
+    else if (is_chunk)
+        result["delta"] = choice.text.empty() ? json::object() : json{{"content", choice.text}};
+    else
+        result["message"] = {
+            {"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+    result["logprobs"] = !head.log_probs ? json()
+                         : head.chat     ? chat_log_probs(choice.tokens)
+                                         : completion_log_probs(choice.tokens);
+    result["finish_reason"] = text_or_null(choice.finish_reason);
+    return result;
+}
+
+json usage_json(const Usage& usage) {
+    return {{"prompt_tokens", usage.prompt_tokens},
+            {"completion_tokens", usage.completion_tokens},
+            {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+}
+
+json head_json(const ResponseHead& head, bool is_chunk) {
+    const char* object = !head.chat ? "text_completion"
+                         : is_chunk ? "chat.completion.chunk"
+                                    : "chat.completion";
+    return {
+        {"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+}
+
+}  // namespace
+
+std::string response_json(const ResponseHead& head, const std::vector<Choice>& choices,
+                          const Usage& usage) {
+    json result = head_json(head, false);
+    result["choices"] = json::array();
+    for (const Choice& choice : choices)
+        result["choices"].push_back(choice_json(head, choice, false));
+    result["usage"] = usage_json(usage);
+    return result.dump();
+}
+
+std::string role_chunk_json(const ResponseHead& head, std::size_t index) {
+    json result = head_json(head, true);
+    json choice = {{"index", index},
+                   {"delta", {{"role", "assistant"}, {"content", ""}}},
+                   {"logprobs", nullptr},
+                   {"finish_reason", nullptr}};
+    result["choices"] = json::array({choice});
+    return result.dump();
+}
+
+std::string chunk_json(const ResponseHead& head, const Choice& choice) {
+    json result = head_json(head, true);
+    result["choices"] = json::array({choice_json(head, choice, true)});
+    return result.dump();
+}
+
+std::string usage_chunk_json(const ResponseHead& head, const Usage& usage) {
+    json result = head_json(head, true);
+    result["choices"] = json::array();
+    result["usage"] = usage_json(usage);
+    return result.dump();
+}
+
+std::string sse_event(const std::string& text) { return "data: " + text + "\n\n"; }
+
+std::string error_json(const ApiError& error) {
+    const json content = {{"message", replace_invalid_utf8(error.what())},
+                          {"type", error.type},
+                          {"param", text_or_null(error.param)},
+                          {"code", text_or_null(error.code)}};
+    return json{{"error", content}}.dump();
+}
+
+std::string models_json(const std::string& model, std::int64_t created) {
+    const json entry = {
+        {"id", model}, {"object", "model"}, {"created", created}, {"owned_by", "this server"}};
+    return json{{"object", "list"}, {"data", json::array({entry})}}.dump();
+}
+
+}  // namespace llm

@@ -1,0 +1,52 @@
+#include "chapters/apps/serve/response_format.hpp"
+
+#include "chapters/21_serving/constrained/json_schema.hpp"
+#include "chapters/apps/serve/api_error.hpp"
+#include "common/files/json_tree.hpp"
+#include "common/tensors/shape.hpp"
+
+namespace llm {
+namespace {
+
+ApiError wrong(const std::string& what) {
+    return invalid_request("response_format" + what, "response_format");
+}
+
+// Rejects members of an object other than these.
+void check_members(const Json& object, const std::string& path,
+                   std::initializer_list<std::string_view> names) {
+    const JsonObject* members = object.as<JsonObject>();
+    if (!members) throw wrong(path + " must be an object");
+    for (const auto& [key, value] : *members)
+        if (std::find(names.begin(), names.end(), key) == names.end())
+            throw wrong(path + "." + key + " is not supported");
+}
+
+std::shared_ptr<const Grammar> grammar_of_schema(const Json& format) {
+    const Json* described = format.find("json_schema");
+    if (!described) throw wrong(".json_schema is missing");
+    check_members(*described, ".json_schema", {"name", "description", "schema", "strict"});
+    const Json* schema = described->find("schema");
+    if (!schema) throw wrong(".json_schema.schema is missing");
+    try {
+        return std::make_shared<Grammar>(json_schema_grammar(*schema));
+    } catch (const ValueError& error) {
+        throw wrong(std::string(".json_schema.schema: ") + error.what());
+    }
+}
+
+}  // namespace
+
+std::shared_ptr<const Grammar> grammar_of_response_format(std::string_view body) {
+    const Json request = parse_json(body, "the body");
+    const Json& format = *request.find("response_format");
+    check_members(format, "", {"type", "json_schema"});
+    const Json* type = format.find("type");
+    const std::string* name = type ? type->as<std::string>() : nullptr;
+    if (name && *name == "text") return nullptr;
+    if (name && *name == "json_object") return std::make_shared<Grammar>(json_object_grammar());
+    if (name && *name == "json_schema") return grammar_of_schema(format);
+    throw wrong(".type must be text, json_object or json_schema");
+}
+
+}  // namespace llm

@@ -1,0 +1,112 @@
+// Chapter 21's engine in a thread of its own. The engine knows no threads: other threads leave
+// their requests and cancellations here, and the loop takes them between two steps.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "chapters/21_serving/engine.hpp"
+#include "chapters/apps/serve/event_queue.hpp"
+#include "chapters/apps/serve/metrics.hpp"
+
+namespace llm {
+
+class ServingLoop;
+
+// The sequences of one request while they are generated. The destructor cancels those that have
+// not ended, which frees their pages: so a client that goes away is never forgotten.
+class OpenRequest {
+ public:
+    OpenRequest(OpenRequest&&) = default;
+    OpenRequest& operator=(OpenRequest&&) = delete;
+    ~OpenRequest();
+
+    std::optional<SequenceEvent> next_event(Clock::time_point until);
+    void cancel(std::size_t choice);
+    std::size_t num_open() const { return open_.size(); }
+
+ private:
+    friend class ServingLoop;
+    OpenRequest(ServingLoop& loop, std::shared_ptr<EventQueue> events)
+        : loop_(&loop), events_(std::move(events)) {}
+
+    ServingLoop* loop_;
+    std::shared_ptr<EventQueue> events_;
+    std::map<std::size_t, std::uint64_t> open_{};  // the ticket of each choice
+};
+
+struct ServerBusy : std::runtime_error {
+    ServerBusy() : std::runtime_error("too many requests are waiting; try again later") {}
+};
+struct ServerStops : std::runtime_error {
+    ServerStops() : std::runtime_error("the server is shutting down") {}
+};
+
+class ServingLoop {
+ public:
+    // A request is rejected while max_waiting sequences wait. The model and the metrics must
+    // outlive the loop.
+    ServingLoop(const FastModel& model, const EngineConfig& config, std::size_t max_waiting,
+                Metrics& metrics);
+    ~ServingLoop();  // no OpenRequest may exist any more
+
+    // Adds the sequences of a request; top_logprobs is none if no log-probabilities are asked
+    // for. Throws ServerBusy if too many wait, ServerStops after stop_accepting. What the
+    // engine rejects ends with an error.
+    OpenRequest submit(std::vector<GenerationRequest> requests,
+                       std::optional<std::size_t> top_logprobs = {});
+
+    // Rejects new requests from now on. Returns the number of sequences that have not ended.
+    std::size_t stop_accepting();
+    std::size_t num_open() const;
+    // Ends all sequences; each gets an end that says so. Returns how many there were.
+    std::size_t cancel_all();
+
+ private:
+    friend class OpenRequest;
+    using Ticket = std::uint64_t;
+    // A sequence of the engine, and who is told about it.
+    struct Sequence {
+        std::size_t choice = 0;
+        std::shared_ptr<EventQueue> events;
+        std::optional<std::size_t> top_logprobs{};
+        Clock::time_point arrived = Clock::now();
+        std::optional<Clock::time_point> last_token{};
+        std::optional<std::size_t> number{};  // in the engine, which may reject it
+    };
+    struct Submission {
+        Ticket ticket;
+        Sequence sequence;
+        GenerationRequest request;
+    };
+
+    void cancel(Ticket ticket);
+    void run();
+    bool take_mail();
+    void start(Submission submission);
+    void step();
+    void pass_token(Ticket ticket, Id id, std::span<const Real> logits);  // (V)
+    void end(Ticket ticket, SequenceEnd reason);
+    void end_all(const SequenceEnd& end);
+    void publish_state();
+
+    // Of the loop's thread alone.
+    Engine engine_;
+    Metrics& metrics_;
+    std::map<Ticket, Sequence> sequences_;
+    std::map<std::size_t, Ticket> ticket_of_;  // of the engine's numbers
+
+    // Of all threads.
+    mutable std::mutex mutex_;
+    std::condition_variable mail_;
+    std::vector<Submission> submissions_;
+    std::vector<Ticket> cancellations_;
+    bool cancels_all_ = false, accepts_ = true, stops_ = false;
+    Ticket next_ticket_ = 1;
+    std::size_t max_waiting_, waiting_in_engine_ = 0, num_open_ = 0;
+
+    std::thread thread_;  // the last member: it uses the others
+};
+
+}  // namespace llm
