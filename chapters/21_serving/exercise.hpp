@@ -62,7 +62,6 @@ bool make_room(State& state, std::size_t i, std::size_t count);
 // and of one more, are unused.
 struct Planned {
     std::size_t number, count;
-    bool operator==(const Planned&) const = default;
 };
 std::vector<Planned> plan(State& state);
 
