@@ -16,9 +16,9 @@ struct EngineConfig {
     DType cache_dtype = DType::float32;
 };
 
-// A prompt and how to continue it. Each new token is passed to on_token, with the logits (V) that
-// it was sampled from. A request has a generator of its own, so its text does not depend on the
-// other requests.
+// A prompt and how to continue it. Each new token is passed to on_token, with the logits (V)
+// that it was sampled from. A request has a generator of its own, so its text does not depend
+// on the other requests.
 struct GenerationRequest {
     std::vector<Id> prompt_ids;
     GenerationConfig config{};

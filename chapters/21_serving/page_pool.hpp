@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "chapters/01_masking/config.hpp"
@@ -58,7 +59,9 @@ class PagePool {
     struct Prefix {
         std::uint64_t previous = 0;  // 0: the empty prefix
         std::vector<Id> ids;         // page_size
-        auto operator<=>(const Prefix&) const = default;
+        bool operator<(const Prefix& other) const {
+            return std::tie(previous, ids) < std::tie(other.previous, other.ids);
+        }
     };
     struct Page {
         std::size_t num_users = 0;

@@ -92,8 +92,8 @@ std::vector<PlannedTokens> plan_step(Scheduler& scheduler) {
     std::vector<PlannedTokens> plan;
 
     // Each sequence that decodes gets one token; prompts share the others.
-    std::size_t budget = config.max_step_tokens -
-                         std::size_t(std::ranges::count_if(running, &ServedSequence::decodes));
+    std::size_t budget = config.max_step_tokens;
+    for (const ServedSequence& sequence : running) budget -= sequence.decodes() ? 1 : 0;
     const auto chunk_of = [&](const ServedSequence& sequence) {
         return sequence.decodes() ? 1 : std::min(sequence.num_left(), budget);
     };
@@ -148,7 +148,8 @@ std::vector<ServedSequence> record_step(Scheduler& scheduler,
 
 bool cancel(Scheduler& scheduler, std::size_t number) {
     const auto has_number = [&](const ServedSequence& each) { return each.number == number; };
-    const auto found = std::ranges::find_if(scheduler.running, has_number);
+    const auto found =
+        std::find_if(scheduler.running.begin(), scheduler.running.end(), has_number);
     if (found != scheduler.running.end()) {
         scheduler.pool.release(found->pages);
         scheduler.running.erase(found);
