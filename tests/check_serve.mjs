@@ -1,6 +1,6 @@
 // Checks ./learn serve with OpenAI's own client, with sockets that behave badly, and with signals.
 // Prints one line per check. Exits with 1 if one fails, and with 77 if the server or the client is
-// missing. Usage: node tests/check_serve.mjs BUILD, after npm --prefix docs ci.
+// missing, or Node is too old for the client. Usage: node tests/check_serve.mjs BUILD, after npm --prefix docs ci.
 import { spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -14,6 +14,10 @@ for (const file of [program, library])
     console.log(`skipped: there is no ${file}`)
     process.exit(77)
   }
+if (Number(process.versions.node.split('.')[0]) < 20) {
+  console.log(`skipped: the client needs Node 20, this is ${process.version}`)
+  process.exit(77)
+}
 const { default: OpenAI } = await import(pathToFileURL(library))
 
 let failures = 0
