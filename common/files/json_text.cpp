@@ -33,7 +33,8 @@ AnyJson parse(std::string_view text, const std::string& source) try {
     const auto check = [&](int depth, typename AnyJson::parse_event_t event, AnyJson& parsed) {
         using Event = typename AnyJson::parse_event_t;
         if (depth > max_json_depth)
-            throw FileError(fmt::format("{}: nested more than {} deep", source, max_json_depth));
+            throw FileError(
+                fmt::format("{}: nested more than {} deep", source, max_json_depth));
         if (event == Event::object_start) keys.emplace_back();
         if (event == Event::object_end) keys.pop_back();
         if (event == Event::key &&
@@ -58,8 +59,7 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& sourc
     return json;
 }
 
-nlohmann::ordered_json parse_ordered_json(std::string_view text,
-                                          const std::string& source) {
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& source) {
     return parse<nlohmann::ordered_json>(text, source);
 }
 
