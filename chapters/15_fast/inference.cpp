@@ -70,11 +70,14 @@ ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_i
     return logits;
 }
 
+Vector to_vector(std::span<const Real> logits) {
+    Vector result(std::array{logits.size()});
+    std::ranges::copy(logits, result.begin());
+    return result;
+}
+
 Vector FastSequence::append(std::span<const Id> new_ids) {
-    const ConstMatrixView last = compute_logits(model, new_ids, state);  // (1, V)
-    Vector logits(std::array{last.num_columns});
-    std::copy_n(last.data, last.num_columns, logits.data());
-    return logits;
+    return to_vector(compute_logits(model, new_ids, state)[0]);
 }
 
 std::size_t FastSequence::crop(std::size_t count) { return state.seq_len = count; }

@@ -40,6 +40,9 @@ void decode_head(const FastModel& model, MatrixView hidden_states,  // (N, C)
                  MatrixView logits,                                 // (N, V)
                  Workspace& workspace);
 
+// A copy of a row of logits, for the functions of chapter 11.
+Vector to_vector(std::span<const Real> logits);  // (V)
+
 // A sequence and its cache for chapter 11's generate(). The model must outlive it.
 struct FastSequence final : SequenceCache {
     const FastModel& model;

@@ -65,8 +65,7 @@ ConstMatrixView Engine::compute(std::span<const PlannedTokens> plan) {
 
 NewToken Engine::sample(const ServedSequence& sequence, std::span<const Real> row) try {
     auto& [request, generator, error] = requests_.at(sequence.number);
-    Vector logits(std::array{row.size()});
-    std::ranges::copy(row, logits.begin());
+    Vector logits = to_vector(row);
     const std::span<const Id> new_ids = std::span(sequence.ids).subspan(sequence.prompt_len);
     if (request.config.logits_processor)
         logits = request.config.logits_processor(logits, new_ids);

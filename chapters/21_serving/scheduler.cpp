@@ -124,8 +124,10 @@ std::vector<ServedSequence> record_step(Scheduler& scheduler,
     std::vector<bool> finished(scheduler.running.size(), false);
     for (const auto& [i, count, gives_token] : plan) {
         ServedSequence& sequence = scheduler.running.at(i);
+        const std::size_t num_full = sequence.num_cached / scheduler.pool.page_size();
         sequence.num_cached += count;
-        if (scheduler.config.prefix_cache)
+        const bool fills_page = sequence.num_cached / scheduler.pool.page_size() > num_full;
+        if (scheduler.config.prefix_cache && fills_page)
             scheduler.pool.remember(std::span(sequence.ids).first(sequence.num_cached),
                                     sequence.pages);
         if (!gives_token) continue;

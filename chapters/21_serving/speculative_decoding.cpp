@@ -37,12 +37,6 @@ std::vector<Id> with_proposed(std::vector<Id> ids, const Proposal& proposal,
     return ids;
 }
 
-Vector to_vector(std::span<const Real> row) {
-    Vector result(std::array{row.size()});
-    std::ranges::copy(row, result.begin());
-    return result;
-}
-
 }  // namespace
 
 TargetSequence make_target_sequence(const FastModel& model, std::size_t num_positions,

@@ -21,8 +21,14 @@ std::vector<std::size_t> argsort_descending(const Values& values) {
 
 template <typename Values>
 std::vector<std::size_t> argsort_descending(const Values& values, std::size_t count) {
-    std::vector<std::size_t> order = argsort_descending(values);
-    order.resize(std::min(count, order.size()));
+    std::vector<std::size_t> order(values.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    count = std::min(count, order.size());
+    std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(count), order.end(),
+                      [&](std::size_t a, std::size_t b) {
+                          return values[a] > values[b] || (values[a] == values[b] && a < b);
+                      });
+    order.resize(count);
     return order;
 }
 

@@ -132,16 +132,16 @@ void reject_left_recursion(const std::vector<Rule>& rules) {
         return std::all_of(corners.begin(), corners.end(),
                            [&](RuleIndex corner) { return found[corner]; });
     };
-    const RuleSet fine = rules_that(rules, all_found);
-    auto rule =
-        static_cast<std::size_t>(std::find(fine.begin(), fine.end(), false) - fine.begin());
+    const RuleSet not_recursive = rules_that(rules, all_found);
+    auto rule = static_cast<std::size_t>(
+        std::find(not_recursive.begin(), not_recursive.end(), false) - not_recursive.begin());
     if (rule == rules.size()) return;
 
     // This rule may only lead to the cycle. After as many steps as there are rules we are in
     // it.
     for (std::size_t i = 0; i < rules.size(); ++i)
         for (const RuleIndex corner : left_corners(rules[rule], nullable))
-            if (!fine[corner]) {
+            if (!not_recursive[corner]) {
                 rule = corner;
                 break;
             }

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+
+#include "common/tensors/argsort.hpp"
 
 namespace llm {
 namespace {
@@ -21,22 +22,16 @@ SampledToken with_log_probs(Id sampled, std::span<const Real> logits, std::size_
         return TokenLogProb{id, double(logits[std::size_t(id)]) - log_sum};
     };
 
-    std::vector<Id> ids(logits.size());
-    std::iota(ids.begin(), ids.end(), Id(0));
-    const auto middle = ids.begin() + std::ptrdiff_t(std::min(top, ids.size()));
-    std::partial_sort(ids.begin(), middle, ids.end(), [&](Id a, Id b) {
-        const Real first = logits[std::size_t(a)], second = logits[std::size_t(b)];
-        return first > second || (first == second && a < b);
-    });
     SampledToken result{at(sampled)};
-    std::transform(ids.begin(), middle, std::back_inserter(result.top), at);
+    for (const std::size_t id : argsort_descending(logits, top))
+        result.top.push_back(at(Id(id)));
     return result;
 }
 
 }  // namespace
 
 OpenRequest::~OpenRequest() {
-    for (const auto& [choice, ticket] : open_) loop_->cancel(ticket);
+    for (const auto& [choice, sequence_id] : open_) loop_->cancel(sequence_id);
 }
 
 std::optional<SequenceEvent> OpenRequest::next_event(Clock::time_point until) {
@@ -67,7 +62,7 @@ ServingLoop::~ServingLoop() {
         const std::lock_guard lock(mutex_);
         stops_ = true;
     }
-    mail_.notify_one();
+    changed_.notify_one();
     thread_.join();
 }
 
@@ -80,22 +75,23 @@ OpenRequest ServingLoop::submit(std::vector<GenerationRequest> requests,
         if (waiting_in_engine_ + submissions_.size() >= max_waiting_) throw ServerBusy();
         for (GenerationRequest& request : requests) {
             const std::size_t choice = open.open_.size();
-            open.open_[choice] = next_ticket_;
-            submissions_.push_back(
-                {next_ticket_++, {choice, open.events_, top_logprobs}, std::move(request)});
+            open.open_[choice] = next_sequence_id_;
+            submissions_.push_back({next_sequence_id_++,
+                                    {choice, open.events_, top_logprobs},
+                                    std::move(request)});
         }
         num_open_ += requests.size();
     }
-    mail_.notify_one();
+    changed_.notify_one();
     return open;
 }
 
-void ServingLoop::cancel(Ticket ticket) {
+void ServingLoop::cancel(SequenceId sequence_id) {
     {
         const std::lock_guard lock(mutex_);
-        cancellations_.push_back(ticket);
+        cancellations_.push_back(sequence_id);
     }
-    mail_.notify_one();
+    changed_.notify_one();
 }
 
 std::size_t ServingLoop::stop_accepting() {
@@ -112,26 +108,26 @@ std::size_t ServingLoop::num_open() const {
 std::size_t ServingLoop::cancel_all() {
     const std::lock_guard lock(mutex_);
     cancels_all_ = true;
-    mail_.notify_one();
+    changed_.notify_one();
     return num_open_;
 }
 
-// The loop of the thread: mail, then a step.
+// The loop of the thread: what other threads ask for, then a step.
 void ServingLoop::run() {
-    while (take_mail()) {
+    while (take_requests()) {
         step();
         publish_state();
     }
 }
 
 // Waits until there is something to do. Returns false when the loop is to end.
-bool ServingLoop::take_mail() {
+bool ServingLoop::take_requests() {
     std::vector<Submission> submissions;
-    std::vector<Ticket> cancellations;
+    std::vector<SequenceId> cancellations;
     bool cancels_all = false;
     {
         std::unique_lock lock(mutex_);
-        mail_.wait(lock, [&] {
+        changed_.wait(lock, [&] {
             return stops_ || cancels_all_ || !submissions_.empty() || !cancellations_.empty() ||
                    !engine_.idle();
         });
@@ -142,43 +138,44 @@ bool ServingLoop::take_mail() {
         waiting_in_engine_ += submissions.size();  // until the next publish_state
     }
     for (Submission& submission : submissions) start(std::move(submission));
-    for (const Ticket ticket : cancellations) {
-        const auto found = sequences_.find(ticket);
+    for (const SequenceId sequence_id : cancellations) {
+        const auto found = sequences_.find(sequence_id);
         if (found == sequences_.end()) continue;  // it ended first
         engine_.cancel(*found->second.number);
-        end(ticket, {StopReason::interrupted, true});
+        end(sequence_id, {StopReason::interrupted, true});
     }
     if (cancels_all) end_all({StopReason::interrupted, true});
     return true;
 }
 
 void ServingLoop::start(Submission submission) {
-    const Ticket ticket = submission.ticket;
+    const SequenceId sequence_id = submission.sequence_id;
     const std::size_t prompt_len = submission.request.prompt_ids.size();
-    sequences_.emplace(ticket, std::move(submission.sequence));
-    submission.request.on_token = [this, ticket](Id id, std::span<const Real> logits) {
-        pass_token(ticket, id, logits);
+    sequences_.emplace(sequence_id, std::move(submission.sequence));
+    submission.request.on_token = [this, sequence_id](Id id, std::span<const Real> logits) {
+        pass_token(sequence_id, id, logits);
     };
     try {
         const std::size_t number = engine_.submit(std::move(submission.request));
-        sequences_.at(ticket).number = number;
-        ticket_of_[number] = ticket;
+        sequences_.at(sequence_id).number = number;
+        id_of_number_[number] = sequence_id;
         metrics_.add_prompt(prompt_len);
     } catch (const std::exception& error) {
-        end(ticket, {StopReason::interrupted, false, error.what()});
+        end(sequence_id, {StopReason::interrupted, false, error.what()});
     }
 }
 
 // A step that throws ends the sequences that took part in it, and not the server.
 void ServingLoop::step() try {
     for (const FinishedRequest& finished : engine_.step())
-        end(ticket_of_.at(finished.number), {finished.generated.reason, false, finished.error});
+        end(id_of_number_.at(finished.number),
+            {finished.generated.reason, false, finished.error});
 } catch (const std::exception& error) {
     end_all({StopReason::interrupted, false, error.what()});
 }
 
-void ServingLoop::pass_token(Ticket ticket, Id id, std::span<const Real> logits) {
-    Sequence& sequence = sequences_.at(ticket);
+void ServingLoop::pass_token(SequenceId sequence_id, Id id, std::span<const Real> logits) {
+    Sequence& sequence = sequences_.at(sequence_id);
     const Clock::time_point now = Clock::now();
     if (sequence.last_token)
         metrics_.add_next_token(seconds_between(*sequence.last_token, now));
@@ -191,10 +188,10 @@ void ServingLoop::pass_token(Ticket ticket, Id id, std::span<const Real> logits)
                               : SampledToken{{id, 0}}});
 }
 
-void ServingLoop::end(Ticket ticket, SequenceEnd reason) {
-    const auto found = sequences_.find(ticket);
+void ServingLoop::end(SequenceId sequence_id, SequenceEnd reason) {
+    const auto found = sequences_.find(sequence_id);
     found->second.events->push({found->second.choice, std::move(reason)});
-    if (found->second.number) ticket_of_.erase(*found->second.number);
+    if (found->second.number) id_of_number_.erase(*found->second.number);
     sequences_.erase(found);
     const std::lock_guard lock(mutex_);
     --num_open_;
@@ -202,9 +199,9 @@ void ServingLoop::end(Ticket ticket, SequenceEnd reason) {
 
 void ServingLoop::end_all(const SequenceEnd& reason) {
     while (!sequences_.empty()) {
-        const auto& [ticket, sequence] = *sequences_.begin();
+        const auto& [sequence_id, sequence] = *sequences_.begin();
         engine_.cancel(*sequence.number);
-        end(ticket, reason);
+        end(sequence_id, reason);
     }
 }
 

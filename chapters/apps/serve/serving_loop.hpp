@@ -33,7 +33,7 @@ class OpenRequest {
 
     ServingLoop* loop_;
     std::shared_ptr<EventQueue> events_;
-    std::map<std::size_t, std::uint64_t> open_{};  // the ticket of each choice
+    std::map<std::size_t, std::uint64_t> open_{};  // the id of each choice's sequence
 };
 
 struct ServerBusy : std::runtime_error {
@@ -65,7 +65,7 @@ class ServingLoop {
 
  private:
     friend class OpenRequest;
-    using Ticket = std::uint64_t;
+    using SequenceId = std::uint64_t;
     // A sequence of the engine, and who is told about it.
     struct Sequence {
         std::size_t choice = 0;
@@ -76,34 +76,34 @@ class ServingLoop {
         std::optional<std::size_t> number{};  // in the engine, which may reject it
     };
     struct Submission {
-        Ticket ticket;
+        SequenceId sequence_id;
         Sequence sequence;
         GenerationRequest request;
     };
 
-    void cancel(Ticket ticket);
+    void cancel(SequenceId sequence_id);
     void run();
-    bool take_mail();
+    bool take_requests();
     void start(Submission submission);
     void step();
-    void pass_token(Ticket ticket, Id id, std::span<const Real> logits);  // (V)
-    void end(Ticket ticket, SequenceEnd reason);
+    void pass_token(SequenceId sequence_id, Id id, std::span<const Real> logits);  // (V)
+    void end(SequenceId sequence_id, SequenceEnd reason);
     void end_all(const SequenceEnd& end);
     void publish_state();
 
     // Of the loop's thread alone.
     Engine engine_;
     Metrics& metrics_;
-    std::map<Ticket, Sequence> sequences_;
-    std::map<std::size_t, Ticket> ticket_of_;  // of the engine's numbers
+    std::map<SequenceId, Sequence> sequences_;
+    std::map<std::size_t, SequenceId> id_of_number_;  // of the engine's numbers
 
     // Of all threads.
     mutable std::mutex mutex_;
-    std::condition_variable mail_;
+    std::condition_variable changed_;
     std::vector<Submission> submissions_;
-    std::vector<Ticket> cancellations_;
+    std::vector<SequenceId> cancellations_;
     bool cancels_all_ = false, accepts_ = true, stops_ = false;
-    Ticket next_ticket_ = 1;
+    SequenceId next_sequence_id_ = 1;
     std::size_t max_waiting_, waiting_in_engine_ = 0, num_open_ = 0;
 
     std::thread thread_;  // the last member: it uses the others
