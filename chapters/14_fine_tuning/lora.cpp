@@ -102,10 +102,11 @@ void check_adapter(const Model& base, const LoraAdapter& adapter) {
 void merge_lora(const Model& base, const LoraAdapter& adapter, Model& merged) {
     const std::vector<ConstNamedLinear> base_linears = named_linears(base);
     const std::vector<NamedLinear> merged_linears = named_linears(merged);
-    for (const LoraLayer& layer : adapter.layers)
+    for (const LoraLayer& layer : adapter.layers) {
+        const Matrix& weight = find_linear(base_linears, layer).weight;
         find_linear(merged_linears, layer).weight =
-            find_linear(base_linears, layer).weight +
-            scaled_product(layer, adapter.config.scaling());
+            weight + scaled_product(layer, adapter.config.scaling());
+    }
 }
 
 Model merge_lora(const Model& base, const LoraAdapter& adapter) {
