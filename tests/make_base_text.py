@@ -15,6 +15,8 @@ The answers are sentences as in base.txt; train_short.jsonl and test_short.jsonl
 with the shortest answers, train_turns.jsonl and test_turns.jsonl conversations of two to four questions.
 train_chat.jsonl and test_chat.jsonl are what the shipped adapter learns: greetings, questions in other words,
 questions that refer to the one before, and questions to which it says that it does not know.
+train_calculator.jsonl and test_calculator.jsonl are similar, but sums and the like are answered with calls of a
+calculator; an answer with "weight": 0 is not trained (as in OpenAI's fine-tuning files).
 Questions of test.jsonl are not in train.jsonl. Sums and differences of two numbers that are in test.jsonl
 are neither in train.jsonl nor in base.txt nor in train_chat.jsonl, in any order. Texts with a word of
 assets/wordnet_answers/bad_words.txt are left out everywhere.
@@ -409,6 +411,92 @@ def chats(counts, places, held_out):
     return result
 
 
+PRODUCTS = ["What is {a} * {b}?", "{a} * {b}", "{a}*{b}", "what is {a} * {b}", "What is {a} times {b}?", "what's {a} times {b}", "{a} times {b}",
+            "Multiply {a} by {b}.", "multiply {a} and {b}", "How much is {a} * {b}?", "{a} x {b}", "{a} * {b} = ?", "Can you multiply {a} by {b}?"]
+QUOTIENTS = ["What is {a} / {b}?", "{a} / {b}", "{a}/{b}", "what is {a} / {b}", "What is {a} divided by {b}?", "what's {a} divided by {b}",
+             "{a} divided by {b}", "Divide {a} by {b}.", "divide {a} by {b}", "How much is {a} / {b}?", "{a} / {b} = ?", "Can you divide {a} by {b}?"]
+TIMES = ["Times {}?", "times {}", "And times {}?", "Multiply that by {}.", "and if you multiply that by {}", "Now times {}."]
+QUESTIONS = {"sum": SUMS, "difference": DIFFERENCES, "product": PRODUCTS, "quotient": QUOTIENTS}
+
+
+def calculation(held_out):
+    """A question of one of these kinds, with numbers of one to four digits, and its follow-up questions: the
+    task, the question, and what the calculator is to be asked."""
+    def number(most=4):
+        digits = rng.choices(range(1, most + 1), [2, 4, 3, 2][:most])[0]
+        return rng.randrange(10 ** (digits - 1), 10 ** digits)
+
+    while True:
+        task = rng.choices(list(QUESTIONS), [4, 4, 3, 2])[0]
+        a, b = number(), number(3 if task in ("product", "quotient") else 4)
+        question = rng.choice(QUESTIONS[task])
+        if "{things}" in question and a < b or task == "quotient" and rng.random() < 0.7 and a * b > 9999:
+            continue
+        if task == "quotient" and rng.random() < 0.7:
+            a *= b  # divides evenly
+        if pair_is_held_out(a, b) == held_out:
+            break
+    expression = f"{a} {dict(zip(QUESTIONS, '+-*/'))[task]} {b}"
+    yield task, question.format(a=a, b=b, things=rng.choice(THINGS)), expression
+    while rng.random() < 0.35 and len(value := calculated(expression)) < 7:
+        texts, sign = rng.choice([(MORE, "+"), (LESS, "-"), (TIMES, "*")])
+        b = number(2)
+        if not pair_is_held_out(value, b) == held_out:
+            return
+        expression = f"{value} {sign} {b}"
+        yield "follow-up", rng.choice(texts).format(b), expression
+
+
+def calculated(expression):
+    return f"{eval(expression):.12g}"  # of digits and signs that stand above
+
+
+def with_calculator(turns, held_out):
+    """A conversation of train_chat.jsonl as (task, question, expression, answer): what is calculated in it
+    becomes an expression, and what was beyond the model can be answered."""
+    result = []
+    for task, question, answer in turns:
+        if task == "beyond":
+            return result + with_calculator(list(calculation(held_out)), held_out)
+        expression = answer if task in QUESTIONS and "=" not in answer else ""
+        if task == "three" or "=" in answer:
+            first, *rest = [part.split(" = ")[0] for part in answer.split(", ")]
+            expression = " ".join([first] + [part.split(" ", 1)[1] for part in rest])
+        if task == "follow-up" and not re.search("[a-z=]", answer):
+            expression = answer
+        if not expression and re.search("Multiply|[*/]| times ", question, re.I):
+            return result  # these are no longer unknown
+        result.append((task, question, expression, f"{expression} = {calculated(expression)}" if expression else answer))
+    return result
+
+
+def write_calculator_chats(file, conversations, held_out):
+    """The last question of a conversation is answered with the calculator, if it is one for it. What precedes
+    it is not trained (weight 0), and has answers without calls: a chat forgets calls when they are answered.
+    Of a held-out calculation, the call is one question, and the answer from its result another."""
+    with open(file, "w") as stream:
+        def write(task, messages):
+            stream.write(json.dumps({"task": task, "messages": messages}) + "\n")
+
+        for turns in conversations:
+            turns = with_calculator(turns, held_out)[:4]
+            if not turns:
+                continue
+            messages = []
+            for _, question, _, answer in turns[-3:-1]:
+                messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer, "weight": 0}]
+            task, question, expression, answer = turns[-1]
+            messages.append({"role": "user", "content": question})
+            if expression:
+                call = json.dumps({"name": "calculator", "arguments": {"expression": expression}})
+                messages.append({"role": "assistant", "content": f"<tool_call>\n{call}\n</tool_call>"})
+                if held_out:
+                    write(task, messages)
+                    task = "result"
+                messages.append({"role": "user", "content": f"<tool_response>\n{calculated(expression)}\n</tool_response>"})
+            write(task, messages + [{"role": "assistant", "content": answer}])
+
+
 def write_chats(file, conversations):
     with open(file, "w") as stream:
         for turns in conversations:
@@ -443,6 +531,10 @@ def main():
     places = sorted({match[1] for _, question, *_ in parts[1][1] if (match := re.search(r"capital of (.*)\?", question))})
     for name, held_out in (("train_chat", False), ("test_chat", True)):
         write_chats(folder / f"{name}.jsonl", chats(counts, places, held_out))
+    for name, held_out in (("train_calculator", False), ("test_calculator", True)):
+        conversations = [turns if rng.random() < 0.6 else list(calculation(held_out))
+                         for turns in chats(counts, places, held_out)[:12000]]
+        write_calculator_chats(folder / f"{name}.jsonl", conversations, held_out)
     tasks = [question[0] for question in questions]
     print({task: tasks.count(task) for task in sorted(set(tasks))})
 

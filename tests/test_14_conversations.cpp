@@ -81,6 +81,11 @@ TEST_CASE("Conversations that cannot be trained on are rejected with the number 
                    "line 2: messages has no message of the assistant"));
     CHECK(mentions(conversation_error("{\"messages\": [" + answered + "]}"),
                    "messages begins with a message of the assistant"));
+    const std::string untrained = R"({"role": "assistant", "content": "2", "weight": )";
+    CHECK(mentions(conversation_error("{\"messages\": [" + asked + ", " + untrained + "0}]}"),
+                   "messages has no message of the assistant to train"));
+    CHECK(mentions(conversation_error("{\"messages\": [" + asked + ", " + untrained + "0.5}]}"),
+                   "weight is neither 0 nor 1"));
     CHECK(mentions(conversation_error("{\"text\": \"abc\"}"), "messages"));
     CHECK(mentions(conversation_error("{\"messages\": [{\"role\": \"user\"}]}"), "content"));
 }
@@ -163,6 +168,20 @@ TEST_CASE("Each answer of a conversation is a completion of all that precedes it
     CHECK(tokenizer.decode(completions[1].prompt_ids) ==
           "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n"
           "<|im_start|>user\n3<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_CASE("A message of weight 0 is part of the prompt, and no answer to learn") {
+    const Scratch scratch;
+    const auto conversation = read_conversations(written(
+        scratch, R"({"messages": [)" + asked +
+                     R"(, {"role": "assistant", "content": "3", "weight": 0}, )" + asked +
+                     R"(, {"role": "assistant", "content": "2", "weight": 1}]})"))[0];
+    const Tokenizer tokenizer = two_token_tokenizer();
+    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const std::vector<Completion> completions = encoder.completions(conversation.messages);
+    REQUIRE(completions.size() == 1);
+    CHECK(tokenizer.decode(completions[0].response_ids) == "2<|im_end|>");
+    CHECK(mentions(tokenizer.decode(completions[0].prompt_ids), "assistant\n3<|im_end|>"));
 }
 
 TEST_CASE("answers_of: greedy answers are those of generate, whatever else is asked") {

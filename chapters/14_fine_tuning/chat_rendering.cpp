@@ -97,7 +97,7 @@ void render_gemma(const ChatTemplate& chat_template, const Messages& messages,
     out.literal(options.bos_token);
     const std::size_t first = has_system_message ? 1 : 0;
     for (std::size_t i = first; i < messages.size(); ++i) {
-        const auto& [role, content] = messages[i];
+        const std::string &role = messages[i].role, &content = messages[i].content;
         require((role == "user") == ((i - first) % 2 == 0),
                 "Gemma's chat template: Conversation roles must alternate "
                 "user/assistant/user/assistant/...");

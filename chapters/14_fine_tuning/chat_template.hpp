@@ -10,9 +10,11 @@
 
 namespace llm {
 
-// A message of a conversation. The role is "system", "user" or "assistant".
+// A message of a conversation. The role is "system", "user" or "assistant". Fine-tuning trains
+// the messages of the assistant, except those that only precede the one to learn.
 struct Message {
     std::string role, content;
+    bool is_trained = true;
 };
 
 // The formats that are implemented.

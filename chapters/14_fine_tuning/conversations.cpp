@@ -25,10 +25,17 @@ std::vector<JsonFile> read_json_lines(const std::string& file) {
 const std::set<std::string> description_keys = {
     "category", "dataset", "id", "language", "metadata", "prompt_id", "source", "split", "url"};
 
+double weight_of(const JsonFile& message) {
+    const double weight = message.has("weight") ? message.number("weight") : 1;
+    if (weight != 0 && weight != 1) message.reject("weight", "is neither 0 nor 1");
+    return weight;
+}
+
 std::vector<Message> messages_of(const JsonFile& json, const std::string& key) {
     std::vector<Message> messages;
     for (const JsonFile& message : json.objects(key)) {
-        messages.push_back({message.text("role"), message.text("content")});
+        messages.push_back(
+            {message.text("role"), message.text("content"), weight_of(message) != 0});
         message.reject_unread({});
     }
     return messages;
@@ -43,6 +50,7 @@ std::string answer_in(const JsonFile& json, const std::string& key) {
 }
 
 bool is_answer(const Message& message) { return message.role == "assistant"; }
+bool is_trained(const Message& message) { return is_answer(message) && message.is_trained; }
 
 }  // namespace
 
@@ -50,8 +58,8 @@ std::vector<Conversation> read_conversations(const std::string& file) {
     std::vector<Conversation> conversations;
     for (const JsonFile& json : read_json_lines(file)) {
         const std::vector<Message> messages = messages_of(json, "messages");
-        if (std::none_of(messages.begin(), messages.end(), is_answer))
-            json.reject("messages", "has no message of the assistant");
+        if (std::none_of(messages.begin(), messages.end(), is_trained))
+            json.reject("messages", "has no message of the assistant to train");
         if (is_answer(messages.front()))
             json.reject("messages", "begins with a message of the assistant");
         conversations.push_back(
@@ -123,7 +131,7 @@ Completion ChatEncoder::completion(const std::vector<Message>& messages,
 std::vector<Completion> ChatEncoder::completions(const std::vector<Message>& messages) const {
     std::vector<Completion> result;
     for (auto message = messages.begin(); message != messages.end(); ++message)
-        if (is_answer(*message))
+        if (is_trained(*message))
             result.push_back(completion({messages.begin(), message}, message->content));
     return result;
 }

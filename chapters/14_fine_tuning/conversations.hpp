@@ -18,10 +18,11 @@ struct Conversation {
 // Reads JSON Lines, one conversation per line:
 //   {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}], "task":
 //   "sum"}
-// Throws FileError, with the number of the line, if one is no conversation or has no answer, or
-// has a key that nothing reads, such as tool_calls or weight. Keys that only describe a line
-// (id, source, ...) may be there. Source: Hugging Face, TRL, "Dataset formats": conversational
-// language modeling.
+// "weight": 0 in a message of the assistant means that it is not trained (OpenAI's
+// fine-tuning). Throws FileError, with the number of the line, if one is no conversation or has
+// no answer, or has a key that nothing reads, such as tool_calls. Keys that only describe a
+// line (id, source, ...) may be there. Source: Hugging Face, TRL, "Dataset formats":
+// conversational language modeling.
 std::vector<Conversation> read_conversations(const std::string& file);
 
 // Two answers to the same messages.
@@ -50,7 +51,8 @@ struct ChatEncoder {
     // Throws ValueError if the tokens of the prompt depend on the answer.
     Completion completion(const std::vector<Message>& messages,
                           const std::string& answer) const;
-    // One completion for each message of the assistant; the prompt is all that precedes it.
+    // One completion for each trained message of the assistant; the prompt is all that precedes
+    // it.
     std::vector<Completion> completions(const std::vector<Message>& messages) const;
 };
 

@@ -120,8 +120,8 @@ std::string attack() { TODO("attack"); }
 // messages, its tokens are those of encode_conversation.
 std::vector<Id> encode_chat(const Tokenizer& tokenizer, const std::vector<Message>& messages) {
     std::string text;
-    for (const auto& [role, content] : messages)
-        text += "<|im_start|>" + role + "\n" + content + "<|im_end|>\n";
+    for (const Message& message : messages)
+        text += "<|im_start|>" + message.role + "\n" + message.content + "<|im_end|>\n";
     return tokenizer.encode(text + "<|im_start|>assistant\n");
 }
 

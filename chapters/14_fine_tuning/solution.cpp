@@ -143,9 +143,9 @@ std::vector<Id> encode_chat(const Tokenizer& tokenizer, const std::vector<Messag
     const auto text = [&](const std::string& words) {
         for (const Id id : plain.encode(words)) ids.push_back(id);
     };
-    for (const auto& [role, content] : messages) {
+    for (const Message& message : messages) {
         special("<|im_start|>");
-        text(role + "\n" + content);
+        text(message.role + "\n" + message.content);
         special("<|im_end|>");
         text("\n");
     }
