@@ -167,9 +167,14 @@ Choice ratio_of(const PublishedConfig& config) {
     const auto ratio = [&](std::size_t width) {
         return fixed(double(width) / double(config.hidden_size), 2);
     };
-    if (has_dense_layers(config))
-        return {"F / C", ratio(config.intermediate_size), "06_swiglu.md"};
-    return {"F / C", ratio(config.experts.moe_intermediate_size) + " each", "18_experts.md"};
+    std::string text, page = "06_swiglu.md";
+    if (has_dense_layers(config)) text = ratio(config.intermediate_size);
+    if (config.experts.num_experts > 0) {
+        const std::string each = ratio(config.experts.moe_intermediate_size) + " each";
+        text += text.empty() ? each : ", " + each;
+        page = "18_experts.md";
+    }
+    return {"F / C", text, page};
 }
 
 Choice experts_of(const PublishedConfig& config) {

@@ -52,12 +52,12 @@ void plot_years(const std::vector<Anatomy>& anatomies) {
          [](const Anatomy& anatomy) {
              return choice_named(anatomy, "norm").text.starts_with("RMSNorm");
          }},
-        {"fewer KV heads",
+        {"GQA, MQA, MLA",
          [](const Anatomy& anatomy) {
              return choice_named(anatomy, "heads").text !=
                     choice_named(anatomy, "KV heads").text;
          }},
-        {"windows", text_is("window", "-", false)},
+        {"windows, linear", text_is("window", "-", false)},
         {"QK norm", text_is("QK norm", "-", false)},
         {"experts", text_is("experts", "-", false)},
         {"NoPE layers",
