@@ -28,7 +28,7 @@ if(NOT EMSCRIPTEN)
 
   add_library(chat_session STATIC chapters/apps/chat/chat_model.cpp
                                   chapters/apps/chat/chat_session.cpp)
-  target_link_libraries(chat_session PUBLIC models)
+  target_link_libraries(chat_session PUBLIC models lesson_21_serving)
   target_precompile_headers(chat_session REUSE_FROM common)
   app(chat chapters/apps/chat/chat.cpp)
   target_link_libraries(chat chat_session options)

@@ -5,6 +5,7 @@
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/11_generation/text_streamer.hpp"
+#include "chapters/21_serving/constrained/tool_use.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/apps/chat/model_options.hpp"
 #include "common/files/standard_input.hpp"
@@ -18,16 +19,19 @@ using namespace llm;
 struct Arguments {
     ModelOptions model;
     std::string system_prompt;
-    bool no_thinking = false;
+    bool no_thinking = false, calculator = false;
     std::size_t context_length = 2048;
     GenerationConfig config;
 };
+
+constexpr std::size_t max_calls = 4;  // of the calculator, for one answer
 
 // The conversation, and what answers depend on.
 struct Session {
     const Arguments& arguments;
     const ChatModel& chat;
     CachedSequence cached;
+    std::shared_ptr<const TokenTrie> trie;  // of the tokens; with a calculator
     Generator generator;
     std::vector<Message> messages{};  // with a chat template
     std::string text{};               // without one: the text that the model continues
@@ -48,21 +52,28 @@ struct Session {
 };
 
 // Generates tokens and prints them as text. The text of a prompt that is to be continued is not
-// printed again. If the adapter has a list of bad words, an answer is printed when it is
-// complete, and one with such a word is replaced. Returns the text of the answer.
+// printed again. With a calculator or a list of bad words, an answer is printed when it is
+// complete: without calls, and one with such a word is replaced. Returns the text of the
+// answer.
 std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
                           const std::vector<Id>& printed_ids) {
     const Tokenizer& tokenizer = session.chat.tokenizer;
     const BadWords& bad_words = session.chat.bad_words;
+    const bool is_streamed = bad_words.empty() && !session.trie;
     TextStreamer streamer(tokenizer, printed_ids);
-    const GeneratedTokens answer = generate(
-        session.cached, prompt_ids, session.arguments.config, session.generator, [&](Id id) {
-            if (bad_words.empty()) streamer.put(id);
+    GenerationConfig config = session.arguments.config;
+    if (session.trie)
+        config.logits_processor =
+            tool_use_logits(session.trie, {calculator_tool()}, {.parallel = false});
+    const GeneratedTokens answer =
+        generate(session.cached, prompt_ids, config, session.generator, [&](Id id) {
+            if (is_streamed) streamer.put(id);
         });
     std::string text = tokenizer.decode(answer.ids);
     if (has_bad_word(text, bad_words)) text = "I do not know that.";
-    if (!bad_words.empty()) write_text(text);
-    end_text();
+    const std::string shown = session.trie ? text.substr(0, text.find(tool_call_begin)) : text;
+    if (!is_streamed) write_text(shown);
+    if (is_streamed || !shown.empty()) end_text();
     if (answer.reason == StopReason::last_position)
         note("(The context of " + to_text(session.cached.num_positions) + " tokens is full.)");
     if (answer.reason == StopReason::max_new_tokens && session.chat.chat_template)
@@ -95,13 +106,34 @@ std::vector<Id> encode_what_fits(Session& session, std::vector<Message>& message
     return ids;
 }
 
-// Answers a message of the user.
+// Answers messages of which the last is the user's. A model with a calculator may call it
+// first: then the call and its result are added, and the model reads them and goes on.
+std::string answer_with_calculator(Session& session, std::vector<Message> messages,
+                                   std::vector<Id> ids) {
+    std::string answer = stream_answer(session, ids, {});
+    for (std::size_t calls = 0; session.trie && calls < max_calls; ++calls) {
+        const CalculatorUse use = run_calculator(answer);
+        if (use.messages.empty()) break;
+        for (const std::string& calculation : use.calculations)
+            note("(calculator: " + calculation + ")");
+        messages.insert(messages.end(), use.messages.begin(), use.messages.end());
+        ids = encode_conversation(session.chat.tokenizer, session.render(messages));
+        require(ids.size() < session.cached.num_positions,
+                "the result of the calculator does not fit into the context of {} tokens",
+                session.cached.num_positions);
+        answer = stream_answer(session, ids, {});
+    }
+    return answer;
+}
+
+// Answers a message of the user. Calls are not kept in the conversation: what the user says
+// next refers to the answer, and the context is short.
 void answer_message(Session& session, const std::string& content) {
     std::vector<Message> messages = session.messages;
     messages.push_back({"user", content});
     const std::vector<Id> ids = encode_what_fits(session, messages);
     session.messages = messages;
-    const std::string answer = stream_answer(session, ids, {});
+    const std::string answer = answer_with_calculator(session, messages, ids);
     session.messages.push_back({"assistant", answer});
 }
 
@@ -195,9 +227,19 @@ void greet(const std::string& model_path, bool is_shipped) {
         note("Talking with " + model_path + "; /help lists the commands.");
 }
 
+std::shared_ptr<const TokenTrie> trie_for_calls(ChatModel& model) {
+    require(model.chat_template.has_value(),
+            "--calculator needs a chat template, which this model does not have; --template "
+            "NAME chooses one");
+    show_tool_tags(model.tokenizer);
+    TokenTrie trie = make_token_trie(model.tokenizer);
+    trie.eos_token_ids = model.eos_token_ids;
+    return std::make_shared<const TokenTrie>(std::move(trie));
+}
+
 void chat(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
     check_temperature(arguments.config.sampling);
-    const ChatModel model = load_chat_model(files);
+    ChatModel model = load_chat_model(files);
     arguments.config.eos_token_ids = model.eos_token_ids;
     require(model.chat_template || arguments.system_prompt.empty(),
             "--system needs a chat template, which this model does not have; --template NAME "
@@ -207,7 +249,7 @@ void chat(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) 
     Session session{arguments, model,
                     make_cached_sequence(model.model, num_positions,
                                          dtype_named(arguments.model.cache_dtype)),
-                    Generator(seed)};
+                    arguments.calculator ? trie_for_calls(model) : nullptr, Generator(seed)};
     greet(files.model_path, arguments.model.files.model_path.empty());
     if (!model.chat_template)
         note("There is no chat template: the model only continues the text of each line.");
@@ -222,6 +264,9 @@ void add_options(Options& options, Arguments& arguments) {
     options.text("--system", arguments.system_prompt, "the system message");
     options.flag("--no-thinking", arguments.no_thinking,
                  "Qwen3: begin answers with an empty <think> block");
+    options.flag("--calculator", arguments.calculator,
+                 "the model may call a calculator, as its adapter has learned to; the shipped "
+                 "model does");
     options.count("--max-new-tokens", arguments.config.max_new_tokens, 1, 1 << 20,
                   "the longest answer");
     options.count("--context-length", arguments.context_length, 2, 1 << 20,
@@ -237,6 +282,10 @@ int main(int argc, char** argv) {
     Options options("chat", "a conversation with a model");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
-        chat(arguments, chosen_files(options, arguments.model), options.seed());
+        if (arguments.model.files.model_path.empty() &&
+            arguments.model.files.adapter_path.empty())
+            arguments.calculator = true;
+        chat(arguments, chosen_files(options, arguments.model, "wordnet_calculator"),
+             options.seed());
     });
 }

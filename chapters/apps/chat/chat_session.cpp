@@ -4,6 +4,8 @@
 #include <array>
 #include <ctime>
 
+#include "chapters/21_serving/constrained/tool_calls.hpp"
+
 namespace llm {
 
 const Config& config_of(const AnyModel& model) {
@@ -32,6 +34,21 @@ std::size_t drop_oldest_turns(std::vector<Message>& messages,
         messages.erase(oldest, next);
     }
     return before - messages.size();
+}
+
+CalculatorUse run_calculator(const std::string& answer) {
+    CalculatorUse use;
+    const std::vector<ToolCall> calls = parse_tool_calls(answer).tool_calls;
+    if (!calls.empty()) use.messages.push_back({"assistant", answer});
+    for (const ToolCall& call : calls) {
+        const std::string result = run_tool(call);
+        const Json arguments = parse_json(call.arguments, "arguments");
+        const Json* expression = arguments.find("expression");
+        use.messages.push_back(tool_response(result));
+        use.calculations.push_back((expression ? *expression->as<std::string>() : "?") + " = " +
+                                   result);
+    }
+    return use;
 }
 
 std::string today() {

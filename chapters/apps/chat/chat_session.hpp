@@ -35,6 +35,15 @@ std::size_t drop_oldest_turns(std::vector<Message>& messages,
 // max_new_tokens, but at least half of them.
 std::size_t max_prompt_tokens(std::size_t num_positions, std::size_t max_new_tokens);
 
+// The calls of the calculator in an answer and their results, as the messages that the model
+// reads before it answers. None if nothing is called. Throws ValueError for what is no call,
+// and for other tools.
+struct CalculatorUse {
+    std::vector<Message> messages;
+    std::vector<std::string> calculations;  // to show: "345 + 218 = 563"
+};
+CalculatorUse run_calculator(const std::string& answer);
+
 // The date as Llama 3.2 reads it: "26 Jul 2024".
 std::string today();
 
