@@ -76,7 +76,9 @@ bool TokenConstraint::is_eos(Id id) const {
 }
 
 std::vector<bool> TokenConstraint::allowed_tokens() {
+    if (state_ == last_mask_.state && !tokens_.empty()) return last_mask_.allowed;
     state_ = automaton_.clear_if_large(state_);
+    last_mask_.state = LazyAutomaton::rejected;  // the states may have new numbers
     std::vector<bool> allowed(trie_->vocab_size(), false);
 
     // Walk the trie in depth-first order, with the state after the bytes of each ancestor.
@@ -106,6 +108,7 @@ std::vector<bool> TokenConstraint::allowed_tokens() {
                           : "token_mask: after {} tokens, no token of the vocabulary fits the "
                             "grammar",
             tokens_.size());
+    if (!tokens_.empty()) last_mask_ = {state_, allowed};
     return allowed;
 }
 

@@ -71,6 +71,12 @@ class TokenConstraint {
     std::vector<Id> tokens_;
     LazyAutomaton::StateIndex state_ = LazyAutomaton::start;
 
+    // The last mask after a token. In free text most tokens lead back to the same state.
+    struct {
+        LazyAutomaton::StateIndex state = LazyAutomaton::rejected;
+        std::vector<bool> allowed{};
+    } last_mask_{};
+
     LazyAutomaton::StateIndex after(Id id);
     bool is_eos(Id id) const;
 };

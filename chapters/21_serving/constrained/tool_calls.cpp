@@ -8,8 +8,6 @@
 namespace llm {
 namespace {
 
-const std::string begin_tag = "<tool_call>", end_tag = "</tool_call>";
-
 ToolCall parse_call(const std::string& text) try {
     const Json call = parse_json(text, "tool call");
     const Json *name = call.find("name"), *arguments = call.find("arguments");
@@ -37,24 +35,24 @@ ParsedAnswer parse_tool_calls(const std::string& text) {
     ParsedAnswer answer;
     std::size_t at = 0;
     while (true) {
-        const std::size_t begin = text.find(begin_tag, at);
+        const std::size_t begin = text.find(tool_call_begin, at);
         answer.content += text.substr(at, begin - at);
         if (begin == text.npos) return answer;
-        const std::size_t call = begin + begin_tag.size(), end = text.find(end_tag, call);
-        require(end != text.npos, "tool call: {} has no {}", begin_tag, end_tag);
+        const std::size_t call = begin + tool_call_begin.size(),
+                          end = text.find(tool_call_end, call);
+        require(end != text.npos, "tool call: {} has no {}", tool_call_begin, tool_call_end);
         answer.tool_calls.push_back(parse_call(text.substr(call, end - call)));
-        at = end + end_tag.size();
+        at = end + tool_call_end.size();
     }
 }
 
 std::string tool_call_text(const ToolCall& call) {
-    return begin_tag + "\n{\"name\": " + json_text({call.name}) +
-           ", \"arguments\": " + call.arguments + "}\n" + end_tag;
+    return tool_call_begin + "\n{\"name\": " + json_text({call.name}) +
+           ", \"arguments\": " + call.arguments + "}\n" + tool_call_end;
 }
 
-Grammar tool_call_grammar(const std::vector<Tool>& tools) {
+RuleIndex add_tool_call(GrammarRules& rules, const std::vector<Tool>& tools) {
     require(!tools.empty(), "tool call: there are no tools");
-    GrammarRules rules;
     std::vector<Sequence> calls;
     for (const Tool& tool : tools)
         calls.push_back(joined({literal("{\"name\": " + json_text({tool.name})),
@@ -62,8 +60,14 @@ Grammar tool_call_grammar(const std::vector<Tool>& tools) {
                                 {add_json_schema(rules, tool.parameters)},
                                 literal("}")}));
     const RuleIndex call = rules.add("call", calls);
-    const RuleIndex root = rules.add(
-        "tool call", {joined({literal(begin_tag + "\n"), {call}, literal("\n" + end_tag)})});
+    return rules.add("tool call",
+                     {joined({literal("\n"), {call}, literal("\n" + tool_call_end)})});
+}
+
+Grammar tool_call_grammar(const std::vector<Tool>& tools) {
+    GrammarRules rules;
+    const RuleIndex call = add_tool_call(rules, tools);
+    const RuleIndex root = rules.add("text", {joined({literal(tool_call_begin), {call}})});
     return Grammar(std::move(rules), root);
 }
 

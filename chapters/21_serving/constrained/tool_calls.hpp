@@ -34,10 +34,12 @@ struct ParsedAnswer {
 };
 ParsedAnswer parse_tool_calls(const std::string& text);
 std::string tool_call_text(const ToolCall& call);  // the inverse, of one call
+inline const std::string tool_call_begin = "<tool_call>", tool_call_end = "</tool_call>";
 
 // The grammar of one call of one of these tools. Throws ValueError as add_json_schema, and if
-// there are none.
+// there are none. add_tool_call adds the rule of what stands after <tool_call>.
 Grammar tool_call_grammar(const std::vector<Tool>& tools);
+RuleIndex add_tool_call(GrammarRules& rules, const std::vector<Tool>& tools);
 
 // Runs a call in this program: the result, or "error: ..." for the model to read. Throws
 // ValueError if the tool is not known.
