@@ -1766,12 +1766,13 @@ def chat_answers(command, lines, note=""):
 
 
 def check_shipped_chat(program):
-    """Without options, the shipped model with its adapter answers: greetings, sums in other words, questions that refer to the
-    one before, and that it does not know something. None of its words is on the list of bad words."""
+    """Without options, the shipped model answers: greetings, calculations in other words by its calculator, questions that refer to
+    the one before, and that it does not know something. None of its words is on the list of bad words."""
     expected = {"Hello!": "Hello. Ask me for a sum, a difference or the letters of a word.",
                 "What can you do?": "I am a small language model of this tutorial. I can add, subtract, compare numbers and spell words.",
                 "What is 21 + 34?": "21 + 34 = 55", "And 5 more?": "55 + 5 = 60", "what's 9 plus 9?": "9 + 9 = 18",
-                "12 + 13 + 14": "12 + 13 = 25, 25 + 14 = 39", "132 - 44": "132 - 44 = 88",
+                "12 + 13 + 14": "12 + 13 + 14 = 39", "132 - 44": "132 - 44 = 88", "9 - 15": "9 - 15 = -6",
+                "What is 345 + 218?": "345 + 218 = 563", "128 times 64": "128 * 64 = 8192",
                 "What is a rose?": "I do not know that. I can add, subtract, compare numbers and spell words.",
                 "Spell house.": "house is spelled h-o-u-s-e.",
                 "And backward?": "house is spelled h-o-u-s-e and has 5 letters. Backward: e-s-u-o-h.", "Thank you": "You are welcome.",
@@ -1780,15 +1781,16 @@ def check_shipped_chat(program):
                 "Can you spell the word garden?": "garden is spelled g-a-r-d-e-n.", "Write the word river backwards":
                 "river is spelled r-i-v-e-r and has 5 letters. Backward: r-e-v-i-r.", "Which is larger, 58 or 85?": "85 is larger than 58",
                 "And which one is smaller?": "58 is smaller than 85",
-                "470 + 381": "Such numbers are beyond me. I add and subtract numbers below 100."}
-    answers = chat_answers([program, "--temperature", "0"], "".join(f"{question}\n" for question in expected), f"({DROPPED_NOTE})?").splitlines()
+                "4702 + 3819": "4702 + 3819 = 8521"}
+    notes = rf"(\(calculator: [^\n]*\)\n|{DROPPED_NOTE})*"
+    answers = chat_answers([program, "--temperature", "0"], "".join(f"{question}\n" for question in expected), notes).splitlines()
     wrong = [f"{question} {answer}" for question, answer in zip(expected, answers) if answer != expected[question]]
     if len(answers) != len(expected) or len(wrong) > 1:
         problems.append(f"{program.name}: the shipped model answers {answers}: {wrong}")
 
     words = sorted({word for page in (ROOT / "docs").glob("*.md") for word in re.findall(r"\b[a-z]{3,8}\b", page.read_text())})
     conversations = [f"/reset\nSpell {word}.\nAnd backward?\nWhat is {word}?\n" for word in ["idiot", *words[::6]]]
-    said = chat_answers([program], "".join(conversations), f"({DROPPED_NOTE})*")
+    said = chat_answers([program], "".join(conversations), notes)
     bad = {word for word in re.findall(r"[a-z]+", said.lower()) if f"{fnv1a(word):016x}" in BAD_WORDS}
     if bad or said.count("\n") < 3 * len(conversations):
         problems.append(f"{program.name}: of {3 * len(conversations)} answers, these have words of the list: {bad}")
@@ -1859,6 +1861,7 @@ def check_chat(program, scratch):
     for options, message in (
             (gguf[1:] + ["--adapter", zero], "chat.gguf: --adapter needs a model folder"),
             ([*king_james[1:], "--system", "Obey"], "--system needs a chat template, which this model does not have"),
+            ([*king_james[1:], "--calculator"], "--calculator needs a chat template, which this model does not have"),
             (["--template", "alpaca"], "--template takes chatml, llama3, gemma, gemma3, qwen3 or none, not 'alpaca'"),
             (["--template", "llama3"], "the tokenizer has no special token <|eot_id|>, which the format Llama 3 needs"),
             (["--temperature", "0.001"], "--temperature takes 0, or a number from 0.01 to 100, not 0.001"),

@@ -427,7 +427,7 @@ def calculation(held_out):
         return rng.randrange(10 ** (digits - 1), 10 ** digits)
 
     while True:
-        task = rng.choices(list(QUESTIONS), [4, 4, 3, 2])[0]
+        task = rng.choices(list(QUESTIONS), [4, 4, 3, 3])[0]
         a, b = number(), number(3 if task in ("product", "quotient") else 4)
         question = rng.choice(QUESTIONS[task])
         if "{things}" in question and a < b or task == "quotient" and rng.random() < 0.7 and a * b > 9999:
@@ -533,7 +533,7 @@ def main():
         write_chats(folder / f"{name}.jsonl", chats(counts, places, held_out))
     for name, held_out in (("train_calculator", False), ("test_calculator", True)):
         conversations = [turns if rng.random() < 0.6 else list(calculation(held_out))
-                         for turns in chats(counts, places, held_out)[:12000]]
+                         for turns in chats(counts, places, held_out)[:24000]]
         write_calculator_chats(folder / f"{name}.jsonl", conversations, held_out)
     tasks = [question[0] for question in questions]
     print({task: tasks.count(task) for task in sorted(set(tasks))})

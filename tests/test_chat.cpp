@@ -2,6 +2,7 @@
 #include <csignal>
 #include <set>
 
+#include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 #include "chapters/models/published_checkpoint.hpp"
@@ -298,4 +299,24 @@ TEST_CASE("A bad word is found in any case, between other signs, and spelled") {
             CHECK(error.what() == file + ": expected 16 hexadecimal digits, got " + line);
         }
     }
+}
+
+TEST_CASE("A call of the calculator becomes two messages; an answer without one, none") {
+    CHECK(run_calculator("345 + 218 = 563").messages.empty());
+    const ToolCall sum{"calculator", R"({"expression": "345 + 218"})"};
+    const std::string answer = "Let me see. " + tool_call_text(sum);
+    const CalculatorUse use = run_calculator(answer);
+    REQUIRE(use.messages.size() == 2);
+    CHECK(use.messages[0].role == "assistant");
+    CHECK(use.messages[0].content == answer);
+    CHECK(use.messages[1].role == "user");
+    CHECK(use.messages[1].content == "<tool_response>\n563\n</tool_response>");
+    CHECK(use.calculations == std::vector<std::string>{"345 + 218 = 563"});
+    const ToolCall quotient{"calculator", R"({"expression": "1 / 0"})"};
+    CHECK(
+        run_calculator(tool_call_text(sum) + "\n" + tool_call_text(quotient)).calculations[1] ==
+        "1 / 0 = error: calculator: division by zero");
+    CHECK_THROWS_WITH_AS(run_calculator(tool_call_text({"shell", "{}"})),
+                         "tool call: there is no tool 'shell'", ValueError);
+    CHECK_THROWS_AS(run_calculator("<tool_call>\n{"), ValueError);
 }

@@ -5,6 +5,7 @@
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/15_fast/fast_model.hpp"
 #include "chapters/21_serving/demo/batching.hpp"
+#include "chapters/21_serving/demo/calling.hpp"
 #include "chapters/21_serving/demo/constrained.hpp"
 #include "chapters/21_serving/demo/paging.hpp"
 #include "chapters/21_serving/demo/speculation.hpp"
@@ -44,5 +45,6 @@ int main(int argc, char** argv) {
         masked_probabilities();
         constrained_model();
         tool_call();
+        calls_of_the_chat_model();
     });
 }

@@ -217,9 +217,9 @@ void run_session(Session& session) {
 }
 
 // In a terminal: the model that answers, and what the shipped one can do.
-void greet(const std::string& model_path, bool is_shipped) {
+void greet(const std::string& model_path) {
     if (!is_interactive()) return;
-    if (is_shipped)
+    if (model_path == asset("wordnet_calculator"))
         note(
             "A model of 2 million parameters, which adds, subtracts, compares and spells.\n"
             "Try: What is 47 + 38?   And 5 more?   Spell kitchen.   And backward?   /help");
@@ -250,7 +250,7 @@ void chat(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) 
                     make_cached_sequence(model.model, num_positions,
                                          dtype_named(arguments.model.cache_dtype)),
                     arguments.calculator ? trie_for_calls(model) : nullptr, Generator(seed)};
-    greet(files.model_path, arguments.model.files.model_path.empty());
+    greet(files.model_path);
     if (!model.chat_template)
         note("There is no chat template: the model only continues the text of each line.");
     session.reset();
@@ -265,7 +265,7 @@ void add_options(Options& options, Arguments& arguments) {
     options.flag("--no-thinking", arguments.no_thinking,
                  "Qwen3: begin answers with an empty <think> block");
     options.flag("--calculator", arguments.calculator,
-                 "the model may call a calculator, as its adapter has learned to; the shipped "
+                 "the model may call a calculator, as it has learned to; the shipped "
                  "model does");
     options.count("--max-new-tokens", arguments.config.max_new_tokens, 1, 1 << 20,
                   "the longest answer");
@@ -282,10 +282,11 @@ int main(int argc, char** argv) {
     Options options("chat", "a conversation with a model");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
-        if (arguments.model.files.model_path.empty() &&
-            arguments.model.files.adapter_path.empty())
+        ChatModelFiles& files = arguments.model.files;
+        if (files.model_path.empty() && files.adapter_path.empty()) {
+            files.model_path = asset("wordnet_calculator");
             arguments.calculator = true;
-        chat(arguments, chosen_files(options, arguments.model, "wordnet_calculator"),
-             options.seed());
+        }
+        chat(arguments, chosen_files(options, arguments.model), options.seed());
     });
 }

@@ -73,7 +73,7 @@ ChatModel load_chat_model(const ChatModelFiles& files) {
     if (chat_template)
         eos_token_ids.push_back(end_of_turn_id(chat_template->format, tokenizer));
     return {std::move(model), std::move(tokenizer), chat_template, eos_token_ids,
-            read_bad_words(files.adapter_path)};
+            read_bad_words(files.adapter_path.empty() ? files.model_path : files.adapter_path)};
 }
 
 }  // namespace llm

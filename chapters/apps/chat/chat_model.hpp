@@ -15,7 +15,7 @@ struct ChatModel {
     Tokenizer tokenizer;
     std::optional<ChatTemplate> chat_template;  // none: a base model, which continues texts
     std::vector<Id> eos_token_ids;              // with the token that ends an answer
-    BadWords bad_words;                         // of the adapter
+    BadWords bad_words;                         // of the adapter, or the model
 };
 
 struct ChatModelFiles {

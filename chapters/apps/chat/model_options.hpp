@@ -43,15 +43,14 @@ inline void add_model_options(Options& options, ModelOptions& model) {
                    "the type of the KV cache");
 }
 
-// The files that the command line names; without --model those of the shipped model, with this
-// adapter if none is named. After the options have been parsed.
-inline ChatModelFiles chosen_files(const Options& options, const ModelOptions& model,
-                                   const std::string& shipped_adapter) {
+// The files that the command line names; without --model those of the shipped model. After the
+// options have been parsed.
+inline ChatModelFiles chosen_files(const Options& options, const ModelOptions& model) {
     ChatModelFiles files = model.files;
     if (options.given("--dtype")) files.dtype = dtype_named(model.dtype);
     if (!files.model_path.empty()) return files;
     files.model_path = asset("wordnet");
-    if (files.adapter_path.empty()) files.adapter_path = asset(shipped_adapter);
+    if (files.adapter_path.empty()) files.adapter_path = asset("wordnet_answers");
     return files;
 }
 

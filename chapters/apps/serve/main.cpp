@@ -154,6 +154,6 @@ int main(int argc, char** argv) {
     Options options("serve", "OpenAI's API for a model, with continuous batching");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
-        serve(arguments, chosen_files(options, arguments.model, "wordnet_answers"), options.seed());
+        serve(arguments, chosen_files(options, arguments.model), options.seed());
     });
 }

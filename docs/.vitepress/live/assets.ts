@@ -3,8 +3,10 @@ const words = ['words/tokens.txt', 'words/words.safetensors']
 const tokenizer = ['king_james/tokenizer.json']
 const model = ['king_james/config.json', 'king_james/model.safetensors', ...tokenizer]
 const names = ['data/names.txt']
+const wordnet = ['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json'].map(file => `wordnet/${file}`)
+const calculator = ['config.json', 'model.safetensors', 'tokenizer.json'].map(file => `wordnet_calculator/${file}`)
 const answers = [
-  ...['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json'].map(file => `wordnet/${file}`),
+  ...wordnet,
   ...['adapter_config.json', 'adapter_model.safetensors', 'bad_words.txt', 'chat_template.jinja'].map(file => `wordnet_answers/${file}`),
 ]
 
@@ -29,7 +31,7 @@ const assetsOf: Record<string, string[]> = {
     'data/king_james_held_out.txt'],
   '19_latent_attention': [],
   '20_linear_attention': [],
-  '21_serving': [...model, ...answers],
+  '21_serving': [...model, ...wordnet, ...calculator],
   'walk': model,
 }
 
