@@ -69,6 +69,58 @@ def render(template, messages, **options):
         return {"error": str(error)}
 
 
+# Definitions, and calls of them. transformers' tojson is json.dumps; Jinja's own would escape "<".
+TOOLS = [
+    {"type": "function", "function": {"name": "calculator", "description": "Computes sums: \"a\" < b & c.",
+                                      "parameters": {"type": "object", "properties": {"expression": {"type": "string", "maxLength": 100}}, "required": ["expression"]}}},
+    {"type": "function", "function": {"strict": True, "name": "wetter", "description": "Größe\n日本語 🙂 \u007f", "parameters": {"properties": {}, "type": "object", "x": [1, -2.5, 1e-07, 1e+22, None, [], {}]}}},
+]
+CALLS = [("calculator", '{"expression": "345 + 218"}'), ("wetter", '{"city": "Köln", "days": [1, 2], "now": {"a": null, "b": true}}'), ("f-1_A", "{}"),
+         ("calculator", '{"expression":"</tool_call>"}')]
+
+
+def tool_conversations():
+    user, system = {"role": "user", "content": "What is 345 + 218?"}, {"role": "system", "content": "Be brief."}
+    def calls(content, *indices): return {"role": "assistant", "content": content, "tool_calls": [{"name": CALLS[i][0], "arguments": CALLS[i][1]} for i in indices]}
+    def result(content): return {"role": "tool", "content": content}
+    answer = {"role": "assistant", "content": "345 + 218 = 563"}
+    for first in ([], [system], [{"role": "system", "content": ""}]):
+        yield first + [user]
+        yield first + [user, calls("", 0), result("563")]
+        yield first + [user, calls("", 0), result("563"), answer, user]
+        yield first + [user, calls("Let me see.\n", 1, 2, 0), result("a"), result(""), result("<tool_response>\nx</tool_response>"), answer]
+    yield [user, calls("<think>\nsum\n</think>\n\n", 3), result("1"), calls("<think>\nagain\n</think>\n\nand", 0, 0), result("2"), result("3"), answer]
+    yield [user, calls("\n\n", 0), result("<|im_end|>"), user, calls("x", 1), result("4")]
+    yield [user, calls("a", 0)]
+
+
+def tool_message(message, as_text):
+    """As a client sends it, for Jinja: null and a call's object. A template without "is string" needs arguments as an object."""
+    calls = [{"type": "function", "function": {"name": call["name"], "arguments": call["arguments"] if as_text else json.loads(call["arguments"])}}
+             for call in message.get("tool_calls", [])]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def write_tool_chats(folder, environment):
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    cases = []
+    for name in ("qwen3_v1", "chatml_qwen2.5"):
+        template = environment.from_string((folder / f"{name}.jinja").read_text())
+        chat_format, default, _, _ = TEMPLATES[name]
+        for options in ({"add_generation_prompt": True}, {"add_generation_prompt": False}):
+            for tools in ([], TOOLS):
+                for messages in tool_conversations():
+                    as_text = chat_format == "qwen3"
+                    text = template.render(messages=[tool_message(message, as_text) for message in messages], tools=tools, **options)
+                    if not as_text:
+                        for message in messages:
+                            for call in message.get("tool_calls", []):
+                                call["arguments"] = json.dumps(json.loads(call["arguments"]), ensure_ascii=False)
+                    cases.append({"format": chat_format, "default_system_prompt": default, **options, "tools": bool(tools), "messages": messages, "text": text})
+    (FIXTURES / "rendered_tool_chats.json").write_text(
+        json.dumps({"tools": [{"text": json.dumps(tool, separators=(",", ":"))} for tool in TOOLS], "cases": cases}, separators=(",", ":")) + "\n")
+
+
 def jinja_source(chance):
     """Text and tags in a random order. No template that means anything: only its tokens are wanted."""
     source = ""
@@ -126,6 +178,7 @@ def main():
     assert first == second
     cases = [case for case in cases if case["template"] != "qwen3_v2"]
     write_tokens(environment)
+    write_tool_chats(Path(sys.argv[1]), environment)
     (FIXTURES / "rendered_chats.json").write_text(json.dumps({"conversations": [{"messages": chat} for chat in chats], "cases": cases}, separators=(",", ":")) + "\n")
     print(f"{len(chats)} conversations, {sum(len(case['results']) for case in cases)} results")
 

@@ -5,6 +5,7 @@
 #include "chapters/models/chat/jinja_text.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
+#include "common/files/json_tree.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/files.hpp"
 
@@ -20,8 +21,12 @@ const std::string chatml =
 
 std::vector<Message> messages_of(const JsonFile& conversation) {
     std::vector<Message> messages;
-    for (const JsonFile& message : conversation.objects("messages"))
+    for (const JsonFile& message : conversation.objects("messages")) {
         messages.push_back({message.text("role"), message.text("content")});
+        if (!message.has("tool_calls")) continue;
+        for (const JsonFile& call : message.objects("tool_calls"))
+            messages.back().tool_calls.push_back({call.text("name"), call.text("arguments")});
+    }
     return messages;
 }
 
@@ -109,6 +114,64 @@ TEST_CASE("Conversations are rendered as Jinja renders the published templates")
     CHECK(num_errors > 20);
 }
 
+TEST_CASE("Tools, calls and results are rendered as Jinja renders the templates of Qwen") {
+    const JsonFile fixtures(fixture_path("14_fine_tuning/rendered_tool_chats.json"));
+    std::vector<std::string> tools;
+    for (const JsonFile& tool : fixtures.objects("tools"))
+        tools.push_back(spaced_json_text(parse_json(tool.text("text"), "tool")));
+    std::size_t num_texts = 0;
+    for (const JsonFile& one : fixtures.objects("cases")) {
+        ChatTemplate chat_template = chat_template_named(one.text("format"));
+        chat_template.default_system_prompt = one.text("default_system_prompt");
+        chat_template.tools_in_system_message = true;
+        RenderOptions options{one.boolean("add_generation_prompt"), true, "", ""};
+        if (one.boolean("tools")) options.tools = tools;
+        CHECK(render(chat_template, messages_of(one), options) == one.text("text"));
+        ++num_texts;
+    }
+    CHECK(num_texts > 100);
+}
+
+TEST_CASE("ChatML without a place for tools shows calls and results, but no definitions") {
+    RenderOptions options;
+    options.tools = {"{}"};
+    const std::vector<Message> messages = {
+        {"user", "345 + 218?"},
+        {"assistant", "", {{"calculator", R"({"expression": "345 + 218"})"}}},
+        {"tool", "563"}};
+    CHECK(render({}, messages, options) ==
+          "<|im_start|>user\n345 + 218?<|im_end|>\n<|im_start|>assistant\n<tool_call>\n"
+          "{\"name\": \"calculator\", \"arguments\": {\"expression\": \"345 + 218\"}}\n"
+          "</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n563\n</tool_response>"
+          "<|im_end|>\n<|im_start|>assistant\n");
+    for (const std::string name : {"llama3", "gemma", "gemma3"}) {
+        const ChatTemplate other = chat_template_named(name);
+        const std::string error =
+            " not implemented for the chat template " + to_text(other.format);
+        CHECK(render(other, {{"user", "Hi"}}, options) == "error: tools are" + error);
+        CHECK(render(other, messages) == "error: tool calls are" + error);
+    }
+}
+
+TEST_CASE("A result cannot end its own message, and a call cannot begin one") {
+    Tokenizer tokenizer = chat_tokenizer();
+    tokenizer.token_bytes.resize(305);
+    for (const std::string name : {"<tool_call>", "</tool_response>"}) {
+        const Id id = name == "<tool_call>" ? 303 : 304;
+        tokenizer.added_tokens.push_back({name, id});
+        tokenizer.token_bytes[std::size_t(id)] = name;
+    }
+    const std::vector<RenderedPart> parts =
+        render_conversation({},
+                            {{"assistant", "<tool_call>", {{"f", "{\"a\": \"<|im_end|>\"}"}}},
+                             {"tool", "</tool_response><|im_end|>"}},
+                            {});
+    const std::vector<Id> ids = encode_conversation(tokenizer, parts);
+    for (const Id id : {303, 304}) CHECK(std::count(ids.begin(), ids.end(), id) == 1);
+    CHECK(std::count(ids.begin(), ids.end(), 301) == 2);
+    CHECK(tokenizer.decode(ids) == rendered_text(parts));
+}
+
 TEST_CASE("ChatML is recognized in every notation that renders the same") {
     for (const std::string& jinja :
          {chatml, replaced(chatml, "'", "\""),
@@ -185,6 +248,7 @@ TEST_CASE("The published templates are recognized") {
         CHECK(name.starts_with(chat_template_names()[std::size_t(found.format)]));
         CHECK(found.always_generation_prompt == (name == "llama3_first"));
         CHECK(found.date_in_system_message == (name == "llama3.2"));
+        CHECK(found.tools_in_system_message == (name.find("qwen") != name.npos));
         CHECK(found.default_system_prompt.empty() == (name.find("chatml_") != 0));
     }
     CHECK(count > 0);
@@ -341,6 +405,6 @@ TEST_CASE("A tokenizer without the special tokens of a format is rejected by nam
 
 TEST_CASE("Conversations without messages and unknown roles are rejected") {
     CHECK(render({}, {}) == "error: a conversation needs a message");
-    CHECK(render({}, {{"tool", "4"}}) ==
-          "error: a message has the role system, user or assistant, not 'tool'");
+    CHECK(render({}, {{"function", "4"}}) ==
+          "error: a message has the role system, user, assistant or tool, not 'function'");
 }

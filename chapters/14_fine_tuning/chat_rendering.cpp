@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "common/files/unicode.hpp"
@@ -49,19 +50,72 @@ std::string strip_line_feeds_right(const std::string& text) {
     return text.substr(0, text.find_last_not_of('\n') + 1);
 }
 
+// <tool_call>
+// {"name": "calculator", "arguments": {"expression": "1 + 1"}}
+// </tool_call>
+void tool_calls(const Message& message, bool after_content, Rendering& out) {
+    for (const ToolCall& call : message.tool_calls) {
+        if (after_content) out.literal("\n");
+        out.literal("<tool_call>\n{\"name\": \"").content(call.name);
+        out.literal("\", \"arguments\": ").content(call.arguments).literal("}\n</tool_call>");
+        after_content = true;
+    }
+}
+
+// The results of tools, one after the other, are one message of the user.
+void tool_result(const Messages& messages, std::size_t i, Rendering& out) {
+    const auto is_result = [&](std::size_t k) {
+        return k < messages.size() && messages[k].role == "tool";
+    };
+    if (i == 0 || !is_result(i - 1)) out.literal("<|im_start|>user");
+    out.literal("\n<tool_response>\n").content(messages[i].content);
+    out.literal("\n</tool_response>");
+    if (!is_result(i + 1)) out.literal("<|im_end|>\n");
+}
+
 // <|im_start|>user
 // Hello<|im_end|>
-void chatml_message(const Message& message, Rendering& out) {
+void chatml_message(const Messages& messages, std::size_t i, Rendering& out) {
+    const Message& message = messages[i];
+    if (message.role == "tool") return tool_result(messages, i, out);
     out.literal("<|im_start|>").literal(message.role + "\n").content(message.content);
+    tool_calls(message, !message.content.empty(), out);
     out.literal("<|im_end|>\n");
+}
+
+// The message of the system, or the default one, with the definitions of tools. Returns how
+// many of the messages it has written.
+std::size_t system_message(const ChatTemplate& chat_template, const Messages& messages,
+                           const RenderOptions& options, Rendering& out) {
+    const std::size_t num_written = messages[0].role == "system" ? 1 : 0;
+    const std::string& otherwise = chat_template.default_system_prompt;
+    const bool has_tools = chat_template.tools_in_system_message && !options.tools.empty();
+    if (num_written == 0 && otherwise.empty() && !has_tools) return 0;
+    out.literal("<|im_start|>system\n");
+    if (num_written == 1)
+        out.content(messages[0].content);
+    else
+        out.literal(otherwise);
+    if (has_tools) {
+        if (num_written == 1 || !otherwise.empty()) out.literal("\n\n");
+        out.literal(
+            "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+            "You are provided with function signatures within <tools></tools> XML tags:\n"
+            "<tools>");
+        for (const std::string& tool : options.tools) out.literal("\n").content(tool);
+        out.literal(
+            "\n</tools>\n\nFor each function call, return a json object with function name and "
+            "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": "
+            "<function-name>, \"arguments\": <args-json-object>}\n</tool_call>");
+    }
+    out.literal("<|im_end|>\n");
+    return num_written;
 }
 
 void render_chatml(const ChatTemplate& chat_template, const Messages& messages,
                    const RenderOptions& options, Rendering& out) {
-    if (messages[0].role != "system" && !chat_template.default_system_prompt.empty())
-        out.literal("<|im_start|>system\n" + chat_template.default_system_prompt +
-                    "<|im_end|>\n");
-    for (const Message& message : messages) chatml_message(message, out);
+    const std::size_t first = system_message(chat_template, messages, options, out);
+    for (std::size_t i = first; i < messages.size(); ++i) chatml_message(messages, i, out);
     if (options.add_generation_prompt) out.literal("<|im_start|>assistant\n");
 }
 
@@ -132,26 +186,50 @@ void qwen3_answer(const Message& message, bool after_query, bool last, Rendering
         reasoning = strip_line_feeds_left(reasoning);
         answer = strip_line_feeds_left(answer.substr(answer.rfind(end) + end.size()));
     }
+    const bool has_content = !answer.empty();
     out.literal("<|im_start|>assistant\n");
     if (after_query && (last || !reasoning.empty())) {
         out.literal("<think>\n").content(strip_line_feeds_right(reasoning));
         out.literal("\n</think>\n\n");
         answer = strip_line_feeds_left(answer);
     }
-    out.content(answer).literal("<|im_end|>\n");
+    out.content(answer);
+    tool_calls(message, has_content, out);
+    out.literal("<|im_end|>\n");
 }
 
-void render_qwen3(const Messages& messages, const RenderOptions& options, Rendering& out) {
+void render_qwen3(const ChatTemplate& chat_template, const Messages& messages,
+                  const RenderOptions& options, Rendering& out) {
     const std::size_t query = last_query(messages);
-    for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::size_t first = system_message(chat_template, messages, options, out);
+    for (std::size_t i = first; i < messages.size(); ++i) {
         if (messages[i].role == "assistant")
             qwen3_answer(messages[i], i > query, i + 1 == messages.size(), out);
         else
-            chatml_message(messages[i], out);
+            chatml_message(messages, i, out);
     }
     if (!options.add_generation_prompt) return;
     out.literal("<|im_start|>assistant\n");
     if (!options.enable_thinking) out.literal("<think>\n\n</think>\n\n");
+}
+
+void check_messages(const ChatTemplate& chat_template, const Messages& messages,
+                    const RenderOptions& options) {
+    require(!messages.empty(), "a conversation needs a message");
+    const bool has_tools =
+        chat_template.format == ChatFormat::chatml || chat_template.format == ChatFormat::qwen3;
+    require(has_tools || options.tools.empty(),
+            "tools are not implemented for the chat template {}",
+            to_text(chat_template.format));
+    static const std::array roles = {"system", "user", "assistant", "tool"};
+    for (const Message& message : messages) {
+        const std::string& role = message.role;
+        require(std::find(roles.begin(), roles.end(), role) != roles.end(),
+                "a message has the role system, user, assistant or tool, not '{}'", role);
+        require(has_tools || (role != "tool" && message.tool_calls.empty()),
+                "tool calls are not implemented for the chat template {}",
+                to_text(chat_template.format));
+    }
 }
 
 }  // namespace
@@ -159,11 +237,7 @@ void render_qwen3(const Messages& messages, const RenderOptions& options, Render
 std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
                                               const Messages& messages,
                                               const RenderOptions& options) {
-    require(!messages.empty(), "a conversation needs a message");
-    for (const Message& message : messages)
-        require(
-            message.role == "system" || message.role == "user" || message.role == "assistant",
-            "a message has the role system, user or assistant, not '{}'", message.role);
+    check_messages(chat_template, messages, options);
     Rendering out;
     switch (chat_template.format) {
         case ChatFormat::chatml:
@@ -177,7 +251,7 @@ std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
             render_gemma(chat_template, messages, options, out);
             break;
         case ChatFormat::qwen3:
-            render_qwen3(messages, options, out);
+            render_qwen3(chat_template, messages, options, out);
             break;
     }
     return out.parts;
@@ -187,65 +261,6 @@ std::string rendered_text(const std::vector<RenderedPart>& parts) {
     std::string text;
     for (const RenderedPart& part : parts) text += part.text;
     return text;
-}
-
-std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
-                                    const std::vector<RenderedPart>& parts) {
-    // Other added tokens, such as "\n\n" and "<table>" in Gemma, are ordinary text: they are
-    // recognized in messages, too, unless the template writes them.
-    const auto is_special = [&](const AddedToken& token) {
-        const auto writes = [&](const RenderedPart& part) {
-            return part.from_template && part.text.find(token.content) != std::string::npos;
-        };
-        return tokenizer.all_special_ids.contains(token.id) ||
-               (!trim(token.content).empty() &&
-                std::any_of(parts.begin(), parts.end(), writes));
-    };
-    std::vector<AddedToken> special_tokens, other_tokens;
-    for (const auto* tokens : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
-        for (const AddedToken& token : *tokens)
-            (is_special(token) ? special_tokens : other_tokens).push_back(token);
-
-    // Split the template's own parts at special tokens. Text between two of them is one
-    // segment, as in tokenizer.encode: "user\n" and the message are split into words together.
-    std::vector<Segment> segments;
-    const auto append = [&](const std::string& text) {
-        if (segments.empty() || segments.back().id) segments.push_back({""});
-        segments.back().text += text;
-    };
-    for (const RenderedPart& part : parts) {
-        if (!part.from_template) {
-            append(part.text);
-            continue;
-        }
-        for (const Segment& segment : split_at_added_tokens(special_tokens, part.text))
-            if (segment.id)
-                segments.push_back(segment);
-            else
-                append(segment.text);
-    }
-
-    // Encode the text between special tokens, in which none is recognized.
-    std::vector<Id> ids;
-    for (const Segment& segment : segments) {
-        if (segment.id) {
-            ids.push_back(*segment.id);
-            continue;
-        }
-        check_utf8(segment.text);
-        bool at_start = &segment == &segments.front();
-        for (const Segment& part : split_at_added_tokens(other_tokens, segment.text)) {
-            if (part.id) {
-                ids.push_back(*part.id);
-            } else {
-                for (const std::string& word :
-                     tokenizer.pre_tokenize(tokenizer.normalize(part.text), at_start))
-                    for (const Id id : tokenizer.encode_word(word)) ids.push_back(id);
-            }
-            at_start = false;
-        }
-    }
-    return ids;
 }
 
 }  // namespace llm

@@ -1,6 +1,9 @@
 #include "chapters/14_fine_tuning/chat_template.hpp"
 
+#include <algorithm>
 #include <array>
+
+#include "common/files/unicode.hpp"
 
 namespace llm {
 namespace {
@@ -38,7 +41,8 @@ std::vector<std::string> chat_template_names() {
 
 ChatTemplate chat_template_named(const std::string& name) {
     for (const FormatNames& format : formats)
-        if (format.name == name) return {format.format, "", false, false};
+        if (format.name == name)
+            return {format.format, "", false, false, format.format == ChatFormat::qwen3};
     throw ValueError("there is no chat template " + name);
 }
 
@@ -63,6 +67,65 @@ std::string bos_token_text(const Tokenizer& tokenizer) {
         for (const AddedToken& token : *added)
             if (token.id == bos) return token.content;
     return "";
+}
+
+std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
+                                    const std::vector<RenderedPart>& parts) {
+    // Other added tokens, such as "\n\n" and "<table>" in Gemma, are ordinary text: they are
+    // recognized in messages, too, unless the template writes them.
+    const auto is_special = [&](const AddedToken& token) {
+        const auto writes = [&](const RenderedPart& part) {
+            return part.from_template && part.text.find(token.content) != std::string::npos;
+        };
+        return tokenizer.all_special_ids.contains(token.id) ||
+               (white_space_end(token.content, 0) < token.content.size() &&
+                std::any_of(parts.begin(), parts.end(), writes));
+    };
+    std::vector<AddedToken> special_tokens, other_tokens;
+    for (const auto* tokens : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
+        for (const AddedToken& token : *tokens)
+            (is_special(token) ? special_tokens : other_tokens).push_back(token);
+
+    // Split the template's own parts at special tokens. Text between two of them is one
+    // segment, as in tokenizer.encode: "user\n" and the message are split into words together.
+    std::vector<Segment> segments;
+    const auto append = [&](const std::string& text) {
+        if (segments.empty() || segments.back().id) segments.push_back({""});
+        segments.back().text += text;
+    };
+    for (const RenderedPart& part : parts) {
+        if (!part.from_template) {
+            append(part.text);
+            continue;
+        }
+        for (const Segment& segment : split_at_added_tokens(special_tokens, part.text))
+            if (segment.id)
+                segments.push_back(segment);
+            else
+                append(segment.text);
+    }
+
+    // Encode the text between special tokens, in which none is recognized.
+    std::vector<Id> ids;
+    for (const Segment& segment : segments) {
+        if (segment.id) {
+            ids.push_back(*segment.id);
+            continue;
+        }
+        check_utf8(segment.text);
+        bool at_start = &segment == &segments.front();
+        for (const Segment& part : split_at_added_tokens(other_tokens, segment.text)) {
+            if (part.id) {
+                ids.push_back(*part.id);
+            } else {
+                for (const std::string& word :
+                     tokenizer.pre_tokenize(tokenizer.normalize(part.text), at_start))
+                    for (const Id id : tokenizer.encode_word(word)) ids.push_back(id);
+            }
+            at_start = false;
+        }
+    }
+    return ids;
 }
 
 }  // namespace llm

@@ -10,11 +10,17 @@
 
 namespace llm {
 
-// A message of a conversation. The role is "system", "user" or "assistant". Fine-tuning trains
-// the messages of the assistant, except those that only precede the one to learn.
+// A call of a function: its name, and its arguments as JSON text, as in OpenAI's API.
+struct ToolCall {
+    std::string name, arguments;
+};
+
+// A message of a conversation. The role is "system", "user", "assistant" or, for the result of
+// a call, "tool".
 struct Message {
     std::string role, content;
-    bool is_trained = true;
+    std::vector<ToolCall> tool_calls = {};  // of the assistant, after the content
+    bool is_trained = true;                 // fine-tuning learns it, if it is the assistant's
 };
 
 // The formats that are implemented.
@@ -24,6 +30,7 @@ struct ChatTemplate {
     std::string default_system_prompt;      // ChatML: if the first message is no system message
     bool always_generation_prompt = false;  // the first template of Llama 3
     bool date_in_system_message = false;    // Llama 3.2
+    bool tools_in_system_message = false;   // Qwen 2.5 and Qwen3
 };
 
 std::string to_text(ChatFormat format);          // "ChatML", "Llama 3", "Gemma", ...
@@ -38,16 +45,18 @@ struct RenderedPart {
 };
 
 struct RenderOptions {
-    bool add_generation_prompt = true;  // end with the beginning of an answer
-    bool enable_thinking = true;        // Qwen3: false writes an empty <think> block
-    std::string bos_token;              // Llama 3 and Gemma begin with it
-    std::string date_string;            // Llama 3.2: today, such as "26 Jul 2024"
+    bool add_generation_prompt = true;    // end with the beginning of an answer
+    bool enable_thinking = true;          // Qwen3: false writes an empty <think> block
+    std::string bos_token;                // Llama 3 and Gemma begin with it
+    std::string date_string;              // Llama 3.2: today, such as "26 Jul 2024"
+    std::vector<std::string> tools = {};  // definitions as JSON texts, if the template has them
 };
 
 // Writes a conversation as the template of Hugging Face does. Throws ValueError for a
 // conversation without messages, for other roles, and for what the template itself rejects:
 // Gemma has no system role (Gemma 3 writes a system message before the first one of the user),
-// and its roles must alternate.
+// and its roles must alternate. ChatML writes tool calls and their results as Qwen does; with
+// Llama 3 and Gemma they are not implemented.
 std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
                                               const std::vector<Message>& messages,
                                               const RenderOptions& options);

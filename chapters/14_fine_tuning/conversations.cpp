@@ -34,8 +34,8 @@ double weight_of(const JsonFile& message) {
 std::vector<Message> messages_of(const JsonFile& json, const std::string& key) {
     std::vector<Message> messages;
     for (const JsonFile& message : json.objects(key)) {
-        messages.push_back(
-            {message.text("role"), message.text("content"), weight_of(message) != 0});
+        messages.push_back({message.text("role"), message.text("content")});
+        messages.back().is_trained = weight_of(message) != 0;
         message.reject_unread({});
     }
     return messages;

@@ -61,4 +61,21 @@ std::string json_text(const Json& json) {
     return of_tree(json).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string spaced_json_text(const Json& json) {
+    std::string text;
+    const auto append = [&](const std::string& part) {
+        text += (text.empty() ? "" : ", ") + part;
+    };
+    if (const JsonArray* elements = json.as<JsonArray>()) {
+        for (const Json& element : *elements) append(spaced_json_text(element));
+        return "[" + text + "]";
+    }
+    if (const JsonObject* members = json.as<JsonObject>()) {
+        for (const auto& [key, member] : *members)
+            append(json_text({key}) + ": " + spaced_json_text(member));
+        return "{" + text + "}";
+    }
+    return json_text(json);
+}
+
 }  // namespace llm

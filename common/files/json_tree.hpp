@@ -38,4 +38,8 @@ Json parse_json(std::string_view text, const std::string& source);
 // The text without spaces and line breaks. Bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const Json& json);
 
+// The same with a space after each comma and colon outside of strings: Python's json.dumps with
+// ensure_ascii=False, which chat templates show tools with.
+std::string spaced_json_text(const Json& json);
+
 }  // namespace llm

@@ -17,11 +17,6 @@ struct Tool {
 };
 Tool calculator_tool();
 
-// A call: the name of a tool, and its arguments as JSON text, as in OpenAI's API.
-struct ToolCall {
-    std::string name, arguments;
-};
-
 // The calls in a generated text, and the text around them. A call is
 //   <tool_call>
 //   {"name": "calculator", "arguments": {"expression": "12 + 30"}}

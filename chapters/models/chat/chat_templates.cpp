@@ -22,7 +22,7 @@ const std::array known_templates = {
     // HuggingFaceTB/SmolLM2-135M-Instruct.
     KnownTemplate{0x5c1af3f15fc6bac6, {ChatFormat::chatml, "", false, false}},
     // Qwen/Qwen2.5-0.5B-Instruct.
-    KnownTemplate{0x2a6b582301524c38, {ChatFormat::chatml, "", false, false}},
+    KnownTemplate{0x2a6b582301524c38, {ChatFormat::chatml, "", false, false, true}},
     // meta-llama/Meta-Llama-3-8B-Instruct; as first published.
     KnownTemplate{0x4b856f730b55f8be, {ChatFormat::llama3, "", false, false}},
     KnownTemplate{0x02acf117f1f7c458, {ChatFormat::llama3, "", true, false}},
@@ -33,8 +33,8 @@ const std::array known_templates = {
     // google/gemma-3-1b-it, which those with images have, too.
     KnownTemplate{0x1ccc419a0b0fa6cd, {ChatFormat::gemma3, "", false, false}},
     // Qwen/Qwen3-0.6B, as first published, and the current one.
-    KnownTemplate{0xb7754467ab31ba55, {ChatFormat::qwen3, "", false, false}},
-    KnownTemplate{0x3a368a29e6de643c, {ChatFormat::qwen3, "", false, false}}};
+    KnownTemplate{0xb7754467ab31ba55, {ChatFormat::qwen3, "", false, false, true}},
+    KnownTemplate{0x3a368a29e6de643c, {ChatFormat::qwen3, "", false, false, true}}};
 
 // The words before and after the default system prompt in a literal of a ChatML template.
 const std::string before_default = "\"<|im_start|>system\n", after_default = "<|im_end|>\n";
