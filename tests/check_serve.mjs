@@ -135,6 +135,71 @@ async function conversation({ client, url }) {
   check('the page loads nothing from elsewhere', page.includes('<!doctype html>') && !/(src|href)="(?!data:)|https?:|@import/.test(page))
 }
 
+// The model has not been trained on this tool: the grammar alone makes its calls valid.
+const tools = [{ type: 'function', function: { name: 'calculator', description: 'Computes sums.', strict: true, parameters: {
+  type: 'object', properties: { expression: { type: 'string', maxLength: 20 } }, required: ['expression'], additionalProperties: false } } }]
+const only_calculator = { type: 'function', function: { name: 'calculator' } }
+const is_call = ({ id, type, function: { name, arguments: text } }) =>
+  id.startsWith('call_') && type === 'function' && name === 'calculator' && typeof JSON.parse(text).expression === 'string'
+
+async function toolCalls({ client }) {
+  const create = more => client.chat.completions.create(ask('What is 345 + 218?', { tools, ...more }))
+  const required = { tool_choice: 'required', parallel_tool_calls: false }
+  const { choices: [{ message, finish_reason: reason }], usage } = await create(required)
+  check('a required tool is called', reason === 'tool_calls' && message.content === null && message.tool_calls.length === 1 && is_call(message.tool_calls[0]) &&
+    usage.completion_tokens > 10, JSON.stringify(message.tool_calls))
+  const named = (await create({ tool_choice: only_calculator, stop: ['\n', 'name'], n: 2, logprobs: true })).choices
+  check('a tool that is named is called, whatever stops a text', named.every(choice => choice.finish_reason === 'tool_calls' && is_call(choice.message.tool_calls[0]) &&
+    choice.logprobs.content.map(({ token }) => token).join('').includes('</tool_call>')) && named[0].message.tool_calls[0].id !== named[1].message.tool_calls[0].id)
+
+  const deltas = []
+  let reason_of_stream
+  for await (const { choices: [choice] } of await create({ ...required, stream: true })) {
+    deltas.push(choice.delta)
+    reason_of_stream = choice.finish_reason ?? reason_of_stream
+  }
+  const parts = deltas.flatMap(delta => delta.tool_calls ?? [])
+  check('a call is streamed: first its name, then its arguments', is_call(parts[0].function.arguments === '' && { ...parts[0], function: { ...parts[0].function,
+    arguments: parts.slice(1).map(part => part.function.arguments).join('') } }) && parts.slice(1).every(part => part.index === 0 && !part.id) &&
+    parts.length > 2 && reason_of_stream === 'tool_calls', `${parts.length} parts`)
+  check('no part of it is content', deltas.every(delta => !delta.content) && deltas.every(delta => (delta.tool_calls ?? []).length < 2))
+
+  const result = { role: 'tool', tool_call_id: message.tool_calls[0].id, content: '563' }
+  const conversation = [{ role: 'user', content: 'What is 345 + 218?' }, message, result]
+  const last = (await create({ messages: conversation })).choices[0]
+  check('the result of a call is read', last.finish_reason !== 'length' && (last.message.content?.length > 0 || is_call(last.message.tool_calls[0])), JSON.stringify(last.message))
+  const free = (await create({ messages: ask('Spell kitchen.').messages })).choices[0].message
+  const without = (await client.chat.completions.create(ask('Spell kitchen.'))).choices[0].message
+  check('an answer without a call is that without tools', free.content === without.content && !free.tool_calls, free.content)
+
+  const executed = []
+  const runnable = [{ type: 'function', function: { ...tools[0].function, parse: JSON.parse, function: given => { executed.push(given); return '563' } } }]
+  const runner = client.chat.completions.runTools(ask('What is 345 + 218?', { tools: runnable, tool_choice: only_calculator }))
+  await runner.done()
+  check('runTools executes the call', executed.length === 1 && typeof executed[0].expression === 'string' && runner.messages.at(-1).role === 'tool')
+  const content = await client.chat.completions.runTools(ask('What is 345 + 218?', { tools: runnable })).finalContent()
+  check('runTools goes on until there is an answer', content.length > 0, content)
+
+  const wrong = more => failure(create(more))
+  const f = (name, more = {}) => ({ type: 'function', function: { name, ...more } })
+  const expected = [
+    [{ tools: [f('a b')] }, '400 tools[0].function.name'],
+    [{ tools: [f('a'), f('a')] }, '400 tools[1].function.name'],
+    [{ tools: [f('a', { parameters: { type: 'object', properties: { x: { type: 'string', pattern: 'a' } } } })] }, '400 tools[0].function.parameters'],
+    [{ tool_choice: f('shell') }, '400 tool_choice.function.name'],
+    [{ tools: undefined, tool_choice: 'required' }, '400 tool_choice'],
+    [{ response_format: { type: 'json_object' } }, '400 response_format unsupported_parameter'],
+    [{ messages: conversation.slice(0, 2) }, '400 messages'],
+    [{ messages: [conversation[0], result] }, '400 messages[1].tool_call_id'],
+    [{ messages: [conversation[0], { ...message, tool_calls: [{ ...message.tool_calls[0], function: { name: 'calculator', arguments: '{' } }] }, result] },
+      '400 messages[1].tool_calls[0].function.arguments'],
+  ]
+  for (const [more, error] of expected) {
+    const actual = await wrong(more)
+    check(`400 of ${error.slice(4)}`, actual === error, actual)
+  }
+}
+
 async function errors({ client, url, port }) {
   const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'other', maxRetries: 0 })
   const create = more => client.chat.completions.create(ask('Hi', more))
@@ -146,7 +211,7 @@ async function errors({ client, url, port }) {
     ['404 of an endpoint', await failure(client.embeddings.create({ model, input: 'x' })), '404'],
     ['400 of a field', await failure(create({ temperature: 5 })), '400 temperature'],
     ['400 of an unknown field', await failure(create({ foo: 5 })), '400 foo unknown_parameter'],
-    ['400 of tools', await failure(create({ tools: [{ type: 'function', function: { name: 'f' } }] })), '400 tools unsupported_parameter'],
+    ['400 of tools of a text', await failure(client.completions.create({ model, prompt: 'The', tools })), '400 tools unsupported_parameter'],
     ['400 of response_format', await failure(create({ response_format: { type: 'xml' } })), '400 response_format'],
     ['400 of a long prompt', await failure(client.chat.completions.create(ask('word '.repeat(300)))), '400 messages context_length_exceeded'],
     ['413', await failure(client.chat.completions.create(ask('x'.repeat(2_000_000)))), '413'],
@@ -264,6 +329,7 @@ async function signals() {
 
 const server = await start('--api-key', 'key', '--max-waiting', '256')
 await conversation(server)
+await toolCalls(server)
 await errors(server)
 const bad = badConnections(server)
 await sleep(2500)

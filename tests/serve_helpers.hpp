@@ -1,6 +1,7 @@
 // What the tests of ./learn serve share: a tokenizer of bytes and a model with its vocabulary.
 #pragma once
 
+#include "chapters/apps/serve/api_error.hpp"
 #include "chapters/apps/serve/completion.hpp"
 #include "tests/fast_helpers.hpp"
 
@@ -17,6 +18,28 @@ inline ServedModel byte_model() {
     model.context_length = 200;
     model.max_prompt_tokens = 150;
     return model;
+}
+
+// The names that a chat template needs: the byte tokenizer has no special tokens.
+inline ServedModel chat_model() {
+    ServedModel model = byte_model();
+    model.chat_template = ChatTemplate{};
+    model.tokenizer.added_tokens.push_back({"<|im_start|>", 0});
+    model.tokenizer.added_tokens.push_back({"<|im_end|>", 1});
+    model.tokenizer.vocab["<|im_start|>"] = 0;
+    model.tokenizer.vocab["<|im_end|>"] = 1;
+    return model;
+}
+
+// "400 param code: message" of the error, or "accepted".
+inline std::string error_of(const std::string& body, bool chat, const ServedModel& model) {
+    try {
+        chat ? parse_chat_request(body, model) : parse_completion_request(body, model);
+        return "accepted";
+    } catch (const ApiError& error) {
+        return std::to_string(error.status) + " " + error.param + " " + error.code + ": " +
+               error.what();
+    }
 }
 
 // A random model of 259 tokens.

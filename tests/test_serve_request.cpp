@@ -17,27 +17,6 @@ CompletionRequest parse(const std::string& fields) {
     return parse_completion_request(body_with(fields), byte_model());
 }
 
-// The names that a chat template needs: the byte tokenizer has no special tokens.
-ServedModel chat_model() {
-    ServedModel model = byte_model();
-    model.chat_template = ChatTemplate{};
-    model.tokenizer.added_tokens.push_back({"<|im_start|>", 0});
-    model.tokenizer.added_tokens.push_back({"<|im_end|>", 1});
-    model.tokenizer.vocab["<|im_start|>"] = 0;
-    model.tokenizer.vocab["<|im_end|>"] = 1;
-    return model;
-}
-
-// "400 param code: message" of the error, or "accepted".
-std::string error_of(const std::string& body, bool chat, const ServedModel& model) {
-    try {
-        chat ? parse_chat_request(body, model) : parse_completion_request(body, model);
-        return "accepted";
-    } catch (const ApiError& error) {
-        return std::to_string(error.status) + " " + error.param + " " + error.code + ": " +
-               error.what();
-    }
-}
 std::string completion_error(const std::string& fields) {
     return error_of(body_with(fields), false, byte_model());
 }
@@ -216,7 +195,9 @@ TEST_CASE("messages that are wrong are rejected with their place") {
     CHECK(error(R"([{"role": "user"}])") ==
           "400 messages[0].content : messages[0].content is required");
     CHECK(
-        error(R"([{"role": "tool", "content": "5"}])").starts_with("400 messages[0].role : "));
+        error(R"([{"role": "robot", "content": "5"}])").starts_with("400 messages[0].role : "));
+    CHECK(error(R"([{"role": "tool", "content": "5"}])") ==
+          "400 messages[0].tool_call_id : messages[0].tool_call_id is required");
     CHECK(error(R"([{"role": "user", "content": "a", "name": "b"}])") ==
           "400 messages[0].name unknown_parameter: unknown parameter: messages[0].name");
     CHECK(error(R"([{"role": "user", "content": [{"type": "image_url"}]}])") ==

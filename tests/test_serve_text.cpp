@@ -105,12 +105,12 @@ TEST_CASE("the JSON of chats, completions and chunks") {
         R"({"id":"id","object":"chat.completion","created":5,"model":"m","choices":[{"index":0,)"
         R"("message":{"role":"assistant","content":"Hi","refusal":null},"logprobs":null,)"
         R"("finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}})");
-    CHECK(chunk_json(chat, {1, "a\nb"}) ==
+    CHECK(chunks_json(chat, {1, "a\nb"}).at(0) ==
           R"({"id":"id","object":"chat.completion.chunk","created":5,"model":"m","choices":[)"
           R"({"index":1,"delta":{"content":"a\nb"},"logprobs":null,"finish_reason":null}]})");
     const TokenDetails token{{"a", -0.5}, {{"\xff", -1}, {"b", -infinity}}, 7};
     CHECK(
-        chunk_json(text, {0, "a", {token}, "length"}) ==
+        chunks_json(text, {0, "a", {token}, "length"}).at(0) ==
         "{\"id\":\"id\",\"object\":\"text_completion\",\"created\":5,\"model\":\"m\","
         "\"choices\":[{"
         "\"index\":0,\"text\":\"a\",\"logprobs\":{\"tokens\":[\"a\"],\"token_logprobs\":[-0.5],"

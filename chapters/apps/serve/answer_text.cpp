@@ -9,14 +9,14 @@ namespace {
 
 bool is_in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-'; }
 
-// The longest end of a text with which this string begins, but not all of the string.
-std::size_t overlap(const std::string& text, const std::string& string) {
+}  // namespace
+
+std::size_t partial_match(const std::string& text, const std::string& string) {
+    if (string.empty()) return 0;
     std::size_t length = std::min(text.size(), string.size() - 1);
     while (length > 0 && !text.ends_with(std::string_view(string).substr(0, length))) --length;
     return length;
 }
-
-}  // namespace
 
 std::size_t incomplete_utf8(const std::string& text) {
     for (std::size_t length = 1; length <= std::min<std::size_t>(3, text.size()); ++length) {
@@ -29,11 +29,13 @@ std::size_t incomplete_utf8(const std::string& text) {
 }
 
 AnswerText::AnswerText(const Tokenizer& tokenizer, std::vector<Id> first_ids,
-                       std::vector<std::string> stop, const BadWords& bad_words)
+                       std::vector<std::string> stop, const BadWords& bad_words,
+                       std::string no_stop_after)
     : tokenizer_(tokenizer),
       ids_(std::move(first_ids)),
       num_bytes_(tokenizer.decode_bytes(ids_).size()),
       stop_(std::move(stop)),
+      no_stop_after_(std::move(no_stop_after)),
       bad_words_(bad_words) {}
 
 std::string AnswerText::put(Id id) {
@@ -48,17 +50,34 @@ std::string AnswerText::put(Id id) {
 std::string AnswerText::finish() { return take(true); }
 
 std::size_t AnswerText::num_held_back() const {
-    std::size_t held = incomplete_utf8(pending_);
-    for (const std::string& stop : stop_) held = std::max(held, overlap(pending_, stop));
+    std::size_t held =
+        std::max(incomplete_utf8(pending_), partial_match(pending_, no_stop_after_));
+    for (const std::string& stop : stop_) held = std::max(held, partial_match(pending_, stop));
     if (bad_words_.empty()) return held;
     const auto end = pending_.rbegin() + std::ptrdiff_t(held);
     return std::size_t(std::find_if_not(end, pending_.rend(), is_in_word) - pending_.rbegin());
 }
 
+// The first stop string; npos if there is none. One that begins where the mark may begin waits
+// until it is clear whether it does.
+std::size_t AnswerText::stop_position(bool at_end) {
+    std::size_t cut = std::string::npos, limit = pending_.size();
+    for (const std::string& stop : stop_) cut = std::min(cut, pending_.find(stop));
+    if (no_stop_after_.empty()) return cut;
+    const std::size_t mark = pending_.find(no_stop_after_);
+    if (mark != std::string::npos) {
+        limit = mark;
+        stop_.clear();
+        no_stop_after_.clear();
+    } else if (!at_end) {
+        limit -= partial_match(pending_, no_stop_after_);
+    }
+    return cut < limit ? cut : std::string::npos;
+}
+
 std::string AnswerText::take(bool at_end) {
     // Cut at the first stop string.
-    std::size_t cut = std::string::npos;
-    for (const std::string& stop : stop_) cut = std::min(cut, pending_.find(stop));
+    const std::size_t cut = stop_position(at_end);
     if (cut != std::string::npos) {
         pending_.resize(cut);
         finish_reason_ = "stop";

@@ -15,10 +15,12 @@ namespace llm {
 // are decoded again.
 class AnswerText {
  public:
-    // The first ids are those of a text that the answer continues. The tokenizer and the words
-    // must outlive it.
+    // The first ids are those of a text that the answer continues. Stop strings are looked for
+    // up to the first `no_stop_after`, if it is not empty. The tokenizer and the words must
+    // outlive it.
     AnswerText(const Tokenizer& tokenizer, std::vector<Id> first_ids,
-               std::vector<std::string> stop, const BadWords& bad_words);
+               std::vector<std::string> stop, const BadWords& bad_words,
+               std::string no_stop_after = {});
 
     std::string put(Id id);
     std::string finish();  // no token follows: the text that was held back
@@ -29,16 +31,21 @@ class AnswerText {
 
  private:
     std::string take(bool at_end);
+    std::size_t stop_position(bool at_end);
     std::size_t num_held_back() const;
 
     const Tokenizer& tokenizer_;
     std::vector<Id> ids_;
     std::size_t num_bytes_;  // decoded so far
     std::vector<std::string> stop_;
+    std::string no_stop_after_;
     const BadWords& bad_words_;
     std::string pending_{};  // decoded, and not returned
     std::string finish_reason_{};
 };
+
+// The longest end of a text with which a string begins, but not all of the string.
+std::size_t partial_match(const std::string& text, const std::string& string);
 
 // The bytes at the end that begin a UTF-8 character without completing it: 0 to 3.
 std::size_t incomplete_utf8(const std::string& text);

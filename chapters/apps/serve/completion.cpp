@@ -1,5 +1,6 @@
 #include "chapters/apps/serve/completion.hpp"
 
+#include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm {
@@ -28,13 +29,17 @@ std::vector<GenerationRequest> sequences_of(const CompletionRequest& request,
 
 Completion::Completion(const ServedModel& model, const CompletionRequest& request,
                        ServingLoop& loop, Clock::time_point deadline)
-    : model_(model), log_probs_(request.top_logprobs.has_value()), deadline_(deadline) {
+    : model_(model),
+      log_probs_(request.top_logprobs.has_value()),
+      has_tools_(!request.tools.empty()),
+      deadline_(deadline) {
     for (const std::vector<Id>& prompt : request.prompts) {
         usage_.prompt_tokens += prompt.size();
         const std::vector<Id> continued = request.chat ? std::vector<Id>() : prompt;
         for (std::size_t i = 0; i < request.n; ++i)
             answers_.push_back(
-                {AnswerText(model.tokenizer, continued, request.stop, model.bad_words)});
+                {AnswerText(model.tokenizer, continued, request.stop, model.bad_words,
+                            has_tools_ ? tool_call_begin : "")});
     }
     num_open_ = answers_.size();
     try {
@@ -78,8 +83,23 @@ std::optional<Choice> Completion::part_of(const SequenceEvent& event) {
     if (log_probs_) answer.tokens.push_back(details(answer, token));
     const std::string text = answer.text.put(token.token.id);
     if (!answer.text.finish_reason().empty()) return end(event.choice, text, {});
-    if (text.empty()) return {};
-    return Choice{event.choice, text, std::exchange(answer.tokens, {})};
+    Choice part = part_with(event.choice, text, false);
+    if (part.text.empty() && part.calls.empty()) return {};
+    part.tokens = std::exchange(answer.tokens, {});
+    return part;
+}
+
+// A part without tokens: the text, or what it has of content and tool calls.
+Choice Completion::part_with(std::size_t index, const std::string& text, bool at_end) {
+    if (!has_tools_) return {index, text};
+    ToolCallText& calls = answers_[index].calls;
+    ToolCallText::Parts parts = calls.put(text);
+    if (at_end) {
+        ToolCallText::Parts last = calls.finish();
+        parts.content += last.content;
+        parts.calls.insert(parts.calls.end(), last.calls.begin(), last.calls.end());
+    }
+    return {index, parts.content, {}, {}, parts.calls};
 }
 
 // The last part of an answer. What ended its text, if anything did, is the reason.
@@ -88,8 +108,13 @@ Choice Completion::end(std::size_t index, const std::string& text, const std::st
     answer.has_ended = true;
     --num_open_;
     open_->cancel(index);
-    const std::string& of_text = answer.text.finish_reason();
-    return {index, text, std::exchange(answer.tokens, {}), of_text.empty() ? reason : of_text};
+    Choice part = part_with(index, text, true);
+    part.tokens = std::exchange(answer.tokens, {});
+    part.finish_reason = answer.text.finish_reason();
+    if (part.finish_reason.empty())
+        part.finish_reason =
+            reason == "stop" && answer.calls.num_complete() > 0 ? "tool_calls" : reason;
+    return part;
 }
 
 TokenDetails Completion::details(Answer& answer, const SampledToken& token) const {

@@ -5,6 +5,7 @@
 #include "chapters/apps/serve/openai_request.hpp"
 #include "chapters/apps/serve/openai_response.hpp"
 #include "chapters/apps/serve/serving_loop.hpp"
+#include "chapters/apps/serve/tool_call_text.hpp"
 
 namespace llm {
 
@@ -27,6 +28,7 @@ class Completion {
  private:
     struct Answer {
         AnswerText text;
+        ToolCallText calls{};
         std::vector<TokenDetails> tokens{};  // not yet returned
         std::size_t num_characters = 0;      // of the texts of its tokens
         bool has_ended = false;
@@ -35,10 +37,11 @@ class Completion {
     std::optional<Choice> expire();
     std::optional<Choice> part_of(const SequenceEvent& event);
     Choice end(std::size_t index, const std::string& text, const std::string& reason);
+    Choice part_with(std::size_t index, const std::string& text, bool at_end);
     TokenDetails details(Answer& answer, const SampledToken& token) const;
 
     const ServedModel& model_;
-    bool log_probs_;
+    bool log_probs_, has_tools_;
     Clock::time_point deadline_;
     Usage usage_{};
     std::vector<Answer> answers_{};

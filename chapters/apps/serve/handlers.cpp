@@ -49,10 +49,7 @@ void answer(Completion& completion, const ResponseHead& head, std::size_t num_an
     std::vector<Choice> answers(num_answers);
     for (std::size_t i = 0; i < num_answers; ++i) answers[i].index = i;
     const bool is_complete = for_each_part(completion, [&](const Choice& part) {
-        Choice& whole = answers[part.index];
-        whole.text += part.text;
-        whole.tokens.insert(whole.tokens.end(), part.tokens.begin(), part.tokens.end());
-        whole.finish_reason = part.finish_reason;
+        append(answers[part.index], part);
         return true;
     });
     if (is_complete)
@@ -73,7 +70,9 @@ bool write_events(Completion& completion, const ResponseHead& head,
         for (std::size_t i = 0; request.chat && i < request.n; ++i)
             write(sse_event(role_chunk_json(head, i)));
         const bool is_complete = for_each_part(completion, [&](const Choice& part) {
-            return write(sse_event(chunk_json(head, part)));
+            for (const std::string& chunk : chunks_json(head, part))
+                if (!write(sse_event(chunk))) return false;
+            return true;
         });
         if (!is_complete) return false;
         if (request.include_usage) write(sse_event(usage_chunk_json(head, completion.usage())));

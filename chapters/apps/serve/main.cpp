@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "chapters/11_generation/sampling_options.hpp"
+#include "chapters/21_serving/constrained/tool_use.hpp"
 #include "chapters/apps/chat/model_options.hpp"
 #include "chapters/apps/serve/handlers.hpp"
 #include "chapters/models/family.hpp"
@@ -85,7 +86,8 @@ ServedModel served_model(Arguments& arguments, const ChatModelFiles& files,
 
     ServedModel model{name_of(files), chat.tokenizer, chat.chat_template, chat.eos_token_ids,
                       chat.bad_words};
-    Tokenizer tokenizer = chat.tokenizer;
+    show_tool_tags(model.tokenizer);
+    Tokenizer tokenizer = model.tokenizer;
     tokenizer.eos_token_ids = chat.eos_token_ids;
     model.trie = std::make_shared<TokenTrie>(make_token_trie(tokenizer));
     model.context_length = context_length;

@@ -7,8 +7,10 @@
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/apps/serve/api_error.hpp"
+#include "chapters/apps/serve/chat_messages.hpp"
 #include "chapters/apps/serve/request_fields.hpp"
 #include "chapters/apps/serve/response_format.hpp"
+#include "chapters/apps/serve/tool_request.hpp"
 #include "common/files/json_text.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -67,13 +69,21 @@ void read_stream(RequestFields& fields, CompletionRequest& request) {
     options.reject_unread();
 }
 
-// What restricts the text of an answer. Tools are not implemented.
+// What restricts the text of an answer. /v1/completions has no tools.
 void read_constraints(RequestFields& fields, std::string_view body,
                       CompletionRequest& request) {
     if (fields.find("response_format")) request.grammar = grammar_of_response_format(body);
-    fields.allow_only("tools", {json::array()});
-    fields.allow_only("tool_choice", {"none", "auto"});
-    fields.allow_only("parallel_tool_calls", {true, false});
+    if (!request.chat) {
+        fields.allow_only("tools", {json::array()});
+        fields.allow_only("tool_choice", {"none", "auto"});
+        fields.allow_only("parallel_tool_calls", {true, false});
+    } else if (ToolRequest tools = read_tools(fields, body); tools.grammar) {
+        if (request.grammar)
+            throw invalid_request("response_format is not supported together with tools",
+                                  "response_format", "unsupported_parameter");
+        request.grammar = std::move(tools.grammar);
+        request.tools = std::move(tools.definitions);
+    }
     fields.allow_only("functions", {json::array()});
     fields.allow_only("function_call", {"none", "auto"});
 }
@@ -129,52 +139,18 @@ void read_lengths(RequestFields& fields, const std::string& name, const ServedMo
     request.max_new_tokens = max_tokens ? size_t(*max_tokens) : std::min(room, otherwise);
 }
 
-// The text of a message: a string, or parts of type "text".
-std::string content_text(RequestFields& message) {
-    const json* content = message.find("content");
-    if (!content || !content->is_array()) return message.text("content");
-    std::string text;
-    for (std::size_t i = 0; i < content->size(); ++i) {
-        const std::string name = message.full_name("content[" + std::to_string(i) + "]");
-        RequestFields part((*content)[i], name);
-        if (const std::string type = part.text("type"); type != "text")
-            throw invalid_request(name + " of type " + escaped(type) + " is not supported",
-                                  name, "unsupported_parameter");
-        text += part.text("text");
-        part.reject_unread();
-    }
-    return text;
-}
-
-Message read_message(const json& value, const std::string& name) {
-    RequestFields fields(value, name);
-    std::string role = fields.text("role");
-    if (role == "developer") role = "system";  // OpenAI's newer name
-    if (role != "system" && role != "user" && role != "assistant")
-        throw invalid_request(name + ".role must be system, developer, user or assistant",
-                              name + ".role");
-    Message message{role, content_text(fields)};
-    // What an answer has, for clients that send it back.
-    for (const char* list : {"annotations", "tool_calls"})
-        fields.allow_only(list, {json::array()});
-    for (const char* absent : {"refusal", "audio", "function_call", "reasoning_content"})
-        fields.allow_only(absent, {});
-    fields.reject_unread();
-    return message;
-}
-
-std::vector<Id> encode_messages(RequestFields& fields, const ServedModel& model) {
-    const json* value = fields.find("messages");
-    if (!value || !value->is_array() || value->empty())
-        throw invalid_request("messages must be an array with at least one message",
-                              "messages");
-    std::vector<Message> messages;
-    for (std::size_t i = 0; i < value->size(); ++i)
-        messages.push_back(read_message((*value)[i], "messages[" + std::to_string(i) + "]"));
-    return encode_conversation(
-        model.tokenizer,
-        render_conversation(*model.chat_template, messages,
-                            {true, true, bos_token_text(model.tokenizer), today()}));
+std::vector<Id> encode_messages(RequestFields& fields, const ServedModel& model,
+                                const CompletionRequest& request) {
+    const ChatFormat format = model.chat_template->format;
+    if (!request.tools.empty() && format != ChatFormat::chatml && format != ChatFormat::qwen3)
+        throw invalid_request("tools are not supported with the chat template " +
+                                  to_text(format) + " of this model",
+                              "tools", "unsupported_parameter");
+    RenderOptions options{true, true, bos_token_text(model.tokenizer), today()};
+    options.tools = request.tools;
+    const std::vector<Message> messages = read_messages(fields, *model.chat_template);
+    return encode_conversation(model.tokenizer,
+                               render_conversation(*model.chat_template, messages, options));
 }
 
 bool is_ids(const json& value) {
@@ -246,7 +222,7 @@ CompletionRequest parse_chat_request(std::string_view body, const ServedModel& m
         if (top_logprobs && !logprobs)
             throw invalid_request("top_logprobs needs logprobs: true", "top_logprobs");
         if (logprobs) request.top_logprobs = size_t(top_logprobs.value_or(0));
-        request.prompts = {encode_messages(fields, model)};
+        request.prompts = {encode_messages(fields, model, request)};
         const bool is_old = fields.find("max_tokens") != nullptr;
         if (is_old && fields.find("max_completion_tokens"))
             throw invalid_request(

@@ -21,7 +21,7 @@ struct ServedModel {
     std::optional<ChatTemplate> chat_template{};  // none: a base model
     std::vector<Id> eos_token_ids{};              // with the token that ends an answer
     BadWords bad_words{};
-    std::shared_ptr<const TokenTrie> trie{};  // of the tokenizer, for a response_format
+    std::shared_ptr<const TokenTrie> trie{};  // of the tokenizer, for a grammar
     std::size_t context_length = 0;           // tokens of a prompt and its answer
     std::size_t max_prompt_tokens = 0;        // less than context_length
     SamplingConfig sampling{};                // of requests that do not say otherwise
@@ -39,6 +39,7 @@ struct CompletionRequest {
     bool stream = false, include_usage = false;
     std::optional<std::size_t> top_logprobs{};  // none: no log-probabilities
     std::shared_ptr<const Grammar> grammar{};   // of the answer; none: any text
+    std::vector<std::string> tools{};           // definitions; if there are any, it may call
 };
 
 inline constexpr std::size_t max_choices = 16;  // of a request: prompts times n

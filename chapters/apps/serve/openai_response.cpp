@@ -55,15 +55,46 @@ json completion_log_probs(const std::vector<TokenDetails>& tokens) {
             {"text_offset", offsets}};
 }
 
+// A part of a call, or all of it. Its id is that of the response, of the choice and of the
+// call.
+json call_json(const ResponseHead& head, std::size_t choice, const ToolCallPart& call) {
+    if (call.name.empty()) return {{"function", {{"arguments", call.arguments}}}};
+    const std::string id = "call_" + head.id.substr(head.id.find('-') + 1) + "-" +
+                           std::to_string(choice) + "-" + std::to_string(call.index);
+    return {{"id", id},
+            {"type", "function"},
+            {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
+
+// A chunk has the text or the part of one call.
+json delta_json(const ResponseHead& head, const Choice& choice) {
+    json delta = json::object();
+    if (!choice.text.empty()) delta["content"] = choice.text;
+    for (const ToolCallPart& part : choice.calls) {
+        json call = {{"index", part.index}};
+        call.update(call_json(head, choice.index, part));
+        delta["tool_calls"].push_back(call);
+    }
+    return delta;
+}
+
+json message_json(const ResponseHead& head, const Choice& choice) {
+    json message = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+    if (choice.calls.empty()) return message;
+    message["content"] = text_or_null(choice.text);
+    for (const ToolCallPart& call : choice.calls)
+        message["tool_calls"].push_back(call_json(head, choice.index, call));
+    return message;
+}
+
 json choice_json(const ResponseHead& head, const Choice& choice, bool is_chunk) {
     json result = {{"index", choice.index}};
     if (!head.chat)
         result["text"] = choice.text;
     else if (is_chunk)
-        result["delta"] = choice.text.empty() ? json::object() : json{{"content", choice.text}};
+        result["delta"] = delta_json(head, choice);
     else
-        result["message"] = {
-            {"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+        result["message"] = message_json(head, choice);
     result["logprobs"] = !head.log_probs ? json()
                          : head.chat     ? chat_log_probs(choice.tokens)
                                          : completion_log_probs(choice.tokens);
@@ -87,6 +118,17 @@ json head_json(const ResponseHead& head, bool is_chunk) {
 
 }  // namespace
 
+void append(Choice& whole, const Choice& part) {
+    whole.text += part.text;
+    whole.tokens.insert(whole.tokens.end(), part.tokens.begin(), part.tokens.end());
+    whole.finish_reason = part.finish_reason;
+    for (const ToolCallPart& call : part.calls)
+        if (call.name.empty())
+            whole.calls[call.index].arguments += call.arguments;
+        else
+            whole.calls.push_back(call);
+}
+
 std::string response_json(const ResponseHead& head, const std::vector<Choice>& choices,
                           const Usage& usage) {
     json result = head_json(head, false);
@@ -107,10 +149,23 @@ std::string role_chunk_json(const ResponseHead& head, std::size_t index) {
     return result.dump();
 }
 
-std::string chunk_json(const ResponseHead& head, const Choice& choice) {
-    json result = head_json(head, true);
-    result["choices"] = json::array({choice_json(head, choice, true)});
-    return result.dump();
+std::vector<std::string> chunks_json(const ResponseHead& head, const Choice& choice) {
+    // The text and the log-probabilities come first, the reason last.
+    std::vector<Choice> parts;
+    if (!choice.text.empty() || choice.calls.empty())
+        parts.push_back({choice.index, choice.text});
+    for (const ToolCallPart& call : choice.calls)
+        parts.push_back({choice.index, "", {}, "", {call}});
+    parts.front().tokens = choice.tokens;
+    parts.back().finish_reason = choice.finish_reason;
+
+    std::vector<std::string> chunks;
+    for (const Choice& part : parts) {
+        json result = head_json(head, true);
+        result["choices"] = json::array({choice_json(head, part, true)});
+        chunks.push_back(result.dump());
+    }
+    return chunks;
 }
 
 std::string usage_chunk_json(const ResponseHead& head, const Usage& usage) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "chapters/apps/serve/api_error.hpp"
+#include "chapters/apps/serve/tool_call_text.hpp"
 
 namespace llm {
 
@@ -27,7 +28,11 @@ struct Choice {
     std::string text{};
     std::vector<TokenDetails> tokens{};  // if log-probabilities were asked for
     std::string finish_reason{};         // empty: it goes on
+    std::vector<ToolCallPart> calls{};
 };
+
+// Adds the next part of an answer to those before it.
+void append(Choice& whole, const Choice& part);
 
 struct Usage {
     std::size_t prompt_tokens = 0, completion_tokens = 0;
@@ -45,9 +50,9 @@ std::string response_json(const ResponseHead& head, const std::vector<Choice>& c
                           const Usage& usage);
 
 // The chunks of a stream. The first chunk of a chat has the role; the last one has the usage
-// and no choice.
+// and no choice. A part of an answer is one chunk, and one more for each part of a call.
 std::string role_chunk_json(const ResponseHead& head, std::size_t index);
-std::string chunk_json(const ResponseHead& head, const Choice& choice);
+std::vector<std::string> chunks_json(const ResponseHead& head, const Choice& choice);
 std::string usage_chunk_json(const ResponseHead& head, const Usage& usage);
 
 // A server-sent event. Source: HTML Living Standard, section 9.2. JSON has no line ends.

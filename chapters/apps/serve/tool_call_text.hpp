@@ -1,0 +1,41 @@
+// The tool calls in the text of an answer while it arrives.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace llm {
+
+// A part of a call: first its name, without arguments, then pieces of its arguments.
+struct ToolCallPart {
+    std::size_t index = 0;    // of the call in the answer
+    std::string name{};       // of the first part only
+    std::string arguments{};  // JSON, perhaps cut anywhere
+};
+
+// Splits a text of tool_use_grammar into content and calls. Nothing of a tag becomes content,
+// also if it arrives in several texts; neither does a line feed before or after a call.
+class ToolCallText {
+ public:
+    struct Parts {
+        std::string content{};
+        std::vector<ToolCallPart> calls{};
+    };
+    Parts put(const std::string& text);
+    Parts finish();  // no text follows: what was held back
+
+    std::size_t num_complete() const { return num_complete_; }  // calls
+
+ private:
+    enum class Inside { content, head, arguments };
+    bool take_content(Parts& parts, bool at_end);
+    bool take_head(Parts& parts);
+    bool take_arguments(Parts& parts, bool at_end);
+    Parts take(bool at_end);
+
+    Inside inside_ = Inside::content;
+    std::size_t num_begun_ = 0, num_complete_ = 0;
+    std::string pending_{};
+};
+
+}  // namespace llm
