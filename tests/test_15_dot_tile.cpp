@@ -19,9 +19,15 @@ void check_product(std::size_t num_tokens, std::size_t num_rows, std::size_t in,
                    Generator& generator) {
     INFO(num_tokens, " tokens, ", in, " to ", num_rows);
     const Matrix inputs = with_gaps(num_tokens, in, generator);
-    const Matrix weights = with_gaps(num_rows, in, generator);
+    Matrix weights = with_gaps(num_rows, in, generator);
+    std::vector<Bfloat16> halves;
+    for (Real& weight : weights) {
+        halves.push_back(to_bfloat16(weight));
+        weight = to_float(halves.back());
+    }
     const ConstMatrixView x = view_of(inputs).columns(0, in);
     const ConstMatrixView rows = view_of(weights).columns(0, in);
+    const BasicMatrixView<const Bfloat16> rows_of_halves{halves.data(), num_rows, in, in + 3};
     Matrix memory = xt::ones<Real>({num_tokens, num_rows + 2}) * Real(77);
     const MatrixView outputs = view_of(memory).columns(1, num_rows);
     const auto count_wrong = [&](double times) {
@@ -33,16 +39,19 @@ void check_product(std::size_t num_tokens, std::size_t num_rows, std::size_t in,
     };
     multiply_in_tiles(x, rows, outputs);
     CHECK(count_wrong(1) == 0);
-    const std::span<const Real> next(weights.data(), weights.size());
-    multiply_in_tiles(x, rows, outputs, Update::accumulate, std::as_bytes(next));
+    multiply_in_tiles(x, rows, outputs, Update::accumulate);
     CHECK(count_wrong(2) == 0);
+    multiply_in_tiles(x, rows_of_halves, outputs, Update::accumulate);
+    CHECK(count_wrong(3) == 0);
+    multiply_in_tiles(x, rows_of_halves, outputs);
+    CHECK(count_wrong(1) == 0);
     for (std::size_t t = 0; t < num_tokens; ++t)
         CHECK((memory(t, 0) == 77 && memory(t, num_rows + 1) == 77));
 }
 
 }  // namespace
 
-TEST_CASE("multiply_in_tiles: 1 to 17 rows times 1 to 17 tokens") {
+TEST_CASE("multiply_in_tiles: 1 to 17 rows times 1 to 17 tokens, in float32 and bfloat16") {
     Generator generator(31);
     for (std::size_t num_rows = 1; num_rows <= 17; ++num_rows)
         for (std::size_t num_tokens = 1; num_tokens <= 17; ++num_tokens)

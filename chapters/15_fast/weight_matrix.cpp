@@ -76,12 +76,19 @@ void for_row_chunks(std::size_t num_rows, std::size_t in_features, std::size_t r
     });
 }
 
+// Some rows as they are stored.
+template <class T>
+BasicMatrixView<const T> rows_of(const WeightMatrix& weights, std::size_t begin,
+                                 std::size_t count) {
+    const std::size_t in = weights.in_features;
+    return {values_of<T>(weights.rows(begin, count)).data(), count, in, in};
+}
+
 // Some rows as floats: in place, or dequantized into the buffer.
 ConstMatrixView rows_as_floats(const WeightMatrix& weights, std::size_t begin,
                                std::size_t count, std::span<Real> buffer) {
+    if (weights.dtype() == DType::float32) return rows_of<Real>(weights, begin, count);
     const std::size_t in = weights.in_features;
-    if (weights.dtype() == DType::float32)
-        return {values_of<Real>(weights.rows(begin, count)).data(), count, in, in};
     const MatrixView rows{buffer.data(), count, in, in};
     for (std::size_t i = 0; i < count; ++i) weights.dequantize_row(begin + i, rows[i]);
     return rows;
@@ -186,22 +193,31 @@ void matmul_by_rows(ConstMatrixView inputs, const WeightMatrix& weights, MatrixV
     const QuantizedInputKernels* kernels = weights.kernels->quantized_inputs;
     if (kernels && inputs.num_rows >= kernels->min_tokens)
         return multiply_quantized_inputs(inputs, weights, outputs, workspace, update);
-    if (inputs.num_rows == 1) return multiply_one_token(inputs[0], weights, outputs[0], update);
+    if (inputs.num_rows == 1 && weights.kernels->dot)
+        return multiply_one_token(inputs[0], weights, outputs[0], update);
 
     constexpr std::size_t rows_at_once = 8;
-    const std::size_t buffer_size = rows_at_once * weights.in_features;
-    workspace.dequantized.resize(num_threads() * buffer_size);
+    const std::size_t in = weights.in_features, buffer_size = rows_at_once * in;
+    workspace.dequantized.resize(weights.kernels->dot ? 0 : num_threads() * buffer_size);
     for_row_chunks(
-        weights.out_features, weights.in_features, rows_at_once,
+        weights.out_features, in, rows_at_once,
         [&](std::size_t begin, std::size_t end, std::size_t thread) {
+            const std::size_t num_rows = end - begin;
+            const MatrixView part = outputs.columns(begin, num_rows);
+            if (weights.dtype() == DType::float32)
+                return multiply_in_tiles(inputs, rows_of<Real>(weights, begin, num_rows), part,
+                                         update);
+            if (weights.dtype() == DType::bfloat16)
+                return multiply_in_tiles(inputs, rows_of<Bfloat16>(weights, begin, num_rows),
+                                         part, update);
+
+            // Dequantize some rows of another type, and multiply while they are in the cache.
             const std::span<Real> buffer =
                 std::span(workspace.dequantized).subspan(thread * buffer_size, buffer_size);
             for (std::size_t row = begin; row < end; row += rows_at_once) {
                 const std::size_t count = std::min(rows_at_once, end - row);
-                const ConstMatrixView rows = rows_as_floats(weights, row, count, buffer);
-                const std::size_t next = row + count;
-                multiply_in_tiles(inputs, rows, outputs.columns(row, count), update,
-                                  weights.rows(next, std::min(rows_at_once, end - next)));
+                multiply_in_tiles(inputs, rows_as_floats(weights, row, count, buffer),
+                                  outputs.columns(row, count), update);
             }
         });
 }

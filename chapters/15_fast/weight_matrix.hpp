@@ -33,6 +33,7 @@ struct WeightKernels {
     DType dtype;
     void (*quantize)(std::span<const Real> weights, std::span<std::byte> row);
     void (*dequantize)(std::span<const std::byte> row, std::span<Real> weights);
+    // The dot product of a row as it is stored. None: rows are dequantized first.
     Real (*dot)(std::span<const std::byte> row, std::span<const Real> inputs);
     // None: all products are computed in float32.
     const QuantizedInputKernels* quantized_inputs = nullptr;

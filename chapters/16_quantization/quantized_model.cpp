@@ -2,6 +2,7 @@
 
 #include "chapters/09_full_model/gguf_tensors.hpp"
 #include "chapters/09_full_model/model_tensors.hpp"
+#include "chapters/15_fast/cached_rows.hpp"
 #include "chapters/16_quantization/kernels/bfloat16_products.hpp"
 #include "chapters/16_quantization/kernels/integer_products.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
@@ -18,40 +19,29 @@ struct Kernels {
     }
     static void dequantize(std::span<const std::byte> row, std::span<Real> weights) {
         if constexpr (dtype == DType::float16)
-            dequantize_row(dtype, row, weights);
+            to_float({reinterpret_cast<const Half*>(row.data()), weights.size()}, weights);
         else
             dequantize_by_unpacking(dtype, row, weights);
-    }
-    // Converts 256 weights at a time to float.
-    static Real dot(std::span<const std::byte> row, std::span<const Real> inputs) {
-        std::array<Real, 256> weights;
-        Real sum = 0;
-        for (std::size_t i = 0; i < inputs.size(); i += weights.size()) {
-            const std::size_t count = std::min(weights.size(), inputs.size() - i);
-            const std::span<Real> part = std::span(weights).first(count);
-            dequantize(row.subspan(bytes_per_row(dtype, i), bytes_per_row(dtype, count)), part);
-            sum += llm::dot(part, inputs.subspan(i, count));
-        }
-        return sum;
     }
     static const WeightKernels& with(Activations activations) {
         static const QuantizedInputKernels integers = {quantized_input_bytes, quantize_inputs,
                                                        matmul_quantized, has_vnni()};
-        static const WeightKernels float32 = {dtype, quantize, dequantize, dot};
-        static const WeightKernels int8 = {dtype, quantize, dequantize, dot, &integers};
+        static const WeightKernels float32 = {dtype, quantize, dequantize, nullptr};
+        static const WeightKernels int8 = {dtype, quantize, dequantize, nullptr, &integers};
         return activations == Activations::quantized ? int8 : float32;
     }
 };
 
 // Chapter 15's kernels, and if the processor multiplies bfloat16 itself, products with rounded
-// inputs. The time of a single token is that of reading the weights: its inputs stay float32.
+// inputs. Those take nearly as long for one token as for 16. With up to eight tokens, chapter
+// 15's register tiles are faster, so their inputs stay float32.
 const WeightKernels& bfloat16_kernels(Activations activations) {
     static const QuantizedInputKernels rounded = {
         bfloat16_input_bytes, round_to_bfloat16,
         [](DType, std::span<const std::byte> rows, std::size_t in_features,
            std::span<const std::byte> inputs, MatrixView outputs,
            Update update) { matmul_bfloat16(rows, in_features, inputs, outputs, update); },
-        true, 2};
+        true, 9};
     static const WeightKernels& float32 = kernels_of(DType::bfloat16);
     static const WeightKernels bfloat16 = {DType::bfloat16, float32.quantize,
                                            float32.dequantize, float32.dot, &rounded};

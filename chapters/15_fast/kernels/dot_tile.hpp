@@ -2,20 +2,22 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
+#include "common/tensors/dtype.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {
 
-// outputs = inputs * rowsᵀ, on the calling thread, for a few rows of weights. Each register of
-// weights that is loaded is multiplied by up to four tokens, and each register of inputs by up
-// to four rows; a dot product uses both only once. While it computes, the processor reads
-// next_weights, which are multiplied later, into its caches. The sizes are not checked.
+// outputs = inputs * rowsᵀ, on the calling thread. Each register of weights that is loaded is
+// multiplied by up to six tokens, and each register of inputs by up to four rows; a dot product
+// uses both only once. The sizes are not checked.
 void multiply_in_tiles(ConstMatrixView inputs,  // (N, in)
                        ConstMatrixView rows,    // (R, in)
                        MatrixView outputs,      // (N, R)
-                       Update update = Update::overwrite,
-                       std::span<const std::byte> next_weights = {});
+                       Update update = Update::overwrite);
+
+// The same for weights of bfloat16, which are converted to float in registers.
+void multiply_in_tiles(ConstMatrixView inputs, BasicMatrixView<const Bfloat16> rows,
+                       MatrixView outputs, Update update = Update::overwrite);
 
 }  // namespace llm

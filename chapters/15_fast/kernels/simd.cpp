@@ -6,31 +6,13 @@
 #include <cmath>
 #include <limits>
 
-#include "chapters/15_fast/kernels/horizontal_sums.hpp"
+#include "chapters/15_fast/kernels/registers.hpp"
 
 #include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
 
 namespace llm {
 namespace {
-
-// As many floats as a register holds, at most 16. LoadU and StoreU load and store one value per
-// lane, at any (unaligned) address; Set copies a value to all lanes; MulAdd(a, b, c) is
-// a * b + c.
-constexpr hn::CappedTag<Real, 16> floats;
-using Floats = hn::Vec<decltype(floats)>;  // the contents of one register
-
-Floats load(const Real* values) { return hn::LoadU(floats, values); }
-
-// Weights of other types are converted in registers. Storing them as an array of floats and
-// loading it would take longer: a load that spans several recent stores has to wait for them.
-// Rebind is a tag with the same number of lanes, but of another type.
-Floats load(const Bfloat16* values) {
-    const hn::Rebind<std::uint16_t, decltype(floats)> upper_halves;
-    const hn::Rebind<std::uint32_t, decltype(floats)> integers;
-    const auto bits = hn::PromoteTo(integers, hn::LoadU(upper_halves, &values->bits));
-    return hn::BitCast(floats, hn::ShiftLeft<16>(bits));
-}
 
 Real horizontal_sum(Floats values) { return hn::GetLane(hn::SumOfLanes(floats, values)); }
 

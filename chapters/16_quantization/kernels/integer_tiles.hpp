@@ -6,10 +6,11 @@
 #include <span>
 #include <utility>
 
-#include "chapters/15_fast/kernels/next_weights.hpp"
 #include "chapters/16_quantization/kernels/quantized_inputs.hpp"
 #include "chapters/16_quantization/kernels/unpack_blocks.hpp"
 #include "common/tensors/matmul.hpp"
+
+#include <hwy/cache_control.h>
 
 namespace llm {
 namespace {
@@ -39,13 +40,17 @@ struct PackedRows {
 };
 
 // Unpacks the blocks of one row. The scales and mins get their lane; of the values, each 16 are
-// stored where transpose_in_place expects them.
+// stored where transpose_in_place expects them. Meanwhile, the blocks that are `next` bytes
+// further on are prefetched.
 template <class Block>
-void unpack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed) {
+void unpack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed,
+            std::size_t next) {
     using Traits = BlockTraits<Block>;
     Real *scales = &packed.scales[lane], *mins = &packed.mins[lane];
     std::uint8_t* values = &packed.values[16 * (lane % 4 * (num_lanes / 4) + lane / 4)];
     for (const Block& block : blocks) {
+        for (std::size_t i = 0; i < sizeof block; i += 64)
+            hwy::Prefetch(reinterpret_cast<const std::byte*>(&block) + next + i);
         const GroupScales<Block> weights = unpack_scales(block);
         for (std::size_t g = 0; g < weights.num_groups; ++g) {
             *std::exchange(scales, scales + num_lanes) = weights.scales[g];
@@ -110,7 +115,7 @@ HWY_INLINE std::array<WideIntegers, num_tokens> multiply_group(
 template <std::size_t group_size, std::size_t num_tokens>
 void multiply_tile(const PackedRows& rows, std::size_t size,
                    const std::array<QuantizedInputs, num_tokens>& tokens,
-                   const std::array<Real*, num_tokens>& outputs, NextWeights& next) {
+                   const std::array<Real*, num_tokens>& outputs) {
     std::array<WideFloats, num_tokens> sums;
     for (std::size_t t = 0; t < num_tokens; ++t) sums[t] = hn::LoadU(wide_floats, outputs[t]);
     for (std::size_t g = 0; g < size / group_size; ++g) {
@@ -123,7 +128,6 @@ void multiply_tile(const PackedRows& rows, std::size_t size,
             sums[t] = hn::MulAdd(hn::ConvertTo(wide_floats, products[t]), scale, sums[t]);
             sums[t] = hn::NegMulAdd(mins, hn::Set(wide_floats, input_sums[g]), sums[t]);
         }
-        next.prefetch_step();
     }
     for (std::size_t t = 0; t < num_tokens; ++t) hn::StoreU(sums[t], wide_floats, outputs[t]);
 }
@@ -136,27 +140,26 @@ struct PartOfRows {
 // multiply_tile for tokens n to n + num_tokens - 1.
 template <std::size_t num_tokens, class Block>
 void multiply_tokens(const Product<Block>& product, const PackedRows& rows, PartOfRows part,
-                     std::size_t n, NextWeights& next) {
+                     std::size_t n) {
     std::array<QuantizedInputs, num_tokens> tokens;
     std::array<Real*, num_tokens> outputs;
     for (std::size_t t = 0; t < num_tokens; ++t) {
         tokens[t] = product.token(n + t, part.begin);
         outputs[t] = &product.outputs[n + t][part.first_row];
     }
-    multiply_tile<BlockTraits<Block>::group_size>(rows, part.size, tokens, outputs, next);
+    multiply_tile<BlockTraits<Block>::group_size>(rows, part.size, tokens, outputs);
 }
 
 // Packs a part of 16 (or 8) rows and multiplies it by all tokens, up to four at a time.
 template <class Block>
-void multiply_part(const Product<Block>& product, PartOfRows part, PackedRows& packed,
-                   NextWeights& next) {
+void multiply_part(const Product<Block>& product, PartOfRows part, PackedRows& packed) {
     constexpr std::size_t block_size = BlockTraits<Block>::block_size;
-    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+    const bool is_last = part.first_row + 2 * num_lanes > product.outputs.num_columns;
+    const std::size_t next = is_last ? 0 : num_lanes * product.row_size();
+    for (std::size_t lane = 0; lane < num_lanes; ++lane)
         unpack(std::span(product.row(part.first_row + lane) + part.begin / block_size,
                          part.size / block_size),
-               lane, packed);
-        next.prefetch_step();
-    }
+               lane, packed, next);
     for (std::size_t i = 0; i < part.size; i += 16)
         transpose_in_place(&packed.values[i * num_lanes]);
 
@@ -164,7 +167,7 @@ void multiply_part(const Product<Block>& product, PartOfRows part, PackedRows& p
                                      multiply_tokens<3, Block>, multiply_tokens<4, Block>};
     const std::size_t num_tokens = product.outputs.num_rows;
     for (std::size_t n = 0; n < num_tokens; n += multiply.size())
-        multiply[std::min(multiply.size(), num_tokens - n) - 1](product, packed, part, n, next);
+        multiply[std::min(multiply.size(), num_tokens - n) - 1](product, packed, part, n);
 }
 
 // Several tokens: 16 (or 8) rows are packed once for all of them. Returns the number of rows
@@ -172,22 +175,14 @@ void multiply_part(const Product<Block>& product, PartOfRows part, PackedRows& p
 template <class Block>
 std::size_t multiply_tiles(const Product<Block>& product) {
     const auto [rows, in_features, inputs, outputs, update] = product;
-    const std::size_t num_steps =  // of multiply_part
-        (in_features + 255) / 256 * num_lanes +
-        in_features / BlockTraits<Block>::group_size * ((outputs.num_rows + 3) / 4);
-    const std::size_t tile_size = num_lanes * product.row_size();
     PackedRows packed;
     std::size_t row = 0;
     for (; row + num_lanes <= outputs.num_columns; row += num_lanes) {
         for (std::size_t n = 0; n < outputs.num_rows && update == Update::overwrite; ++n)
             std::ranges::fill(outputs[n].subspan(row, num_lanes), Real(0));
-        const std::size_t next_tile = (row + num_lanes) * product.row_size();
-        NextWeights next = prefetch_in_steps(
-            rows.subspan(next_tile, std::min(tile_size, rows.size() - next_tile)), num_steps);
         for (std::size_t begin = 0; begin < in_features; begin += 256)
-            multiply_part(product,
-                          {row, begin, std::min<std::size_t>(256, in_features - begin)}, packed,
-                          next);
+            multiply_part(
+                product, {row, begin, std::min<std::size_t>(256, in_features - begin)}, packed);
     }
     return row;
 }

@@ -1,10 +1,12 @@
-// Chapter 15, kernels: the sums of four vector registers. Only files with SIMD
-// instructions include this.
+// Chapter 15, kernels: vector registers of floats, how weights are loaded into them, and the
+// sums of their lanes. Only files with SIMD instructions include this.
 #pragma once
 
 #include <array>
+#include <cstdint>
 
-#include "common/tensors/matmul.hpp"
+#include "common/tensors/dtype.hpp"
+#include "common/tensors/tensor.hpp"
 
 // Highway is an interface to the vector instructions of x86, Arm and WebAssembly. With static
 // dispatch, it uses the best instruction set that the compiler options enable. By default it
@@ -20,6 +22,24 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // The elements of a vector register are called lanes. A tag selects their type and number.
 constexpr hn::CappedTag<Real, 4> four_floats;
+
+// As many floats as a register holds, at most 16. LoadU and StoreU load and store one value per
+// lane, at any (unaligned) address; Set copies a value to all lanes; MulAdd(a, b, c) is
+// a * b + c.
+constexpr hn::CappedTag<Real, 16> floats;
+using Floats = hn::Vec<decltype(floats)>;  // the contents of one register
+
+inline Floats load(const Real* values) { return hn::LoadU(floats, values); }
+
+// Weights of other types are converted in registers. Storing them as an array of floats and
+// loading it would take longer: a load that spans several recent stores has to wait for them.
+// Rebind is a tag with the same number of lanes, but of another type.
+inline Floats load(const Bfloat16* values) {
+    const hn::Rebind<std::uint16_t, decltype(floats)> upper_halves;
+    const hn::Rebind<std::uint32_t, decltype(floats)> integers;
+    const auto bits = hn::PromoteTo(integers, hn::LoadU(upper_halves, &values->bits));
+    return hn::BitCast(floats, hn::ShiftLeft<16>(bits));
+}
 
 // The sums of four registers. Adding up each one alone takes four times as many instructions.
 template <class Tag, class Register = hn::Vec<Tag>>
