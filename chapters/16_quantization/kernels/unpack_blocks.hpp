@@ -114,8 +114,10 @@ HWY_INLINE GroupScales<BlockQ5_0> unpack_scales(const BlockQ5_0& block) {
 HWY_INLINE Part<BlockQ5_0> unpack_part(const BlockQ5_0& block, std::size_t) {
     // LoadMaskBits selects the lanes whose bits are set. It may read 8 bytes.
     const auto fifth_bits = [&](std::size_t i) {
-        const std::array<std::uint8_t, 8> bits = {block.high_bits[i], block.high_bits[i + 1]};
-        return hn::IfThenElseZero(hn::LoadMaskBits(bytes, bits.data()), hn::Set(bytes, 16));
+        std::uint64_t bits = 0;
+        std::memcpy(&bits, &block.high_bits[i], 2);
+        const auto* first_byte = reinterpret_cast<const std::uint8_t*>(&bits);
+        return hn::IfThenElseZero(hn::LoadMaskBits(bytes, first_byte), hn::Set(bytes, 16));
     };
     const Bytes halves = load(block.values.data());
     return {hn::Or(low_halves(halves), fifth_bits(0)),
