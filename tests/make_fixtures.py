@@ -1807,6 +1807,45 @@ def qwen3_next_model():
     save("20_linear_attention/qwen3_next_greedy", greedy)
 
 
+def multi_token_prediction():
+    """Chapter 21. A module for a checkpoint of chapter 09: its logits of x_{t+2}, the loss, and autograd's gradients."""
+    folder = FOLDER / "09_full_model" / "mistral"
+    config, target = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
+    config["rope_theta"] = config["rope_parameters"]["rope_theta"]
+    C, F, eps = config["hidden_size"], config["intermediate_size"], config["rms_norm_eps"]
+    queries, keys = config["num_attention_heads"] * config["head_dim"], config["num_key_value_heads"] * config["head_dim"]
+    layer = "mtp.layers.0."
+    shapes = {"mtp.pre_fc_norm_embedding.weight": (C,), "mtp.pre_fc_norm_hidden.weight": (C,), "mtp.fc.weight": (C, 2 * C),
+              layer + "input_layernorm.weight": (C,), layer + "self_attn.q_proj.weight": (queries, C),
+              layer + "self_attn.k_proj.weight": (keys, C), layer + "self_attn.v_proj.weight": (keys, C),
+              layer + "self_attn.o_proj.weight": (C, queries), layer + "post_attention_layernorm.weight": (C,),
+              layer + "mlp.gate_proj.weight": (F, C), layer + "mlp.up_proj.weight": (F, C), layer + "mlp.down_proj.weight": (C, F),
+              "mtp.norm.weight": (C,)}
+    torch.manual_seed(21)
+    draw = lambda shape: torch.rand(shape) + 0.5 if len(shape) == 1 else torch.randn(shape) * shape[1] ** -0.5
+    module = {name: draw(shape).requires_grad_() for name, shape in shapes.items()}
+    ids = torch.randint(0, config["vocab_size"], (3, 7))
+
+    # At position t: the target's hidden state after its final norm, of x_0 to x_t, and the embedding of x_{t+1}.
+    normalize = lambda x, weight: rms_normalize(x, eps) * weight
+    hidden = normalize(decoder(config, target, ids[:, :-2])[0][-1], target["model.norm.weight"])
+    embedded = target["model.embed_tokens.weight"][ids[:, 1:-1]]
+    joined = torch.cat([normalize(embedded, module["mtp.pre_fc_norm_embedding.weight"]),
+                        normalize(hidden, module["mtp.pre_fc_norm_hidden.weight"])], -1)
+    rows = (joined @ module["mtp.fc.weight"].T).flatten(0, 1)
+    # The layer and the norm as a decoder of one layer, whose "embedding" of token n is row n.
+    weights = {name.replace("mtp.", "model."): tensor for name, tensor in module.items()}
+    weights |= {"model.embed_tokens.weight": rows, "lm_head.weight": target["lm_head.weight"]}
+    logits = decoder({**config, "num_hidden_layers": 1}, weights, torch.arange(len(rows)).view(hidden.shape[:2]))[1]
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 2:].flatten())
+    loss.backward()
+    save("21_serving/mtp_ids", ids)
+    save("21_serving/mtp_logits", logits)
+    save("21_serving/mtp_loss", loss[None])
+    save("21_serving/mtp_gradients", torch.cat([tensor.grad.flatten() for tensor in module.values()]))
+    write_safetensors(FOLDER / "21_serving/mtp.safetensors", {name: tensor.detach() for name, tensor in module.items()})
+
+
 if __name__ == "__main__":
     random_numbers()
     masking()
@@ -1835,3 +1874,4 @@ if __name__ == "__main__":
     deepseek_models()
     linear_attention()
     qwen3_next_model()
+    multi_token_prediction()

@@ -158,3 +158,27 @@ TEST_CASE("a batch that does not fit is rejected, and nothing is stored") {
     CHECK_THROWS_WITH_AS(make_kv_memory(fast.config, 0),
                          "fast model: a cache needs at least one slot", ValueError);
 }
+
+TEST_CASE(
+    "hidden states: given embeddings replace those of the ids, the last ones are copied") {
+    Generator generator(1);
+    const Model model = make_test_model(odd_config(), generator);
+    const FastModel fast = make_fast_model(model, DType::float32);
+    for (const std::size_t count : {3u, 20u}) {  // a decode step, and a prefill
+        const std::vector<Id> ids = some_ids(count);
+        const std::vector<Id> others(count, 7);
+        const Tensor3 embeddings = model.embed(one_sequence(ids));  // (1, T, C)
+        const Matrix inputs_embeds = xt::view(embeddings, 0);       // (T, C)
+        FastSequence sequence(fast, make_run_state(fast, 40));
+        sequence.keep_hidden_states();
+        const Matrix logits =
+            matrix_of(sequence.compute(others, LogitsToKeep::all, view_of(inputs_embeds)));
+        CHECK_CLOSE(logits, logits_of(model, ids), 1e-5);
+
+        // After the final norm; also if only the last logits are kept, and after other tokens.
+        const Matrix first = sequence.last_hidden_states;
+        sequence.compute(ids, LogitsToKeep::last);
+        CHECK_CLOSE(lm_head(model.head(), Tensor3(xt::expand_dims(first, 0))),
+                    Tensor3(xt::expand_dims(sequence_logits(model, first), 0)), 1e-5);
+    }
+}

@@ -4,6 +4,7 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
+#include "tests/mtp_helpers.hpp"
 #include "tests/speculative_helpers.hpp"
 
 using namespace llm;
@@ -107,6 +108,27 @@ TEST_CASE("the shipped model writes the same text greedily with each draft") {
             CHECK(same.steps == (60 + K) / (K + 1));
         }
     }
+}
+
+TEST_CASE("greedy text with an MTP draft is that of generate, also where the context shifts") {
+    const FastModel& model = tiny(1);
+    const FastMtpModule module = make_fast_mtp_module(tiny_mtp_module(3), model);
+    for (const std::size_t num_positions : {16u, 40u})
+        for (const std::size_t K : {0, 1, 2, 4, 7, 20})
+            for (const IdList& prompt :
+                 {IdList{4}, IdList{1, 5, 2}, IdList{6, 6, 0, 3, 6, 6, 0}}) {
+                CAPTURE(K);
+                GenerationConfig config = greedy(30, {});
+                config.context_shift = true;
+                TargetSequence target = make_target_sequence(model, num_positions);
+                MtpDraft draft(module, target);
+                Generator generator(1);
+                const auto generated =
+                    generate_speculatively(target, draft, K, prompt, config, generator)
+                        .generated;
+                CHECK(generated.ids ==
+                      generated_by_11(model, prompt, config, num_positions).ids);
+            }
 }
 
 TEST_CASE("the target as its own draft: everything is accepted, also with sampling") {

@@ -1,4 +1,5 @@
 #include "tests/chi_square.hpp"
+#include "tests/mtp_helpers.hpp"
 #include "tests/speculative_helpers.hpp"
 
 using namespace llm;
@@ -38,12 +39,12 @@ std::vector<double> continuations(const FastModel& model, const GenerationConfig
 }
 
 // Samples continuations, and compares their frequencies. Returns the rate of acceptance.
-double check_continuations(Proposer& proposer, std::size_t K, const SamplingConfig& sampling) {
+double check_continuations(TargetSequence& target, Proposer& proposer, std::size_t K,
+                           const SamplingConfig& sampling) {
     CAPTURE(K);
-    const FastModel& model = tiny(1);
+    const FastModel& model = target.model;
     const GenerationConfig config{
         .sampling = sampling, .max_new_tokens = num_new, .eos_token_ids = {eos}};
-    TargetSequence target = make_target_sequence(model, 40);
     Generator generator(21);
     std::vector<std::size_t> counts(num_ids * num_ids * num_ids);
     std::size_t accepted = 0, proposed = 0;
@@ -60,6 +61,10 @@ double check_continuations(Proposer& proposer, std::size_t K, const SamplingConf
     check_frequencies(counts, continuations(model, config));
     return double(accepted) / double(proposed);
 }
+double check_continuations(Proposer& proposer, std::size_t K, const SamplingConfig& sampling) {
+    TargetSequence target = make_target_sequence(tiny(1), 40);
+    return check_continuations(target, proposer, K, sampling);
+}
 
 }  // namespace
 
@@ -67,6 +72,7 @@ TEST_CASE("sampled continuations have the target's distribution, with good and b
     Garbage garbage(num_ids, {3, 0, 6, 2}, true), uniform(num_ids, {}, false);
     NgramProposer ngram(num_ids);
     DraftModel other(tiny(2), 40), itself(tiny(1), 40);
+    const FastMtpModule module = make_fast_mtp_module(tiny_mtp_module(3), tiny(1));
     const SamplingConfig plain{.temperature = 1};
     const SamplingConfig all{
         .temperature = 0.8f, .top_k = 6, .top_p = 0.95f, .repetition_penalty = 1.6f};
@@ -78,6 +84,9 @@ TEST_CASE("sampled continuations have the target's distribution, with good and b
         check_continuations(ngram, 2, sampling);
         check_continuations(other, 2, sampling);
         CHECK(check_continuations(itself, 2, sampling) > 0.999);
+        TargetSequence target = make_target_sequence(tiny(1), 40);
+        MtpDraft mtp(module, target);
+        check_continuations(target, mtp, 2, sampling);
     }
 }
 

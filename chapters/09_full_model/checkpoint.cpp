@@ -99,11 +99,12 @@ Model load_model(const std::string& path) {
     return model;
 }
 
-void save_parameters(const std::vector<Parameter>& parameters, const std::string& file) {
+void save_parameters(const std::vector<Parameter>& parameters, const std::string& file,
+                     DType dtype) {
     std::vector<NamedTensor> tensors;
     for (const auto& [name, shape, values] : parameters)
         tensors.push_back({name, shape, values});
-    write_safetensors(file, tensors);
+    write_safetensors(file, tensors, dtype);
 }
 
 void load_parameters(const std::string& file, const std::vector<Parameter>& parameters) {

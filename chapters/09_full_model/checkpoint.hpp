@@ -32,10 +32,11 @@ void export_model(const Model& model, const std::string& folder, DType dtype = D
 // thing that is written of a model besides its weights, describes the model.
 void check_described(const Model& model);
 
-// The parameters of any model, by name: writes them to one safetensors file in float32, and
-// reads them back into a model of the same sizes. Throw FileError, also if the file has another
-// tensor.
-void save_parameters(const std::vector<Parameter>& parameters, const std::string& file);
+// The parameters of any model, by name: writes them to one safetensors file, in float32 or
+// bfloat16, and reads them back into a model of the same sizes. Throw FileError, also if the
+// file has another tensor.
+void save_parameters(const std::vector<Parameter>& parameters, const std::string& file,
+                     DType dtype = DType::float32);
 void load_parameters(const std::string& file, const std::vector<Parameter>& parameters);
 
 }  // namespace llm

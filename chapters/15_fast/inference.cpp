@@ -12,8 +12,14 @@ void check_batch(const FastModel& model, Batch batch, const KVMemory& memory,
                 head_dim == model.config.head_dim,
             "fast model: a cache of {} belongs to another model", memory.cache_shape());
     require(!batch.empty(), "fast model: no sequences are given");
-    for (const auto& [new_ids, seq_len, slots, logits_to_keep] : batch) {
+    for (const auto& [new_ids, seq_len, slots, logits_to_keep, hidden_states] : batch) {
         require(!new_ids.empty(), "fast model: no tokens are given");
+        for (const ConstMatrixView view :
+             {hidden_states.inputs_embeds, ConstMatrixView(hidden_states.last_hidden_states)})
+            require(view.num_rows == 0 || (view.num_rows == new_ids.size() &&
+                                           view.num_columns == model.config.hidden_size),
+                    "fast model: hidden states of ({}, {}) for {} tokens of {} features",
+                    view.num_rows, view.num_columns, new_ids.size(), model.config.hidden_size);
         const std::size_t num_positions =
             std::min(slots.num_positions(), workspace.rotary_table.cos.shape(0));
         require(seq_len + new_ids.size() <= num_positions,
@@ -27,6 +33,18 @@ void check_batch(const FastModel& model, Batch batch, const KVMemory& memory,
             require(id >= 0 && static_cast<std::size_t>(id) < model.config.vocab_size,
                     "model: there is no token {} in a vocabulary of {}", id,
                     model.config.vocab_size);
+    }
+}
+
+// Copies the rows of the sequences whose hidden states are wanted, after the final norm.
+void copy_last_hidden_states(const FastModel& model, Batch batch, MatrixView hidden_states) {
+    std::size_t begin = 0;
+    for (const SequenceTokens& sequence : batch) {
+        const std::size_t count = sequence.new_ids.size();
+        const MatrixView wanted = sequence.hidden_states.last_hidden_states;
+        if (wanted.num_rows > 0)
+            apply_norm(model.norm, hidden_states.rows(begin, count), wanted);
+        begin += count;
     }
 }
 
@@ -51,8 +69,9 @@ ConstMatrixView compute_logits(const FastModel& model, Batch batch, KVMemory& me
                                Workspace& workspace) {
     check_batch(model, batch, memory, workspace);
     const bool few = num_new_tokens(batch) <= max_decode_tokens;
-    const MatrixView hidden_states =
-        kept_rows(batch, (few ? decode : prefill)(model, batch, memory, workspace));
+    const MatrixView of_all = (few ? decode : prefill)(model, batch, memory, workspace);
+    copy_last_hidden_states(model, batch, of_all);
+    const MatrixView hidden_states = kept_rows(batch, of_all);
     const MatrixView logits =
         ensure_capacity(workspace.logits, hidden_states.num_rows, model.config.vocab_size);
     const bool few_kept = hidden_states.num_rows <= max_decode_tokens;
@@ -61,10 +80,14 @@ ConstMatrixView compute_logits(const FastModel& model, Batch batch, KVMemory& me
 }
 
 ConstMatrixView compute_logits(const FastModel& model, std::span<const Id> new_ids,
-                               RunState& state, LogitsToKeep logits_to_keep) {
+                               RunState& state, LogitsToKeep logits_to_keep,
+                               HiddenStateViews hidden_states) {
     const std::array<std::size_t, 1> one_page = {0};
-    const SequenceTokens sequence{
-        new_ids, state.seq_len, {one_page, state.cache_shape()[2]}, logits_to_keep};
+    const SequenceTokens sequence{new_ids,
+                                  state.seq_len,
+                                  {one_page, state.cache_shape()[2]},
+                                  logits_to_keep,
+                                  hidden_states};
     const ConstMatrixView logits = compute_logits(model, {&sequence, 1}, state, state);
     state.seq_len += new_ids.size();
     return logits;
@@ -77,7 +100,22 @@ Vector to_vector(std::span<const Real> logits) {
 }
 
 Vector FastSequence::append(std::span<const Id> new_ids) {
-    return to_vector(compute_logits(model, new_ids, state)[0]);
+    return to_vector(compute(new_ids, LogitsToKeep::last)[0]);
+}
+
+void FastSequence::keep_hidden_states() {
+    last_hidden_states =
+        xt::zeros<Real>({state.rotary_table.cos.shape(0), model.config.hidden_size});
+}
+
+ConstMatrixView FastSequence::compute(std::span<const Id> new_ids, LogitsToKeep logits_to_keep,
+                                      ConstMatrixView inputs_embeds) {
+    const std::size_t num_free = state.rotary_table.cos.shape(0) - state.seq_len;
+    HiddenStateViews hidden_states{inputs_embeds, {}};
+    if (last_hidden_states.size() > 0 && new_ids.size() <= num_free)  // else it throws
+        hidden_states.last_hidden_states =
+            view_of(last_hidden_states).rows(state.seq_len, new_ids.size());
+    return compute_logits(model, new_ids, state, logits_to_keep, hidden_states);
 }
 
 std::size_t FastSequence::crop(std::size_t count) { return state.seq_len = count; }

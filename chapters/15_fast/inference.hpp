@@ -12,11 +12,13 @@ namespace llm {
 // Adds T new tokens to the sequence of the state and returns logits, (T, V) or (1, V): a view
 // of state.logits, valid until the next call. Many tokens are a prefill; one token, or a few,
 // are a decode step. Throws ValueError, and leaves the cache as it was, if an id is not in the
-// vocabulary or if the tokens exceed the positions of the state.
+// vocabulary, if the tokens exceed the positions of the state, or if hidden states have another
+// shape.
 ConstMatrixView compute_logits(const FastModel& model,
                                std::span<const Id> new_ids,  // (T)
                                RunState& state,
-                               LogitsToKeep logits_to_keep = LogitsToKeep::last);
+                               LogitsToKeep logits_to_keep = LogitsToKeep::last,
+                               HiddenStateViews hidden_states = {});
 
 // The same for new tokens of several sequences, whose keys and values are in slots of one
 // memory: all tokens are multiplied by each weight matrix together. Returns the logits that the
@@ -47,10 +49,17 @@ Vector to_vector(std::span<const Real> logits);  // (V)
 struct FastSequence final : SequenceCache {
     const FastModel& model;
     RunState state;
+    Matrix last_hidden_states;  // (P, C) of cached tokens, after the final norm; or empty
 
     FastSequence(const FastModel& fast_model, RunState run_state)
         : model(fast_model), state(std::move(run_state)) {}
     Vector append(std::span<const Id> new_ids) override;
+    // compute_logits, with other embeddings unless their view is empty. After
+    // keep_hidden_states it also stores the hidden states of the new tokens.
+    void keep_hidden_states();
+    ConstMatrixView compute(std::span<const Id> new_ids,  // (T) -> (T, V) or (1, V)
+                            LogitsToKeep logits_to_keep,
+                            ConstMatrixView inputs_embeds = {});  // (T, C)
     std::size_t crop(std::size_t count) override;
 };
 CachedSequence make_cached_sequence(const FastModel& model, std::size_t num_positions,  // P

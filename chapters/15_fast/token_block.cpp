@@ -46,10 +46,13 @@ TokenBlock embed(const FastModel& model, Batch batch, Workspace& workspace) {
                             ensure_capacity(workspace.qkv, count, query_width + 2 * kv_width),
                             ensure_capacity(workspace.context, count, query_width),
                             {}};
-    for (const auto& [new_ids, seq_len, slots, logits_to_keep] : batch)
+    for (const auto& [new_ids, seq_len, slots, logits_to_keep, given] : batch)
         for (std::size_t t = 0; t < new_ids.size(); ++t) {
-            model.embed_tokens.dequantize_row(static_cast<std::size_t>(new_ids[t]),
-                                              tokens.hidden_states[workspace.places.size()]);
+            const std::span<Real> row = tokens.hidden_states[workspace.places.size()];
+            if (given.inputs_embeds.num_rows > 0)
+                std::ranges::copy(given.inputs_embeds[t], row.begin());
+            else
+                model.embed_tokens.dequantize_row(static_cast<std::size_t>(new_ids[t]), row);
             workspace.places.push_back({seq_len + t, slots.slot(seq_len + t)});
         }
     return {tokens.hidden_states, tokens.qkv, tokens.context, workspace.places};
@@ -97,7 +100,7 @@ void update_kv_cache(const FastModel& model, std::size_t n, const TokenBlock& to
 void split_into_tiles(Batch batch, std::size_t max_rows, std::vector<AttentionTile>& tiles) {
     tiles.clear();
     std::size_t end_of_sequence = 0;
-    for (const auto& [new_ids, seq_len, slots, logits_to_keep] : batch) {
+    for (const auto& [new_ids, seq_len, slots, logits_to_keep, hidden_states] : batch) {
         const std::size_t first_row = end_of_sequence;
         end_of_sequence += new_ids.size();
         const std::size_t num_tiles = (new_ids.size() + max_rows - 1) / max_rows;

@@ -7,12 +7,20 @@
 
 namespace llm {
 
+// Hidden states of the T new tokens of a sequence that a caller gives or wants; a view without
+// rows: neither.
+struct HiddenStateViews {
+    ConstMatrixView inputs_embeds = {};  // (T, C): used instead of the rows of embed_tokens
+    MatrixView last_hidden_states = {};  // (T, C): receives those after the final norm
+};
+
 // The new tokens of one sequence.
 struct SequenceTokens {
     std::span<const Id> new_ids;  // (T), at positions seq_len, seq_len + 1, ...
     std::size_t seq_len = 0;      // S: its tokens in the cache
     SlotMapping slots;            // of the cached tokens and the new ones
     LogitsToKeep logits_to_keep = LogitsToKeep::last;
+    HiddenStateViews hidden_states = {};
 };
 using Batch = std::span<const SequenceTokens>;
 std::size_t num_new_tokens(Batch batch);

@@ -1,4 +1,4 @@
-// Chapter 21, file 5 of 6: drafts: n-gram lookup and a smaller model.
+// Chapter 21, file 5 of 8: drafts: n-gram lookup and a smaller model.
 #pragma once
 
 #include "chapters/15_fast/inference.hpp"

@@ -1,4 +1,4 @@
-// Chapter 21, file 2 of 6: which tokens of which sequences are computed next.
+// Chapter 21, file 2 of 8: which tokens of which sequences are computed next.
 #pragma once
 
 #include <deque>

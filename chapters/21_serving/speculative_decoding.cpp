@@ -8,22 +8,12 @@ void crop(CachedSequence& cached, std::size_t count) {
     cached.ids.resize(count);
 }
 
-// Computes the keys and values of all tokens but the last one, as far as they are missing. In
-// the middle of a text they are there already; at its beginning, this is the prefill.
-void fill_cache(const std::vector<Id>& context, CachedSequence& cached) {
-    const std::vector<Id> prefix(context.begin(), context.end() - 1);
-    if (cached.ids == prefix) return;
-    if (prefix.empty()) return crop(cached, 0);
-    next_token_logits(prefix, cached);
-}
-
 // The logits after the last token of the context and after each proposed token.
 ConstMatrixView logits_of_all(TargetSequence& target, Id last,  // (K + 1, V)
                               const std::vector<Id>& proposed) {
     std::vector<Id> new_ids = {last};
     new_ids.insert(new_ids.end(), proposed.begin(), proposed.end());
-    const ConstMatrixView logits =
-        compute_logits(target.model, new_ids, target.sequence.state, LogitsToKeep::all);
+    const ConstMatrixView logits = target.sequence.compute(new_ids, LogitsToKeep::all);
     std::vector<Id>& cached_ids = target.cached.ids;
     cached_ids.insert(cached_ids.end(), new_ids.begin(), new_ids.end());
     return logits;
@@ -43,7 +33,16 @@ TargetSequence make_target_sequence(const FastModel& model, std::size_t num_posi
                                     DType cache_dtype) {
     CachedSequence cached = make_cached_sequence(model, num_positions, cache_dtype);
     FastSequence& sequence = static_cast<FastSequence&>(*cached.cache);
+    sequence.keep_hidden_states();
     return {model, std::move(cached), sequence};
+}
+
+void fill_cache(TargetSequence& target, const std::vector<Id>& context) {
+    CachedSequence& cached = target.cached;
+    const std::vector<Id> prefix(context.begin(), context.end() - 1);
+    if (cached.ids == prefix) return;
+    if (prefix.empty()) return crop(cached, 0);
+    next_token_logits(prefix, cached);
 }
 
 std::vector<Id> verify_proposal(TargetSequence& target, const Proposal& proposal,
@@ -52,7 +51,7 @@ std::vector<Id> verify_proposal(TargetSequence& target, const Proposal& proposal
                                 SpeculativeStatistics& statistics) {
     // Compute the K + 1 rows of logits in one forward pass.
     InterruptHandler::throw_if_interrupted();
-    fill_cache(context, target.cached);
+    fill_cache(target, context);
     const ConstMatrixView logits =  // (K + 1, V)
         logits_of_all(target, context.back(), proposal.ids);
 

@@ -1,12 +1,13 @@
-// Chapter 21, file 6 of 6: speculative decoding: several tokens from one step of the target.
+// Chapter 21, file 6 of 8: speculative decoding: several tokens from one step of the target.
 #pragma once
 
 #include "chapters/21_serving/draft.hpp"
 
 namespace llm {
 
-// A sequence of the target model, the one whose tokens are wanted, and its KV cache with room
-// for P positions. The model must outlive it.
+// A sequence of the target model, the one whose tokens are wanted, its KV cache with room for P
+// positions, and the hidden states of the cached tokens, which a draft may read. The model must
+// outlive it.
 struct TargetSequence {
     const FastModel& model;
     CachedSequence cached;  // its cache is the FastSequence below
@@ -14,6 +15,11 @@ struct TargetSequence {
 };
 TargetSequence make_target_sequence(const FastModel& model, std::size_t num_positions,  // P
                                     DType cache_dtype = DType::float32);
+
+// Computes the keys and values, and the hidden states, of all tokens of a context but the last
+// one, as far as they are missing. In the middle of a text they are there already; at its
+// beginning, this is the prefill.
+void fill_cache(TargetSequence& target, const std::vector<Id>& context);
 
 struct SpeculativeStatistics {
     std::size_t steps = 0;     // verification steps: forward passes of the target after prefill

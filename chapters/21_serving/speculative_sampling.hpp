@@ -1,4 +1,4 @@
-// Chapter 21, file 4 of 6: speculative sampling: which proposed tokens are accepted.
+// Chapter 21, file 4 of 8: speculative sampling: which proposed tokens are accepted.
 #pragma once
 
 #include <functional>
