@@ -301,7 +301,7 @@ SERVING_REJECTED = BASIC_REJECTED + [
     ("--num-pages 9", "--num-pages takes an integer from 4 to 8, not '9'"),
 ]
 EXPERIMENTS_REJECTED = [  # of ./learn experiment
-    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention"),
+    ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall, linear-attention or multi-token-prediction"),
     ("--name sgd", "--name takes ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention, not 'sgd'"),
     ("--name scaling-law", "scaling-law needs --text"),
     ("--name experts", "experts needs --text"),
@@ -1270,6 +1270,7 @@ def check_experiment(program, scratch):
                            (["experts", "--text", short, "--steps", "2", "--num-seeds", "1", "--export", trained], "4 of 16"),
                            (["latent-attention", "--text", short, "--steps", "2", "--num-seeds", "1"], "latent, 32 cached, equal parameters"),
                            (["linear-attention", "--text", short, "--steps", "2", "--num-seeds", "1"], "gated delta rule"),
+                           (["multi-token-prediction", "--text", short, "--steps", "2"], "validation loss"),
                            (["recall", "--steps", "2", "--num-seeds", "1"], "gated delta rule")):
         result = run([program, "--name", *options, "--plots", scratch / "experiment_plots"])
         if result.returncode != 0 or result.stderr or shown not in result.stdout:

@@ -54,7 +54,8 @@ TEST_CASE("mtp_backward: all parameters of the module") {
 
 TEST_CASE("forward_backward of an MTP module: through the frozen head of the target") {
     Case tested;
-    auto& [target, module] = tested;
+    const Model& target = tested.target;
+    MtpModule& module = tested.module;
     MtpModule gradient = zeros_like(module);
     const MtpBatch batch = make_mtp_batch(target, {{3, 6, 0, 5, 5}, {1, 1, 2, 3, 4}},
                                           {{6, 0, 5, 5, 2}, {1, 2, 3, 4, 0}});

@@ -1,6 +1,8 @@
 #include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/13_training/optimizer.hpp"
 #include "chapters/21_serving/mtp_draft.hpp"
+#include "common/files/mapped_file.hpp"
 #include "tests/files.hpp"
 #include "tests/mtp_helpers.hpp"
 #include "tests/small_model.hpp"
@@ -196,4 +198,31 @@ TEST_CASE("files of MTP modules are rejected by the name of what does not fit") 
     save_parameters(parameters, file, DType::bfloat16);
     const MtpModule rounded = load_mtp_module(file, target.config);
     CHECK_CLOSE(rounded.fc.weight, module.fc.weight, 4e-3);
+}
+
+TEST_CASE(
+    "the shipped MTP module: the text of generate, and more than a third of two proposals "
+    "accepted") {
+    const Model model = load_model(asset("king_james"));
+    const FastModel fast = make_fast_model(model, DType::float32);
+    const FastMtpModule module = make_fast_mtp_module(
+        load_mtp_module(asset("king_james_mtp/model.safetensors"), model.config), fast);
+    const Tokenizer tokenizer =
+        load_tokenizer(asset("king_james/tokenizer.json"), model.config.vocab_size);
+    GenerationConfig config{.sampling = {.temperature = 0}, .max_new_tokens = 60};
+    Generator unused(1);
+    SpeculativeStatistics sum;
+    for (const char* text : {"And the LORD said unto Moses", "In the beginning",
+                             "The LORD is my shepherd; I shall not want."}) {
+        const IdList prompt = tokenizer.encode(text);
+        TargetSequence target = make_target_sequence(fast, 128);
+        MtpDraft draft(module, target);
+        const auto [generated, statistics] =
+            generate_speculatively(target, draft, 2, prompt, config, unused);
+        CachedSequence cached = make_cached_sequence(fast, 128);
+        CHECK(generated.ids == generate(cached, prompt, config, unused).ids);
+        sum.proposed += statistics.proposed;
+        sum.accepted += statistics.accepted;
+    }
+    CHECK(double(sum.accepted) > 0.35 * double(sum.proposed));
 }

@@ -27,6 +27,8 @@ int main(int argc, char** argv) {
         const Model model = load_model(path);
         const Tokenizer tokenizer = load_tokenizer_of_model(path, "", model.config.vocab_size);
         const FastModel fast = make_fast_model(model, DType::float32);
+        const FastMtpModule mtp = make_fast_mtp_module(
+            load_mtp_module(asset("king_james_mtp/model.safetensors"), model.config), fast);
         one_step_for_many();
         reserved_memory(page_size);
         pages_of_sequences();
@@ -38,8 +40,8 @@ int main(int argc, char** argv) {
         speculative_sampling_by_hand(generator);
         ngram_proposals();
         one_verification_step(fast, tokenizer);
-        tokens_per_step(fast, tokenizer);
-        acceptance_by_temperature(fast, tokenizer);
+        tokens_per_step(fast, mtp, tokenizer);
+        acceptance_by_temperature(fast, mtp, tokenizer);
         allowed_by_state();
         cut_character();
         masked_probabilities();

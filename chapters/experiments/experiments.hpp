@@ -52,6 +52,11 @@ void compare_recall(std::size_t num_steps, std::size_t num_seeds);
 void compare_linear_attention(const std::vector<Id>& tokens, std::size_t vocab_size,
                               std::size_t num_steps, std::size_t num_seeds);
 
+// Trains a module for multi-token prediction, which belongs to the target. With a folder, saves
+// it. (Chapter 21.)
+void train_mtp_module(const Model& target, const std::vector<Id>& tokens, std::size_t num_steps,
+                      std::uint32_t seed, const std::string& save_folder);
+
 // Draws the losses of docs/is_my_run_normal.md. Trains nothing. (Chapters 13 and 14.)
 void plot_normal_runs();
 

@@ -50,6 +50,9 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     if (name == "linear-attention")
         return compare_linear_attention(tokens, tokenizer.vocab_size(), steps_or(500),
                                         arguments.num_seeds);
+    if (name == "multi-token-prediction")
+        return train_mtp_module(load_model(asset("king_james")), tokens, steps_or(800), seed,
+                                arguments.export_folder);
     LongerContexts runs = arguments.longer_contexts;
     runs.num_steps = steps_or(runs.num_steps);
     compare_longer_contexts(load_model(asset("king_james")), tokens, runs);
@@ -58,30 +61,32 @@ void run(const Arguments& arguments, std::uint32_t seed) {
 int main(int argc, char** argv) {
     Arguments arguments;
     Options options("experiment", "What does a training that compares models show?");
-    options.choice(
-        "--name", arguments.name,
-        {"ablations", "mup", "scaling-law", "normal-runs", "attention-sinks", "longer-contexts",
-         "passkey", "experts", "latent-attention", "recall", "linear-attention"},
-        "the experiment");
+    options.choice("--name", arguments.name,
+                   {"ablations", "mup", "scaling-law", "normal-runs", "attention-sinks",
+                    "longer-contexts", "passkey", "experts", "latent-attention", "recall",
+                    "linear-attention", "multi-token-prediction"},
+                   "the experiment");
     options.path("--text", arguments.text,
                  "UTF-8 text to train on, for all but ablations, mup, normal-runs, passkey "
                  "and recall");
     options.count("--steps", arguments.steps, 0, 1 << 20,
-                  "training steps of the last seven, 0: the default");
+                  "training steps of the last eight, 0: the default");
     options.count("--num-seeds", arguments.num_seeds, 1, 100,
-                  "runs of each model of the last seven but longer-contexts");
+                  "runs of each model of the last eight but longer-contexts and "
+                  "multi-token-prediction");
     options.count("--factor", arguments.longer_contexts.factor, 1, 32,
                   "longer-contexts: by how much RoPE is extended");
     options.count("--train-len", arguments.longer_contexts.seq_len, 2, 8192,
                   "longer-contexts: tokens of a sequence");
     options.folder("--export", arguments.export_folder,
-                   "experts: folder to write a model to, for Hugging Face");
+                   "experts: folder to write a model to, for Hugging Face; "
+                   "multi-token-prediction: folder of the module");
     return options.run(argc, argv, [&] {
         require(
             !arguments.name.empty(),
             "--name is missing: ./learn experiment ablations, mup, scaling-law, normal-runs, "
-            "attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or "
-            "linear-attention");
+            "attention-sinks, longer-contexts, passkey, experts, latent-attention, recall, "
+            "linear-attention or multi-token-prediction");
         run(arguments, options.seed());
     });
 }

@@ -31,24 +31,32 @@ std::string text_of(const WordIds& words, std::span<const Id> ids) {
     return text.empty() ? "-" : text;
 }
 
+const std::string mtp_name = "MTP, 1 layer";
+
 std::string layers_name(const FastModel& draft) {
     return "first " + to_text(draft.layers.size()) + " of 4 layers";
 }
 
-// The drafts of the steps below: n-grams, and the first layers of the model itself.
+// The drafts of the steps below: n-grams, the first layers of the model itself, and a module
+// that reads the hidden states of the target sequence.
 struct NamedDraft {
     std::string name;
-    std::unique_ptr<Proposer> proposer;
+    std::function<std::unique_ptr<Proposer>(TargetSequence&)> make;
 };
-std::vector<NamedDraft> make_drafts(const FastModel& model,
-                                    const std::vector<FastModel>& draft_models) {
-    std::vector<NamedDraft> drafts;
-    drafts.push_back(
-        {"n-gram lookup", std::make_unique<NgramProposer>(model.config.vocab_size)});
+std::vector<NamedDraft> all_drafts(const FastMtpModule& mtp,
+                                   const std::vector<FastModel>& draft_models) {
+    std::vector<NamedDraft> drafts = {{"n-gram lookup", [](TargetSequence& target) {
+                                           return std::make_unique<NgramProposer>(
+                                               target.model.config.vocab_size);
+                                       }}};
     for (const FastModel& draft : draft_models)
-        drafts.push_back(
-            {layers_name(draft),
-             std::make_unique<DraftModel>(draft, model.config.max_position_embeddings)});
+        drafts.push_back({layers_name(draft), [&](TargetSequence& target) {
+                              return std::make_unique<DraftModel>(draft,
+                                                                  target.cached.num_positions);
+                          }});
+    drafts.push_back({mtp_name, [&](TargetSequence& target) {
+                          return std::make_unique<MtpDraft>(mtp, target);
+                      }});
     return drafts;
 }
 
@@ -160,7 +168,8 @@ void one_verification_step(const FastModel& model, const Tokenizer& tokenizer) {
     show_table({"position", "draft", "target", "result"}, rows);
 }
 
-void tokens_per_step(const FastModel& model, const Tokenizer& tokenizer) {
+void tokens_per_step(const FastModel& model, const FastMtpModule& mtp,
+                     const Tokenizer& tokenizer) {
     step("Greedy tokens per step of the target, by draft and K");
     const std::vector<Id> prompt = tokenizer.encode("And the LORD said unto Moses");
     const GenerationConfig config{.sampling = {.temperature = 0}, .max_new_tokens = 120};
@@ -172,11 +181,12 @@ void tokens_per_step(const FastModel& model, const Tokenizer& tokenizer) {
     const std::vector<FastModel> draft_models = truncated_models(model);
     std::vector<TableRow> rows;
     bool same = true;
-    for (const auto& [name, proposer] : make_drafts(model, draft_models)) {
+    for (const auto& [name, make] : all_drafts(mtp, draft_models)) {
         TableRow row = {name};
         double rate = 0;
         for (const std::size_t K : {1, 2, 4, 8}) {
             TargetSequence target = make_target_sequence(model, num_positions);
+            const std::unique_ptr<Proposer> proposer = make(target);
             const auto [generated, statistics] =
                 generate_speculatively(target, *proposer, K, prompt, config, unused);
             same = same && generated.ids == expected;
@@ -190,7 +200,8 @@ void tokens_per_step(const FastModel& model, const Tokenizer& tokenizer) {
     show("same_tokens_as_generate", same);
 }
 
-void acceptance_by_temperature(const FastModel& model, const Tokenizer& tokenizer) {
+void acceptance_by_temperature(const FastModel& model, const FastMtpModule& mtp,
+                               const Tokenizer& tokenizer) {
     step("Psalm 23: percent of a draft's tokens that are accepted");
     const std::vector<Id> ids = tokenizer.encode(psalm);
     const Matrix target = logits_of_text(model, ids);  // (T, V)
@@ -208,9 +219,11 @@ void acceptance_by_temperature(const FastModel& model, const Tokenizer& tokenize
         rows.push_back(row);
     };
 
+    const auto up_to = [&](std::size_t t) {
+        return std::vector<Id>(ids.begin(), ids.begin() + std::ptrdiff_t(t) + 1);
+    };
     add("n-gram lookup", [&](std::size_t t, const SamplingConfig&) {
-        const std::vector<Id> so_far(ids.begin(), ids.begin() + std::ptrdiff_t(t) + 1);
-        const std::vector<Id> next = lookup_ngram(so_far, 3, 1);
+        const std::vector<Id> next = lookup_ngram(up_to(t), 3, 1);
         return next.empty() ? Vector{} : one_hot(next[0], model.config.vocab_size);
     });
     for (const FastModel& draft_model : truncated_models(model)) {
@@ -220,6 +233,13 @@ void acceptance_by_temperature(const FastModel& model, const Tokenizer& tokenize
             return token_probabilities(logits, {}, config);
         });
     }
+    TargetSequence sequence = make_target_sequence(model, ids.size());
+    MtpDraft draft(mtp, sequence);
+    add(mtp_name, [&](std::size_t t, const SamplingConfig& config) {
+        Generator unused(1);
+        const Proposal proposal = draft.propose(up_to(t), 1, config, unused);
+        return proposal.size() == 0 ? Vector{} : proposal.probabilities[0];
+    });
     show_table({"draft", "temp. 0", "0.5", "1", "1.5", "2"}, rows);
     LinePlot figure{"Tokens of a draft that are accepted", "temperature", "percent", lines};
     figure.low = 0, figure.high = 100;

@@ -9,7 +9,7 @@
 #include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/21_serving/engine.hpp"
-#include "chapters/21_serving/speculative_decoding.hpp"
+#include "chapters/21_serving/mtp_draft.hpp"
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
 #include "common/files/mapped_file.hpp"
@@ -173,44 +173,67 @@ void benchmark_prefix(const FastModel& model, Generator& generator) {
     show_table({"prefix cache", "p50 of the first token, s", "times as fast"}, rows);
 }
 
-// Greedy texts of the model of chapter 11, with and without n-gram lookup. The texts must be
-// equal.
+// The seconds of a greedy text with each K, which must be equal to the expected one.
+constexpr std::array<std::size_t, 3> speculative_counts = {2, 3, 4};
+using MakeDraft = std::function<std::unique_ptr<Proposer>(TargetSequence&)>;
+std::vector<double> seconds_with_draft(const FastModel& model, const std::vector<Id>& prompt,
+                                       const std::vector<Id>& expected,  // with the prompt
+                                       const MakeDraft& make_draft) {
+    GenerationConfig config{.max_new_tokens = expected.size() - prompt.size()};
+    config.sampling.temperature = 0;
+    std::vector<double> seconds;
+    for (const std::size_t K : speculative_counts) {
+        const double begin = elapsed_seconds();
+        TargetSequence target = make_target_sequence(model, expected.size());
+        const std::unique_ptr<Proposer> draft = make_draft(target);
+        Generator unused(0);
+        const std::vector<Id> new_ids =
+            generate_speculatively(target, *draft, K, prompt, config, unused).generated.ids;
+        seconds.push_back(elapsed_seconds() - begin);
+        require(std::ranges::equal(new_ids, std::span(expected).subspan(prompt.size())),
+                "bench: a text differs with speculative decoding, K = {}", K);
+    }
+    return seconds;
+}
+
+// Greedy texts of the model of chapter 11, with and without drafts.
 void benchmark_speculation(int repetitions) {
-    step("Greedy texts of 200 tokens with n-gram lookup, one at a time");
+    step("Greedy texts of 200 tokens by draft, one at a time: times as fast");
     const Model model = load_model(asset("king_james"));
     const Tokenizer tokenizer =
         load_tokenizer_of_model(asset("king_james"), "", model.config.vocab_size);
     const FastModel fast = make_fast_model(model, DType::float32);
-    GenerationConfig config{.max_new_tokens = 200};
-    config.sampling.temperature = 0;
+    const FastMtpModule mtp = make_fast_mtp_module(
+        load_mtp_module(asset("king_james_mtp/model.safetensors"), model.config), fast);
+    const std::vector<std::pair<std::string, MakeDraft>> drafts = {
+        {"n-gram lookup",
+         [&](TargetSequence&) {
+             return std::make_unique<NgramProposer>(model.config.vocab_size);
+         }},
+        {"MTP, 1 layer",
+         [&](TargetSequence& target) { return std::make_unique<MtpDraft>(mtp, target); }}};
     std::vector<TableRow> rows;
     for (const std::string prompt : {"And God said", "The LORD is my", "In the beginning"}) {
         const std::vector<Id> ids = tokenizer.encode(prompt);
         std::vector<double> plain;
-        std::array<std::vector<double>, 3> speculative;  // by K
-        const std::array<std::size_t, 3> counts = {2, 3, 4};
+        std::vector<std::array<std::vector<double>, 3>> speculative(drafts.size());  // by K
         for (int i = 0; i < repetitions; ++i) {
             const double start = elapsed_seconds();
             const std::vector<Id> expected = generate_greedily(fast, ids, 200, {});
             plain.push_back(elapsed_seconds() - start);
-            for (std::size_t k = 0; k < counts.size(); ++k) {
-                const double begin = elapsed_seconds();
-                TargetSequence target = make_target_sequence(fast, ids.size() + 200);
-                NgramProposer draft(model.config.vocab_size);
-                Generator unused(0);
-                const std::vector<Id> new_ids =
-                    generate_speculatively(target, draft, counts[k], ids, config, unused)
-                        .generated.ids;
-                speculative[k].push_back(elapsed_seconds() - begin);
-                require(std::ranges::equal(new_ids, std::span(expected).subspan(ids.size())),
-                        "bench: the text of {} differs with n-gram lookup", prompt);
+            for (std::size_t d = 0; d < drafts.size(); ++d) {
+                const auto seconds = seconds_with_draft(fast, ids, expected, drafts[d].second);
+                for (std::size_t k = 0; k < seconds.size(); ++k)
+                    speculative[d][k].push_back(seconds[k]);
             }
         }
-        rows.push_back({prompt, fixed(200 / median(plain), 0)});
-        for (const std::vector<double>& seconds : speculative)
-            rows.back().push_back(fixed(median(plain) / median(seconds), 2));
+        for (std::size_t d = 0; d < drafts.size(); ++d) {
+            rows.push_back({prompt, fixed(200 / median(plain), 0), drafts[d].first});
+            for (const std::vector<double>& seconds : speculative[d])
+                rows.back().push_back(fixed(median(plain) / median(seconds), 2));
+        }
     }
-    show_table({"prompt", "tokens per second", "K = 2, times as fast", "K = 3", "K = 4"}, rows);
+    show_table({"prompt", "tokens per second", "draft", "K = 2", "K = 3", "K = 4"}, rows);
 }
 
 }  // namespace

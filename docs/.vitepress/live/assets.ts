@@ -31,7 +31,7 @@ const assetsOf: Record<string, string[]> = {
     'data/king_james_held_out.txt'],
   '19_latent_attention': [],
   '20_linear_attention': [],
-  '21_serving': [...model, ...wordnet, ...calculator],
+  '21_serving': [...model, 'king_james_mtp/model.safetensors', ...wordnet, ...calculator],
   'walk': model,
 }
 
