@@ -169,16 +169,32 @@ TEST_CASE(
         const std::vector<Id> others(count, 7);
         const Tensor3 embeddings = model.embed(one_sequence(ids));  // (1, T, C)
         const Matrix inputs_embeds = xt::view(embeddings, 0);       // (T, C)
-        FastSequence sequence(fast, make_run_state(fast, 40));
+        FastSequence sequence(fast, make_run_state(fast, 44));
         sequence.keep_hidden_states();
         const Matrix logits =
             matrix_of(sequence.compute(others, LogitsToKeep::all, view_of(inputs_embeds)));
         CHECK_CLOSE(logits, logits_of(model, ids), 1e-5);
 
-        // After the final norm; also if only the last logits are kept, and after other tokens.
-        const Matrix first = sequence.last_hidden_states;
+        // They are those after the final norm: the head gives the logits.
+        const Tensor3 last = xt::expand_dims(sequence.last_hidden_states, 0);  // (1, P, C)
+        const Tensor3 kept = xt::view(last, xt::all(), xt::range(0, count), xt::all());
+        CHECK_CLOSE(lm_head(model.head(), kept), model(one_sequence(ids)), 1e-5);
+
+        // Tokens after them: their rows follow, also if only the last logits are kept.
         sequence.compute(ids, LogitsToKeep::last);
-        CHECK_CLOSE(lm_head(model.head(), Tensor3(xt::expand_dims(first, 0))),
-                    Tensor3(xt::expand_dims(sequence_logits(model, first), 0)), 1e-5);
+        std::vector<Id> both = ids;
+        both.insert(both.end(), ids.begin(), ids.end());
+        const Tensor3 all = xt::expand_dims(sequence.last_hidden_states, 0);  // (1, P, C)
+        const Tensor3 of_both = xt::view(all, xt::all(), xt::range(0, 2 * count), xt::all());
+        CHECK_CLOSE(lm_head(model.head(), of_both), model(one_sequence(both)), 1e-5);
+
+        // Views of another shape are rejected.
+        const Matrix wrong = xt::zeros<Real>({count, std::size_t{3}});
+        CHECK_THROWS_WITH_AS(
+            compute_logits(fast, ids, sequence.state, LogitsToKeep::last, {view_of(wrong), {}}),
+            ("fast model: hidden states of (" + to_text(count) + ", 3) for " + to_text(count) +
+             " tokens of 70 features")
+                .c_str(),
+            ValueError);
     }
 }
