@@ -42,7 +42,7 @@ async function start(...options) {
   return server
 }
 process.on('exit', () => servers.forEach(child => child.kill('SIGKILL')))
-setTimeout(() => { console.log('FAILED: not ready after 60 seconds'); process.exit(1) }, 60_000).unref()
+setTimeout(() => { console.log('FAILED: not ready after 240 seconds'); process.exit(1) }, 240_000).unref()
 
 async function metric(server, name) {
   const text = await (await fetch(`${server.url}/metrics`, { headers: { Authorization: 'Bearer key' } })).text()

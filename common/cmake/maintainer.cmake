@@ -19,13 +19,13 @@ foreach(slug ${slugs} models broken)
                   ${PROJECT_BINARY_DIR} ${slug})
 endforeach()
 # The commands of the pages run, and their edits are made, in one copy of the tree, one page after
-# another. (.ci/run has run the README's command in it already.)
+# another. (.ci/run has run the README's command in it already.) They take longest, so they begin first.
 list(TRANSFORM slugs REPLACE "(.+)" "docs/\\1.md" OUTPUT_VARIABLE pages)
 foreach(page README.md ${pages} docs/walk_through.md docs/anatomy.md docs/mistakes.md docs/contributing.md)
   get_filename_component(name ${page} NAME_WE)
   maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/check_docs.py ${page}
                   ${PROJECT_BINARY_DIR}/copy)
-  set_tests_properties(maintainer.page.${name} PROPERTIES RESOURCE_LOCK copy TIMEOUT 1800)
+  set_tests_properties(maintainer.page.${name} PROPERTIES RESOURCE_LOCK copy COST 1000 TIMEOUT 1800)
 endforeach()
 
 # The real llama.cpp reads what chapter 16 exports, where it is installed (docs/performance.md).
@@ -39,7 +39,7 @@ endif()
 # OpenAI's own client talks to the server.
 if(NODE AND TARGET serve)
   maintainer_test(serve ${NODE} tests/check_serve.mjs ${PROJECT_BINARY_DIR})
-  set_tests_properties(maintainer.serve PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2 TIMEOUT 120)
+  set_tests_properties(maintainer.serve PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2 TIMEOUT 300)
 endif()
 
 # Processors that this machine is not: their vector instructions at least compile.
