@@ -33,15 +33,15 @@ struct Kernels {
 };
 
 // Chapter 15's kernels, and if the processor multiplies bfloat16 itself, products with rounded
-// inputs. Those take nearly as long for one token as for 16. With up to eight tokens, chapter
-// 15's register tiles are faster, so their inputs stay float32.
+// inputs. Those take nearly as long for one token as for 16. With up to six tokens, a register
+// tile of chapter 15 is faster, so their inputs stay float32.
 const WeightKernels& bfloat16_kernels(Activations activations) {
     static const QuantizedInputKernels rounded = {
         bfloat16_input_bytes, round_to_bfloat16,
         [](DType, std::span<const std::byte> rows, std::size_t in_features,
            std::span<const std::byte> inputs, MatrixView outputs,
            Update update) { matmul_bfloat16(rows, in_features, inputs, outputs, update); },
-        true, 9};
+        true, 7};
     static const WeightKernels& float32 = kernels_of(DType::bfloat16);
     static const WeightKernels bfloat16 = {DType::bfloat16, float32.quantize,
                                            float32.dequantize, float32.dot, &rounded};

@@ -9,7 +9,7 @@ namespace llm {
 
 // How products are computed: with the inputs as they are (weight-only quantization), or with
 // rounded ones. With blocks of weights, inputs are rounded to 8-bit integers. With bfloat16
-// weights, those of more than eight tokens are rounded to bfloat16 if the processor multiplies
+// weights, those of more than six tokens are rounded to bfloat16 if the processor multiplies
 // bfloat16 itself. With float32 and float16 weights, inputs stay as they are.
 enum class Activations { float32, quantized };
 
