@@ -102,6 +102,7 @@ FINE_TUNE_REJECTED = [  # of ./learn fine_tune
     ("--model {wordnet} --train {questions} --folder {folder}/none --resume", "holds no checkpoint to resume from"),
     ("--model {wordnet} --train {questions} --folder {folder}/none --method sample --resume", "--method sample has no checkpoints"),
     ("--model {wordnet} --test {questions} --resume", "--resume needs --train"),
+    ("--model {wordnet} --train {questions} --folder {folder} --dtype bfloat16", "--dtype needs --full"),
     ("--model {wordnet} --train {questions} --folder {file}/none", "cannot create"),
     ("--model {wordnet} --train {questions} --folder {folder}/none/none.jsonl --method sample", "No such file or directory"),
     ("--model {wordnet} --test {text}", "line 1"),
@@ -1617,6 +1618,9 @@ def check_fine_tuning(program, scratch):
         if result.returncode != 0 or not re.search(r"^left out, longer than \d+ tokens: 1$", result.stdout, re.M):
             problems.append(f"{program.name} --method {method} with a conversation that is too long: {result.stdout[-300:]}{result.stderr}")
     full = train("full", "--train", questions, "--steps", "1", "--full")
+    half = train("half", "--train", questions, "--steps", "1", "--full", "--dtype", "bfloat16")
+    if not 0 <= 2 * (half / "model.safetensors").stat().st_size - (full / "model.safetensors").stat().st_size < 10000:
+        problems.append(f"{program.name} --dtype bfloat16 does not halve the file")
     for options in (["--model", WORDNET, "--adapter", sft], ["--model", full]):
         if "<|im_start|>user\nHear<|im_end|>" not in chat_answers([program.parent / "chat", *options, "--max-new-tokens", "4"], "Hear\n/template\n"):
             problems.append(f"chat {options} does not use the saved chat template")

@@ -97,7 +97,7 @@ LRSchedule schedule_of(const FineTuningArguments& arguments) {
 
 // A whole model with what tells how it is used: its tokenizer, template and special tokens.
 void save_model(const FineTuningArguments& arguments, const FineTuningRun& run) {
-    export_model(run.tuner.model, arguments.folder);
+    export_model(run.tuner.model, arguments.folder, dtype_named(arguments.dtype));
     save_tokenizer(run.encoder.tokenizer, arguments.folder + "/tokenizer.json");
     for (const char* name :
          {"/chat_template.jinja", "/tokenizer_config.json", "/generation_config.json"})

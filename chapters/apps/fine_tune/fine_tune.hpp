@@ -16,6 +16,7 @@ struct FineTuningArguments {
     std::string loss_type = "grpo";  // grpo, dapo or dr_grpo
     std::string folder;              // for the result; sample: the file of preferences
     bool full = false;               // train all parameters, without an adapter
+    std::string dtype = "float32";   // of the model that full saves
     bool loss_on_everything = false;
     bool resume = false;         // continue the run whose checkpoint is in the folder
     std::size_t save_steps = 0;  // steps between checkpoints; 0: about a minute

@@ -21,6 +21,9 @@ void add_options(Options& options, FineTuningArguments& arguments) {
     options.count("--save-steps", arguments.save_steps, 0, 1 << 24,
                   "steps between checkpoints, 0: about a minute");
     options.flag("--full", arguments.full, "train all parameters, without LoRA");
+    options.choice("--dtype", arguments.dtype, {"float32", "bfloat16"},
+                   "data type of the model that --full saves");
+    options.needs("--dtype", "--full");
     options.flag("--loss-on-everything", arguments.loss_on_everything, "sft: no response mask");
     options.count("--steps", arguments.steps, 1, 1 << 24,
                   "number of steps; default 600 for sft, otherwise 60");
