@@ -427,7 +427,7 @@ def calculation(held_out):
         return rng.randrange(10 ** (digits - 1), 10 ** digits)
 
     while True:
-        task = rng.choices(list(QUESTIONS), [4, 4, 3, 3])[0]
+        task = rng.choices(list(QUESTIONS), [3, 3, 3, 3])[0]
         a, b = number(), number(3 if task in ("product", "quotient") else 4)
         question = rng.choice(QUESTIONS[task])
         if "{things}" in question and a < b or task == "quotient" and rng.random() < 0.7 and a * b > 9999:
@@ -471,8 +471,8 @@ def with_calculator(turns, held_out):
 
 
 def write_calculator_chats(file, conversations, held_out):
-    """The last question of a conversation is answered with the calculator, if it is one for it. What precedes
-    it is not trained (weight 0), and has answers without calls: a chat forgets calls when they are answered.
+    """The last question of a conversation is answered with the calculator, if it is one for it. Earlier ones
+    have answers without a call, which are not trained (weight 0): a chat forgets calls when they are answered.
     Of a held-out calculation, the call is one question, and the answer from its result another."""
     with open(file, "w") as stream:
         def write(task, messages):
@@ -483,8 +483,9 @@ def write_calculator_chats(file, conversations, held_out):
             if not turns:
                 continue
             messages = []
-            for _, question, _, answer in turns[-3:-1]:
-                messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer, "weight": 0}]
+            for _, question, expression, answer in turns[-3:-1]:
+                messages += [{"role": "user", "content": question},
+                             {"role": "assistant", "content": answer} | ({"weight": 0} if expression else {})]
             task, question, expression, answer = turns[-1]
             messages.append({"role": "user", "content": question})
             if expression:
@@ -532,7 +533,7 @@ def main():
     for name, held_out in (("train_chat", False), ("test_chat", True)):
         write_chats(folder / f"{name}.jsonl", chats(counts, places, held_out))
     for name, held_out in (("train_calculator", False), ("test_calculator", True)):
-        conversations = [turns if rng.random() < 0.6 else list(calculation(held_out))
+        conversations = [turns if rng.random() < 0.8 else list(calculation(held_out))
                          for turns in chats(counts, places, held_out)[:24000]]
         write_calculator_chats(folder / f"{name}.jsonl", conversations, held_out)
     tasks = [question[0] for question in questions]

@@ -301,7 +301,7 @@ TEST_CASE("A bad word is found in any case, between other signs, and spelled") {
     }
 }
 
-TEST_CASE("A call of the calculator becomes two messages; an answer without one, none") {
+TEST_CASE("run_calculator: a call becomes two messages, an answer without one none") {
     CHECK(run_calculator("345 + 218 = 563").messages.empty());
     const ToolCall sum{"calculator", R"({"expression": "345 + 218"})"};
     const std::string answer = "Let me see. " + tool_call_text(sum);
