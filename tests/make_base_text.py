@@ -487,6 +487,8 @@ def write_calculator_chats(file, conversations, held_out):
                 messages += [{"role": "user", "content": question},
                              {"role": "assistant", "content": answer} | ({"weight": 0} if expression else {})]
             task, question, expression, answer = turns[-1]
+            if expression and not held_out and rng.random() < 0.6:
+                continue  # calls are learned sooner than spelling
             messages.append({"role": "user", "content": question})
             if expression:
                 call = json.dumps({"name": "calculator", "arguments": {"expression": expression}})
@@ -534,7 +536,7 @@ def main():
         write_chats(folder / f"{name}.jsonl", chats(counts, places, held_out))
     for name, held_out in (("train_calculator", False), ("test_calculator", True)):
         conversations = [turns if rng.random() < 0.8 else list(calculation(held_out))
-                         for turns in chats(counts, places, held_out)[:24000]]
+                         for turns in chats(counts, places, held_out)]
         write_calculator_chats(folder / f"{name}.jsonl", conversations, held_out)
     tasks = [question[0] for question in questions]
     print({task: tasks.count(task) for task in sorted(set(tasks))})

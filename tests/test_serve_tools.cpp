@@ -303,7 +303,8 @@ TEST_CASE("stop strings end the text before a call, and not the call") {
         AnswerText answer(tokenizer, {}, {stop}, none, tool_call_begin);
         std::string all;
         for (const char byte : text) all += answer.put(byte_id(byte));
-        return all + answer.finish() + (answer.finish_reason().empty() ? "" : "|");
+        all += answer.finish();
+        return all + (answer.finish_reason().empty() ? "" : "|");
     };
     CHECK(stopped("a b" + sum_call, "b") == "a |");
     CHECK(stopped("a b" + sum_call, "name") == "a b" + sum_call);

@@ -24,8 +24,9 @@ function(program slug)
   target_link_libraries(${slug} lesson_${slug} options)
   target_precompile_headers(${slug} REUSE_FROM options)
   target_compile_options(${slug} PRIVATE ${for_programs})
-  if(EMSCRIPTEN)  # optimized, so that compiling the files together pays
+  if(EMSCRIPTEN)  # optimized, so that compiling the files together pays; names shadow in one file only
     set_target_properties(${slug} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    target_compile_options(${slug} PRIVATE -Wno-shadow)
   endif()
 endfunction()
 
