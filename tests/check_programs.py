@@ -303,7 +303,7 @@ SERVING_REJECTED = BASIC_REJECTED + [
 ]
 EXPERIMENTS_REJECTED = [  # of ./learn experiment
     ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall, linear-attention or multi-token-prediction"),
-    ("--name sgd", "--name takes ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall or linear-attention, not 'sgd'"),
+    ("--name sgd", "--name takes ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall, linear-attention or multi-token-prediction, not 'sgd'"),
     ("--name scaling-law", "scaling-law needs --text"),
     ("--name experts", "experts needs --text"),
     ("--name attention-sinks --text {file}", "tokens are too few"),
