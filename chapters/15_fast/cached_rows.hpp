@@ -8,13 +8,6 @@
 
 namespace llm {
 
-// Converts to float.
-void to_float(std::span<const Half> values, std::span<Real> result);  // of equal size
-
-// Rounds to the nearest float16, ties to even; NaN stays NaN. Returns the largest magnitude: if
-// it is at least 65520, that element has become infinite.
-Real to_half(std::span<const Real> values, std::span<Half> result);  // of equal size
-
 // The keys or values of one head, (S, D): a view of a cache, whose rows are adjacent or in
 // pages.
 class CachedRows {

@@ -2,6 +2,7 @@
 
 #include "chapters/04_rope/rope_scaling.hpp"
 #include "chapters/15_fast/flash_attention.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {

@@ -2,7 +2,7 @@
 
 #include "chapters/09_full_model/gguf_tensors.hpp"
 #include "chapters/09_full_model/model_tensors.hpp"
-#include "chapters/15_fast/cached_rows.hpp"
+#include "chapters/15_fast/kernels/simd.hpp"
 #include "chapters/16_quantization/kernels/bfloat16_products.hpp"
 #include "chapters/16_quantization/kernels/integer_products.hpp"
 #include "chapters/16_quantization/quantizers.hpp"

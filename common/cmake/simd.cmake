@@ -6,7 +6,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
 endif()
 set_source_files_properties(chapters/06_swiglu/activations.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
                             COMPILE_OPTIONS "${vectorized}")
-file(GLOB simd_files CONFIGURE_DEPENDS chapters/*/kernels/*.cpp chapters/15_fast/cached_rows.cpp)
+file(GLOB simd_files CONFIGURE_DEPENDS chapters/*/kernels/*.cpp)
 set_source_files_properties(${simd_files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
                             COMPILE_OPTIONS "-O3;${instruction_set};${false_alarms}")
 target_include_directories(lesson_15_fast PRIVATE ${HWY_FOLDER})

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "common/tensors/dtype.hpp"
+#include "common/tensors/half.hpp"
 #include "common/tensors/tensor.hpp"
 
 // Highway is an interface to the vector instructions of x86, Arm and WebAssembly. With static
@@ -29,16 +30,54 @@ constexpr hn::CappedTag<Real, 4> four_floats;
 constexpr hn::CappedTag<Real, 16> floats;
 using Floats = hn::Vec<decltype(floats)>;  // the contents of one register
 
-inline Floats load(const Real* values) { return hn::LoadU(floats, values); }
+template <class Tag>
+hn::Vec<Tag> load(Tag tag, const Real* values) {
+    return hn::LoadU(tag, values);
+}
 
-// Weights of other types are converted in registers. Storing them as an array of floats and
-// loading it would take longer: a load that spans several recent stores has to wait for them.
-// Rebind is a tag with the same number of lanes, but of another type.
-inline Floats load(const Bfloat16* values) {
-    const hn::Rebind<std::uint16_t, decltype(floats)> upper_halves;
-    const hn::Rebind<std::uint32_t, decltype(floats)> integers;
+// Weights and cached values of other types are converted in registers. Storing them as an array
+// of floats and loading it would take longer: a load that spans several recent stores has to
+// wait for them. Rebind is a tag with the same number of lanes, but of another type.
+template <class Tag>
+hn::Vec<Tag> load(Tag tag, const Bfloat16* values) {
+    const hn::Rebind<std::uint16_t, Tag> upper_halves;
+    const hn::Rebind<std::uint32_t, Tag> integers;
     const auto bits = hn::PromoteTo(integers, hn::LoadU(upper_halves, &values->bits));
-    return hn::BitCast(floats, hn::ShiftLeft<16>(bits));
+    return hn::BitCast(tag, hn::ShiftLeft<16>(bits));
+}
+
+// Does one instruction convert a register of float16? Otherwise Highway emulates it, but
+// without infinities and NaN, and rounds toward 0.
+#if defined(__F16C__) || HWY_TARGET == HWY_NEON
+#define LLM_FLOAT16
+#endif
+
+template <class Tag>
+hn::Vec<Tag> load(Tag tag, const Half* values) {
+#ifdef LLM_FLOAT16
+    const hn::Rebind<hwy::float16_t, Tag> halves;
+    return hn::PromoteTo(tag,
+                         hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(values)));
+#else
+    // Move exponent and mantissa to their places. The exponents differ by 127 - 15 = 112.
+    const hn::Rebind<std::uint16_t, Tag> words;
+    const hn::Rebind<std::uint32_t, Tag> integers;
+    const auto bits = hn::PromoteTo(
+        integers, hn::LoadU(words, reinterpret_cast<const std::uint16_t*>(values)));
+    const auto magnitude = hn::ShiftLeft<13>(hn::And(bits, hn::Set(integers, 0x7FFF)));
+    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(integers, 0x8000)));
+    const auto finite = hn::Mul(hn::BitCast(tag, magnitude), hn::Set(tag, 0x1p112f));
+    const auto infinite_or_nan =
+        hn::BitCast(tag, hn::Or(magnitude, hn::Set(integers, 0x7F800000)));
+    const auto value =
+        hn::IfThenElse(hn::Ge(finite, hn::Set(tag, 65536)), infinite_or_nan, finite);
+    return hn::Or(value, hn::BitCast(tag, sign));
+#endif
+}
+
+template <class Element>
+Floats load(const Element* values) {
+    return load(floats, values);
 }
 
 // The sums of four registers. Adding up each one alone takes four times as many instructions.

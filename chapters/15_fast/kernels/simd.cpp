@@ -35,48 +35,64 @@ Floats sum_products(const Weight* weights, const Real* inputs, std::size_t size)
     return hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
 }
 
-// dot_rows with registers of this tag.
-template <class Tag>
-void dot_rows_of(Tag tag, ConstMatrixView rows, std::span<const Real> x,
+Real widen(Real value) { return value; }
+Real widen(Half value) { return static_cast<Real>(value); }
+// As to_float of dtype.cpp, but inline: the compiler can vectorize the loops that call it.
+Real widen(Bfloat16 value) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+// dot_rows with registers of this tag, four rows at a time. If fewer are left, the last one is
+// multiplied several times: so a product never depends on the number of rows.
+template <class Tag, class Element>
+void dot_rows_of(Tag tag, BasicMatrixView<const Element> rows, std::span<const Real> x,
                  std::span<Real> products, Update update) {
     const std::size_t lanes = hn::Lanes(tag), size = x.size() - x.size() % lanes;
-    const auto store = [&](std::size_t n, Real product) {
-        products[n] = update == Update::accumulate ? products[n] + product : product;
-    };
-    std::size_t n = 0;
-    for (; n + 4 <= rows.num_rows; n += 4) {
-        const Real *row0 = rows[n].data(), *row1 = rows[n + 1].data();
-        const Real *row2 = rows[n + 2].data(), *row3 = rows[n + 3].data();
+    for (std::size_t n = 0; n < rows.num_rows; n += 4) {
+        const auto row = [&](std::size_t k) {
+            return rows[std::min(n + k, rows.num_rows - 1)].data();
+        };
+        const Element *row0 = row(0), *row1 = row(1), *row2 = row(2), *row3 = row(3);
         auto sum0 = hn::Zero(tag), sum1 = sum0, sum2 = sum0, sum3 = sum0;
         for (std::size_t i = 0; i < size; i += lanes) {
-            const auto shared = hn::LoadU(tag, &x[i]);
-            sum0 = hn::MulAdd(hn::LoadU(tag, row0 + i), shared, sum0);
-            sum1 = hn::MulAdd(hn::LoadU(tag, row1 + i), shared, sum1);
-            sum2 = hn::MulAdd(hn::LoadU(tag, row2 + i), shared, sum2);
-            sum3 = hn::MulAdd(hn::LoadU(tag, row3 + i), shared, sum3);
+            const auto shared = load(tag, &x[i]);
+            sum0 = hn::MulAdd(load(tag, row0 + i), shared, sum0);
+            sum1 = hn::MulAdd(load(tag, row1 + i), shared, sum1);
+            sum2 = hn::MulAdd(load(tag, row2 + i), shared, sum2);
+            sum3 = hn::MulAdd(load(tag, row3 + i), shared, sum3);
         }
         std::array<Real, 4> sums = horizontal_sums(tag, sum0, sum1, sum2, sum3);
-        for (std::size_t k = 0; k < 4; ++k) {
-            for (std::size_t i = size; i < x.size(); ++i) sums[k] += rows[n + k][i] * x[i];
-            store(n + k, sums[k]);
+        for (std::size_t k = 0; k < std::min<std::size_t>(4, rows.num_rows - n); ++k) {
+            for (std::size_t i = size; i < x.size(); ++i) sums[k] += widen(row(k)[i]) * x[i];
+            Real& product = products[n + k];
+            product = update == Update::accumulate ? product + sums[k] : sums[k];
         }
     }
-    for (; n < rows.num_rows; ++n) store(n, dot(rows[n], x));
+}
+
+template <class Element>
+void dot_rows_of(BasicMatrixView<const Element> rows, std::span<const Real> x,
+                 std::span<Real> products, Update update) {
+    if (x.size() < hn::Lanes(floats))
+        dot_rows_of(four_floats, rows, x, products, update);
+    else
+        dot_rows_of(floats, rows, x, products, update);
 }
 
 // add_weighted_rows for the columns from `begin` on, one register at a time, as many as fit.
 // Returns the first column that is left. Four rows have a sum each, for the same reason as in
 // sum_products.
-template <class Tag>
-std::size_t add_weighted_columns(Tag tag, std::span<const Real> weights, ConstMatrixView rows,
-                                 std::span<Real> y, std::size_t begin) {
+template <class Tag, class Element>
+std::size_t add_weighted_columns(Tag tag, std::span<const Real> weights,
+                                 BasicMatrixView<const Element> rows, std::span<Real> y,
+                                 std::size_t begin) {
     const std::size_t lanes = hn::Lanes(tag);
     std::size_t i = begin;
     for (; i + lanes <= y.size(); i += lanes) {
         const auto add = [&](auto& sum, std::size_t n) {
-            sum = hn::MulAdd(hn::Set(tag, weights[n]), hn::LoadU(tag, &rows[n][i]), sum);
+            sum = hn::MulAdd(hn::Set(tag, weights[n]), load(tag, &rows[n][i]), sum);
         };
-        auto sum0 = hn::LoadU(tag, &y[i]), sum1 = hn::Zero(tag), sum2 = sum1, sum3 = sum1;
+        auto sum0 = load(tag, &y[i]), sum1 = hn::Zero(tag), sum2 = sum1, sum3 = sum1;
         std::size_t n = 0;
         for (; n + 4 <= weights.size(); n += 4) {
             add(sum0, n);
@@ -96,42 +112,17 @@ std::size_t without_remainder(std::size_t size) {
     return size - size % step;
 }
 
-// As to_float of dtype.cpp, but inline: the compiler can vectorize the loops that call it.
-Real widen(Bfloat16 value) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
-}
-
-// Highway's Exp is valid up to 104, whose exponential is infinity in float. For NaN it gives 0.
-Floats exp(Floats values) {
-    const Floats powers = hn::Exp(floats, hn::Min(values, hn::Set(floats, 104)));
-    return hn::IfThenElse(hn::IsNaN(values), values, powers);
-}
-
-}  // namespace
-
-Real dot(std::span<const Real> a, std::span<const Real> b) {
-    std::size_t i = without_remainder(a.size());
-    Real sum = horizontal_sum(sum_products(a.data(), b.data(), i));
-    for (; i < a.size(); ++i) sum += a[i] * b[i];  // the remainder
-    return sum;
-}
-
-Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs) {
+template <class Element>
+Real dot_of(std::span<const Element> row, std::span<const Real> x) {
     std::size_t i = without_remainder(row.size());
-    Real sum = horizontal_sum(sum_products(row.data(), inputs.data(), i));
-    for (; i < row.size(); ++i) sum += widen(row[i]) * inputs[i];
+    Real sum = horizontal_sum(sum_products(row.data(), x.data(), i));
+    for (; i < row.size(); ++i) sum += widen(row[i]) * x[i];
     return sum;
 }
 
-void dot_rows(ConstMatrixView rows, std::span<const Real> x, std::span<Real> products,
-              Update update) {
-    if (x.size() < hn::Lanes(floats))
-        dot_rows_of(four_floats, rows, x, products, update);
-    else
-        dot_rows_of(floats, rows, x, products, update);
-}
-
-void add_weighted_rows(std::span<const Real> weights, ConstMatrixView rows, std::span<Real> y) {
+template <class Element>
+void add_weighted_rows_of(std::span<const Real> weights, BasicMatrixView<const Element> rows,
+                          std::span<Real> y) {
     // Keep four registers of the sum while all rows are added to them.
     const std::size_t lanes = hn::Lanes(floats), size = without_remainder(y.size());
     for (std::size_t i = 0; i < size; i += 4 * lanes) {
@@ -139,7 +130,7 @@ void add_weighted_rows(std::span<const Real> weights, ConstMatrixView rows, std:
         Floats sum2 = load(&y[i + 2 * lanes]), sum3 = load(&y[i + 3 * lanes]);
         for (std::size_t n = 0; n < weights.size(); ++n) {
             const Floats weight = hn::Set(floats, weights[n]);
-            const Real* row = &rows[n][i];
+            const Element* row = &rows[n][i];
             sum0 = hn::MulAdd(weight, load(row), sum0);
             sum1 = hn::MulAdd(weight, load(row + lanes), sum1);
             sum2 = hn::MulAdd(weight, load(row + 2 * lanes), sum2);
@@ -153,7 +144,73 @@ void add_weighted_rows(std::span<const Real> weights, ConstMatrixView rows, std:
     std::size_t i = add_weighted_columns(floats, weights, rows, y, size);
     i = add_weighted_columns(four_floats, weights, rows, y, i);
     for (; i < y.size(); ++i)
-        for (std::size_t n = 0; n < weights.size(); ++n) y[i] += weights[n] * rows[n][i];
+        for (std::size_t n = 0; n < weights.size(); ++n) y[i] += weights[n] * widen(rows[n][i]);
+}
+
+void store_halves(Floats values, Half* stored) {
+#ifdef LLM_FLOAT16
+    const hn::Rebind<hwy::float16_t, decltype(floats)> halves;
+    hn::StoreU(hn::DemoteTo(halves, values), halves, reinterpret_cast<hwy::float16_t*>(stored));
+#else
+    std::array<Real, hn::MaxLanes(floats)> lanes;
+    hn::StoreU(values, floats, lanes.data());
+    for (std::size_t i = 0; i < lanes.size(); ++i) stored[i] = Half(lanes[i]);
+#endif
+}
+
+// Highway's Exp is valid up to 104, whose exponential is infinity in float. For NaN it gives 0.
+Floats exp(Floats values) {
+    const Floats powers = hn::Exp(floats, hn::Min(values, hn::Set(floats, 104)));
+    return hn::IfThenElse(hn::IsNaN(values), values, powers);
+}
+
+}  // namespace
+
+Real dot(std::span<const Real> a, std::span<const Real> b) { return dot_of(a, b); }
+Real dot(std::span<const Bfloat16> row, std::span<const Real> inputs) {
+    return dot_of(row, inputs);
+}
+
+void dot_rows(ConstMatrixView rows, std::span<const Real> x, std::span<Real> products,
+              Update update) {
+    dot_rows_of(rows, x, products, update);
+}
+void dot_rows(BasicMatrixView<const Half> rows, std::span<const Real> x,
+              std::span<Real> products) {
+    dot_rows_of(rows, x, products, Update::overwrite);
+}
+
+void add_weighted_rows(std::span<const Real> weights, ConstMatrixView rows, std::span<Real> y) {
+    add_weighted_rows_of(weights, rows, y);
+}
+void add_weighted_rows(std::span<const Real> weights, BasicMatrixView<const Half> rows,
+                       std::span<Real> y) {
+    add_weighted_rows_of(weights, rows, y);
+}
+
+void to_float(std::span<const Half> values, std::span<Real> result) {
+    const std::size_t lanes = hn::Lanes(floats);
+    std::size_t i = 0;
+    for (; i + lanes <= values.size(); i += lanes)
+        hn::StoreU(load(&values[i]), floats, &result[i]);
+    for (; i < values.size(); ++i) result[i] = widen(values[i]);
+}
+
+Real to_half(std::span<const Real> values, std::span<Half> result) {
+    const std::size_t lanes = hn::Lanes(floats);
+    Floats largest = hn::Zero(floats);
+    std::size_t i = 0;
+    for (; i + lanes <= values.size(); i += lanes) {
+        const Floats loaded = load(&values[i]);
+        store_halves(loaded, &result[i]);
+        largest = hn::Max(hn::Abs(loaded), largest);
+    }
+    Real maximum = hn::GetLane(hn::MaxOfLanes(floats, largest));
+    for (; i < values.size(); ++i) {
+        result[i] = Half(values[i]);
+        maximum = std::max(maximum, std::abs(values[i]));
+    }
+    return maximum;
 }
 
 void prefetch(std::span<const std::byte> memory) {

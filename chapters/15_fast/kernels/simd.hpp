@@ -4,6 +4,7 @@
 #include <span>
 
 #include "common/tensors/dtype.hpp"
+#include "common/tensors/half.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {
@@ -25,11 +26,22 @@ void dot_rows(ConstMatrixView rows,      // (N, size)
               std::span<const Real> x,   // (size)
               std::span<Real> products,  // (N)
               Update update = Update::overwrite);
+void dot_rows(BasicMatrixView<const Half> rows, std::span<const Real> x,
+              std::span<Real> products);
 
 // y += Σ over n of weights[n] * rows[n].
 void add_weighted_rows(std::span<const Real> weights,  // (N)
                        ConstMatrixView rows,           // (N, D)
                        std::span<Real> y);             // (D)
+void add_weighted_rows(std::span<const Real> weights, BasicMatrixView<const Half> rows,
+                       std::span<Real> y);
+
+// Converts to float.
+void to_float(std::span<const Half> values, std::span<Real> result);
+
+// Rounds to the nearest float16, ties to even; NaN stays NaN. Returns the largest magnitude: if
+// it is at least 65520, that element has become infinite.
+Real to_half(std::span<const Real> values, std::span<Half> result);
 
 // Starts to load memory into the caches, while other instructions are executed.
 void prefetch(std::span<const std::byte> memory);
