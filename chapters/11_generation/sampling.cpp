@@ -9,12 +9,13 @@ namespace {
 
 // A softmax needs at least one finite logit, and neither +inf nor NaN.
 void check_logits(const Vector& logits) {
-    Real highest = -infinity;
+    bool all_below_infinity = true, any_finite = false;
     for (const Real logit : logits) {
-        require(logit < infinity, "sampling: a logit is +inf or NaN");
-        highest = std::max(highest, logit);
+        all_below_infinity &= logit < infinity;  // false for NaN, too
+        any_finite |= logit > -infinity;
     }
-    require(highest > -infinity, "sampling: all logits are -inf");
+    require(all_below_infinity, "sampling: a logit is +inf or NaN");
+    require(any_finite, "sampling: all logits are -inf");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "chapters/21_serving/engine.hpp"
 
+#include "common/system/parallel.hpp"
+
 namespace llm {
 
 Engine::Engine(const FastModel& model, const EngineConfig& config)
@@ -30,12 +32,7 @@ std::vector<FinishedRequest> Engine::step() {
     const std::vector<PlannedTokens> plan = plan_step(scheduler_);
     if (plan.empty()) return {};
     const ConstMatrixView logits = compute(plan);  // (number of planned sequences, V)
-
-    // Sample a token for each sequence whose last token was computed.
-    std::vector<NewToken> new_tokens;
-    for (std::size_t i = 0; i < plan.size(); ++i)
-        if (plan[i].gives_token)
-            new_tokens.push_back(sample(scheduler_.running[plan[i].sequence], logits[i]));
+    const std::vector<NewToken> new_tokens = sample_all(plan, logits);
 
     std::vector<FinishedRequest> finished;
     for (ServedSequence& sequence : record_step(scheduler_, plan, new_tokens)) {
@@ -63,6 +60,27 @@ ConstMatrixView Engine::compute(std::span<const PlannedTokens> plan) {
     return compute_logits(model_, batch, memory_, workspace_);
 }
 
+std::vector<NewToken> Engine::sample_all(std::span<const PlannedTokens> plan,
+                                         ConstMatrixView logits) {
+    // A token for each sequence whose last token was computed. Each has a generator of its own,
+    // so any thread can sample.
+    std::vector<NewToken> sampled(plan.size());
+    parallel_for(plan.size(), [&](std::size_t i) {
+        if (plan[i].gives_token)
+            sampled[i] = sample(scheduler_.running[plan[i].sequence], logits[i]);
+    });
+
+    std::vector<NewToken> new_tokens;
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+        if (!plan[i].gives_token) continue;
+        new_tokens.push_back(sampled[i]);
+        const auto& on_token =
+            requests_.at(scheduler_.running[plan[i].sequence].number).request.on_token;
+        if (on_token && !sampled[i].ends_sequence) on_token(sampled[i].id, logits[i]);
+    }
+    return new_tokens;
+}
+
 NewToken Engine::sample(const ServedSequence& sequence, std::span<const Real> row) try {
     auto& [request, generator, error] = requests_.at(sequence.number);
     Vector logits = to_vector(row);
@@ -71,9 +89,7 @@ NewToken Engine::sample(const ServedSequence& sequence, std::span<const Real> ro
         logits = request.config.logits_processor(logits, new_ids);
     const Id id = sample_next_token(logits, sequence.ids, request.config.sampling, generator);
     const std::vector<Id>& eos = request.config.eos_token_ids;
-    if (std::ranges::find(eos, id) != eos.end()) return {id, true};
-    if (request.on_token) request.on_token(id, row);
-    return {id, false};
+    return {id, std::ranges::find(eos, id) != eos.end()};
 } catch (const ValueError& failure) {
     // Logits that are not finite end this request, and no other one.
     requests_.at(sequence.number).error = failure.what();

@@ -18,7 +18,8 @@ struct EngineConfig {
 
 // A prompt and how to continue it. Each new token is passed to on_token, with the logits (V)
 // that it was sampled from. A request has a generator of its own, so its text does not depend
-// on the other requests.
+// on the other requests. Several threads sample, each for other requests: a logits processor
+// must not change what another request uses.
 struct GenerationRequest {
     std::vector<Id> prompt_ids;
     GenerationConfig config{};
@@ -56,6 +57,8 @@ class Engine {
         std::string error{};
     };
     ConstMatrixView compute(std::span<const PlannedTokens> plan);
+    std::vector<NewToken> sample_all(std::span<const PlannedTokens> plan,
+                                     ConstMatrixView logits);  // a row for each planned one
     NewToken sample(const ServedSequence& sequence, std::span<const Real> logits);  // (V)
 
     const FastModel& model_;
