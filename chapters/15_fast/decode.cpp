@@ -4,22 +4,28 @@
 namespace llm {
 namespace {
 
+// Calls function(i, thread) for i = 0 to count - 1: on all threads, unless it takes longer to
+// start them than to compute so few elements.
+template <class Function>
+void for_each(std::size_t count, std::size_t num_elements, const Function& function) {
+    if (num_elements < 16384)
+        for (std::size_t i = 0; i < count; ++i) function(i, 0);
+    else
+        parallel_for(count, function);
+}
+
 // The attention of the new tokens; their heads are divided among the threads.
 void compute_context_of_tokens(const FastModel& model, std::size_t n, const TokenBlock& tokens,
                                const KVMemory& memory, Workspace& workspace) {
     const std::size_t num_heads = model.config.num_attention_heads;
     const std::vector<AttentionTile>& tiles = workspace.tiles;
-    const auto compute_head = [&](std::size_t i, std::size_t thread) {
-        compute_context(model, n, i % num_heads, tiles[i / num_heads], tokens, memory,
-                        workspace.workspaces[thread]);
-    };
-    // To start other threads takes longer than the attention of a few keys.
     std::size_t num_keys = 0;
     for (const AttentionTile& tile : tiles) num_keys += tile.first_position + tile.num_rows;
-    if (num_keys * num_heads * model.config.head_dim < 16384)
-        for (std::size_t i = 0; i < tiles.size() * num_heads; ++i) compute_head(i, 0);
-    else
-        parallel_for(tiles.size() * num_heads, compute_head);
+    for_each(tiles.size() * num_heads, num_keys * num_heads * model.config.head_dim,
+             [&](std::size_t i, std::size_t thread) {
+                 compute_context(model, n, i % num_heads, tiles[i / num_heads], tokens, memory,
+                                 workspace.workspaces[thread]);
+             });
 }
 
 }  // namespace
@@ -45,8 +51,9 @@ MatrixView decode(const FastModel& model, Batch batch, KVMemory& memory, Workspa
 
         apply_norm(layer.ffn_norm, hidden_states, normalized);
         apply_linear(matmul_by_rows, layer.gate_up_proj, normalized, gate_up, own.matmul);
-        for (std::size_t t = 0; t < num_tokens; ++t)
+        for_each(num_tokens, num_tokens * width, [&](std::size_t t, std::size_t) {
             silu_and_mul(gate_up[t].first(width), gate_up[t].subspan(width));
+        });
         apply_linear(matmul_by_rows, layer.down_proj, gate_up.columns(0, width), hidden_states,
                      own.matmul, Update::accumulate);
     }

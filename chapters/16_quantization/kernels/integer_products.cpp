@@ -206,8 +206,9 @@ Real scale_of(const Real* inputs) {
         absmax = hn::Max(absmax, hn::Abs(values));
         zero_or_nan = hn::MulAdd(values, hn::Zero(inputs_tag), zero_or_nan);
     }
-    return hn::GetLane(hn::MaxOfLanes(inputs_tag, absmax)) / 127 +
-           hn::GetLane(hn::SumOfLanes(inputs_tag, zero_or_nan));
+    if (!hn::AllFalse(inputs_tag, hn::IsNaN(zero_or_nan)))
+        return std::numeric_limits<Real>::quiet_NaN();
+    return hn::GetLane(hn::MaxOfLanes(inputs_tag, absmax)) / 127;
 }
 
 // Rounds 16 inputs, and returns the sum of the integers.

@@ -39,9 +39,9 @@ struct PackedRows {
     alignas(64) std::array<Real, 16 * num_lanes> scales, mins;
 };
 
-// Unpacks the blocks of one row. The scales and mins get their lane; of the values, each 16 are
-// stored where transpose_in_place expects them. Meanwhile, the blocks that are `next` bytes
-// further on are prefetched.
+// Unpacks the blocks of one row. The scales, and mins that do not follow from them, get their
+// lane; of the values, each 16 are stored where transpose_in_place expects them. Meanwhile, the
+// blocks that are `next` bytes further on are prefetched.
 template <class Block>
 void unpack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed,
             std::size_t next) {
@@ -54,7 +54,8 @@ void unpack(std::span<const Block> blocks, std::size_t lane, PackedRows& packed,
         const GroupScales<Block> weights = unpack_scales(block);
         for (std::size_t g = 0; g < weights.num_groups; ++g) {
             *std::exchange(scales, scales + num_lanes) = weights.scales[g];
-            *std::exchange(mins, mins + num_lanes) = weights.mins[g];
+            if constexpr (!has_offset<Block>)
+                *std::exchange(mins, mins + num_lanes) = weights.mins[g];
         }
         for (std::size_t part = 0; part < Traits::block_size / Traits::part_size; ++part)
             for (const Bytes sixteen : unpack_part(block, part))
@@ -112,16 +113,19 @@ HWY_INLINE std::array<WideIntegers, num_tokens> multiply_group(
 }
 
 // Adds the products of the packed rows and some tokens to the outputs: a register tile.
-template <std::size_t group_size, std::size_t num_tokens>
+template <class Block, std::size_t num_tokens>
 void multiply_tile(const PackedRows& rows, std::size_t size,
                    const std::array<QuantizedInputs, num_tokens>& tokens,
                    const std::array<Real*, num_tokens>& outputs) {
+    constexpr std::size_t group_size = BlockTraits<Block>::group_size;
     std::array<WideFloats, num_tokens> sums;
     for (std::size_t t = 0; t < num_tokens; ++t) sums[t] = hn::LoadU(wide_floats, outputs[t]);
     for (std::size_t g = 0; g < size / group_size; ++g) {
         const auto products = multiply_group<group_size>(rows, g, tokens);
         const WideFloats scales = hn::Load(wide_floats, &rows.scales[g * num_lanes]);
-        const WideFloats mins = hn::Load(wide_floats, &rows.mins[g * num_lanes]);
+        WideFloats mins = hn::Mul(scales, hn::Set(wide_floats, offset_of<Block>));
+        if constexpr (!has_offset<Block>)
+            mins = hn::Load(wide_floats, &rows.mins[g * num_lanes]);
         for (std::size_t t = 0; t < num_tokens; ++t) {
             const auto [input_scales, input_sums] = tokens[t].groups;
             const WideFloats scale = hn::Mul(scales, hn::Set(wide_floats, input_scales[g]));
@@ -147,7 +151,7 @@ void multiply_tokens(const Product<Block>& product, const PackedRows& rows, Part
         tokens[t] = product.token(n + t, part.begin);
         outputs[t] = &product.outputs[n + t][part.first_row];
     }
-    multiply_tile<BlockTraits<Block>::group_size>(rows, part.size, tokens, outputs);
+    multiply_tile<Block>(rows, part.size, tokens, outputs);
 }
 
 // Packs a part of 16 (or 8) rows and multiplies it by all tokens, up to four at a time.

@@ -78,13 +78,22 @@ Floats scaled(const Byte* four_bytes, Real scale) {
     return hn::Mul(hn::ConvertTo(floats, values), hn::Set(floats, scale));
 }
 
-// 32 weights with one scale. The offset makes all values positive.
+// Weights without mins of their own: min = offset * scale. The offset makes all values
+// positive.
 template <class Block>
-constexpr Real offset_of = 128;  // q8_0
+constexpr Real offset_of = 0;  // q4_k
+template <>
+constexpr Real offset_of<BlockQ8_0> = 128;
 template <>
 constexpr Real offset_of<BlockQ4_0> = 8;
 template <>
 constexpr Real offset_of<BlockQ5_0> = 16;
+template <>
+constexpr Real offset_of<BlockQ6_K> = 32;
+template <class Block>
+constexpr bool has_offset = offset_of<Block> != 0;
+
+// 32 weights with one scale.
 template <class Block>
 GroupScales<Block> one_scale(const Block& block) {
     const Real scale = to_float(block.scale);
@@ -155,7 +164,8 @@ HWY_INLINE GroupScales<BlockQ6_K> unpack_scales(const BlockQ6_K& block) {
     for (std::size_t g = 0; g < 16; g += 4) {
         const Floats scales = scaled(&block.scales[g], scale);
         hn::StoreU(scales, floats, &result.scales[g]);
-        hn::StoreU(hn::Mul(scales, hn::Set(floats, 32)), floats, &result.mins[g]);
+        const Floats mins = hn::Mul(scales, hn::Set(floats, offset_of<BlockQ6_K>));
+        hn::StoreU(mins, floats, &result.mins[g]);
     }
     return result;
 }
