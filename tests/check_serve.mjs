@@ -6,6 +6,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { sleep, startServer } from './serve_process.mjs'
 
 const program = resolve(process.argv[2], 'serve')
 const library = fileURLToPath(new URL('../docs/node_modules/openai/index.mjs', import.meta.url))
@@ -25,23 +26,11 @@ function check(title, passed, detail = '') {
   console.log(`${passed ? 'passed' : 'FAILED'}: ${title}${detail === '' ? '' : ` (${detail})`}`)
   if (!passed) ++failures
 }
-const sleep = milliseconds => new Promise(done => setTimeout(done, milliseconds))
-
-// Starts a server on a free port. `ended` gives its exit code.
-const servers = []
 async function start(...options) {
-  const child = spawn(program, ['--port', '0', ...options])
-  servers.push(child)
-  const server = { child, log: '', ended: new Promise(done => child.on('exit', (code, signal) => done(signal ?? code))) }
-  child.stderr.on('data', data => server.log += data)
-  child.stdout.on('data', data => server.log += data)
-  for (let i = 0; i < 500 && !/:(\d+) /.test(server.log); ++i) await sleep(20)
-  server.port = Number(/127\.0\.0\.1:(\d+)/.exec(server.log)?.[1])
-  server.url = `http://127.0.0.1:${server.port}`
+  const server = await startServer(program, ...options)
   server.client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'key', maxRetries: 0 })
   return server
 }
-process.on('exit', () => servers.forEach(child => child.kill('SIGKILL')))
 setTimeout(() => { console.log('FAILED: not ready after 240 seconds'); process.exit(1) }, 240_000).unref()
 
 async function metric(server, name) {

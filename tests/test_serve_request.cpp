@@ -225,3 +225,49 @@ TEST_CASE("a response_format becomes a grammar, whose errors have the path of th
     CHECK(unknown.find(begin + ".json_schema.schema: ") == 0);
     CHECK(unknown.find("#/properties/a") != std::string::npos);
 }
+
+TEST_CASE("2,000 damaged bodies are accepted or rejected as ApiError") {
+    const std::vector<std::string> bodies = {
+        body_with(R"("n": 2, "max_tokens": 7, "temperature": 0.5, "stop": ["a", "bc"],
+                     "stream": true, "stream_options": {"include_usage": true})"),
+        body_with(R"("response_format": {"type": "json_schema", "json_schema": {"name": "a",
+                     "schema": {"type": "object", "properties": {"b": {"type": "integer"}},
+                                "required": ["b"]}}})",
+                  true),
+        body_with(R"("tool_choice": "required", "tools": [{"type": "function", "function": {
+                     "name": "f", "parameters": {"type": "object", "properties": {}}}}])",
+                  true)};
+    const std::string bytes = "\"{}[],:0-9.eE \\u\x80\xff\n";
+    Generator generator(5);
+    std::size_t num_accepted = 0;
+    for (int i = 0; i < 2000; ++i) {
+        const bool chat = i % 3 > 0;
+        std::string body = bodies[i % 3];
+        for (std::uint32_t k = 0; k <= generator.next_32_bits() % 3; ++k) {
+            const std::size_t place = generator.next_32_bits() % body.size();
+            const std::size_t count = generator.next_32_bits() % 9;
+            switch (generator.next_32_bits() % 4) {
+                case 0:
+                    body[place] = bytes[generator.next_32_bits() % bytes.size()];
+                    break;
+                case 1:
+                    body.erase(place, count);
+                    break;
+                case 2:
+                    body.insert(place, body.substr(place, count));
+                    break;
+                case 3:
+                    body.resize(place + 1);
+                    break;
+            }
+        }
+        CAPTURE(body);
+        std::string result;
+        CHECK_NOTHROW(result = error_of(body, chat, chat_model()));
+        CHECK(
+            (result == "accepted" || result.starts_with("400 ") || result.starts_with("404 ")));
+        num_accepted += result == "accepted";
+    }
+    CHECK(num_accepted > 50);
+    CHECK(num_accepted < 1000);
+}
