@@ -5,6 +5,7 @@ function(app name)
   add_executable(${name} ${ARGN})
   target_precompile_headers(${name} REUSE_FROM options)
   target_compile_options(${name} PRIVATE ${for_programs})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 file(GLOB sources CONFIGURE_DEPENDS chapters/apps/walk/*.cpp)
 app(walk ${sources})
@@ -25,6 +26,7 @@ if(NOT EMSCRIPTEN)
   file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
   app(experiment chapters/experiments/main.cpp ${sources})
   target_link_libraries(experiment experiments training_run models)
+  set_target_properties(experiment PROPERTIES UNITY_BUILD OFF)  # files have equal names of their own
 
   add_library(chat_session STATIC chapters/apps/chat/chat_model.cpp
                                   chapters/apps/chat/chat_session.cpp)
@@ -42,6 +44,9 @@ if(NOT EMSCRIPTEN)
   target_link_libraries(serving PUBLIC chat_session lesson_21_serving
                                        nlohmann_json::nlohmann_json Threads::Threads)
   target_precompile_headers(serving REUSE_FROM common)
+  set_target_properties(chat_session serving PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_source_files_properties(chapters/apps/serve/openai_response.cpp  # it has a json of its own
+                              PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   file(GLOB test_sources CONFIGURE_DEPENDS tests/test_serve_*.cpp)
   add_tests(serve serving)
 
@@ -68,6 +73,7 @@ if(benchmark_FOUND)
   add_executable(bench EXCLUDE_FROM_ALL ${bench})
   target_link_libraries(bench lesson_21_serving training_run benchmark::benchmark)
   target_compile_definitions(bench PRIVATE LLM_TESTS_FOLDER="${PROJECT_SOURCE_DIR}/tests")
+  target_precompile_headers(bench REUSE_FROM common)
 endif()
 
 # Fuzzing needs Clang's libFuzzer, and every library with the sanitizers.

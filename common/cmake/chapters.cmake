@@ -90,6 +90,7 @@ add_library(training_run STATIC ${sources})
 target_link_libraries(training_run PUBLIC lesson_13_training options)
 target_precompile_headers(training_run REUSE_FROM options)
 target_compile_options(training_run PRIVATE ${for_programs})
+set_target_properties(training_run PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
 
 # Trainings that compare. Chapter 13's program shows the gradients of its ablations; the other
 # experiments need later chapters.
