@@ -270,7 +270,9 @@ def check_console(page, tree):
         elif not language:
             for command in content:
                 skipped = command.startswith("conda ") or needs_what_is_not_here(command)
-                status, output = (0, []) if skipped else run(command, tree)
+                if not skipped and command not in outputs:
+                    outputs[command] = run(command, tree)
+                status, output = outputs.get(command, (0, []))
                 if status != 0:
                     complain(page, line, f"{command}: exit {status}: {output[-1]}")
     take_back()
@@ -295,11 +297,12 @@ def compare(page, line, content, before, outputs, tree):
     if before == "<!-- volatile -->" and re.match(r"\./learn (experiment|bench)", command):
         return  # they take minutes; check_programs.py and .ci/run make a few steps of them
     if command not in outputs:
-        outputs[command] = run(command, tree)[1]
-    check_names_step(page, line, content, outputs[command])
+        outputs[command] = run(command, tree)
+    output = outputs[command][1]
+    check_names_step(page, line, content, output)
     if before != "<!-- volatile -->":
         expected = [re.sub(r"\s+<- .*", "", text).rstrip() for text in content[1:]]  # without remarks
-        trouble = matches(expected, [text.rstrip() for text in outputs[command]])
+        trouble = matches(expected, [text.rstrip() for text in output])
         if trouble:
             complain(page, line, f"{command}\n    {trouble}")
 

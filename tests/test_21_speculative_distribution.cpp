@@ -6,7 +6,12 @@ using namespace llm;
 
 namespace {
 
-constexpr std::size_t num_ids = 7, num_new = 3, num_samples = 6000;
+constexpr std::size_t num_ids = 7, num_new = 3;
+#ifdef LLM_SANITIZE  // for memory errors, a tenth of the samples is enough
+constexpr std::size_t num_samples = 600;
+#else
+constexpr std::size_t num_samples = 6000;
+#endif
 const IdList sampled_prompt = {1, 5, 2};
 constexpr Id eos = 4;
 
