@@ -1853,6 +1853,9 @@ def check_chat(program, scratch):
     if f"\nmodel\n{two}\ntokens generated" not in written:
         problems.append(f"{program.name} --template gemma3: the second answer is {two!r}, but chapter 17 writes {written!r}")
 
+    expect_rejection([program, *gemma, "--template", "gemma3", "--calculator"],
+                     "tool calls are not implemented for the chat template Gemma 3")
+
     # Adapters, and GGUF files.
     zero, other = write_adapter(scratch / "zero_adapter", 0), write_adapter(scratch / "other_adapter", 0.3)
     if chat_answers([*command, "--adapter", zero], "Hear\n") != first + "\n":

@@ -4,12 +4,15 @@
 #include "chapters/21_serving/constrained/tool_use.hpp"
 #include "tests/check.hpp"
 #include "tests/grammar_helpers.hpp"
+#include "tests/rendered_call.hpp"
 
 using namespace llm;
 
 namespace {
 
-const std::string sum_call = tool_call_text({"calculator", R"({"expression": "345 + 218"})"});
+std::string sum_call() {
+    return rendered_call({"calculator", R"({"expression": "345 + 218"})"});
+}
 
 std::shared_ptr<const TokenTrie> tool_trie(const Tokenizer& tokenizer) {
     return std::make_shared<const TokenTrie>(make_token_trie(tokenizer));
@@ -40,31 +43,31 @@ TEST_CASE("any text without a tag is an answer, and so are calls after it") {
           "</tool_call>", "\xff\n{}"})
         CHECK_MESSAGE(matches(grammar, text), text);
     for (const std::string before : {"", "Let me see.\n", "<", "<tool_<", "<tool_call"}) {
-        CHECK(matches(grammar, before + sum_call));
-        CHECK(matches(grammar, before + sum_call + "\n" + sum_call + "\n" + sum_call));
-        CHECK(matches(grammar, before + sum_call + "\n"));
-        CHECK_FALSE(matches(grammar, before + sum_call + "x"));
-        CHECK_FALSE(matches(grammar, before + sum_call + sum_call));
+        CHECK(matches(grammar, before + sum_call()));
+        CHECK(matches(grammar, before + sum_call() + "\n" + sum_call() + "\n" + sum_call()));
+        CHECK(matches(grammar, before + sum_call() + "\n"));
+        CHECK_FALSE(matches(grammar, before + sum_call() + "x"));
+        CHECK_FALSE(matches(grammar, before + sum_call() + sum_call()));
         CHECK_FALSE(matches(grammar, before + "<tool_call>"));
         CHECK_FALSE(matches(grammar, before + "<tool_call>x"));
-        CHECK_FALSE(matches(grammar, before + tool_call_text({"clock", "{}"})));
-        CHECK_FALSE(matches(grammar, before + tool_call_text({"calculator", "{}"})));
+        CHECK_FALSE(matches(grammar, before + rendered_call({"clock", "{}"})));
+        CHECK_FALSE(matches(grammar, before + rendered_call({"calculator", "{}"})));
     }
 }
 
 TEST_CASE("a required call comes first, and without parallel calls it is the only one") {
     const Grammar required = tool_use_grammar({calculator_tool()}, {true, true});
-    CHECK(matches(required, sum_call));
-    CHECK(matches(required, sum_call + "\n" + sum_call));
+    CHECK(matches(required, sum_call()));
+    CHECK(matches(required, sum_call() + "\n" + sum_call()));
     CHECK_FALSE(matches(required, ""));
-    CHECK_FALSE(matches(required, "x" + sum_call));
+    CHECK_FALSE(matches(required, "x" + sum_call()));
     const Grammar one = tool_use_grammar({calculator_tool()}, {true, false});
-    CHECK(matches(one, sum_call));
-    CHECK_FALSE(matches(one, sum_call + "\n" + sum_call));
+    CHECK(matches(one, sum_call()));
+    CHECK_FALSE(matches(one, sum_call() + "\n" + sum_call()));
     const Grammar at_most_one = tool_use_grammar({calculator_tool()}, {false, false});
     CHECK(matches(at_most_one, "No."));
-    CHECK(matches(at_most_one, "x" + sum_call));
-    CHECK_FALSE(matches(at_most_one, "x" + sum_call + "\n" + sum_call));
+    CHECK(matches(at_most_one, "x" + sum_call()));
+    CHECK_FALSE(matches(at_most_one, "x" + sum_call() + "\n" + sum_call()));
     CHECK_THROWS_WITH_AS(tool_use_grammar({}), "tool call: there are no tools", ValueError);
 }
 
@@ -140,11 +143,12 @@ TEST_CASE("tokens may cut the tag anywhere, or hold it between other text") {
 }
 
 TEST_CASE("after a call comes another one, or the end") {
-    const TokenTexts vocabulary = {"<tool_call>", sum_call.substr(11), "\n", "x",
+    const TokenTexts vocabulary = {"<tool_call>", sum_call().substr(11), "\n", "x",
                                    "<",           "\n<tool_call>"};
     CHECK(texts_after(vocabulary, {3, 0, 1}) == TokenTexts{"\n", "\n<tool_call>", "EOS"});
     CHECK(texts_after(vocabulary, {0, 1, 2}) == TokenTexts{"<tool_call>", "<", "EOS"});
-    CHECK(texts_after(vocabulary, {0, 1, 5, 1, 2, 0}) == TokenTexts{sum_call.substr(11), "\n"});
+    CHECK(texts_after(vocabulary, {0, 1, 5, 1, 2, 0}) ==
+          TokenTexts{sum_call().substr(11), "\n"});
     CHECK(texts_after(vocabulary, {3, 0, 1}, {false, false}) == TokenTexts{"EOS"});
 }
 

@@ -2,13 +2,17 @@
 #include <csignal>
 #include <set>
 
+#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/models/chat/bad_words.hpp"
+#include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "common/system/interrupt.hpp"
 #include "tests/fast_helpers.hpp"
 #include "tests/files.hpp"
+#include "tests/rendered_call.hpp"
 
 using namespace llm;
 
@@ -301,22 +305,40 @@ TEST_CASE("A bad word is found in any case, between other signs, and spelled") {
     }
 }
 
+TEST_CASE("the shipped chat model reads a call and its result as in its training data") {
+    const std::string path = asset("wordnet_calculator");
+    const Tokenizer tokenizer = load_tokenizer_of_model(path, "", 1024);
+    const ChatEncoder encoder{tokenizer, find_chat_template(path).value()};
+    const Message question{"user", "345 + 218?"};
+    const std::string call = rendered_call({"calculator", R"({"expression": "345 + 218"})"});
+    std::vector<Message> messages = {question};
+    for (const Message& message : run_calculator(call).messages) messages.push_back(message);
+    // A line of train_calculator.jsonl.
+    const std::vector<Message> trained = {
+        question,
+        {"assistant",
+         "<tool_call>\n{\"name\": \"calculator\", \"arguments\": {\"expression\": \"345 + "
+         "218\"}}\n</tool_call>"},
+        {"user", "<tool_response>\n563\n</tool_response>"}};
+    CHECK(rendered_text(encoder.prompt(messages)) == rendered_text(encoder.prompt(trained)));
+    CHECK(encoder.prompt_ids(messages) == encoder.prompt_ids(trained));
+}
+
 TEST_CASE("run_calculator: a call becomes two messages, an answer without one none") {
     CHECK(run_calculator("345 + 218 = 563").messages.empty());
     const ToolCall sum{"calculator", R"({"expression": "345 + 218"})"};
-    const std::string answer = "Let me see. " + tool_call_text(sum);
+    const std::string answer = "Let me see. " + rendered_call(sum);
     const CalculatorUse use = run_calculator(answer);
     REQUIRE(use.messages.size() == 2);
     CHECK(use.messages[0].role == "assistant");
     CHECK(use.messages[0].content == answer);
-    CHECK(use.messages[1].role == "user");
-    CHECK(use.messages[1].content == "<tool_response>\n563\n</tool_response>");
+    CHECK(use.messages[1].role == "tool");
+    CHECK(use.messages[1].content == "563");
     CHECK(use.calculations == std::vector<std::string>{"345 + 218 = 563"});
     const ToolCall quotient{"calculator", R"({"expression": "1 / 0"})"};
-    CHECK(
-        run_calculator(tool_call_text(sum) + "\n" + tool_call_text(quotient)).calculations[1] ==
-        "1 / 0 = error: calculator: division by zero");
-    CHECK_THROWS_WITH_AS(run_calculator(tool_call_text({"shell", "{}"})),
+    CHECK(run_calculator(rendered_call(sum) + "\n" + rendered_call(quotient)).calculations[1] ==
+          "1 / 0 = error: calculator: division by zero");
+    CHECK_THROWS_WITH_AS(run_calculator(rendered_call({"shell", "{}"})),
                          "tool call: there is no tool 'shell'", ValueError);
     CHECK_THROWS_AS(run_calculator("<tool_call>\n{"), ValueError);
 }

@@ -3,6 +3,7 @@
 #include "chapters/apps/serve/tool_call_text.hpp"
 #include "common/files/json_tree.hpp"
 #include "tests/grammar_helpers.hpp"
+#include "tests/rendered_call.hpp"
 #include "tests/serve_helpers.hpp"
 
 using namespace llm;
@@ -55,8 +56,8 @@ std::string call_of(const std::string& arguments, const std::string& id = "call_
            json_text({arguments}) + "}}";
 }
 
-const std::string sum_call = tool_call_text({"calculator", R"({"expression": "1 + 1"})"});
-const std::string clock_call = tool_call_text({"clock", "{}"});
+std::string sum_call() { return rendered_call({"calculator", R"({"expression": "1 + 1"})"}); }
+std::string clock_call() { return rendered_call({"clock", "{}"}); }
 
 // What arrives as one text, as a line each: content, "NAME(" at the beginning of a call, and
 // pieces of arguments.
@@ -85,7 +86,7 @@ Choice whole_answer(const std::string& text, std::size_t piece_size) {
 
 TEST_CASE("tools become definitions for the template, and a grammar for the answer") {
     const std::string call =
-        tool_call_text({"calculator", R"({"expression": "1", "digits": 2})"});
+        rendered_call({"calculator", R"({"expression": "1", "digits": 2})"});
     const CompletionRequest automatic = parse_tools("");
     REQUIRE(automatic.tools.size() == 2);
     CHECK(automatic.tools[0] ==
@@ -93,23 +94,24 @@ TEST_CASE("tools become definitions for the template, and a grammar for the answ
           R"("strict": true, "parameters": {"type": "object", "properties": )"
           R"({"expression": {"type": "string"}, "digits": {"enum": [1, 2]}}, )"
           R"("required": ["expression"], "additionalProperties": false}}})");
-    for (const std::string& text : {std::string("Hello"), call, "x" + call + "\n" + clock_call})
+    for (const std::string& text :
+         {std::string("Hello"), call, "x" + call + "\n" + clock_call()})
         CHECK_MESSAGE(matches(*automatic.grammar, text), text);
     CHECK(matches(*parse_tools(R"("tool_choice": "auto")").grammar, "Hello"));
 
     const CompletionRequest required = parse_tools(R"("tool_choice": "required")");
     CHECK_FALSE(matches(*required.grammar, "Hello"));
-    CHECK(matches(*required.grammar, call + "\n" + clock_call));
+    CHECK(matches(*required.grammar, call + "\n" + clock_call()));
     const CompletionRequest one =
         parse_tools(R"("tool_choice": "required", "parallel_tool_calls": false)");
-    CHECK_FALSE(matches(*one.grammar, call + "\n" + clock_call));
-    CHECK(matches(*one.grammar, clock_call));
+    CHECK_FALSE(matches(*one.grammar, call + "\n" + clock_call()));
+    CHECK(matches(*one.grammar, clock_call()));
 
     const CompletionRequest named =
         parse_tools(R"("tool_choice": {"type": "function", "function": {"name": "clock"}})");
     CHECK(named.tools.size() == 2);
-    CHECK(matches(*named.grammar, clock_call));
-    CHECK_FALSE(matches(*named.grammar, clock_call + "\n" + clock_call));
+    CHECK(matches(*named.grammar, clock_call()));
+    CHECK_FALSE(matches(*named.grammar, clock_call() + "\n" + clock_call()));
     CHECK_FALSE(matches(*named.grammar, call));
 
     const CompletionRequest none = parse_tools(R"("tool_choice": "none")");
@@ -264,7 +266,7 @@ TEST_CASE("no byte of a call becomes content, wherever the text is cut") {
     for (const std::string before : {"", "Let me see.", "a < b <tool_", "x\n", "\n\n", "<"})
         for (std::size_t size = 1; size < 130; ++size) {
             const Choice whole =
-                whole_answer(before + "\n" + sum_call + "\n" + clock_call + "\n", size);
+                whole_answer(before + "\n" + sum_call() + "\n" + clock_call() + "\n", size);
             INFO(before << ", pieces of " << size);
             REQUIRE(whole.text == before);
             REQUIRE(whole.calls.size() == 2);
@@ -276,7 +278,7 @@ TEST_CASE("no byte of a call becomes content, wherever the text is cut") {
             CHECK(whole_answer(before, size).text == before);
         }
     const std::string quoted = R"({"a": "</tool_call> <tool_call>"})";
-    CHECK(whole_answer(tool_call_text({"f", quoted}), 1).calls.at(0).arguments == quoted);
+    CHECK(whole_answer(rendered_call({"f", quoted}), 1).calls.at(0).arguments == quoted);
     CHECK(whole_answer("5 <tool_call>", 3).text == "5 ");
     CHECK(whole_answer("<tool_call>\n{\"name\": \"f", 3).calls.empty());
 }
@@ -306,14 +308,14 @@ TEST_CASE("stop strings end the text before a call, and not the call") {
         all += answer.finish();
         return all + (answer.finish_reason().empty() ? "" : "|");
     };
-    CHECK(stopped("a b" + sum_call, "b") == "a |");
-    CHECK(stopped("a b" + sum_call, "name") == "a b" + sum_call);
-    CHECK(stopped("a" + sum_call, "\n") == "a" + sum_call);
-    CHECK(stopped("a" + sum_call, "<") == "a" + sum_call);
+    CHECK(stopped("a b" + sum_call(), "b") == "a |");
+    CHECK(stopped("a b" + sum_call(), "name") == "a b" + sum_call());
+    CHECK(stopped("a" + sum_call(), "\n") == "a" + sum_call());
+    CHECK(stopped("a" + sum_call(), "<") == "a" + sum_call());
     CHECK(stopped("a <b", "<") == "a |");
     CHECK(stopped("a <tool_calls", "tool") == "a <|");
     CHECK(stopped("a <tool", "<") == "a |");
-    CHECK(stopped("a" + sum_call, "a<tool") == "|");
+    CHECK(stopped("a" + sum_call(), "a<tool") == "|");
 }
 
 TEST_CASE("the JSON of an answer with calls, whole and in chunks") {
@@ -370,9 +372,9 @@ TEST_CASE("a completion with a required call ends with it, or with the limit") {
         REQUIRE(whole.calls.size() == 1);
         CHECK(whole.calls[0].name == "clock");
         CHECK(whole.calls[0].arguments == "{}");
-        CHECK(whole.tokens.size() == clock_call.size());
+        CHECK(whole.tokens.size() == clock_call().size());
     }
-    for (const Choice& whole : run(clock_call.size() - 5)) {
+    for (const Choice& whole : run(clock_call().size() - 5)) {
         CHECK(whole.finish_reason == "length");
         CHECK(whole.calls.size() == 1);
     }

@@ -46,11 +46,6 @@ ParsedAnswer parse_tool_calls(const std::string& text) {
     }
 }
 
-std::string tool_call_text(const ToolCall& call) {
-    return tool_call_begin + "\n{\"name\": " + json_text({call.name}) +
-           ", \"arguments\": " + call.arguments + "}\n" + tool_call_end;
-}
-
 RuleIndex add_tool_call(GrammarRules& rules, const std::vector<Tool>& tools) {
     require(!tools.empty(), "tool call: there are no tools");
     std::vector<Sequence> calls;
@@ -84,10 +79,6 @@ std::string run_tool(const ToolCall& call) {
     } catch (const ValueError& error) {
         return std::string("error: ") + error.what();
     }
-}
-
-Message tool_response(const std::string& result) {
-    return {"user", "<tool_response>\n" + result + "\n</tool_response>"};
 }
 
 }  // namespace llm

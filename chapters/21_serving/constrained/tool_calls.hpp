@@ -21,14 +21,14 @@ Tool calculator_tool();
 //   <tool_call>
 //   {"name": "calculator", "arguments": {"expression": "12 + 30"}}
 //   </tool_call>
-// Throws ValueError if one has no end or is no such object. Source: Hermes function calling
-// (Nous Research); the chat templates of Qwen 2.5 and Qwen 3.
+// as ChatML writes Message::tool_calls. Throws ValueError if one has no end or is no such
+// object. Source: Hermes function calling (Nous Research); the chat templates of Qwen 2.5 and
+// Qwen 3.
 struct ParsedAnswer {
     std::string content;
     std::vector<ToolCall> tool_calls;
 };
 ParsedAnswer parse_tool_calls(const std::string& text);
-std::string tool_call_text(const ToolCall& call);  // the inverse, of one call
 inline const std::string tool_call_begin = "<tool_call>", tool_call_end = "</tool_call>";
 
 // The grammar of one call of one of these tools. Throws ValueError as add_json_schema, and if
@@ -36,12 +36,8 @@ inline const std::string tool_call_begin = "<tool_call>", tool_call_end = "</too
 Grammar tool_call_grammar(const std::vector<Tool>& tools);
 RuleIndex add_tool_call(GrammarRules& rules, const std::vector<Tool>& tools);
 
-// Runs a call in this program: the result, or "error: ..." for the model to read. Throws
-// ValueError if the tool is not known.
+// Runs a call in this program: the result, or "error: ...", for the model to read in a message
+// of the role "tool". Throws ValueError if the tool is not known.
 std::string run_tool(const ToolCall& call);
-
-// The message that brings a result back to the model: <tool_response> in a user's message, as
-// Qwen's chat templates write a message of the role "tool".
-Message tool_response(const std::string& result);
 
 }  // namespace llm

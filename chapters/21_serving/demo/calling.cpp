@@ -46,7 +46,7 @@ void calls_of_the_chat_model() {
         if (const auto calls = parse_tool_calls(answer).tool_calls; !calls.empty()) {
             row = {question, calls[0].arguments, run_tool(calls[0])};
             messages.push_back({"assistant", answer});
-            messages.push_back(tool_response(row[2]));
+            messages.push_back({"tool", row[2]});
             answer = greedy_answer(model, encoder, shared_trie, messages);
         }
         row.push_back(answer);

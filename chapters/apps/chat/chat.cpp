@@ -254,8 +254,9 @@ void chat(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) 
     if (!model.chat_template)
         note("There is no chat template: the model only continues the text of each line.");
     session.reset();
-    if (!arguments.system_prompt.empty())  // the template may reject it: before the first line
-        session.render({session.messages[0], {"user", ""}});
+    // The template may reject a system message or results of a tool: before the first line.
+    if (!arguments.system_prompt.empty()) session.render({session.messages[0], {"user", ""}});
+    if (session.trie) session.render({{"user", ""}, {"assistant", ""}, {"tool", ""}});
     run_session(session);
 }
 

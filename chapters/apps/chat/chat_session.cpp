@@ -44,7 +44,7 @@ CalculatorUse run_calculator(const std::string& answer) {
         const std::string result = run_tool(call);
         const Json arguments = parse_json(call.arguments, "arguments");
         const Json* expression = arguments.find("expression");
-        use.messages.push_back(tool_response(result));
+        use.messages.push_back({"tool", result});
         use.calculations.push_back((expression ? *expression->as<std::string>() : "?") + " = " +
                                    result);
     }
