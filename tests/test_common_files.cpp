@@ -45,6 +45,31 @@ TEST_CASE("replace_invalid_utf8: one U+FFFD for each maximal subpart of a charac
     CHECK(replace_invalid_utf8("").empty());
 }
 
+TEST_CASE("incomplete_at_end: the bytes of a character that other bytes can complete") {
+    CHECK(incomplete_at_end("") == 0);
+    CHECK(incomplete_at_end("a") == 0);
+    CHECK(incomplete_at_end("é") == 0);
+    CHECK(incomplete_at_end("aé中\U0001F600") == 0);
+    CHECK(incomplete_at_end("a\xc3") == 1);
+    CHECK(incomplete_at_end("a\xe2\x82") == 2);
+    CHECK(incomplete_at_end("\xe2\xe2") == 1);
+    CHECK(incomplete_at_end("a\xf0\x9f\x98") == 3);
+    CHECK(incomplete_at_end("\x80\x80\x80\x80") == 0);
+    CHECK(incomplete_at_end("a\xe0\x80") == 0);  // an overlong form
+    CHECK(incomplete_at_end("a\xff") == 0);
+}
+
+TEST_CASE("overlap_length: the longest end of a text with which the next one begins") {
+    CHECK(overlap_length("a<tool", "<tool_call>") == 5);
+    CHECK(overlap_length("<to<to", "<to<too") == 6);
+    CHECK(overlap_length("<to<to<", "<to<too") == 4);
+    CHECK(overlap_length("aab", "aac") == 0);
+    CHECK(overlap_length("aaa", "aab") == 2);
+    CHECK(overlap_length("xab", "ab") == 2);  // all of it
+    CHECK(overlap_length("", "ab") == 0);
+    CHECK(overlap_length("ab", "") == 0);
+}
+
 TEST_CASE("take_printable keeps the beginning of a character until it is complete or wrong") {
     const auto taken = [](std::string bytes, bool at_end) {
         const std::string printable = take_printable(bytes, at_end);

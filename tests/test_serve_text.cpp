@@ -38,17 +38,9 @@ TEST_CASE("a character that several tokens spell is sent as a whole") {
           std::vector<std::string>{"a", "", "é", "", "", "€", "", "", "", "😀", ""});
     CHECK(stream("a\xf0\x9f").parts == std::vector<std::string>{"a", "", "", "\uFFFD"});
     CHECK(stream("a\xe2z").text() == "a\uFFFDz");
+    CHECK(stream("\xe0\x80z").parts ==  // an overlong form: wrong before it ends
+          std::vector<std::string>{"", "\uFFFD\uFFFD", "z", ""});
     CHECK(stream("\x80\xff").text() == "\uFFFD\uFFFD");
-}
-
-TEST_CASE("the number of bytes at the end that begin a character") {
-    CHECK(incomplete_utf8("") == 0);
-    CHECK(incomplete_utf8("a") == 0);
-    CHECK(incomplete_utf8("é") == 0);
-    CHECK(incomplete_utf8("a\xc3") == 1);
-    CHECK(incomplete_utf8("a\xe2\x82") == 2);
-    CHECK(incomplete_utf8("a\xf0\x9f\x98") == 3);
-    CHECK(incomplete_utf8("\x80\x80\x80\x80") == 0);
 }
 
 TEST_CASE("a stop string across tokens ends the text before it, and no part of it is sent") {

@@ -232,16 +232,30 @@ std::string escaped(const std::string& text) {
     return result;
 }
 
+std::size_t incomplete_at_end(const std::string& text) {
+    for (std::size_t length = std::min<std::size_t>(3, text.size()); length > 0; --length) {
+        const std::size_t at = text.size() - length;
+        if (character_at(text, at).length == 0 && incomplete_length(text, at) == length)
+            return length;
+    }
+    return 0;
+}
+
+std::size_t overlap_length(const std::string& text, const std::string& next) {
+    std::size_t length = std::min(text.size(), next.size());
+    while (!text.ends_with(std::string_view(next).substr(0, length))) --length;
+    return length;
+}
+
 std::string take_printable(std::string& text, bool at_end) {
+    const std::size_t end = text.size() - (at_end ? 0 : incomplete_at_end(text));
     std::string result;
     std::size_t at = 0;
-    while (at < text.size()) {
+    while (at < end) {
         const Character next = character_at(text, at);
         std::size_t length = next.length;
         if (length == 0) {
-            length = incomplete_length(text, at);
-            if (!at_end && length > 0 && at + length == text.size()) break;
-            length = std::max<std::size_t>(length, 1);
+            length = std::max<std::size_t>(incomplete_length(text, at), 1);
             result += character(0xfffd);
         } else {
             const std::string bytes = text.substr(at, length);

@@ -49,6 +49,12 @@ std::string character(char32_t code_point);
 // beginning of a character that is not complete ("maximal subpart"), one for any other byte.
 std::string replace_invalid_utf8(const std::string& bytes);
 
+// The bytes at the end of a text that begin a character without completing it: 0 to 3.
+std::size_t incomplete_at_end(const std::string& text);
+
+// The longest end of a text with which another text begins: its length, from 0 to all of it.
+std::size_t overlap_length(const std::string& text, const std::string& next);
+
 // Replaces each occurrence of a non-empty part, from left to right.
 std::string replaced(const std::string& text, const std::string& part,
                      const std::string& replacement);

@@ -1,19 +1,13 @@
 #include "chapters/21_serving/constrained/tool_use.hpp"
 
+#include "common/files/unicode.hpp"
+
 namespace llm {
 namespace {
 
-// How many bytes of the tag the text ends with, if it ended with `matched` of them before a
-// byte (Knuth, Morris, Pratt).
-std::size_t matched_after(const std::string& tag, std::size_t matched, char byte) {
-    const std::string text = tag.substr(0, matched) + byte;
-    std::size_t length = text.size();
-    while (!text.ends_with(std::string_view(tag).substr(0, length))) --length;
-    return length;
-}
-
-// Text that ends before the tag is complete, or goes on after it. Rule i follows i bytes of the
-// tag: an automaton as a right-linear grammar. Returns rule 0.
+// Text that ends before the tag is complete, or goes on after it. Rule i follows text that ends
+// with the first i bytes of the tag, and no more of them (Knuth, Morris, Pratt): an automaton
+// as a right-linear grammar. Returns rule 0.
 RuleIndex add_text_before(GrammarRules& rules, const std::string& tag,
                           const Sequence& after_tag) {
     std::vector<RuleIndex> rule_after;
@@ -22,7 +16,7 @@ RuleIndex add_text_before(GrammarRules& rules, const std::string& tag,
     for (std::size_t i = 0; i < tag.size(); ++i) {
         std::vector<ByteSet> bytes_to(tag.size() + 1);
         for (std::size_t byte = 0; byte < 256; ++byte)
-            bytes_to[matched_after(tag, i, static_cast<char>(byte))].set(byte);
+            bytes_to[overlap_length(tag.substr(0, i) + static_cast<char>(byte), tag)].set(byte);
         std::vector<Sequence> alternatives = {Sequence{}};
         for (std::size_t next = 0; next < tag.size(); ++next)
             if (bytes_to[next].any())

@@ -11,23 +11,6 @@ bool is_in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'
 
 }  // namespace
 
-std::size_t partial_match(const std::string& text, const std::string& string) {
-    if (string.empty()) return 0;
-    std::size_t length = std::min(text.size(), string.size() - 1);
-    while (length > 0 && !text.ends_with(std::string_view(string).substr(0, length))) --length;
-    return length;
-}
-
-std::size_t incomplete_utf8(const std::string& text) {
-    for (std::size_t length = 1; length <= std::min<std::size_t>(3, text.size()); ++length) {
-        const auto byte = static_cast<unsigned char>(text[text.size() - length]);
-        if ((byte & 0xC0) == 0x80) continue;  // not the first byte of its character
-        const std::size_t complete = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-        return length < complete ? length : 0;
-    }
-    return 0;
-}
-
 AnswerText::AnswerText(const Tokenizer& tokenizer, std::vector<Id> first_ids,
                        std::vector<std::string> stop, const BadWords& bad_words,
                        std::string no_stop_after)
@@ -51,8 +34,8 @@ std::string AnswerText::finish() { return take(true); }
 
 std::size_t AnswerText::num_held_back() const {
     std::size_t held =
-        std::max(incomplete_utf8(pending_), partial_match(pending_, no_stop_after_));
-    for (const std::string& stop : stop_) held = std::max(held, partial_match(pending_, stop));
+        std::max(incomplete_at_end(pending_), overlap_length(pending_, no_stop_after_));
+    for (const std::string& stop : stop_) held = std::max(held, overlap_length(pending_, stop));
     if (bad_words_.empty()) return held;
     const auto end = pending_.rbegin() + std::ptrdiff_t(held);
     return std::size_t(std::find_if_not(end, pending_.rend(), is_in_word) - pending_.rbegin());
@@ -70,7 +53,7 @@ std::size_t AnswerText::stop_position(bool at_end) {
         stop_.clear();
         no_stop_after_.clear();
     } else if (!at_end) {
-        limit -= partial_match(pending_, no_stop_after_);
+        limit -= overlap_length(pending_, no_stop_after_);
     }
     return cut < limit ? cut : std::string::npos;
 }

@@ -44,10 +44,4 @@ class AnswerText {
     std::string finish_reason_{};
 };
 
-// The longest end of a text with which a string begins, but not all of the string.
-std::size_t partial_match(const std::string& text, const std::string& string);
-
-// The bytes at the end that begin a UTF-8 character without completing it: 0 to 3.
-std::size_t incomplete_utf8(const std::string& text);
-
 }  // namespace llm

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "chapters/21_serving/constrained/tool_calls.hpp"
-#include "chapters/apps/serve/answer_text.hpp"
+#include "common/files/unicode.hpp"
 
 namespace llm {
 namespace {
@@ -54,8 +54,8 @@ bool ToolCallText::take_content(Parts& parts, bool at_end) {
     std::size_t size = found ? tag : pending_.size();
     if (found && size > 0 && pending_[size - 1] == '\n') --size;
     if (!found && !at_end)
-        size -= std::max(partial_match(pending_, before_tag),
-                         partial_match(pending_, tool_call_begin));
+        size -= std::max(overlap_length(pending_, before_tag),
+                         overlap_length(pending_, tool_call_begin));
     const std::string content = take_first(pending_, size);
     if (num_begun_ == 0) parts.content += content;
     if (!found) return false;
@@ -77,7 +77,7 @@ bool ToolCallText::take_head(Parts& parts) {
 bool ToolCallText::take_arguments(Parts& parts, bool at_end) {
     const std::size_t end = pending_.find(call_end);
     const bool found = end != pending_.npos;
-    const std::size_t held = at_end ? 0 : partial_match(pending_, call_end);
+    const std::size_t held = at_end ? 0 : overlap_length(pending_, call_end);
     const std::string arguments = take_first(pending_, found ? end : pending_.size() - held);
     if (!arguments.empty()) parts.calls.push_back({num_begun_ - 1, "", arguments});
     if (!found) return false;
