@@ -1,3 +1,4 @@
+#include "common/numbers/ceil_div.hpp"
 #include "common/numbers/random.hpp"
 #include "common/numbers/statistics.hpp"
 #include "tests/check.hpp"
@@ -14,6 +15,16 @@ TEST_CASE("random numbers equal PyTorch's for any sequence of calls") {
     CHECK_CLOSE(uniform({6}, -2.5f, 0.5f, generator), fixture<1>("random/uniform_6"), 1e-6);
     CHECK(randint(-3, 100, {9}, generator) == id_fixture<1>("random/randint_9"));
     CHECK_CLOSE(randn({3, 6}, generator), fixture<2>("random/embedding_3_by_6"), 1e-6);
+}
+
+TEST_CASE("ceil_div rounds a quotient up") {
+    for (std::size_t number = 0; number < 20; ++number)
+        for (std::size_t size = 1; size < 9; ++size) {
+            const std::size_t parts = ceil_div(number, size);
+            CHECK(parts * size >= number);
+            CHECK((parts == 0 || (parts - 1) * size < number));
+        }
+    CHECK(ceil_div(std::uint64_t(1) << 40, 3) == 366503875926);
 }
 
 TEST_CASE("the largest seed gives PyTorch's random numbers") {

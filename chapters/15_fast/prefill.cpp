@@ -1,4 +1,5 @@
 #include "chapters/15_fast/inference.hpp"
+#include "common/numbers/ceil_div.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {
@@ -45,7 +46,7 @@ void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBl
 template <class Function>
 void for_blocks(std::size_t count, const Function& function) {
     const std::size_t in_one_round = num_threads() * max_block_size;
-    const std::size_t num_rounds = (count + in_one_round - 1) / in_one_round;
+    const std::size_t num_rounds = ceil_div(count, in_one_round);
     const std::size_t num_blocks = std::min(count, num_rounds * num_threads());
     parallel_for(num_blocks, [&](std::size_t block, std::size_t thread) {
         const std::size_t begin = block * count / num_blocks;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "chapters/15_fast/flash_attention.hpp"
+#include "common/numbers/ceil_div.hpp"
 
 namespace llm {
 namespace {
@@ -103,7 +104,7 @@ void split_into_tiles(Batch batch, std::size_t max_rows, std::vector<AttentionTi
     for (const auto& [new_ids, seq_len, slots, logits_to_keep, hidden_states] : batch) {
         const std::size_t first_row = end_of_sequence;
         end_of_sequence += new_ids.size();
-        const std::size_t num_tiles = (new_ids.size() + max_rows - 1) / max_rows;
+        const std::size_t num_tiles = ceil_div(new_ids.size(), max_rows);
         for (std::size_t tile = num_tiles; tile-- > 0;) {
             const std::size_t begin = tile * max_rows;
             tiles.push_back({first_row + begin, std::min(max_rows, new_ids.size() - begin),

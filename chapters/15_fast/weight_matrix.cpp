@@ -5,15 +5,12 @@
 #include <stdexcept>
 
 #include "chapters/15_fast/kernels/dot_tile.hpp"
+#include "common/numbers/ceil_div.hpp"
 #include "common/system/parallel.hpp"
 #include "common/tensors/block_types.hpp"
 
 namespace llm {
 namespace {
-
-std::size_t ceil_div(std::size_t number, std::size_t divisor) {
-    return (number + divisor - 1) / divisor;
-}
 
 // The bytes of a row as values of a type.
 template <class T>

@@ -1,12 +1,13 @@
 #include "chapters/15_fast/weight_memory.hpp"
 
+#include "common/numbers/ceil_div.hpp"
 #include "common/tensors/block_types.hpp"
 
 namespace llm {
 
 std::shared_ptr<std::byte> WeightMemory::allocate(std::size_t num_bytes) {
     constexpr std::size_t cache_line = 64;
-    const std::size_t begin = (used_ + cache_line - 1) / cache_line * cache_line;
+    const std::size_t begin = ceil_div(used_, cache_line) * cache_line;
     if (block_ && begin + num_bytes <= block_size_) {
         used_ = begin + num_bytes;
         return {block_, block_.get() + begin};  // owns the whole block

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "chapters/12_gradients/linear_backward.hpp"
+#include "common/numbers/ceil_div.hpp"
 #include "common/tensors/elementwise.hpp"
 
 namespace llm {
@@ -189,7 +190,7 @@ HeadGradient chunked_form_backward(const HeadInputs& inputs, UpdateRule rule,
     check_shapes(inputs, initial_state);
     require(chunk_size > 0, "linear attention: chunks of 0 tokens");
     const std::size_t seq_len = inputs.keys.shape(0);
-    const std::size_t num_chunks = (seq_len + chunk_size - 1) / chunk_size;
+    const std::size_t num_chunks = ceil_div(seq_len, chunk_size);
     std::vector<Chunk> chunks;
     std::vector<Matrix> states = {initial_state};  // before each chunk
     for (std::size_t n = 0; n < num_chunks; ++n) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "chapters/01_masking/config.hpp"
+#include "common/numbers/ceil_div.hpp"
 
 namespace llm {
 
@@ -34,7 +35,7 @@ class PagePool {
     std::size_t num_users(PageId page) const { return pages_.at(page).num_users; }
     // The pages that so many tokens need.
     std::size_t pages_for(std::size_t num_tokens) const {
-        return (num_tokens + page_size_ - 1) / page_size_;
+        return ceil_div(num_tokens, page_size_);
     }
 
     // A page with one user, or none if all pages are in use. Its old content is forgotten.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "chapters/21_serving/exercise.hpp"
+#include "common/numbers/ceil_div.hpp"
 
 namespace exercise {
 
@@ -82,8 +83,7 @@ std::vector<std::size_t> tokens_of_step(const State& state) {
 bool make_room(State& state, std::size_t i, std::size_t count) {
     while (i < state.running.size()) {
         Job& job = state.running[i];
-        const std::size_t num_needed =
-            (job.num_cached + count + state.page_size - 1) / state.page_size;
+        const std::size_t num_needed = ceil_div(job.num_cached + count, state.page_size);
         if (job.num_pages >= num_needed) return true;
         if (state.num_unused > 0) {
             --state.num_unused;

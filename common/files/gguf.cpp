@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "common/numbers/ceil_div.hpp"
 #include "common/tensors/block_types.hpp"
 
 namespace llm {
@@ -59,7 +60,7 @@ std::string type_name(std::uint32_t type) {
 
 // The next multiple of the default alignment.
 std::size_t padded(std::size_t size) {
-    return (size + default_alignment - 1) / default_alignment * default_alignment;
+    return ceil_div(size, default_alignment) * default_alignment;
 }
 
 // What a value is, in error messages.
@@ -300,7 +301,7 @@ Gguf::Gguf(const std::filesystem::path& file) : file_(file) {
 
     // The data and each tensor in it begin at a multiple of the alignment.
     const std::uint64_t multiple = alignment();
-    const std::uint64_t begin = (reader.position() + multiple - 1) / multiple * multiple;
+    const std::uint64_t begin = ceil_div<std::uint64_t>(reader.position(), multiple) * multiple;
     const std::span<const std::byte> data = rest_from(file_.bytes(), begin);
     for (const TensorEntry& entry : entries) {
         reader.begin("tensor " + entry.name);

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <sstream>
 
+#include "common/numbers/ceil_div.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {
@@ -76,7 +77,7 @@ void Generator::fill_normal(std::span<Real> values) {
     std::vector<float> samples(count);
     for (float& sample : samples) sample = next_uniform();
     constexpr std::size_t chunk = 16 * 4096;
-    parallel_for((count + chunk - 1) / chunk, [&](std::size_t n) {
+    parallel_for(ceil_div(count, chunk), [&](std::size_t n) {
         for (std::size_t i = n * chunk; i + 16 <= std::min(count, (n + 1) * chunk); i += 16)
             box_muller({samples.data() + i, 16});
     });

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/numbers/ceil_div.hpp"
 #include "common/output/events.hpp"
 #include "common/output/terminal.hpp"
 
@@ -94,7 +95,7 @@ struct Cells {
 // than 128 cells.
 std::size_t stride_of(const Matrix& values) {
     const auto [rows, columns] = dims(values);
-    return (std::max(rows, columns) + 127) / 128;
+    return ceil_div(std::max(rows, columns), 128);
 }
 
 Cells cells_of(const Matrix& values) {
@@ -193,7 +194,7 @@ double bottom_margin(const LinePlot& line_plot) {
         longest = std::max(longest, line.label.size());
     }
     const std::size_t columns = std::max<std::size_t>(1, 51 / (longest + 8));
-    const std::size_t rows = (entries + columns - 1) / columns;
+    const std::size_t rows = ceil_div(entries, columns);
     return (line_plot.x_label.empty() ? 2.2 : 4) + 1.2 * static_cast<double>(rows);
 }
 
@@ -287,7 +288,7 @@ std::string panel_script(const BarChart& chart) {
 std::string figure_script(const Figure& figure, const std::filesystem::path& file,
                           const std::string& terminal) {
     const std::size_t columns = std::min<std::size_t>(3, figure.panels.size());
-    const std::size_t rows = (figure.panels.size() + columns - 1) / columns;
+    const std::size_t rows = ceil_div(figure.panels.size(), columns);
     std::string script = fmt::format(
         "reset\n{}\nset terminal {} size {},{} font 'DejaVu Sans,12' background rgb 'white'\n"
         "set output {}\nset multiplot layout {},{}\n",

@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/numbers/ceil_div.hpp"
 #include "common/output/events.hpp"
 
 namespace llm {
@@ -139,7 +140,7 @@ void print_generated_text(std::string_view text) {
 bool printed_nothing() { return nothing_printed; }
 
 std::size_t screen_lines(std::size_t text_width, std::size_t width) {
-    return std::max<std::size_t>(1, (text_width + width - 1) / width);
+    return std::max<std::size_t>(1, ceil_div(text_width, width));
 }
 
 std::size_t visible_width(std::string_view text) {

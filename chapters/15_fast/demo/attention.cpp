@@ -4,6 +4,7 @@
 #include "chapters/05_gqa/attention.hpp"
 #include "chapters/15_fast/flash_attention.hpp"
 #include "chapters/15_fast/kernels/simd.hpp"
+#include "common/numbers/ceil_div.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -32,7 +33,7 @@ namespace {
 
 // The percentage of a tile's scores that are unmasked, rounded.
 Matrix unmasked_percentages(std::size_t seq_len) {
-    const std::size_t num_tiles = (seq_len + tile_size - 1) / tile_size;
+    const std::size_t num_tiles = ceil_div(seq_len, tile_size);
     Matrix counts = xt::zeros<Real>({num_tiles, num_tiles}), sizes = counts;
     for (std::size_t t = 0; t < seq_len; ++t)
         for (std::size_t s = 0; s < seq_len; ++s) {

@@ -6,6 +6,7 @@
 #include "chapters/apps/chat/model_options.hpp"
 #include "chapters/apps/serve/handlers.hpp"
 #include "chapters/models/family.hpp"
+#include "common/numbers/ceil_div.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/options.hpp"
@@ -76,7 +77,7 @@ ServedModel served_model(Arguments& arguments, const ChatModelFiles& files,
     EngineConfig& engine = arguments.engine;
     const std::size_t context_length =
         std::min(arguments.context_length, config_of(chat.model).max_position_embeddings);
-    const std::size_t pages = (context_length + engine.page_size - 1) / engine.page_size;
+    const std::size_t pages = ceil_div(context_length, engine.page_size);
     engine.num_pages = arguments.num_pages;
     if (engine.num_pages == 0)
         engine.num_pages = std::max(pages, std::min(16 * pages, 8192 / engine.page_size));

@@ -7,6 +7,7 @@
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"
 #include "common/files/mapped_file.hpp"
+#include "common/numbers/ceil_div.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
@@ -82,7 +83,7 @@ std::vector<Real> train_module(MtpModule& module, const Model& target, const Dat
                                std::vector<TableRow>& rows) {
     const std::vector<Batch> held_out =
         evaluation_batches(dataset.validation, micro_batch_size, seq_len, 10);
-    const std::size_t num_steps = args.num_steps(), fifth = (num_steps + 4) / 5;
+    const std::size_t num_steps = args.num_steps(), fifth = ceil_div(num_steps, 5);
     std::vector<MtpModule> gradients(num_micro_batches, zeros_like(module));
     std::size_t num_done = 0;
     const double start = elapsed_seconds();
