@@ -14,10 +14,6 @@ std::string sum_call() {
     return rendered_call({"calculator", R"({"expression": "345 + 218"})"});
 }
 
-std::shared_ptr<const TokenTrie> tool_trie(const Tokenizer& tokenizer) {
-    return std::make_shared<const TokenTrie>(make_token_trie(tokenizer));
-}
-
 // The texts among these tokens that may follow some of them; "EOS" for the end.
 using TokenTexts = std::vector<std::string>;
 TokenTexts texts_after(const TokenTexts& vocabulary, const std::vector<Id>& ids,
@@ -26,7 +22,8 @@ TokenTexts texts_after(const TokenTexts& vocabulary, const std::vector<Id>& ids,
     tokenizer.token_bytes = vocabulary;
     tokenizer.token_bytes.push_back("EOS");
     tokenizer.eos_token_ids = {Id(vocabulary.size())};
-    const auto logits = tool_use_logits(tool_trie(tokenizer), {calculator_tool()}, use);
+    const auto logits = tool_use_logits(make_tool_trie(tokenizer, tokenizer.eos_token_ids),
+                                        {calculator_tool()}, use);
     const Vector masked = logits(Vector({vocabulary.size() + 1}, 1), ids);
     TokenTexts allowed;
     for (std::size_t id = 0; id < masked.size(); ++id)
@@ -154,7 +151,8 @@ TEST_CASE("after a call comes another one, or the end") {
 
 TEST_CASE("tokens that are withdrawn switch the grammar off again") {
     Tokenizer tokenizer = byte_tokenizer();
-    const auto logits = tool_use_logits(tool_trie(tokenizer), {calculator_tool()});
+    const auto logits = tool_use_logits(make_tool_trie(tokenizer, tokenizer.eos_token_ids),
+                                        {calculator_tool()});
     const auto num_allowed = [&](std::string text) {
         std::vector<Id> ids;
         for (const char byte : text) ids.push_back(Id(static_cast<unsigned char>(byte)) + 3);
@@ -177,16 +175,18 @@ TEST_CASE("tags that are special tokens of the vocabulary become text") {
     tokenizer.all_special_ids.insert({259, 260});
     CHECK(make_token_trie(tokenizer).bytes_of(259).empty());
     CHECK(tokenizer.decode({byte_tokenizer().encode("x").back(), 259}) == "x");
-    show_tool_tags(tokenizer);
-    CHECK(make_token_trie(tokenizer).bytes_of(259) == tool_call_begin);
-    CHECK(make_token_trie(tokenizer).bytes_of(260) == tool_call_end);
+    const std::shared_ptr<const TokenTrie> trie = make_tool_trie(tokenizer, {'x' + 3});
+    CHECK(trie->bytes_of(259) == tool_call_begin);
+    CHECK(trie->bytes_of(260) == tool_call_end);
+    CHECK(trie->eos_token_ids == std::vector<Id>{'x' + 3});
+    CHECK(trie->bytes_of('x' + 3).empty());
     CHECK(tokenizer.decode({byte_tokenizer().encode("x").back(), 259}) == "x<tool_call>");
     CHECK(tokenizer.all_special_ids.contains(2));
 }
 
 TEST_CASE("the shipped model: free text stays as it was, and a required call can be read") {
     const Model model = load_model(asset("wordnet"));
-    const Tokenizer tokenizer = load_tokenizer_of_model(asset("wordnet"), "", 1024);
+    Tokenizer tokenizer = load_tokenizer_of_model(asset("wordnet"), "", 1024);
     GenerationConfig config;
     config.sampling.temperature = 0;
     config.eos_token_ids = tokenizer.eos_token_ids;
@@ -196,10 +196,11 @@ TEST_CASE("the shipped model: free text stays as it was, and a required call can
         return generate(model, tokenizer.encode("A dog is"), config, generator);
     };
     const std::vector<Id> free = run().ids;
-    config.logits_processor = tool_use_logits(tool_trie(tokenizer), {calculator_tool()});
+    config.logits_processor = tool_use_logits(
+        make_tool_trie(tokenizer, tokenizer.eos_token_ids), {calculator_tool()});
     CHECK(run().ids == free);
-    config.logits_processor =
-        tool_use_logits(tool_trie(tokenizer), {calculator_tool()}, {true, false});
+    config.logits_processor = tool_use_logits(
+        make_tool_trie(tokenizer, tokenizer.eos_token_ids), {calculator_tool()}, {true, false});
     const GeneratedTokens forced = run();
     CHECK(forced.reason == StopReason::eos_token);
     const ParsedAnswer answer = parse_tool_calls(tokenizer.decode(forced.ids));

@@ -53,11 +53,15 @@ std::function<Vector(const Vector&, std::span<const Id>)> tool_use_logits(
         std::move(trie), std::make_shared<const Grammar>(tool_use_grammar(tools, use))));
 }
 
-void show_tool_tags(Tokenizer& tokenizer) {
+std::shared_ptr<const TokenTrie> make_tool_trie(Tokenizer& tokenizer,
+                                                const std::vector<Id>& eos_token_ids) {
     for (const auto* added : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
         for (const AddedToken& token : *added)
             if (token.content == tool_call_begin || token.content == tool_call_end)
                 tokenizer.all_special_ids.erase(token.id);
+    Tokenizer of_answers = tokenizer;
+    of_answers.eos_token_ids = eos_token_ids;
+    return std::make_shared<const TokenTrie>(make_token_trie(of_answers));
 }
 
 }  // namespace llm

@@ -18,13 +18,15 @@ struct ToolUse {
 Grammar tool_use_grammar(const std::vector<Tool>& tools, const ToolUse& use = {});
 
 // This grammar as GenerationConfig::logits_processor, for one answer: all tokens of text are
-// allowed until the tag is complete, wherever tokens begin and end. The trie's EOS tokens must
-// be those that end an answer. Special tokens other than these are never sampled.
+// allowed until the tag is complete, wherever tokens begin and end. Special tokens other than
+// the trie's EOS tokens are never sampled.
 std::function<Vector(const Vector& logits, std::span<const Id> new_ids)> tool_use_logits(
     std::shared_ptr<const TokenTrie> trie, const std::vector<Tool>& tools,
     const ToolUse& use = {});
 
-// Makes the tags of a call text if they are special tokens, which decode() and tries omit.
-void show_tool_tags(Tokenizer& tokenizer);
+// The trie for answers that may call tools and end with one of these tokens. Special tokens
+// that are tags of a call become text, in the tokenizer too: decode() would omit them.
+std::shared_ptr<const TokenTrie> make_tool_trie(Tokenizer& tokenizer,
+                                                const std::vector<Id>& eos_token_ids);
 
 }  // namespace llm

@@ -31,23 +31,22 @@ void calls_of_the_chat_model() {
     step("The chat model calls the calculator");
     const std::string path = asset("wordnet_calculator");
     const Model model = load_model(path);
-    const Tokenizer tokenizer = load_tokenizer_of_model(path, "", model.config.vocab_size);
+    Tokenizer tokenizer = load_tokenizer_of_model(path, "", model.config.vocab_size);
     const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
-    TokenTrie trie = make_token_trie(tokenizer);
-    trie.eos_token_ids = {encoder.end_of_turn()};
-    const auto shared_trie = std::make_shared<const TokenTrie>(std::move(trie));
+    const std::shared_ptr<const TokenTrie> trie =
+        make_tool_trie(tokenizer, {encoder.end_of_turn()});
 
     std::vector<TableRow> rows;
     for (const std::string question :
          {"What is 345 + 218?", "9 - 15", "what's 128 times 64", "Spell river."}) {
         std::vector<Message> messages = {{"user", question}};
-        std::string answer = greedy_answer(model, encoder, shared_trie, messages);
+        std::string answer = greedy_answer(model, encoder, trie, messages);
         TableRow row = {question, "-", "-"};
         if (const auto calls = parse_tool_calls(answer).tool_calls; !calls.empty()) {
             row = {question, calls[0].arguments, run_tool(calls[0])};
             messages.push_back({"assistant", answer});
             messages.push_back({"tool", row[2]});
-            answer = greedy_answer(model, encoder, shared_trie, messages);
+            answer = greedy_answer(model, encoder, trie, messages);
         }
         row.push_back(answer);
         rows.push_back(row);

@@ -231,10 +231,7 @@ std::shared_ptr<const TokenTrie> trie_for_calls(ChatModel& model) {
     require(model.chat_template.has_value(),
             "--calculator needs a chat template, which this model does not have; --template "
             "NAME chooses one");
-    show_tool_tags(model.tokenizer);
-    TokenTrie trie = make_token_trie(model.tokenizer);
-    trie.eos_token_ids = model.eos_token_ids;
-    return std::make_shared<const TokenTrie>(std::move(trie));
+    return make_tool_trie(model.tokenizer, model.eos_token_ids);
 }
 
 void chat(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {

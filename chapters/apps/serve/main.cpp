@@ -87,10 +87,7 @@ ServedModel served_model(Arguments& arguments, const ChatModelFiles& files,
 
     ServedModel model{name_of(files), chat.tokenizer, chat.chat_template, chat.eos_token_ids,
                       chat.bad_words};
-    show_tool_tags(model.tokenizer);
-    Tokenizer tokenizer = model.tokenizer;
-    tokenizer.eos_token_ids = chat.eos_token_ids;
-    model.trie = std::make_shared<TokenTrie>(make_token_trie(tokenizer));
+    model.trie = make_tool_trie(model.tokenizer, chat.eos_token_ids);
     model.context_length = context_length;
     model.max_prompt_tokens = context_length - 1;
     if (arguments.max_prompt_tokens > 0)
