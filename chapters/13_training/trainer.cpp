@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "chapters/12_gradients/model_backward.hpp"
+#include "chapters/13_training/training_loop.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/parallel.hpp"
 
@@ -75,22 +76,6 @@ std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t
     return batches;
 }
 
-// Averages the gradients over the batches and stores the result in the first one. Parameters
-// are processed in parallel. The order of the additions is fixed, so that runs are reproducible
-// bit for bit.
-std::vector<Parameter> average_gradients(std::vector<Model>& gradients) {
-    std::vector<std::vector<Parameter>> lists;
-    for (Model& gradient : gradients) lists.push_back(named_parameters(gradient));
-    const Real scale = 1 / static_cast<Real>(gradients.size());
-    parallel_for(lists[0].size(), [&](std::size_t p) {
-        const std::span<Real> mean = lists[0][p].values;
-        for (std::size_t i = 1; i < lists.size(); ++i)
-            for (std::size_t k = 0; k < mean.size(); ++k) mean[k] += lists[i][p].values[k];
-        for (Real& g : mean) g *= scale;
-    });
-    return lists[0];
-}
-
 }  // namespace
 
 StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
@@ -99,23 +84,19 @@ StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
     require(num_batches > 0 && gradients.size() == num_batches,
             "training: {} gradients for {} batches", gradients.size(), num_batches);
 
-    // Compute loss and gradients of each micro-batch, one per core.
+    // Compute the mean loss and the mean gradient of the micro-batches.
     const std::vector<StepBatch> batches = sample_batches(args, state.global_step, tokens);
-    std::vector<double> losses(num_batches);
-    parallel_for(num_batches, [&](std::size_t i) {
-        InterruptHandler::throw_if_interrupted();
+    const auto loss_and_gradient = [&](std::size_t i, Model& gradient) {
         const auto& [batch, dropout_seed] = batches[i];
         Generator dropout_generator(dropout_seed);
-        zero_grad(gradients[i]);
         const AttentionInputs inputs = attention_inputs(state.model, args, batch.input_ids);
-        losses[i] = forward_backward(state.model, batch.input_ids, batch.targets, inputs,
-                                     gradients[i], &dropout_generator);
-    });
-    const std::vector<Parameter> gradient = average_gradients(gradients);
-    const double loss =
-        std::accumulate(losses.begin(), losses.end(), 0.0) / double(num_batches);
+        return forward_backward(state.model, batch.input_ids, batch.targets, inputs, gradient,
+                                &dropout_generator);
+    };
+    const double loss = mean_loss_and_gradient<Model>(gradients, loss_and_gradient);
 
     // Update the parameters.
+    const std::vector<Parameter> gradient = named_parameters(gradients[0]);
     const double norm = clip_grad_norm(gradient, args.max_grad_norm);
     const Real learning_rate = learning_rate_at(args.lr_schedule, state.global_step);
     const ParameterGroups groups =

@@ -1,16 +1,53 @@
-// Chapter 13, file 7 of 10: a training loop for any model. (trainer.hpp has the one for long
-// runs, with gradient accumulation and evaluation.)
+// Chapter 13, file 7 of 10: micro-batches and a training loop for any model. (trainer.hpp has
+// the loop for long runs, with evaluation.)
 #pragma once
 
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/13_training/trainer.hpp"
 #include "common/system/interrupt.hpp"
+#include "common/system/parallel.hpp"
 
 namespace llm {
+
+// Adds the gradients of all parts of a batch to those of the first one, and multiplies the sums
+// by `scale`. Parameters are processed in parallel. The order of the additions is fixed, so
+// that runs are reproducible bit for bit.
+template <class AnyModel>
+std::vector<Parameter> sum_gradients(std::vector<AnyModel>& gradients, Real scale) {
+    std::vector<std::vector<Parameter>> lists;
+    for (AnyModel& gradient : gradients) lists.push_back(named_parameters(gradient));
+    parallel_for(lists[0].size(), [&](std::size_t p) {
+        const std::span<Real> sum = lists[0][p].values;
+        for (std::size_t i = 1; i < lists.size(); ++i)
+            for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += lists[i][p].values[k];
+        for (Real& g : sum) g *= scale;
+    });
+    return lists[0];
+}
+
+// Gradient accumulation. Micro-batch i is loss_and_gradient(i, gradients[i]), which returns its
+// loss and adds its gradient to one that is 0; micro-batches are processed in parallel. Returns
+// the mean of the losses; gradients[0] becomes the mean of the gradients. Throws Interrupted
+// after Ctrl-C.
+template <class AnyModel>
+double mean_loss_and_gradient(
+    std::vector<AnyModel>& gradients,
+    const std::function<double(std::size_t i, AnyModel& gradient)>& loss_and_gradient) {
+    std::vector<double> losses(gradients.size());
+    parallel_for(gradients.size(), [&](std::size_t i) {
+        InterruptHandler::throw_if_interrupted();
+        zero_grad(gradients[i]);
+        losses[i] = loss_and_gradient(i, gradients[i]);
+    });
+    const Real scale = 1 / static_cast<Real>(gradients.size());
+    sum_gradients(gradients, scale);
+    return std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size());
+}
 
 // Draws a batch, adds its gradient to one that is 0, and returns its loss.
 template <class AnyModel>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chapters/12_gradients/model_backward.hpp"
+#include "chapters/13_training/training_loop.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/parallel.hpp"
 
@@ -61,17 +62,6 @@ void backward_part(const Model& model, const BatchPart& part,
                    gradient);
 }
 
-// Adds the gradients of all parts to the first one: the loss already divides by the tokens.
-void sum_gradients(std::vector<Model>& gradients) {
-    const std::vector<Parameter> sum = named_parameters(gradients[0]);
-    for (std::size_t i = 1; i < gradients.size(); ++i) {
-        const std::vector<Parameter> other = named_parameters(gradients[i]);
-        for (std::size_t p = 0; p < sum.size(); ++p)
-            for (std::size_t k = 0; k < sum[p].values.size(); ++k)
-                sum[p].values[k] += other[p].values[k];
-    }
-}
-
 // Updates all parameters, or those of the adapter. Returns the norm before clipping.
 double update_parameters(FineTuner& tuner, Model& model_gradient, Real learning_rate,
                          double max_grad_norm) {
@@ -112,7 +102,7 @@ FineTuningMetrics fine_tuning_step(FineTuner& tuner, const ResponseBatch& batch,
     parallel_for(num_parts, [&](std::size_t i) {
         backward_part(tuner.model, parts[i], token_loss.gradient, gradients[i]);
     });
-    sum_gradients(gradients);
+    sum_gradients(gradients, 1);  // the loss already divides by the tokens
     const double norm = update_parameters(tuner, gradients[0], learning_rate, max_grad_norm);
     return {token_loss.loss, norm};
 }

@@ -1,6 +1,4 @@
 // A module for multi-token prediction, trained on the text of its target.
-#include <numeric>
-
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/21_serving/mtp_module.hpp"
 #include "chapters/21_serving/speculative_sampling.hpp"
@@ -11,7 +9,6 @@
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
-#include "common/system/parallel.hpp"
 #include "common/system/timer.hpp"
 
 namespace llm {
@@ -19,28 +16,6 @@ namespace {
 
 // The micro-batches of a step are computed in parallel.
 constexpr std::size_t num_micro_batches = 2, micro_batch_size = 1, seq_len = 256;
-
-// The gradient of micro-batches that are computed in parallel, and their mean loss.
-double mean_gradient(const MtpModule& module, const Model& target,
-                     const std::vector<Batch>& batches, std::vector<MtpModule>& gradients,
-                     MtpModule& mean) {
-    std::vector<double> losses(batches.size());
-    parallel_for(batches.size(), [&](std::size_t i) {
-        InterruptHandler::throw_if_interrupted();
-        zero_grad(gradients[i]);
-        const MtpBatch batch = make_mtp_batch(target, batches[i].input_ids, batches[i].targets);
-        losses[i] = forward_backward(module, target, batch, gradients[i]);
-    });
-    const double count = double(batches.size());
-    const std::vector<Parameter> sums = named_parameters(mean);
-    for (MtpModule& gradient : gradients) {
-        const std::vector<Parameter> parameters = named_parameters(gradient);
-        for (std::size_t p = 0; p < sums.size(); ++p)
-            for (std::size_t k = 0; k < sums[p].values.size(); ++k)
-                sums[p].values[k] += parameters[p].values[k] / Real(count);
-    }
-    return std::accumulate(losses.begin(), losses.end(), 0.0) / count;
-}
 
 // The probability that a sampled proposal for x_{t+2} is accepted, the mean over positions. The
 // target's own logits for it are those of position t + 1.
@@ -95,7 +70,13 @@ std::vector<Real> train_module(MtpModule& module, const Model& target, const Dat
             for (std::size_t i = 0; i < num_micro_batches; ++i)
                 batches.push_back(
                     random_batch(dataset.train, micro_batch_size, seq_len, generator));
-            const double loss = mean_gradient(module, target, batches, gradients, gradient);
+            const double loss = mean_loss_and_gradient<MtpModule>(
+                gradients, [&](std::size_t i, MtpModule& of_batch) {
+                    const auto& [input_ids, targets] = batches[i];
+                    return forward_backward(
+                        module, target, make_mtp_batch(target, input_ids, targets), of_batch);
+                });
+            gradient = gradients[0];
             show_steps_left(++num_done, num_steps, loss, start);
             return loss;
         });
