@@ -117,6 +117,22 @@ std::vector<PlannedTokens> plan_step(Scheduler& scheduler) {
     return plan;
 }
 
+namespace {
+
+// Moves the finished ones out of the running sequences, and releases their pages.
+std::vector<ServedSequence> take_finished(Scheduler& scheduler,
+                                          const std::vector<bool>& finished) {
+    std::vector<ServedSequence> done, others;
+    for (std::size_t i = 0; i < scheduler.running.size(); ++i) {
+        if (finished[i]) scheduler.pool.release(scheduler.running[i].pages);
+        (finished[i] ? done : others).push_back(std::move(scheduler.running[i]));
+    }
+    scheduler.running = std::move(others);
+    return done;
+}
+
+}  // namespace
+
 std::vector<ServedSequence> record_step(Scheduler& scheduler,
                                         std::span<const PlannedTokens> plan,
                                         std::span<const NewToken> new_tokens) {
@@ -138,14 +154,7 @@ std::vector<ServedSequence> record_step(Scheduler& scheduler,
         finished[i] = ends_sequence ||
                       sequence.ids.size() == sequence.prompt_len + sequence.max_new_tokens;
     }
-
-    std::vector<ServedSequence> done, others;
-    for (std::size_t i = 0; i < scheduler.running.size(); ++i) {
-        if (finished[i]) scheduler.pool.release(scheduler.running[i].pages);
-        (finished[i] ? done : others).push_back(std::move(scheduler.running[i]));
-    }
-    scheduler.running = std::move(others);
-    return done;
+    return take_finished(scheduler, finished);
 }
 
 bool cancel(Scheduler& scheduler, std::size_t number) {

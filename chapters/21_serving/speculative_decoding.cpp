@@ -75,11 +75,10 @@ std::vector<Id> verify_proposal(TargetSequence& target, const Proposal& proposal
     return tokens;
 }
 
-SpeculativeTokens generate_speculatively(TargetSequence& target, Proposer& proposer,
-                                         std::size_t num_speculative_tokens,
-                                         const std::vector<Id>& prompt_ids,
-                                         const GenerationConfig& config, Generator& generator,
-                                         const std::function<void(Id)>& on_token) {
+namespace {
+
+void check_arguments(const TargetSequence& target, const Proposer& proposer,
+                     const std::vector<Id>& prompt_ids, const GenerationConfig& config) {
     const std::size_t vocab_size = target.model.config.vocab_size;
     require(!prompt_ids.empty(), "generate: the prompt must have at least one token");
     require(proposer.vocab_size() == vocab_size,
@@ -87,6 +86,16 @@ SpeculativeTokens generate_speculatively(TargetSequence& target, Proposer& propo
             proposer.vocab_size(), vocab_size);
     require(!config.logits_processor,
             "speculative decoding: a logits processor is not supported");
+}
+
+}  // namespace
+
+SpeculativeTokens generate_speculatively(TargetSequence& target, Proposer& proposer,
+                                         std::size_t num_speculative_tokens,
+                                         const std::vector<Id>& prompt_ids,
+                                         const GenerationConfig& config, Generator& generator,
+                                         const std::function<void(Id)>& on_token) {
+    check_arguments(target, proposer, prompt_ids, config);
     SpeculativeTokens result;
     const NextTokens propose_and_verify = [&](const std::vector<Id>& ids,
                                               const std::vector<Id>& context,

@@ -226,8 +226,27 @@ class SchemaCompiler {
         return names;
     }
 
-    // The properties from one on, from the last to the first: `first` if none was written
-    // before, `more` after a comma. An optional property may be skipped.
+    // The properties from one on: `first` if none was written before, `more` after a comma.
+    struct PropertyRules {
+        RuleIndex first, more;
+    };
+
+    // Those rules with one more property before the others. An optional one may be skipped.
+    PropertyRules with_property(const PropertyRules& others, const std::string& name,
+                                RuleIndex value, bool required, const std::string& path) {
+        const Sequence text = joined({literal(json_text({name}) + ":"), {json_.space, value}});
+        const ElementRules property =
+            add_element(rules_, name, json_.space, rules_.add(name, {text}));
+        std::vector<Sequence> if_first = {{property.first, others.more}};
+        std::vector<Sequence> if_more = {{property.more, others.more}};
+        if (!required) {
+            if_first.push_back({others.first});
+            if_more.push_back({others.more});
+        }
+        const RuleIndex first = rules_.add(path, if_first);
+        return {first, rules_.add(path, if_more)};
+    }
+
     RuleIndex object(const Json& schema, const std::string& path) {
         if (const Json* additional = schema.find("additionalProperties"))
             require(additional->as<bool>() && !*additional->as<bool>(),
@@ -239,24 +258,16 @@ class SchemaCompiler {
                                                        : json_.object;
         const JsonObject& members =
             expect<JsonObject>(*properties, path + "/properties", "an object of schemas");
-        RuleIndex first = rules_.add(path, {Sequence{}}), more = first;
+
+        // Add the properties from the last to the first.
+        const RuleIndex end = rules_.add(path, {Sequence{}});
+        PropertyRules all = {end, end};
         for (auto member = members.rbegin(); member != members.rend(); ++member) {
             const auto& [name, value] = *member;
             const RuleIndex rule = compile(value, path + "/properties/" + name);
-            const Sequence text =
-                joined({literal(json_text({name}) + ":"), {json_.space, rule}});
-            const ElementRules property =
-                add_element(rules_, name, json_.space, rules_.add(name, {text}));
-            std::vector<Sequence> if_first = {{property.first, more}};
-            std::vector<Sequence> if_more = {{property.more, more}};
-            if (!required.contains(name)) {
-                if_first.push_back({first});
-                if_more.push_back({more});
-            }
-            first = rules_.add(path, if_first);
-            more = rules_.add(path, if_more);
+            all = with_property(all, name, rule, required.contains(name), path);
         }
-        return rules_.add(path, {{bytes_of("{"), first, bytes_of("}")}});
+        return rules_.add(path, {{bytes_of("{"), all.first, bytes_of("}")}});
     }
 };
 

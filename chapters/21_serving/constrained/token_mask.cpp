@@ -75,10 +75,7 @@ bool TokenConstraint::is_eos(Id id) const {
     return std::find(eos.begin(), eos.end(), id) != eos.end();
 }
 
-std::vector<bool> TokenConstraint::allowed_tokens() {
-    if (state_ == last_mask_.state && !tokens_.empty()) return last_mask_.allowed;
-    state_ = automaton_.clear_if_large(state_);
-    last_mask_.state = LazyAutomaton::rejected;  // the states may have new numbers
+std::vector<bool> TokenConstraint::allowed_text_tokens() {
     std::vector<bool> allowed(trie_->vocab_size(), false);
 
     // Walk the trie in depth-first order, with the state after the bytes of each ancestor.
@@ -100,6 +97,14 @@ std::vector<bool> TokenConstraint::allowed_tokens() {
         for (const Id id : trie_->ids_at(node)) allowed[static_cast<std::size_t>(id)] = true;
         ++i;
     }
+    return allowed;
+}
+
+std::vector<bool> TokenConstraint::allowed_tokens() {
+    if (state_ == last_mask_.state && !tokens_.empty()) return last_mask_.allowed;
+    state_ = automaton_.clear_if_large(state_);
+    last_mask_.state = LazyAutomaton::rejected;  // the states may have new numbers
+    std::vector<bool> allowed = allowed_text_tokens();
     if (is_complete())
         for (const Id id : trie_->eos_token_ids) allowed[static_cast<std::size_t>(id)] = true;
     require(std::find(allowed.begin(), allowed.end(), true) != allowed.end(),

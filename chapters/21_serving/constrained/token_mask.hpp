@@ -77,6 +77,7 @@ class TokenConstraint {
         std::vector<bool> allowed{};
     } last_mask_{};
 
+    std::vector<bool> allowed_text_tokens();  // V: without EOS tokens
     LazyAutomaton::StateIndex after(Id id);
     bool is_eos(Id id) const;
 };

@@ -35,6 +35,16 @@ void one_step_for_many() {
     show_table({"sequences", "MB of weights", "MFLOPs", "FLOPs per byte"}, rows);
 }
 
+namespace {
+
+Heatmap map_of(const std::string& title, const Matrix& slots) {
+    Heatmap map{title, "slot of a row", "row of 64 slots", slots};
+    map.low = 0, map.high = 6;
+    return map;
+}
+
+}  // namespace
+
 void reserved_memory(std::size_t page_size) {
     step("Six sequences in 384 slots: reserved for the longest, or in pages");
     constexpr std::size_t longest = 64;
@@ -63,13 +73,8 @@ void reserved_memory(std::size_t page_size) {
     rows.push_back({"used, %", "", fixed(100 * double(num_used) / double(num_reserved), 0),
                     fixed(100 * double(num_used) / double(num_in_pages), 0)});
     show_table({"sequence", "tokens", "64 for each", "pages of " + to_text(page_size)}, rows);
-    const auto panel = [](const std::string& title, const Matrix& slots) {
-        Heatmap map{title, "slot of a row", "row of 64 slots", slots};
-        map.low = 0, map.high = 6;
-        return map;
-    };
-    plot("memory", {panel("64 slots for each of 6 sequences", reserved),
-                    panel("Pages of " + to_text(page_size) + " slots", paged)});
+    plot("memory", {map_of("64 slots for each of 6 sequences", reserved),
+                    map_of("Pages of " + to_text(page_size) + " slots", paged)});
 }
 
 void pages_of_sequences() {

@@ -200,14 +200,15 @@ void tokens_per_step(const FastModel& model, const FastMtpModule& mtp,
     show("same_tokens_as_generate", same);
 }
 
-void acceptance_by_temperature(const FastModel& model, const FastMtpModule& mtp,
-                               const Tokenizer& tokenizer) {
-    step("Psalm 23: percent of a draft's tokens that are accepted");
-    const std::vector<Id> ids = tokenizer.encode(psalm);
-    const Matrix target = logits_of_text(model, ids);  // (T, V)
-    std::vector<TableRow> rows;
-    std::vector<Line> lines;
-    const auto add = [&](const std::string& name, const DraftDistributions& draft) {
+namespace {
+
+// The percentage of each draft's tokens that are accepted.
+struct AcceptanceByTemperature {
+    const Matrix& target;  // (T, V), logits
+    std::vector<TableRow> rows{};
+    std::vector<Line> lines{};
+
+    void add(const std::string& name, const DraftDistributions& draft) {
         lines.push_back({name, {}, {}});
         TableRow row = {name};
         for (const Real temperature : {Real(0), Real(0.5), Real(1), Real(1.5), Real(2)}) {
@@ -217,33 +218,46 @@ void acceptance_by_temperature(const FastModel& model, const FastMtpModule& mtp,
             row.push_back(fixed(percent, 1));
         }
         rows.push_back(row);
-    };
+    }
 
+    void show() const {
+        show_table({"draft", "temp. 0", "0.5", "1", "1.5", "2"}, rows);
+        LinePlot figure{"Tokens of a draft that are accepted", "temperature", "percent", lines};
+        figure.low = 0, figure.high = 100;
+        plot("acceptance", {figure});
+    }
+};
+
+}  // namespace
+
+void acceptance_by_temperature(const FastModel& model, const FastMtpModule& mtp,
+                               const Tokenizer& tokenizer) {
+    step("Psalm 23: percent of a draft's tokens that are accepted");
+    const std::vector<Id> ids = tokenizer.encode(psalm);
+    const Matrix target = logits_of_text(model, ids);  // (T, V)
+    AcceptanceByTemperature results{target};
     const auto up_to = [&](std::size_t t) {
         return std::vector<Id>(ids.begin(), ids.begin() + std::ptrdiff_t(t) + 1);
     };
-    add("n-gram lookup", [&](std::size_t t, const SamplingConfig&) {
+    results.add("n-gram lookup", [&](std::size_t t, const SamplingConfig&) {
         const std::vector<Id> next = lookup_ngram(up_to(t), 3, 1);
         return next.empty() ? Vector{} : one_hot(next[0], model.config.vocab_size);
     });
     for (const FastModel& draft_model : truncated_models(model)) {
         const Matrix draft = logits_of_text(draft_model, ids);  // (T, V)
-        add(layers_name(draft_model), [&](std::size_t t, const SamplingConfig& config) {
+        results.add(layers_name(draft_model), [&](std::size_t t, const SamplingConfig& config) {
             const Vector logits = xt::view(draft, t);  // (V)
             return token_probabilities(logits, {}, config);
         });
     }
     TargetSequence sequence = make_target_sequence(model, ids.size());
     MtpDraft draft(mtp, sequence);
-    add(mtp_name, [&](std::size_t t, const SamplingConfig& config) {
+    results.add(mtp_name, [&](std::size_t t, const SamplingConfig& config) {
         Generator unused(1);
         const Proposal proposal = draft.propose(up_to(t), 1, config, unused);
         return proposal.size() == 0 ? Vector{} : proposal.probabilities[0];
     });
-    show_table({"draft", "temp. 0", "0.5", "1", "1.5", "2"}, rows);
-    LinePlot figure{"Tokens of a draft that are accepted", "temperature", "percent", lines};
-    figure.low = 0, figure.high = 100;
-    plot("acceptance", {figure});
+    results.show();
 }
 
 }  // namespace llm

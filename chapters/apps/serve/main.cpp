@@ -23,15 +23,8 @@ struct Arguments {
     SamplingConfig sampling;
 };
 
-void add_options(Options& options, Arguments& arguments) {
-    add_model_options(options, arguments.model);
-    options.count("--port", arguments.port, 0, 65535, "0: a free one");
-    options.text("--host", arguments.host,
-                 "the address to listen at; other machines can only "
-                 "reach the server if it is not 127.0.0.1");
-    options.text("--api-key", arguments.api_key,
-                 "clients must send it: Authorization: Bearer KEY");
-    add_sampling_options(options, arguments.sampling);
+// Limits of requests, of the engine and of HTTP.
+void add_limit_options(Options& options, Arguments& arguments) {
     options.count("--context-length", arguments.context_length, 2, 1 << 20,
                   "tokens of a prompt and its answer, at most those of the model");
     options.count("--max-prompt-tokens", arguments.max_prompt_tokens, 0, 1 << 20,
@@ -56,6 +49,18 @@ void add_options(Options& options, Arguments& arguments) {
                   "that requests have to finish after Ctrl-C");
 }
 
+void add_options(Options& options, Arguments& arguments) {
+    add_model_options(options, arguments.model);
+    options.count("--port", arguments.port, 0, 65535, "0: a free one");
+    options.text("--host", arguments.host,
+                 "the address to listen at; other machines can only "
+                 "reach the server if it is not 127.0.0.1");
+    options.text("--api-key", arguments.api_key,
+                 "clients must send it: Authorization: Bearer KEY");
+    add_sampling_options(options, arguments.sampling);
+    add_limit_options(options, arguments);
+}
+
 // The name of a model in the API: that of its adapter, file or folder.
 std::string name_of(const ChatModelFiles& files) {
     std::filesystem::path path =
@@ -71,19 +76,24 @@ void check_family(const ChatModelFiles& files) {
                         "./learn chat runs it");
 }
 
+// The pages of the cache: those of --pages, or else of 16 contexts, at most 8192 tokens.
+std::size_t num_pages_for(const Arguments& arguments, std::size_t context_length) {
+    const std::size_t page_size = arguments.engine.page_size;
+    const std::size_t pages = ceil_div(context_length, page_size);
+    if (arguments.num_pages == 0)
+        return std::max(pages, std::min(16 * pages, 8192 / page_size));
+    require(arguments.num_pages >= pages,
+            "--pages must be at least {}, for a context of {} tokens", pages, context_length);
+    return arguments.num_pages;
+}
+
 // Completes the settings that depend on the model.
 ServedModel served_model(Arguments& arguments, const ChatModelFiles& files,
                          const ChatModel& chat) {
-    EngineConfig& engine = arguments.engine;
     const std::size_t context_length =
         std::min(arguments.context_length, config_of(chat.model).max_position_embeddings);
-    const std::size_t pages = ceil_div(context_length, engine.page_size);
-    engine.num_pages = arguments.num_pages;
-    if (engine.num_pages == 0)
-        engine.num_pages = std::max(pages, std::min(16 * pages, 8192 / engine.page_size));
-    require(engine.num_pages >= pages,
-            "--pages must be at least {}, for a context of {} tokens", pages, context_length);
-    engine.cache_dtype = dtype_named(arguments.model.cache_dtype);
+    arguments.engine.num_pages = num_pages_for(arguments, context_length);
+    arguments.engine.cache_dtype = dtype_named(arguments.model.cache_dtype);
 
     ServedModel model{name_of(files), chat.tokenizer, chat.chat_template, chat.eos_token_ids,
                       chat.bad_words};

@@ -138,14 +138,16 @@ bool ServingLoop::take_requests() {
         waiting_in_engine_ += submissions.size();  // until the next publish_state
     }
     for (Submission& submission : submissions) start(std::move(submission));
-    for (const SequenceId sequence_id : cancellations) {
-        const auto found = sequences_.find(sequence_id);
-        if (found == sequences_.end()) continue;  // it ended first
-        engine_.cancel(*found->second.number);
-        end(sequence_id, {StopReason::interrupted, true});
-    }
+    for (const SequenceId sequence_id : cancellations) end_canceled(sequence_id);
     if (cancels_all) end_all({StopReason::interrupted, true});
     return true;
+}
+
+void ServingLoop::end_canceled(SequenceId sequence_id) {
+    const auto found = sequences_.find(sequence_id);
+    if (found == sequences_.end()) return;  // it ended first
+    engine_.cancel(*found->second.number);
+    end(sequence_id, {StopReason::interrupted, true});
 }
 
 void ServingLoop::start(Submission submission) {

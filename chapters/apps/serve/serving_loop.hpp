@@ -87,6 +87,7 @@ class ServingLoop {
     void start(Submission submission);
     void step();
     void pass_token(SequenceId sequence_id, Id id, std::span<const Real> logits);  // (V)
+    void end_canceled(SequenceId sequence_id);
     void end(SequenceId sequence_id, SequenceEnd reason);
     void end_all(const SequenceEnd& end);
     void publish_state();

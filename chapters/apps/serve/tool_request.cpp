@@ -125,6 +125,13 @@ ToolChoice tool_choice_named(const json& choice) {
                           "tool_choice");
 }
 
+std::shared_ptr<const Grammar> grammar_of(const std::vector<Tool>& tools,
+                                          const ToolUse& use) try {
+    return std::make_shared<const Grammar>(tool_use_grammar(tools, use));
+} catch (const ValueError& error) {
+    throw invalid_request(std::string("tools: ") + error.what(), "tools");
+}
+
 }  // namespace
 
 ToolRequest read_tools(RequestFields& fields, std::string_view body) {
@@ -146,11 +153,7 @@ ToolRequest read_tools(RequestFields& fields, std::string_view body) {
     ToolRequest request;
     for (const Json& definition : definitions)
         request.definitions.push_back(spaced_json_text(definition));
-    try {
-        request.grammar = std::make_shared<Grammar>(tool_use_grammar(tools, use));
-    } catch (const ValueError& error) {
-        throw invalid_request(std::string("tools: ") + error.what(), "tools");
-    }
+    request.grammar = grammar_of(tools, use);
     return request;
 }
 
