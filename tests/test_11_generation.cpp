@@ -221,6 +221,15 @@ TEST_CASE("sample uses one uniform random number per token") {
         CHECK(sample(logits, generator) == static_cast<Id>(same.next_uniform() * 4));
 }
 
+TEST_CASE("sample_from draws what sample draws, and throws if all probabilities are 0") {
+    const Vector logits{0.5, -infinity, 2, 1, -1};
+    Generator generator(3), other(3);
+    for (int i = 0; i < 100; ++i)
+        CHECK(sample_from(softmax(logits), generator) == sample(logits, other));
+    CHECK_THROWS_WITH_AS(sample_from({0, 0, 0}, generator), "sampling: all probabilities are 0",
+                         ValueError);
+}
+
 TEST_CASE("sample and sample_next_token throw if the logits define no distribution") {
     Generator generator(1);
     CHECK_THROWS_WITH_AS(sample(Vector{removed, removed}, generator),

@@ -81,10 +81,7 @@ Id argmax_token(const Vector& logits) {
     return std::max_element(logits.begin(), logits.end()) - logits.begin();
 }
 
-Id sample(const Vector& logits, Generator& generator) {
-    check_logits(logits);
-    const Vector probabilities = softmax(logits);
-
+Id sample_from(const Vector& probabilities, Generator& generator) {
     // Return the first token at which the cumulative distribution exceeds a uniform random
     // number.
     const double coin = generator.next_uniform();  // in [0, 1)
@@ -96,7 +93,13 @@ Id sample(const Vector& logits, Generator& generator) {
         cdf += probabilities(token);
         if (coin < cdf) return id;
     }
+    require(cdf > 0, "sampling: all probabilities are 0");
     return id;  // rounding errors: the probabilities add up to slightly less than 1
+}
+
+Id sample(const Vector& logits, Generator& generator) {
+    check_logits(logits);
+    return sample_from(softmax(logits), generator);
 }
 
 Vector process_logits(const Vector& logits, const std::vector<Id>& input_ids,

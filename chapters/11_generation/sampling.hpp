@@ -47,9 +47,12 @@ Vector apply_repetition_penalty(const Vector& logits,              // (V) -> (V)
 // ValueError if all logits are -inf, or if one is +inf or NaN.
 Id argmax_token(const Vector& logits);  // (V)
 
-// Samples a token from the softmax of the logits, as torch.multinomial with num_samples=1, by
-// inverse transform sampling. Throws ValueError as argmax_token does (PyTorch:
-// RuntimeError). Source: llama2.c, sample_mult.
+// Samples a token from a distribution, as torch.multinomial with num_samples=1, by inverse
+// transform sampling. Throws ValueError if all probabilities are 0 (PyTorch: RuntimeError).
+// Source: llama2.c, sample_mult.
+Id sample_from(const Vector& probabilities, Generator& generator);  // (V)
+
+// Samples a token from the softmax of the logits. Throws ValueError as argmax_token does.
 Id sample(const Vector& logits, Generator& generator);  // (V)
 
 // The sampling parameters of Hugging Face's GenerationConfig.

@@ -54,12 +54,6 @@ Vector residual_distribution(const Vector& p, const Vector& q) {
     return sum > 0 ? Vector(residual / Real(sum)) : p;
 }
 
-Id sample_from(const Vector& probabilities, Generator& generator) {
-    // Chapter 11's sample takes logits; the softmax of log p is p, and log 0 is -inf.
-    const Vector log_probabilities = xt::log(probabilities);  // (V)
-    return sample(log_probabilities, generator);
-}
-
 std::vector<Id> accept_proposal(const Proposal& proposal,
                                 const std::function<Vector(std::size_t)>& target,
                                 Generator& generator) {

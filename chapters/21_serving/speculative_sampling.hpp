@@ -62,9 +62,6 @@ double acceptance_probability(const Vector& p,   // (V)
 Vector residual_distribution(const Vector& p,   // (V) -> (V)
                              const Vector& q);  // (V)
 
-// Samples a token from a distribution, (V).
-Id sample_from(const Vector& probabilities, Generator& generator);
-
 // Accepts proposed tokens up to the first rejection. Returns the accepted ones and one more:
 // the token sampled from the residual distribution or, if all were accepted, the bonus token
 // from the last p. target(k) is the distribution p of position k, 0 <= k <= K, given the first
