@@ -53,9 +53,10 @@ CalculatorUse run_calculator(const std::string& answer) {
 
 std::string today() {
     const std::time_t now = std::time(nullptr);
+    std::tm date;
+    localtime_r(&now, &date);  // the server's threads would share the result of std::localtime
     std::array<char, 32> text;
-    const std::size_t size =
-        std::strftime(text.data(), text.size(), "%d %b %Y", std::localtime(&now));
+    const std::size_t size = std::strftime(text.data(), text.size(), "%d %b %Y", &date);
     return {text.data(), size};
 }
 
