@@ -297,9 +297,17 @@ TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a folder with
 ]
 SERVING_REJECTED = BASIC_REJECTED + [
     ("--page-size 0", "--page-size takes an integer from 1 to 64, not '0'"),
-    ("--max-sequences 6", "--max-sequences takes an integer from 1 to 5, not '6'"),
+    ("--max-sequences 21", "--max-sequences takes an integer from 1 to 20, not '21'"),
     ("--max-step-tokens 3", "--max-step-tokens takes an integer from 4 to 64, not '3'"),
-    ("--num-pages 9", "--num-pages takes an integer from 4 to 8, not '9'"),
+    ("--num-pages 65", "--num-pages takes an integer from 4 to 64, not '65'"),
+    ("--static-batching", "--static-batching needs --requests"),
+    ("--no-prefix-cache", "--no-prefix-cache needs --requests"),
+    ("--requests", "--requests"),
+    ("--requests 7+x", "'7+x' is not PROMPT+NEW or SHARED+PROMPT+NEW"),
+    ("--requests 7+9@3-2", "it cannot be cancelled before step 2"),
+    ("--requests 90+9", "90 tokens of a prompt and 9 new ones need 7 pages of 16, but there are 5"),
+    ("--requests 7+9 --max-sequences 13", "13 sequences do not fit into steps of 12 tokens"),
+    ("--requests 7+9 --only 11", "--only takes a step from 1 to 10, not 11"),
 ]
 EXPERIMENTS_REJECTED = [  # of ./learn experiment
     ("", "--name is missing: ./learn experiment ablations, mup, scaling-law, normal-runs, attention-sinks, longer-contexts, passkey, experts, latent-attention, recall, linear-attention or multi-token-prediction"),

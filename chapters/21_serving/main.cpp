@@ -14,14 +14,43 @@
 
 using namespace llm;
 
-int main(int argc, char** argv) {
+struct Arguments {
     std::size_t page_size = 16, max_sequences = 2, max_step_tokens = 12, num_pages = 5;
+    std::string requests;  // if given: the scheduler alone, with these
+    bool static_batching = false, no_prefix_cache = false;
+};
+
+void add_options(Options& options, Arguments& arguments) {
+    options.count("--page-size", arguments.page_size, 1, 64,
+                  "tokens of a page, in step 2 and with --requests");
+    options.count("--max-sequences", arguments.max_sequences, 1, 20,
+                  "requests at a time, in step 5 and with --requests");
+    options.count("--max-step-tokens", arguments.max_step_tokens, 4, 64,
+                  "tokens of a step, in step 6 and with --requests");
+    options.count("--num-pages", arguments.num_pages, 4, 64,
+                  "pages of 4 tokens, in step 7; pages with --requests");
+    options.text("--requests", arguments.requests,
+                 "only the scheduler, with requests such as \"7+9 8+5+9@2-6\"");
+    options.flag("--static-batching", arguments.static_batching,
+                 "requests join when none is running");
+    options.flag("--no-prefix-cache", arguments.no_prefix_cache, "no page is shared");
+    options.needs("--static-batching", "--requests");
+    options.needs("--no-prefix-cache", "--requests");
+}
+
+void schedule(const Arguments& arguments) {
+    const SchedulerConfig config{arguments.max_sequences, arguments.max_step_tokens,
+                                 !arguments.no_prefix_cache, !arguments.static_batching};
+    show_schedule(make_scheduler(config, arguments.num_pages, arguments.page_size),
+                  parse_requests(arguments.requests));
+}
+
+int main(int argc, char** argv) {
+    Arguments arguments;
     Options options("21_serving", "How does one model answer many?");
-    options.count("--page-size", page_size, 1, 64, "tokens of a page, in step 2");
-    options.count("--max-sequences", max_sequences, 1, 5, "requests at a time, in step 5");
-    options.count("--max-step-tokens", max_step_tokens, 4, 64, "tokens of a step, in step 6");
-    options.count("--num-pages", num_pages, 4, 8, "pages of 4 tokens, in step 7");
+    add_options(options, arguments);
     return options.run(argc, argv, [&] {
+        if (options.given("--requests")) return schedule(arguments);
         Generator generator(options.seed());
         const std::string path = asset("king_james");
         const Model model = load_model(path);
@@ -30,12 +59,12 @@ int main(int argc, char** argv) {
         const FastMtpModule mtp = make_fast_mtp_module(
             load_mtp_module(asset("king_james_mtp/model.safetensors"), model.config), fast);
         one_step_for_many();
-        reserved_memory(page_size);
+        reserved_memory(arguments.page_size);
         pages_of_sequences();
         common_beginning();
-        static_and_continuous(max_sequences);
-        long_prompt(max_step_tokens);
-        no_page_left(num_pages);
+        static_and_continuous(arguments.max_sequences);
+        long_prompt(arguments.max_step_tokens);
+        no_page_left(arguments.num_pages);
         many_texts(fast, tokenizer);
         speculative_sampling_by_hand(generator);
         ngram_proposals();

@@ -33,6 +33,8 @@ class PagePool {
     std::size_t page_size() const { return page_size_; }
     std::size_t num_unused() const { return unused_.size(); }
     std::size_t num_users(PageId page) const { return pages_.at(page).num_users; }
+    // Whether the prefix cache can find the page, with or without users.
+    bool remembers(PageId page) const { return pages_.at(page).prefix_number != 0; }
     // The pages that so many tokens need.
     std::size_t pages_for(std::size_t num_tokens) const {
         return ceil_div(num_tokens, page_size_);

@@ -1,16 +1,12 @@
 #include "chapters/21_serving/demo/batching.hpp"
 
 #include "chapters/21_serving/engine.hpp"
+#include "chapters/21_serving/simulation/schedule.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
 namespace {
-
-// A prompt and new tokens of this many tokens, submitted before this step.
-struct Arrival {
-    std::size_t step, prompt_len, max_new_tokens;
-};
 
 // The tokens that each step computes of each request; 0: it waits, or is finished.
 struct Timeline {
@@ -19,37 +15,40 @@ struct Timeline {
     std::size_t num_steps = 0;
 };
 
-Timeline run(Scheduler scheduler, const std::vector<Arrival>& arrivals) {
-    Timeline timeline{std::vector<std::vector<std::size_t>>(arrivals.size()), {}, 0};
-    std::size_t next = 0;
-    for (std::size_t n = 0; next < arrivals.size() || !scheduler.idle(); ++n) {
-        for (; next < arrivals.size() && arrivals[next].step <= n; ++next) {
-            std::vector<Id> ids(arrivals[next].prompt_len);
-            for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = Id(100 * next + t);
-            submit(scheduler, ids, arrivals[next].max_new_tokens);
-        }
-        const std::size_t num_preemptions = scheduler.num_preemptions;
-        const std::vector<PlannedTokens> plan = plan_step(scheduler);
+Timeline timeline_of(const std::vector<SimulatedStep>& steps) {
+    Timeline timeline{{}, {}, steps.size()};
+    if (!steps.empty()) timeline.counts.resize(steps[0].requests.size());
+    for (const SimulatedStep& step : steps) {
+        bool preempts = false;
         for (std::vector<std::size_t>& counts : timeline.counts) counts.push_back(0);
-        for (const auto& [i, count, gives_token] : plan)
-            timeline.counts[scheduler.running[i].number].back() = count;
-        timeline.preempted.push_back(scheduler.num_preemptions > num_preemptions);
-        record_step(scheduler, plan, std::vector<NewToken>(plan.size(), {7}));
-        timeline.num_steps = n + 1;
+        for (const RequestInStep& request : step.requests) {
+            timeline.counts[request.request].back() = request.count;
+            preempts = preempts || request.state == RequestState::preempted;
+        }
+        timeline.preempted.push_back(preempts);
     }
     return timeline;
 }
 
-void show_timeline(const Timeline& timeline) {
+Timeline run(const Scheduler& scheduler, const std::vector<SimulatedRequest>& requests) {
+    return timeline_of(simulate(scheduler, requests));
+}
+
+// The steps from `first` on, as many as fit into 80 columns.
+void show_timeline(const Timeline& timeline, std::size_t first = 0) {
+    const std::size_t last = std::min(first + 16, timeline.num_steps);
     TableRow headings = {"step"};
-    for (std::size_t n = 0; n < timeline.num_steps; ++n) headings.push_back(to_text(n + 1));
+    for (std::size_t n = first; n < last; ++n) headings.push_back(to_text(n + 1));
     std::vector<TableRow> rows;
     for (std::size_t i = 0; i < timeline.counts.size(); ++i) {
         rows.push_back({"request " + to_text(i)});
-        for (const std::size_t count : timeline.counts[i])
+        for (std::size_t n = first; n < last; ++n) {
+            const std::size_t count = timeline.counts[i][n];
             rows.back().push_back(count == 0 ? "." : to_text(count));
+        }
     }
     show_table(headings, rows);
+    if (last < timeline.num_steps) show_timeline(timeline, last);
 }
 
 Heatmap map_of(const std::string& title, const Timeline& timeline, std::size_t num_steps) {
@@ -62,20 +61,56 @@ Heatmap map_of(const std::string& title, const Timeline& timeline, std::size_t n
     return {title, "step", "request", counts, steps};
 }
 
+// The requests of a step: those that run, those that wait, and the others.
+void show_requests(const SimulatedStep& planned,
+                   const std::vector<SimulatedRequest>& requests) {
+    std::vector<TableRow> rows;
+    for (const RequestInStep& each : planned.requests) {
+        const SimulatedRequest& request = requests[each.request];
+        const bool runs = !each.pages.empty();
+        std::string pages;
+        for (const PageId page : each.pages)
+            pages += (pages.empty() ? "" : " ") + to_text(page);
+        rows.push_back({to_text(each.request), to_text(each.state), to_text(request.prompt_len),
+                        to_text(each.num_new) + " of " + to_text(request.max_new_tokens),
+                        runs ? to_text(each.num_cached) : "", runs ? to_text(each.count) : "",
+                        pages});
+    }
+    show_table({"request", "state", "prompt", "new", "cached", "computed", "pages"}, rows);
+}
+
+// The pages of a step, 16 in a table.
+void show_pages(const SimulatedStep& planned) {
+    for (std::size_t first = 0; first < planned.pages.size(); first += 16) {
+        TableRow headings = {"page"};
+        std::vector<TableRow> rows = {{"used by"}, {"users"}, {"tokens"}};
+        for (PageId id = first; id < std::min(first + 16, planned.pages.size()); ++id) {
+            const PageInStep& page = planned.pages[id];
+            std::string users;
+            for (const std::size_t request : page.requests)
+                users += (users.empty() ? "" : ",") + to_text(request);
+            headings.push_back(to_text(id));
+            rows[0].push_back(users.empty() ? "." : users);
+            rows[1].push_back(to_text(page.num_users));
+            rows[2].push_back(to_text(page.num_tokens));
+        }
+        show_table(headings, rows);
+    }
+}
+
 }  // namespace
 
 void static_and_continuous(std::size_t max_sequences) {
     step("Five requests, at most " + to_text(max_sequences) +
          " at a time: tokens of each step");
-    const std::vector<Arrival> arrivals = {
-        {0, 3, 2}, {0, 2, 6}, {0, 4, 3}, {0, 2, 2}, {0, 3, 2}};
+    const std::vector<SimulatedRequest> requests = {{3, 2}, {2, 6}, {4, 3}, {2, 2}, {3, 2}};
     SchedulerConfig config{max_sequences, 16};
     config.continuous = false;
-    const Timeline waiting = run(make_scheduler(config, 32, 4), arrivals);
+    const Timeline waiting = run(make_scheduler(config, 32, 4), requests);
     say("Static batching: a batch begins when the last one has ended.");
     show_timeline(waiting);
     config.continuous = true;
-    const Timeline joining = run(make_scheduler(config, 32, 4), arrivals);
+    const Timeline joining = run(make_scheduler(config, 32, 4), requests);
     say("Continuous batching: the next request takes the place of a finished one.");
     show_timeline(joining);
     show("steps_static", waiting.num_steps);
@@ -86,24 +121,37 @@ void static_and_continuous(std::size_t max_sequences) {
 
 void long_prompt(std::size_t max_step_tokens) {
     step("A prompt of 40 tokens arrives while another request decodes");
-    const std::vector<Arrival> arrivals = {{0, 3, 8}, {1, 40, 3}};
+    const std::vector<SimulatedRequest> requests = {{3, 8}, {40, 3, 2}};
     say("Steps of at most 64 tokens: the second step takes as long as its 41 tokens.");
-    show_timeline(run(make_scheduler({4, 64}, 32, 4), arrivals));
+    show_timeline(run(make_scheduler({4, 64}, 32, 4), requests));
     say("Steps of at most " + to_text(max_step_tokens) +
         " tokens: the prompt is computed in chunks.");
-    show_timeline(run(make_scheduler({4, max_step_tokens}, 32, 4), arrivals));
+    show_timeline(run(make_scheduler({4, max_step_tokens}, 32, 4), requests));
 }
 
 void no_page_left(std::size_t num_pages) {
     step("Two requests of 7 + 9 tokens, and " + to_text(num_pages) + " pages of 4");
     SchedulerConfig config{2, 16};
     config.prefix_cache = false;
-    const Timeline timeline = run(make_scheduler(config, num_pages, 4), {{0, 7, 9}, {0, 7, 9}});
+    const Timeline timeline = run(make_scheduler(config, num_pages, 4), {{7, 9}, {7, 9}});
     show_timeline(timeline);
     std::string steps;
     for (std::size_t n = 0; n < timeline.num_steps; ++n)
         if (timeline.preempted[n]) steps += (steps.empty() ? "" : " ") + to_text(n + 1);
     show("steps_with_preemption", steps.empty() ? "none" : steps);
+}
+
+void show_schedule(const Scheduler& scheduler, const std::vector<SimulatedRequest>& requests) {
+    const std::vector<SimulatedStep> steps = simulate(scheduler, requests);
+    for (const SimulatedStep& planned : steps) {
+        step("The step computes " + to_text(planned.num_tokens()) + " of at most " +
+             to_text(scheduler.config.max_step_tokens) + " tokens");
+        for (const std::string& event : planned.events) say(event);
+        show_requests(planned, requests);
+        show_pages(planned);
+    }
+    step("All steps: tokens of each request");
+    show_timeline(timeline_of(steps));
 }
 
 void many_texts(const FastModel& model, const Tokenizer& tokenizer) {
