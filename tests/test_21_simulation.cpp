@@ -137,7 +137,7 @@ TEST_CASE("simulation: full pages of a shared prefix have two users") {
     CHECK(steps[1].pages[5].num_tokens == 1);
 }
 
-TEST_CASE("simulation: a page that nobody uses is remembered until it is evicted") {
+TEST_CASE("simulation: a page without users is remembered until it is evicted") {
     const auto steps = simulate_text({1, 64}, 4, "8+1 12+1@3");
     REQUIRE(steps.size() == 3);
     CHECK(steps[1].pages[0].num_users == 0);

@@ -1,9 +1,9 @@
 #include "chapters/21_serving/simulation/requests.hpp"
 
 #include <charconv>
-#include <sstream>
 #include <string_view>
 
+#include "common/files/unicode.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm {
@@ -65,8 +65,8 @@ SimulatedRequest parse_request(const std::string& word) {
 
 std::vector<SimulatedRequest> parse_requests(const std::string& text) {
     std::vector<SimulatedRequest> requests;
-    std::istringstream words(text);
-    for (std::string word; words >> word;) requests.push_back(parse_request(word));
+    for (const std::string& word : split_at_spaces(text))
+        requests.push_back(parse_request(word));
     require(!requests.empty() && requests.size() <= most_requests,
             "--requests takes 1 to {} requests, not {}", most_requests, requests.size());
     return requests;
