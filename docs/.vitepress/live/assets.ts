@@ -37,5 +37,6 @@ const assetsOf: Record<string, string[]> = {
 
 export function assetPaths(slug: string, args: string[]): string[] {
   if (slug === '14_fine_tuning') return args.includes('--ask') ? answers : []
+  if (slug === '21_serving' && args.includes('--requests')) return [] // the scheduler alone, without a model
   return assetsOf[slug] ?? []
 }

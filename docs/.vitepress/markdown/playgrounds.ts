@@ -6,6 +6,7 @@ const components: Record<string, string> = {
   attention: 'AttentionPlayground',
   generation: 'GenerationPlayground',
   rope: 'RopePlayground',
+  serving: 'ServingPlayground',
   tokenizer: 'TokenizerPlayground',
   training: 'TrainingPlayground',
   walk: 'WalkPlayground',

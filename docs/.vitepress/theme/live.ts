@@ -10,6 +10,7 @@ const playgrounds = {
   AttentionPlayground: () => import('./components/playgrounds/AttentionPlayground.vue'),
   GenerationPlayground: () => import('./components/playgrounds/GenerationPlayground.vue'),
   RopePlayground: () => import('./components/playgrounds/RopePlayground.vue'),
+  ServingPlayground: () => import('./components/playgrounds/ServingPlayground.vue'),
   TokenizerPlayground: () => import('./components/playgrounds/TokenizerPlayground.vue'),
   TrainingPlayground: () => import('./components/playgrounds/TrainingPlayground.vue'),
   WalkPlayground: () => import('./components/playgrounds/WalkPlayground.vue'),

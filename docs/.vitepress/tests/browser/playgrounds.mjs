@@ -1,5 +1,5 @@
 // Uses each playground as a reader would: async element => list of findings.
-import { runNatively } from './site.mjs'
+import { runNatively, words } from './site.mjs'
 
 const eventsOf = ({ lines }) => lines.map(line => JSON.parse(line))
 const trimmed = text => text.trim().replace(/\s+/g, ' ')
@@ -158,6 +158,73 @@ async function checkAnswer(element) {
   ]
 }
 
+// Each example, a new request, a cancelled one and other settings show what the native program prints
+// for the command below; a request that cannot be served is taken back.
+async function checkServing(element) {
+  const findings = []
+  const button = name => element.getByRole('button', { name, exact: true })
+  const texts = selector => element.locator(selector).evaluateAll(found => found.map(({ textContent }) => textContent.trim()))
+  const slide = async (label, value) => {
+    await element.getByRole('slider', { name: new RegExp(`^${label}`) }).fill(String(value))
+    await settle(element)
+  }
+  const compare = async (what) => {
+    const [command] = await texts('.command code')
+    const events = eventsOf(await runNatively({ slug: '21_serving', args: words(command).slice(2) }))
+    const begins = events.flatMap(({ type }, i) => (type === 'step' ? [i] : []))
+    const number = Number((await texts('.position'))[0].split(' ')[0])
+    const step = events.slice(begins[number - 1], begins[number])
+    const tables = heading => step.filter(({ type, headings }) => type === 'table' && headings[0] === heading)
+    const expected = {
+      steps: `${number} of ${begins.length - 1}`,
+      news: [`${step[0].title}.`, ...step.filter(({ type }) => type === 'text').map(({ text }) => text)],
+      tables: tables('request')[0].rows.sort((a, b) => a[0] - b[0]).map(row => row[6]),
+      users: tables('page').flatMap(({ rows }) => rows[0].slice(1).map((users, i) =>
+        users !== '.' ? users.replaceAll(',', '') : Number(rows[2][i + 1]) > 0 ? 'kept' : '')),
+    }
+    const shown = {
+      steps: (await texts('.position'))[0],
+      news: await texts('[role=status] p'),
+      tables: await texts('.requests td.table'),
+      users: await texts('.page .users'),
+    }
+    for (const [part, value] of Object.entries(expected)) {
+      if (String(shown[part]) !== String(value)) findings.push(`${what}: ${part} ${JSON.stringify(shown[part])} instead of ${JSON.stringify(value)}`)
+    }
+  }
+  const examples = await texts('.chips button')
+  for (const example of examples.slice(0, -1)) {
+    await button(example).click()
+    await settle(element)
+    for (let n = 0; n < 4; ++n) await button('Step →').click()
+    await compare(example)
+  }
+  await button('Preemption').click()
+  await settle(element)
+  await button('Add request').click()
+  await settle(element)
+  for (let n = 0; n < 3; ++n) await button('Step →').click()
+  await compare('a new request')
+  await button('Cancel request 0').click()
+  await settle(element)
+  await button('Step →').click()
+  await compare('a cancelled request')
+  await slide('pages', 9)
+  await element.getByLabel('prefix cache').check()
+  await settle(element)
+  await compare('more pages')
+  await slide('prompt', 60)
+  await button('Add request').click()
+  await settle(element)
+  const [message] = await texts('.message')
+  if (!message?.includes('there are 9')) findings.push(`a request that is too long gives the message ${message}`)
+  await slide('sequences', 3)
+  await compare('after a request that is too long')
+  await button(examples.at(-1)).click()
+  const numPages = await element.locator('.page.unused').count()
+  return numPages === 12 ? findings : [...findings, `an empty server has ${numPages} unused pages`]
+}
+
 const checks = {
   '': checkWalk, // the first page
   'walk_through': checkWalk,
@@ -167,6 +234,7 @@ const checks = {
   '11_generation': checkGeneration,
   '13_training': checkTraining,
   '14_fine_tuning': checkAnswer,
+  '21_serving': checkServing,
 }
 
 // These pages have one playground each, and no other page has one.
