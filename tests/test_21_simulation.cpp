@@ -95,14 +95,14 @@ TEST_CASE(
     const std::string requests = "3+2 2+6 4+3 2+2 3+2";
     const auto continuous = simulate_text(config, 32, requests);
     CHECK(continuous.size() == 8);
-    CHECK(states_of(continuous, 2) == "waits for a sequence to end, prefill, decode, finished");
+    CHECK(states_of(continuous, 2) == "waits: max sequences, prefill, decode, finished");
     CHECK(states_of(continuous, 3) ==
-          "waits for its turn, waits for a sequence to end, prefill, decode, finished");
+          "waits for its turn, waits: max sequences, prefill, decode, finished");
     config.continuous = false;
     const auto batches = simulate_text(config, 32, requests);
     CHECK(batches.size() == 11);
     CHECK(states_of(batches, 2) ==
-          "waits for a sequence to end, waits for the batch to end, prefill, decode, finished");
+          "waits: max sequences, waits for the batch, prefill, decode, finished");
 }
 
 TEST_CASE("simulation: without a page left, the last request is preempted and computed again") {
@@ -153,13 +153,13 @@ TEST_CASE(
           std::vector<std::string>{"Request 0 is cancelled and releases its pages.",
                                    "Request 2 is cancelled.", "Request 1 joins."});
     CHECK(states_of(steps, 0) == "prefill, decode, cancelled");
-    CHECK(states_of(steps, 1) == "waits for a sequence to end, prefill, decode");
+    CHECK(states_of(steps, 1) == "waits: max sequences, prefill, decode");
     CHECK(states_of(steps, 2) == "arrives later, waits for its turn, cancelled");
 }
 
 TEST_CASE("simulation: requests wait when the tokens of a step are used up") {
     const auto steps = simulate_text({3, 4}, 32, "6+2 3+2 3+2");
-    CHECK(to_text(request_in(steps[0], 1).state) == "waits: the step is full");
+    CHECK(to_text(request_in(steps[0], 1).state) == "waits: full step");
     CHECK(to_text(request_in(steps[0], 2).state) == "waits for its turn");
 }
 

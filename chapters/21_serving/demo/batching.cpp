@@ -61,6 +61,19 @@ Heatmap map_of(const std::string& title, const Timeline& timeline, std::size_t n
     return {title, "step", "request", counts, steps};
 }
 
+// A page table, such as "0 3 4". A long one has ranges, such as "0-3 7 9-12".
+std::string page_table(std::span<const PageId> pages) {
+    std::string text;
+    for (std::size_t begin = 0, end = 0; begin < pages.size(); begin = end) {
+        for (end = begin + 1; end < pages.size() && pages[end] == pages[end - 1] + 1;) ++end;
+        const bool is_range = pages.size() > 6 && end - begin > 2;
+        if (!is_range) end = begin + 1;
+        text += (begin == 0 ? "" : " ") + to_text(pages[begin]);
+        if (is_range) text += "-" + to_text(pages[end - 1]);
+    }
+    return text;
+}
+
 // The requests of a step: those that run, those that wait, and the others.
 void show_requests(const SimulatedStep& planned,
                    const std::vector<SimulatedRequest>& requests) {
@@ -68,13 +81,10 @@ void show_requests(const SimulatedStep& planned,
     for (const RequestInStep& each : planned.requests) {
         const SimulatedRequest& request = requests[each.request];
         const bool runs = !each.pages.empty();
-        std::string pages;
-        for (const PageId page : each.pages)
-            pages += (pages.empty() ? "" : " ") + to_text(page);
         rows.push_back({to_text(each.request), to_text(each.state), to_text(request.prompt_len),
                         to_text(each.num_new) + " of " + to_text(request.max_new_tokens),
                         runs ? to_text(each.num_cached) : "", runs ? to_text(each.count) : "",
-                        pages});
+                        page_table(each.pages)});
     }
     show_table({"request", "state", "prompt", "new", "cached", "computed", "pages"}, rows);
 }

@@ -227,11 +227,11 @@ std::string to_text(RequestState state) {
         case RequestState::waits_for_pages:
             return "waits for pages";
         case RequestState::waits_for_a_sequence:
-            return "waits for a sequence to end";
+            return "waits: max sequences";
         case RequestState::waits_for_the_batch:
-            return "waits for the batch to end";
+            return "waits for the batch";
         case RequestState::waits_for_budget:
-            return "waits: the step is full";
+            return "waits: full step";
         case RequestState::waits_for_its_turn:
             return "waits for its turn";
         case RequestState::preempted:
