@@ -85,6 +85,7 @@ TEST_CASE("simulation: a prompt that exceeds the step is computed in chunks") {
     CHECK(counts_of(steps, 0) == std::vector<std::size_t>{3, 1, 1, 1, 1, 1, 1, 1});
     CHECK(counts_of(steps, 1) == std::vector<std::size_t>{0, 11, 11, 11, 7, 1, 1, 0});
     CHECK(states_of(steps, 1) == "arrives later, prefill, decode, finished");
+    CHECK(states_of(simulate_text({1, 64}, 4, "1+3"), 0) == "prefill, decode");
     CHECK(request_in(steps[2], 1).num_cached == 11);
     CHECK(request_in(steps[6], 1).num_new == 2);
 }
@@ -135,6 +136,9 @@ TEST_CASE("simulation: full pages of a shared prefix have two users") {
         CHECK(steps[1].pages[page].num_tokens == 4);
     }
     CHECK(steps[1].pages[5].num_tokens == 1);
+
+    // With 7 shared tokens, the second page is full of tokens of which one is not shared.
+    CHECK(request_in(simulate_text({2, 64}, 16, "7+6+4 7+6+4@2")[1], 1).num_cached == 4);
 }
 
 TEST_CASE("simulation: a page without users is remembered until it is evicted") {

@@ -188,8 +188,8 @@ class Simulation {
             for (const PageId page : request.pages) {
                 PageInStep& shown = step.pages[page];
                 shown.requests.push_back(request.request);
-                shown.num_tokens = std::max(shown.num_tokens, std::min(num_left, page_size));
-                num_left -= std::min(num_left, page_size);
+                shown.num_tokens = std::min(num_left, page_size);
+                num_left -= shown.num_tokens;
             }
         }
     }
