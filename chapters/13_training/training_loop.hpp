@@ -18,7 +18,7 @@ namespace llm {
 // by `scale`. Parameters are processed in parallel. The order of the additions is fixed, so
 // that runs are reproducible bit for bit.
 template <class AnyModel>
-std::vector<Parameter> sum_gradients(std::vector<AnyModel>& gradients, Real scale) {
+void sum_gradients(std::vector<AnyModel>& gradients, Real scale) {
     std::vector<std::vector<Parameter>> lists;
     for (AnyModel& gradient : gradients) lists.push_back(named_parameters(gradient));
     parallel_for(lists[0].size(), [&](std::size_t p) {
@@ -27,7 +27,6 @@ std::vector<Parameter> sum_gradients(std::vector<AnyModel>& gradients, Real scal
             for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += lists[i][p].values[k];
         for (Real& g : sum) g *= scale;
     });
-    return lists[0];
 }
 
 // Gradient accumulation. Micro-batch i is loss_and_gradient(i, gradients[i]), which returns its

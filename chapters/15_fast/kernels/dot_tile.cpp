@@ -5,6 +5,7 @@
 // Registers of Arm's SVE cannot be elements of an array; NEON is used instead.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #include "chapters/15_fast/kernels/registers.hpp"
+#include "common/numbers/ceil_div.hpp"
 
 #include <hwy/cache_control.h>
 
@@ -77,7 +78,7 @@ std::size_t multiply_rows(const Product<Weight>& product, std::size_t row) {
         multiply_tile<num_rows, 3, Weight>, multiply_tile<num_rows, 4, Weight>,
         multiply_tile<num_rows, 5, Weight>, multiply_tile<num_rows, 6, Weight>};
     const std::size_t num_tokens = product.inputs.num_rows;
-    const std::size_t num_groups = (num_tokens + tiles.size() - 1) / tiles.size();
+    const std::size_t num_groups = ceil_div(num_tokens, tiles.size());
     for (; row + num_rows <= product.rows.num_rows; row += num_rows)
         for (std::size_t group = 0; group < num_groups; ++group) {
             const std::size_t token = group * num_tokens / num_groups;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "chapters/15_fast/kernels/simd.hpp"
+#include "common/numbers/ceil_div.hpp"
 
 // Registers of Arm's SVE cannot be elements of an array; NEON is used instead.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -139,7 +140,7 @@ std::size_t multiply_rows(const Bfloat16Product& product, std::size_t row) {
 }  // namespace
 
 std::size_t bfloat16_input_bytes(std::size_t num_tokens, std::size_t in_features) {
-    const std::size_t num_groups = (num_tokens + num_lanes - 1) / num_lanes;
+    const std::size_t num_groups = ceil_div(num_tokens, num_lanes);
     return num_groups * ((in_features + 1) / 2 * num_lanes * pair_size);
 }
 

@@ -112,6 +112,15 @@ HWY_INLINE std::array<WideIntegers, num_tokens> multiply_group(
     return products;
 }
 
+// The mins of a group: those that are packed, or those that follow from the scales.
+template <class Block>
+HWY_INLINE WideFloats mins_of(const PackedRows& rows, std::size_t group, WideFloats scales) {
+    if constexpr (has_offset<Block>)
+        return hn::Mul(scales, hn::Set(wide_floats, offset_of<Block>));
+    else
+        return hn::Load(wide_floats, &rows.mins[group * num_lanes]);
+}
+
 // Adds the products of the packed rows and some tokens to the outputs: a register tile.
 template <class Block, std::size_t num_tokens>
 void multiply_tile(const PackedRows& rows, std::size_t size,
@@ -123,9 +132,7 @@ void multiply_tile(const PackedRows& rows, std::size_t size,
     for (std::size_t g = 0; g < size / group_size; ++g) {
         const auto products = multiply_group<group_size>(rows, g, tokens);
         const WideFloats scales = hn::Load(wide_floats, &rows.scales[g * num_lanes]);
-        WideFloats mins = hn::Mul(scales, hn::Set(wide_floats, offset_of<Block>));
-        if constexpr (!has_offset<Block>)
-            mins = hn::Load(wide_floats, &rows.mins[g * num_lanes]);
+        const WideFloats mins = mins_of<Block>(rows, g, scales);
         for (std::size_t t = 0; t < num_tokens; ++t) {
             const auto [input_scales, input_sums] = tokens[t].groups;
             const WideFloats scale = hn::Mul(scales, hn::Set(wide_floats, input_scales[g]));
