@@ -8,7 +8,8 @@
   to round, so for them only the relative tolerance counts. A block after <!-- volatile --> is run, not
   compared.
 - A command that names stories260K.bin is run only if it lies here, or where the variable STORIES260K says.
-- Every line of a block without a language is a command that must succeed (conda's are not run).
+- Every line of a block without a language is a command that must succeed. (Not run are conda's, and those that .ci/run has
+  run in the copy already, which build/has_run lists.)
 - A ```diff block is applied to a copy of the tree; the console block after it shows the effect there.
 - Images and links to files exist; every chapter has a page with hints for all its exercises.
 
@@ -248,12 +249,14 @@ def run(command, tree):
 
 def check_console(page, tree):
     """Runs every command of a page in a copy of the tree."""
-    outputs, changed = {}, None
+    outputs, changed, before_the_edit = {}, None, 0
+    has_run = (tree / "build/has_run").read_text().split("\n") if (tree / "build/has_run").exists() else []
     check_written(page, tree)
 
     def take_back():
         nonlocal changed
         if changed:
+            check_compiled_alone(page, changed, steps_of_ninja(tree)[before_the_edit:])
             shutil.copy(ROOT / changed, tree / changed)
             changed = None
             outputs.clear()
@@ -263,19 +266,33 @@ def check_console(page, tree):
             take_back()
         if language == "diff":
             changed, text = edited(page, line, content)
+            before_the_edit = len(steps_of_ninja(tree))
             (tree / changed).write_text(text)
             outputs.clear()
         elif language == "console":
             compare(page, line, content, before, outputs, tree)
         elif not language:
             for command in content:
-                skipped = command.startswith("conda ") or needs_what_is_not_here(command)
+                skipped = command.startswith("conda ") or needs_what_is_not_here(command) or command in has_run
                 if not skipped and command not in outputs:
                     outputs[command] = run(command, tree)
                 status, output = outputs.get(command, (0, []))
                 if status != 0:
                     complain(page, line, f"{command}: exit {status}: {output[-1]}")
     take_back()
+
+
+def steps_of_ninja(tree):
+    """What Ninja has built in a tree, in this order."""
+    log = tree / "build/.ninja_log"
+    return [line.split("\t")[3] for line in log.read_text().split("\n")[1:-1]] if log.exists() else []
+
+
+def check_compiled_alone(page, name, steps):
+    """After the edit of a .cpp file, ./learn compiles this file, not the others of its library."""
+    others = [step for step in steps if re.search(r"(lessons?_\w+|models|common|experiments)\.dir/together/", step)]
+    if name.endswith(".cpp") and others:
+        complain(page, 1, f"the edit of {name} compiles {others}")
 
 
 def check_written(page, tree):
@@ -338,6 +355,11 @@ def copy_tree(folder):
         if source.exists() and not (target.exists() and target.read_bytes() == source.read_bytes()):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
+    listed = folder / "build/edited_files"
+    if not listed.exists():  # these are compiled alone from the beginning
+        listed.parent.mkdir(parents=True, exist_ok=True)
+        names = {content[0].removeprefix("--- ") for page in PAGES for _, language, content, _ in blocks(page) if language == "diff"}
+        listed.write_text("".join(f"{name}\n" for name in sorted(names) if name.endswith(".cpp")))
     for file in (STORIES260K, STORIES260K.with_name("tok512.bin")):
         if file.exists():
             shutil.copy(file, folder)
@@ -359,6 +381,7 @@ def main():
         check_console(page, folder)
     for problem in problems:
         print(problem)
+    print(f"processor seconds: {sum(os.times()[:4]):.1f}")
     sys.exit(bool(problems))
 
 

@@ -4,6 +4,7 @@ or a prediction fails with NotImplemented, a bug to find with an assertion. No m
 that doctest cannot print. With "broken" instead of a slug: checks the reports of answers that crash, do not end or are
 wrong. Usage: check_exercises.py BUILD_FOLDER SLUG|broken"""
 
+import os
 import re
 import subprocess
 import sys
@@ -121,6 +122,7 @@ def main():
         problems.append(f"broken exercises are reported like this:\n{output}instead of this:\n{BROKEN}")
     for problem in problems:
         print(problem)
+    print(f"processor seconds: {sum(os.times()[:4]):.1f}")
     sys.exit(bool(problems))
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Fuzzes the functions that read files. Usage: tests/fuzz.sh SECONDS, after
-# cmake --preset sanitize && cmake --build --preset sanitize --target fuzz_readers
+# cmake --preset fuzz && cmake --build --preset fuzz
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-corpus=build-sanitize/corpus
+corpus=build-fuzz/corpus
 mkdir -p "$corpus"
 number=0
 add() { { printf '%b' "\\x$(printf %02x "$1")"; cat "$2"; } >"$corpus/seed_$((number += 1))"; }
@@ -82,6 +82,6 @@ tokens = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xBC>", "‚ñÅ", "a", "b", "ab", "‚ñ
 seed("llama", model="llama", tokens=tokens, token_type=[2, 3, 3, 6, 6] + [1] * 5,
      scores=[0.0] * 5 + [-9.0, -9.0, -9.0, -3.0, -4.0])
 END
-build-sanitize/fuzz_readers -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=131072 \
-    -print_final_stats=0 -print_funcs=0 -verbosity=0 -artifact_prefix=build-sanitize/ "$corpus"
+build-fuzz/fuzz_readers -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=131072 \
+    -print_final_stats=0 -print_funcs=0 -verbosity=0 -artifact_prefix=build-fuzz/ "$corpus"
 echo "no failure in $1 seconds"

@@ -1,6 +1,6 @@
 // Passes arbitrary bytes to each function that reads files. The result must be what it reads,
 // or an error of the file. The first byte selects the function, the rest is the file. Built
-// with Clang's libFuzzer by the sanitize preset (target fuzz_readers); the corpus is made from
+// with Clang's libFuzzer by the fuzz preset; the corpus is made from
 // tests/fixtures.
 #include <array>
 #include <filesystem>

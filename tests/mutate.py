@@ -74,8 +74,9 @@ def copy_of_the_tree(folder, slug):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, target)
     if not (folder / "build/build.ninja").exists():
-        (folder / "build/edited").mkdir(parents=True)  # compile the lesson file by file
-        (folder / "build/edited" / slug).touch()
+        (folder / "build").mkdir(parents=True, exist_ok=True)
+        files = (folder / "chapters" / slug).rglob("*.cpp")  # to be compiled one by one
+        (folder / "build/edited_files").write_text("".join(f"{file.relative_to(folder)}\n" for file in files))
         subprocess.run(["cmake", "--preset", "default"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 

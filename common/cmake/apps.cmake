@@ -5,7 +5,7 @@ function(app name)
   add_executable(${name} ${ARGN})
   target_precompile_headers(${name} REUSE_FROM options)
   target_compile_options(${name} PRIVATE ${for_programs})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${name} PROPERTIES TOGETHER ON)
 endfunction()
 file(GLOB sources CONFIGURE_DEPENDS chapters/apps/walk/*.cpp)
 app(walk ${sources})
@@ -26,7 +26,7 @@ if(NOT EMSCRIPTEN)
   file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
   app(experiment chapters/experiments/main.cpp ${sources})
   target_link_libraries(experiment experiments training_run models)
-  set_target_properties(experiment PROPERTIES UNITY_BUILD OFF)  # files have equal names of their own
+  set_target_properties(experiment PROPERTIES TOGETHER OFF)  # files have equal names of their own
 
   add_library(chat_session STATIC chapters/apps/chat/chat_model.cpp
                                   chapters/apps/chat/chat_session.cpp)
@@ -44,7 +44,7 @@ if(NOT EMSCRIPTEN)
   target_link_libraries(serving PUBLIC chat_session lesson_21_serving
                                        nlohmann_json::nlohmann_json Threads::Threads)
   target_precompile_headers(serving REUSE_FROM common)
-  set_target_properties(chat_session serving PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(chat_session serving PROPERTIES TOGETHER ON)
   set_source_files_properties(chapters/apps/serve/openai_response.cpp  # it has a json of its own
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   file(GLOB test_sources CONFIGURE_DEPENDS tests/test_serve_*.cpp)
@@ -76,9 +76,17 @@ if(benchmark_FOUND)
   target_precompile_headers(bench REUSE_FROM common)
 endif()
 
-# Fuzzing needs Clang's libFuzzer, and every library with the sanitizers.
+# Fuzzing needs Clang's libFuzzer, and what it reaches compiled with the sanitizers: all readers.
 if(SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  add_executable(fuzz_readers EXCLUDE_FROM_ALL tests/fuzz_readers.cpp)
-  target_link_libraries(fuzz_readers models)
+  file(GLOB families CONFIGURE_DEPENDS chapters/models/families/*.cpp)
+  collect_sources(sources tests/fuzz_readers.cpp ${families})
+  list(APPEND sources ${families})
+  list(REMOVE_DUPLICATES sources)
+  add_executable(fuzz_readers EXCLUDE_FROM_ALL tests/fuzz_readers.cpp ${sources})
+  target_include_directories(fuzz_readers PRIVATE ${HWY_FOLDER} ${UTF8PROC_FOLDER} ${ONIGURUMA_FOLDER})
+  target_link_libraries(fuzz_readers settings nlohmann_json::nlohmann_json Threads::Threads
+                                     ${ONIGURUMA} ${UTF8PROC})
+  target_precompile_headers(fuzz_readers PRIVATE ${headers})
   target_link_options(fuzz_readers PRIVATE -fsanitize=fuzzer)
+  set_target_properties(fuzz_readers PROPERTIES TOGETHER ON)
 endif()

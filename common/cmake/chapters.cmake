@@ -4,18 +4,14 @@
 add_custom_target(exercises)
 add_custom_target(solutions)
 
-# The lesson is a library, which all later chapters link. Its files are compiled together, which
-# takes half the time. ./learn marks a chapter whose lesson you edit in build/edited/: its files
-# are compiled one by one, so that a change takes a second or two.
+# The lesson is a library, which all later chapters link.
 function(lesson slug)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS chapters/${slug}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(main|exercise|solution|demo/[^/]*)\\.cpp$")
   add_library(lesson_${slug} STATIC ${sources})
   target_link_libraries(lesson_${slug} PUBLIC ${lessons} common)
   target_precompile_headers(lesson_${slug} REUSE_FROM common)
-  if(NOT EXISTS ${PROJECT_BINARY_DIR}/edited/${slug})
-    set_target_properties(lesson_${slug} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-  endif()
+  set_target_properties(lesson_${slug} PROPERTIES TOGETHER ON)
 endfunction()
 
 function(program slug)
@@ -27,17 +23,21 @@ function(program slug)
   # Optimized code takes long to compile; together, the files take half the time. Each native build
   # compiles them alone and checks for shadowed names.
   if(EMSCRIPTEN)
-    set_target_properties(${slug} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    set_target_properties(${slug} PROPERTIES TOGETHER ON)
     target_compile_options(${slug} PRIVATE -Wno-shadow)
   endif()
 endfunction()
 
-# The exercises are linked twice: with your exercise.cpp and with solution.cpp.
+# The tests of the exercises are compiled once and linked twice: with your exercise.cpp and with
+# solution.cpp.
 function(exercises slug library)
+  add_library(exercise_tests_${slug} OBJECT EXCLUDE_FROM_ALL tests/exercise_${slug}.cpp)
+  target_link_libraries(exercise_tests_${slug} check ${library})
+  target_precompile_headers(exercise_tests_${slug} REUSE_FROM check)
+  target_compile_options(exercise_tests_${slug} PRIVATE ${for_programs})
   foreach(answers exercise solution)
-    test_executable(${answers}_${slug} HEADERS check LIBRARIES test_exercise_main check ${library}
-                    SOURCES tests/exercise_${slug}.cpp chapters/${slug}/${answers}.cpp)
-    set_target_properties(${answers}_${slug} PROPERTIES UNITY_BUILD OFF)
+    test_executable(${answers}_${slug} HEADERS check SOURCES chapters/${slug}/${answers}.cpp
+                    LIBRARIES exercise_tests_${slug} test_exercise_main check ${library})
     add_dependencies(exercises ${answers}_${slug})
   endforeach()
   add_dependencies(solutions solution_${slug})
@@ -70,9 +70,7 @@ target_link_libraries(chat_files PUBLIC lesson_14_fine_tuning)
 target_link_libraries(models PUBLIC chat_files ${lessons} common)
 foreach(library models chat_files)
   target_precompile_headers(${library} REUSE_FROM common)
-  if(NOT EXISTS ${PROJECT_BINARY_DIR}/edited/models)
-    set_target_properties(${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-  endif()
+  set_target_properties(${library} PROPERTIES TOGETHER ON)
 endforeach()
 target_link_libraries(14_fine_tuning chat_files)
 target_link_libraries(test_14_fine_tuning chat_files)
@@ -90,7 +88,7 @@ add_library(training_run STATIC ${sources})
 target_link_libraries(training_run PUBLIC lesson_13_training options)
 target_precompile_headers(training_run REUSE_FROM options)
 target_compile_options(training_run PRIVATE ${for_programs})
-set_target_properties(training_run PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+set_target_properties(training_run PROPERTIES TOGETHER ON)
 
 # Trainings that compare. Chapter 13's program shows the gradients of its ablations; the other
 # experiments need later chapters.
@@ -103,7 +101,7 @@ add_library(experiments STATIC ${sources})
 target_link_libraries(experiments PUBLIC ablations lesson_20_linear_attention)
 foreach(library ablations experiments)
   target_precompile_headers(${library} REUSE_FROM common)
-  set_target_properties(${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${library} PROPERTIES TOGETHER ON)
 endforeach()
 target_link_libraries(13_training training_run ablations)
 file(GLOB test_sources CONFIGURE_DEPENDS tests/test_experiments_*.cpp)

@@ -2,7 +2,7 @@
 
 # Lessons, programs and tests have precompiled headers of their own (those of common, options
 # and check): Clang does not mix levels of optimization, and programs do not link doctest.
-set(headers common/tensors/tensor.hpp <cmath> <complex> <filesystem> <functional> <numbers> <optional>
+set(headers <common/tensors/tensor.hpp> <cmath> <complex> <filesystem> <functional> <numbers> <optional>
             <random> <variant>)
 
 # Tensors, random numbers, threads.
@@ -54,8 +54,7 @@ endforeach()
 target_link_libraries(common PUBLIC settings files output PRIVATE Threads::Threads)
 target_link_libraries(files PUBLIC settings common)
 target_link_libraries(output PUBLIC settings common)
-set_target_properties(common output files model_files vectorized PROPERTIES UNITY_BUILD ON
-                                                                UNITY_BUILD_BATCH_SIZE 16)
+set_target_properties(common output files model_files vectorized PROPERTIES TOGETHER ON)
 
 if(EMSCRIPTEN)  # folders of the virtual file system
   set(assets_parent "")
@@ -66,8 +65,8 @@ else()
 endif()
 set_source_files_properties(common/system/options.cpp PROPERTIES COMPILE_DEFINITIONS
                             LLM_PLOTS_FOLDER="${results_folder}/plots")
-target_compile_definitions(files PRIVATE LLM_ASSETS_FOLDER="${assets_parent}/assets"
-                                         LLM_MODELS_FOLDER="${results_folder}/models")
+set_source_files_properties(common/files/mapped_file.cpp PROPERTIES COMPILE_DEFINITIONS
+  "LLM_ASSETS_FOLDER=\"${assets_parent}/assets\";LLM_MODELS_FOLDER=\"${results_folder}/models\"")
 
 # What every test links: the comparator and the fixtures. Tests add doctest's main, exercises a
 # main that reports in words.
@@ -75,13 +74,36 @@ add_library(check STATIC EXCLUDE_FROM_ALL tests/check.cpp)
 target_link_libraries(check PUBLIC common doctest::doctest)
 set_source_files_properties(tests/check.cpp PROPERTIES COMPILE_DEFINITIONS
                             LLM_FIXTURES_FOLDER="${PROJECT_SOURCE_DIR}/tests/fixtures")
-target_precompile_headers(check PRIVATE ${headers} tests/check.hpp)
+target_precompile_headers(check PRIVATE ${headers} <tests/check.hpp>)
 target_compile_options(check PRIVATE ${for_programs})
 foreach(name main exercise_main)  # without the header: they configure doctest
   add_library(test_${name} OBJECT EXCLUDE_FROM_ALL tests/${name}.cpp)
   target_link_libraries(test_${name} settings doctest::doctest)
   target_compile_options(test_${name} PRIVATE ${for_programs})
 endforeach()
+
+# Collects the sources of all headers that the files include, directly or through other files.
+function(collect_sources result)
+  set(files ${ARGN})
+  set(seen "")
+  set(sources "")
+  while(files)
+    list(POP_FRONT files file)
+    file(STRINGS ${file} lines REGEX "^#include \"(chapters|common|tests)/")
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE "^#include \"(.*)\\.hpp\".*" "${PROJECT_SOURCE_DIR}/\\1" name "${line}")
+      if(NOT name IN_LIST seen)
+        list(APPEND seen ${name})
+        list(APPEND files ${name}.hpp)
+        if(EXISTS ${name}.cpp)
+          list(APPEND files ${name}.cpp)
+          list(APPEND sources ${name}.cpp)
+        endif()
+      endif()
+    endforeach()
+  endwhile()
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
 
 # Adds an executable of tests or exercises from sources, which are compiled together.
 function(test_executable name)
@@ -90,14 +112,19 @@ function(test_executable name)
   target_link_libraries(${name} ${arg_LIBRARIES})
   target_precompile_headers(${name} REUSE_FROM ${arg_HEADERS})
   target_compile_options(${name} PRIVATE ${for_programs})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${name} PROPERTIES TOGETHER ON)
 endfunction()
 
-# Adds tests; their cases appear in CTest as SLUG.title.
+# Adds tests; their cases appear in CTest as SLUG.title. With the sanitizers, which find the same in one
+# process for all cases, an executable is one test.
 add_custom_target(tests)
 function(discover_tests name slug)
-  doctest_discover_tests(${name} TEST_PREFIX "${slug}."
-                         PROPERTIES SKIP_REGULAR_EXPRESSION "MESSAGE: skipped")
+  if(SANITIZE)
+    add_test(NAME ${slug} COMMAND ${name})
+  else()
+    doctest_discover_tests(${name} TEST_PREFIX "${slug}."
+                           PROPERTIES SKIP_REGULAR_EXPRESSION "MESSAGE: skipped")
+  endif()
   add_dependencies(tests ${name})
 endfunction()
 function(add_tests slug)

@@ -9,7 +9,7 @@ maintainer_test(tree ${Python3_EXECUTABLE} tests/check_tree.py ${PROJECT_BINARY_
 foreach(program ${slugs} chat walk model train fine_tune experiment learn)
   maintainer_test(program.${program} ${Python3_EXECUTABLE} tests/check_programs.py
                   ${PROJECT_BINARY_DIR} ${program})
-  set_tests_properties(maintainer.program.${program} PROPERTIES RESOURCE_LOCK programs TIMEOUT 1800)
+  set_tests_properties(maintainer.program.${program} PROPERTIES COST 100 TIMEOUT 1800)
 endforeach()
 maintainer_test(pages ${Python3_EXECUTABLE} tests/check_docs.py static)
 maintainer_test(walk_picture ${Python3_EXECUTABLE} docs/.vitepress/draw_walk.py
@@ -18,14 +18,17 @@ foreach(slug ${slugs} models broken)
   maintainer_test(exercises.${slug} ${Python3_EXECUTABLE} tests/check_exercises.py
                   ${PROJECT_BINARY_DIR} ${slug})
 endforeach()
-# The commands of the pages run, and their edits are made, in one copy of the tree, one page after
-# another. (.ci/run has run the README's command in it already.) They take longest, so they begin first.
+# The commands of the pages run, and their edits are made, in two copies of the tree, in each one page
+# after another. (.ci/run has run the README's command in the first.) They take longest, so they begin first.
 list(TRANSFORM slugs REPLACE "(.+)" "docs/\\1.md" OUTPUT_VARIABLE pages)
+set(copy 1)
 foreach(page README.md ${pages} docs/walk_through.md docs/anatomy.md docs/mistakes.md docs/contributing.md)
   get_filename_component(name ${page} NAME_WE)
   maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/check_docs.py ${page}
-                  ${PROJECT_BINARY_DIR}/copy)
-  set_tests_properties(maintainer.page.${name} PROPERTIES RESOURCE_LOCK copy COST 1000 TIMEOUT 1800)
+                  ${PROJECT_BINARY_DIR}/copy_${copy})
+  set_tests_properties(maintainer.page.${name} PROPERTIES RESOURCE_LOCK copy_${copy} COST 1000
+                       TIMEOUT 1800)
+  math(EXPR copy "3 - ${copy}")
 endforeach()
 
 # The real llama.cpp reads what chapter 16 exports, where it is installed (docs/performance.md).
@@ -42,17 +45,6 @@ if(NODE AND TARGET serve)
   set_tests_properties(maintainer.serve PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2 TIMEOUT 300)
 endif()
 
-# Processors that this machine is not: their vector instructions at least compile.
-if(HAS_MARCH_NATIVE)
-  foreach(processor x86-64-v3 skylake-avx512 sapphirerapids)
-    foreach(file ${simd_files})
-      get_filename_component(name ${file} NAME_WE)
-      maintainer_test(${name}.${processor} ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -march=${processor}
-                      -I${PROJECT_SOURCE_DIR} -Wall -Wextra -Wshadow -Werror ${false_alarms}
-                      -c ${file} -o ${PROJECT_BINARY_DIR}/${name}_${processor}.o)
-    endforeach()
-  endforeach()
-endif()
 # The website's own code, and the site that ./learn site --build has made, in Chromium.
 maintainer_test(site.types npm --prefix docs run --silent check)
 maintainer_test(site.units npm --prefix docs run --silent test)
@@ -64,4 +56,4 @@ foreach(part programs pages chat)
 endforeach()
 
 maintainer_test(format sh -c "git ls-files '*.?pp' | xargs clang-format --dry-run -Werror")
-maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/web/fetch_sources.sh common/web/site.sh tests/fuzz.sh)
+maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/cmake/ccache.sh common/web/fetch_sources.sh common/web/site.sh tests/fuzz.sh)

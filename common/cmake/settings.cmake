@@ -19,8 +19,7 @@ elseif(LLD AND CMAKE_CXX_COMPILER_ID MATCHES Clang AND NOT EMSCRIPTEN)
 endif()
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/common/cmake/ccache.sh ${PROJECT_SOURCE_DIR})
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
     add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
   endif()
@@ -94,5 +93,7 @@ if(SANITIZE)
   target_compile_definitions(settings INTERFACE XTENSOR_ENABLE_ASSERT LLM_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang)  # so that the fuzzer sees which lines it reaches
     target_compile_options(settings INTERFACE -fsanitize=fuzzer-no-link)
+  else()  # GCC's false alarms, where its sanitizers have added branches
+    target_compile_options(settings INTERFACE -Wno-maybe-uninitialized)
   endif()
 endif()

@@ -12,6 +12,21 @@ set_source_files_properties(${simd_files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
 target_include_directories(lesson_15_fast PRIVATE ${HWY_FOLDER})
 target_include_directories(lesson_16_quantization PRIVATE ${HWY_FOLDER})
 
+# Processors that this machine is not: their vector instructions at least compile, with each compiler of
+# .ci/run. (-O1 inlines the instructions, whose processors are checked then.)
+if(HAS_MARCH_NATIVE AND (MAINTAINER OR SANITIZE))
+  foreach(processor x86-64-v3 skylake-avx512 sapphirerapids)
+    foreach(file ${simd_files})
+      get_filename_component(name ${file} NAME_WE)
+      add_test(NAME maintainer.${name}.${processor}
+               COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -O1 -march=${processor} -I${PROJECT_SOURCE_DIR}
+                       -Wall -Wextra -Wshadow -Werror ${false_alarms} -c ${file}
+                       -o ${PROJECT_BINARY_DIR}/${name}_${processor}.o)
+      set_tests_properties(maintainer.${name}.${processor} PROPERTIES LABELS maintainer)
+    endforeach()
+  endforeach()
+endif()
+
 # What reads and writes files need not be fast on the website, but small.
 if(EMSCRIPTEN)
   set_source_files_properties(

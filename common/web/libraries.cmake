@@ -62,6 +62,11 @@ set(BLAS_LIBRARIES web_blas)
 add_link_options(-sMODULARIZE -sEXPORT_ES6 -sEXPORT_NAME=createProgram -sENVIRONMENT=worker
                  -sALLOW_MEMORY_GROWTH -sEXPORTED_RUNTIME_METHODS=FS -sFORCE_FILESYSTEM
                  -sEXIT_RUNTIME)
+# Binaryen makes a program a fifth smaller, and linking it ten times as long.
+option(SMALL_PROGRAMS "Optimize the programs when they are linked, for a site that is published" OFF)
+if(NOT SMALL_PROGRAMS)
+  add_link_options(-O1)
+endif()
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/programs)
 
 # The tests run natively.
