@@ -6,6 +6,7 @@ function(app name)
   target_precompile_headers(${name} REUSE_FROM options)
   target_compile_options(${name} PRIVATE ${for_programs})
   set_target_properties(${name} PROPERTIES TOGETHER ON)
+  compile_only(${name})
 endfunction()
 file(GLOB sources CONFIGURE_DEPENDS chapters/apps/walk/*.cpp)
 app(walk ${sources})
@@ -26,7 +27,11 @@ if(NOT EMSCRIPTEN)
   file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
   app(experiment chapters/experiments/main.cpp ${sources})
   target_link_libraries(experiment experiments training_run models)
-  set_target_properties(experiment PROPERTIES TOGETHER OFF)  # files have equal names of their own
+  foreach(target experiment experiment_compiles)  # files have equal names of their own
+    if(TARGET ${target})
+      set_target_properties(${target} PROPERTIES TOGETHER OFF)
+    endif()
+  endforeach()
 
   add_library(chat_session STATIC chapters/apps/chat/chat_model.cpp
                                   chapters/apps/chat/chat_session.cpp)

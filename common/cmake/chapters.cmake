@@ -20,6 +20,7 @@ function(program slug)
   target_link_libraries(${slug} lesson_${slug} options)
   target_precompile_headers(${slug} REUSE_FROM options)
   target_compile_options(${slug} PRIVATE ${for_programs})
+  compile_only(${slug})
   # Optimized code takes long to compile; together, the files take half the time. Each native build
   # compiles them alone and checks for shadowed names.
   if(EMSCRIPTEN)

@@ -82,6 +82,21 @@ foreach(name main exercise_main)  # without the header: they configure doctest
   target_compile_options(test_${name} PRIVATE ${for_programs})
 endforeach()
 
+# The tests do not link programs. So the sanitizer build, which is GCC's, only checks whether they compile
+# without warnings: target programs_compile.
+function(compile_only program)
+  if(SANITIZE)
+    get_target_property(sources ${program} SOURCES)
+    add_library(${program}_compiles OBJECT EXCLUDE_FROM_ALL ${sources})
+    target_link_libraries(${program}_compiles settings)
+    target_precompile_headers(${program}_compiles REUSE_FROM options)
+    target_compile_options(${program}_compiles PRIVATE ${for_programs} -fsyntax-only -Wno-shadow)
+    set_target_properties(${program}_compiles PROPERTIES TOGETHER ON)
+    add_dependencies(programs_compile ${program}_compiles)
+  endif()
+endfunction()
+add_custom_target(programs_compile)
+
 # Collects the sources of all headers that the files include, directly or through other files.
 function(collect_sources result)
   set(files ${ARGN})
