@@ -81,16 +81,19 @@ if(benchmark_FOUND)
   target_precompile_headers(bench REUSE_FROM common)
 endif()
 
-# Fuzzing needs Clang's libFuzzer, and what it reaches compiled with the sanitizers: all readers.
+# Fuzzing needs Clang's libFuzzer, and the readers compiled with the sanitizers: what the fuzzer and the
+# families include, and files that define what headers of another name declare.
 if(SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  file(GLOB families CONFIGURE_DEPENDS chapters/models/families/*.cpp)
-  collect_sources(sources tests/fuzz_readers.cpp ${families})
-  list(APPEND sources ${families})
+  file(GLOB readers CONFIGURE_DEPENDS chapters/models/families/*.cpp
+       chapters/10_tokenizer/merge_queue.cpp chapters/14_fine_tuning/chat_rendering.cpp
+       chapters/16_quantization/k_quants.cpp chapters/models/family_keys.cpp chapters/models/gguf_settings.cpp)
+  collect_sources(sources tests/fuzz_readers.cpp ${readers})
+  list(APPEND sources ${readers})
   list(REMOVE_DUPLICATES sources)
   add_executable(fuzz_readers EXCLUDE_FROM_ALL tests/fuzz_readers.cpp ${sources})
   target_include_directories(fuzz_readers PRIVATE ${HWY_FOLDER} ${UTF8PROC_FOLDER} ${ONIGURUMA_FOLDER})
-  target_link_libraries(fuzz_readers settings nlohmann_json::nlohmann_json Threads::Threads
-                                     ${ONIGURUMA} ${UTF8PROC})
+  target_link_libraries(fuzz_readers settings without_shadow_warnings nlohmann_json::nlohmann_json
+                                     Threads::Threads ${ONIGURUMA} ${UTF8PROC})
   target_precompile_headers(fuzz_readers PRIVATE ${headers})
   target_link_options(fuzz_readers PRIVATE -fsanitize=fuzzer)
   set_target_properties(fuzz_readers PROPERTIES TOGETHER ON)

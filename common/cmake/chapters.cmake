@@ -21,11 +21,9 @@ function(program slug)
   target_precompile_headers(${slug} REUSE_FROM options)
   target_compile_options(${slug} PRIVATE ${for_programs})
   compile_only(${slug})
-  # Optimized code takes long to compile; together, the files take half the time. Each native build
-  # compiles them alone and checks for shadowed names.
-  if(EMSCRIPTEN)
+  if(EMSCRIPTEN)  # optimized code takes long to compile
     set_target_properties(${slug} PROPERTIES TOGETHER ON)
-    target_compile_options(${slug} PRIVATE -Wno-shadow)
+    target_link_libraries(${slug} without_shadow_warnings)
   endif()
 endfunction()
 

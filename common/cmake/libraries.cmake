@@ -82,15 +82,20 @@ foreach(name main exercise_main)  # without the header: they configure doctest
   target_compile_options(test_${name} PRIVATE ${for_programs})
 endforeach()
 
+# Files of several folders, or of a program, that are compiled together shadow names of one another. The
+# native build compiles programs file by file, and each folder by itself.
+add_library(without_shadow_warnings INTERFACE)
+target_compile_options(without_shadow_warnings INTERFACE -Wno-shadow)
+
 # The tests do not link programs. So the sanitizer build, which is GCC's, only checks whether they compile
 # without warnings: target programs_compile.
 function(compile_only program)
   if(SANITIZE)
     get_target_property(sources ${program} SOURCES)
     add_library(${program}_compiles OBJECT EXCLUDE_FROM_ALL ${sources})
-    target_link_libraries(${program}_compiles settings)
+    target_link_libraries(${program}_compiles settings without_shadow_warnings)
     target_precompile_headers(${program}_compiles REUSE_FROM options)
-    target_compile_options(${program}_compiles PRIVATE ${for_programs} -fsyntax-only -Wno-shadow)
+    target_compile_options(${program}_compiles PRIVATE ${for_programs} -fsyntax-only)
     set_target_properties(${program}_compiles PROPERTIES TOGETHER ON)
     add_dependencies(programs_compile ${program}_compiles)
   endif()

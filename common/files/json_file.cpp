@@ -293,6 +293,14 @@ ordered_json json_of(const JsonMembers& members) {
 
 }  // namespace
 
+NamedJsonValue::NamedJsonValue(std::string name_, JsonValue value_)
+    : name(std::move(name_)), value(std::move(value_)) {}
+NamedJsonValue::NamedJsonValue(const NamedJsonValue&) = default;
+NamedJsonValue::NamedJsonValue(NamedJsonValue&&) noexcept = default;
+NamedJsonValue& NamedJsonValue::operator=(const NamedJsonValue&) = default;
+NamedJsonValue& NamedJsonValue::operator=(NamedJsonValue&&) noexcept = default;
+NamedJsonValue::~NamedJsonValue() = default;
+
 std::string json_line(const JsonMembers& members) {
     return json_of(members).dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

@@ -86,7 +86,19 @@ using JsonValue =
                  std::vector<std::vector<double>>,
                  std::vector<std::pair<std::string, std::size_t>>,  // an object of ids
                  std::vector<std::vector<std::string>>>;
-using JsonMembers = std::vector<std::pair<std::string, JsonValue>>;
+// Copied and destroyed in the .cpp file: a file that writes many members compiles faster.
+struct NamedJsonValue {
+    std::string name;
+    JsonValue value;
+
+    NamedJsonValue(std::string name, JsonValue value);
+    NamedJsonValue(const NamedJsonValue&);
+    NamedJsonValue(NamedJsonValue&&) noexcept;
+    NamedJsonValue& operator=(const NamedJsonValue&);
+    NamedJsonValue& operator=(NamedJsonValue&&) noexcept;
+    ~NamedJsonValue();
+};
+using JsonMembers = std::vector<NamedJsonValue>;
 std::string json_line(const JsonMembers& members);
 void write_json(const std::filesystem::path& file,  // throws FileError
                 const JsonMembers& members);
