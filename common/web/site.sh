@@ -93,16 +93,8 @@ install_tools
 install_node_modules
 quietly "1 of 3: fetching sources" common/web/fetch_sources.sh build-web/sources
 quietly "1 of 3: configuring" cmake --preset web -DSMALL_PROGRAMS="$($pack && echo ON || echo OFF)"
-
-# The pages need no program, and one core: they are built at the same time.
-npm --prefix docs run build >build-web/pages.txt 2>&1 &
-pages=$!
-trap 'kill "$pages" 2>/dev/null || true' EXIT
 build_with_progress "2 of 3: compiling the programs to WebAssembly" build-web all || fail "the programs could not be compiled"
-end_of_pages() { while kill -0 "$pages" 2>/dev/null; do sleep 0.5; done; }
-run_with_progress "3 of 3: building the pages" end_of_pages
-wait "$pages" || fail "the pages could not be built: $(cat build-web/pages.txt)"
-trap - EXIT
+quietly "3 of 3: building the pages" npm --prefix docs run build
 
 mkdir -p build/site/programs
 cp build-web/programs/*.js build-web/programs/*.wasm build/site/programs/
