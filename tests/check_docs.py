@@ -249,14 +249,14 @@ def run(command, tree):
 
 def check_console(page, tree):
     """Runs every command of a page in a copy of the tree."""
-    outputs, changed, before_the_edit = {}, None, 0
+    outputs, changed = {}, None
     has_run = (tree / "build/has_run").read_text().split("\n") if (tree / "build/has_run").exists() else []
     check_written(page, tree)
 
     def take_back():
         nonlocal changed
         if changed:
-            check_compiled_alone(page, changed, steps_of_ninja(tree)[before_the_edit:])
+            check_compiled_alone(page, changed, tree)
             shutil.copy(ROOT / changed, tree / changed)
             changed = None
             outputs.clear()
@@ -266,7 +266,6 @@ def check_console(page, tree):
             take_back()
         if language == "diff":
             changed, text = edited(page, line, content)
-            before_the_edit = len(steps_of_ninja(tree))
             (tree / changed).write_text(text)
             outputs.clear()
         elif language == "console":
@@ -282,17 +281,11 @@ def check_console(page, tree):
     take_back()
 
 
-def steps_of_ninja(tree):
-    """What Ninja has built in a tree, in this order."""
-    log = tree / "build/.ninja_log"
-    return [line.split("\t")[3] for line in log.read_text().split("\n")[1:-1]] if log.exists() else []
-
-
-def check_compiled_alone(page, name, steps):
-    """After the edit of a .cpp file, ./learn compiles this file, not the others of its library."""
-    others = [step for step in steps if re.search(r"(lessons?_\w+|models|common|experiments)\.dir/together/", step)]
-    if name.endswith(".cpp") and others:
-        complain(page, 1, f"the edit of {name} compiles {others}")
+def check_compiled_alone(page, name, tree):
+    """After an edit, ./learn compiles a .cpp file alone: no file that joins those of a library includes it."""
+    joined = [file.name for file in (tree / "build/together").glob("*.cpp") if f'"{name}"' in file.read_text()]
+    if joined:
+        complain(page, 1, f"the edit of {name} compiles all of {joined}")
 
 
 def check_written(page, tree):
