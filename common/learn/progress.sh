@@ -58,7 +58,7 @@ build_with_progress() {
     local folder=$2 status=0
     begin_progress "$1"
     shift 2
-    NINJA_STATUS='@%f/%t ' ninja -C "$folder" "$@" 2>&1 | follow_progress "$folder/errors.txt" || status=$?
+    NINJA_STATUS='@%f/%t ' ninja -j "$(getconf _NPROCESSORS_ONLN)" -C "$folder" "$@" 2>&1 | follow_progress "$folder/errors.txt" || status=$?
     [[ $status -eq 0 ]] || show_errors "$folder/errors.txt"
     return "$status"
 }
