@@ -4,6 +4,10 @@
 export CCACHE_BASEDIR=$1 CCACHE_NOHASHDIR=true CCACHE_PCH_EXTSUM=true
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 shift
+if [[ " $* " == *" -march=native "* ]]; then # another processor, other objects
+    CCACHE_NAMESPACE=$(grep -m 1 '^flags' /proc/cpuinfo 2>/dev/null | cksum | tr -d ' ')
+    export CCACHE_NAMESPACE
+fi
 [[ " $* " == *" -emit-pch "* ]] || exec ccache "${@/#"$PWD/"/}"
 
 # Clang's precompiled header holds the paths of its tree, so each tree compiles its own. To ccache it is equal to
