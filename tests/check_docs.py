@@ -282,7 +282,7 @@ def check_console(page, tree):
 
 
 def check_compiled_alone(page, name, tree):
-    """After an edit, ./learn compiles a .cpp file alone: no file that joins those of a library includes it."""
+    """After an edit, ./learn compiles a .cpp file alone: no generated file in build/together includes it."""
     joined = [file.name for file in (tree / "build/together").glob("*.cpp") if f'"{name}"' in file.read_text()]
     if joined:
         complain(page, 1, f"the edit of {name} compiles all of {joined}")

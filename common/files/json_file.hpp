@@ -86,7 +86,8 @@ using JsonValue =
                  std::vector<std::vector<double>>,
                  std::vector<std::pair<std::string, std::size_t>>,  // an object of ids
                  std::vector<std::vector<std::string>>>;
-// Copied and destroyed in the .cpp file: a file that writes many members compiles faster.
+// Copy, move and destructor are defined in the .cpp file, so that files that write many
+// members compile faster.
 struct NamedJsonValue {
     std::string name;
     JsonValue value;
