@@ -125,7 +125,7 @@ TEST_CASE("an unsupported or invalid field of config.json is rejected by name") 
          "nested more than 128 deep"},
         {"\"mistral\"", "\"gemma2\"", "(./learn model reads other types)"},
         {"\"mistral\"", "\"gpt_oss\"", "(./learn model reads other types)"},
-        {"\"mistral\"", "\"mamba\"", "supported: llama, mistral, qwen2, qwen3 and mini-llm"},
+        {"\"mistral\"", "\"mamba\"", "supported: llama, mistral, qwen2, qwen3, mini-llm"},
         {"\"silu\"", "\"" + std::string(100000, 'x') + "\"", "hidden_act xxx"},
     };
     for (const auto& [old_text, new_text, message] : cases) {

@@ -117,7 +117,7 @@ TEST_CASE("find_example reads the config.json of a folder, or names what it know
     CHECK(text_of(longrope, "scaling") == "LongRoPE");
     CHECK(text_of(anatomy_of_named(asset("king_james")), "positions") == "RoPE");
     CHECK_THROWS_WITH_AS(find_example("Llama 5"),
-                         ("Llama 5 is neither a folder with a config.json nor one of " +
+                         ("Llama 5 is neither a config.json or its folder nor one of " +
                           [] {
                               std::string names;
                               for (const Anatomy& anatomy : published_anatomies())

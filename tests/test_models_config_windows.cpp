@@ -155,8 +155,9 @@ TEST_CASE("read_published_config: layer_types wins over a pattern, null is no wi
 
 TEST_CASE("read_published_config rejects what is not implemented, by name") {
     CHECK(rejection_of("gemma3", "") ==
-          "model_type gemma3 is not supported; supported: gpt2, mistral, gemma, gemma2, "
-          "gemma3_text, smollm3, granite, olmo2, phi3, cohere2, mixtral, qwen3_moe, gpt_oss, "
+          "model_type gemma3 is not supported; supported: llama, mistral, qwen2, qwen3, "
+          "mini-llm, gpt2, gemma, gemma2, gemma3_text, smollm3, granite, olmo2, phi3, cohere2, "
+          "mixtral, qwen3_moe, gpt_oss, "
           "llama4_text, deepseek_v2, deepseek_v3, qwen3_next");
     CHECK(rejection_of("gemma2", R"("hidden_activation": "gelu")") ==
           "hidden_activation gelu is not supported; supported: gelu_pytorch_tanh");

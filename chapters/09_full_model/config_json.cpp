@@ -4,6 +4,9 @@
 
 namespace llm {
 
+const std::vector<std::string> plain_model_types = {"llama", "mistral", "qwen2", "qwen3",
+                                                    "mini-llm"};
+
 const std::set<std::string> unused_config_keys = {
     // Set by libraries.
     "architectures", "auto_map", "dtype", "model_type", "torch_dtype", "transformers_version",
@@ -218,11 +221,12 @@ bool is_mini_llm_config(const JsonFile& json) {
 
 Config read_config(const JsonFile& json) try {
     const std::string type = is_mini_llm_config(json) ? "mini-llm" : json.text("model_type");
-    const std::set<std::string> supported = {"mini-llm", "llama", "mistral", "qwen2", "qwen3"};
-    if (!supported.contains(type))
-        json.reject_value(
-            "model_type", type,
-            "llama, mistral, qwen2, qwen3 and mini-llm (./learn model reads other types)");
+    if (std::find(plain_model_types.begin(), plain_model_types.end(), type) ==
+        plain_model_types.end()) {
+        std::vector<std::string> types = plain_model_types;
+        types.back() += " (./learn model reads other types)";
+        json.reject_value("model_type", type, types);
+    }
     const Config config = validate_model(type == "mini-llm" ? read_mini_llm(json)
                                                             : read_hugging_face(json, type));
     json.reject_unread(unused_config_keys);

@@ -9,7 +9,10 @@
 
 namespace llm {
 
-// Reads Hugging Face's config.json of model_type llama, mistral, qwen2 or qwen3, or Mini-LLM's.
+// The model types that read_config reads: llama, mistral, qwen2, qwen3 and Mini-LLM's.
+extern const std::vector<std::string> plain_model_types;
+
+// Reads Hugging Face's config.json of one of these types, or Mini-LLM's.
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
 // an unsupported feature.
 Config read_config(const JsonFile& json);

@@ -275,8 +275,9 @@ PublishedExample find_example(const std::string& name_or_folder) {
         if (example.name == name_or_folder) return example;
         names += (names.empty() ? "" : ", ") + example.name;
     }
-    const std::string file = name_or_folder + "/config.json";
-    require(is_file(file), "{} is neither a folder with a config.json nor one of {}",
+    const std::string file =
+        is_file(name_or_folder) ? name_or_folder : name_or_folder + "/config.json";
+    require(is_file(file), "{} is neither a config.json or its folder nor one of {}",
             name_or_folder, names);
     return {name_or_folder, 0, read_any_config(JsonFile(file))};
 }

@@ -87,16 +87,21 @@ const Family* find_family(const std::string& model_type) {
     return nullptr;
 }
 
-std::string names_of_families() {
-    std::string names;
+std::vector<std::string> all_model_types() {
+    std::vector<std::string> types = plain_model_types;
     for (const Family* family : families())
-        names += (names.empty() ? "" : ", ") + family->model_type;
-    return names;
+        if (std::find(types.begin(), types.end(), family->model_type) == types.end())
+            types.push_back(family->model_type);
+    return types;
 }
 
 bool is_published_config(const JsonFile& json) {
-    const Family* const family =
-        json.has("model_type") ? find_family(json.text("model_type")) : nullptr;
+    if (!json.has("model_type")) return false;
+    const std::string type = json.text("model_type");
+    const Family* const family = find_family(type);
+    const std::vector<std::string> types = all_model_types();
+    if (std::find(types.begin(), types.end(), type) == types.end())
+        json.reject_value("model_type", type, types);
     if (family != &mistral_family()) return family != nullptr;
     PublishedConfig config;
     config.num_hidden_layers = json.size("num_hidden_layers");
@@ -108,7 +113,7 @@ bool is_published_config(const JsonFile& json) {
 const Family& published_family(const JsonFile& json) {
     const std::string name = json.text("model_type");
     const Family* const family = find_family(name);
-    if (!family) json.reject_value("model_type", name, names_of_families());
+    if (!family) json.reject_value("model_type", name, all_model_types());
     return *family;
 }
 

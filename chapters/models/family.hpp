@@ -180,11 +180,11 @@ const Family& qwen3_next_family();
 // All of them, and the one with this model_type; null if there is none.
 const std::vector<const Family*>& families();
 const Family* find_family(const std::string& model_type);
-std::string names_of_families();  // gpt2, mistral, ...
+std::vector<std::string> all_model_types();  // with those of chapter 09: llama, ..., gpt2
 
 // Whether these functions, and not those of chapter 09, read this config.json: one of the model
 // types above, but a mistral only if its windows are narrower than the context. Throws
-// FileError.
+// FileError, which lists all types, if neither reads it.
 bool is_published_config(const JsonFile& json);
 
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
@@ -194,7 +194,8 @@ PublishedConfig read_published_config(const JsonFile& json, const Family& family
 PublishedConfig read_published_config(const Gguf& file);
 // The family of its model_type. Throws FileError if there is none.
 const Family& published_family(const JsonFile& json);
-// The family of a GGUF file; null if chapter 09 reads its architecture, or nothing does.
+// The family of a GGUF file; null if chapter 09 reads its architecture. Throws FileError, which
+// lists all architectures, if neither does.
 const Family* find_family(const Gguf& file);
 
 // The members of config.json for a configuration.

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "chapters/09_full_model/gguf_config.hpp"
 #include "chapters/models/family.hpp"
 #include "common/output/show.hpp"
@@ -42,9 +44,16 @@ const Family* find_family(const Gguf& file) {
         return file.has("llama.expert_count") && file.integer("llama.expert_count") > 0
                    ? &mixtral_family()
                    : nullptr;
-    for (const Family* family : families())
+    if (architecture == "qwen2" || architecture == "qwen3") return nullptr;
+    std::set<std::string> others;
+    for (const Family* family : families()) {
         if (family->gguf_architecture == architecture) return family;
-    return nullptr;
+        if (family->gguf_architecture != "llama") others.insert(family->gguf_architecture);
+    }
+    std::string supported = "llama, qwen2, qwen3";
+    for (const std::string& name : others) supported += ", " + name;
+    file.reject("general.architecture " + architecture +
+                " is not supported; supported: " + supported);
 }
 
 PublishedConfig read_published_config(const Gguf& file) try {

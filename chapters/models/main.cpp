@@ -21,12 +21,13 @@ int main(int argc, char** argv) {
     options.flag("--families", families, "compare the choices of published models");
     options.flag("--markdown", markdown, "write --families as tables with links");
     options.needs("--markdown", "--families");
-    options.path("--size", sized, "memory and FLOPs of a model: a name, or a folder");
+    options.path("--size", sized,
+                 "memory and FLOPs of a model: a name, a folder or config.json");
     options.count("--context", context, 1, 1 << 24, "tokens of each sequence, for --size");
     options.count("--batch", batch_size, 1, 1 << 20, "sequences, for --size");
     for (const char* name : {"--context", "--batch"}) options.needs(name, "--size");
     options.texts("--diff", compared, {"A", "B"},
-                  "compare two: names of --families, or folders with a config.json");
+                  "compare two: names of --families, folders or config.json");
     return options.run(argc, argv, [&] {
         if (markdown) return write_families_in_markdown(published_anatomies());
         if (families) return show_families(published_anatomies());

@@ -93,6 +93,10 @@ void JsonFile::reject_value(const std::string& key, const std::string& value,
                             const std::string& supported) const {
     reject(key, value + " is not supported; supported: " + supported);
 }
+void JsonFile::reject_value(const std::string& key, const std::string& value,
+                            const std::vector<std::string>& supported) const {
+    reject_value(key, value, fmt::format("{}", fmt::join(supported, ", ")));
+}
 
 std::size_t JsonFile::size_or(const std::string& key, std::size_t otherwise) const {
     return has(key) ? size(key) : otherwise;

@@ -67,6 +67,8 @@ class JsonFile {
     // "FILE: KEY VALUE is not supported; supported: ..."
     [[noreturn]] void reject_value(const std::string& key, const std::string& value,
                                    const std::string& supported) const;
+    [[noreturn]] void reject_value(const std::string& key, const std::string& value,
+                                   const std::vector<std::string>& supported) const;
 
  private:
     struct Content;
