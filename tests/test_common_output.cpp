@@ -210,7 +210,7 @@ TEST_CASE(
     "ColorScale: each kind of value has its color, and the legend names those that occur") {
     const ColorScale scale{-1, 3, false, false};
     CHECK(scale.cell(-1, "a") == "\x1b[38;5;231;48;5;53ma\x1b[0m");
-    CHECK(scale.cell(1, "a") == "\x1b[38;5;231;48;5;36ma\x1b[0m");
+    CHECK(scale.cell(1, "a") == "\x1b[38;5;16;48;5;36ma\x1b[0m");
     CHECK(scale.cell(3, "a") == "\x1b[38;5;16;48;5;220ma\x1b[0m");
     CHECK(scale.cell(4, "a") == scale.cell(3, "a"));
     CHECK(scale.cell(-infinity, "a") == "\x1b[38;5;231;48;5;238ma\x1b[0m");

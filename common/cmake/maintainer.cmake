@@ -48,7 +48,7 @@ endif()
 # The website's own code, and the site that ./learn site --build has made, in Chromium.
 maintainer_test(site.types npm --prefix docs run --silent check)
 maintainer_test(site.units npm --prefix docs run --silent test)
-foreach(part programs pages chat)
+foreach(part programs pages chat figures)
   add_test(NAME browser.${part} COMMAND node docs/.vitepress/tests/browser/check_${part}.mjs
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(browser.${part} PROPERTIES LABELS browser PROCESSORS 2 TIMEOUT 1800

@@ -152,8 +152,9 @@ std::string panel_script(const Heatmap& heatmap) {
     if (heatmap.low < heatmap.high) cells.low = heatmap.low, cells.high = heatmap.high;
     std::string script = heatmap_settings(heatmap, cells, with_numbers);
 
-    // Draw the cells first, then their values: white on dark cells, black on light ones. Small
-    // cells overlap slightly, so that no gaps are visible.
+    // Draw the cells first, then their values: white on dark cells, black on light ones. From
+    // 0.45 of the palette on, black has the greater contrast. Small cells overlap slightly, so
+    // that no gaps are visible.
     const double half_cell =
         (longest <= 40 ? 0.5 : 0.6) * static_cast<double>(stride_of(heatmap.values));
     const int font_size = longest <= 6 ? 14 : longest <= 10 ? 10 : 8;
@@ -171,12 +172,12 @@ std::string panel_script(const Heatmap& heatmap) {
     if (!cells.masked.empty()) {
         script += "$masked << END\n" + cells.masked + "END\n";
         boxes("$masked", "", "rgb '#d5d5d5'");
-        if (with_numbers) labels("$masked", "stringcolumn(4)", "#777777");
+        if (with_numbers) labels("$masked", "stringcolumn(4)", "#595959");
     }
     if (!cells.colored.empty()) {
         script += "$cells << END\n" + cells.colored + "END\n";
         boxes("$cells", ":3", "palette");
-        const double light = cells.low + 0.6 * (cells.high - cells.low);
+        const double light = cells.low + 0.45 * (cells.high - cells.low);
         if (with_numbers) {
             labels("$cells", fmt::format("$3 > {} ? stringcolumn(4) : ''", light), "black");
             labels("$cells", fmt::format("$3 > {} ? '' : stringcolumn(4)", light), "white");

@@ -69,10 +69,10 @@ void print_unconditionally(std::string_view text) {
 constexpr std::array palette = {53, 54, 60, 30, 36, 72, 77, 148, 220};
 constexpr int gray = 238, red = 160;
 
-// Black text on the light colors, white text on the others.
+// White text on the dark colors, black text on the others, whichever has the greater contrast.
 std::string on_color(int color, std::string_view text) {
-    const bool light = color >= 72 && color != gray && color != red;
-    return fmt::format("\x1b[38;5;{};48;5;{}m{}\x1b[0m", light ? 16 : 231, color, text);
+    const bool dark = color == 53 || color == 54 || color == 60 || color == gray || color == red;
+    return fmt::format("\x1b[38;5;{};48;5;{}m{}\x1b[0m", dark ? 231 : 16, color, text);
 }
 
 winsize window_size() {

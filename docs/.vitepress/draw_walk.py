@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "assets/walk.svg"
-COLUMNS, ROWS, SECONDS = 80, 19, 4
+COLUMNS, ROWS, SECONDS = 80, 19, 8
 WIDTH, HEIGHT, MARGIN = 7.8, 18, 14  # of a character, and of the frame around the text
 ESCAPE = re.compile(r"\x1b\[([\d;]*)m")
 
@@ -70,7 +70,7 @@ def drawn_line(line, row):
         colors = re.fullmatch(r"38;5;(\d+);48;5;(\d+)", style)
         color = ' class="h"' if style == "1;36" or piece.startswith("$ ") else ' class="c"' if line.startswith("> ") else ""
         if colors:
-            color = f' fill="{css_color(int(colors[1]))}"'
+            color = f' style="fill:{css_color(int(colors[1]))}"'
             rectangles.append(f'<rect x="{x:.1f}" y="{y}" width="{WIDTH * len(piece):.1f}" height="{HEIGHT}" '
                               f'fill="{css_color(int(colors[2]))}"/>')
         if piece.strip():
