@@ -8,11 +8,13 @@
 
 namespace llm {
 
-std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass,
+std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass, std::size_t layer,
                                          std::size_t count) {
-    const GatedMlp& mlp = walk.model.layers[walk.layer].mlp;
+    const PreNormBlock& block = walk.model.layers[layer];
+    const GatedMlp& mlp = block.mlp;
     const std::size_t last = pass.words.size() - 1;
-    const Tensor3 gate = mlp.gate_proj(pass.mlp_input), up = mlp.up_proj(pass.mlp_input);
+    const Tensor3 mlp_input = block.ffn_norm(pass.between[layer]);
+    const Tensor3 gate = mlp.gate_proj(mlp_input), up = mlp.up_proj(mlp_input);
     const Tensor3 products = activate(mlp.activation, gate) * up;
     const Vector magnitudes = xt::abs(xt::view(products, 0, last));
     std::vector<MlpFeature> features;
@@ -20,16 +22,16 @@ std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass,
         const Real product = products(0, last, f);
         const Vector column = xt::view(mlp.down_proj.weight, xt::all(), f);
         features.push_back(
-            {f, gate(0, last, f), up(0, last, f), product, Vector(product * column)});
+            {layer, f, gate(0, last, f), up(0, last, f), product, Vector(product * column)});
     }
     return features;
 }
 
 Vector probabilities_without(const Walk& walk, const Pass& pass, const MlpFeature& feature) {
-    Tensor3 stream = pass.streams[walk.layer + 1];
+    Tensor3 stream = pass.streams[feature.layer + 1];
     for (std::size_t c = 0; c < stream.shape(2); ++c)
         stream(0, stream.shape(1) - 1, c) -= feature.added(c);
-    for (std::size_t n = walk.layer + 1; n < walk.model.layers.size(); ++n)
+    for (std::size_t n = feature.layer + 1; n < walk.model.layers.size(); ++n)
         stream = walk.model.layers[n](stream, pass.inputs).hidden_states;
     return logit_lens(walk.model, stream, stream.shape(1) - 1);
 }

@@ -8,15 +8,16 @@
 
 namespace llm {
 
-// A feature of the MLP of the layer that is shown, for the last token.
+// A feature of a layer's MLP, for the last token.
 struct MlpFeature {
-    std::size_t index;
+    std::size_t layer, index;
     Real gate, up, product;
     Vector added;  // (C): what it adds to the residual stream, its product times its column
 };
 
-// The features with the largest products, in absolute value.
-std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass, std::size_t count);
+// The features of a layer with the largest products, in absolute value.
+std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass, std::size_t layer,
+                                         std::size_t count);
 
 // The probabilities of the next token, (V), if the feature adds nothing.
 Vector probabilities_without(const Walk& walk, const Pass& pass, const MlpFeature& feature);

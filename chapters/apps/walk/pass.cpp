@@ -37,7 +37,6 @@ Pass run(const Walk& walk) {
                                   head_of(pass.rotated.keys, 0, walk.head / group),
                                   head_of(pass.rotated.values, 0, walk.head / group),
                                   head_of(pass.inputs.attention_mask, 0, 0));
-            pass.mlp_input = block.ffn_norm(after_attention);
         }
         stream = block(stream, pass.inputs).hidden_states;
     }

@@ -19,7 +19,6 @@ struct Pass {
     QueriesKeysValues projected, rotated;
     AttentionInputs inputs;
     HeadAttentionOutput head;  // of the head that is shown
-    Tensor3 mlp_input;         // (1, T, C)
 };
 
 // Throws ValueError unless the text has 2 to 8 tokens.

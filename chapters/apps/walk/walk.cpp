@@ -16,36 +16,29 @@
 namespace llm {
 namespace {
 
-// Names of the columns of the first features.
-const std::vector<std::string> features = {"feature 0", "feature 1", "feature 2", "feature 3"};
-
-// A line of the lesson, verbatim, and where it stands.
-void show_line(const std::string& file, const std::string& function, const std::string& code) {
-    say(file + ", " + function + ":");
+// A line of the lesson, verbatim, or two, and where it stands.
+void show_line(const std::string& file, const std::string& function, const std::string& code,
+               const std::string& following = "") {
+    say("chapters/" + file + ", " + function + ":");
     say("> " + code);
+    if (!following.empty()) say("> " + following);
 }
 
-// The first features of a vector, and the RMS of all of them.
-std::vector<Real> row_with_rms(const Vector& vector) {
-    std::vector<Real> row(vector.begin(), vector.begin() + 4);
-    row.push_back(static_cast<Real>(root_mean_square(vector)));
-    return row;
-}
-
-Matrix rows_of(const std::vector<std::vector<Real>>& rows) {
-    Matrix matrix(std::array{rows.size(), rows.front().size()});
-    for (std::size_t n = 0; n < rows.size(); ++n)
-        std::copy(rows[n].begin(), rows[n].end(), &matrix(n, 0));
+Matrix rows_of(const std::vector<Vector>& vectors) {
+    Matrix matrix(std::array{vectors.size(), vectors.front().size()});
+    for (std::size_t n = 0; n < vectors.size(); ++n)
+        std::copy(vectors[n].begin(), vectors[n].end(), &matrix(n, 0));
     return matrix;
 }
 
+// The first features of each vector, and the RMS of all its features.
 void show_features(const std::string& name, const std::vector<Vector>& vectors,
                    const std::vector<std::string>& names) {
-    std::vector<std::string> columns = features;
-    columns.push_back("RMS");
-    std::vector<std::vector<Real>> rows;
-    for (const Vector& vector : vectors) rows.push_back(row_with_rms(vector));
-    show(name, rows_of(rows), names, columns);
+    show(name, rows_of(vectors), names, {"feature 0", "feature 1", "feature 2", "feature 3"});
+    std::string sizes;
+    for (std::size_t n = 0; n < vectors.size(); ++n)
+        sizes += (n == 0 ? "" : ", ") + names[n] + " " + fixed(root_mean_square(vectors[n]), 2);
+    say("RMS of all " + to_text(vectors.front().size()) + " features: " + sizes);
 }
 
 Vector last_of(const Tensor3& states) {  // (1, T, C) -> (C)
@@ -68,12 +61,12 @@ void show_embeddings(const Walk& walk, const Pass& pass) {
     step("Embedding (chapter 09)");
     say("Each id selects one row of a matrix: " + to_text(walk.model.embed_tokens.shape(1)) +
         " numbers for each token. They are the beginning of the residual stream, to which "
-        "every part below adds. Four of them, and the root mean square (RMS) of all:");
+        "every part below adds. The first four, and the root mean square (RMS) of all:");
     std::vector<Vector> vectors;
     for (std::size_t t = 0; t < pass.words.size(); ++t)
         vectors.push_back(xt::view(pass.embeddings, 0, t));
     show_features("embeddings", vectors, pass.words);
-    show_line("09_full_model/model.cpp", "embedding",
+    show_line("09_full_model/model.cpp", "embedding", "xt::view(embeddings, b, t) =",
               "xt::view(weight, static_cast<std::size_t>(input_ids(b, t)));");
 }
 
@@ -118,25 +111,29 @@ void show_queries(const Walk& walk, const Pass& pass) {
 void show_positions(const Walk& walk, const Pass& pass) {
     const std::size_t last = pass.words.size() - 1;
     step("Attention: positions (chapter 04)");
-    say("So far nothing knows the order of the words. RoPE rotates each pair of numbers (x, y) "
-        "of a query or key by an angle that is proportional to its position, here " +
+    const std::size_t half = pass.rotated.queries.shape(3) / 2;
+    say("So far nothing knows the order of the words. RoPE rotates pairs of numbers (x, y) of "
+        "a "
+        "query or key, pair p of the features p and p + " +
+        to_text(half) + ", by an angle that is proportional to its position, here " +
         to_text(last) +
         ". A score then depends on how far apart two tokens are. The first four pairs of the "
-        "query:");
-    const std::size_t half = pass.rotated.queries.shape(3) / 2;
+        "query, before and after:");
     const Vector frequencies =
         inverse_frequencies(walk.model.config.head_dim, walk.model.config.rope_theta);
-    std::vector<std::vector<Real>> rows(4);
-    for (std::size_t i = 0; i < 4; ++i) {
-        rows[0].push_back(pass.projected.queries(0, walk.head, last, i));
-        rows[1].push_back(pass.projected.queries(0, walk.head, last, i + half));
-        rows[2].push_back(static_cast<Real>(last) * frequencies(i));
-        rows[3].push_back(pass.rotated.queries(0, walk.head, last, i));
+    std::vector<Vector> rows(5, Vector(std::array{half}));
+    for (std::size_t i = 0; i < half; ++i) {
+        rows[0](i) = pass.projected.queries(0, walk.head, last, i);
+        rows[1](i) = pass.projected.queries(0, walk.head, last, i + half);
+        rows[2](i) = static_cast<Real>(last) * frequencies(i);
+        rows[3](i) = pass.rotated.queries(0, walk.head, last, i);
+        rows[4](i) = pass.rotated.queries(0, walk.head, last, i + half);
     }
-    show("rotation", rows_of(rows), {"x", "y", "angle", "x cos - y sin"},
+    show("rotation", rows_of(rows), {"x", "y", "angle", "x cos - y sin", "x sin + y cos"},
          {"pair 0", "pair 1", "pair 2", "pair 3"});
     show_line("04_rope/rope.cpp", "apply_rotary_embedding",
-              "rotated(b, h, t, first) = x * cos - y * sin;");
+              "rotated(b, h, t, first) = x * cos - y * sin;",
+              "rotated(b, h, t, second) = x * sin + y * cos;");
 }
 
 void show_scores(const Walk& walk, const Pass& pass) {
@@ -169,7 +166,8 @@ void show_weights(const Pass& pass) {
 void show_first_sum(const Walk& walk, const Pass& pass) {
     step("The first addition (chapter 08)");
     say("The outputs of all heads are joined, multiplied by one more matrix, and added to the "
-        "stream. Nothing is replaced: what was there stays.");
+        "stream. Nothing is replaced: what was there stays. (In this model, the "
+        "residual_multiplier of the code is 1.)");
     show_features("after_attention",
                   {last_of(pass.streams[walk.layer]), last_of(pass.attention_output),
                    last_of(pass.between[walk.layer])},
@@ -188,23 +186,29 @@ void show_mlp(const Walk& walk, const Pass& pass) {
         "another norm, two matrices make " +
         to_text(walk.model.config.intermediate_size) +
         " gates and as many numbers, which the gates let through or hold back; each product "
-        "is multiplied by a column of a third matrix and added to the stream. The three "
-        "largest products, the tokens whose logits they raise most, and the "
-        "probability of \"" +
+        "is multiplied by a column of a third matrix and added to the stream. The largest "
+        "products of each layer, the tokens that they make more likely, and the probability of "
+        "\"" +
         next + "\" (" + fixed(double(probabilities(std::size_t(best))), 3) + ") without each:");
+    std::vector<MlpFeature> features;
+    for (std::size_t n = 0; n < walk.model.layers.size(); ++n)
+        for (MlpFeature& feature : largest_features(walk, pass, n, n == walk.layer ? 3 : 1))
+            features.push_back(std::move(feature));
     std::vector<TableRow> rows;
-    for (const MlpFeature& feature : largest_features(walk, pass, 3)) {
+    for (const MlpFeature& feature : features) {
         std::string raised;
         const Tensor3 added = reshape(feature.added, {1, 1, feature.added.size()});
         for (const std::size_t id : argsort_descending(logit_lens(walk.model, added, 0), 4))
             raised += (raised.empty() ? "" : " ") + word_of(walk.tokenizer, Id(id));
         rows.push_back(
-            {to_text(feature.index), fixed(double(silu(feature.gate)), 2),
-             fixed(double(feature.up), 2), fixed(double(feature.product), 2),
+            {to_text(feature.layer), to_text(feature.index),
+             fixed(double(silu(feature.gate)), 2), fixed(double(feature.up), 2),
+             fixed(double(feature.product), 2),
              fixed(double(probabilities_without(walk, pass, feature)(std::size_t(best))), 3),
              raised});
     }
-    show_table({"feature", "silu(gate)", "up", "product", "p without", "raises"}, rows);
+    show_table({"layer", "feature", "silu(gate)", "up", "product", "p without", "raises"},
+               rows);
     show_line("06_swiglu/mlp.cpp", "GatedMlp::operator()",
               "const Tensor3 product = activate(activation, gate) * up;");
 }
