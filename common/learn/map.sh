@@ -53,7 +53,7 @@ go_on() {
     local slug before="" unsolved=""
     for slug in $(all_slugs); do
         if [[ ! -e build/runs/$slug ]]; then
-            if [[ -n $before ]]; then next_after "$before"; else printf '\nnext: %s\n' "$(command_of "$slug")"; fi
+            if [[ -n $before ]]; then next_after "$before"; else printf '\nnext: ./learn read 1, then\n      %s\n' "$(command_of "$slug")"; fi
             return
         fi
         before=$slug
@@ -62,10 +62,22 @@ go_on() {
     [[ -z $unsolved ]] || printf '\nnext: ./learn exercise %d\n' $((10#${unsolved%%_*}))
 }
 
+# At the first visit, the walk: in a terminal, one step after the other.
 visit() {
-    if [[ ! -d build/runs ]]; then
-        run "$(slug_of 1)"
-        echo
+    if [[ -d build/runs ]]; then
+        show_map
+        return
     fi
-    show_map
+    build walk
+    local options=()
+    if [[ -t 0 && -t 1 ]]; then
+        options=(--step)
+        trap : INT # Ctrl-C ends the walk only
+        printf '%s\n' "./learn walk: what happens between a text and its next word? Enter goes on."
+    fi
+    run walk ${options[@]+"${options[@]}"} || true
+    printf '\nnext: %s\n      %s\n\n%s\n' \
+        './learn walk --prompt "And he said" follows another text,' \
+        './learn read walk explains it; then ./learn read 1, and ./learn 1' \
+        './learn lists the chapters, ./learn help the commands.'
 }

@@ -1,23 +1,33 @@
 # Shows the pages in the terminal. A part of ./learn.
 # shellcheck shell=bash
 
+# The name of a page: of a chapter, as 4, or of another one, as walk or questions.
+page_named() {
+    local other=${1:-}
+    [[ $other != walk ]] || other=walk_through
+    [[ $other != models ]] || other=anatomy
+    if [[ $other =~ ^[a-z_]+$ && -e docs/$other.md ]]; then echo "$other"; else slug_of "$other"; fi
+}
+
 # Shows a page as text, in a terminal with a pager.
 read_page() {
-    local slug pager
-    slug=$(slug_of "${1:-}")
+    local page pager
+    page=$(page_named "${1:-}")
     if [[ ! -t 1 ]]; then
-        page_text "$slug" "" ""
+        page_text "$page" "" ""
         return
     fi
     read -ra pager <<<"${PAGER:-less -R}"
     command -v "${pager[0]}" >/dev/null || pager=(cat)
-    page_text "$slug" $'\033[1m' $'\033[0m' | LESS=${LESS:-R} LESSCHARSET=utf-8 "${pager[@]}" || true
+    page_text "$page" $'\033[1m' $'\033[0m' | LESS=${LESS:-R} LESSCHARSET=utf-8 "${pager[@]}" || true
 }
 
 # Converts a page to text of 80 columns. $2 and $3 begin and end bold text. Code is indented; figures
 # become their path and description; hints become the command that shows them.
 page_text() {
-    inline_text <"docs/$1.md" | LC_ALL=C awk -v bold="$2" -v normal="$3" -v number="$((10#${1%%_*}))" '
+    local number=models # whose exercises are on anatomy's page
+    [[ ! $1 =~ ^([0-9]+)_ ]] || number=$((10#${BASH_REMATCH[1]}))
+    inline_text <"docs/$1.md" | LC_ALL=C awk -v bold="$2" -v normal="$3" -v number="$number" '
         function width(text) { gsub(/[\001\002\200-\277]/, "", text); return length(text) }
         function out(text) { gsub(/\001/, bold, text); gsub(/\002/, normal, text); print text }
         function spaces(count) { return sprintf("%" count "s", "") }
@@ -51,13 +61,12 @@ page_text() {
         /^ *```/ { as_it_is = $0 ~ /^```text/ && !code; map = diagram = 0; code = !code; next }
         diagram { next }
         code {
-            # The map is as wide as the page; its list of chapters is closed up.
+            # The map is as wide as the page.
             if (as_it_is && !map && !(map = $0 ~ /tokens .* embed /)) as_it_is = 0
-            if (as_it_is && width($0) > 80) { gsub(/ +▸/, " ▸"); gsub(/    /, "  ") }
             print (as_it_is ? "" : "  ") $0
             next
         }
-        /^<!--.*-->$/ { next }
+        /^ *<!--.*-->$/ { next }
         !/^\|/ && rows { end_table() }
         /^\|[-:| ]*\|$/ { next }
         /^\|/ {

@@ -3,16 +3,21 @@
 # shellcheck shell=bash
 
 progress_text="" progress_visible=false
-begin_progress() { progress_text=$1 progress_started=$SECONDS progress_shown=$SECONDS progress_visible=false; }
+# begin_progress TEXT [POWER]: the share of the time is that of the steps to this power; below 1, the first
+# steps take longer than the last.
+begin_progress() { progress_text=$1 progress_power=${2:-1} progress_started=$SECONDS progress_shown=$SECONDS progress_visible=false; }
 
-# Shows how much of the work is done, such as 12 of 80, and after some seconds the time left at this
-# rate; without numbers, how long it has taken.
+# Shows how much of the work is done, such as 12 of 80, and after a tenth of it the time left; without
+# numbers, how long it has taken.
 show_progress() {
     local line elapsed=$((SECONDS - progress_started)) left
     if [[ ${1:-0} -gt 0 ]]; then
         line=$(printf '%s: %d/%d, %d %%' "$progress_text" "$1" "$2" $((100 * $1 / $2)))
-        left=$((elapsed * ($2 - $1) / $1))
-        if [[ $elapsed -gt 3 ]]; then line+=$(printf ', %d:%02d left' $((left / 60)) $((left % 60))); fi
+        if [[ $elapsed -gt 3 && $((10 * $1)) -ge $2 ]]; then
+            left=$(awk -v n="$1" -v total="$2" -v seconds="$elapsed" -v power="$progress_power" \
+                'BEGIN { printf "%d", seconds * ((total / n) ^ power - 1) }')
+            line+=$(printf ', %d:%02d left' $((left / 60)) $((left % 60)))
+        fi
     else
         line=$(printf '%s: %d:%02d' "$progress_text" $((elapsed / 60)) $((elapsed % 60)))
     fi
@@ -56,7 +61,9 @@ follow_progress() {
 # date, and if it fails the compiler's output, readably.
 build_with_progress() {
     local folder=$2 status=0
-    begin_progress "$1"
+    # Measured: in four builds with 0.85, and for the website with 1.5, the estimate was 0.5 to 1.9 times
+    # the time left.
+    begin_progress "$1" "${progress_of_build:-0.85}"
     shift 2
     NINJA_STATUS='@%f/%t ' ninja -j "$(getconf _NPROCESSORS_ONLN)" -C "$folder" "$@" 2>&1 | follow_progress "$folder/errors.txt" || status=$?
     [[ $status -eq 0 ]] || show_errors "$folder/errors.txt"

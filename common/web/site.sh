@@ -93,7 +93,7 @@ install_tools
 install_node_modules
 quietly "1 of 3: fetching sources" common/web/fetch_sources.sh build-web/sources
 quietly "1 of 3: configuring" cmake --preset web -DSMALL_PROGRAMS="$($pack && echo ON || echo OFF)"
-build_with_progress "2 of 3: compiling the programs to WebAssembly" build-web all || fail "the programs could not be compiled"
+progress_of_build=1.5 build_with_progress "2 of 3: compiling the programs to WebAssembly" build-web all || fail "the programs could not be compiled"
 quietly "3 of 3: building the pages" npm --prefix docs run build
 
 mkdir -p build/site/programs
