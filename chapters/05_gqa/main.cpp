@@ -161,7 +161,7 @@ void from_multi_head_to_multi_query(const QueriesKeysValues& heads, const Tensor
     const std::size_t num_key_value_groups = queries.shape(1) / keys.shape(1);
     const Tensor4 grouped = grouped_query_attention(queries, keys, values, mask).context;
 
-    step("Grouped-query attention equals multi-head attention with repeated heads");
+    step("GQA equals multi-head attention with repeated heads");
     const Tensor4 repeated_keys = repeat_kv(keys, num_key_value_groups);
     const Tensor4 repeated_values = repeat_kv(values, num_key_value_groups);
     show_shape("repeated keys", repeated_keys);

@@ -178,7 +178,7 @@ void compare_wrong_residuals(const Weights& weights, const RMSNorm& norm,
     step("Wrong: two residual connections in the wrong place");
     show_table(output_headings,
                {output_row("right: pre-norm", after_attention + mlp(norm(after_attention))),
-                output_row("wrong: second residual from the block's input",
+                output_row("wrong: second residual from the input",
                            hidden_states + mlp(norm(after_attention))),
                 output_row("wrong: residual taken after the norm",
                            norm(normalized_residual) + mlp(norm(normalized_residual)))});

@@ -85,17 +85,37 @@ std::vector<std::string> lines_with_precision(const xt::xtensor<T, N>& tensor, i
     return lines;
 }
 
+// xtensor leaves a column for signs. Removes it from rows that are too long, if no number is
+// negative.
+void narrow(std::vector<std::string>& lines, std::size_t width) {
+    const auto fits = [&](const std::string& line) { return line.size() <= width; };
+    const auto has_sign = [](const std::string& line) { return line.find('-') != line.npos; };
+    if (std::all_of(lines.begin(), lines.end(), fits) ||
+        std::any_of(lines.begin(), lines.end(), has_sign))
+        return;
+    for (std::string& line : lines) {
+        std::string narrow_line;
+        std::size_t copied = 0;
+        for_each_number(line, [&](std::size_t begin, std::size_t, std::size_t padding) {
+            narrow_line.append(line, copied, begin - copied - (padding > 0 ? 1 : 0));
+            copied = begin;
+        });
+        line = narrow_line + line.substr(copied);
+    }
+}
+
 // Prints four digits, or fewer if each row then fits on one line.
 template <class T, std::size_t N>
 std::vector<std::string> printed_lines(const xt::xtensor<T, N>& tensor) {
     if (tensor.size() == 0) return {"{}"};  // xtensor's print does not terminate
     xt::print_options::set_threshold(summary_threshold);
-    const std::size_t width = std::clamp<std::size_t>(terminal_width(), 40, 96);
+    const std::size_t width = std::clamp<std::size_t>(terminal_width(), 40, 80);
     xt::print_options::set_line_width(static_cast<int>(width - N - 3));  // room for braces
 
     const std::size_t rows = tensor.size() / tensor.shape(N - 1);
     for (const int precision : {4, 3, 2}) {
         std::vector<std::string> lines = lines_with_precision(tensor, precision);
+        narrow(lines, width);
         if (lines.size() <= rows) return lines;
     }
     return lines_with_precision(tensor, 4);

@@ -124,9 +124,9 @@ void show_design_choices() {
             {d.name, fixed(d.matrices, 0), fixed(d.intermediate_size / d.hidden_size, 2),
              fixed(d.heads * d.head_dim / d.hidden_size, 2), fixed(d.hidden_size / d.layers, 0),
              with_commas(d.vocab_size), d.languages, d.dropout, d.weight_decay});
-    show_table({"", "matrices", "F / C", "H D / C", "C / L", "V", "languages", "dropout",
-                "weight decay"},
-               rows);
+    show_table(
+        {"", "matrices", "F / C", "H D / C", "C / L", "V", "languages", "dropout", "decay"},
+        rows);
 }
 
 }  // namespace llm

@@ -38,8 +38,8 @@ Candidates most_likely(const Model& model, const Tokenizer& tokenizer,
 // The logits after each function of sampling.hpp alone.
 std::vector<std::pair<std::string, Vector>> processed(const Candidates& candidates) {
     const Vector& logits = candidates.logits;
-    return {{"temp. 0.5", apply_temperature(logits, 0.5f)},
-            {"temp. 2", apply_temperature(logits, 2)},
+    return {{"T = 0.5", apply_temperature(logits, 0.5f)},
+            {"T = 2", apply_temperature(logits, 2)},
             {"top-k 4", apply_top_k(logits, 4)},
             {"top-p 0.7", apply_top_p(logits, 0.7f)},
             {"min-p 0.25", apply_min_p(logits, 0.25f)},
@@ -69,7 +69,7 @@ void show_softmax(const Tokenizer& tokenizer, const Vector& logits,
     }
     rows.push_back({to_text(logits.size() - tokens.size()) + " others", "", fixed(rest[0], 3),
                     percent(rest[1]), percent(rest[2]), percent(rest[3])});
-    show_table({"token", "logit", "exp(logit - max)", "percent", "temp. 0.5", "temp. 2"}, rows);
+    show_table({"token", "logit", "exp(logit - max)", "percent", "T = 0.5", "T = 2"}, rows);
 }
 
 // Shows which tokens top-p 0.75 keeps and the interval of [0, 1) that each of them gets.

@@ -87,9 +87,9 @@ void scales_of_blocks(const Matrix& weights) {
              percent(
                  relative_error(fake_quantize(with_outliers, block_size, 4), with_outliers)),
              percent(relative_error(fake_quantize(weights, block_size, 8), weights))});
-    show_table({"weights per scale", "bits per weight", "% error", "% error with outliers",
-                "% error of 8 bits"},
-               rows);
+    show_table(
+        {"weights per scale", "bits per weight", "% error", "with outliers", "of 8 bits"},
+        rows);
 }
 
 void k_quant_block(const Matrix& weights) {
@@ -124,9 +124,9 @@ void errors_of_dtypes(const Matrix& weights, Generator& generator) {
                         to_text(bytes_per_block(dtype)), fixed(bits_per_weight(dtype), 2),
                         fixed(100 * relative_error(restored(weights, dtype), weights), 4),
                         fixed(100 * relative_error(restored(random, dtype), random), 4)});
-    show_table({"dtype", "weights per block", "bytes", "bits per weight", "% error",
-                "% error, normal weights"},
-               rows);
+    show_table(
+        {"dtype", "weights per block", "bytes", "bits per weight", "% error", "normal weights"},
+        rows);
     plot("errors",
          {LinePlot{"Quantization error",
                    "weight",

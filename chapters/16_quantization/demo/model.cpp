@@ -109,9 +109,9 @@ void outlier_features(const Model& model, const std::vector<Id>& ids) {
                         fixed(largest(largest.size() / 2), 2),
                         fixed(largest(largest.size() - 1), 2)});
     }
-    show_table({"layer", "RMS of the inputs of q, k and v", "largest of a typical feature",
-                "largest of all"},
-               rows);
+    show_table(
+        {"layer", "RMS of the inputs of q, k, v", "largest of a typical feature", "of all"},
+        rows);
 }
 
 void bits_and_blocks(const Model& model, const std::vector<Id>& ids) {

@@ -38,7 +38,7 @@ void calls_of_the_chat_model() {
 
     std::vector<TableRow> rows;
     for (const std::string question :
-         {"What is 345 + 218?", "9 - 15", "what's 128 times 64", "Spell river."}) {
+         {"What is 345 + 218?", "9 - 15", "what's 128 times 64", "Spell ice."}) {
         std::vector<Message> messages = {{"user", question}};
         std::string answer = greedy_answer(model, encoder, trie, messages);
         TableRow row = {question, "-", "-"};
