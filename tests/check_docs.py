@@ -11,6 +11,7 @@
 - Every line of a block without a language is a command that must succeed. (Not run are conda's, and those that .ci/run has
   run in the copy already, which build/has_run lists.)
 - A ```diff block is applied to a copy of the tree; the console block after it shows the effect there.
+- Numbers in sentences have a source, which page_numbers.py checks.
 - Images and links to files exist; every chapter has a page with hints for all its exercises.
 
 Usage: check_docs.py static | check_docs.py PAGE WORK_FOLDER"""
@@ -22,6 +23,8 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+
+from page_numbers import check_numbers
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -67,6 +70,11 @@ def check_code(page):
             complain(page, line, f"this code does not stand in the tree: {stripped(code)[0]}")
         elif language == "diff":
             edited(page, line, code)
+
+
+def check_sentences(page, output_of):
+    for line, trouble in check_numbers(page.read_text(), output_of):
+        complain(page, line, trouble)
 
 
 def anchors(page):
@@ -125,18 +133,24 @@ def check_terms(page):
                 complain(page, number, f"the bold term \"{term}\" is not in the glossary of notation.md")
 
 
-MODEL_MAP = [" tokens → embed → ( norm → attention → + → norm → MLP → + ) × L → norm → logits",
-             " 10       09        07     01 02 03 04 05  07     06     08       07     09",
-             " 11 generate    12 gradients    13 train    14 fine-tune    15 make it fast    16 quantize",
-             " 17 long context    18 experts    19 latent attention    20 linear attention",
-             " 21 serving"]
+def model_map():
+    """The model, with the numbers of the chapters, and the chapters that are not drawn in it."""
+    lines = [" tokens → embed → ( norm → attention → + → norm → MLP → + ) × L → norm → logits",
+             " 10       09        07     01 02 03 04 05  07     06     08       07     09", ""]
+    for slug in SLUGS:
+        if slug[:2] not in lines[1]:
+            entry = f" {slug[:2]} {slug[3:].replace('_', ' ')}"
+            if lines[-1] and len(lines[-1] + entry) + 3 > 80:
+                lines.append("")
+            lines[-1] += ("   " if lines[-1] else "") + entry
+    return lines
 
 
 def check_map():
     """Each chapter's page has the map of the model, in which its own number is marked."""
     for slug in SLUGS:
         page, number = ROOT / "docs" / f"{slug}.md", slug[:2]
-        marked = [line.replace(f" {number}", f"▸{number}") for line in MODEL_MAP]
+        marked = [line.replace(f" {number}", f"▸{number}") for line in model_map()]
         if not any(language == "text" and content == marked for _, language, content, _ in blocks(page)):
             complain(page, 1, "the map of the model is missing, or does not mark this chapter")
 
@@ -253,6 +267,13 @@ def check_console(page, tree):
     has_run = (tree / "build/has_run").read_text().split("\n") if (tree / "build/has_run").exists() else []
     check_written(page, tree)
 
+    def output_of(command):
+        if command not in outputs:
+            outputs[command] = run(command, tree)
+        return "\n".join(outputs[command][1])
+
+    check_sentences(page, output_of)
+
     def take_back():
         nonlocal changed
         if changed:
@@ -365,6 +386,7 @@ def main():
             check_links(page)
             check_reading_order(page)
             check_terms(page)
+            check_sentences(page, lambda command: None)
         check_map()
         check_exercises()
         check_names_of_tests()
