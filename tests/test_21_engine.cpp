@@ -99,7 +99,7 @@ TEST_CASE(
     CHECK(all[2].ids == streamed);
 }
 
-TEST_CASE("a cancelled request frees its pages, and the others go on") {
+TEST_CASE("a canceled request frees its pages, and the others go on") {
     const FastModel fast = make_fast_model(model_named("GQA"), DType::float32);
     Engine engine(fast, {{4, 8}, 20, 4});
     const std::size_t first = engine.submit(request({1, 2, 3}, 30));

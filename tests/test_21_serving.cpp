@@ -53,13 +53,13 @@ std::size_t random_count(Generator& generator, std::size_t low, std::size_t high
     return low + generator.next_32_bits() % (high - low + 1);
 }
 
-// Requests that arrive at random steps, some with a common prefix, some cancelled.
+// Requests that arrive at random steps, some with a common prefix, some canceled.
 struct Workload {
     Generator generator;
     Scheduler scheduler;
     FakeModel model;
     std::map<std::size_t, std::vector<Id>> expected;  // by number
-    std::size_t num_cancelled = 0;
+    std::size_t num_canceled = 0;
 
     explicit Workload(std::uint32_t seed)
         : generator(seed), scheduler(random_scheduler(generator)) {
@@ -91,7 +91,7 @@ struct Workload {
         const std::size_t number = random_count(generator, 0, scheduler.num_arrived);
         const bool was_here = expected.erase(number) > 0;
         CHECK(cancel(scheduler, number) == was_here);
-        num_cancelled += was_here;
+        num_canceled += was_here;
     }
 
     void step() {
@@ -115,7 +115,7 @@ struct Workload {
 }  // namespace
 
 TEST_CASE("1000 random workloads: each request gets the text it gets alone, no page is lost") {
-    std::size_t num_preemptions = 0, num_cancelled = 0;
+    std::size_t num_preemptions = 0, num_canceled = 0;
     for (std::uint32_t seed = 0; seed < 1000; ++seed) {
         INFO(seed);
         Workload workload(seed);
@@ -130,10 +130,10 @@ TEST_CASE("1000 random workloads: each request gets the text it gets alone, no p
         CHECK(workload.expected.empty());
         CHECK(workload.scheduler.pool.num_unused() == workload.scheduler.pool.num_pages());
         num_preemptions += workload.scheduler.num_preemptions;
-        num_cancelled += workload.num_cancelled;
+        num_canceled += workload.num_canceled;
     }
     CHECK(num_preemptions > 300);
-    CHECK(num_cancelled > 300);
+    CHECK(num_canceled > 300);
 }
 
 TEST_CASE("a long prompt is computed in chunks, and the others decode meanwhile") {

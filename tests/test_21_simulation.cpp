@@ -72,7 +72,7 @@ TEST_CASE("requests: an error names the word that is wrong") {
                       "--requests: '7+x' is not PROMPT+NEW or SHARED+PROMPT+NEW, perhaps with "
                       "@STEP or @STEP-STEP, in numbers from 1 to 200");
     CHECK_THROWS_WITH(parse_requests("7+9@5-5"),
-                      "--requests: '7+9@5-5' arrives before step 5, so it cannot be cancelled "
+                      "--requests: '7+9@5-5' arrives before step 5, so it cannot be canceled "
                       "before step 5");
     CHECK_THROWS_WITH(parse_requests("  "), "--requests takes 1 to 20 requests, not 0");
     std::string many;
@@ -150,15 +150,14 @@ TEST_CASE("simulation: a page without users is remembered until it is evicted") 
     CHECK(steps[2].events[1] == "Evicted from the prefix cache: page 1.");
 }
 
-TEST_CASE(
-    "simulation: a cancelled request releases its pages, a finished one is not cancelled") {
+TEST_CASE("simulation: a canceled request releases its pages, a finished one is not canceled") {
     const auto steps = simulate_text({1, 16}, 8, "4+9@1-3 4+2@1-9 5+5@2-3");
     CHECK(steps[2].events ==
-          std::vector<std::string>{"Request 0 is cancelled and releases its pages.",
-                                   "Request 2 is cancelled.", "Request 1 joins."});
-    CHECK(states_of(steps, 0) == "prefill, decode, cancelled");
+          std::vector<std::string>{"Request 0 is canceled and releases its pages.",
+                                   "Request 2 is canceled.", "Request 1 joins."});
+    CHECK(states_of(steps, 0) == "prefill, decode, canceled");
     CHECK(states_of(steps, 1) == "waits: max sequences, prefill, decode");
-    CHECK(states_of(steps, 2) == "arrives later, waits for its turn, cancelled");
+    CHECK(states_of(steps, 2) == "arrives later, waits for its turn, canceled");
 }
 
 TEST_CASE("simulation: requests wait when the tokens of a step are used up") {

@@ -74,12 +74,15 @@ TEST_CASE("trap 5: the compiler does not check the rank") {
     CHECK(matrix(2) == matrix(0, 2));
 }
 
-TEST_CASE("trap 6: 0.5 and mean compute in double") {
+TEST_CASE("trap 6: 0.5 computes in double, and mean adds in float") {
     const Matrix x{{1, 2}};
     static_assert(std::is_same_v<decltype(x * Real(0.5))::value_type, Real>);
     static_assert(std::is_same_v<decltype(x * 0.5)::value_type, double>);
     static_assert(std::is_same_v<std::decay_t<decltype(xt::mean<Real>(x)())>, Real>);
     static_assert(std::is_same_v<std::decay_t<decltype(xt::mean(x)())>, double>);
+    const Vector ones = xt::ones<Real>({std::size_t{1} << 25});
+    CHECK(xt::mean(ones)() == 0.5);
+    CHECK(xt::mean<double>(ones)() == 1);
 }
 
 TEST_CASE("trap 7: auto keeps a lazy expression, not its result") {

@@ -38,9 +38,9 @@ PlannedTokens planned(const Scheduler& scheduler, std::size_t i, std::size_t cou
     return {i, count, count == scheduler.running[i].num_left()};
 }
 
-// Moves the first sequence that waits to those that run, if the pages of its tokens, and one
-// page more, are unused. It begins after the longest remembered prefix; at least its last token
-// is computed, because its logits are needed.
+// Moves the first sequence that waits to those that run, if the pages of its tokens, and of
+// one token more, are unused. It begins after the longest remembered prefix; at least its last
+// token is computed, because its logits are needed.
 bool admit_next(Scheduler& scheduler) {
     if (scheduler.waiting.empty()) return false;
     ServedSequence& next = scheduler.waiting.front();

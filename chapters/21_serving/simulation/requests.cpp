@@ -56,7 +56,7 @@ SimulatedRequest parse_request(const std::string& word) {
     request.arrival = steps[0];
     if (steps.size() == 2) request.cancellation = steps[1];
     require(steps.size() == 1 || steps[1] > steps[0],
-            "--requests: '{}' arrives before step {}, so it cannot be cancelled before step {}",
+            "--requests: '{}' arrives before step {}, so it cannot be canceled before step {}",
             word, steps[0], steps.back());
     return request;
 }

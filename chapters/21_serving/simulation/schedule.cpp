@@ -76,9 +76,9 @@ class Simulation {
             if (requests_[i].cancellation != step_number_) continue;
             const std::optional<ServedSequence> sequence = find(numbers_[i]);
             if (!sequence) continue;  // it was finished before
-            leave(*sequence, RequestState::cancelled);
+            leave(*sequence, RequestState::canceled);
             cancel(scheduler_, numbers_[i]);
-            step.events.push_back(name_of(*sequence) + " is cancelled" +
+            step.events.push_back(name_of(*sequence) + " is canceled" +
                                   (sequence->pages.empty() ? "." : " and releases its pages."));
         }
     }
@@ -242,8 +242,8 @@ std::string to_text(RequestState state) {
             return "decode";
         case RequestState::finished:
             return "finished";
-        case RequestState::cancelled:
-            return "cancelled";
+        case RequestState::canceled:
+            return "canceled";
     }
     throw ValueError("there is no such state");
 }

@@ -21,7 +21,7 @@ enum class RequestState {
     prefill,
     decode,
     finished,
-    cancelled
+    canceled
 };
 std::string to_text(RequestState state);
 
@@ -51,7 +51,7 @@ struct SimulatedStep {
     std::size_t num_tokens() const;
 };
 
-// The steps until all requests are finished or cancelled. Each request gets all of its new
+// The steps until all requests are finished or canceled. Each request gets all of its new
 // tokens. Throws ValueError if there are too few pages for a request.
 std::vector<SimulatedStep> simulate(Scheduler scheduler,
                                     const std::vector<SimulatedRequest>& requests);
