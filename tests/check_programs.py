@@ -304,7 +304,7 @@ SERVING_REJECTED = BASIC_REJECTED + [
     ("--no-prefix-cache", "--no-prefix-cache needs --requests"),
     ("--requests", "--requests"),
     ("--requests 7+x", "'7+x' is not PROMPT+NEW or SHARED+PROMPT+NEW"),
-    ("--requests 7+9@3-2", "it cannot be cancelled before step 2"),
+    ("--requests 7+9@3-2", "it cannot be canceled before step 2"),
     ("--requests 90+9", "90 tokens of a prompt and 9 new ones need 7 pages of 16, but there are 5"),
     ("--requests 7+9 --max-sequences 13", "13 sequences do not fit into steps of 12 tokens"),
 ]
@@ -392,8 +392,8 @@ EXPERTS_REJECTED = [  # of chapter 18
 PUBLISHED_REJECTED = [  # of ./learn model
     ("--markdown", "--markdown needs --families"),
     ("--diff assets/king_james", "--diff: At least 2 required but received 1"),
-    ("--diff assets/king_james nothing", "nothing is neither a folder with a config.json nor one of GPT-2 XL, "),
-    ("--size nothing", "nothing is neither a folder with a config.json nor one of GPT-2 XL, "),
+    ("--diff assets/king_james nothing", "nothing is neither a config.json or its folder nor one of GPT-2 XL, "),
+    ("--size nothing", "nothing is neither a config.json or its folder nor one of GPT-2 XL, "),
     ("--size assets/king_james --context 257", "--context 257 exceeds max_position_embeddings of 256"),
     ("--context 5", "--context needs --size"),
     ("", "--model is missing: ./learn model DIR or FILE.gguf"),
@@ -589,10 +589,11 @@ def check_good(program, scratch):
     for name in drawn:
         if not name.startswith(program.name) or f"{name[:-3]}png" not in drawn or f"{name[:-3]}svg" not in drawn:
             problems.append(f"{program.name}: a figure with a wrong name, or not both SVG and PNG: {name}")
-    without_text = re.sub(r"── \d+\. The generated text ──.*?tokens generated", "", first.stdout, flags=re.S)  # generated lines may be long
-    wide = max(map(len, without_text.split("\n")))
-    if wide > 100:
-        problems.append(f"{program.name}: a line of {wide} characters")
+    # The text of a model is not wrapped.
+    without_text = re.sub(r"── \d+\. The generated text ──.*?tokens generated|── \d+\. Greedy generation ──.*?\nmodel ", "", first.stdout, flags=re.S)
+    wide = [line for line in without_text.split("\n") if len(line) > 80]
+    if wide:
+        problems.append(f"{program.name}: {len(wide)} lines of more than 80 characters: {wide[0]}")
     other = run([*command, "--plots", "none", "--seed", "78"]).stdout
     if without_speed(other).rstrip() == without_speed(first.stdout).split("\nFigures:")[0].rstrip():
         problems.append(f"{program.name}: the seed changes nothing")
@@ -663,13 +664,14 @@ def check_walk(program, scratch):
     texts, layers and heads have the same steps."""
     lines = run([program]).stdout.split("\n")
     shown = 0
-    for place, code in zip(lines, lines[1:]):
-        match = re.fullmatch(r"(\d\d_\w+/\w+\.[ch]pp), ([\w:]+)(\(\))?:", place)
+    for place, code, following in zip(lines, lines[1:], lines[2:]):
+        match = re.fullmatch(r"(chapters/\d\d_\w+/\w+\.[ch]pp), ([\w:]+)(\(\))?:", place)
         if not match:
             continue
         shown += 1
-        source = (ROOT / "chapters" / match[1]).read_text()
-        if not code.startswith("> ") or code[2:] not in source or match[2].split("::")[0] not in source:
+        source = (ROOT / match[1]).read_text()
+        both = [code, following] if following.startswith("> ") else [code]
+        if any(not line.startswith("> ") or line[2:] not in source for line in both) or match[2].split("::")[0] not in source:
             problems.append(f"{program.name}: {match[1]} has no line {code.strip()} in {match[2]}")
     if shown < 12 or any(len(line) > 80 for line in lines):
         problems.append(f"{program.name}: shows {shown} lines of the lessons, or a line above 80 columns")
@@ -694,6 +696,10 @@ def check_published(program, scratch):
     again = run([program, "--model", gguf, *tokens]).stdout
     if "parameters: 1,771,200" not in shown or "next token" not in shown or shown.split("written")[0] != again:
         problems.append(f"{program.name}: {gguf} shows {again} instead of {shown}")
+    folder = ROOT / "tests/fixtures/models/gpt2"
+    sizes = [run([program, "--size", path]).stdout.partition(" tokens ──\n")[2] for path in (folder, folder / "config.json")]
+    if len(sizes[0]) < 500 or sizes[0] != sizes[1]:
+        problems.append(f"{program.name} --size of a folder and of its config.json: {sizes}")
     tokenizer = ["--tokenizer", king_james / "tokenizer.json"]
     text = run([program, "--model", ROOT / "assets/king_james_experts", *tokenizer, "--prompt", "And God", "--temperature", "0",
                 "--max-new-tokens", "5", "--gguf", scratch / "experts.gguf", "--dtype", "q8_0"])
@@ -1469,6 +1475,7 @@ def check_learn(scratch):
         problems.append("./learn exercise 1 --reset does not restore the file and keep a backup")
     if "nothing to reset" not in run([learn, "exercise", "1", "--reset"]).stdout:
         problems.append("./learn exercise 1 --reset: the second time must find nothing to reset")
+    check_learn_help(learn, scratch)
     check_reading(learn)
     check_map(learn, clone)
     check_watch(learn, clone)
@@ -1504,8 +1511,26 @@ def check_site(learn):
             problems.append(f"./learn site {' '.join(options)}: exit {result.returncode}: {result.stderr}")
 
 
+def check_learn_help(learn, scratch):
+    """./learn help fits into a terminal and names each command and experiment; a symbolic link to ./learn works, too."""
+    text = run([learn, "help"]).stdout
+    commands = re.findall(r"^    ([a-z_]+)\) ", learn.read_text().rpartition("case ")[2], re.M)
+    experiments = re.split(r", | or ", EXPERIMENTS_REJECTED[0][1].rpartition("experiment ")[2])
+    missing = [name for name in commands + experiments if not re.search(rf"\b{name}\b", text)]
+    if len(commands) < 15 or len(experiments) < 12 or missing or text.count("\n") > 23 or any(len(line) > 80 for line in text.split("\n")):
+        problems.append(f"./learn help: without {missing}, {text.count(chr(10))} lines")
+    link = scratch / "link_to_learn"
+    link.symlink_to(learn)
+    if run([link, "help"], cwd="/").stdout != text:
+        problems.append("./learn through a symbolic link does not find its folder")
+
+
 def check_reading(learn):
     """./learn read shows each page as text of 80 columns, with the paths of its figures and without folded hints."""
+    for name in ("walk", "questions", "models", "contributing"):
+        result = run([learn, "read", name])
+        if result.returncode != 0 or not result.stdout.startswith("# ") or any(len(line) > 80 and line[0] != " " for line in result.stdout.split("\n")):
+            problems.append(f"./learn read {name}: {result.stdout[:200]}{result.stderr}")
     for slug in SLUGS:
         page = (learn.parent / "docs" / f"{slug}.md").read_text()
         result = run([learn, "read", slug])
@@ -1540,7 +1565,8 @@ def check_map(learn, clone):
     (build / "CMakeCache.txt").write_text(f"CMAKE_PROJECT_NAME:STATIC=x\nCMAKE_HOME_DIRECTORY:INTERNAL={clone}\nCMAKE_GENERATOR:INTERNAL=Ninja\n"
                                           f"CMAKE_MAKE_PROGRAM:FILEPATH={shutil.which('ninja')}\n")
     (build / "build.ninja").write_text("rule script\n  command = printf '#!/bin/sh\\necho ran \"$$@\"\\n' >$out && chmod +x $out\n" +
-                                       "".join(f"build {slug}: script ../chapters/{slug}/main.cpp\n" for slug in SLUGS))
+                                       "".join(f"build {slug}: script ../chapters/{slug}/main.cpp\n" for slug in SLUGS) +
+                                       "build walk: script ../chapters/apps/walk/main.cpp\n")
     questions = [re.search("— ([^?]*[?])", (clone / "chapters" / slug / "main.cpp").read_text())[1] for slug in SLUGS]
     count = len(re.findall(r"^// Exercise \d", (clone / "chapters" / SLUGS[0] / "exercise.cpp").read_text(), re.M))
 
@@ -1549,8 +1575,9 @@ def check_map(learn, clone):
         if code != 0 or any(part not in text for part in parts) or any(part in text for part in absent):
             problems.append(f"./learn {command}: exit {code}, expected {parts}, not {absent}: {text}")
 
-    expect(["list"], f"   - {SLUGS[0]} ", f"\nnext: ./learn 1 — {questions[0]}\n", *SLUGS, *questions)
-    expect([], "ran\n", f" 0/{count} {SLUGS[0]} ", "\nnext: ./learn exercise 1, then ./learn 2\n")
+    expect(["list"], f"   - {SLUGS[0]} ", f"\nnext: ./learn read 1, then\n      ./learn 1 — {questions[0]}\n", *SLUGS, *questions)
+    expect([], "./learn walk: what happens", "ran --step\n\nnext: ./learn walk", "then ./learn read 1", absent=[SLUGS[1]])
+    expect([], f"   - {SLUGS[0]} ", "\nnext: ./learn read 1, then ./learn 1\n", absent=["ran"])
     code, text = run_in_terminal([learn, "list"])
     if text.count("\n") > 23:
         problems.append(f"./learn list: {text.count(chr(10))} lines in a terminal of 24")
