@@ -1575,7 +1575,7 @@ def check_map(learn, clone):
         if code != 0 or any(part not in text for part in parts) or any(part in text for part in absent):
             problems.append(f"./learn {command}: exit {code}, expected {parts}, not {absent}: {text}")
 
-    expect(["list"], f"   - {SLUGS[0]} ", f"\nnext: ./learn read 1, then\n      ./learn 1 — {questions[0]}\n", *SLUGS, *questions)
+    expect(["list"], f"   - {SLUGS[0]} ", "\nnext: ./learn read 1, then ./learn 1\n", *SLUGS, *questions)
     expect([], "./learn walk: what happens", "ran --step\n\nnext: ./learn walk", "then ./learn read 1", absent=[SLUGS[1]])
     expect([], f"   - {SLUGS[0]} ", "\nnext: ./learn read 1, then ./learn 1\n", absent=["ran"])
     code, text = run_in_terminal([learn, "list"])
