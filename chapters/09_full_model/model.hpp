@@ -105,7 +105,8 @@ struct DecoderModel {
     RotaryTable rotary_table(std::size_t num_positions) const {  // P; the first one
         return rotary_tables(config, num_positions).front();
     }
-    Tensor3 logits(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, V)
+    Tensor3 logits(const Tensor3& hidden_states) const;    // (B, T, C) -> (B, T, V)
+    Tensor3 head_logits(const Tensor3& normalized) const;  // the same, after the final norm
 };
 using Model = DecoderModel<PreNormBlock>;
 
@@ -121,7 +122,13 @@ Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::embed(const IdMatrix& input_i
 
 template <class Layer, class AnyConfig, class FinalNorm>
 Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::logits(const Tensor3& hidden_states) const {
-    const Tensor3 normalized = norm(hidden_states);     // (B, T, C)
+    const Tensor3 normalized = norm(hidden_states);  // (B, T, C)
+    return head_logits(normalized);
+}
+
+template <class Layer, class AnyConfig, class FinalNorm>
+Tensor3 DecoderModel<Layer, AnyConfig, FinalNorm>::head_logits(
+    const Tensor3& normalized) const {
     Tensor3 result = llm::lm_head(head(), normalized);  // (B, T, V)
     if (logits_scaling != 1) result = result / logits_scaling;
     if (final_logit_softcapping) result = logit_softcap(result, *final_logit_softcapping);

@@ -19,6 +19,7 @@ struct DecoderActivations {
     std::vector<ActivationsOf<Layer>> layers;  // L
     Tensor3 last_hidden_state;                 // (B, T, C): after the last layer
     Tensor3 normalized;                        // (B, T, C): after the final norm
+    std::optional<Tensor3> capped_logits;      // (B, T, V), if the model has a soft cap
 };
 using ModelActivations = DecoderActivations<PreNormBlock>;
 
@@ -72,11 +73,13 @@ ForwardPass<DecoderActivations<Layer>> model_forward(
     Generator* dropout_generator = nullptr) {
     auto [last_hidden_state, layers] = layers_forward(model.layers, model.embed(input_ids),
                                                       attention_inputs, dropout_generator);
-    Tensor3 logits = model.logits(last_hidden_state);    // (B, T, V)
     Tensor3 normalized = model.norm(last_hidden_state);  // (B, T, C)
+    Tensor3 logits = model.head_logits(normalized);      // (B, T, V)
+    std::optional<Tensor3> capped_logits;
+    if (model.final_logit_softcapping) capped_logits = logits;
     return {std::move(logits),
             {input_ids, attention_inputs, std::move(layers), std::move(last_hidden_state),
-             std::move(normalized)}};
+             std::move(normalized), std::move(capped_logits)}};
 }
 
 // Accumulates the gradient of the loss with respect to every parameter of the model.
@@ -85,11 +88,10 @@ void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                     const DecoderActivations<Layer>& saved,
                     const Tensor3& output_gradient,  // (B, T, V)
                     DecoderModel<Layer, AnyConfig, FinalNorm>& gradient) {
-    // The soft cap of the logits, which are computed again, and their scale.
+    // The soft cap of the logits, and their scale.
     Tensor3 logits_gradient = output_gradient;
     if (const auto& cap = model.final_logit_softcapping)
-        logits_gradient = logit_softcap_backward(model.logits(saved.last_hidden_state), *cap,
-                                                 output_gradient);
+        logits_gradient = logit_softcap_backward(*saved.capped_logits, *cap, output_gradient);
     if (model.logits_scaling != 1) logits_gradient = logits_gradient / model.logits_scaling;
 
     // The LM head. If it is tied, its gradient is accumulated in that of the embedding.
