@@ -60,6 +60,35 @@ def includes_point_backward():
                 complain(file, f"includes {name}, which belongs into a .cpp file")
 
 
+def defined_types(text):
+    """(namespace, name) of each type that a file defines outside of unnamed namespaces."""
+    spaces = []
+    for line in text.split("\n"):
+        if opened := re.match(r"(?:inline )?namespace ?([\w:]*) ?\{", line):
+            spaces.append(opened[1])
+        elif re.match(r"\}  // namespace", line):
+            spaces.pop()
+        elif spaces and "" not in spaces:
+            if found := re.match(r"(?:struct|class|enum class|enum|union) (\w+)(?: final)?(?: :[^:].*)? \{|using (\w+) =", line):
+                yield "::".join(spaces), found[1] or found[2]
+
+
+def types_are_defined_once():
+    """Two types of one name in one namespace, with different members, link into one program without an error, and one of
+    them is then copied and destroyed as the other (the one-definition rule). Each app and models have their own namespace."""
+    first = {}
+    for file in files("chapters", "common"):
+        if file.stem in ("exercise", "solution"):
+            continue
+        parts = file.relative_to(ROOT / "chapters").parts if file.is_relative_to(ROOT / "chapters") else ("common",)
+        for place in set(defined_types(file.read_text())):
+            other = first.setdefault(place, file)
+            if other != file:
+                complain(file, f"defines {'::'.join(place)}, as {other.relative_to(ROOT)} does")
+            if parts[0] in ("apps", "models") and place[0] == "llm":
+                complain(file, f"defines {place[1]} in llm, not in a namespace of its own")
+
+
 def executable(file):
     """The executable of a test file: tests/test_13_muon.cpp is a part of test_13_training."""
     number = file.stem[5:7]
@@ -146,6 +175,7 @@ def main():
     build = Path(sys.argv[1])
     chapters_are_complete()
     includes_point_backward()
+    types_are_defined_once()
     retired_language_stays_retired()
     every_test_can_run(build)
     nothing_names_a_machine()

@@ -64,9 +64,9 @@ void read_adapter(const std::string& replaced, File file) {
     const fs::path adapter = folder / "adapter";
     fs::remove_all(adapter);
     llm::Generator generator(1);
-    llm::save_adapter(llm::make_lora(model(), {}, generator), adapter.string());
+    llm::models::save_adapter(llm::make_lora(model(), {}, generator), adapter.string());
     write("adapter/" + replaced, file);
-    llm::load_adapter(adapter.string(), model());
+    llm::models::load_adapter(adapter.string(), model());
 }
 
 void read_tokenizer(const std::string& file, std::size_t vocab_size) {
@@ -98,16 +98,18 @@ const std::array<void (*)(File), 16> readers = {
     [](File file) { read_adapter("adapter_model.safetensors", file); },
     [](File file) { llm::read_conversations(written("lines.jsonl", file)); },
     [](File file) { llm::read_preferences(written("lines.jsonl", file)); },
-    [](File file) { llm::read_published_config(llm::JsonFile(written("config.json", file))); },
+    [](File file) {
+        llm::models::read_published_config(llm::JsonFile(written("config.json", file)));
+    },
     [](File file) {
         write("tokenizer_config.json", file);
         llm::Tokenizer tokenizer;
         llm::read_special_tokens(folder.string(), tokenizer);
-        llm::find_chat_template(folder.string());
+        llm::models::find_chat_template(folder.string());
     },
     [](File file) {
         const std::string path = written("model.gguf", file);
-        if (llm::find_family(llm::Gguf(path))) llm::load_published_gguf(path);
+        if (llm::models::find_family(llm::Gguf(path))) llm::models::load_published_gguf(path);
     }};
 
 }  // namespace

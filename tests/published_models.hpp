@@ -20,7 +20,7 @@ inline JsonFile config_json(const Scratch& scratch, const std::string& type,
     return JsonFile(scratch.folder / "config.json");
 }
 
-inline PublishedConfig read(const std::string& type, const std::string& members) {
+inline models::PublishedConfig read(const std::string& type, const std::string& members) {
     const Scratch scratch;
     return read_published_config(config_json(scratch, type, members));
 }

@@ -10,6 +10,7 @@
 #include "tests/files.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include "tests/training.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 namespace {
 

@@ -153,7 +153,7 @@ TEST_CASE("a batch that does not fit is rejected, and nothing is stored") {
     reject({ids, 0, {missing, 4}}, "cache: page 3 of 4 slots is not in a memory of 12 slots");
     const std::vector<Id> unknown = {131};
     reject({unknown, 0, {pages, 4}}, "model: there is no token 131 in a vocabulary of 131");
-    CHECK_THROWS_WITH_AS(compute_logits(fast, Batch{}, memory, workspace),
+    CHECK_THROWS_WITH_AS(compute_logits(fast, SequenceBatch{}, memory, workspace),
                          "fast model: no sequences are given", ValueError);
     CHECK_THROWS_WITH_AS(make_kv_memory(fast.config, 0),
                          "fast model: a cache needs at least one slot", ValueError);

@@ -15,6 +15,8 @@
 #include "tests/rendered_call.hpp"
 
 using namespace llm;
+using namespace llm::chat;
+using namespace llm::models;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "tests/files.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 namespace {
 

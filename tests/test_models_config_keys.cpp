@@ -4,6 +4,7 @@
 #include "tests/published_models.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 TEST_CASE("the keys of published config.json files are read: chapters/models") {
     const std::string common =

@@ -2,6 +2,7 @@
 #include "tests/published_models.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include "tests/small_model.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include "tests/check.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 namespace {
 

@@ -8,6 +8,7 @@
 #include "tests/small_model.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 namespace {
 

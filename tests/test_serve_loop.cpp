@@ -5,6 +5,7 @@
 #include "tests/serve_helpers.hpp"
 
 using namespace llm;
+using namespace llm::serve;
 
 namespace {
 

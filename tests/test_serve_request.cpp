@@ -3,6 +3,7 @@
 #include "tests/serve_helpers.hpp"
 
 using namespace llm;
+using namespace llm::serve;
 
 namespace {
 

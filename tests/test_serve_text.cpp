@@ -4,6 +4,8 @@
 #include "tests/serve_helpers.hpp"
 
 using namespace llm;
+using namespace llm::models;
+using namespace llm::serve;
 
 namespace {
 

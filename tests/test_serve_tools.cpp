@@ -7,6 +7,8 @@
 #include "tests/serve_helpers.hpp"
 
 using namespace llm;
+using namespace llm::models;
+using namespace llm::serve;
 
 namespace {
 

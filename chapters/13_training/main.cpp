@@ -5,6 +5,7 @@
 #include "chapters/apps/train/training_tasks.hpp"
 
 using namespace llm;
+using namespace llm::runs;
 
 int main(int argc, char** argv) {
     TrainingOptions given;

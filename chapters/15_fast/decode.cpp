@@ -30,7 +30,8 @@ void compute_context_of_tokens(const FastModel& model, std::size_t n, const Toke
 
 }  // namespace
 
-MatrixView decode(const FastModel& model, Batch batch, KVMemory& memory, Workspace& workspace) {
+MatrixView decode(const FastModel& model, SequenceBatch batch, KVMemory& memory,
+                  Workspace& workspace) {
     const TokenBlock tokens = embed(model, batch, workspace);
     const auto [hidden_states, qkv, context, places] = tokens;
     const std::size_t num_tokens = places.size(), width = model.config.intermediate_size;

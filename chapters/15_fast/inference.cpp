@@ -4,7 +4,7 @@ namespace llm {
 namespace {
 
 // Checks everything before anything is changed.
-void check_batch(const FastModel& model, Batch batch, const KVMemory& memory,
+void check_batch(const FastModel& model, SequenceBatch batch, const KVMemory& memory,
                  const Workspace& workspace) {
     const auto [num_layers, num_kv_heads, num_slots, head_dim] = memory.cache_shape();
     require(num_layers == model.layers.size() &&
@@ -37,7 +37,8 @@ void check_batch(const FastModel& model, Batch batch, const KVMemory& memory,
 }
 
 // Copies the rows of the sequences whose hidden states are wanted, after the final norm.
-void copy_last_hidden_states(const FastModel& model, Batch batch, MatrixView hidden_states) {
+void copy_last_hidden_states(const FastModel& model, SequenceBatch batch,
+                             MatrixView hidden_states) {
     std::size_t begin = 0;
     for (const SequenceTokens& sequence : batch) {
         const std::size_t count = sequence.new_ids.size();
@@ -49,7 +50,7 @@ void copy_last_hidden_states(const FastModel& model, Batch batch, MatrixView hid
 }
 
 // Moves the rows whose logits are kept to the front.
-MatrixView kept_rows(Batch batch, MatrixView hidden_states) {
+MatrixView kept_rows(SequenceBatch batch, MatrixView hidden_states) {
     std::size_t num_kept = 0, end_of_sequence = 0;
     for (const SequenceTokens& sequence : batch) {
         const std::size_t count = sequence.new_ids.size();
@@ -65,7 +66,7 @@ MatrixView kept_rows(Batch batch, MatrixView hidden_states) {
 
 }  // namespace
 
-ConstMatrixView compute_logits(const FastModel& model, Batch batch, KVMemory& memory,
+ConstMatrixView compute_logits(const FastModel& model, SequenceBatch batch, KVMemory& memory,
                                Workspace& workspace) {
     check_batch(model, batch, memory, workspace);
     const bool few = num_new_tokens(batch) <= max_decode_tokens;

@@ -23,7 +23,7 @@ ConstMatrixView compute_logits(const FastModel& model,
 // The same for new tokens of several sequences, whose keys and values are in slots of one
 // memory: all tokens are multiplied by each weight matrix together. Returns the logits that the
 // sequences keep, one after the other. Throws ValueError as above, also if slots do not exist.
-ConstMatrixView compute_logits(const FastModel& model, Batch batch, KVMemory& memory,
+ConstMatrixView compute_logits(const FastModel& model, SequenceBatch batch, KVMemory& memory,
                                Workspace& workspace);
 
 // The two cases of compute_logits, without checks: the hidden states after the last layer, and
@@ -31,9 +31,9 @@ ConstMatrixView compute_logits(const FastModel& model, Batch batch, KVMemory& me
 // threads, so each thread reads all weights; a decode step divides the rows of each weight
 // matrix, so each weight is read once.
 inline constexpr std::size_t max_decode_tokens = 16;
-MatrixView prefill(const FastModel& model, Batch batch, KVMemory& memory,
+MatrixView prefill(const FastModel& model, SequenceBatch batch, KVMemory& memory,
                    Workspace& workspace);  // -> (N, C)
-MatrixView decode(const FastModel& model, Batch batch, KVMemory& memory,
+MatrixView decode(const FastModel& model, SequenceBatch batch, KVMemory& memory,
                   Workspace& workspace);                             // -> (N, C)
 void prefill_head(const FastModel& model, MatrixView hidden_states,  // (N, C)
                   MatrixView logits,                                 // (N, V)

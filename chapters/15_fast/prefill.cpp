@@ -56,7 +56,7 @@ void for_blocks(std::size_t count, const Function& function) {
 
 }  // namespace
 
-MatrixView prefill(const FastModel& model, Batch batch, KVMemory& memory,
+MatrixView prefill(const FastModel& model, SequenceBatch batch, KVMemory& memory,
                    Workspace& workspace) {
     const TokenBlock all = embed(model, batch, workspace);
     const std::size_t count = all.places.size(), num_heads = model.config.num_attention_heads;

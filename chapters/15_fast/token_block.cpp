@@ -31,13 +31,13 @@ void apply_qk_norm_and_rope(const QKNorm& qk_norm, Vector QKNormWithWeights::*we
 
 }  // namespace
 
-std::size_t num_new_tokens(Batch batch) {
+std::size_t num_new_tokens(SequenceBatch batch) {
     std::size_t count = 0;
     for (const SequenceTokens& sequence : batch) count += sequence.new_ids.size();
     return count;
 }
 
-TokenBlock embed(const FastModel& model, Batch batch, Workspace& workspace) {
+TokenBlock embed(const FastModel& model, SequenceBatch batch, Workspace& workspace) {
     const Config& config = model.config;
     const std::size_t count = num_new_tokens(batch);
     const std::size_t query_width = config.num_attention_heads * config.head_dim;
@@ -98,7 +98,8 @@ void update_kv_cache(const FastModel& model, std::size_t n, const TokenBlock& to
     }
 }
 
-void split_into_tiles(Batch batch, std::size_t max_rows, std::vector<AttentionTile>& tiles) {
+void split_into_tiles(SequenceBatch batch, std::size_t max_rows,
+                      std::vector<AttentionTile>& tiles) {
     tiles.clear();
     std::size_t end_of_sequence = 0;
     for (const auto& [new_ids, seq_len, slots, logits_to_keep, hidden_states] : batch) {

@@ -22,8 +22,8 @@ struct SequenceTokens {
     LogitsToKeep logits_to_keep = LogitsToKeep::last;
     HiddenStateViews hidden_states = {};
 };
-using Batch = std::span<const SequenceTokens>;
-std::size_t num_new_tokens(Batch batch);
+using SequenceBatch = std::span<const SequenceTokens>;
+std::size_t num_new_tokens(SequenceBatch batch);
 
 // The activations of adjacent tokens of a batch, as views of the workspace.
 struct TokenBlock {
@@ -39,7 +39,7 @@ struct TokenBlock {
 };
 
 // All tokens of a batch, sequence by sequence, with their embeddings as hidden states.
-TokenBlock embed(const FastModel& model, Batch batch, Workspace& workspace);
+TokenBlock embed(const FastModel& model, SequenceBatch batch, Workspace& workspace);
 
 // A linear layer, by one of the matrix products of weight_matrix.hpp.
 using QuantizedMatmul = void (*)(ConstMatrixView inputs, const WeightMatrix& weights,
@@ -59,7 +59,8 @@ void update_kv_cache(const FastModel& model, std::size_t n, const TokenBlock& to
 
 // Divides the new tokens of each sequence into tiles of at most max_rows queries. Those with
 // the most keys are the first ones of their sequence.
-void split_into_tiles(Batch batch, std::size_t max_rows, std::vector<AttentionTile>& tiles);
+void split_into_tiles(SequenceBatch batch, std::size_t max_rows,
+                      std::vector<AttentionTile>& tiles);
 
 // Attention of one head and one tile of queries. Each token attends to the keys of its sequence
 // up to its own position.

@@ -19,6 +19,7 @@
 #include "common/system/timer.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 struct Arguments {
     std::string model_path, tokenizer_path, adapter_path, export_path, export_adapter_path;

@@ -13,6 +13,7 @@
 #include "common/system/options.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 struct Arguments {
     std::string text, prompt;

@@ -6,6 +6,8 @@
 #include "chapters/12_gradients/loss.hpp"
 
 namespace llm {
+using namespace models;
+
 namespace {
 
 template <class Norm, class MlpLayer>

@@ -21,9 +21,9 @@ struct AblationConfig {
 
 // A block of any of these types.
 using AblationBlock =
-    BlockVariant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock, ParallelBlock,
-                 PreNormBlockWith<LayerNorm, GatedMlp>, PreNormBlockWith<RMSNorm, Mlp>,
-                 PreNormBlockWith<LayerNorm, Mlp>>;
+    models::BlockVariant<PreNormBlock, PostNormBlock, ResPostNormBlock, SandwichBlock,
+                         ParallelBlock, PreNormBlockWith<LayerNorm, GatedMlp>,
+                         PreNormBlockWith<RMSNorm, Mlp>, PreNormBlockWith<LayerNorm, Mlp>>;
 
 // The model of chapters 09 and 12 with such blocks and tied weights. Without RoPE, all rows of
 // its rotary table are that of position 0.
@@ -32,7 +32,7 @@ struct AblationModelConfig : Config {
 };
 std::vector<RotaryTable> rotary_tables(const AblationModelConfig& config,
                                        std::size_t num_positions);  // P
-using AblationModel = DecoderModel<AblationBlock, AblationModelConfig, FinalNorm>;
+using AblationModel = DecoderModel<AblationBlock, AblationModelConfig, models::FinalNorm>;
 
 // The standard deviation of the initial weights: 0.02, or √(2 / (fan_in + fan_out)). Source:
 // torch.nn.init.normal_ and xavier_normal_ (Glorot and Bengio, 2010).

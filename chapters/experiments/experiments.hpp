@@ -10,13 +10,13 @@
 namespace llm {
 
 // Norm placements at three learning rates, and single changes of a baseline. (Chapter 13.)
-void compare_ablations(const TrainingTask& names);
+void compare_ablations(const runs::TrainingTask& names);
 
 // Learning rates for three widths, with and without muP. (Chapter 13.)
-void compare_widths(const TrainingTask& names);
+void compare_widths(const runs::TrainingTask& names);
 
 // Fits a scaling law to the losses of six models, and predicts that of a seventh. (Chapter 13.)
-void extrapolate_scaling_law(TrainingTask task, const std::string& text);
+void extrapolate_scaling_law(runs::TrainingTask task, const std::string& text);
 
 // Small models that are trained on random crops, with a first token, and with learned sinks,
 // and evaluated with windows. (Chapter 17.)

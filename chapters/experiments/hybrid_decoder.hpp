@@ -7,7 +7,7 @@
 
 namespace llm {
 
-using HybridBlock = BlockVariant<PatternBlock, LinearBlock>;
+using HybridBlock = models::BlockVariant<PatternBlock, LinearBlock>;
 using HybridDecoder = DecoderModel<HybridBlock>;
 
 // What the attention of a layer is; none: softmax attention with RoPE.

@@ -9,6 +9,7 @@
 #include "common/system/options.hpp"
 
 using namespace llm;
+using namespace llm::runs;
 
 struct Arguments {
     std::string name, text, export_folder;

@@ -9,7 +9,7 @@
 #include "chapters/models/moe_parameters.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // A model type of chapter 09, described as a family.
@@ -282,4 +282,4 @@ PublishedExample find_example(const std::string& name_or_folder) {
     return {name_or_folder, 0, read_any_config(JsonFile(file))};
 }
 
-}  // namespace llm
+}  // namespace llm::models

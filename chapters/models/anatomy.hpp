@@ -6,7 +6,7 @@
 
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // A choice of a model, as the cell of a table, and the page that explains it.
 struct Choice {
@@ -47,4 +47,4 @@ void show_families(const std::vector<Anatomy>& anatomies);
 void write_families_in_markdown(const std::vector<Anatomy>& anatomies);
 void show_difference(const Anatomy& first, const Anatomy& second);
 
-}  // namespace llm
+}  // namespace llm::models

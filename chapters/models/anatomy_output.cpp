@@ -6,7 +6,7 @@
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // The columns of each table.
@@ -132,4 +132,4 @@ void show_difference(const Anatomy& first, const Anatomy& second) {
     show_table({"choice", first.name, second.name, "page"}, rows);
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -8,7 +8,7 @@
 
 #include "chapters/12_gradients/block_backward.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // A variant of these types, each of them once.
 template <class Unique, class... Types>
@@ -107,4 +107,4 @@ void add_parameters(ParameterList& list, const std::string& name,
     std::visit([&](auto& block) { add_parameters(list, name, block); }, layer);
 }
 
-}  // namespace llm
+}  // namespace llm::models

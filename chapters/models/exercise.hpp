@@ -7,6 +7,7 @@
 namespace exercise {
 
 using namespace llm;
+using namespace llm::models;
 
 Vector predicted_parameters();  // (2)
 

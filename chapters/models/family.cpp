@@ -6,7 +6,7 @@
 #include "chapters/09_full_model/config_json.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 void reject_unsupported(const JsonFile& json, const Family& family) {
@@ -207,4 +207,4 @@ void reject_windows_of_llama(const PublishedConfig& config) {
     }
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -18,7 +18,7 @@
 #include "common/files/json_file.hpp"
 #include "common/tensors/dtype.hpp"
 
-namespace llm {
+namespace llm::models {
 
 struct Family;
 
@@ -256,4 +256,4 @@ void reject_other_query_widths(const PublishedConfig& config);
 // Nothing to check or to add.
 inline void no_gguf_settings(const PublishedConfig&, GgufMetadata&) {}
 
-}  // namespace llm
+}  // namespace llm::models

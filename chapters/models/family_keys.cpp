@@ -2,7 +2,7 @@
 #include "chapters/models/family.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
                                                const SlidingWindow& window,
@@ -125,4 +125,4 @@ ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_ke
     return sizes;
 }
 
-}  // namespace llm
+}  // namespace llm::models

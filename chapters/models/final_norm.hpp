@@ -6,7 +6,7 @@
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/norms_backward.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Post-norm blocks end with a norm, so post-norm models have no other (std::monostate).
 struct FinalNorm : std::variant<std::monostate, RMSNorm, LayerNorm> {
@@ -39,4 +39,4 @@ inline void add_parameters(ParameterList& list, const std::string& name, FinalNo
         add_parameters(list, name, *layer_norm);
 }
 
-}  // namespace llm
+}  // namespace llm::models

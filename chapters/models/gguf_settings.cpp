@@ -4,7 +4,7 @@
 #include "chapters/models/family.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 
 Real GgufSettings::positive(const std::string& key) const {
     const double number = file.number(full(key));
@@ -91,4 +91,4 @@ PublishedConfig read_published_config(const Gguf& file) try {
     file.reject(error.what());
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -4,7 +4,7 @@
 
 #include "chapters/models/published_model.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Besides chapter 09's members, a visitor has these:
 //
@@ -281,4 +281,4 @@ void visit_layer(AnyLayer& any_layer, const PublishedConfig& config, const std::
         any_layer);
 }
 
-}  // namespace llm
+}  // namespace llm::models

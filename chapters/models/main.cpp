@@ -7,6 +7,7 @@
 #include "chapters/models/model_size.hpp"
 
 using namespace llm;
+using namespace llm::models;
 
 int main(int argc, char** argv) {
     ModelRun run;

@@ -6,7 +6,7 @@
 #include "common/system/options.hpp"
 #include "common/tensors/dtype.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // All but the model itself. Those that need it are listed, for Options::needs.
 inline std::vector<const char*> add_model_options(Options& options, ModelRun& run,
@@ -25,4 +25,4 @@ inline std::vector<const char*> add_model_options(Options& options, ModelRun& ru
     return {"--tokenizer", "--tokens", "--prompt", "--gguf"};
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -8,7 +8,7 @@
 #include "common/system/timer.hpp"
 #include "common/tensors/argsort.hpp"
 
-namespace llm {
+namespace llm::models {
 
 void show_next_tokens(const std::vector<Id>& tokens, const Tensor3& logits) {
     step("Logits");
@@ -47,4 +47,4 @@ void write_continuation(
     if (count > 0) show("tokens per second", fixed(double(count) / seconds, 0));
 }
 
-}  // namespace llm
+}  // namespace llm::models

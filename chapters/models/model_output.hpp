@@ -4,7 +4,7 @@
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "chapters/11_generation/generation.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // A step with the logits, and the five most likely next tokens.
 void show_next_tokens(const std::vector<Id>& tokens,  // (T)
@@ -16,4 +16,4 @@ void write_continuation(
     const std::function<void(const GenerationConfig&, const std::function<void(Id)>& on_token)>&
         generate);
 
-}  // namespace llm
+}  // namespace llm::models

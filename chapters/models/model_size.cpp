@@ -9,7 +9,7 @@
 #include "common/output/show.hpp"
 #include "common/tensors/block_types.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // Of the attention of one layer, output gate included.
@@ -169,4 +169,4 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
     show_table({"what", "how much", "formula", "chapter"}, rows);
 }
 
-}  // namespace llm
+}  // namespace llm::models

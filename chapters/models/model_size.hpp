@@ -3,7 +3,7 @@
 
 #include "chapters/models/anatomy.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // The number of tokens that a token at a position (from 0) attends to, itself included.
 std::uint64_t num_attended(const AttentionPattern& pattern, std::uint64_t position);
@@ -28,4 +28,4 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
 // ", one shared", ", 2 shared", or nothing.
 std::string shared_experts_of(const ExpertSizes& experts);
 
-}  // namespace llm
+}  // namespace llm::models

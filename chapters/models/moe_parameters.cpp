@@ -3,7 +3,7 @@
 #include "chapters/19_latent_attention/attention_cost.hpp"
 #include "chapters/20_linear_attention/linear_cost.hpp"
 
-namespace llm {
+namespace llm::models {
 
 std::uint64_t MoeParameterCount::total() const {
     return embedding + positions + attention + router + experts + dense_mlp + norms + head;
@@ -73,4 +73,4 @@ MoeParameterCount count_parameters(const PublishedConfig& config) {
     return count;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -3,7 +3,7 @@
 
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // The parameters by part, of all layers.
 struct MoeParameterCount {
@@ -20,4 +20,4 @@ struct MoeParameterCount {
 };
 MoeParameterCount count_parameters(const PublishedConfig& config);  // allocates no tensor
 
-}  // namespace llm
+}  // namespace llm::models

@@ -9,7 +9,7 @@
 #include "chapters/models/stacked_experts.hpp"
 #include "common/files/safetensors.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 struct PublishedReader : TensorReader<const SafeTensors> {
@@ -208,4 +208,4 @@ void export_model(const PublishedModel& model, const std::string& folder, DType 
     write_json(folder + "/config.json", config_json(model.config, dtype));
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -3,7 +3,7 @@
 
 #include "chapters/models/published_model.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Loads a model from a folder with config.json and model.safetensors (or several files and an
 // index). Throws FileError, which names the file and the tensor, also if the weights have a
@@ -17,4 +17,4 @@ PublishedModel load_published_model(const std::string& folder, const Family& fam
 void export_model(const PublishedModel& model, const std::string& folder,
                   DType dtype = DType::float32);
 
-}  // namespace llm
+}  // namespace llm::models

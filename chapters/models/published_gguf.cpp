@@ -6,7 +6,7 @@
 #include "chapters/models/layer_tensors.hpp"
 #include "common/tensors/block_types.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 struct PublishedGgufWriter : GgufTensorWriter {
@@ -225,4 +225,4 @@ std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& 
     return list.fallbacks();
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -5,7 +5,7 @@
 #include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/models/published_model.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Writes a model and its tokenizer as a GGUF file of the architecture that llama.cpp has for
 // the family. Matrices are stored in dtype; routers, norms, biases and sinks stay in float32.
@@ -23,4 +23,4 @@ std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& 
 // files of other makers. Throws FileError, which names the file and the key or tensor.
 PublishedModel load_published_gguf(const std::string& file);
 
-}  // namespace llm
+}  // namespace llm::models

@@ -4,9 +4,10 @@
 
 #include "chapters/04_rope/rope_scaling.hpp"
 
-namespace llm {
+template struct llm::DecoderModel<llm::models::PublishedLayer, llm::models::PublishedConfig,
+                                  llm::models::FinalNorm>;
 
-template struct DecoderModel<PublishedLayer, PublishedConfig, FinalNorm>;
+namespace llm::models {
 
 const MlpOrMoe& mlp_of(const PublishedLayer& layer) {
     return std::visit([](const auto& block) -> const MlpOrMoe& { return block.mlp; }, layer);
@@ -188,4 +189,4 @@ PublishedModel make_mixtral(const MoeDecoder& decoder) {
     return model;
 }
 
-}  // namespace llm
+}  // namespace llm::models

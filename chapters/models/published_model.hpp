@@ -9,7 +9,7 @@
 #include "chapters/models/family.hpp"
 #include "chapters/models/final_norm.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // A layer: pre-norm, with RMSNorm or (GPT-2) LayerNorm, Gemma's with four norms, OLMo 2's with
 // norms after the sublayers, Cohere's, whose sublayers are parallel, DeepSeek's, with latent
@@ -25,7 +25,6 @@ using PublishedLayer = BlockVariant<MoeBlock, GemmaBlock, OlmoBlock, Gpt2Block, 
 const MlpOrMoe& mlp_of(const PublishedLayer& layer);
 
 using PublishedModel = DecoderModel<PublishedLayer, PublishedConfig, FinalNorm>;
-extern template struct DecoderModel<PublishedLayer, PublishedConfig, FinalNorm>;
 
 // One table for layers with full attention, and, if windows have a theta of their own, a second
 // one. Throws ValueError if P exceeds max_position_embeddings.
@@ -39,4 +38,7 @@ PublishedModel make_empty_model(const PublishedConfig& config);
 // mixture of experts with SoftmaxRouting as Mixtral's, and no shared experts.
 PublishedModel make_mixtral(const MoeDecoder& decoder);
 
-}  // namespace llm
+}  // namespace llm::models
+
+extern template struct llm::DecoderModel<llm::models::PublishedLayer,
+                                         llm::models::PublishedConfig, llm::models::FinalNorm>;

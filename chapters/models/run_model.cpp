@@ -15,7 +15,7 @@
 #include "common/files/json_file.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 std::string text_of(const PublishedConfig& config, const LayerConfig& layer) {
@@ -141,4 +141,4 @@ void run_model(const ModelRun& run, Generator& generator) {
         run_with(load_model(run.model_path), run, generator);
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -6,7 +6,7 @@
 
 #include "chapters/11_generation/generation.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // The layers of a model are shown, its logits for tokens, the text that it writes after a
 // prompt; then it is written to a folder, for Hugging Face, or to a GGUF file.
@@ -23,4 +23,4 @@ struct ModelRun {
 // ValueError before anything is shown, if an input is invalid.
 void run_model(const ModelRun& run, Generator& generator);
 
-}  // namespace llm
+}  // namespace llm::models

@@ -2,7 +2,7 @@
 
 #include "chapters/18_experts/mxfp4.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // The columns of gate_up_proj for feature f of F.
@@ -114,4 +114,4 @@ StackedExperts stack_experts(const std::vector<Expert>& experts,
     return all;
 }
 
-}  // namespace llm
+}  // namespace llm::models

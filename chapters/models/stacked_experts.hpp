@@ -4,7 +4,7 @@
 #include "chapters/models/family.hpp"
 #include "common/files/safetensors.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Stored in × out, as the ExpertStorage of the family says.
 struct StackedExperts {
@@ -19,4 +19,4 @@ void read_stacked_experts(const SafeTensors& tensors, const PublishedConfig& con
                           const std::string& name, std::vector<Expert>& experts);
 StackedExperts stack_experts(const std::vector<Expert>& experts, const PublishedConfig& config);
 
-}  // namespace llm
+}  // namespace llm::models

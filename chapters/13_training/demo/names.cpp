@@ -12,6 +12,8 @@
 #include "common/output/show.hpp"
 
 namespace llm {
+using namespace runs;
+
 namespace {
 
 void inputs_and_targets(const std::vector<std::string>& names, const TrainingTask& task,

@@ -5,6 +5,6 @@
 
 namespace llm {
 
-void names_demo(TrainingTask task, OutputFolder output, Generator& generator);
+void names_demo(runs::TrainingTask task, runs::OutputFolder output, Generator& generator);
 
 }  // namespace llm

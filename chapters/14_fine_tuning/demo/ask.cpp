@@ -15,6 +15,8 @@
 #include "common/output/show.hpp"
 
 namespace llm {
+using namespace models;
+
 namespace {
 
 std::vector<Id> greedy_answer(const Model& model, const ChatEncoder& encoder,

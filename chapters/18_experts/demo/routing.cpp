@@ -7,6 +7,8 @@
 #include "common/output/show.hpp"
 
 namespace llm {
+using namespace models;
+
 namespace {
 
 const std::vector<std::string> words = {"And", "the", "LORD", "said"};

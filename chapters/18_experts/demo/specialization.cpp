@@ -7,6 +7,8 @@
 #include "common/output/show.hpp"
 
 namespace llm {
+using namespace models;
+
 namespace {
 
 constexpr std::size_t seq_len = 128;

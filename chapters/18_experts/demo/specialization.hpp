@@ -8,8 +8,8 @@
 
 namespace llm {
 
-void load_of_layers(const PublishedModel& model, const std::vector<Id>& tokens);
-void words_of_experts(const PublishedModel& model, const Tokenizer& tokenizer,
+void load_of_layers(const models::PublishedModel& model, const std::vector<Id>& tokens);
+void words_of_experts(const models::PublishedModel& model, const Tokenizer& tokenizer,
                       const std::vector<Id>& tokens);
 
 }  // namespace llm

@@ -12,6 +12,7 @@
 #include "common/system/options.hpp"
 
 using namespace llm;
+using namespace llm::bench;
 
 constexpr std::array dtypes = {DType::float32, DType::bfloat16, DType::q8_0, DType::q4_0};
 

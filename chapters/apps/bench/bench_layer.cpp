@@ -5,7 +5,7 @@
 #include "chapters/apps/bench/bench_timing.hpp"
 #include "common/system/parallel.hpp"
 
-namespace llm {
+namespace llm::bench {
 namespace {
 
 constexpr std::size_t T = 512, C = 384, F = 1536, H = 6, D = 64;
@@ -142,4 +142,4 @@ void benchmark_layer(Generator& generator, int repetitions) {
     show_roofline_of(results);
 }
 
-}  // namespace llm
+}  // namespace llm::bench

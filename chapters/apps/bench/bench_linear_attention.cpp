@@ -4,7 +4,7 @@
 #include "chapters/apps/bench/bench_timing.hpp"
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::bench {
 namespace {
 
 constexpr std::size_t head_dim = 64, block = 64;
@@ -69,4 +69,4 @@ void benchmark_linear_attention(Generator& generator, int repetitions) {
     show_table({"tokens", "softmax", "recurrent", "chunks of 64", "parallel"}, rows);
 }
 
-}  // namespace llm
+}  // namespace llm::bench

@@ -10,7 +10,7 @@
 #include "common/output/plot.hpp"
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::bench {
 namespace {
 
 // A function, and the percentage of the run time that was spent in it: its self time, without
@@ -95,4 +95,4 @@ void benchmark_profile() {
     plot("profile", panels);
 }
 
-}  // namespace llm
+}  // namespace llm::bench

@@ -9,7 +9,7 @@
 #include "chapters/apps/bench/bench_timing.hpp"
 #include "common/files/safetensors.hpp"
 
-namespace llm {
+namespace llm::bench {
 namespace {
 
 const std::string folder_of_tests = LLM_TESTS_FOLDER;
@@ -181,4 +181,4 @@ Rival make_llama2c_rival(const Model& model, std::span<const Real> logits) {
     return rival;
 }
 
-}  // namespace llm
+}  // namespace llm::bench

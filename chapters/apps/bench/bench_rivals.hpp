@@ -9,7 +9,7 @@
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "common/tensors/dtype.hpp"
 
-namespace llm {
+namespace llm::bench {
 
 // Another program that runs the same model: the commands that time it (one for each set of
 // options), and the seconds of every call, by the name of the benchmark and the options.
@@ -43,4 +43,4 @@ Rival make_llama2c_rival(const Model& model, std::span<const Real> logits);  // 
 // The models are written to build/models/bench.
 void remove_files_of_rivals();
 
-}  // namespace llm
+}  // namespace llm::bench

@@ -15,7 +15,7 @@
 #include "common/files/mapped_file.hpp"
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::bench {
 namespace {
 
 // Requests with the times of their arrival, in seconds.
@@ -249,4 +249,4 @@ void benchmark_serving(const Model& mini_llm, Generator& generator, int repetiti
     benchmark_speculation(repetitions);
 }
 
-}  // namespace llm
+}  // namespace llm::bench

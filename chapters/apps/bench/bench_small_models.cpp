@@ -8,7 +8,7 @@
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
 
-namespace llm {
+namespace llm::bench {
 namespace {
 
 constexpr std::size_t num_tokens = 200;
@@ -100,4 +100,4 @@ void benchmark_small_models(int repetitions) {
     show_small_models(models, results);
 }
 
-}  // namespace llm
+}  // namespace llm::bench

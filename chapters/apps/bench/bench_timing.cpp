@@ -6,7 +6,7 @@
 
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::bench {
 namespace {
 
 class ProgressReporter : public benchmark::BenchmarkReporter {
@@ -93,4 +93,4 @@ void show_roofline_of(const BenchmarkResults& results) {
                                   fixed(median(results.bandwidths), 1) + " GB/s");
 }
 
-}  // namespace llm
+}  // namespace llm::bench

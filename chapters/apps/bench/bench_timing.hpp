@@ -7,7 +7,7 @@
 #include "chapters/15_fast/roofline.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::bench {
 
 // A function to be timed, and the minimum work that it requires: FLOPs if it is compute-bound,
 // bytes if it is memory-bound.
@@ -64,4 +64,4 @@ void benchmark_profile();
 // What perf measures: prefills of 512 tokens, or decode steps at position 256, for 8 seconds.
 void run_for_profiler(const Model& model, const std::string& phase);
 
-}  // namespace llm
+}  // namespace llm::bench

@@ -8,7 +8,9 @@
 #include "common/system/parallel.hpp"
 #include "common/tensors/matmul.hpp"
 
-namespace llm {
+namespace llm::bench {
+using namespace runs;
+
 namespace {
 
 // The default sizes of a run of chapter 13 and of ./learn train.
@@ -142,4 +144,4 @@ void benchmark_training(int repetitions) {
     say("PyTorch: its time in the fastest of its settings (1 or 2 threads), divided by ours");
 }
 
-}  // namespace llm
+}  // namespace llm::bench

@@ -15,6 +15,8 @@
 #include "common/system/options.hpp"
 
 using namespace llm;
+using namespace llm::models;
+using namespace llm::chat;
 
 struct Arguments {
     ModelOptions model;
@@ -234,7 +236,7 @@ std::shared_ptr<const TokenTrie> trie_for_calls(ChatModel& model) {
     return make_tool_trie(model.tokenizer, model.eos_token_ids);
 }
 
-void chat(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
+void run_chat(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
     check_temperature(arguments.config.sampling);
     ChatModel model = load_chat_model(files);
     arguments.config.eos_token_ids = model.eos_token_ids;
@@ -285,6 +287,6 @@ int main(int argc, char** argv) {
             files.model_path = asset("wordnet_calculator");
             arguments.calculator = true;
         }
-        chat(arguments, chosen_files(options, arguments.model), options.seed());
+        run_chat(arguments, chosen_files(options, arguments.model), options.seed());
     });
 }

@@ -10,7 +10,9 @@
 #include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"
 
-namespace llm {
+namespace llm::chat {
+using namespace models;
+
 namespace {
 
 FastModel load_fast_model(const ChatModelFiles& files) {
@@ -76,4 +78,4 @@ ChatModel load_chat_model(const ChatModelFiles& files) {
             read_bad_words(files.adapter_path.empty() ? files.model_path : files.adapter_path)};
 }
 
-}  // namespace llm
+}  // namespace llm::chat

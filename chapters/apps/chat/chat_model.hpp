@@ -8,14 +8,14 @@
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 
-namespace llm {
+namespace llm::chat {
 
 struct ChatModel {
     AnyModel model;
     Tokenizer tokenizer;
     std::optional<ChatTemplate> chat_template;  // none: a base model, which continues texts
     std::vector<Id> eos_token_ids;              // with the token that ends an answer
-    BadWords bad_words;                         // of the adapter, or the model
+    models::BadWords bad_words;                 // of the adapter, or the model
 };
 
 struct ChatModelFiles {
@@ -34,6 +34,6 @@ ChatModel load_chat_model(const ChatModelFiles& files);
 
 // The family of chapters/models of a folder or a GGUF file; nullptr if it has none, so that the
 // fast path of chapters 15 and 16 is for it. Throws FileError.
-const Family* published_family_of(const std::string& model_path);
+const models::Family* published_family_of(const std::string& model_path);
 
-}  // namespace llm
+}  // namespace llm::chat

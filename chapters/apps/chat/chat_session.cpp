@@ -6,7 +6,8 @@
 
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 
-namespace llm {
+namespace llm::chat {
+using namespace models;
 
 const Config& config_of(const AnyModel& model) {
     return std::visit([](const auto& typed) -> const Config& { return typed.config; }, model);
@@ -64,4 +65,4 @@ std::size_t max_prompt_tokens(std::size_t num_positions, std::size_t max_new_tok
     return num_positions - std::min(max_new_tokens, num_positions / 2);
 }
 
-}  // namespace llm
+}  // namespace llm::chat

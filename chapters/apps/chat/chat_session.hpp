@@ -14,10 +14,10 @@
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/models/published_model.hpp"
 
-namespace llm {
+namespace llm::chat {
 
 // With the fast path of chapters 15 and 16, or of a family of chapters/models.
-using AnyModel = std::variant<FastModel, PublishedModel>;
+using AnyModel = std::variant<FastModel, models::PublishedModel>;
 const Config& config_of(const AnyModel& model);
 
 // An empty sequence of a model, which must outlive it. Throws ValueError for a cache of another
@@ -47,4 +47,4 @@ CalculatorUse run_calculator(const std::string& answer);
 // The date as Llama 3.2 reads it: "26 Jul 2024".
 std::string today();
 
-}  // namespace llm
+}  // namespace llm::chat

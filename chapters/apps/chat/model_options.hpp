@@ -8,7 +8,7 @@
 #include "common/files/mapped_file.hpp"
 #include "common/system/options.hpp"
 
-namespace llm {
+namespace llm::chat {
 
 inline constexpr std::array dtypes_of_weights = {DType::float32, DType::bfloat16, DType::q8_0,
                                                  DType::q4_0};
@@ -54,4 +54,4 @@ inline ChatModelFiles chosen_files(const Options& options, const ModelOptions& m
     return files;
 }
 
-}  // namespace llm
+}  // namespace llm::chat

@@ -17,7 +17,9 @@
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
+using namespace models;
+
 namespace {
 
 bool samples(const FineTuningArguments& arguments) { return arguments.method == "sample"; }
@@ -213,4 +215,4 @@ void fine_tune_model(const FineTuningArguments& given, std::uint32_t seed) {
     held_out.show(seed);
 }
 
-}  // namespace llm
+}  // namespace llm::fine_tune

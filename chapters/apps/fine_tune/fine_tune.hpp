@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace llm {
+namespace llm::fine_tune {
 
 // Options without a default depend on the method; until it is known, they are 0, and beta -1.
 struct FineTuningArguments {
@@ -29,4 +29,4 @@ struct FineTuningArguments {
 // Trains, tests, or both. Throws FileError if the result would overwrite something.
 void fine_tune_model(const FineTuningArguments& arguments, std::uint32_t seed);
 
-}  // namespace llm
+}  // namespace llm::fine_tune

@@ -4,7 +4,7 @@
 
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
 namespace {
 
 // The first questions of each task.
@@ -142,4 +142,4 @@ void HeldOutQuestions::show(std::uint32_t seed) const {
     show_examples(questions_, answers_);
 }
 
-}  // namespace llm
+}  // namespace llm::fine_tune

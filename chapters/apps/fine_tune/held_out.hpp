@@ -5,7 +5,7 @@
 #include "chapters/apps/fine_tune/fine_tune.hpp"
 #include "common/files/mapped_file.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
 
 // The elements of this task. Throws FileError if there are none.
 template <class T>
@@ -38,4 +38,4 @@ class HeldOutQuestions {
     std::vector<Vector> correct_;                       // of each model: 1 for a right answer
 };
 
-}  // namespace llm
+}  // namespace llm::fine_tune

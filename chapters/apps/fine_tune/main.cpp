@@ -5,6 +5,7 @@
 #include "common/tensors/tensor.hpp"
 
 using namespace llm;
+using namespace llm::fine_tune;
 
 void add_options(Options& options, FineTuningArguments& arguments) {
     options.path("--model", arguments.model, "a Hugging Face folder");

@@ -12,7 +12,7 @@
 #include "common/numbers/statistics.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
 namespace {
 
 // The two completions of one prompt.
@@ -187,4 +187,4 @@ void sample_preferences(FineTuningRun& run, const std::vector<AskedQuestion>& qu
     }
 }
 
-}  // namespace llm
+}  // namespace llm::fine_tune

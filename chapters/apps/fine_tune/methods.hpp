@@ -9,7 +9,7 @@
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
 #include "chapters/apps/fine_tune/fine_tune.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
 
 // What all runs have in common.
 struct FineTuningRun {
@@ -35,4 +35,4 @@ void run_grpo(FineTuningRun& run, const std::vector<AskedQuestion>& questions);
 void sample_preferences(FineTuningRun& run, const std::vector<AskedQuestion>& questions,
                         std::vector<Preference>& preferences);
 
-}  // namespace llm
+}  // namespace llm::fine_tune

@@ -5,7 +5,7 @@
 #include "common/output/show.hpp"
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
 
 Reports::Reports(std::size_t num_steps, std::vector<std::string> names)
     : num_steps_(num_steps),
@@ -60,4 +60,4 @@ void Reports::replay(const std::vector<Real>& history) {
     num_replayed_ = step_;
 }
 
-}  // namespace llm
+}  // namespace llm::fine_tune

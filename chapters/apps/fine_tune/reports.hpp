@@ -7,7 +7,7 @@
 #include "common/output/plot.hpp"
 #include "common/tensors/real.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
 
 // The averages of some numbers over the steps since the last report. Prints about eight lines
 // during a run, and the current step in a terminal.
@@ -35,4 +35,4 @@ class Reports {
     double start_;
 };
 
-}  // namespace llm
+}  // namespace llm::fine_tune

@@ -9,7 +9,9 @@
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
+using namespace runs;
+
 namespace {
 
 std::uint64_t checksum(const Model& model) {
@@ -140,4 +142,4 @@ std::vector<Line> run_steps(FineTuningRun& run, const std::vector<std::string>& 
     return reports.lines();
 }
 
-}  // namespace llm
+}  // namespace llm::fine_tune

@@ -6,7 +6,7 @@
 #include "chapters/apps/fine_tune/methods.hpp"
 #include "common/output/plot.hpp"
 
-namespace llm {
+namespace llm::fine_tune {
 
 std::string checkpoint_file(const FineTuningArguments& arguments);
 
@@ -26,4 +26,4 @@ using TakeStep = std::function<std::vector<double>(std::size_t step)>;
 std::vector<Line> run_steps(FineTuningRun& run, const std::vector<std::string>& names,
                             const TakeStep& take_step);
 
-}  // namespace llm
+}  // namespace llm::fine_tune

@@ -4,7 +4,9 @@
 
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::serve {
+using namespace models;
+
 namespace {
 
 bool is_in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-'; }
@@ -77,4 +79,4 @@ std::string AnswerText::take(bool at_end) {
     return {};
 }
 
-}  // namespace llm
+}  // namespace llm::serve

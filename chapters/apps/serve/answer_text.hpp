@@ -7,7 +7,7 @@
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 // Returns only text that is final. It holds back the bytes of an incomplete UTF-8 character,
 // what may be the beginning of a stop string, and, if there are bad words, the last word: it
@@ -19,7 +19,7 @@ class AnswerText {
     // up to the first `no_stop_after`, if it is not empty. The tokenizer and the words must
     // outlive it.
     AnswerText(const Tokenizer& tokenizer, std::vector<Id> first_ids,
-               std::vector<std::string> stop, const BadWords& bad_words,
+               std::vector<std::string> stop, const models::BadWords& bad_words,
                std::string no_stop_after = {});
 
     std::string put(Id id);
@@ -39,9 +39,9 @@ class AnswerText {
     std::size_t num_bytes_;  // decoded so far
     std::vector<std::string> stop_;
     std::string no_stop_after_;
-    const BadWords& bad_words_;
+    const models::BadWords& bad_words_;
     std::string pending_{};  // decoded, and not returned
     std::string finish_reason_{};
 };
 
-}  // namespace llm
+}  // namespace llm::serve

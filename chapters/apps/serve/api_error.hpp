@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace llm {
+namespace llm::serve {
 
 // Becomes {"error": {"message", "type", "param", "code"}} with an HTTP status. An empty param
 // or code is null in JSON.
@@ -27,4 +27,4 @@ inline ApiError invalid_request(const std::string& message, const std::string& p
     return {400, "invalid_request_error", message, param, code};
 }
 
-}  // namespace llm
+}  // namespace llm::serve

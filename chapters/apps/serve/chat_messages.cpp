@@ -7,7 +7,7 @@
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 using nlohmann::json;
@@ -138,4 +138,4 @@ std::vector<Message> read_messages(RequestFields& fields, const ChatTemplate& ch
     return messages;
 }
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -3,7 +3,7 @@
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 // The answers have seeds of their own, so that they differ.
@@ -129,4 +129,4 @@ TokenDetails Completion::details(Answer& answer, const SampledToken& token) cons
     return result;
 }
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -7,7 +7,7 @@
 #include "chapters/apps/serve/serving_loop.hpp"
 #include "chapters/apps/serve/tool_call_text.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 // The answers of one request while they are generated. All of them are canceled if it is
 // destroyed before they have ended. The model and the loop must outlive it.
@@ -49,4 +49,4 @@ class Completion {
     std::optional<OpenRequest> open_{};
 };
 
-}  // namespace llm
+}  // namespace llm::serve

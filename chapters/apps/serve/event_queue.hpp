@@ -12,7 +12,7 @@
 
 #include "chapters/11_generation/generation.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 using Clock = std::chrono::steady_clock;
 
@@ -65,4 +65,4 @@ class EventQueue {
     std::deque<SequenceEvent> events_;
 };
 
-}  // namespace llm
+}  // namespace llm::serve

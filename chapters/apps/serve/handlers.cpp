@@ -5,7 +5,7 @@
 
 #include "chapters/apps/serve/page.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 using httplib::Request;
@@ -206,4 +206,4 @@ void add_endpoints(HttpServer& server, const Service& service) {
     });
 }
 
-}  // namespace llm
+}  // namespace llm::serve

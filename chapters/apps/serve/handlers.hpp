@@ -6,7 +6,7 @@
 #include "chapters/apps/serve/completion.hpp"
 #include "chapters/apps/serve/http_server.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 // What all requests share. The model, the loop and the metrics must outlive the server.
 struct Service {
@@ -24,4 +24,4 @@ void add_endpoints(HttpServer& server, const Service& service);
 // Compares every byte, so that the time does not tell how many bytes of a key are right.
 bool equal_in_constant_time(const std::string& a, const std::string& b);
 
-}  // namespace llm
+}  // namespace llm::serve

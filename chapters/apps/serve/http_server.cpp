@@ -7,7 +7,7 @@
 
 #include "common/tensors/shape.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 using std::chrono::milliseconds;
@@ -146,4 +146,4 @@ bool HttpServer::process_and_close_socket(socket_t socket) try {
     return false;  // out of memory: this connection is closed, and the others go on
 }
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -8,7 +8,7 @@
 
 #include <httplib.h>
 
-namespace llm {
+namespace llm::serve {
 
 struct HttpLimits {
     std::size_t max_body_bytes = 1 << 20;
@@ -64,4 +64,4 @@ class HttpServer final : public httplib::Server {
     std::set<socket_t> open_;
 };
 
-}  // namespace llm
+}  // namespace llm::serve

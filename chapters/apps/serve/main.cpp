@@ -12,6 +12,9 @@
 #include "common/system/options.hpp"
 
 using namespace llm;
+using namespace llm::chat;
+using namespace llm::models;
+using namespace llm::serve;
 
 struct Arguments {
     ModelOptions model;
@@ -129,7 +132,7 @@ void stop(HttpServer& server, ServingLoop& loop, std::size_t seconds) {
     server.hang_up();
 }
 
-void serve(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
+void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
     check_temperature(arguments.sampling);
     check_family(files);
     const ChatModel chat = load_chat_model(files);
@@ -164,6 +167,6 @@ int main(int argc, char** argv) {
     Options options("serve", "OpenAI's API for a model, with continuous batching");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
-        serve(arguments, chosen_files(options, arguments.model), options.seed());
+        run_server(arguments, chosen_files(options, arguments.model), options.seed());
     });
 }

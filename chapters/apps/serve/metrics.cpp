@@ -2,7 +2,7 @@
 
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 std::string heading(const std::string& name, const std::string& type, const std::string& help) {
@@ -89,4 +89,4 @@ std::string Metrics::text() const {
                      "From a token of a request to its next one.");
 }
 
-}  // namespace llm
+}  // namespace llm::serve

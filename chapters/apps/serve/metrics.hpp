@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace llm {
+namespace llm::serve {
 
 // How many values are at most each bound, as Prometheus wants it: counts are cumulative.
 struct Histogram {
@@ -50,4 +50,4 @@ class Metrics {
     Histogram time_between_tokens_{{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}};
 };
 
-}  // namespace llm
+}  // namespace llm::serve

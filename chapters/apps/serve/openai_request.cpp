@@ -15,7 +15,7 @@
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 using nlohmann::json;
@@ -146,7 +146,7 @@ std::vector<Id> encode_messages(RequestFields& fields, const ServedModel& model,
         throw invalid_request("tools are not supported with the chat template " +
                                   to_text(format) + " of this model",
                               "tools", "unsupported_parameter");
-    RenderOptions options{true, true, bos_token_text(model.tokenizer), today()};
+    RenderOptions options{true, true, bos_token_text(model.tokenizer), chat::today()};
     options.tools = request.tools;
     const std::vector<Message> messages = read_messages(fields, *model.chat_template);
     return encode_conversation(model.tokenizer,
@@ -254,4 +254,4 @@ CompletionRequest parse_completion_request(std::string_view body, const ServedMo
     });
 }
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -12,7 +12,7 @@
 #include "chapters/21_serving/constrained/token_mask.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 // What a request is checked against, and how its text becomes tokens.
 struct ServedModel {
@@ -20,7 +20,7 @@ struct ServedModel {
     Tokenizer tokenizer;
     std::optional<ChatTemplate> chat_template{};  // none: a base model
     std::vector<Id> eos_token_ids{};              // with the token that ends an answer
-    BadWords bad_words{};
+    models::BadWords bad_words{};
     std::shared_ptr<const TokenTrie> trie{};  // of the tokenizer, for a grammar
     std::size_t context_length = 0;           // tokens of a prompt and its answer
     std::size_t max_prompt_tokens = 0;        // less than context_length
@@ -49,4 +49,4 @@ inline constexpr std::size_t max_choices = 16;  // of a request: prompts times n
 CompletionRequest parse_chat_request(std::string_view body, const ServedModel& model);
 CompletionRequest parse_completion_request(std::string_view body, const ServedModel& model);
 
-}  // namespace llm
+}  // namespace llm::serve

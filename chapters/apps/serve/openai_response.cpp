@@ -7,7 +7,7 @@
 
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -191,4 +191,4 @@ std::string models_json(const std::string& model, std::int64_t created) {
     return json{{"object", "list"}, {"data", json::array({entry})}}.dump();
 }
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -9,7 +9,7 @@
 #include "chapters/apps/serve/api_error.hpp"
 #include "chapters/apps/serve/tool_call_text.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 // A token with its log-probability. Its bytes need not be UTF-8.
 struct TokenText {
@@ -62,4 +62,4 @@ inline constexpr const char* sse_done = "data: [DONE]\n\n";
 std::string error_json(const ApiError& error);
 std::string models_json(const std::string& model, std::int64_t created);
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -1,6 +1,6 @@
 #include "chapters/apps/serve/page.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 const char* const chat_page = R"html(<!doctype html>
 <html lang="en">
@@ -158,4 +158,4 @@ $('text').onkeydown = event => {
 </html>
 )html";
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -7,7 +7,7 @@
 #include "chapters/apps/serve/api_error.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 using nlohmann::json;
@@ -111,4 +111,4 @@ void RequestFields::reject_unread() const {
                                   "unknown_parameter");
 }
 
-}  // namespace llm
+}  // namespace llm::serve

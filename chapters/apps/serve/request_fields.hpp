@@ -11,7 +11,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace llm {
+namespace llm::serve {
 
 // The accessors throw ApiError 400, which names the field, if it has another type or is not
 // within the limits. null counts as absent, as in OpenAI's API. The object must outlive this.
@@ -46,4 +46,4 @@ class RequestFields {
     std::set<std::string> read_{};
 };
 
-}  // namespace llm
+}  // namespace llm::serve

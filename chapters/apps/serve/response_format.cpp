@@ -1,11 +1,13 @@
 #include "chapters/apps/serve/response_format.hpp"
 
+#include <algorithm>
+
 #include "chapters/21_serving/constrained/json_schema.hpp"
 #include "chapters/apps/serve/api_error.hpp"
 #include "common/files/json_tree.hpp"
 #include "common/tensors/shape.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 ApiError wrong(const std::string& what) {
@@ -49,4 +51,4 @@ std::shared_ptr<const Grammar> grammar_of_response_format(std::string_view body)
     throw wrong(".type must be text, json_object or json_schema");
 }
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -5,7 +5,7 @@
 
 #include "common/tensors/argsort.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
@@ -217,4 +217,4 @@ void ServingLoop::publish_state() {
     waiting_in_engine_ = scheduler.waiting.size();
 }
 
-}  // namespace llm
+}  // namespace llm::serve

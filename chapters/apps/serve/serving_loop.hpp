@@ -10,7 +10,7 @@
 #include "chapters/apps/serve/event_queue.hpp"
 #include "chapters/apps/serve/metrics.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 class ServingLoop;
 
@@ -110,4 +110,4 @@ class ServingLoop {
     std::thread thread_;  // the last member: it uses the others
 };
 
-}  // namespace llm
+}  // namespace llm::serve

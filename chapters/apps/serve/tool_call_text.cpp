@@ -5,7 +5,7 @@
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::serve {
 namespace {
 
 // What tool_use_grammar writes around the name and the arguments. A JSON string has no line
@@ -87,4 +87,4 @@ bool ToolCallText::take_arguments(Parts& parts, bool at_end) {
     return true;
 }
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace llm {
+namespace llm::serve {
 
 // A part of a call: first its name, without arguments, then pieces of its arguments.
 struct ToolCallPart {
@@ -38,4 +38,4 @@ class ToolCallText {
     std::string pending_{};
 };
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -8,7 +8,7 @@
 #include "chapters/apps/serve/api_error.hpp"
 #include "common/files/mapped_file.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 using nlohmann::json;
 
@@ -157,4 +157,4 @@ ToolRequest read_tools(RequestFields& fields, std::string_view body) {
     return request;
 }
 
-}  // namespace llm
+}  // namespace llm::serve

@@ -7,7 +7,7 @@
 #include "chapters/21_serving/constrained/tool_use.hpp"
 #include "chapters/apps/serve/request_fields.hpp"
 
-namespace llm {
+namespace llm::serve {
 
 // The tools that an answer may call; none also if tool_choice is "none".
 struct ToolRequest {
@@ -27,4 +27,4 @@ std::string element_name(const std::string& list, std::size_t i);               
 RequestFields function_of(RequestFields& fields);
 std::string read_function_name(RequestFields& function);
 
-}  // namespace llm
+}  // namespace llm::serve

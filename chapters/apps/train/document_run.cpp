@@ -9,7 +9,7 @@
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::runs {
 namespace {
 
 const std::string end_of_text = "<|endoftext|>";
@@ -121,4 +121,4 @@ void compare_masks(const TrainingTask& task, const Model& model) {
     show_table({"attention of the evaluation", "validation loss"}, rows);
 }
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -3,7 +3,7 @@
 
 #include "chapters/apps/train/text_run.hpp"
 
-namespace llm {
+namespace llm::runs {
 
 // The documents, or one text. Throws FileError if a file cannot be read.
 std::vector<std::string> read_documents(const TextOptions& options);
@@ -23,4 +23,4 @@ void packed_documents(const TrainingTask& task);
 // Shows the validation loss of the model within documents and across them.
 void compare_masks(const TrainingTask& task, const Model& model);
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -7,6 +7,7 @@
 #include "common/system/timer.hpp"
 
 using namespace llm;
+using namespace llm::runs;
 
 void add_text_options(Options& options, TextOptions& text, std::string& special_tokens,
                       float& minutes) {

@@ -9,7 +9,7 @@
 #include "common/output/show.hpp"
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::runs {
 namespace {
 
 // Bits per character on these tokens.
@@ -58,4 +58,4 @@ void compare_with_ngrams(const TrainingTask& task, const Model& model,
     show_table({"characters", "bits per character"}, rows);
 }
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -3,7 +3,7 @@
 
 #include "chapters/apps/train/training_run.hpp"
 
-namespace llm {
+namespace llm::runs {
 
 // The n-gram baseline: the validation tokens on which it and the model are compared, and the
 // losses of the n-gram models, in nats per character.
@@ -20,4 +20,4 @@ NgramBaseline ngram_baseline(const TrainingTask& task, std::vector<Id> validatio
 void compare_with_ngrams(const TrainingTask& task, const Model& model,
                          const NgramBaseline& baseline);
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -7,7 +7,7 @@
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::runs {
 namespace {
 
 bool holds_model(const std::string& folder) { return is_file(folder + "/config.json"); }
@@ -120,4 +120,4 @@ std::string tokens_per_second(const TrainingArguments& args, double seconds_per_
     return with_commas(static_cast<std::size_t>(tokens / seconds_per_step)) + " tokens";
 }
 
-}  // namespace llm
+}  // namespace llm::runs

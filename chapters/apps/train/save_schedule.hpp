@@ -7,7 +7,7 @@
 
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::runs {
 
 struct SaveSchedule {
     std::size_t save_steps = 0;  // 0: after about a minute, for at most a twentieth of the time
@@ -25,4 +25,4 @@ struct SaveSchedule {
     }
 };
 
-}  // namespace llm
+}  // namespace llm::runs

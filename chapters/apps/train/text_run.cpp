@@ -11,7 +11,7 @@
 #include "common/output/show.hpp"
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::runs {
 namespace {
 
 constexpr std::size_t num_sampled_tokens = 24;
@@ -196,4 +196,4 @@ void train_on_text(TrainingTask task, OutputFolder output, const TextOptions& op
         " generates text with it.");
 }
 
-}  // namespace llm
+}  // namespace llm::runs

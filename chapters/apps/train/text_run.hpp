@@ -3,7 +3,7 @@
 
 #include "chapters/apps/train/training_run.hpp"
 
-namespace llm {
+namespace llm::runs {
 
 // Trains a model on a text or on documents: the files of a folder or of a list with commas, or
 // the parts of a text between separators. The program ends after the given minutes; 0: after
@@ -21,4 +21,4 @@ struct TextOptions {
 void train_on_text(TrainingTask task, OutputFolder output, const TextOptions& options,
                    Generator& generator);
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -2,7 +2,7 @@
 
 #include "chapters/09_full_model/parameters.hpp"
 
-namespace llm {
+namespace llm::runs {
 namespace {
 
 void override_size(std::size_t& value, std::size_t given) {
@@ -78,4 +78,4 @@ void add_output_options(Options& options, OutputFolder& output, std::string& dty
     options.choice("--dtype", dtype, {"float32", "bfloat16"}, "data type of the saved model");
 }
 
-}  // namespace llm
+}  // namespace llm::runs

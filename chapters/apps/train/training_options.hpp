@@ -4,7 +4,7 @@
 #include "chapters/apps/train/training_run.hpp"
 #include "common/system/options.hpp"
 
-namespace llm {
+namespace llm::runs {
 
 // Options that override the configuration or the training arguments; 0 means the default.
 struct TrainingOptions {
@@ -25,4 +25,4 @@ TrainingTask apply(const TrainingOptions& given, TrainingTask task);
 // --folder, --resume, --save-steps and --dtype, and what they mean.
 void add_output_options(Options& options, OutputFolder& output, std::string& dtype);
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -10,7 +10,7 @@
 #include "common/system/interrupt.hpp"
 #include "common/system/timer.hpp"
 
-namespace llm {
+namespace llm::runs {
 namespace {
 
 LinePlot loss_curve(const TrainerState& state, const EvaluationLog& log) {
@@ -223,4 +223,4 @@ std::size_t plan_last_step(const StopCondition& stop, std::size_t global_step,
     return std::min(global_step + std::size_t(num_steps), stop.highest_last_step);
 }
 
-}  // namespace llm
+}  // namespace llm::runs

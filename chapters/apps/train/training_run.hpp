@@ -11,7 +11,7 @@
 #include "common/output/plot.hpp"
 #include "common/tensors/dtype.hpp"
 
-namespace llm {
+namespace llm::runs {
 
 // Tokenizer, data, configuration and hyperparameters of a run.
 struct TrainingTask {
@@ -101,4 +101,4 @@ std::string minutes_and_seconds(double seconds);  // 75.3 as "1:15"
 std::size_t tokens_per_step(const TrainingArguments& args);
 std::string tokens_per_second(const TrainingArguments& args, double seconds_per_step);
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -4,7 +4,7 @@
 #include "common/files/unicode.hpp"
 #include "common/numbers/choices.hpp"
 
-namespace llm {
+namespace llm::runs {
 namespace {
 
 // Shuffles the list, which is sorted, so that the validation set contains all initials.
@@ -52,4 +52,4 @@ std::vector<std::string> load_names(TrainingTask& task, Generator& generator) {
     return names;
 }
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -3,7 +3,7 @@
 
 #include "chapters/apps/train/training_run.hpp"
 
-namespace llm {
+namespace llm::runs {
 
 // Configurations and hyperparameters, without data: 138,000 parameters for the first names of
 // assets/, and, with a vocabulary of 1024, 1.8 million for a text.
@@ -13,4 +13,4 @@ TrainingTask text_task();
 // Shuffles the names, and splits their tokens into training and validation sets. Returns them.
 std::vector<std::string> load_names(TrainingTask& task, Generator& generator);
 
-}  // namespace llm
+}  // namespace llm::runs

@@ -6,7 +6,7 @@
 #include "chapters/11_generation/inspection.hpp"
 #include "common/tensors/argsort.hpp"
 
-namespace llm {
+namespace llm::walk {
 
 std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass, std::size_t layer,
                                          std::size_t count) {
@@ -36,4 +36,4 @@ Vector probabilities_without(const Walk& walk, const Pass& pass, const MlpFeatur
     return logit_lens(walk.model, stream, stream.shape(1) - 1);
 }
 
-}  // namespace llm
+}  // namespace llm::walk

@@ -6,7 +6,7 @@
 
 #include "chapters/apps/walk/pass.hpp"
 
-namespace llm {
+namespace llm::walk {
 
 // A feature of a layer's MLP, for the last token.
 struct MlpFeature {
@@ -22,4 +22,4 @@ std::vector<MlpFeature> largest_features(const Walk& walk, const Pass& pass, std
 // The probabilities of the next token, (V), if the feature adds nothing.
 Vector probabilities_without(const Walk& walk, const Pass& pass, const MlpFeature& feature);
 
-}  // namespace llm
+}  // namespace llm::walk

@@ -8,6 +8,7 @@
 #include "common/system/options.hpp"
 
 using namespace llm;
+using namespace llm::walk;
 
 int main(int argc, char** argv) {
     std::string text = text_of_words;

@@ -3,7 +3,7 @@
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/words.hpp"
 
-namespace llm {
+namespace llm::walk {
 
 Pass run(const Walk& walk) {
     const Model& model = walk.model;
@@ -44,4 +44,4 @@ Pass run(const Walk& walk) {
     return pass;
 }
 
-}  // namespace llm
+}  // namespace llm::walk

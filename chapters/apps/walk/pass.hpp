@@ -6,7 +6,7 @@
 
 #include "chapters/apps/walk/walk.hpp"
 
-namespace llm {
+namespace llm::walk {
 
 // Computed by the functions of the lessons, layer by layer.
 struct Pass {
@@ -24,4 +24,4 @@ struct Pass {
 // Throws ValueError unless the text has 2 to 8 tokens.
 Pass run(const Walk& walk);
 
-}  // namespace llm
+}  // namespace llm::walk

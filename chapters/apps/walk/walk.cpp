@@ -13,7 +13,7 @@
 #include "common/output/show.hpp"
 #include "common/tensors/argsort.hpp"
 
-namespace llm {
+namespace llm::walk {
 namespace {
 
 // A line of the lesson, verbatim, or two, and where it stands.
@@ -292,4 +292,4 @@ void show_walk(const Walk& walk) {
     show_origin(walk);
 }
 
-}  // namespace llm
+}  // namespace llm::walk

@@ -6,7 +6,7 @@
 #include "chapters/09_full_model/model.hpp"
 #include "chapters/10_tokenizer/tokenizer.hpp"
 
-namespace llm {
+namespace llm::walk {
 
 // What is shown: the last token of the text, in one layer and one of its query heads.
 struct Walk {
@@ -21,4 +21,4 @@ struct Walk {
 // if there is no such layer or head.
 void show_walk(const Walk& walk);
 
-}  // namespace llm
+}  // namespace llm::walk

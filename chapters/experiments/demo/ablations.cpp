@@ -7,6 +7,8 @@
 #include "common/system/timer.hpp"
 
 namespace llm {
+using namespace runs;
+
 namespace {
 
 using NamedAblations = std::vector<std::pair<std::string, Ablation>>;

@@ -8,6 +8,10 @@
 #include "common/output/show.hpp"
 
 namespace llm {
+using namespace runs;
+
+using namespace models;
+
 namespace {
 
 constexpr std::size_t seq_len = 128, layer_shown = 2;

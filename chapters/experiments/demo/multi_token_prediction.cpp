@@ -12,6 +12,8 @@
 #include "common/system/timer.hpp"
 
 namespace llm {
+using namespace runs;
+
 namespace {
 
 // The micro-batches of a step are computed in parallel.

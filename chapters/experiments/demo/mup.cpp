@@ -8,6 +8,8 @@
 #include "common/output/show.hpp"
 
 namespace llm {
+using namespace runs;
+
 namespace {
 
 const std::vector<std::size_t> widths = {32, 64, 128};

@@ -9,6 +9,7 @@
 #include "common/system/timer.hpp"
 
 namespace llm {
+using namespace runs;
 
 void run_all(std::size_t count, const std::function<void(std::size_t)>& fn) {
     const InterruptHandler interrupt_handler;

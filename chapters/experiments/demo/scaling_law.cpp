@@ -10,6 +10,8 @@
 #include "common/output/show.hpp"
 
 namespace llm {
+using namespace runs;
+
 namespace {
 
 // The runs of the scaling law. The widest one is predicted by the others.

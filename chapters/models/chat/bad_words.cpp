@@ -7,7 +7,7 @@
 #include "common/files/unicode.hpp"
 #include "common/numbers/hash.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
@@ -49,4 +49,4 @@ bool has_bad_word(std::string_view text, const BadWords& words) {
     return has_word(text, words, false) || has_word(text, words, true);
 }
 
-}  // namespace llm
+}  // namespace llm::models

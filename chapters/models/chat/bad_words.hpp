@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace llm {
+namespace llm::models {
 
 // The FNV-1a hashes of words in lower case, so that a list of them can be read in public.
 using BadWords = std::set<std::uint64_t>;
@@ -19,4 +19,4 @@ BadWords read_bad_words(const std::string& folder);
 // word is its longest sequence of the letters a to z, so "classic" has none of its parts.
 bool has_bad_word(std::string_view text, const BadWords& words);
 
-}  // namespace llm
+}  // namespace llm::models

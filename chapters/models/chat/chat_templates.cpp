@@ -7,7 +7,7 @@
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // The fingerprints of published templates. In ChatML with a default system prompt, that prompt
@@ -116,4 +116,4 @@ ChatTemplate chat_template_of(const std::string& model, const std::string& adapt
     return chat_template_named("chatml");
 }
 
-}  // namespace llm
+}  // namespace llm::models

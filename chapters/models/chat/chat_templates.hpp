@@ -5,7 +5,7 @@
 
 #include "chapters/14_fine_tuning/chat_template.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Recognizes a published template by the fingerprint of its tokens. Templates are programs: one
 // that contains the same special tokens can render something else, and a model that gets
@@ -23,4 +23,4 @@ std::optional<ChatTemplate> find_chat_template(const std::string& model_path);
 // An empty path is skipped. Throws FileError as find_chat_template.
 ChatTemplate chat_template_of(const std::string& model, const std::string& adapter);
 
-}  // namespace llm
+}  // namespace llm::models

@@ -4,7 +4,7 @@
 
 #include "common/numbers/hash.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 constexpr const char* white_space = " \t\n\r\f\v";
@@ -163,4 +163,4 @@ std::uint64_t fingerprint(const std::vector<std::string>& tokens) {
     return hash;
 }
 
-}  // namespace llm
+}  // namespace llm::models

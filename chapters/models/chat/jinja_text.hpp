@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace llm {
+namespace llm::models {
 
 // The tokens of a Jinja template in a canonical form: two templates that differ only in what
 // does not change their output have the same tokens. Spaces inside of tags and those that
@@ -18,4 +18,4 @@ std::vector<std::string> jinja_tokens(const std::string& source);
 // The FNV-1a hash, 64 bits, of the tokens.
 std::uint64_t fingerprint(const std::vector<std::string>& tokens);
 
-}  // namespace llm
+}  // namespace llm::models

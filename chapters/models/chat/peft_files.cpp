@@ -6,7 +6,7 @@
 #include "common/files/mapped_file.hpp"
 #include "common/files/safetensors.hpp"
 
-namespace llm {
+namespace llm::models {
 
 void save_adapter(const LoraAdapter& adapter, const std::string& folder, Existing existing) {
     make_folder(folder);
@@ -106,4 +106,4 @@ LoraAdapter load_adapter(const std::string& folder, const Model& model) {
     return adapter;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -5,7 +5,7 @@
 
 #include "chapters/14_fine_tuning/lora.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Writes adapter_model.safetensors and then adapter_config.json to a folder, which is created.
 // Throws FileError, also if the folder already has one of them, unless they are to be replaced.
@@ -20,4 +20,4 @@ void save_adapter(const LoraAdapter& adapter, const std::string& folder,
 // ranks, layers_to_transform.
 LoraAdapter load_adapter(const std::string& folder, const Model& model);
 
-}  // namespace llm
+}  // namespace llm::models

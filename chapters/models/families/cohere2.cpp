@@ -4,7 +4,7 @@
 #include "chapters/models/family.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // Keys that the published files have and transformers does not read, and what they must say.
@@ -88,4 +88,4 @@ const Family& cohere2_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

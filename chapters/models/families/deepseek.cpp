@@ -6,7 +6,7 @@
 #include "chapters/models/families/deepseek_gguf.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 void read_latent_sizes(const JsonFile& json, PublishedConfig& config) {
@@ -211,4 +211,4 @@ const Family& deepseek_v3_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 constexpr std::int64_t softmax_gating = 1, sigmoid_gating = 2;  // expert_gating_func
@@ -161,4 +161,4 @@ void read_deepseek_gguf(const GgufSettings& gguf, PublishedConfig& config) {
     read_yarn(gguf, config);
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -3,7 +3,7 @@
 
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // The layers before the first with a mixture of experts.
 std::size_t num_dense_layers(const PublishedConfig& config);
@@ -13,4 +13,4 @@ void check_deepseek_gguf(const PublishedConfig& config);
 void add_deepseek_gguf(const PublishedConfig& config, GgufMetadata& metadata);
 void read_deepseek_gguf(const GgufSettings& gguf, PublishedConfig& config);
 
-}  // namespace llm
+}  // namespace llm::models

@@ -5,7 +5,7 @@
 #include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // A soft cap: a default if the key is missing, none if it is null.
@@ -215,4 +215,4 @@ const Family& gemma3_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -3,7 +3,7 @@
 // Source: Hugging Face, modeling_gpt2.py; Radford et al., 2019.
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // In Hugging Face, gelu_new is the approximation with tanh.
@@ -81,4 +81,4 @@ const Family& gpt2_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -4,7 +4,7 @@
 #include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 std::optional<YarnScaling> read_yarn(const JsonFile& json) {
@@ -128,4 +128,4 @@ const Family& gpt_oss_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -3,7 +3,7 @@
 // al., 2022).
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 void read_granite(const JsonFile& json, PublishedConfig& config) {
@@ -55,4 +55,4 @@ const Family& granite_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -4,7 +4,7 @@
 #include "chapters/models/family.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // A layer has a mixture of experts if interleave_moe_layer_step divides its number, counted
@@ -197,4 +197,4 @@ const Family& llama4_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -2,7 +2,7 @@
 // modeling_mistral.py.
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 void read_mistral(const JsonFile& json, PublishedConfig& config) {
@@ -31,4 +31,4 @@ const Family& mistral_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

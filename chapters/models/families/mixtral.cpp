@@ -2,7 +2,7 @@
 // modeling_mixtral.py.
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 void read_mixtral(const JsonFile& json, PublishedConfig& config) {
@@ -57,4 +57,4 @@ const Family& mixtral_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -2,7 +2,7 @@
 // Source: Hugging Face, modeling_olmo2.py; "2 OLMo 2 Furious" (2025), section 3.
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 void read_olmo2(const JsonFile&, PublishedConfig& config) {
@@ -40,4 +40,4 @@ const Family& olmo2_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

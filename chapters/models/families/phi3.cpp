@@ -5,7 +5,7 @@
 #include "chapters/models/family.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // A divisor, above 0, for each pair of rotated features.
@@ -125,4 +125,4 @@ const Family& phi3_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -2,7 +2,7 @@
 // Hugging Face, modeling_qwen3_moe.py.
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 void read_qwen3_moe(const JsonFile& json, PublishedConfig& config) {
@@ -70,4 +70,4 @@ const Family& qwen3_moe_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -5,7 +5,7 @@
 #include "chapters/models/families/qwen3_next_gguf.hpp"
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // Every full_attention_interval-th layer has full attention, unless layer_types lists them.
@@ -111,4 +111,4 @@ const Family& qwen3_next_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models

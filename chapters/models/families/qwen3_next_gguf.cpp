@@ -1,7 +1,7 @@
 // Source: llama.cpp, convert_hf_to_gguf.py and the architecture qwen3next.
 #include "chapters/models/families/qwen3_next_gguf.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // The interval of layers with full attention, or L + 1 if there are none.
@@ -89,4 +89,4 @@ PublishedLayerNames qwen3_next_gguf_names() {
     return names;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -3,7 +3,7 @@
 
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // The functions and names of the family: see Family in family.hpp.
 void check_qwen3_next_gguf(const PublishedConfig& config);
@@ -11,4 +11,4 @@ void add_qwen3_next_gguf(const PublishedConfig& config, GgufMetadata& metadata);
 void read_qwen3_next_gguf(const GgufSettings& gguf, PublishedConfig& config);
 PublishedLayerNames qwen3_next_gguf_names();
 
-}  // namespace llm
+}  // namespace llm::models

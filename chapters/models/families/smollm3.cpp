@@ -2,7 +2,7 @@
 // modeling_smollm3.py.
 #include "chapters/models/family.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 void read_smollm3(const JsonFile& json, PublishedConfig& config) {
@@ -52,4 +52,4 @@ const Family& smollm3_family() {
     return family;
 }
 
-}  // namespace llm
+}  // namespace llm::models
