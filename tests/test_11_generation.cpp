@@ -4,6 +4,7 @@
 #include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/inspection.hpp"
+#include "chapters/11_generation/text_streamer.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 
@@ -573,4 +574,29 @@ TEST_CASE(
     CHECK(lengths(7) == Lengths{5, 1, 4});  // of 7 tokens, the first and the last three stay
     config.use_cache = false;
     CHECK(lengths(100) == Lengths{5, 6, 7});
+}
+
+TEST_CASE(
+    "IncrementalDecoder: the parts are the whole text, also with a stripped first space") {
+    Tokenizer tokenizer;
+    tokenizer.token_bytes = {"<s>", " ", " a", "b", "  ", "\xc3", "\xa9"};
+    tokenizer.all_special_ids = {0};
+    Generator generator(3);
+    for (const bool strip : {false, true})
+        for (int run = 0; run < 200; ++run) {
+            tokenizer.strip_leading_space = strip;
+            std::vector<Id> ids;
+            const auto sample_id = [&] {
+                return static_cast<Id>(generator.next_32_bits() % 7);
+            };
+            for (int i = 0; i < run % 3; ++i)
+                ids.push_back(sample_id());  // a text that goes on
+            IncrementalDecoder decoder(tokenizer, ids);
+            std::string text = tokenizer.decode_bytes(ids);
+            for (int i = 0; i < 8; ++i) {
+                ids.push_back(sample_id());
+                text += decoder.put(ids.back());
+                CHECK(text == tokenizer.decode_bytes(ids));
+            }
+        }
 }

@@ -19,7 +19,7 @@ using namespace llm;
 
 void show_configuration(const std::string& path, const Config& config) {
     const std::array biases = {"none", "qkv", "qkvo"};
-    const std::array qk_norms = {"none", "without weights", "with weights"};
+    const std::array qk_norms = {"none", "without weights", "with weights", "over all heads"};
     const std::array rope_scalings = {"llama3", "a factor for each frequency", "none"};
     step("Configuration");
     show("loaded from", path);

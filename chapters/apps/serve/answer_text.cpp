@@ -16,19 +16,14 @@ bool is_in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'
 AnswerText::AnswerText(const Tokenizer& tokenizer, std::vector<Id> first_ids,
                        std::vector<std::string> stop, const BadWords& bad_words,
                        std::string no_stop_after)
-    : tokenizer_(tokenizer),
-      ids_(std::move(first_ids)),
-      num_bytes_(tokenizer.decode_bytes(ids_).size()),
+    : decoder_(tokenizer, std::move(first_ids)),
       stop_(std::move(stop)),
       no_stop_after_(std::move(no_stop_after)),
       bad_words_(bad_words) {}
 
 std::string AnswerText::put(Id id) {
     if (!finish_reason_.empty()) return {};
-    ids_.push_back(id);
-    const std::string bytes = tokenizer_.decode_bytes(ids_);
-    pending_ += bytes.substr(std::min(num_bytes_, bytes.size()));
-    num_bytes_ = bytes.size();
+    pending_ += decoder_.put(id);
     return take(false);
 }
 

@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "chapters/10_tokenizer/tokenizer.hpp"
+#include "chapters/11_generation/text_streamer.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 
 namespace llm::serve {
 
 // Returns only text that is final. It holds back the bytes of an incomplete UTF-8 character,
 // what may be the beginning of a stop string, and, if there are bad words, the last word: it
-// may still become one. The text of a token can depend on the tokens before it, so all of them
-// are decoded again.
+// may still become one.
 class AnswerText {
  public:
     // The first ids are those of a text that the answer continues. Stop strings are looked for
@@ -34,9 +33,7 @@ class AnswerText {
     std::size_t stop_position(bool at_end);
     std::size_t num_held_back() const;
 
-    const Tokenizer& tokenizer_;
-    std::vector<Id> ids_;
-    std::size_t num_bytes_;  // decoded so far
+    IncrementalDecoder decoder_;
     std::vector<std::string> stop_;
     std::string no_stop_after_;
     const models::BadWords& bad_words_;
