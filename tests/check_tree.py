@@ -33,10 +33,10 @@ def chapters_are_complete():
                 complain(ROOT, f"chapter {slug} lacks {name}")
         if not list((ROOT / "assets").glob(f"{slug}_*")):
             complain(ROOT / "assets", f"has no figure of {slug}")
-    for file in sorted((ROOT / "chapters").rglob("*.cpp")):
+    for file in files("chapters", "common"):
         lines = len(file.read_text().split("\n"))
         if lines > 301:
-            complain(file, f"has {lines - 1} lines, a file of a chapter at most 300")
+            complain(file, f"has {lines - 1} lines, a file at most 300")
     folders = sorted(folder.name for folder in (ROOT / "chapters").iterdir() if folder.is_dir())
     if folders != sorted([*SLUGS, "apps", "experiments", "models"]):
         complain(ROOT / "chapters", f"holds {folders}, contents.txt lists {SLUGS}")

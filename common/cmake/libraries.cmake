@@ -23,7 +23,7 @@ target_compile_options(vectorized PRIVATE ${vectorized})
 # Printing and plotting; reading and writing files.
 file(GLOB output_sources CONFIGURE_DEPENDS common/output/*.cpp)
 add_library(output STATIC ${output_sources})
-add_library(files STATIC common/files/folder_lock.cpp common/files/json_file.cpp common/files/json_text.cpp common/files/json_tree.cpp
+add_library(files STATIC common/files/folder_lock.cpp common/files/json_file.cpp common/files/json_text.cpp common/files/json_tree.cpp common/files/json_write.cpp
                          common/files/mapped_file.cpp common/files/safetensors.cpp common/files/standard_input.cpp
                          common/files/unicode.cpp common/files/words.cpp)
 target_link_libraries(files PRIVATE nlohmann_json::nlohmann_json ${UTF8PROC})
@@ -31,12 +31,14 @@ target_include_directories(files PRIVATE ${UTF8PROC_FOLDER})
 
 # What no chapter before 09 needs, and so is not compiled for it: GGUF files, and the patterns of
 # tokenizers.
-add_library(model_files STATIC common/files/gguf.cpp common/files/regex.cpp)
+add_library(model_files STATIC common/files/gguf.cpp common/files/gguf_read.cpp
+                               common/files/gguf_write.cpp common/files/regex.cpp)
 target_link_libraries(model_files PUBLIC common PRIVATE ${ONIGURUMA} ${UTF8PROC})
 target_include_directories(model_files PRIVATE ${ONIGURUMA_FOLDER} ${UTF8PROC_FOLDER})
 
 # What only programs need: their options.
-add_library(options STATIC common/system/options.cpp)
+add_library(options STATIC common/system/option_values.cpp common/system/options.cpp
+                           common/system/run_program.cpp)
 target_link_libraries(options PUBLIC common PRIVATE CLI11::CLI11)
 target_compile_options(options PRIVATE ${for_programs})
 target_precompile_headers(options PRIVATE ${headers})

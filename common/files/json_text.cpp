@@ -63,4 +63,11 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
     return parse<nlohmann::ordered_json>(text, source);
 }
 
+std::string pointer_to(const std::string& key) {
+    std::string pointer = "/" + key;
+    for (char& c : pointer)
+        if (c == '.') c = '/';
+    return pointer;
+}
+
 }  // namespace llm

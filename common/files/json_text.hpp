@@ -17,4 +17,7 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& sourc
 // above.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& source);
 
+// The pointer (RFC 6901) to a key such as "rope_scaling.factor".
+std::string pointer_to(const std::string& key);
+
 }  // namespace llm

@@ -71,7 +71,8 @@ constexpr int gray = 238, red = 160;
 
 // White text on the dark colors, black text on the others, whichever has the greater contrast.
 std::string on_color(int color, std::string_view text) {
-    const bool dark = color == 53 || color == 54 || color == 60 || color == gray || color == red;
+    const bool dark =
+        color == 53 || color == 54 || color == 60 || color == gray || color == red;
     return fmt::format("\x1b[38;5;{};48;5;{}m{}\x1b[0m", dark ? 231 : 16, color, text);
 }
 

@@ -1,0 +1,64 @@
+#include "common/system/option_values.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <span>
+
+#include <fmt/format.h>
+
+namespace llm {
+
+// The limits keep the tensors of a demo under 600 MB, except attention weights of (B, H, T, T).
+const std::map<std::string, Field> known_fields = {
+    {"--batch-size", {"sequences in a batch", 1, 16}},
+    {"--seq-len", {"tokens in each sequence", 1, 1024}},
+    {"--hidden-size", {"features per token", 1, 4096}},
+    {"--num-attention-heads", {"query heads", 1, 64}},
+    {"--num-key-value-heads",
+     {"key and value heads; must divide the number of query heads", 1, 64}},
+    {"--head-dim", {"features per head (if not given: hidden size / query heads)", 1, 128}},
+    {"--num-hidden-layers", {"decoder blocks", 1, 128}},
+    {"--intermediate-size",
+     {"hidden features of the MLP (if not given: 8/3 hidden size, rounded up)", 1, 16384}},
+    {"--max-position-embeddings", {"maximum sequence length", 1, 1 << 20}},
+};
+
+std::int64_t parse_number(const std::string& name, const std::string& text, std::int64_t low,
+                          std::int64_t high) {
+    std::int64_t number = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end || number < low || number > high)
+        throw UsageError(
+            fmt::format("{} takes an integer from {} to {}, not '{}'", name, low, high, text));
+    return number;
+}
+
+float parse_real(const std::string& name, const std::string& text, double low, double high) {
+    char* stop = nullptr;
+    const bool is_decimal = text.find_first_not_of("0123456789.+-eE") == text.npos;
+    const double number = is_decimal ? std::strtod(text.c_str(), &stop) : 0;
+    if (!is_decimal || text.empty() || *stop != '\0' || !(number >= low && number <= high))
+        throw UsageError(
+            fmt::format("{} takes a number from {} to {}, not '{}'", name, low, high, text));
+    return static_cast<float>(number);
+}
+
+std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text) {
+    std::vector<std::int64_t> ids;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        ids.push_back(parse_number(name, text.substr(begin, end - begin), 0, 0x7FFFFFFF));
+        begin = end + 1;
+    }
+    if (ids.size() > 4096) throw UsageError(fmt::format("{} takes at most 4096 ids", name));
+    return ids;
+}
+
+std::string alternatives(const std::vector<std::string>& choices) {
+    const std::span<const std::string> all_but_last(choices.data(), choices.size() - 1);
+    return fmt::format("{} or {}", fmt::join(all_but_last, ", "), choices.back());
+}
+
+}  // namespace llm

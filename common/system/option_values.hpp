@@ -1,0 +1,33 @@
+// The values of command-line options: parsed strictly, with their limits. Only options.cpp and
+// run_program.hpp include it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace llm {
+
+// Thrown for an invalid command line. The message is the complete line that is printed.
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// An option that stands for a field of the configuration.
+struct Field {
+    std::string help;
+    std::int64_t low, high;
+};
+extern const std::map<std::string, Field> known_fields;
+
+// Decimal numbers only. Throw UsageError, which names the option, the limits and the text.
+std::int64_t parse_number(const std::string& name, const std::string& text, std::int64_t low,
+                          std::int64_t high);
+float parse_real(const std::string& name, const std::string& text, double low, double high);
+std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text);  // 1,2,3
+
+std::string alternatives(const std::vector<std::string>& choices);  // "a, b or c"
+
+}  // namespace llm

@@ -1,0 +1,38 @@
+// What surrounds a program: its folders, a limit of its memory, its steps and figures. Only
+// options.cpp includes it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/output/terminal.hpp"
+
+namespace llm {
+
+// Creates the folders that the options name, and removes them if the run ends with an error.
+class Folders {
+ public:
+    // Throws UsageError unless files can be written there.
+    void prepare(const std::string& option, const std::filesystem::path& folder);
+    void remove_created() const;  // if they are empty
+
+ private:
+    std::vector<std::filesystem::path> created_;
+};
+
+// Makes an allocation that exceeds the machine's memory fail immediately with bad_alloc;
+// otherwise the system would kill the program later without a message. (Not with sanitizers,
+// which need a large address space.)
+void limit_memory();
+
+// Replaces control characters by ?, so that the message is one line.
+std::string one_line(std::string text);
+
+// Runs the program, with --only until the end of the step that is printed, and draws the
+// figures.
+// Throws UsageError if --only has no such step.
+void run_and_report(const std::function<void()>& program, const PrintOptions& printing);
+
+}  // namespace llm
