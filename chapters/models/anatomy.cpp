@@ -18,11 +18,7 @@ const Family& plain_family() {
                                .architecture = "LlamaForCausalLM",
                                .gguf_architecture = "llama",
                                .names = hugging_face_layer_names(),
-                               .gguf_names = gguf_layer_names(),
-                               .read = nullptr,
-                               .write = nullptr,
-                               .check_gguf = nullptr,
-                               .add_gguf = nullptr};
+                               .gguf_names = gguf_layer_names()};
     return family;
 }
 

@@ -144,13 +144,16 @@ struct Family {
     QKNormType qk_norm = QKNormType::none;
 
     // Reads the keys of this family alone; the common ones have been read. Throws FileError.
-    void (*read)(const JsonFile& json, PublishedConfig& config);
+    void (*read)(const JsonFile& json, PublishedConfig& config) = [](const JsonFile&,
+                                                                     PublishedConfig&) {};
     // Appends these keys.
-    void (*write)(const PublishedConfig& config, JsonMembers& members);
+    void (*write)(const PublishedConfig& config,
+                  JsonMembers& members) = [](const PublishedConfig&, JsonMembers&) {};
     // Throws ValueError if llama.cpp would compute something else; appends its settings; reads
     // them, in a configuration whose layers have full attention and RoPE. Throws FileError.
-    void (*check_gguf)(const PublishedConfig& config);
-    void (*add_gguf)(const PublishedConfig& config, GgufMetadata& metadata);
+    void (*check_gguf)(const PublishedConfig& config) = [](const PublishedConfig&) {};
+    void (*add_gguf)(const PublishedConfig& config,
+                     GgufMetadata& metadata) = [](const PublishedConfig&, GgufMetadata&) {};
     void (*read_gguf)(const GgufSettings& gguf,
                       PublishedConfig& config) = [](const GgufSettings&, PublishedConfig&) {};
 
@@ -253,7 +256,5 @@ void reject_windows_of_llama(const PublishedConfig& config);
 // llama.cpp's olmo2 and phi3 have as many features in all query heads as in a hidden state.
 // Throws ValueError for others.
 void reject_other_query_widths(const PublishedConfig& config);
-// Nothing to check or to add.
-inline void no_gguf_settings(const PublishedConfig&, GgufMetadata&) {}
 
 }  // namespace llm::models

@@ -54,13 +54,9 @@ const Family& pebble_family() {
                       .norms_add_one = true,
                       .scales_embeddings = true,
                       .defaults = {.tie_word_embeddings = true},
-                      .read =
-                          [](const JsonFile&, PublishedConfig& config) {
-                              set_patterns(config, {config.num_hidden_layers, FullAttention{}});
-                          },
-                      .write = [](const PublishedConfig&, JsonMembers&) {},
-                      .check_gguf = [](const PublishedConfig&) {},
-                      .add_gguf = no_gguf_settings};
+                      .read = [](const JsonFile&, PublishedConfig& config) {
+                          set_patterns(config, {config.num_hidden_layers, FullAttention{}});
+                      }};
     }();
     return family;
 }

@@ -189,9 +189,7 @@ const Family& gemma_family() {
                                .scales_embeddings = true,
                                .defaults = {256, 1e-6, 10'000, true},
                                .read = read_gemma1,
-                               .write = [](const PublishedConfig&, JsonMembers&) {},
-                               .check_gguf = check_gemma1_gguf,
-                               .add_gguf = no_gguf_settings};
+                               .check_gguf = check_gemma1_gguf};
     return family;
 }
 

@@ -65,13 +65,9 @@ Family make_gpt2_family() {
             .has_biases = true,
             .defaults = {.tie_word_embeddings = true, .mlp_ratio = 4},
             .read = read_gpt2,
-            .write = [](const PublishedConfig&, JsonMembers&) {},
-            .check_gguf = [](const PublishedConfig&) {},
-            .add_gguf = no_gguf_settings,
-            .read_gguf =
-                [](const GgufSettings&, PublishedConfig& config) {
-                    for (LayerConfig& layer : config.layers) layer.use_rope = false;
-                }};
+            .read_gguf = [](const GgufSettings&, PublishedConfig& config) {
+                for (LayerConfig& layer : config.layers) layer.use_rope = false;
+            }};
 }
 
 }  // namespace

@@ -49,7 +49,6 @@ const Family& granite_family() {
                                .defaults = {.rms_norm_eps = 1e-6},
                                .read = read_granite,
                                .write = write_granite,
-                               .check_gguf = [](const PublishedConfig&) {},
                                .add_gguf = add_granite_gguf,
                                .read_gguf = read_granite_gguf};
     return family;

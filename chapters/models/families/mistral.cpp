@@ -26,8 +26,7 @@ const Family& mistral_family() {
                                .defaults = {.rms_norm_eps = 1e-6},
                                .read = read_mistral,
                                .write = write_mistral,
-                               .check_gguf = reject_windows_of_llama,
-                               .add_gguf = no_gguf_settings};
+                               .check_gguf = reject_windows_of_llama};
     return family;
 }
 

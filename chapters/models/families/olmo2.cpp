@@ -28,9 +28,7 @@ Family make_olmo2_family() {
             .norm_placement = NormPlacement::res_post_norm,
             .qk_norm = QKNormType::over_all_heads,
             .read = read_olmo2,
-            .write = [](const PublishedConfig&, JsonMembers&) {},
-            .check_gguf = check_olmo2_gguf,
-            .add_gguf = no_gguf_settings};
+            .check_gguf = check_olmo2_gguf};
 }
 
 }  // namespace

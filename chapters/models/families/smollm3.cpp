@@ -47,7 +47,6 @@ const Family& smollm3_family() {
                                .read = read_smollm3,
                                .write = write_smollm3,
                                .check_gguf = check_smollm3_gguf,
-                               .add_gguf = no_gguf_settings,
                                .read_gguf = read_smollm3_gguf};
     return family;
 }
