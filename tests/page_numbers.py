@@ -1,7 +1,7 @@
 """The numbers in the sentences of a page, and where each comes from.
 
-A number with a decimal point, or before " %", stands in a block or in a table of its page, too: blocks are
-compared with what the programs print. For any other one, a comment after its paragraph names the source:
+A number with a decimal point, or before " %", stands in a block or in a table of its section (##), too: blocks
+are compared with what the programs print. For any other one, a comment after its paragraph names the source:
 
     <!-- number 0.13 1.26 from ./learn 4 --only 6 -->   the command prints both (the numbers of a range with it)
     <!-- number 10.107 = 7.389 + 2.718 -->              arithmetic, with Python's math functions
@@ -43,26 +43,28 @@ def value(expression):
     return Decimal(repr(float(eval(expression.replace("^", "**"), {"__builtins__": {}}, names))))
 
 
-def paragraphs(text):
-    """Yields (line number, prose, entries of the comment after it), and returns what blocks and tables show."""
-    found, fenced, shown = [], False, []
+def sections(text):
+    """Of each section: what its blocks and tables show, and its paragraphs with the sources that are named after them."""
+    found, fenced = [([], [])], False
     for number, line in enumerate(text.split("\n"), 1):
+        shown, prose = found[-1]
         sources = SOURCES.match(line)
         if line.startswith("```"):
             fenced = not fenced
         elif fenced or line.startswith("|"):
             shown.append(line)
-        elif sources and found:
-            found[-1][2].extend(sources[1].split("; "))
+        elif line.startswith("## "):
+            found.append(([], []))
+        elif sources and prose:
+            prose[-1][2].extend(sources[1].split("; "))
         elif line.strip():
-            found.append((number, LEFT_OUT.sub(" ", line), []))
-    return found, "\n".join(shown)
+            prose.append((number, LEFT_OUT.sub(" ", line), []))
+    return [("\n".join(shown), prose) for shown, prose in found]
 
 
 def check_numbers(text, output_of):
     """Yields (line number, trouble). output_of(command) is what a command prints, or None if it is not run here."""
-    found, shown = paragraphs(text)
-    for line, prose, entries in found:
+    for shown, line, prose, entries in ((shown, *paragraph) for shown, prose in sections(text) for paragraph in prose):
         numbers = IN_PROSE.findall(prose)
         missing = [number for number in numbers if not is_printed(number, shown)]
         for entry in entries:
@@ -80,4 +82,4 @@ def check_numbers(text, output_of):
                 if here and source.startswith("= ") and not is_rounded(here[0], value(source[2:])):
                     yield line, f"{name} is not {source[2:]}, which is {value(source[2:]):.6g}"
         for number in missing:
-            yield line, f"{number} stands in no block or table of the page, and its source is not named"
+            yield line, f"{number} stands in no block or table of its section, and its source is not named"
