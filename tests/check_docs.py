@@ -84,7 +84,8 @@ def anchors(page):
 
 
 def check_reading_order(page):
-    """The headers of a lesson say "file 2 of 5"; the table of its page lists the files in this order."""
+    """The headers of a lesson say "file 2 of 5"; the table of its page lists the files in this order. Those in a folder of
+    the lesson say its name instead, and the page has a link to each."""
     slug = page.stem
     if page.parent.name != "docs" or not (ROOT / "chapters" / slug).exists():
         return
@@ -96,6 +97,12 @@ def check_reading_order(page):
             complain(file, 1, f"the first line must begin with: // Chapter {slug[:2]}, file N of {len(headers)}")
         else:
             numbered[int(first[2])] = file.stem
+    for file in sorted((ROOT / "chapters" / slug).glob("*/*.hpp")):
+        folder = file.parent.name
+        if folder != "demo" and not file.read_text().startswith(f"// Chapter {slug[:2]}, {folder}: "):
+            complain(file, 1, f"the first line must begin with: // Chapter {slug[:2]}, {folder}:")
+        if folder != "demo" and not re.search(rf"chapters/{slug}/{folder}/{file.stem}\.[ch]pp\)", page.read_text()):
+            complain(page, 1, f"has no link to {folder}/{file.stem}")
     table = re.search(r"\| file, in the order of reading \| content \|\n\|---\|---\|\n((?:\|.*\n)*)", page.read_text())
     listed = re.findall(rf"\]\(\.\./chapters/{slug}/(\w+)\.[ch]pp\)", table[1] if table else "")
     listed = [name for name in listed if name in numbered.values()]
