@@ -3,11 +3,11 @@
 A number with a decimal point, or before " %", stands in a block or in a table of its section (##), too: blocks
 are compared with what the programs print. For any other one, a comment after its paragraph names the source:
 
-    <!-- number 0.13 1.26 from ./learn 4 --only 6 -->   the command prints both (the numbers of a range with it)
+    <!-- number 0.13 1.26 from ./learn 4 --only 6 -->   the command prints both numbers
     <!-- number 10.107 = 7.389 + 2.718 -->              arithmetic, with Python's math functions
     <!-- number 0.0005 given: the default of --learning-rate -->
 
-A semicolon separates several sources. So a sentence whose number no longer is printed fails the check."""
+A semicolon separates several sources. So a sentence fails the check if its number is no longer printed."""
 
 import math
 import re

@@ -247,3 +247,18 @@ TEST_CASE("a GGUF file of qwen3_next whose decay is not below 0 is rejected by n
     CHECK_THROWS_WITH_AS(load_published_gguf(file),
                          (file + ": blk.1.ssm_a must be below 0").c_str(), FileError);
 }
+
+TEST_CASE("find_family: an unknown architecture is answered with all that can be read") {
+    const Scratch scratch;
+    const auto family_of = [&](const std::string& architecture) {
+        write_gguf(scratch.folder / "model.gguf", {{"general.architecture", architecture}}, {});
+        return find_family(Gguf(scratch.folder / "model.gguf"));
+    };
+    CHECK(family_of("gemma2") == &gemma2_family());
+    CHECK(family_of("qwen3") == nullptr);  // chapter 09 reads it
+    CHECK_THROWS_WITH_AS(
+        family_of("mamba"),
+        doctest::Contains("general.architecture mamba is not supported; supported: llama, "
+                          "qwen2, qwen3, cohere2, deepseek2, gemma, gemma2, gemma3, gpt-oss, "),
+        FileError);
+}

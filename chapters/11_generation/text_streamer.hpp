@@ -24,8 +24,10 @@ class IncrementalDecoder {
     std::string put(Id id) {
         recent_.push_back(id);
         const std::string added = tokenizer_.decode_bytes(recent_).substr(num_bytes_);
-        if (!added.empty()) recent_ = {id};
-        num_bytes_ = tokenizer_.decode_bytes(recent_).size();
+        if (!added.empty()) {
+            recent_ = {id};
+            num_bytes_ = tokenizer_.decode_bytes(recent_).size();
+        }
         return added;
     }
 

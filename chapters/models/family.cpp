@@ -98,14 +98,14 @@ std::vector<std::string> all_model_types() {
 bool is_published_config(const JsonFile& json) {
     if (!json.has("model_type")) return false;
     const std::string type = json.text("model_type");
-    const Family* const family = find_family(type);
-    const std::vector<std::string> types = all_model_types();
-    if (std::find(types.begin(), types.end(), type) == types.end())
-        json.reject_value("model_type", type, types);
-    if (family != &mistral_family()) return family != nullptr;
+    const auto& plain = plain_model_types;
+    if (type != "mistral" && std::find(plain.begin(), plain.end(), type) != plain.end())
+        return false;
+    const Family& family = published_family(json);
+    if (&family != &mistral_family()) return true;
     PublishedConfig config;
     config.num_hidden_layers = json.size("num_hidden_layers");
-    family->read(json, config);
+    family.read(json, config);
     const std::size_t num_positions = json.size("max_position_embeddings");
     return sliding_window(config).value_or(num_positions) < num_positions;
 }

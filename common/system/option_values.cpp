@@ -10,7 +10,7 @@
 namespace llm {
 
 // The limits keep the tensors of a demo under 600 MB, except attention weights of (B, H, T, T).
-const std::map<std::string, Field> known_fields = {
+const std::map<std::string, ConfigOption> known_fields = {
     {"--batch-size", {"sequences in a batch", 1, 16}},
     {"--seq-len", {"tokens in each sequence", 1, 1024}},
     {"--hidden-size", {"features per token", 1, 4096}},

@@ -16,11 +16,11 @@ struct UsageError : std::runtime_error {
 };
 
 // An option that stands for a field of the configuration.
-struct Field {
+struct ConfigOption {
     std::string help;
     std::int64_t low, high;
 };
-extern const std::map<std::string, Field> known_fields;
+extern const std::map<std::string, ConfigOption> known_fields;
 
 // Decimal numbers only. Throw UsageError, which names the option, the limits and the text.
 std::int64_t parse_number(const std::string& name, const std::string& text, std::int64_t low,

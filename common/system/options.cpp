@@ -144,7 +144,7 @@ Options::Options(std::string slug, std::string question) : parser_(std::make_uni
 Options::~Options() = default;
 
 void Options::size(const std::string& name, std::size_t& value) {
-    const Field& field = known_fields.at(name);
+    const ConfigOption& field = known_fields.at(name);
     count(name, value, field.low, field.high, field.help);
 }
 
