@@ -223,11 +223,19 @@ TEST_CASE(
     const std::vector<Choice> stopped = run(Clock::now() + 60s);
     CHECK(stopped[0].text == first[0].text.substr(0, at));
     CHECK(stopped[0].finish_reason == "stop");
+    // Others are computed first, so that it has no token yet at its deadline.
+    CompletionRequest other = request;
+    other.stop.clear();
+    other.n = 4;
+    std::vector<std::unique_ptr<Completion>> others;
+    for (int i = 0; i < 10; ++i)
+        others.push_back(std::make_unique<Completion>(model, other, loop, Clock::now() + 60s));
     try {
         run(Clock::now() - 1s);
         FAIL_CHECK("it had time");
     } catch (const ApiError& error) {
         CHECK(error.status == 408);
     }
+    others.clear();
     CHECK(becomes_idle(loop, metrics));
 }
