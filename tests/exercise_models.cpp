@@ -1,6 +1,6 @@
 #include "chapters/models/exercise.hpp"
 
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
@@ -22,6 +22,7 @@ Real count_of(const Family& family, std::size_t num_key_value_heads, bool tied) 
     config.max_position_embeddings = 128;
     config.tie_word_embeddings = tied;
     config.qk_norm = family.qk_norm;
+    if (family.has_biases) config.attention_bias = AttentionBias::qkvo;
     set_patterns(config, {2, FullAttention{}});
     return static_cast<Real>(count_parameters(config).total());
 }

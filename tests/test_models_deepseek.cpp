@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "chapters/models/model_size.hpp"
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "tests/published_models.hpp"
 
 using namespace llm;

@@ -1,6 +1,6 @@
 // Parameters of published models.
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "tests/check.hpp"
 
@@ -16,6 +16,7 @@ PublishedConfig config_of(const Family& family, const Config& sizes,
     config.family = &family;
     config.tie_word_embeddings = false;
     config.qk_norm = family.qk_norm;
+    if (family.has_biases) config.attention_bias = AttentionBias::qkvo;
     config.experts = experts;
     config.layers.assign(sizes.num_hidden_layers, {FullAttention{}, true, true});
     return config;
@@ -47,13 +48,13 @@ TEST_CASE("count_parameters: the numbers that were published") {
     CHECK(count_parameters(qwen).total() == 30'532'122'624);
 
     // gpt-oss's model card, table 1: total, active, attention, and experts with routers.
-    const MoeParameterCount small = count_parameters(
+    const ParametersByPart small = count_parameters(
         config_of(gpt_oss_family(), sizes_of(2880, 24, 64, 8, 64, 201088), {32, 4, 2880, 0}));
     CHECK(billions(small.total()) == doctest::Approx(20.91).epsilon(0.0005));
     CHECK(billions(small.active()) == doctest::Approx(3.61).epsilon(0.002));
     CHECK(billions(small.experts + small.router) == doctest::Approx(19.12).epsilon(0.0005));
     CHECK(billions(small.attention) == doctest::Approx(0.64).epsilon(0.01));
-    const MoeParameterCount large = count_parameters(
+    const ParametersByPart large = count_parameters(
         config_of(gpt_oss_family(), sizes_of(2880, 36, 64, 8, 64, 201088), {128, 4, 2880, 0}));
     CHECK(billions(large.total()) == doctest::Approx(116.83).epsilon(0.0005));
     CHECK(billions(large.active()) == doctest::Approx(5.13).epsilon(0.002));
@@ -116,7 +117,7 @@ TEST_CASE("count_parameters counts the tensors of a loaded model") {
 TEST_CASE("active parameters: K experts, no look-up table, a tied head once") {
     PublishedConfig config =
         config_of(mixtral_family(), sizes_of(8, 2, 2, 1, 4, 10), {4, 2, 6, 0});
-    const MoeParameterCount count = count_parameters(config);
+    const ParametersByPart count = count_parameters(config);
     const std::uint64_t expert = 3 * 8 * 6;
     CHECK(count.total() - count.active() == 2 * 2 * expert + 80);
     config.tie_word_embeddings = true;
@@ -124,7 +125,7 @@ TEST_CASE("active parameters: K experts, no look-up table, a tied head once") {
     CHECK(count_parameters(config).active() == count.active());
     config.layers[0].is_moe = false;
     config.intermediate_size = 5;
-    const MoeParameterCount one = count_parameters(config);
+    const ParametersByPart one = count_parameters(config);
     CHECK(one.experts == 4 * expert);
     CHECK(one.dense_mlp == 3 * 8 * 5);
     CHECK(one.router == 4 * 8);

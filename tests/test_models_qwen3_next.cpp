@@ -3,7 +3,7 @@
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/models/families/qwen3_next_gguf.hpp"
 #include "chapters/models/model_size.hpp"
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "tests/published_models.hpp"
 
 using namespace llm;

@@ -6,7 +6,7 @@
 #include "chapters/09_full_model/config_json.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/models/model_size.hpp"
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -205,19 +205,13 @@ Choice multipliers_of(const PublishedConfig& config) {
 
 std::vector<Choice> parameters_of(const PublishedConfig& config) {
     const bool moe = config.experts.num_experts > 0;
-    return {{"parameters", with_commas(num_parameters(config)),
+    return {{"parameters", with_commas(count_parameters(config).total()),
              "09_full_model.md#parameters-flops-and-cache"},
             {"active", moe ? with_commas(count_parameters(config).active()) : "-",
              moe ? "18_experts.md" : ""}};
 }
 
 }  // namespace
-
-std::uint64_t num_parameters(const PublishedConfig& config) {
-    return config.family == &plain_family()
-               ? count_parameters(static_cast<const Config&>(config)).total()
-               : count_parameters(config).total();
-}
 
 Anatomy anatomy_of(const PublishedExample& example) {
     const PublishedConfig& config = example.config;

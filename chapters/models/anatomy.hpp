@@ -29,7 +29,6 @@ struct PublishedExample {
     std::size_t year = 0;
     PublishedConfig config;
 };
-std::uint64_t num_parameters(const PublishedConfig& config);  // of either kind
 
 // The models of assets/published_models.json, by year. Throws FileError.
 std::vector<PublishedExample> published_examples();

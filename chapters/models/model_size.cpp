@@ -5,39 +5,12 @@
 #include "chapters/17_long_context/pattern_attention.hpp"
 #include "chapters/19_latent_attention/attention_cost.hpp"
 #include "chapters/20_linear_attention/linear_cost.hpp"
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "common/output/show.hpp"
 #include "common/tensors/block_types.hpp"
 
 namespace llm::models {
 namespace {
-
-// Of the attention of one layer, output gate included.
-std::uint64_t attention_elements(const PublishedConfig& config, const LayerConfig& layer) {
-    const std::uint64_t C = config.hidden_size, D = config.head_dim;
-    const std::uint64_t heads = config.num_attention_heads, kv = config.num_key_value_heads;
-    if (layer.is_linear) return linear_multiplications(*config.linear);
-    if (config.latent) return attention_cost(*config.latent, 1).parameters;
-    return C * D * (2 * heads + 2 * kv + (config.family->output_gate ? heads : 0));
-}
-
-// The elements of the matrices by which a token is multiplied, biases excluded.
-std::uint64_t active_matrix_elements(const PublishedConfig& config) {
-    const std::uint64_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
-    const ExpertSizes& experts = config.experts;
-    const std::uint64_t shared = experts.n_shared_experts > 0 ? experts.shared_width() : 0;
-    const std::uint64_t gate = config.family->names.shared_gate.empty() ? 0 : C;
-    std::uint64_t elements = std::uint64_t{config.vocab_size} * C;  // the head, tied or not
-    for (const LayerConfig& layer : config.layers) {
-        elements += attention_elements(config, layer);
-        if (layer.is_moe)
-            elements += C * experts.num_experts +
-                        3 * C * (F * experts.num_experts_per_tok + shared) + gate;
-        else
-            elements += (config.family->mlp_has_gate ? 3 : 2) * C * config.intermediate_size;
-    }
-    return elements;
-}
 
 // Of one token and layer: two per feature of the queries and of the values. Latent attention is
 // counted with expanded keys and values.
@@ -91,7 +64,7 @@ std::uint64_t num_attended(const AttentionPattern& pattern, std::uint64_t positi
 }
 
 std::uint64_t flops_per_token(const PublishedConfig& config, std::uint64_t position) {
-    std::uint64_t flops = 2 * active_matrix_elements(config);
+    std::uint64_t flops = 2 * count_parameters(config).active_matrix_elements;
     for (const LayerConfig& layer : config.layers)
         flops += layer.is_linear
                      ? flops_of_states(config)
@@ -100,7 +73,7 @@ std::uint64_t flops_per_token(const PublishedConfig& config, std::uint64_t posit
 }
 
 double flops_of_prefill(const PublishedConfig& config, std::uint64_t seq_len) {
-    double flops = 2 * double(active_matrix_elements(config)) * double(seq_len);
+    double flops = 2 * double(count_parameters(config).active_matrix_elements) * double(seq_len);
     for (const LayerConfig& layer : config.layers) {
         if (layer.is_linear) {
             flops += double(flops_of_states(config)) * double(seq_len);
@@ -130,7 +103,7 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
     require(seq_len <= config.max_position_embeddings,
             "--context {} exceeds max_position_embeddings of {}", seq_len,
             config.max_position_embeddings);
-    const double parameters = double(num_parameters(config));
+    const double parameters = double(count_parameters(config).total());
     const bool windows =
         std::any_of(config.layers.begin(), config.layers.end(), [](const LayerConfig& layer) {
             return !std::holds_alternative<FullAttention>(layer.pattern);
@@ -162,7 +135,7 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
                     flops(double(batch_size * flops_per_token(config, seq_len - 1))),
                     "the same, of one token", "09"});
     rows.push_back({"its reads at least",
-                    bytes(2 * double(active_matrix_elements(config)) +
+                    bytes(2 * double(count_parameters(config).active_matrix_elements) +
                           double(kv_cache_bytes(config, seq_len, batch_size, 2))),
                     "bfloat16 weights, cache", "15"});
     rows.push_back({"training, AdamW", bytes(16 * parameters), "16 bytes each, float32", "13"});

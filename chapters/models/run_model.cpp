@@ -8,7 +8,7 @@
 #include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/models/model_output.hpp"
 #include "chapters/models/model_size.hpp"
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/published_gguf.hpp"
 #include "common/files/gguf.hpp"
@@ -74,7 +74,7 @@ void show_layers(const PublishedModel& model) {
         show("soft cap of logits", double(*config.final_logit_softcapping));
     if (config.num_nextn_predict_layers > 0)
         show("layers for multi-token prediction, not read", config.num_nextn_predict_layers);
-    const MoeParameterCount count = count_parameters(config);
+    const ParametersByPart count = count_parameters(config);
     show("parameters", with_commas(count.total()));
     if (config.experts.num_experts > 0) show("active per token", with_commas(count.active()));
     show("bytes of the KV caches at most",

@@ -1,7 +1,7 @@
 #include "chapters/18_experts/demo/routing.hpp"
 
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -48,6 +48,7 @@ PublishedConfig sizes_of(const Family& family, std::size_t hidden_size,
     result.vocab_size = vocab_size;
     result.tie_word_embeddings = false;
     result.qk_norm = family.qk_norm;
+    if (family.has_biases) result.attention_bias = AttentionBias::qkvo;
     result.experts = experts;
     result.layers.assign(num_hidden_layers, {FullAttention{}, true, true});
     return result;
@@ -145,7 +146,7 @@ void published_sizes() {
     std::vector<std::string> names;
     Series total{"total", {}}, active{"active", {}};
     for (const auto& [name, config] : models) {
-        const MoeParameterCount count = count_parameters(config);
+        const ParametersByPart count = count_parameters(config);
         names.push_back(name);
         total.values.push_back(double(count.total()) / 1e9);
         active.values.push_back(double(count.active()) / 1e9);

@@ -2,7 +2,7 @@
 #include "chapters/18_experts/moe_training.hpp"
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"
-#include "chapters/models/moe_parameters.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -76,7 +76,7 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
     return result;
 }
 
-MoeParameterCount count_of(const Variant& variant, std::size_t vocab_size) {
+ParametersByPart count_of(const Variant& variant, std::size_t vocab_size) {
     PublishedConfig config;
     static_cast<Config&>(config) = config_of(variant, vocab_size);
     config.family = &mixtral_family();
@@ -129,7 +129,7 @@ void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,
     std::vector<Panel> panels;
     for (std::size_t v = 0; v < variants.size(); ++v) {
         const std::span<const Result> of_variant{results.data() + v * num_seeds, num_seeds};
-        const MoeParameterCount count = count_of(variants[v], vocab_size);
+        const ParametersByPart count = count_of(variants[v], vocab_size);
         const bool moe = variants[v].sizes.num_experts > 0;
         rows.push_back({variants[v].name, with_commas(count.total()),
                         with_commas(count.active()),

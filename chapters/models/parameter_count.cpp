@@ -1,0 +1,105 @@
+#include "chapters/models/parameter_count.hpp"
+
+#include "chapters/models/layer_tensors.hpp"
+
+namespace llm::models {
+namespace {
+
+// A visitor that adds the sizes of the tensors of a model that may be empty.
+struct ParameterCounter {
+    const PublishedConfig& config;
+    ParametersByPart count{};
+
+    // Hugging Face's names of all attention layers have "attn": self_attn, linear_attn.
+    std::uint64_t& part(const std::string& name) {
+        return name.find("attn") != std::string::npos ? count.attention : count.dense_mlp;
+    }
+    void add_matrix(std::uint64_t& sum, std::uint64_t rows, std::uint64_t columns,
+                    bool has_bias) {
+        sum += rows * columns + (has_bias ? rows : 0);
+        count.active_matrix_elements += rows * columns;
+    }
+
+    void matrix(const std::string& name, const Matrix&, std::uint64_t rows,
+                std::uint64_t columns) {
+        const TensorNames& names = config.family->model_names;
+        (name == names.embed_tokens ? count.embedding
+         : name == names.lm_head    ? count.head
+                                    : count.positions) += rows * columns;
+    }
+    void linear(const std::string& name, const Linear& linear, std::size_t out,
+                std::size_t in) {
+        add_matrix(part(name), out, in, linear.bias.has_value());
+    }
+    void interleaved(const std::string& name, const Linear& projection, std::size_t out,
+                     std::size_t in, std::size_t) {
+        linear(name, projection, out, in);
+    }
+    void rotated_last(const std::string& name, const Linear& projection, std::size_t out,
+                      std::size_t in, std::size_t, std::size_t) {
+        linear(name, projection, out, in);
+    }
+    template <std::size_t N>
+    void grouped(const std::string& name, const std::array<GroupRows<const Linear>, N>& parts,
+                 std::size_t in, std::size_t num_groups) {
+        for (const auto& [part_of_it, first, rows] : parts)
+            linear(name, *part_of_it, rows * num_groups, in);
+    }
+    void latent_up(const std::string& layer, const PublishedLayerNames& names,
+                   const Linear& kv_b_proj, const LatentSizes& sizes) {
+        linear(layer + names.kv_b_proj, kv_b_proj,
+               sizes.num_attention_heads * (sizes.qk_nope_head_dim + sizes.v_head_dim),
+               sizes.kv_lora_rank);
+    }
+    void convolution(const std::string& name, const Matrix&, std::size_t channels,
+                     std::size_t kernel_size) {
+        add_matrix(part(name), channels, kernel_size, false);
+    }
+    void router(const std::string&, const Linear& router, std::size_t out, std::size_t in) {
+        add_matrix(out == 1 ? count.dense_mlp : count.router, out, in, router.bias.has_value());
+    }
+    void experts(const std::string&, const PublishedLayerNames&,
+                 const std::vector<Expert>& experts) {
+        const std::uint64_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
+        const bool biases = config.family->has_biases;
+        const std::uint64_t expert = 3 * C * F + (biases ? 2 * F + C : 0);
+        const std::uint64_t num_active = config.experts.num_experts_per_tok;
+        count.experts += experts.size() * expert;
+        count.active_experts += num_active * expert;
+        count.active_matrix_elements += num_active * 3 * C * F;
+    }
+    void norm(const std::string&, const Vector&, std::size_t size) { count.norms += size; }
+    void bias(const std::string&, const Vector&, std::size_t size) { count.norms += size; }
+    void a_log(const std::string& name, const Vector& values, std::size_t size) {
+        vector(name, values, size);
+    }
+    // The correction bias of a router is not trained by gradients, and does not count.
+    void vector(const std::string& name, const Vector&, std::size_t size) {
+        const PublishedLayerNames& names = config.family->names;
+        if (!names.correction_bias.empty() && name.ends_with(names.correction_bias)) return;
+        const bool is_norm = !names.state_norm.empty() && name.ends_with(names.state_norm);
+        (is_norm ? count.norms : count.attention) += size;
+    }
+};
+
+}  // namespace
+
+std::uint64_t ParametersByPart::total() const {
+    return embedding + positions + attention + router + experts + dense_mlp + norms + head;
+}
+
+std::uint64_t ParametersByPart::active() const {
+    return attention + router + active_experts + dense_mlp + norms + (tied ? embedding : head);
+}
+
+ParametersByPart count_parameters(const PublishedConfig& config) {
+    const Family& family = *config.family;
+    const PublishedModel model = make_empty_model(config);
+    ParameterCounter counter{config};
+    visit_model(model, family.model_names, family.names, RopeLayout::split_half, counter);
+    counter.count.tied = config.tie_word_embeddings;
+    counter.count.active_matrix_elements += counter.count.embedding;  // the size of the head
+    return counter.count;
+}
+
+}  // namespace llm::models
