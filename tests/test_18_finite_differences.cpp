@@ -93,10 +93,10 @@ MoeDecoder random_decoder(const MixtureOfExperts& moe) {
     config.tie_word_embeddings = true;
     Generator generator(8);
     const Model model = make_model(config, generator);
-    MoeDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
-    for (const PreNormBlock& layer : model.layers)
-        decoder.layers.push_back({make_pattern_attention(layer.self_attn, D, FullAttention{}),
-                                  layer.mlp, layer.attention_norm, layer.ffn_norm});
+    MoeDecoder decoder = with_layers(model, [](const PreNormBlock& layer) {
+        return MoeBlock{make_pattern_attention(layer.self_attn, D, FullAttention{}), layer.mlp,
+                        layer.attention_norm, layer.ffn_norm};
+    });
     decoder.layers[0].mlp = moe;
     for (MoeBlock& layer : decoder.layers)
         layer.self_attn.score_mod.sinks = xt::zeros<Real>({H});

@@ -17,12 +17,11 @@ Config decoder_config() {
 
 // Weights that give sensible probabilities.
 MoeDecoder decoder_of(const Model& model) {
-    MoeDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
-    for (const PreNormBlock& layer : model.layers)
-        decoder.layers.push_back(
-            {make_pattern_attention(layer.self_attn, model.config.head_dim, FullAttention{}),
-             layer.mlp, layer.attention_norm, layer.ffn_norm});
-    return decoder;
+    return with_layers(model, [&](const PreNormBlock& layer) {
+        return MoeBlock{
+            make_pattern_attention(layer.self_attn, model.config.head_dim, FullAttention{}),
+            layer.mlp, layer.attention_norm, layer.ffn_norm};
+    });
 }
 Model test_model() {
     Generator generator(5);

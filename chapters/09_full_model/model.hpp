@@ -164,6 +164,25 @@ ModelOutput DecoderModel<Layer, AnyConfig, FinalNorm>::forward(
 }
 extern template struct DecoderModel<PreNormBlock>;
 
+// The same model with other layers: make_layer of each.
+template <class Layer, class AnyConfig, class FinalNorm, class MakeLayer>
+auto with_layers(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
+                 const MakeLayer& make_layer) {
+    using NewLayer = std::invoke_result_t<MakeLayer, const Layer&>;
+    DecoderModel<NewLayer, AnyConfig, FinalNorm> result{
+        .config = model.config,
+        .embed_tokens = model.embed_tokens,
+        .layers = {},
+        .norm = model.norm,
+        .lm_head = model.lm_head,
+        .embedding_scale = model.embedding_scale,
+        .final_logit_softcapping = model.final_logit_softcapping,
+        .logits_scaling = model.logits_scaling,
+        .embed_positions = model.embed_positions};
+    for (const Layer& layer : model.layers) result.layers.push_back(make_layer(layer));
+    return result;
+}
+
 // An empty cache for P positions. Throws ValueError if P exceeds max_position_embeddings.
 template <class Layer>
 auto make_layer_cache(const Layer& layer) {

@@ -83,8 +83,9 @@ std::vector<Real> run_training_loop(AnyModel& model, const TrainingArguments& ar
     optimizer.weight_decay = args.weight_decay;
     const UpdateParameters<AnyModel> update = [&](AnyModel& trained, AnyModel& gradient,
                                                   Real learning_rate) {
-        clip_grad_norm(named_parameters(gradient), args.max_grad_norm);
-        optimizer.step(named_parameters(trained), named_parameters(gradient), learning_rate);
+        const std::vector<Parameter> gradients = named_parameters(gradient);
+        clip_grad_norm(gradients, args.max_grad_norm);
+        optimizer.step(named_parameters(trained), gradients, learning_rate);
     };
     return run_training_loop(model, args.lr_schedule, loss_and_gradient, update);
 }

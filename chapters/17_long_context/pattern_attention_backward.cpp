@@ -95,25 +95,14 @@ Tensor3 attention_backward(const PatternAttention& attention,
 }
 
 PatternDecoder make_pattern_decoder(const Model& model, bool learned_sinks) {
-    PatternDecoder decoder{model.config,
-                           model.embed_tokens,
-                           {},
-                           model.norm,
-                           std::nullopt,
-                           model.embedding_scale,
-                           model.final_logit_softcapping,
-                           model.logits_scaling,
-                           model.embed_positions};
-    decoder.config.tie_word_embeddings = true;
-    for (const PreNormBlock& layer : model.layers) {
+    return with_layers(model, [&](const PreNormBlock& layer) {
         PatternAttention self_attn =
             make_pattern_attention(layer.self_attn, model.config.head_dim, FullAttention{});
         if (learned_sinks)
             self_attn.score_mod.sinks = xt::zeros<Real>({layer.self_attn.num_attention_heads});
-        decoder.layers.push_back({self_attn, layer.mlp, layer.attention_norm, layer.ffn_norm,
-                                  layer.residual_multiplier});
-    }
-    return decoder;
+        return PatternBlock{self_attn, layer.mlp, layer.attention_norm, layer.ffn_norm,
+                            layer.residual_multiplier};
+    });
 }
 
 PatternDecoder with_pattern(const PatternDecoder& decoder, const AttentionPattern& pattern) {

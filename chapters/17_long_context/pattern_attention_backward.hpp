@@ -28,8 +28,7 @@ void add_parameters(ParameterList& list, const std::string& name, PatternAttenti
 // The model of chapter 09 with this layer, for experiments.
 using PatternDecoder = DecoderModel<PatternBlock>;
 
-// The same weights with full attention. With learned sinks, each head has one of 0. The head
-// is tied, whether or not that of the model is.
+// The same weights with full attention. With learned sinks, each head has one of 0.
 PatternDecoder make_pattern_decoder(const Model& model, bool learned_sinks);
 // A copy in which every layer has this pattern.
 PatternDecoder with_pattern(const PatternDecoder& decoder, const AttentionPattern& pattern);

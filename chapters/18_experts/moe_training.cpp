@@ -47,16 +47,13 @@ MoeDecoder make_moe_decoder(const Config& config, const ExpertSizes& sizes,
                             const Routing& routing, Generator& generator) {
     const Model model = make_model_for_training(config, generator);
     const std::size_t C = model.config.hidden_size, L = model.config.num_hidden_layers;
-    MoeDecoder decoder{model.config, model.embed_tokens, {}, model.norm, std::nullopt};
-    decoder.config.tie_word_embeddings = true;
-    for (const PreNormBlock& layer : model.layers) {
-        decoder.layers.push_back(
-            {make_pattern_attention(layer.self_attn, model.config.head_dim, FullAttention{}),
-             layer.mlp, layer.attention_norm, layer.ffn_norm});
-        if (sizes.num_experts > 0)
-            decoder.layers.back().mlp = random_moe(C, L, sizes, routing, generator);
-    }
-    return decoder;
+    return with_layers(model, [&](const PreNormBlock& layer) {
+        MoeBlock block{
+            make_pattern_attention(layer.self_attn, model.config.head_dim, FullAttention{}),
+            layer.mlp, layer.attention_norm, layer.ffn_norm, layer.residual_multiplier};
+        if (sizes.num_experts > 0) block.mlp = random_moe(C, L, sizes, routing, generator);
+        return block;
+    });
 }
 
 MoeRun train_moe(MoeDecoder& decoder, const TrainingArguments& args,
