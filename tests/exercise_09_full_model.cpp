@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/exercise.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/check.hpp"
 
 using namespace exercise;
@@ -153,7 +153,7 @@ TEST_CASE("9.7 write memory_bytes") {
 }
 
 TEST_CASE("9.8 write load_weights") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const Weights loaded = load_weights(SafeTensors(asset("king_james")), model.config);
     const Weights right = weights_of(model);
     {
@@ -216,7 +216,7 @@ TEST_CASE("9.11 write next_token_logits") {
         CHECK_THROWS_AS(next_token_logits(weights, model.config, {1, 9}), ValueError);
         CHECK_THROWS_AS(next_token_logits(weights, model.config, {-1, 1}), ValueError);
     }
-    const Model shipped = load_model(asset("king_james"));
+    const Model shipped = models::load_model(asset("king_james"));
     INFO("the shipped model, \"And the LORD said unto\"");
     CHECK_CLOSE(
         next_token_logits(weights_of(shipped), shipped.config, {103, 66, 148, 195, 127}),
@@ -224,7 +224,7 @@ TEST_CASE("9.11 write next_token_logits") {
 }
 
 TEST_CASE("9.12 write greedy_ids") {
-    const Config config = load_model(asset("king_james")).config;
+    const Config config = models::load_model(asset("king_james")).config;
     const Weights weights = load_weights(SafeTensors(asset("king_james")), config);
     {
         INFO("\"And God said\", and the 24 tokens that PyTorch appends");

@@ -1,5 +1,5 @@
 #include "chapters/10_tokenizer/exercise.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/check.hpp"
 
@@ -11,7 +11,7 @@ using Ids = std::vector<Id>;
 using Words = std::vector<std::string>;
 
 Tokenizer fixture_tokenizer(const std::string& kind) {
-    return load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
+    return models::load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
 }
 
 // Ids, pairs of ids and words as text, so that messages can show them.

@@ -1,15 +1,15 @@
 #include <cmath>
 #include <limits>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/exercise.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/check.hpp"
 
 using namespace exercise;
 
 namespace {
 
-Model small_model() { return load_model(fixture_path("09_full_model/qwen3")); }
+Model small_model() { return models::load_model(fixture_path("09_full_model/qwen3")); }
 
 // Logits whose softmax are these probabilities.
 Vector logs(Vector probabilities) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/14_fine_tuning/dpo.hpp"
 #include "chapters/14_fine_tuning/grpo.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/numbers/random.hpp"
 #include "tests/check.hpp"
@@ -190,7 +190,7 @@ TEST_CASE("14.10 write GRPO") {
 namespace {
 
 const Tokenizer& chat_tokenizer() {
-    static const Tokenizer tokenizer = load_tokenizer(asset("wordnet/tokenizer.json"));
+    static const Tokenizer tokenizer = models::load_tokenizer(asset("wordnet/tokenizer.json"));
     return tokenizer;
 }
 

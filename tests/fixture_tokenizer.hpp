@@ -1,13 +1,13 @@
 // The tokenizers of tests/fixtures/10_tokenizer.
 #pragma once
 
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "tests/check.hpp"
 
 namespace llm {
 
 inline Tokenizer fixture_tokenizer(const std::string& kind) {
-    return load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
+    return models::load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
 }
 
 }  // namespace llm

@@ -10,16 +10,17 @@
 
 #include <unistd.h>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/09_full_model/config_json.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
+#include "chapters/models/gguf/quantized_gguf.hpp"
+#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/published_gguf.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/unicode.hpp"
 

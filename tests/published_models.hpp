@@ -2,9 +2,9 @@
 // with which files are rejected.
 #pragma once
 
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/published_gguf.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 
@@ -37,13 +37,14 @@ inline std::string rejection_of(const std::string& type, const std::string& memb
 }
 
 inline Tokenizer shipped_tokenizer() {
-    return load_tokenizer(asset("king_james/tokenizer.json"));
+    return models::load_tokenizer(asset("king_james/tokenizer.json"));
 }
 
 inline std::string rejection_of_gguf(const PublishedModel& model) {
     const Scratch scratch;
     try {
-        export_gguf(model, shipped_tokenizer(), (scratch.folder / "model.gguf").string());
+        models::export_gguf(model, shipped_tokenizer(),
+                            (scratch.folder / "model.gguf").string());
     } catch (const ValueError& error) {
         return error.what();
     }

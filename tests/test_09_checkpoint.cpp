@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/09_full_model/config_json.hpp"
-#include "chapters/09_full_model/llama2c.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/llama2c.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 #include "tests/rejection.hpp"
@@ -54,11 +54,11 @@ std::string safetensors(const std::string& header, std::size_t bytes) {
 TEST_CASE("load_model: checkpoints of every supported type give PyTorch's logits") {
     for (const std::string name : {"llama", "qwen2", "qwen3", "mistral", "mini_llm"}) {
         INFO(name);
-        const Model model = load_model(checkpoint(name));
+        const Model model = models::load_model(checkpoint(name));
         CHECK_CLOSE(model(small_ids), expected_logits(name), 1e-5);
     }
     for (const std::string name : {"llama2c", "llama2c_tied"}) {
-        const Model model = load_model(checkpoint(name + ".bin"));
+        const Model model = models::load_model(checkpoint(name + ".bin"));
         CHECK_CLOSE(model(small_ids), expected_logits(name), 1e-5);
         CHECK(model.lm_head.has_value() == (name == "llama2c"));
     }
@@ -68,7 +68,7 @@ TEST_CASE("load_model: Mini-LLM's files with a model_type are read as those with
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/mini_llm");
     edit(folder + "/config.json", "\"dim\"", "\"model_type\": \"mini-llm\", \"dim\"");
-    CHECK_CLOSE(load_model(folder)(small_ids), expected_logits("mini_llm"), 1e-5);
+    CHECK_CLOSE(models::load_model(folder)(small_ids), expected_logits("mini_llm"), 1e-5);
 }
 
 TEST_CASE("export_model: the exported model loads with the same configuration and logits") {
@@ -76,10 +76,10 @@ TEST_CASE("export_model: the exported model loads with the same configuration an
     for (const std::string name :
          {"llama", "qwen2", "qwen3", "mistral", "mini_llm", "llama2c.bin"}) {
         INFO(name);
-        const Model model = load_model(checkpoint(name));
+        const Model model = models::load_model(checkpoint(name));
         const std::string folder = (scratch.folder / name).string();
-        export_model(model, folder);
-        const Model again = load_model(folder);
+        models::export_model(model, folder);
+        const Model again = models::load_model(folder);
         CHECK_CLOSE(again(small_ids), model(small_ids), 0);
         CHECK(count_parameters(again).total() == count_parameters(model).total());
         check_same(again.config, model.config);
@@ -95,8 +95,8 @@ TEST_CASE("export_model: biases of all four projections are exported as a llama 
     Generator generator(5);
     const Model model = make_model(config, generator);
     const std::string folder = scratch.folder.string();
-    export_model(model, folder);
-    const Model again = load_model(folder);
+    models::export_model(model, folder);
+    const Model again = models::load_model(folder);
     CHECK_CLOSE(again(small_ids), model(small_ids), 0);
     check_same(again.config, model.config);
     CHECK(mentions(content(folder + "/config.json"), "\"hidden_act\": \"silu\""));
@@ -110,8 +110,8 @@ TEST_CASE("export_model: biases of q, k and v alone are exported as a qwen2 mode
     Generator generator(5);
     Model model = make_model(config, generator);
     const std::string folder = scratch.folder.string();
-    export_model(model, folder);
-    const Model again = load_model(folder);
+    models::export_model(model, folder);
+    const Model again = models::load_model(folder);
     check_same(again.config, model.config);
     CHECK_CLOSE(again(small_ids), model(small_ids), 0);
     for (const PreNormBlock& layer : again.layers) {
@@ -132,7 +132,7 @@ TEST_CASE("export_model rejects biases and norms that no config.json describes, 
     const std::string folder = (scratch.folder / "rejected").string();
     Generator generator(5);
     const auto rejected = [&](const Model& model, const std::string& message) {
-        CHECK_THROWS_WITH_AS(export_model(model, folder), message.c_str(), ValueError);
+        CHECK_THROWS_WITH_AS(models::export_model(model, folder), message.c_str(), ValueError);
         CHECK_FALSE(is_folder(folder));  // nothing was written
     };
     Config config = small_config();
@@ -209,9 +209,9 @@ TEST_CASE("export_model rejects biases and norms that no config.json describes, 
 TEST_CASE("export_model replaces the weight files that load_model reads from the folder") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/qwen2");
-    const Model model = load_model(checkpoint("mistral"));
-    export_model(model, folder);
-    CHECK_CLOSE(load_model(folder)(small_ids), model(small_ids), 0);
+    const Model model = models::load_model(checkpoint("mistral"));
+    models::export_model(model, folder);
+    CHECK_CLOSE(models::load_model(folder)(small_ids), model(small_ids), 0);
 }
 
 TEST_CASE("weights that config.json does not describe are rejected, not left out") {
@@ -230,7 +230,7 @@ TEST_CASE("weights that config.json does not describe are rejected, not left out
     Config config = small_config();
     config.attention_bias = AttentionBias::qkvo;
     Generator generator(5);
-    export_model(make_model(config, generator), scratch.folder.string());
+    models::export_model(make_model(config, generator), scratch.folder.string());
     edit(scratch.folder / "config.json", "\"llama\"", "\"qwen2\"");
     CHECK(mentions(rejection(scratch.folder.string()), "o_proj.bias, which"));
 
@@ -248,7 +248,7 @@ TEST_CASE("a head that equals the tied embedding and frequencies of RoPE may be 
     Generator generator(5);
     const Model model = make_model(small_config(), generator);
     REQUIRE(model.config.tie_word_embeddings);
-    export_model(model, scratch.folder.string());
+    models::export_model(model, scratch.folder.string());
     const auto rejection_with = [&](const std::string& name, const auto& values) {
         std::vector<NamedTensor> tensors{named(name, values)};
         for (const auto& [parameter, shape, weights] : named_parameters(model))
@@ -490,7 +490,7 @@ TEST_CASE("load_model: the trained model stories260K gives the logits of llama2.
         MESSAGE("skipped: STORIES260K does not name a file, and ./stories260K.bin is missing");
         return;
     }
-    const Model model = load_model(file);
+    const Model model = models::load_model(file);
     CHECK(count_parameters(model).total() == 260032);
     const Tensor3 logits = model(IdMatrix{{1}});
     const Vector first = xt::view(logits, 0, 0, xt::range(0, 6));

@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/09_full_model/config_json.hpp"
+#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 #include "tests/rejection.hpp"
@@ -26,7 +26,7 @@ TEST_CASE("read_config reads every field and fills in those that may be missing"
     const Scratch scratch;
     const auto read = [&](const std::string& json) {
         overwrite(scratch.folder / "config.json", json);
-        return read_config(JsonFile(scratch.folder / "config.json"));
+        return models::read_config(JsonFile(scratch.folder / "config.json"));
     };
     const std::string sizes =
         R"("hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 3,
@@ -148,12 +148,12 @@ TEST_CASE("an unsupported or invalid field of config.json is rejected by name") 
     const Scratch unscaled;  // a factor of 1 is valid
     const std::string llama = unscaled.copy_of("09_full_model/llama");
     edit(llama + "/config.json", "\"factor\": 8.0", "\"factor\": 1.0");
-    CHECK_NOTHROW(load_model(llama));
+    CHECK_NOTHROW(models::load_model(llama));
 
     const Scratch scratch;  // a window as wide as the model's context masks nothing
     const std::string folder = scratch.copy_of("09_full_model/mistral");
     edit(folder + "/config.json", "\"sliding_window\": null", "\"sliding_window\": 64");
-    CHECK_NOTHROW(load_model(folder));
+    CHECK_NOTHROW(models::load_model(folder));
 }
 
 TEST_CASE(

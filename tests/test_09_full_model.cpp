@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/check.hpp"
 #include "tests/small_model.hpp"
 
@@ -196,7 +196,7 @@ TEST_CASE("run_layers states how many caches and layers there are if they differ
 TEST_CASE("forward with a KV cache equals forward without one, token by token and in chunks") {
     for (const std::string name : {"llama", "qwen2", "qwen3", "mistral", "mini_llm"}) {
         INFO(name);
-        const Model model = load_model(checkpoint(name));
+        const Model model = models::load_model(checkpoint(name));
         const ModelOutput whole = model.forward(small_ids, {.output_attentions = true});
         CHECK_CLOSE(whole.logits, expected_logits(name), 1e-5);
         for (const std::vector<std::size_t>& chunks :
@@ -223,7 +223,7 @@ TEST_CASE("forward with a KV cache equals forward without one, token by token an
 }
 
 TEST_CASE("forward with LogitsToKeep::last returns the logits of the last position alone") {
-    const Model model = load_model(checkpoint("qwen3"));
+    const Model model = models::load_model(checkpoint("qwen3"));
     const Tensor3 logits = model(small_ids);
     const Tensor3 last =
         model.forward(small_ids, {.logits_to_keep = LogitsToKeep::last}).logits;
@@ -263,7 +263,7 @@ TEST_CASE("forward that fails leaves the KV cache unchanged") {
 }
 
 TEST_CASE("output_hidden_states: the embeddings, then the residual stream after each layer") {
-    const Model model = load_model(checkpoint("qwen2"));
+    const Model model = models::load_model(checkpoint("qwen2"));
     const ModelOutput output =
         model.forward(small_ids, {.output_hidden_states = true, .output_attentions = true});
     const std::vector<Tensor3>& hidden_states = output.hidden_states;

@@ -3,8 +3,8 @@
 #include <map>
 
 #include "chapters/04_rope/rope_scaling.hpp"
-#include "chapters/09_full_model/gguf_config.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/llama/gguf_config.hpp"
 #include "tests/files.hpp"
 #include "tests/rejection.hpp"
 #include "tests/small_model.hpp"
@@ -140,22 +140,22 @@ std::string rejection_with(const std::string& key, const GgufValue& value) {
 TEST_CASE("load_model: GGUF files give PyTorch's logits, as the same weights in safetensors") {
     for (const std::string name : {"llama", "qwen2", "qwen3"}) {
         INFO(name);
-        const Model model = load_model(gguf(name));
+        const Model model = models::load_model(gguf(name));
         CHECK_CLOSE(model(small_ids), expected_logits(name), 1e-5);
-        CHECK_CLOSE(model(small_ids), load_model(checkpoint(name))(small_ids), 1e-6);
+        CHECK_CLOSE(model(small_ids), models::load_model(checkpoint(name))(small_ids), 1e-6);
         CHECK(model.lm_head.has_value() == (name != "llama"));
         CHECK((model.config.attention_bias == AttentionBias::qkv) == (name == "qwen2"));
     }
-    const Model qwen3 = load_model(gguf("qwen3"));
-    CHECK_CLOSE(qwen3(small_ids), load_model(checkpoint("qwen3"))(small_ids), 0);
+    const Model qwen3 = models::load_model(gguf("qwen3"));
+    CHECK_CLOSE(qwen3(small_ids), models::load_model(checkpoint("qwen3"))(small_ids), 0);
     CHECK(qwen3.config.head_dim == 6);
 }
 
 TEST_CASE("load_model: models that llama.cpp has quantized give PyTorch's logits") {
     for (const std::string name : {"llama_q4_k_m", "llama_q4_0", "qwen3_q8_0"}) {
         INFO(name);
-        CHECK_CLOSE(load_model(gguf(name))(small_ids), fixture<3>("gguf/" + name + "_logits"),
-                    1e-5);
+        CHECK_CLOSE(models::load_model(gguf(name))(small_ids),
+                    fixture<3>("gguf/" + name + "_logits"), 1e-5);
     }
     // A model of type Q4_K_M has tensors of other types, too.
     const Gguf mixed(gguf("llama_q4_k_m"));
@@ -167,9 +167,9 @@ TEST_CASE("load_model: models that llama.cpp has quantized give PyTorch's logits
 
 TEST_CASE("load_model: a GGUF model that is exported for Hugging Face keeps its logits") {
     const Scratch scratch;
-    const Model model = load_model(gguf("llama_q4_k_m"));
-    export_model(model, scratch.folder.string());
-    CHECK_CLOSE(load_model(scratch.folder.string())(small_ids), model(small_ids), 0);
+    const Model model = models::load_model(gguf("llama_q4_k_m"));
+    models::export_model(model, scratch.folder.string());
+    CHECK_CLOSE(models::load_model(scratch.folder.string())(small_ids), model(small_ids), 0);
 }
 
 TEST_CASE("load_model: the biases of a GGUF file are read, those of q and k permuted, too") {
@@ -179,7 +179,7 @@ TEST_CASE("load_model: the biases of a GGUF file are read, those of q and k perm
         Config config = small_config();
         config.attention_bias = bias;
         const Model model = small_model(config);
-        const Model again = load_model(small_llama(model).write(scratch));
+        const Model again = models::load_model(small_llama(model).write(scratch));
         CHECK(again.config.attention_bias == bias);
         CHECK_CLOSE(again(small_ids), model(small_ids), 0);
     }
@@ -191,7 +191,7 @@ TEST_CASE("read_config: all settings of a GGUF file, and the defaults of missing
     expected.rope_theta = 500;
     expected.rms_norm_eps = Real(1e-4);
     EditableGguf file = small_llama(small_model(expected));
-    const Config config = read_config(Gguf(file.write(scratch)));
+    const Config config = models::read_config(Gguf(file.write(scratch)));
     CHECK(config.hidden_size == 16);
     CHECK(config.intermediate_size == 20);
     CHECK(config.num_hidden_layers == 2);
@@ -212,7 +212,7 @@ TEST_CASE("read_config: all settings of a GGUF file, and the defaults of missing
     file.set("llama.attention.value_length", std::int64_t{6});
     file.set("llama.rope.dimension_count", std::int64_t{6});
     file.add("output.weight", {17, 16}, std::vector<Real>(17 * 16));
-    const Config other = read_config(Gguf(file.write(scratch)));
+    const Config other = models::read_config(Gguf(file.write(scratch)));
     CHECK(other.num_key_value_heads == 4);
     CHECK(other.rope_theta == 10000);
     CHECK(other.head_dim == 6);
@@ -221,7 +221,7 @@ TEST_CASE("read_config: all settings of a GGUF file, and the defaults of missing
 
 TEST_CASE("rope_freqs.weight: Llama 3's scaling takes effect") {
     const auto frequencies = [](const std::string& path) {
-        return rope_frequencies(load_model(path).config);
+        return rope_frequencies(models::load_model(path).config);
     };
     const Vector scaled = frequencies(gguf("llama"));
     CHECK_CLOSE(scaled, frequencies(checkpoint("llama")), 1e-6);
@@ -230,11 +230,11 @@ TEST_CASE("rope_freqs.weight: Llama 3's scaling takes effect") {
     // The rotary table and with it the logits follow from the factors.
     const Scratch scratch;
     EditableGguf file = small_llama();
-    const Tensor3 without = load_model(file.write(scratch))(small_ids);
+    const Tensor3 without = models::load_model(file.write(scratch))(small_ids);
     file.add("rope_freqs.weight", {2}, {1, 1});
-    CHECK_CLOSE(load_model(file.write(scratch))(small_ids), without, 0);
+    CHECK_CLOSE(models::load_model(file.write(scratch))(small_ids), without, 0);
     file.add("rope_freqs.weight", {2}, {1, 8});
-    const Model model = load_model(file.write(scratch));
+    const Model model = models::load_model(file.write(scratch));
     CHECK_FALSE(difference(model(small_ids), without, 1e-4).empty());
     const Vector expected{1, Real(0.01) / 8};
     CHECK_CLOSE(rope_frequencies(model.config), expected, 1e-7);
@@ -243,9 +243,9 @@ TEST_CASE("rope_freqs.weight: Llama 3's scaling takes effect") {
 TEST_CASE("rope.scaling.type linear divides all frequencies, also those with factors") {
     const Scratch scratch;
     EditableGguf file = small_llama();
-    const Vector original = rope_frequencies(load_model(file.write(scratch)).config);
+    const Vector original = rope_frequencies(models::load_model(file.write(scratch)).config);
     const auto expect = [&](const Vector& divisors) {
-        const Vector scaled = rope_frequencies(load_model(file.write(scratch)).config);
+        const Vector scaled = rope_frequencies(models::load_model(file.write(scratch)).config);
         CHECK_CLOSE(scaled, original / divisors, 1e-7);
     };
     file.set("llama.rope.scaling.factor", 4.0);  // llama.cpp's default type is linear
@@ -266,7 +266,7 @@ TEST_CASE("rope.scaling.type linear divides all frequencies, also those with fac
 TEST_CASE("export_model rejects the frequency factors of a GGUF file by name") {
     const Scratch scratch;
     const std::string folder = (scratch.folder / "exported").string();
-    CHECK_THROWS_WITH_AS(export_model(load_model(gguf("llama")), folder),
+    CHECK_THROWS_WITH_AS(models::export_model(models::load_model(gguf("llama")), folder),
                          "export: no supported rope_scaling has a factor for each frequency (a "
                          "GGUF file's rope_freqs.weight or linear scaling has)",
                          ValueError);

@@ -1,8 +1,8 @@
 #include <cstring>
 #include <map>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 #include "tests/small_model.hpp"
@@ -50,7 +50,7 @@ TEST_CASE("named_parameters are the tensors of a Hugging Face checkpoint, by nam
     for (const auto& file : files) {
         const std::string& name = file.first;
         INFO(name);
-        Model model = load_model(checkpoint(name));
+        Model model = models::load_model(checkpoint(name));
         std::map<std::string, std::string> expected = tensors_of(file.second);
         CHECK(expected.erase("lm_head.weight") == 1);  // the llama file has one although tied
         if (model.lm_head) expected["lm_head.weight"] = "(17, 16)";
@@ -73,7 +73,7 @@ TEST_CASE("named_parameters are the tensors of a Hugging Face checkpoint, by nam
 }
 
 TEST_CASE("named_parameters are views: what is written to them changes the model") {
-    Model model = load_model(checkpoint("qwen3"));
+    Model model = models::load_model(checkpoint("qwen3"));
     const Model& constant = model;
     std::vector<Parameter> parameters = named_parameters(model);
     const std::vector<ConstParameter> constants = named_parameters(constant);

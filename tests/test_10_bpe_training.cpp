@@ -1,8 +1,8 @@
 #include <set>
 
 #include "chapters/10_tokenizer/bpe_training.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/regex.hpp"
 #include "common/files/unicode.hpp"
@@ -29,8 +29,8 @@ TEST_CASE("train_bpe: the merges of Sennrich's example, also after saving and lo
 
     const Scratch scratch;
     const std::string file = (scratch.folder / "tokenizer.json").string();
-    save_tokenizer(tokenizer, file);
-    const Tokenizer loaded = load_tokenizer(file, 18);
+    models::save_tokenizer(tokenizer, file);
+    const Tokenizer loaded = models::load_tokenizer(file, 18);
     for (const std::string& written : {text, std::string("lowest newer wides x!")})
         CHECK(loaded.encode(written) == tokenizer.encode(written));
     CHECK(loaded.decode(loaded.encode(text)) == text);
@@ -108,8 +108,8 @@ TEST_CASE("train_bpe: merges never cross the words of GPT-2's pattern") {
     // After saving and loading, the merges have the same order.
     const Scratch scratch;
     const std::string file = (scratch.folder / "tokenizer.json").string();
-    save_tokenizer(tokenizer, file);
-    CHECK(load_tokenizer(file, 200).encode(sentences) == tokenizer.encode(sentences));
+    models::save_tokenizer(tokenizer, file);
+    CHECK(models::load_tokenizer(file, 200).encode(sentences) == tokenizer.encode(sentences));
 }
 
 TEST_CASE("merge_most_frequent_pair: Sennrich's merges, one by one, in every word") {

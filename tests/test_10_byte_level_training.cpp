@@ -4,8 +4,8 @@
 #include <random>
 
 #include "chapters/10_tokenizer/byte_level_training.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/check.hpp"
@@ -79,8 +79,8 @@ TEST_CASE("train_byte_level_bpe: ids and tokenizer.json equal Hugging Face's") {
     const Tokenizer tokenizer = trained(text, 400, chat_tokens, 2);
     const Scratch scratch;
     const std::string file = (scratch.folder / "tokenizer.json").string();
-    save_tokenizer(tokenizer, file);
-    const Tokenizer loaded = load_tokenizer(file);
+    models::save_tokenizer(tokenizer, file);
+    const Tokenizer loaded = models::load_tokenizer(file);
     CHECK(loaded.token_bytes == tokenizer.token_bytes);
     CHECK(loaded.vocab == tokenizer.vocab);
     CHECK(loaded.all_special_ids == std::set<Id>{0, 1, 2});
@@ -110,8 +110,8 @@ TEST_CASE(
     const Tokenizer tokenizer = train_byte_level_bpe(text, options);
     const Scratch scratch;
     const std::string file = (scratch.folder / "tokenizer.json").string();
-    save_tokenizer(tokenizer, file);
-    const Tokenizer loaded = load_tokenizer(file);
+    models::save_tokenizer(tokenizer, file);
+    const Tokenizer loaded = models::load_tokenizer(file);
     CHECK(loaded.vocab == tokenizer.vocab);
     for (const JsonFile& expected :
          JsonFile(training_fixtures + "/encodings.json").objects("individual_digits")) {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <random>
 
-#include "chapters/10_tokenizer/gguf_tokenizer.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/files.hpp"
@@ -80,7 +80,7 @@ Tokenizer tokenizer_of(const Metadata& metadata) {
     const Scratch scratch;
     const fs::path file = scratch.folder / "model.gguf";
     write_metadata(file, metadata);
-    return read_gguf_tokenizer(Gguf(file));
+    return models::read_gguf_tokenizer(Gguf(file));
 }
 
 // The texts of the fixture, texts with special tokens, and random ones.
@@ -134,7 +134,7 @@ std::string rejection(const Metadata& metadata, std::optional<std::size_t> vocab
     const std::string file = (scratch.folder / "model.gguf").string();
     write_metadata(file, metadata);
     try {
-        read_gguf_tokenizer(Gguf(file), vocab_size);
+        models::read_gguf_tokenizer(Gguf(file), vocab_size);
         return "it was accepted";
     } catch (const FileError& error) {
         const std::string message = error.what();
@@ -417,20 +417,20 @@ TEST_CASE(
     for (const std::string name : {"model.gguf", "model.bin"}) {
         const std::string file = (scratch.folder / name).string();
         write_metadata(file, small_metadata());
-        CHECK(find_tokenizer_file(file, 5) == file);
-        const Tokenizer tokenizer = load_tokenizer(file, 8);  // more rows than tokens
+        CHECK(models::find_tokenizer_file(file, 5) == file);
+        const Tokenizer tokenizer = models::load_tokenizer(file, 8);  // more rows than tokens
         CHECK(tokenizer.encode("ab<x>") == Ids{2, 4});
         CHECK(tokenizer.vocab_size() == 8);
         CHECK(tokenizer.decode({2, 7}) == "ab");
-        CHECK_THROWS_AS(load_tokenizer(file, 4), FileError);
+        CHECK_THROWS_AS(models::load_tokenizer(file, 4), FileError);
     }
     const std::string other = (scratch.folder / "other.gguf").string();
     overwrite(other, "no GGUF file");
     try {
-        load_tokenizer(other);
+        models::load_tokenizer(other);
         FAIL("it was accepted");
     } catch (const FileError& error) {
         mentions(error.what(), "GGUF");
     }
-    CHECK_THROWS_AS(find_tokenizer_file(other, 5), FileError);
+    CHECK_THROWS_AS(models::find_tokenizer_file(other, 5), FileError);
 }

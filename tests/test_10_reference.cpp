@@ -243,7 +243,7 @@ TEST_CASE("tokenizer.json: messages name the file, the key and, apart from it, t
         edit(folder + "/tokenizer.json", old_text, new_text);
         std::string message = "it was accepted";
         try {
-            load_tokenizer(folder + "/tokenizer.json");
+            models::load_tokenizer(folder + "/tokenizer.json");
         } catch (const FileError& error) {
             message = replaced(error.what(), folder, "FOLDER");
         }
@@ -304,7 +304,7 @@ TEST_CASE("encoding_steps: added tokens of the normalized text are whole after t
     const Scratch scratch;
     const std::string file = scratch.copy_of("10_tokenizer/llama2") + "/tokenizer.json";
     overwrite(file, replaced(content(file), "\"normalized\": false", "\"normalized\": true"));
-    const Tokenizer tokenizer = load_tokenizer(file);
+    const Tokenizer tokenizer = models::load_tokenizer(file);
     const std::vector<EncodingStep> steps = encoding_steps(tokenizer, "x <s>y");
     CHECK(steps.back().name == "normalized added tokens");
     REQUIRE(steps.back().segments.size() == 3);

@@ -2,8 +2,8 @@
 #include <cstring>
 #include <set>
 
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/check.hpp"
@@ -58,7 +58,7 @@ TEST_CASE("tokenizers of eight kinds encode and decode as Hugging Face's library
     for (const std::string kind :
          {"gpt2", "llama3", "qwen", "smol", "llama2", "metaspace", "gpt_oss", "gemma"}) {
         const std::string folder = fixture_path("10_tokenizer/" + kind);
-        const Tokenizer tokenizer = load_tokenizer(folder + "/tokenizer.json", 1000);
+        const Tokenizer tokenizer = models::load_tokenizer(folder + "/tokenizer.json", 1000);
         const auto cases = JsonFile(folder + "/encodings.json").objects("cases");
         CHECK(cases.size() >= 35);
         for (const JsonFile& expected : cases) {
@@ -134,54 +134,57 @@ TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
     using Words = std::vector<std::string>;
     const Scratch scratch;
     const std::string gpt2 = scratch.copy_of("10_tokenizer/gpt2") + "/tokenizer.json";
-    const Tokenizer plain = load_tokenizer(gpt2, 1000);
+    const Tokenizer plain = models::load_tokenizer(gpt2, 1000);
     edit(gpt2, "\"add_prefix_space\": false", "\"add_prefix_space\": true");
-    const Tokenizer with_prefix = load_tokenizer(gpt2, 1000);
+    const Tokenizer with_prefix = models::load_tokenizer(gpt2, 1000);
     CHECK(with_prefix.encode("the cat") == plain.encode(" the cat"));
     CHECK(with_prefix.encode(" the cat") == plain.encode(" the cat"));
 
     // Defaults: ByteLevel splits and adds a prefix space, an added token is not special.
     const std::string terse = (scratch.folder / "terse.json").string();
     overwrite(terse, replaced(replaced(content(gpt2), "use_regex", "-"), "special", "-"));
-    CHECK(load_tokenizer(terse, 1000).encode("a\u00a0b") == with_prefix.encode("a\u00a0b"));
+    CHECK(models::load_tokenizer(terse, 1000).encode("a\u00a0b") ==
+          with_prefix.encode("a\u00a0b"));
     CHECK(plain.decode(plain.encode("<|endoftext|>")).empty());
-    CHECK(load_tokenizer(terse, 1000).decode(plain.encode("<|endoftext|>")) == "<|endoftext|>");
+    CHECK(models::load_tokenizer(terse, 1000).decode(plain.encode("<|endoftext|>")) ==
+          "<|endoftext|>");
     overwrite(terse, replaced(replaced(content(gpt2), "<|endoftext|>", "<|the end|>"),
                               "special", "-"));
     const Tokenizer spaced =
-        load_tokenizer(terse, 1000);  // a space is no byte_to_unicode character
+        models::load_tokenizer(terse, 1000);  // a space is no byte_to_unicode character
     CHECK(spaced.decode(spaced.encode("a<|the end|>")) == " a<|the end|>");
     overwrite(terse, replaced(content(gpt2), "add_prefix_space", "-"));
-    CHECK(load_tokenizer(terse, 1000).encode("the") == with_prefix.encode("the"));
+    CHECK(models::load_tokenizer(terse, 1000).encode("the") == with_prefix.encode("the"));
 
     // Prepend leaves an empty text alone.
     const Tokenizer prepending =
-        load_tokenizer(fixture_path("10_tokenizer/llama2/tokenizer.json"), 1000);
+        models::load_tokenizer(fixture_path("10_tokenizer/llama2/tokenizer.json"), 1000);
     CHECK(prepending.normalize("").empty());
 
     // Without byte fallback, unknown characters become one <unk>, or one each.
     const std::string llama2 = scratch.copy_of("10_tokenizer/llama2") + "/tokenizer.json";
     edit(llama2, "\"byte_fallback\": true", "\"byte_fallback\": false");
-    const std::vector<Id> fused = load_tokenizer(llama2, 1000).encode("中文");
+    const std::vector<Id> fused = models::load_tokenizer(llama2, 1000).encode("中文");
     edit(llama2, "\"fuse_unk\": true", "\"fuse_unk\": false");
-    CHECK(fused.size() + 1 == load_tokenizer(llama2, 1000).encode("中文").size());
+    CHECK(fused.size() + 1 == models::load_tokenizer(llama2, 1000).encode("中文").size());
 
     // Removed and inverted: matches are kept, gaps are removed. Qwen's pattern leaves no gaps.
     const std::string qwen = scratch.copy_of("10_tokenizer/qwen") + "/tokenizer.json";
-    const std::vector<Id> expected = load_tokenizer(qwen, 1000).encode("It's 12 cats!\n");
+    const std::vector<Id> expected =
+        models::load_tokenizer(qwen, 1000).encode("It's 12 cats!\n");
     edit(qwen, "\"Isolated\"", "\"Removed\"");
-    CHECK_THROWS_AS(load_tokenizer(qwen, 1000), FileError);
+    CHECK_THROWS_AS(models::load_tokenizer(qwen, 1000), FileError);
     edit(qwen, "\"invert\": false", "\"invert\": true");
     edit(qwen, "\\\\s+(?!\\\\S)|\\\\s+", "x");
-    CHECK(split_words(load_tokenizer(qwen, 1000).pre_tokenizers[0], {"a  b"}, true) ==
+    CHECK(split_words(models::load_tokenizer(qwen, 1000).pre_tokenizers[0], {"a  b"}, true) ==
           Words{"a", " b"});
     edit(qwen, "[\\\\r\\\\n]+|x", "[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+");
-    CHECK(load_tokenizer(qwen, 1000).encode("It's 12 cats!\n") == expected);
+    CHECK(models::load_tokenizer(qwen, 1000).encode("It's 12 cats!\n") == expected);
 
     // Added tokens that are searched in the normalized text: ▁<s> at the beginning only.
     overwrite(terse, replaced(content(fixture_path("10_tokenizer/llama2/tokenizer.json")),
                               "\"normalized\": false", "\"normalized\": true"));
-    const Tokenizer late = load_tokenizer(terse, 1000);
+    const Tokenizer late = models::load_tokenizer(terse, 1000);
     // The ids are Hugging Face's.
     CHECK(late.encode("<s>the") == Ids{1, 1, 261, 310});
     CHECK(late.encode("the<s>") == Ids{1, 314, 63, 268, 65});
@@ -190,26 +193,26 @@ TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
     CHECK(prepending.encode("the<s>").size() == 3);
     overwrite(terse, replaced(content(fixture_path("10_tokenizer/llama2/tokenizer.json")),
                               "\"normalized\": false,", ""));  // that is the default
-    CHECK(load_tokenizer(terse, 1000).encode("the<s>") == prepending.encode("the<s>"));
+    CHECK(models::load_tokenizer(terse, 1000).encode("the<s>") == prepending.encode("the<s>"));
     overwrite(terse, replaced(content(gpt2), "\"normalized\": false", "\"normalized\": true"));
-    CHECK(load_tokenizer(terse, 1000).encode("a<|endoftext|>").size() == 2);
+    CHECK(models::load_tokenizer(terse, 1000).encode("a<|endoftext|>").size() == 2);
 
     // Digits together instead of one by one; a dropout of 0 is accepted.
     const std::string smol = scratch.copy_of("10_tokenizer/smol") + "/tokenizer.json";
     edit(smol, "\"individual_digits\": true", "\"individual_digits\": false");
     edit(smol, "\"dropout\": null", "\"dropout\": 0.0");
-    CHECK(split_words(load_tokenizer(smol, 1000).pre_tokenizers[0], {"ab12"}, true) ==
+    CHECK(split_words(models::load_tokenizer(smol, 1000).pre_tokenizers[0], {"ab12"}, true) ==
           Words{"ab", "12"});
 
     // A pair that is listed twice has the later rank.
     overwrite(terse, R"({"model": {"vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4},
         "merges": ["a b", "b c", "a b"]}, "decoder": {"type": "Fuse"}})");
-    CHECK(load_tokenizer(terse, 5).encode("abc") == std::vector<Id>{0, 4});
+    CHECK(models::load_tokenizer(terse, 5).encode("abc") == std::vector<Id>{0, 4});
 
     // Metaspace: a replacement in front always or never, split into words or not.
     const std::string meta = scratch.copy_of("10_tokenizer/metaspace") + "/tokenizer.json";
     const auto words = [&](const std::string& text) {
-        return load_tokenizer(meta, 1000).pre_tokenize(text, false);
+        return models::load_tokenizer(meta, 1000).pre_tokenize(text, false);
     };
     CHECK(words("a b") == Words{"a▁b"});
     edit(meta, "\"first\"", "\"always\"");
@@ -223,7 +226,7 @@ TEST_CASE("tokenizer.json: variants that the six kinds do not have") {
 
 TEST_CASE("decode: a part of a character gives U+FFFD, or with decode_bytes its bytes") {
     const Tokenizer tokenizer =
-        load_tokenizer(fixture_path("10_tokenizer/gpt2/tokenizer.json"), 1000);
+        models::load_tokenizer(fixture_path("10_tokenizer/gpt2/tokenizer.json"), 1000);
     const std::vector<Id> ids = tokenizer.encode("\u4e2d");  // 中, three bytes, no merges
     REQUIRE(ids.size() == 3);
     CHECK(tokenizer.decode({ids[0]}) == "\ufffd");
@@ -247,7 +250,7 @@ TEST_CASE(
     "bos_token_id and eos_token_id are read from config.json and generation_config.json") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("10_tokenizer/qwen");
-    const auto load = [&] { return load_tokenizer(folder + "/tokenizer.json", 1000); };
+    const auto load = [&] { return models::load_tokenizer(folder + "/tokenizer.json", 1000); };
     CHECK(load().eos_token_ids.empty());
     CHECK(load().encode("").empty());
     overwrite(folder + "/config.json", R"({"eos_token_id": 7, "bos_token_id": 5})");
@@ -265,7 +268,8 @@ TEST_CASE(
     // The prefix tokens of tokenizer.json win over bos_token_id.
     const std::string llama3 = scratch.copy_of("10_tokenizer/llama3");
     overwrite(llama3 + "/config.json", R"({"bos_token_id": 5})");
-    CHECK(load_tokenizer(llama3 + "/tokenizer.json", 1000).encode("") == std::vector<Id>{406});
+    CHECK(models::load_tokenizer(llama3 + "/tokenizer.json", 1000).encode("") ==
+          std::vector<Id>{406});
 }
 
 namespace {
@@ -296,7 +300,7 @@ TEST_CASE(
     const Scratch scratch;
     const std::string file = (scratch.folder / "tok13.bin").string();
     overwrite(file, llama2c_file(small_vocab));
-    const Tokenizer tokenizer = load_tokenizer(file, 13);
+    const Tokenizer tokenizer = models::load_tokenizer(file, 13);
     CHECK(tokenizer.encode("") == Ids{1});
     CHECK(tokenizer.encode("ab") == Ids{1, 11});
     // "ba" has a higher score than "ab", so " ab" is not made.
@@ -315,12 +319,13 @@ TEST_CASE("find_tokenizer_file: in the folder of the model, or an error if there
     const Scratch scratch;
     const std::string model = (scratch.folder / "model.bin").string();
     overwrite(model, "");
-    CHECK_THROWS_AS(find_tokenizer_file(model, 13), FileError);
+    CHECK_THROWS_AS(models::find_tokenizer_file(model, 13), FileError);
     overwrite(scratch.folder / "tokenizer.bin", "");
-    CHECK(find_tokenizer_file(model, 13) == (scratch.folder / "tokenizer.bin").string());
+    CHECK(models::find_tokenizer_file(model, 13) ==
+          (scratch.folder / "tokenizer.bin").string());
     overwrite(scratch.folder / "tok13.bin", "");
-    CHECK(find_tokenizer_file(model, 13) == (scratch.folder / "tok13.bin").string());
-    CHECK(find_tokenizer_file(scratch.folder.string(), 13) ==
+    CHECK(models::find_tokenizer_file(model, 13) == (scratch.folder / "tok13.bin").string());
+    CHECK(models::find_tokenizer_file(scratch.folder.string(), 13) ==
           (scratch.folder / "tokenizer.json").string());
 }
 
@@ -329,7 +334,7 @@ namespace {
 // The error message, one line, for a file that is rejected.
 std::string error_of(const std::string& file,
                      std::optional<std::size_t> vocab_size = 1000) try {
-    load_tokenizer(file, vocab_size);
+    models::load_tokenizer(file, vocab_size);
     return "it was accepted";
 } catch (const FileError& error) {
     const std::string line = error.what();
@@ -405,7 +410,7 @@ Tokenizer with_added_tokens(const std::string& kind, const std::string& tokens) 
     const Scratch scratch;
     const std::string file = scratch.copy_of("10_tokenizer/" + kind) + "/tokenizer.json";
     edit(file, "\"added_tokens\": [", "\"added_tokens\": [" + tokens + ",");
-    return load_tokenizer(file);
+    return models::load_tokenizer(file);
 }
 
 }  // namespace
@@ -469,7 +474,7 @@ TEST_CASE("an added token must not contradict the vocabulary") {
 TEST_CASE("the ids of a template's special token win over its name") {
     const Scratch scratch;
     const std::string file = scratch.copy_of("10_tokenizer/llama3") + "/tokenizer.json";
-    CHECK(load_tokenizer(file).encode("Hi") == Ids{406, 39, 72});
+    CHECK(models::load_tokenizer(file).encode("Hi") == Ids{406, 39, 72});
     const std::string text = content(file);
     const std::size_t ids = text.find("\"ids\"");
     REQUIRE(ids != text.npos);
@@ -478,9 +483,9 @@ TEST_CASE("the ids of a template's special token win over its name") {
         overwrite(file, text.substr(0, number) + replacement + text.substr(number + 3));
     };
     with("5");
-    CHECK(load_tokenizer(file).encode("Hi") == Ids{5, 39, 72});
+    CHECK(models::load_tokenizer(file).encode("Hi") == Ids{5, 39, 72});
     with("5, 6");
-    CHECK(load_tokenizer(file).encode("Hi") == Ids{5, 6, 39, 72});
+    CHECK(models::load_tokenizer(file).encode("Hi") == Ids{5, 6, 39, 72});
     with("9999");
     CHECK(mentions(error_of(file), "has no token 9999"));
 }
@@ -490,7 +495,7 @@ TEST_CASE("tokenizer_config.json: BOS and EOS as a fallback, and add_bos_token")
     const std::string folder = scratch.copy_of("10_tokenizer/llama2");
     const auto load = [&](const std::string& members) {
         overwrite(folder + "/tokenizer_config.json", "{" + members + "}");
-        return load_tokenizer(folder + "/tokenizer.json");
+        return models::load_tokenizer(folder + "/tokenizer.json");
     };
     const std::string llama = R"("tokenizer_class": "LlamaTokenizerFast", )";
     CHECK(load(R"("bos_token": "<s>", "eos_token": {"content": "</s>"})").bos_token_id == 1);
@@ -504,7 +509,7 @@ TEST_CASE("tokenizer_config.json: BOS and EOS as a fallback, and add_bos_token")
     CHECK(load(R"("add_bos_token": false)").encode("Hi") == plain);  // ignored by its class
     overwrite(folder + "/tokenizer_config.json", "{" + llama + R"("add_eos_token": true})");
     CHECK_THROWS_WITH_AS(
-        load_tokenizer(folder + "/tokenizer.json"),
+        models::load_tokenizer(folder + "/tokenizer.json"),
         doctest::Contains("add_eos_token true is not supported; supported: false"), FileError);
 
     // Other files win.
@@ -556,15 +561,15 @@ TEST_CASE("a damaged tokenizer file, one for another model, and a missing one ar
 
 TEST_CASE("load_tokenizer without a vocabulary size reads all tokens of the file") {
     const std::string folder = fixture_path("10_tokenizer/gpt2");
-    const Tokenizer tokenizer = load_tokenizer(folder + "/tokenizer.json");
+    const Tokenizer tokenizer = models::load_tokenizer(folder + "/tokenizer.json");
     CHECK(tokenizer.vocab_size() == 403);
     CHECK(tokenizer.encode("the cat") ==
-          load_tokenizer(folder + "/tokenizer.json", 1000).encode("the cat"));
+          models::load_tokenizer(folder + "/tokenizer.json", 1000).encode("the cat"));
 
     const Scratch scratch;
     const std::string file = (scratch.folder / "tok13.bin").string();
     overwrite(file, llama2c_file(small_vocab));
-    CHECK(load_tokenizer(file).vocab_size() == 13);
+    CHECK(models::load_tokenizer(file).vocab_size() == 13);
     overwrite(file, llama2c_file(small_vocab) + "ab");
     CHECK(mentions(error_of(file, std::nullopt),
                    "too short for a llama2.c tokenizer of 14 tokens"));
@@ -603,8 +608,8 @@ TEST_CASE("a million spaces are encoded, with and without a pre-tokenizer") {
     const std::string spaces(1'000'000, ' ');
     for (const std::string kind : {"gpt2", "llama2", "llama3"}) {
         INFO(kind);
-        const Tokenizer tokenizer =
-            load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"), 1000);
+        const Tokenizer tokenizer = models::load_tokenizer(
+            fixture_path("10_tokenizer/" + kind + "/tokenizer.json"), 1000);
         const std::string decoded = tokenizer.decode(tokenizer.encode(" " + spaces + "x"));
         const bool equal = decoded.ends_with(spaces + "x");  // Llama 2 drops the first space
         CHECK(equal);

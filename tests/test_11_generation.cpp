@@ -1,10 +1,10 @@
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/inspection.hpp"
 #include "chapters/11_generation/text_streamer.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 
@@ -23,7 +23,7 @@ Vector softmax_of_row(const Vector& logits) {
 }
 
 Model checkpoint(const std::string& name) {
-    return load_model(fixture_path("09_full_model/" + name));
+    return models::load_model(fixture_path("09_full_model/" + name));
 }
 
 // The relative frequency of each token in 20000 samples.
@@ -512,8 +512,9 @@ TEST_CASE("STORIES260K: a trained model writes llama2.c's story, with and withou
             "skipped: karpathy's stories260K.bin is neither here nor where STORIES260K says");
         return;
     }
-    const Model model = load_model(file);
-    const Tokenizer tokenizer = load_tokenizer(find_tokenizer_file(file, 512), 512);
+    const Model model = models::load_model(file);
+    const Tokenizer tokenizer =
+        models::load_tokenizer(models::find_tokenizer_file(file, 512), 512);
     const std::vector<Id> prompt = tokenizer.encode("");
     const std::vector<Id> eos = tokenizer.eos_token_ids;
     Generator generator(1);

@@ -2,8 +2,8 @@
 #include <array>
 #include <sstream>
 
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/standard_input.hpp"
@@ -38,8 +38,8 @@ struct Folders {
     }
     // The tokenizer beside the model, or that of --tokenizer.
     Tokenizer load(bool beside_model = true) const {
-        return load_tokenizer_of_model(model, beside_model ? "" : tokenizer + "/tokenizer.json",
-                                       410);
+        return models::load_tokenizer_of_model(
+            model, beside_model ? "" : tokenizer + "/tokenizer.json", 410);
     }
     // The EOS tokens, sorted.
     Ids eos(bool beside_model = true) const {
@@ -113,7 +113,8 @@ TEST_CASE("a llama2.c tokenizer has the EOS tokens of the model's folder, too") 
     const std::string file = folders.tokenizer + "/tokenizer.bin";
     overwrite(file, tokens);
     overwrite(folders.model + "/config.json", R"({"eos_token_id": 0})");
-    CHECK(load_tokenizer_of_model(folders.model, file, 3).eos_token_ids == Ids{1, 2, 0});
+    CHECK(models::load_tokenizer_of_model(folders.model, file, 3).eos_token_ids ==
+          Ids{1, 2, 0});
 }
 
 TEST_CASE("a GGUF model has its own tokenizer, unless --tokenizer names another one") {
@@ -128,16 +129,16 @@ TEST_CASE("a GGUF model has its own tokenizer, unless --tokenizer names another 
                 {"tokenizer.ggml.bos_token_id", std::int64_t(1)},
                 {"tokenizer.ggml.eos_token_id", std::int64_t(3)}},
                {});
-    const Tokenizer own = load_tokenizer_of_model(file, "", 4);
-    CHECK(encode_prompt(own, "ab<|end|>") == Ids{2, 3});
-    CHECK(encode_prompt(own, "") == Ids{1});
+    const Tokenizer own = models::load_tokenizer_of_model(file, "", 4);
+    CHECK(models::encode_prompt(own, "ab<|end|>") == Ids{2, 3});
+    CHECK(models::encode_prompt(own, "") == Ids{1});
     CHECK(own.eos_token_ids == Ids{3});
 
     overwrite(folders.tokenizer + "/config.json", R"({"eos_token_id": 404})");
     const std::string other = folders.tokenizer + "/tokenizer.json";
-    CHECK(load_tokenizer_of_model(file, other, 410).eos_token_ids == Ids{404});
+    CHECK(models::load_tokenizer_of_model(file, other, 410).eos_token_ids == Ids{404});
     overwrite(folders.model + "/config.json", R"({"eos_token_id": 2, "bos_token_id": 0})");
-    const Tokenizer of_folder = load_tokenizer_of_model(folders.model, file, 4);
+    const Tokenizer of_folder = models::load_tokenizer_of_model(folders.model, file, 4);
     CHECK(of_folder.eos_token_ids == Ids{3, 2});
     CHECK(of_folder.bos_token_id == 1);
 }
@@ -152,20 +153,22 @@ TEST_CASE("an empty prompt is the BOS token of any file, and rejected if there i
         const std::string& content = json;  // a lambda cannot capture a structured binding
         INFO(content);
         const Folders folders;
-        CHECK_THROWS_WITH_AS(encode_prompt(folders.load(), ""),
+        CHECK_THROWS_WITH_AS(models::encode_prompt(folders.load(), ""),
                              "this model needs a --prompt to begin with: it has no BOS token",
                              ValueError);
         overwrite(folders.model + "/" + name, json);
         for (const bool beside_model : {true, false}) {
-            CHECK(encode_prompt(folders.load(beside_model), "") == Ids{402});
-            CHECK(encode_prompt(folders.load(beside_model), "a").front() != 402);
+            CHECK(models::encode_prompt(folders.load(beside_model), "") == Ids{402});
+            CHECK(models::encode_prompt(folders.load(beside_model), "a").front() != 402);
         }
         // The folder of the tokenizer comes first.
         overwrite(folders.tokenizer + "/config.json", R"({"bos_token_id": 5})");
-        CHECK(encode_prompt(folders.load(false), "") == Ids{5});
+        CHECK(models::encode_prompt(folders.load(false), "") == Ids{5});
     }
-    const Tokenizer llama3 = load_tokenizer(fixture_path("10_tokenizer/llama3/tokenizer.json"));
-    CHECK(encode_prompt(llama3, "") == Ids{406});  // its tokenizer.json prepends it to any text
+    const Tokenizer llama3 =
+        models::load_tokenizer(fixture_path("10_tokenizer/llama3/tokenizer.json"));
+    CHECK(models::encode_prompt(llama3, "") ==
+          Ids{406});  // its tokenizer.json prepends it to any text
 }
 
 TEST_CASE("the sampling parameters of generation_config.json are not read") {

@@ -1,9 +1,9 @@
 #include <filesystem>
 
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/words.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/check.hpp"
 
@@ -13,7 +13,8 @@ namespace {
 
 Words computed_words() {
     const std::string folder = asset("king_james");
-    return words_of(load_model(folder), load_tokenizer(folder + "/tokenizer.json"));
+    return words_of(models::load_model(folder),
+                    models::load_tokenizer(folder + "/tokenizer.json"));
 }
 
 void check_equal(const Words& actual, const Words& expected) {
@@ -50,7 +51,7 @@ TEST_CASE("words: the head's weights are those of the model's forward pass") {
 
 TEST_CASE(
     "words: the most likely next tokens are those of the table on the page of chapter 01") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const Tensor3 logits = model(IdMatrix{{103, 66, 148, 195, 127}});
     const Matrix probabilities = softmax(Matrix(xt::view(logits, 0)));
     const std::vector<std::size_t> next = {66, 148, 628, 127,
@@ -76,8 +77,8 @@ TEST_CASE("words: what is saved is loaded again") {
 
 TEST_CASE("words_of: the words of another text are those of a forward pass, also spaces") {
     const std::string folder = asset("king_james"), text = "In the  beginning\n";
-    const Model model = load_model(folder);
-    const Tokenizer tokenizer = load_tokenizer(folder + "/tokenizer.json");
+    const Model model = models::load_model(folder);
+    const Tokenizer tokenizer = models::load_tokenizer(folder + "/tokenizer.json");
     const Words words = words_of(model, tokenizer, text);
     const std::vector<Id> ids = tokenizer.encode(text);
     CHECK(words.tokens ==
@@ -92,8 +93,8 @@ TEST_CASE("words_of: the words of another text are those of a forward pass, also
 
 TEST_CASE("words: a text has from 2 to 16 tokens") {
     const std::string folder = asset("king_james");
-    const Model model = load_model(folder);
-    const Tokenizer tokenizer = load_tokenizer(folder + "/tokenizer.json");
+    const Model model = models::load_model(folder);
+    const Tokenizer tokenizer = models::load_tokenizer(folder + "/tokenizer.json");
     for (const std::string text : {"", "And",
                                    "And And And And And And And And And And And And "
                                    "And And And And And"})
@@ -102,11 +103,11 @@ TEST_CASE("words: a text has from 2 to 16 tokens") {
 }
 
 TEST_CASE("words_of rejects a model of other sizes") {
-    Config config = load_model(asset("king_james")).config;
+    Config config = models::load_model(asset("king_james")).config;
     config.intermediate_size = 256;
     Generator generator(1);
     const Model other = make_model(config, generator);
-    const Tokenizer tokenizer = load_tokenizer(asset("king_james") + "/tokenizer.json");
+    const Tokenizer tokenizer = models::load_tokenizer(asset("king_james") + "/tokenizer.json");
     CHECK_THROWS_WITH_AS(words_of(other, tokenizer),
                          "words: the model does not have the sizes of assets/king_james",
                          ValueError);

@@ -54,7 +54,7 @@ TEST_CASE("a run that is resumed from a checkpoint equals an uninterrupted one b
     TrainerState state = make_trainer_state(model, args);
     save_checkpoint(state, args, tokens, file);
     TrainerState other =
-        make_trainer_state(load_model(fixture_path("09_full_model/qwen3")), args);
+        make_trainer_state(models::load_model(fixture_path("09_full_model/qwen3")), args);
     CHECK_THROWS_AS(load_checkpoint(other, args, tokens, file), FileError);
     overwrite(file, content(file).substr(0, 5000));
     CHECK_THROWS_AS(load_checkpoint(state, args, tokens, file), FileError);
@@ -108,7 +108,7 @@ TEST_CASE("a model with QK norm is trained, with its weights, and resumes bit fo
         CHECK(difference(values_of(state.model, name), values_of(before, name), 1e-4) != "");
 
     // Qwen3's own checkpoint, and Llama 4's norm without weights.
-    const Model qwen3 = load_model(fixture_path("09_full_model/qwen3"));
+    const Model qwen3 = models::load_model(fixture_path("09_full_model/qwen3"));
     check_resume(qwen3, small_arguments(12), square_tokens(200));
     config.qk_norm = QKNormType::without_weights;
     check_resume(small_model(config), small_arguments(12), square_tokens(200));

@@ -124,7 +124,7 @@ TEST_CASE("mask_other_documents: a token attends to earlier tokens of its own do
 TEST_CASE("packed documents have the logits that each document has by itself") {
     for (const std::string name : {"mistral", "qwen3"}) {
         INFO(name);
-        const Model model = load_model(fixture_path("09_full_model/" + name));
+        const Model model = models::load_model(fixture_path("09_full_model/" + name));
         const Matrix separate = separate_logits(model);
         const RotaryTable table = model.rotary_table(11);
         AttentionInputs inputs = document_attention_inputs(table, packed_row(), end_of_text);

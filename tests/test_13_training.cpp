@@ -2,9 +2,9 @@
 #include <csignal>
 #include <set>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/generation.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/system/interrupt.hpp"
 #include "tests/training.hpp"
@@ -73,9 +73,10 @@ TEST_CASE("Ctrl-C ends the step and the evaluation that run, and keeps the last 
 }
 
 TEST_CASE("the model of assets: greedy continuation and logits equal PyTorch") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     CHECK(count_parameters(model).total() <= 1'900'000);
-    const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"), 1024);
+    const Tokenizer tokenizer =
+        models::load_tokenizer(asset("king_james/tokenizer.json"), 1024);
     const IdMatrix ids = id_fixture<2>("13_training/king_james_ids");
     CHECK(tokenizer.encode("And God said") == std::vector<Id>(ids.begin(), ids.begin() + 3));
     GenerationConfig config;

@@ -1,8 +1,8 @@
 // Chat templates: recognized, rendered as Jinja renders them, and encoded.
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/jinja_text.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/json_tree.hpp"
@@ -373,8 +373,8 @@ TEST_CASE("Without special tokens in messages, the ids are those of the rendered
     for (const std::string kind :
          {"gpt2", "llama2", "llama3", "metaspace", "qwen", "smol", "gpt_oss", "gemma"}) {
         INFO(kind);
-        Tokenizer tokenizer =
-            load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"), 1000);
+        Tokenizer tokenizer = models::load_tokenizer(
+            fixture_path("10_tokenizer/" + kind + "/tokenizer.json"), 1000);
         tokenizer.prefix_tokens.clear();
         std::erase_if(tokenizer.added_tokens, [](const AddedToken& token) {
             return token.content.starts_with("<|im_");

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <cstddef>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/15_fast/flash_attention.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/15_fast/roofline.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/parallel.hpp"
 #include "tests/fast_helpers.hpp"
@@ -174,7 +174,7 @@ TEST_CASE("a workspace that is too small for a tile of a float16 cache is reject
 }
 
 TEST_CASE("king_james with a float16 cache: the same tokens, half the bytes, close logits") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const FastModel fast = make_fast_model(model, DType::bfloat16);
     const IdMatrix ids = id_fixture<2>("13_training/king_james_ids");
     const std::vector<Id> text(ids.begin(), ids.end());

@@ -1,4 +1,4 @@
-#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/parallel.hpp"
 #include "tests/count_memory.hpp"
@@ -214,7 +214,7 @@ TEST_CASE("fast models of checkpoints give PyTorch's logits") {
     const IdMatrix ids{{3, 16, 0, 5, 5}, {9, 1, 2, 3, 4}};
     for (const std::string name : {"llama", "qwen2", "qwen3", "mistral", "mini_llm"}) {
         INFO(name);
-        const Model model = load_model(fixture_path("09_full_model/" + name));
+        const Model model = models::load_model(fixture_path("09_full_model/" + name));
         const FastModel fast = make_fast_model(model, DType::float32);
         const Tensor3 pinned = fixture<3>("09_full_model/" + name + "_logits");
         for (const std::size_t b : {0, 1}) {
@@ -242,7 +242,7 @@ TEST_CASE("the fast model of Mini-LLM gives PyTorch's first logits") {
 
 TEST_CASE(
     "the model of assets/ generates PyTorch's greedy tokens, with weights of each dtype") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const IdMatrix ids = id_fixture<2>("13_training/king_james_ids");
     const std::vector<Id> text(ids.begin(), ids.end());
     for (const DType dtype : weight_dtypes)

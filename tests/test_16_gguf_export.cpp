@@ -3,17 +3,18 @@
 #include <random>
 
 #include "chapters/04_rope/rope_scaling.hpp"
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/10_tokenizer/bpe_training.hpp"
-#include "chapters/10_tokenizer/gguf_tokenizer.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/conversations.hpp"
-#include "chapters/16_quantization/gguf_export.hpp"
-#include "chapters/16_quantization/gguf_tokenizer_export.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
+#include "chapters/models/gguf/gguf_export.hpp"
+#include "chapters/models/gguf/quantized_gguf.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -71,13 +72,13 @@ Tokenizer small_tokenizer() {
 struct Exported {
     Scratch scratch;
     std::string file = (scratch.folder / "a.gguf").string();
-    std::vector<Fallback> fallbacks;
+    std::vector<models::Fallback> fallbacks;
 
     explicit Exported(const Model& model, DType dtype = DType::float32,
                       const Tokenizer& tokenizer = small_tokenizer())
-        : fallbacks(export_gguf(model, tokenizer, file, dtype)) {}
+        : fallbacks(models::export_gguf(model, tokenizer, file, dtype)) {}
 
-    Model model() const { return load_model(file); }
+    Model model() const { return models::load_model(file); }
     Gguf gguf() const { return Gguf(file); }
 };
 
@@ -119,7 +120,7 @@ std::string rejection(const Model& model, const Tokenizer& tokenizer = small_tok
     const Scratch scratch;
     const std::string file = (scratch.folder / "a.gguf").string();
     try {
-        export_gguf(model, tokenizer, file, dtype);
+        models::export_gguf(model, tokenizer, file, dtype);
         return "it was exported";
     } catch (const ValueError& error) {
         CHECK_FALSE(fs::exists(file));
@@ -128,7 +129,7 @@ std::string rejection(const Model& model, const Tokenizer& tokenizer = small_tok
 }
 
 Tokenizer fixture_tokenizer(const std::string& kind) {
-    return load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
+    return models::load_tokenizer(fixture_path("10_tokenizer/" + kind + "/tokenizer.json"));
 }
 
 Tokenizer with_eos(Tokenizer tokenizer, Id id) {
@@ -139,22 +140,23 @@ Tokenizer with_eos(Tokenizer tokenizer, Id id) {
 Tokenizer again(const Tokenizer& tokenizer, std::size_t vocab_size) {
     const Scratch scratch;
     const fs::path file = scratch.folder / "a.gguf";
-    write_gguf(file, tokenizer_metadata(tokenizer, vocab_size), {});
-    return read_gguf_tokenizer(Gguf(file), vocab_size);
+    write_gguf(file, models::tokenizer_metadata(tokenizer, vocab_size), {});
+    return models::read_gguf_tokenizer(Gguf(file), vocab_size);
 }
 Tokenizer again(const Tokenizer& tokenizer) { return again(tokenizer, tokenizer.vocab_size()); }
 
 // The value that is written under a key of the tokenizer.
 template <class T>
 T written(const Tokenizer& tokenizer, const std::string& name) {
-    for (const auto& [key, value] : tokenizer_metadata(tokenizer, tokenizer.vocab_size()))
+    for (const auto& [key, value] :
+         models::tokenizer_metadata(tokenizer, tokenizer.vocab_size()))
         if (key == "tokenizer.ggml." + name) return std::get<T>(value);
     FAIL(name);
     return T();
 }
 
 std::string tokenizer_rejection(const Tokenizer& tokenizer) try {
-    tokenizer_metadata(tokenizer, tokenizer.vocab_size());
+    models::tokenizer_metadata(tokenizer, tokenizer.vocab_size());
     return "it was exported";
 } catch (const ValueError& error) {
     return error.what();
@@ -216,7 +218,7 @@ Tokenizer llama2c_tokenizer(const Scratch& scratch) {
         file << tokens[id];
     }
     file.close();
-    return load_tokenizer((scratch.folder / "tok.bin").string());
+    return models::load_tokenizer((scratch.folder / "tok.bin").string());
 }
 
 }  // namespace
@@ -237,7 +239,8 @@ TEST_CASE("export_gguf: load_model gives the same configuration and logits in fl
         const Model loaded = exported.model();
         check_equal(loaded.config, model.config);
         CHECK_CLOSE(loaded(small_ids), model(small_ids), 0);
-        const FastModel fast = load_quantized_model(exported.file, Activations::float32);
+        const FastModel fast =
+            models::load_quantized_model(exported.file, Activations::float32);
         const std::span<const Id> text(small_ids.data(), small_ids.shape(1));
         CHECK_CLOSE(in_one_call(fast, text), Matrix(xt::view(model(small_ids), 0)), 1e-5);
         CHECK(exported.fallbacks.empty());
@@ -258,7 +261,7 @@ TEST_CASE("export_gguf: load_model gives the same configuration and logits in fl
 TEST_CASE("export_gguf writes the tensors that llama.cpp's converter writes") {
     for (const std::string name : {"llama", "qwen2", "qwen3"}) {
         INFO(name);
-        const Exported exported(load_model(checkpoint(name)));
+        const Exported exported(models::load_model(checkpoint(name)));
         const Gguf actual(exported.file), expected(fixture_path("gguf/" + name + ".gguf"));
         CHECK(actual.tensors().size() == expected.tensors().size());
         for (const auto& named : expected.tensors()) {
@@ -353,7 +356,7 @@ TEST_CASE("export_gguf: other dtypes give the logits of the dequantized weights"
 
 TEST_CASE("export_gguf returns the tensors that fell back to another dtype") {
     const Model wide = random_model(wide_config()), narrow = random_model(plain_config());
-    const std::vector<Fallback> of_wide = Exported(wide, DType::q4_k).fallbacks;
+    const std::vector<models::Fallback> of_wide = Exported(wide, DType::q4_k).fallbacks;
     CHECK(of_wide.size() == 1 + 2 * 6);  // the embedding, and all but down_proj
     CHECK(of_wide[0].name == "token_embd.weight");
     for (const auto& [name, dtype] : of_wide) {
@@ -444,11 +447,11 @@ TEST_CASE("export_gguf does not overwrite a file") {
     const std::string file = (scratch.folder / "a.gguf").string();
     overwrite(file, "something else");
     const Model model = random_model(plain_config());
-    CHECK_THROWS_WITH_AS(export_gguf(model, small_tokenizer(), file, DType::float32),
+    CHECK_THROWS_WITH_AS(models::export_gguf(model, small_tokenizer(), file, DType::float32),
                          (file + ": exists already and is not overwritten").c_str(), FileError);
     CHECK(content(file) == "something else");
     fs::remove(file);
-    export_gguf(model, small_tokenizer(), file, DType::float32);
+    models::export_gguf(model, small_tokenizer(), file, DType::float32);
     CHECK(fs::directory_iterator(scratch.folder)->path() == file);  // no temporary file
 }
 
@@ -479,10 +482,10 @@ TEST_CASE(
                 of_folder.token_bytes.push_back(header);
                 of_folder.vocab.emplace(header, id);
             }
-        const Id bos = encode_prompt(of_folder, "").front();
+        const Id bos = models::encode_prompt(of_folder, "").front();
         for (const Tokenizer& tokenizer : {of_folder, again(of_folder)}) {
-            CHECK(std::ranges::count(encode_prompt(tokenizer, "Hi"), bos) == 1);
-            CHECK(encode_prompt(tokenizer, "") == Ids{bos});
+            CHECK(std::ranges::count(models::encode_prompt(tokenizer, "Hi"), bos) == 1);
+            CHECK(models::encode_prompt(tokenizer, "") == Ids{bos});
             const Completion completion =
                 ChatEncoder{tokenizer, chat_template_named(name)}.completion({{"user", "Hi"}},
                                                                              "Hello");
@@ -495,7 +498,7 @@ TEST_CASE(
 
 TEST_CASE("the name of a pre-tokenizer is found by its components") {
     Tokenizer tokenizer = with_eos(fixture_tokenizer("gpt2"), 1);
-    for (const PreType& pre : pre_types()) {
+    for (const models::PreType& pre : models::pre_types()) {
         tokenizer.pre_tokenizers = pre.pre_tokenizers();
         tokenizer.normalizers.clear();
         if (pre.nfc) tokenizer.normalizers.push_back(nfc_normalizer());
@@ -505,7 +508,8 @@ TEST_CASE("the name of a pre-tokenizer is found by its components") {
 }
 
 TEST_CASE("the exported king_james tokenizer gives the same ids: all its tokens are ASCII") {
-    const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"), 1024);
+    const Tokenizer tokenizer =
+        models::load_tokenizer(asset("king_james/tokenizer.json"), 1024);
     const Tokenizer exported = again(tokenizer);
     std::string alphabet;
     for (const auto& [token, id] : tokenizer.vocab)
@@ -583,11 +587,13 @@ TEST_CASE("stories260K.bin and its tokenizer are exported as they are") {
         MESSAGE("skipped: no stories260K.bin");
         return;
     }
-    const Model model = load_model(file);
-    const Tokenizer tokenizer = load_tokenizer(find_tokenizer_file(file, 512), 512);
+    const Model model = models::load_model(file);
+    const Tokenizer tokenizer =
+        models::load_tokenizer(models::find_tokenizer_file(file, 512), 512);
     const Exported exported(model, DType::float32, tokenizer);
     CHECK_CLOSE(exported.model()({{1, 403, 407, 261}}), model({{1, 403, 407, 261}}), 0);
-    check_equal(load_tokenizer(exported.file, 512), tokenizer, example_texts(any_letters));
+    check_equal(models::load_tokenizer(exported.file, 512), tokenizer,
+                example_texts(any_letters));
 }
 
 TEST_CASE("ids without a token, up to the vocabulary size, decode to nothing") {
@@ -739,7 +745,7 @@ TEST_CASE(
             const LoraAdapter adapter = random_adapter(model, use_rslora);
             const Scratch scratch;
             const std::string file = scratch.folder / "adapter.gguf";
-            export_gguf_adapter(adapter, model, file);
+            models::export_gguf_adapter(adapter, model, file);
             const Gguf lora(file), base = Exported(model).gguf(),
                                    merged = Exported(merge_lora(model, adapter)).gguf();
             CHECK(lora.text("general.architecture") == base.text("general.architecture"));
@@ -761,7 +767,7 @@ TEST_CASE(
                 ++num_adapted;
             }
             CHECK(num_adapted == 7 * config.num_hidden_layers);
-            CHECK_THROWS_WITH_AS(export_gguf_adapter(adapter, model, file),
+            CHECK_THROWS_WITH_AS(models::export_gguf_adapter(adapter, model, file),
                                  (file + ": exists already and is not overwritten").c_str(),
                                  FileError);
         }
@@ -774,7 +780,7 @@ TEST_CASE("An adapter of another model is not exported") {
     const Scratch scratch;
     const std::string file = scratch.folder / "adapter.gguf";
     CHECK_THROWS_AS(
-        export_gguf_adapter(random_adapter(random_model(other), false), model, file),
+        models::export_gguf_adapter(random_adapter(random_model(other), false), model, file),
         ValueError);
     CHECK(!fs::exists(file));
 }

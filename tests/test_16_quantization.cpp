@@ -1,11 +1,12 @@
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/sampling.hpp"
 #include "chapters/16_quantization/fake_quantize.hpp"
 #include "chapters/16_quantization/kernels/integer_products.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
+#include "chapters/models/gguf/quantized_gguf.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/gguf.hpp"
 #include "tests/fast_helpers.hpp"
 #include "tests/files.hpp"
@@ -129,8 +130,8 @@ TEST_CASE("load_quantized_model: files that llama.cpp has quantized give PyTorch
     for (const std::string name :
          {"llama", "qwen2", "qwen3", "llama_q4_k_m", "llama_q4_0", "qwen3_q8_0"}) {
         INFO(name);
-        const FastModel model = load_quantized_model(gguf(name), Activations::float32);
-        const FastModel with_integers = load_quantized_model(gguf(name));
+        const FastModel model = models::load_quantized_model(gguf(name), Activations::float32);
+        const FastModel with_integers = models::load_quantized_model(gguf(name));
         const Tensor3 expected = name.find("_q") == name.npos
                                      ? fixture<3>("09_full_model/" + name + "_logits")
                                      : fixture<3>("gguf/" + name + "_logits");
@@ -145,11 +146,13 @@ TEST_CASE("load_quantized_model: files that llama.cpp has quantized give PyTorch
         }
     }
     // Projections of different types stay apart; weights of one type are fused.
-    const FastModel mixed = load_quantized_model(gguf("llama_q4_k_m"));
+    const FastModel mixed = models::load_quantized_model(gguf("llama_q4_k_m"));
     CHECK(std::ranges::any_of(mixed.layers, [](const FastLayer& layer) {
         return layer.qkv_proj.weights.size() > 1;
     }));
-    CHECK(load_quantized_model(gguf("llama_q4_0")).layers[0].gate_up_proj.weights.size() == 1);
+    CHECK(models::load_quantized_model(gguf("llama_q4_0"))
+              .layers[0]
+              .gate_up_proj.weights.size() == 1);
 }
 
 TEST_CASE("load_quantized_model keeps the bytes of the file") {
@@ -158,7 +161,7 @@ TEST_CASE("load_quantized_model keeps the bytes of the file") {
         std::uint64_t in_file = 0, in_memory = 0;
         for (const auto& [tensor_name, tensor] : file.tensors())
             if (tensor.shape.size() == 2) in_file += tensor.bytes.size();
-        const FastModel model = load_quantized_model(gguf(name));
+        const FastModel model = models::load_quantized_model(gguf(name));
         in_memory = model.weight_bytes() + (model.lm_head ? model.embed_tokens.nbytes() : 0);
         CHECK(in_memory == in_file);
     }
@@ -174,7 +177,7 @@ TEST_CASE("load_quantized_model rejects tensors that the model does not use") {
     bytes[value] = 1;
     overwrite(path, bytes);
     CHECK_THROWS_WITH_AS(
-        load_quantized_model(path),
+        models::load_quantized_model(path),
         (path + ": the model has a tensor blk.1.attn_k.weight, which is not supported").c_str(),
         FileError);
 
@@ -184,7 +187,7 @@ TEST_CASE("load_quantized_model rejects tensors that the model does not use") {
     REQUIRE(bytes[type] == 30);                                               // BF16
     bytes[type] = 17;                                                         // IQ2_XS
     overwrite(path, bytes);
-    CHECK_THROWS_WITH_AS(load_quantized_model(path),
+    CHECK_THROWS_WITH_AS(models::load_quantized_model(path),
                          (path + ": tensor blk.1.attn_k.weight is of type IQ2_XS; F32, F16, "
                                  "BF16, Q8_0, Q4_0, Q5_0, Q4_K and Q6_K can be read")
                              .c_str(),
@@ -192,9 +195,9 @@ TEST_CASE("load_quantized_model rejects tensors that the model does not use") {
 }
 
 TEST_CASE("quantize_model: on the text of the shipped model, q8_0 changes only near ties") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const Tokenizer tokenizer =
-        load_tokenizer(asset("king_james/tokenizer.json"), model.config.vocab_size);
+        models::load_tokenizer(asset("king_james/tokenizer.json"), model.config.vocab_size);
     const std::vector<Id> prompt_ids = tokenizer.encode("And the LORD said unto Moses");
     const FastModel unquantized = quantize_model(model, DType::float32);
     const std::vector<Id> ids = greedy(unquantized, prompt_ids, 40);
@@ -222,7 +225,7 @@ TEST_CASE("quantize_model: on the text of the shipped model, q8_0 changes only n
 }
 
 TEST_CASE("quantize_model: with float32 activations, q8_0 generates PyTorch's tokens") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const IdMatrix ids = id_fixture<2>("13_training/king_james_ids");
     const std::vector<Id> expected(ids.begin(), ids.end());
     CHECK(greedy(quantize_model(model, DType::q8_0, Activations::float32),
@@ -230,7 +233,7 @@ TEST_CASE("quantize_model: with float32 activations, q8_0 generates PyTorch's to
 }
 
 TEST_CASE("quantize_model falls back where blocks do not divide a row, and counts the bytes") {
-    const Model model = load_model(asset("king_james"));  // rows of 192 and 512
+    const Model model = models::load_model(asset("king_james"));  // rows of 192 and 512
     const FastModel quantized = quantize_model(model, DType::q4_k);
     CHECK(quantized.embed_tokens.dtype() == DType::q5_0);
     CHECK(quantized.layers[0].qkv_proj.weights[0].dtype() == DType::q5_0);

@@ -1,6 +1,6 @@
 #include "chapters/21_serving/engine.hpp"
 
-#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/check.hpp"
 #include "tests/fast_helpers.hpp"
 
@@ -41,7 +41,8 @@ std::vector<GenerationRequest> king_james_requests() {
 }  // namespace
 
 TEST_CASE("many requests at once get the texts that each gets alone, also with few pages") {
-    const FastModel fast = make_fast_model(load_model(asset("king_james")), DType::float32);
+    const FastModel fast =
+        make_fast_model(models::load_model(asset("king_james")), DType::float32);
     const std::vector<GenerationRequest> requests = king_james_requests();
     for (const std::size_t num_pages : {100u, 12u})
         for (const bool prefix_cache : {true, false}) {
@@ -59,7 +60,8 @@ TEST_CASE("many requests at once get the texts that each gets alone, also with f
 }
 
 TEST_CASE("a quantized model and a float16 cache: the texts of each alone") {
-    const FastModel fast = make_fast_model(load_model(asset("king_james")), DType::bfloat16);
+    const FastModel fast =
+        make_fast_model(models::load_model(asset("king_james")), DType::bfloat16);
     const std::vector<GenerationRequest> requests = king_james_requests();
     EngineConfig config{{4, 16}, 60, 16, DType::float16};
     Engine engine(fast, config);

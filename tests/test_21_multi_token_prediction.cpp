@@ -1,7 +1,8 @@
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/13_training/optimizer.hpp"
 #include "chapters/21_serving/mtp_draft.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/files.hpp"
 #include "tests/mtp_helpers.hpp"
@@ -25,7 +26,7 @@ MtpBatch batch_of_fixture(const Model& target) {
 }  // namespace
 
 TEST_CASE("an MTP module equals PyTorch: logits of the token after the next, loss, gradients") {
-    const Model target = load_model(checkpoint("mistral"));
+    const Model target = models::load_model(checkpoint("mistral"));
     const MtpModule module = load_mtp_module(module_file, target.config);
     const MtpBatch batch = batch_of_fixture(target);
     CHECK_CLOSE(mtp_logits(module, target, batch), fixture<3>("21_serving/mtp_logits"), 1e-5);
@@ -169,7 +170,7 @@ TEST_CASE("an MTP draft that goes on in a text proposes what a fresh one would")
 }
 
 TEST_CASE("files of MTP modules are rejected by the name of what does not fit") {
-    const Model target = load_model(checkpoint("mistral"));
+    const Model target = models::load_model(checkpoint("mistral"));
     const Scratch scratch;
     const std::string file = (scratch.folder / "module.safetensors").string();
     MtpModule module = load_mtp_module(module_file, target.config);
@@ -203,12 +204,12 @@ TEST_CASE("files of MTP modules are rejected by the name of what does not fit") 
 TEST_CASE(
     "the shipped MTP module: the text of generate, and more than a third of two proposals "
     "accepted") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const FastModel fast = make_fast_model(model, DType::float32);
     const FastMtpModule module = make_fast_mtp_module(
         load_mtp_module(asset("king_james_mtp/model.safetensors"), model.config), fast);
     const Tokenizer tokenizer =
-        load_tokenizer(asset("king_james/tokenizer.json"), model.config.vocab_size);
+        models::load_tokenizer(asset("king_james/tokenizer.json"), model.config.vocab_size);
     GenerationConfig config{.sampling = {.temperature = 0}, .max_new_tokens = 60};
     Generator unused(1);
     SpeculativeStatistics sum;

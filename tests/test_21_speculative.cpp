@@ -1,8 +1,8 @@
 #include <csignal>
 #include <set>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/mtp_helpers.hpp"
 #include "tests/speculative_helpers.hpp"
@@ -89,11 +89,11 @@ TEST_CASE("greedy speculative decoding gives the tokens of generate, whatever is
 }
 
 TEST_CASE("the shipped model writes the same text greedily with each draft") {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const FastModel target = make_fast_model(model, DType::float32),
                     rounded = make_fast_model(model, DType::bfloat16);
     const Tokenizer tokenizer =
-        load_tokenizer(asset("king_james/tokenizer.json"), model.config.vocab_size);
+        models::load_tokenizer(asset("king_james/tokenizer.json"), model.config.vocab_size);
     for (const char* text : {"And the LORD said unto Moses", "In the beginning",
                              "The LORD is my shepherd; I shall not want."}) {
         const IdList prompt = tokenizer.encode(text);

@@ -1,8 +1,8 @@
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/21_serving/constrained/json_schema.hpp"
 #include "chapters/21_serving/constrained/token_mask.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/check.hpp"
 #include "tests/fixture_tokenizer.hpp"
@@ -269,8 +269,8 @@ TEST_CASE("apply_mask gives rejected tokens -inf, and checks the size") {
 }
 
 TEST_CASE("the shipped model writes JSON of a schema, greedily and sampled") {
-    const Model model = load_model(asset("wordnet"));
-    const Tokenizer tokenizer = load_tokenizer_of_model(asset("wordnet"), "", 1024);
+    const Model model = models::load_model(asset("wordnet"));
+    const Tokenizer tokenizer = models::load_tokenizer_of_model(asset("wordnet"), "", 1024);
     const Json schema = json(R"({"type": "object", "properties": {
         "word": {"type": "string", "maxLength": 12}, "kind": {"enum": ["noun", "verb"]},
         "meanings": {"type": "integer"}}, "required": ["word", "kind", "meanings"]})");
@@ -293,7 +293,7 @@ TEST_CASE("the shipped model writes JSON of a schema, greedily and sampled") {
 }
 
 TEST_CASE("a vocabulary without braces cannot write an object, and says so") {
-    const Tokenizer tokenizer = load_tokenizer_of_model(asset("king_james"), "", 1024);
+    const Tokenizer tokenizer = models::load_tokenizer_of_model(asset("king_james"), "", 1024);
     TokenConstraint constraint(trie_of(tokenizer),
                                std::make_shared<const Grammar>(json_object_grammar()));
     CHECK_THROWS_AS(constraint.allowed_tokens(), ValueError);

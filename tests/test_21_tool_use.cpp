@@ -1,7 +1,7 @@
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/21_serving/constrained/tool_use.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "tests/check.hpp"
 #include "tests/grammar_helpers.hpp"
 #include "tests/rendered_call.hpp"
@@ -185,8 +185,8 @@ TEST_CASE("tags that are special tokens of the vocabulary become text") {
 }
 
 TEST_CASE("the shipped model: free text stays as it was, and a required call can be read") {
-    const Model model = load_model(asset("wordnet"));
-    Tokenizer tokenizer = load_tokenizer_of_model(asset("wordnet"), "", 1024);
+    const Model model = models::load_model(asset("wordnet"));
+    Tokenizer tokenizer = models::load_tokenizer_of_model(asset("wordnet"), "", 1024);
     GenerationConfig config;
     config.sampling.temperature = 0;
     config.eos_token_ids = tokenizer.eos_token_ids;

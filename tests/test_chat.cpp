@@ -2,13 +2,13 @@
 #include <csignal>
 #include <set>
 
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/system/interrupt.hpp"
 #include "tests/fast_helpers.hpp"
 #include "tests/files.hpp"
@@ -309,7 +309,7 @@ TEST_CASE("A bad word is found in any case, between other signs, and spelled") {
 
 TEST_CASE("the shipped chat model reads a call and its result as in its training data") {
     const std::string path = asset("wordnet_calculator");
-    const Tokenizer tokenizer = load_tokenizer_of_model(path, "", 1024);
+    const Tokenizer tokenizer = models::load_tokenizer_of_model(path, "", 1024);
     const ChatEncoder encoder{tokenizer, find_chat_template(path).value()};
     const Message question{"user", "345 + 218?"};
     const std::string call = rendered_call({"calculator", R"({"expression": "345 + 218"})"});

@@ -1,6 +1,6 @@
 // The keys that published config.json files have, with small sizes: all are read or known to
 // have no effect.
-#include "chapters/09_full_model/config_json.hpp"
+#include "chapters/models/llama/config_json.hpp"
 #include "tests/published_models.hpp"
 
 using namespace llm;
@@ -145,7 +145,7 @@ TEST_CASE("the keys of published config.json files are read: chapter 09's model 
                       "hidden_act": "silu", "initializer_range": 0.02,
                       "torch_dtype": "bfloat16", "use_cache": true, )" +
                       members + "}");
-        return read_config(JsonFile(scratch.folder / "config.json"));
+        return models::read_config(JsonFile(scratch.folder / "config.json"));
     };
     const std::vector<std::string> published = {
         R"("model_type": "llama", "attention_bias": false, "attention_dropout": 0.0,

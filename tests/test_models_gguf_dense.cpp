@@ -27,7 +27,7 @@ TEST_CASE("export_gguf of dense families: metadata and tensors") {
         const PublishedModel model = dense_model(type);
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
-        export_gguf(model, shipped_tokenizer(), path);
+        models::export_gguf(model, shipped_tokenizer(), path);
         const Gguf file(path);
         CHECK(file.text("general.architecture") == type);
         CHECK(file.integer(type + ".attention.key_length") == 6);
@@ -53,7 +53,7 @@ TEST_CASE("export_gguf of gpt2 and cohere2: metadata and tensors") {
     const auto exported = [&](const PublishedModel& model) {
         const std::string path =
             (scratch.folder / (model.config.family->model_type + ".gguf")).string();
-        export_gguf(model, shipped_tokenizer(), path);
+        models::export_gguf(model, shipped_tokenizer(), path);
         return Gguf(path);
     };
     const PublishedModel gpt2 = dense_model("gpt2");

@@ -1,5 +1,5 @@
 // GGUF files of Gemma 2 and 3. tests/check_llama_cpp.mjs lets the real llama.cpp read them.
-#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "common/files/gguf.hpp"
 #include "tests/published_models.hpp"
 
@@ -30,8 +30,8 @@ TEST_CASE("export_gguf of Gemma and Mistral: metadata and tensors of gemma2 and 
         const PublishedModel model = gemma_or_mistral(type);
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
-        export_gguf(model, shipped_tokenizer(), path);
-        CHECK_THROWS_AS(export_gguf(model, shipped_tokenizer(), path), FileError);
+        models::export_gguf(model, shipped_tokenizer(), path);
+        CHECK_THROWS_AS(models::export_gguf(model, shipped_tokenizer(), path), FileError);
 
         const Gguf file(path);
         const bool gemma2 = type == "gemma2";
@@ -103,7 +103,7 @@ TEST_CASE("export_gguf: a Mistral whose context fits into its window is a llama"
     }
     const Scratch scratch;
     const std::string path = (scratch.folder / "model.gguf").string();
-    export_gguf(model, shipped_tokenizer(), path);
+    models::export_gguf(model, shipped_tokenizer(), path);
     const IdMatrix ids = load_ids<2>(fixture_file("17_long_context/ids"));
-    CHECK_CLOSE(load_model(path)(ids), model(ids), 2e-5);
+    CHECK_CLOSE(models::load_model(path)(ids), model(ids), 2e-5);
 }

@@ -51,8 +51,8 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
         const PublishedModel model = model_with_experts(type);
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
-        export_gguf(model, shipped_tokenizer(), path);
-        CHECK_THROWS_AS(export_gguf(model, shipped_tokenizer(), path), FileError);
+        models::export_gguf(model, shipped_tokenizer(), path);
+        CHECK_THROWS_AS(models::export_gguf(model, shipped_tokenizer(), path), FileError);
         const Gguf file(path);
         CHECK(file.text("general.architecture") == architecture);
         const ExpertSizes& sizes = model.config.experts;

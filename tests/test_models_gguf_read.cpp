@@ -151,7 +151,7 @@ TEST_CASE("load_published_gguf: the file of each family has the logits of the ex
         const PublishedModel model = random_model(type);
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
-        export_gguf(model, shipped_tokenizer(), path);
+        models::export_gguf(model, shipped_tokenizer(), path);
         const PublishedModel loaded = load_published_gguf(path);
         const IdMatrix ids = randint(0, 1024, {2, 19}, generator);
         CHECK(loaded.config.family == model.config.family);
@@ -162,9 +162,10 @@ TEST_CASE("load_published_gguf: the file of each family has the logits of the ex
 
         // What was quantized is read, too; the loaded model can be exported again.
         const std::string quantized = (scratch.folder / "q8_0.gguf").string();
-        export_gguf(model, shipped_tokenizer(), quantized, DType::q8_0);
+        models::export_gguf(model, shipped_tokenizer(), quantized, DType::q8_0);
         CHECK(difference(load_published_gguf(quantized)(ids), model(ids), 1e-6) != "");
-        export_gguf(loaded, shipped_tokenizer(), (scratch.folder / "again.gguf").string());
+        models::export_gguf(loaded, shipped_tokenizer(),
+                            (scratch.folder / "again.gguf").string());
         const Gguf first(path), again((scratch.folder / "again.gguf").string());
         CHECK(first.tensors().size() == again.tensors().size());
     }
@@ -176,11 +177,11 @@ TEST_CASE("load_published_gguf names what the file lacks or what it does not rea
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
         GgufMetadata metadata = {{"general.architecture", std::string("granite")}};
-        for (const auto& entry : size_metadata("granite", model.config))
+        for (const auto& entry : models::size_metadata("granite", model.config))
             metadata.push_back(entry);
         model.config.family->add_gguf(model.config, metadata);
         change(metadata);
-        GgufTensorList list(DType::float32);
+        models::GgufTensorList list(DType::float32);
         list.add_matrix("token_embd.weight", model.embed_tokens);
         list.add_vector("blk.3.attn_norm.weight", xt::ones<Real>({24}));
         write_gguf(path, metadata, list.tensors());
@@ -243,7 +244,7 @@ TEST_CASE("a GGUF file of qwen3_next whose decay is not below 0 is rejected by n
     attention.decay->A_log(2) = -200;  // -e^-200 is stored as 0
     const Scratch scratch;
     const std::string file = (scratch.folder / "model.gguf").string();
-    export_gguf(model, shipped_tokenizer(), file, DType::float32);
+    models::export_gguf(model, shipped_tokenizer(), file, DType::float32);
     CHECK_THROWS_WITH_AS(load_published_gguf(file),
                          (file + ": blk.1.ssm_a must be below 0").c_str(), FileError);
 }

@@ -94,7 +94,7 @@ TEST_CASE("llama4_text without a QK norm, as Maverick, equals PyTorch, also once
     const IdMatrix ids = fixture_ids("18_experts/ids");
     CHECK_CLOSE(model(ids), fixture<3>("18_experts/llama4_text_without_qk_norm_logits"), 2e-5);
     const std::string exported = (scratch.folder / "exported").string();
-    export_model(model, exported);
+    models::export_model(model, exported);
     CHECK_CLOSE(load_published_model(exported)(ids), model(ids), 0);
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("export_model of a published model: the copy has the same logits, in e
         for (const DType dtype : {DType::float32, DType::bfloat16}) {
             const Scratch scratch;
             const std::string folder = scratch.folder.string();
-            export_model(model, folder, dtype);
+            models::export_model(model, folder, dtype);
             CHECK_CLOSE(load_published_model(folder)(ids), model(ids), 0);
             CHECK(mentions(content(folder + "/config.json"),
                            dtype == DType::float32 ? "\"float32\"" : "\"bfloat16\""));
@@ -243,7 +243,7 @@ TEST_CASE("make_mixtral: a trained decoder and its export have the same logits")
     const PublishedModel model = make_mixtral(decoder);
     CHECK_CLOSE(model(small_ids), decoder(small_ids), 1e-6);
     const Scratch scratch;
-    export_model(model, scratch.folder.string());
+    models::export_model(model, scratch.folder.string());
     CHECK_CLOSE(load_published_model(scratch.folder.string())(small_ids), model(small_ids), 0);
     const std::string expected =
         "make_mixtral: every layer must have a mixture with softmax routing and no shared "
@@ -261,7 +261,7 @@ TEST_CASE("a tensor of a mixture model that is missing, or has another shape, is
     const std::string folder = scratch.folder.string();
     PublishedModel model = load("18_experts/mixtral");
     model.config.experts.num_experts = 6;  // the file will have five
-    export_model(model, folder);
+    models::export_model(model, folder);
     CHECK_THROWS_WITH_AS(load_published_model(folder),
                          (folder + "/model.safetensors: tensor "
                                    "model.layers.0.block_sparse_moe.gate.weight should have "

@@ -101,7 +101,7 @@ TEST_CASE("Qwen3-Next: what is not implemented, or contradicts itself, is reject
 TEST_CASE("Qwen3-Next: tensors for multi-token prediction are counted, and left out") {
     CHECK(load().config.num_nextn_predict_layers == 1);
     const Scratch scratch;
-    export_model(load(), scratch.folder.string());
+    models::export_model(load(), scratch.folder.string());
     CHECK(load_published_model(scratch.folder.string()).config.num_nextn_predict_layers == 0);
 }
 

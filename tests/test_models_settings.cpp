@@ -1,6 +1,6 @@
 // Each setting of config.json that is read has an effect: with one value changed, the logits of
 // the fixtures change.
-#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/published_models.hpp"
 
 using namespace llm;
@@ -21,7 +21,7 @@ Tensor3 logits(const std::string& fixture, const IdMatrix& ids,
     for (const Change& change : changes) edit(folder / "config.json", change.from, change.to);
     if (is_published_config(JsonFile(folder / "config.json")))
         return load_published_model(folder.string())(ids);
-    return load_model(folder.string())(ids);
+    return models::load_model(folder.string())(ids);
 }
 
 // Makes each change alone, after the changes before it that the others need to have an effect.

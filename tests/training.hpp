@@ -1,14 +1,16 @@
 // For tests of training: token sequences that can be learned, and small runs on them.
 #pragma once
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/13_training/trainer.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "tests/files.hpp"
 
 namespace llm {
 
-inline Model fixture_model() { return load_model(fixture_path("09_full_model/mistral")); }
+inline Model fixture_model() {
+    return models::load_model(fixture_path("09_full_model/mistral"));
+}
 
 // The values of all parameters in one vector.
 inline Vector all_values(const std::vector<Parameter>& parameters) {

@@ -1,36 +1,29 @@
-// Chapter 09, file 6 of 9: loading published weights, and exporting a model.
+// Chapter 09, file 5 of 5: the weights of a model in safetensors.
 #pragma once
 
 #include <string>
 
+#include "chapters/09_full_model/model_tensors.hpp"
 #include "chapters/09_full_model/parameters.hpp"
-#include "common/files/json_file.hpp"
-#include "common/files/safetensors.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm {
 
-// Loads a model from a folder with config.json and model.safetensors (or several files and an
-// index), from a GGUF file, whose weights are dequantized, or from a llama2.c file. Weights for
-// interleaved RoPE are converted to split halves (chapter 04). Throws FileError, which names
-// the file and the tensor.
-Model load_model(const std::string& path);
+// A model with the structure that the configuration describes, whose tensors are still empty.
+Model make_empty_model(const Config& config);
 
-// Throws FileError, which names a tensor that was not read, but for those that may be left out:
-// a head that equals the embedding, RoPE's frequencies, which old versions of transformers and
-// Mini-LLM saved, and tensors whose names begin or end like this.
-void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
-                           const std::string& lm_head,  // its name, without ".weight"
-                           const Matrix& embed_tokens,  // (V, C)
-                           const std::vector<std::string>& unused = {});
-
-// Writes config.json and model.safetensors in Hugging Face's format, in float32 or bfloat16.
-// Throws FileError, or ValueError if no supported model_type has its biases, norms and RoPE
-// scaling, and as check_described() does.
-void export_model(const Model& model, const std::string& folder, DType dtype = DType::float32);
-
-// Throws ValueError, which names the tensor or the setting, unless the configuration, the only
-// thing that is written of a model besides its weights, describes the model.
-void check_described(const Model& model);
+// Reads a model with this configuration. Weights for interleaved RoPE are converted to split
+// halves (chapter 04). Reads layer by layer, so that no more than one tensor is in memory
+// twice. Throws FileError, which names the tensor.
+template <class Tensors>
+Model read_model(const Config& config, Tensors& tensors, const TensorNames& names,
+                 RopeLayout layout) {
+    check_last_layer(config, tensors, names, names.layers);
+    Model model = make_empty_model(config);
+    TensorReader<Tensors> reader{tensors};
+    visit_model(model, names, layout, reader);
+    return model;
+}
 
 // The parameters of any model, by name: writes them to one safetensors file, in float32 or
 // bfloat16, and reads them back into a model of the same sizes. Throw FileError, also if the

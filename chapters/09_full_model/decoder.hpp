@@ -1,4 +1,4 @@
-// Chapter 09, file 1 of 9: the loop over the layers of a decoder.
+// Chapter 09, file 1 of 5: the loop over the layers of a decoder.
 #pragma once
 
 #include <vector>

@@ -6,10 +6,10 @@
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/05_gqa/dropout.hpp"
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/demo/published_models.hpp"
 #include "chapters/09_full_model/demo/words.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -212,14 +212,15 @@ int main(int argc, char** argv) {
             check_input(mini_llm_config(), input_ids);
             show_words_through_model();
         }
-        Model model = random_weights ? make_mini_llm(generator) : load_model(model_path);
+        Model model =
+            random_weights ? make_mini_llm(generator) : models::load_model(model_path);
         check_input(model.config, input_ids);
 
         if (!random_weights) show_configuration(model_path, model.config);
         show_parameters(model);
         const ModelOutput output = show_forward_pass(model, input_ids);
         if (!export_folder.empty()) {
-            export_model(model, export_folder);
+            models::export_model(model, export_folder);
             show("exported to", export_folder);
         }
         if (!random_weights) return;

@@ -1,4 +1,4 @@
-// Chapter 09, file 2 of 9 — What is a whole model?
+// Chapter 09, file 2 of 5 — What is a whole model?
 #pragma once
 
 #include "chapters/08_pre_vs_post_norm/block.hpp"

@@ -1,4 +1,4 @@
-// Chapter 09, file 4 of 9: the names of a model's tensors in files, and a function that visits
+// Chapter 09, file 4 of 5: the names of a model's tensors in files, and a function that visits
 // all of them.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 09, file 3 of 9: the parameters of a model: their names, their number, and the FLOPs
+// Chapter 09, file 3 of 5: the parameters of a model: their names, their number, and the FLOPs
 // per token.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 10, file 3 of 9: training a BPE tokenizer on a text.
+// Chapter 10, file 3 of 5: training a BPE tokenizer on a text.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Chapter 10, file 4 of 9: training byte-level BPE with special tokens, on large texts.
+// Chapter 10, file 4 of 5: training byte-level BPE with special tokens, on large texts.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Chapter 10, file 9 of 9: the intermediate results of encode.
+// Chapter 10, file 5 of 5: the intermediate results of encode.
 #pragma once
 
 #include <string>

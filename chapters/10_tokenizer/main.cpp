@@ -7,8 +7,8 @@
 #include "chapters/10_tokenizer/byte_level_training.hpp"
 #include "chapters/10_tokenizer/demo/byte_level.hpp"
 #include "chapters/10_tokenizer/demo/encoding.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/numbers/random.hpp"
@@ -195,7 +195,7 @@ void demo(const std::string& text, bool with_merges, Generator generator) {
     const BPETrainer trainer = four_words();
     show_pair_counts(trainer);
     const Tokenizer trained = show_merges(trainer);
-    const Tokenizer king_james = load_tokenizer(asset("king_james/tokenizer.json"));
+    const Tokenizer king_james = models::load_tokenizer(asset("king_james/tokenizer.json"));
     five_words(king_james);
     unknown_characters(trained);
     pre_tokenization();
@@ -242,11 +242,12 @@ int main(int argc, char** argv) {
                                  .individual_digits = individual_digits};
             const Tokenizer tokenizer = byte_level ? train_byte_level_bpe(training_text, bpe)
                                                    : train_bpe(training_text, vocab_size);
-            if (!folder.empty()) save_tokenizer(tokenizer, folder + "/tokenizer.json");
+            if (!folder.empty()) models::save_tokenizer(tokenizer, folder + "/tokenizer.json");
             inspect("The trained tokenizer", tokenizer, text, with_merges);
         } else if (!path.empty()) {
             if (is_folder(path)) path += "/tokenizer.json";
-            inspect("The tokenizer of " + path, load_tokenizer(path), text, with_merges);
+            inspect("The tokenizer of " + path, models::load_tokenizer(path), text,
+                    with_merges);
         } else {
             demo(text, with_merges, Generator(options.seed()));
         }

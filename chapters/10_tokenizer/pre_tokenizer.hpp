@@ -1,4 +1,4 @@
-// Chapter 10, file 1 of 9: the steps before BPE: added tokens, normalizers and pre-tokenizers.
+// Chapter 10, file 1 of 5: the steps before BPE: added tokens, normalizers and pre-tokenizers.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Chapter 10, file 2 of 9: byte-pair encoding. Text to token ids, and back.
+// Chapter 10, file 2 of 5: byte-pair encoding. Text to token ids, and back.
 #pragma once
 
 #include <optional>

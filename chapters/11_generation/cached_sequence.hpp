@@ -1,4 +1,4 @@
-// Chapter 11, file 2 of 8: a sequence and its KV cache, in any model.
+// Chapter 11, file 2 of 7: a sequence and its KV cache, in any model.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Chapter 11, file 3 of 8 — How does a model generate text?
+// Chapter 11, file 3 of 7 — How does a model generate text?
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Chapter 11, file 6 of 8: which tokens a prediction attended to, and what each layer would
+// Chapter 11, file 5 of 7: which tokens a prediction attended to, and what each layer would
 // predict.
 #pragma once
 

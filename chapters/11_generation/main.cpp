@@ -1,14 +1,14 @@
 // Chapter 11 — How does a model generate text? Samples the next token, compares prefill and
 // decode with a KV cache, generates text, and inspects the prediction of one of its tokens.
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/demo/cache.hpp"
 #include "chapters/11_generation/demo/inspection.hpp"
 #include "chapters/11_generation/demo/sampling.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/11_generation/sampling_options.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/11_generation/text_streamer.hpp"
 #include "chapters/11_generation/words.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/standard_input.hpp"
 #include "common/output/show.hpp"
@@ -52,7 +52,7 @@ void show_prompt(const Tokenizer& tokenizer, const std::vector<Id>& ids) {
 // not one of the new tokens.
 std::vector<Id> check_prompt(const Model& model, const Tokenizer& tokenizer,
                              const Arguments& arguments) {
-    const std::vector<Id> ids = encode_prompt(tokenizer, arguments.prompt);
+    const std::vector<Id> ids = models::encode_prompt(tokenizer, arguments.prompt);
     check_input(model.config, one_sequence(ids));
     const std::size_t position = arguments.inspect;
     const std::size_t length = std::min({ids.size() + arguments.config.max_new_tokens,
@@ -163,9 +163,9 @@ void run(Arguments arguments, std::uint32_t seed) {
     // Load the model that comes with this repository, or another one.
     const bool shipped = arguments.model_path.empty();
     const std::string path = shipped ? asset("king_james") : arguments.model_path;
-    const Model model = load_model(path);
-    const Tokenizer tokenizer =
-        load_tokenizer_of_model(path, arguments.tokenizer_path, model.config.vocab_size);
+    const Model model = models::load_model(path);
+    const Tokenizer tokenizer = models::load_tokenizer_of_model(path, arguments.tokenizer_path,
+                                                                model.config.vocab_size);
     if (!arguments.words_folder.empty())
         return save_words(
             arguments.words_folder,

@@ -1,4 +1,4 @@
-// Chapter 11, file 1 of 8: from logits to the next token.
+// Chapter 11, file 1 of 7: from logits to the next token.
 #pragma once
 
 #include <vector>

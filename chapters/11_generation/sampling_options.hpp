@@ -1,4 +1,4 @@
-// Chapter 11, file 8 of 8: the sampling parameters on a command line. (In a header, since only
+// Chapter 11, file 7 of 7: the sampling parameters on a command line. (In a header, since only
 // programs have options: tests are built without them.)
 #pragma once
 

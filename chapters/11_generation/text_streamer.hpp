@@ -1,4 +1,4 @@
-// Chapter 11, file 5 of 8: the text of tokens, printed while they are generated.
+// Chapter 11, file 4 of 7: the text of tokens, printed while they are generated.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Chapter 11, file 7 of 8: what the shipped model computes for the words of the early chapters.
+// Chapter 11, file 6 of 7: what the shipped model computes for the words of the early chapters.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"

@@ -1,13 +1,13 @@
 // Chapter 15 — What makes inference fast? This program measures the roofline of the machine,
 // computes a matrix product and a whole forward pass in several variants, shows online softmax
 // and flash attention, and generates text with the fast model.
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/15_fast/demo/attention.hpp"
 #include "chapters/15_fast/demo/bandwidth.hpp"
 #include "chapters/15_fast/demo/matmul.hpp"
 #include "chapters/15_fast/inference.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/show.hpp"
 #include "common/system/options.hpp"
@@ -100,10 +100,10 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         const bool own_model = !model_path.empty();
         if (!own_model) model_path = asset("king_james");
-        const Model model = load_model(model_path);
-        const Tokenizer tokenizer =
-            load_tokenizer_of_model(model_path, tokenizer_path, model.config.vocab_size);
-        const std::vector<Id> prompt_ids = encode_prompt(tokenizer, prompt);
+        const Model model = models::load_model(model_path);
+        const Tokenizer tokenizer = models::load_tokenizer_of_model(model_path, tokenizer_path,
+                                                                    model.config.vocab_size);
+        const std::vector<Id> prompt_ids = models::encode_prompt(tokenizer, prompt);
         check_input(model.config, one_sequence(prompt_ids));
         Timing timing{!no_timing};
         if (!own_model) demo(timing, model, tokenizer, Generator(options.seed()));

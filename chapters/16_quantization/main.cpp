@@ -3,15 +3,16 @@
 // and the loss, and writes and runs GGUF files.
 #include <map>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/09_full_model/gguf_config.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/16_quantization/demo/block.hpp"
 #include "chapters/16_quantization/demo/model.hpp"
-#include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/models/chat/peft_files.hpp"
+#include "chapters/models/gguf/gguf_export.hpp"
+#include "chapters/models/gguf/quantized_gguf.hpp"
+#include "chapters/models/llama/gguf_config.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -46,13 +47,13 @@ void demo(const Model& model, const Tokenizer& tokenizer, const Arguments& argum
     outlier_features(model, ids);
     bits_and_blocks(model, ids);
     quantized_models(model, ids);
-    greedy_generation(model, tokenizer, encode_prompt(tokenizer, arguments.prompt),
+    greedy_generation(model, tokenizer, models::encode_prompt(tokenizer, arguments.prompt),
                       !arguments.no_timing);
 }
 
 void export_file(const Model& model, const Tokenizer& tokenizer, const Arguments& arguments) {
-    const std::vector<Fallback> fallbacks =
-        export_gguf(model, tokenizer, arguments.export_path, dtype_named(arguments.dtype));
+    const std::vector<models::Fallback> fallbacks = models::export_gguf(
+        model, tokenizer, arguments.export_path, dtype_named(arguments.dtype));
     step("Export as GGUF");
     std::map<DType, std::vector<std::string>> names;
     for (const auto& [name, dtype] : fallbacks) names[dtype].push_back(name);
@@ -66,7 +67,7 @@ void export_file(const Model& model, const Tokenizer& tokenizer, const Arguments
 
 // The model, with the adapter merged into its weights.
 Model load_merged(const Arguments& arguments) {
-    const Model model = load_model(arguments.model_path);
+    const Model model = models::load_model(arguments.model_path);
     if (arguments.adapter_path.empty()) return model;
     return merge_lora(model, load_adapter(arguments.adapter_path, model));
 }
@@ -75,13 +76,13 @@ Model load_merged(const Arguments& arguments) {
 FastModel load(const Arguments& arguments) {
     if (is_gguf(arguments.model_path) && arguments.keep_dtypes &&
         arguments.adapter_path.empty())
-        return load_quantized_model(arguments.model_path);
+        return models::load_quantized_model(arguments.model_path);
     return quantize_model(load_merged(arguments), dtype_named(arguments.dtype));
 }
 
 void generate(const FastModel& model, const Tokenizer& tokenizer, const Arguments& arguments) {
     step("Greedy generation");
-    const std::vector<Id> prompt_ids = encode_prompt(tokenizer, arguments.prompt);
+    const std::vector<Id> prompt_ids = models::encode_prompt(tokenizer, arguments.prompt);
     check_input(model.config, one_sequence(prompt_ids));
     std::vector<Id> ids;
     const double seconds = fastest_seconds(1, [&] {
@@ -96,9 +97,9 @@ void generate(const FastModel& model, const Tokenizer& tokenizer, const Argument
 }
 
 void export_adapter(const Arguments& arguments) {
-    const Model model = load_model(arguments.model_path);
-    export_gguf_adapter(load_adapter(arguments.adapter_path, model), model,
-                        arguments.export_adapter_path);
+    const Model model = models::load_model(arguments.model_path);
+    models::export_gguf_adapter(load_adapter(arguments.adapter_path, model), model,
+                                arguments.export_adapter_path);
     step("Export of an adapter as GGUF");
     show("written", arguments.export_adapter_path);
 }
@@ -109,13 +110,13 @@ void run(Arguments arguments, std::uint32_t seed) {
     if (generates && arguments.export_path.empty()) {
         const FastModel model = load(arguments);
         generate(model,
-                 load_tokenizer_of_model(arguments.model_path, arguments.tokenizer_path,
-                                         model.config.vocab_size),
+                 models::load_tokenizer_of_model(arguments.model_path, arguments.tokenizer_path,
+                                                 model.config.vocab_size),
                  arguments);
         return;
     }
     const Model model = load_merged(arguments);
-    const Tokenizer tokenizer = load_tokenizer_of_model(
+    const Tokenizer tokenizer = models::load_tokenizer_of_model(
         arguments.model_path, arguments.tokenizer_path, model.config.vocab_size);
     if (arguments.export_path.empty())
         demo(model, tokenizer, arguments, Generator(seed));

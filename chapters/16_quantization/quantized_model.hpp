@@ -1,4 +1,4 @@
-// Chapter 16, file 3 of 5: models whose weights stay quantized in memory.
+// Chapter 16, file 3 of 3: models whose weights stay quantized in memory.
 #pragma once
 
 #include <string>
@@ -22,10 +22,5 @@ const WeightKernels& quantization_kernels(DType dtype,
 // biases stay in float32. Throws as make_fast_model (chapter 15).
 FastModel quantize_model(const Model& model, DType dtype,
                          Activations activations = Activations::quantized);
-
-// Loads a model of architecture llama, qwen2 or qwen3 from a GGUF file. The weights stay in the
-// bytes of their dtypes. Throws FileError as load_model (chapter 09).
-FastModel load_quantized_model(const std::string& gguf_path,
-                               Activations activations = Activations::quantized);
 
 }  // namespace llm

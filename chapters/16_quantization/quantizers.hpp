@@ -1,4 +1,4 @@
-// Chapter 16, file 2 of 5: from floats to the types of GGUF files.
+// Chapter 16, file 2 of 3: from floats to the types of GGUF files.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 // Chapter 17 — How much of the past must a token see? This program shows attention patterns, a
 // rolling cache, soft caps and attention sinks, and the loss beyond the context of training.
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/17_long_context/demo/extension.hpp"
 #include "chapters/17_long_context/demo/pattern.hpp"
 #include "chapters/17_long_context/demo/score_mod.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/model_options.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/options.hpp"
@@ -36,12 +36,12 @@ void demo(const Model& model, const std::vector<Id>& tokens, const Arguments& ar
 }
 
 void run(const Arguments& arguments, std::uint32_t seed) {
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     if (arguments.measure) return time_by_length(model.config);
     const std::string file =
         arguments.text.empty() ? asset("data/king_james_held_out.txt") : arguments.text;
     const std::vector<Id> tokens =
-        load_tokenizer(asset("king_james/tokenizer.json")).encode(read_text(file));
+        models::load_tokenizer(asset("king_james/tokenizer.json")).encode(read_text(file));
     const std::size_t context = model.config.max_position_embeddings;
     require(tokens.size() > arguments.factor * context,
             "{}: {} tokens are too few for {} times the context of {}", file, tokens.size(),

@@ -1,13 +1,13 @@
 // Chapter 18 — How does a model know more than it computes? This program routes tokens to
 // experts, and shows what the experts of a trained model process.
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/18_experts/demo/balance.hpp"
 #include "chapters/18_experts/demo/routing.hpp"
 #include "chapters/18_experts/demo/specialization.hpp"
 #include "chapters/18_experts/demo/speed.hpp"
 #include "chapters/models/model_options.hpp"
 #include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/options.hpp"
@@ -38,7 +38,7 @@ void demo(const Tokenizer& tokenizer, const std::vector<Id>& tokens, Generator g
 void run(const Arguments& arguments, std::uint32_t seed) {
     Generator generator(seed);
     if (arguments.measure) return measure_speed(generator);
-    const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
+    const Tokenizer tokenizer = models::load_tokenizer(asset("king_james/tokenizer.json"));
     const std::string file =
         arguments.text.empty() ? asset("data/king_james_held_out.txt") : arguments.text;
     const std::vector<Id> tokens = tokenizer.encode(read_text(file));

@@ -1,14 +1,14 @@
 // Chapter 21 — How does one model answer many? This program divides a KV cache into pages,
 // plans the steps of many requests, computes texts of the shipped model together, computes
 // several tokens of one text in a step, and lets a model write only what a grammar allows.
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/15_fast/fast_model.hpp"
 #include "chapters/21_serving/demo/batching.hpp"
 #include "chapters/21_serving/demo/calling.hpp"
 #include "chapters/21_serving/demo/constrained.hpp"
 #include "chapters/21_serving/demo/paging.hpp"
 #include "chapters/21_serving/demo/speculation.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/options.hpp"
 
@@ -53,8 +53,9 @@ int main(int argc, char** argv) {
         if (options.given("--requests")) return schedule(arguments);
         Generator generator(options.seed());
         const std::string path = asset("king_james");
-        const Model model = load_model(path);
-        const Tokenizer tokenizer = load_tokenizer_of_model(path, "", model.config.vocab_size);
+        const Model model = models::load_model(path);
+        const Tokenizer tokenizer =
+            models::load_tokenizer_of_model(path, "", model.config.vocab_size);
         const FastModel fast = make_fast_model(model, DType::float32);
         const FastMtpModule mtp = make_fast_mtp_module(
             load_mtp_module(asset("king_james_mtp/model.safetensors"), model.config), fast);

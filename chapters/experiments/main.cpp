@@ -1,9 +1,9 @@
 // ./learn experiment NAME: what does a training that compares models show? Each experiment
 // belongs to a chapter, whose page discusses its results.
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/apps/train/training_tasks.hpp"
 #include "chapters/experiments/experiments.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/options.hpp"
@@ -37,7 +37,7 @@ void run(const Arguments& arguments, std::uint32_t seed) {
     const std::string text = read_text(arguments.text);
     if (name == "scaling-law") return extrapolate_scaling_law(names, text);
 
-    const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
+    const Tokenizer tokenizer = models::load_tokenizer(asset("king_james/tokenizer.json"));
     const std::vector<Id> tokens = tokenizer.encode(text);
     if (name == "attention-sinks")
         return compare_attention_sinks(tokens, tokenizer.vocab_size(), steps_or(1500),
@@ -52,11 +52,11 @@ void run(const Arguments& arguments, std::uint32_t seed) {
         return compare_linear_attention(tokens, tokenizer.vocab_size(), steps_or(500),
                                         arguments.num_seeds);
     if (name == "multi-token-prediction")
-        return train_mtp_module(load_model(asset("king_james")), tokens, steps_or(800), seed,
-                                arguments.export_folder);
+        return train_mtp_module(models::load_model(asset("king_james")), tokens, steps_or(800),
+                                seed, arguments.export_folder);
     LongerContexts runs = arguments.longer_contexts;
     runs.num_steps = steps_or(runs.num_steps);
-    compare_longer_contexts(load_model(asset("king_james")), tokens, runs);
+    compare_longer_contexts(models::load_model(asset("king_james")), tokens, runs);
 }
 
 int main(int argc, char** argv) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/llama/config_json.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "common/output/show.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "chapters/09_full_model/config_json.hpp"
+#include "chapters/models/llama/config_json.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

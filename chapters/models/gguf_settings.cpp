@@ -1,7 +1,7 @@
 #include <set>
 
-#include "chapters/09_full_model/gguf_config.hpp"
 #include "chapters/models/family.hpp"
+#include "chapters/models/llama/gguf_config.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

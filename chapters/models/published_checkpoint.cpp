@@ -4,8 +4,9 @@
 #include <set>
 
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/16_quantization/gguf_export.hpp"
+#include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/layer_tensors.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/stacked_experts.hpp"
 #include "common/files/safetensors.hpp"
 

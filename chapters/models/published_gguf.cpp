@@ -1,9 +1,9 @@
 #include "chapters/models/published_gguf.hpp"
 
 #include "chapters/04_rope/rope_scaling.hpp"
-#include "chapters/09_full_model/gguf_tensors.hpp"
-#include "chapters/16_quantization/gguf_tokenizer_export.hpp"
 #include "chapters/models/layer_tensors.hpp"
+#include "chapters/models/llama/gguf_tensors.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "common/tensors/block_types.hpp"
 
 namespace llm::models {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
-#include "chapters/16_quantization/gguf_export.hpp"
+#include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/published_model.hpp"
 
 namespace llm::models {

@@ -2,15 +2,15 @@
 
 #include <cmath>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
-#include "chapters/16_quantization/gguf_export.hpp"
+#include "chapters/models/gguf/gguf_export.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/model_output.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/published_gguf.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/output/show.hpp"

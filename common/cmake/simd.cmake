@@ -31,9 +31,9 @@ endif()
 if(EMSCRIPTEN)
   set_source_files_properties(
     chapters/09_full_model/checkpoint.cpp
-    chapters/09_full_model/config_json.cpp chapters/09_full_model/gguf_config.cpp
-    chapters/10_tokenizer/gguf_tokenizer.cpp chapters/10_tokenizer/save_tokenizer.cpp
-    chapters/10_tokenizer/tokenizer_json.cpp
-    chapters/16_quantization/gguf_export.cpp chapters/16_quantization/gguf_tokenizer_export.cpp
+    chapters/models/llama/config_json.cpp chapters/models/llama/gguf_config.cpp
+    chapters/models/tokenizers/gguf_tokenizer.cpp chapters/models/tokenizers/save_tokenizer.cpp
+    chapters/models/tokenizers/tokenizer_json.cpp
+    chapters/models/gguf/gguf_export.cpp chapters/models/tokenizers/gguf_tokenizer_export.cpp
     PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -Os)
 endif()

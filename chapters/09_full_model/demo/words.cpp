@@ -5,7 +5,7 @@
 #include <map>
 
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/09_full_model/checkpoint.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "common/files/words.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
@@ -103,7 +103,7 @@ void show_next_tokens(const Matrix& logits, const std::vector<std::string>& word
 
 void show_words_through_model() {
     const std::vector<std::string> words = load_words().tokens;
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const IdMatrix word_ids{{103, 66, 148, 195, 127}};
     const ModelOutput output = model.forward(word_ids, {.output_hidden_states = true});
     const std::vector<Tensor3>& hidden_states = output.hidden_states;

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/12_gradients/loss.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/show.hpp"
 #include "common/tensors/argsort.hpp"
@@ -27,8 +27,9 @@ struct Predictions {
 
 Predictions predictions_of_words() {
     const std::string path = asset("king_james");
-    const Model model = load_model(path);
-    const Tokenizer tokenizer = load_tokenizer_of_model(path, "", model.config.vocab_size);
+    const Model model = models::load_model(path);
+    const Tokenizer tokenizer =
+        models::load_tokenizer_of_model(path, "", model.config.vocab_size);
     const std::vector<Id> ids = tokenizer.encode("And the LORD said unto Moses");
     const Tensor3 logits = model(one_sequence(std::span(ids).first(num_words)));  // (1, T, V)
 

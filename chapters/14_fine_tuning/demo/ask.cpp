@@ -2,14 +2,14 @@
 
 #include <cmath>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/14_fine_tuning/fine_tuner.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -49,9 +49,9 @@ void ask_demo(AskArguments arguments) {
         arguments.model = asset("wordnet");
         arguments.adapter = asset("wordnet_answers");
     }
-    const Model base = load_model(arguments.model);
+    const Model base = models::load_model(arguments.model);
     const Tokenizer tokenizer =
-        load_tokenizer_of_model(arguments.model, "", base.config.vocab_size);
+        models::load_tokenizer_of_model(arguments.model, "", base.config.vocab_size);
     const ChatEncoder encoder{tokenizer, chat_template_of(arguments.model, arguments.adapter)};
     step("The prompt, as the chat template writes it");
     const std::vector<Message> messages{{"user", arguments.question}};

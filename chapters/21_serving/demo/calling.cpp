@@ -1,10 +1,10 @@
 #include "chapters/21_serving/demo/calling.hpp"
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/21_serving/constrained/tool_use.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/show.hpp"
 
@@ -30,8 +30,8 @@ std::string greedy_answer(const Model& model, const ChatEncoder& encoder,
 void calls_of_the_chat_model() {
     step("The chat model calls the calculator");
     const std::string path = asset("wordnet_calculator");
-    const Model model = load_model(path);
-    Tokenizer tokenizer = load_tokenizer_of_model(path, "", model.config.vocab_size);
+    const Model model = models::load_model(path);
+    Tokenizer tokenizer = models::load_tokenizer_of_model(path, "", model.config.vocab_size);
     const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
     const std::shared_ptr<const TokenTrie> trie =
         make_tool_trie(tokenizer, {encoder.end_of_turn()});

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/21_serving/constrained/json_rules.hpp"
 #include "chapters/21_serving/constrained/json_schema.hpp"
 #include "chapters/21_serving/constrained/token_mask.hpp"
 #include "chapters/21_serving/constrained/tool_calls.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -24,7 +24,9 @@ std::shared_ptr<const Grammar> grammar_of_schema(const std::string& schema) {
     return std::make_shared<const Grammar>(json_schema_grammar(parse_json(schema, "schema")));
 }
 
-Tokenizer shipped_tokenizer() { return load_tokenizer_of_model(asset(model_name), "", 1024); }
+Tokenizer shipped_tokenizer() {
+    return models::load_tokenizer_of_model(asset(model_name), "", 1024);
+}
 
 std::shared_ptr<const TokenTrie> shared_trie(const Tokenizer& tokenizer) {
     return std::make_shared<const TokenTrie>(make_token_trie(tokenizer));
@@ -149,7 +151,7 @@ TableRow greedy_row(const Model& model, const Tokenizer& tokenizer, const std::s
 
 void constrained_model() {
     step("The shipped model after \"12 + 30 =\", greedily, with four grammars");
-    const Model model = load_model(asset(model_name));
+    const Model model = models::load_model(asset(model_name));
     const Tokenizer tokenizer = shipped_tokenizer();
     const auto row = [&](const std::string& name, std::shared_ptr<const Grammar> grammar) {
         return greedy_row(model, tokenizer, name, grammar);

@@ -2,11 +2,11 @@
 // llama.cpp.
 #include <benchmark/benchmark.h>
 
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/plot.hpp"
 #include "common/system/options.hpp"
@@ -192,7 +192,7 @@ struct Rivals {
 Rivals make_rivals(const Model& model, const Matrix& logits) {  // (T, V)
     Rivals rivals{make_pytorch_rival(model, logits), {}};
     // Its tokens do not matter here: those that are missing get a name.
-    const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
+    const Tokenizer tokenizer = models::load_tokenizer(asset("king_james/tokenizer.json"));
     for (std::size_t k = 0; k < dtypes.size(); ++k)
         rivals.llama_cpp[k] = make_llama_cpp_rival(model, tokenizer, dtypes[k], "steps");
     return rivals;

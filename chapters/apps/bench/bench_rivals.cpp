@@ -4,9 +4,9 @@
 #include <fstream>
 #include <limits>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/16_quantization/gguf_export.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
+#include "chapters/models/gguf/gguf_export.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "common/files/safetensors.hpp"
 
 namespace llm::bench {
@@ -120,7 +120,7 @@ std::string Rival::speedup(const std::string& name, double our_seconds) const {
 Rival make_pytorch_rival(const Model& model, const Matrix& logits) {
     if (!has_pytorch()) return {};
     const std::string folder = model_folder("bench");
-    export_model(model, folder);
+    models::export_model(model, folder);
     write_safetensors(
         folder + "/logits",
         {{"logits", {logits.shape(0), logits.shape(1)}, {logits.data(), logits.size()}}});
@@ -145,7 +145,7 @@ Rival make_llama_cpp_rival(const Model& model, const Tokenizer& tokenizer, DType
     }
     const std::string file = new_file(to_text(model.config.hidden_size) + "-" +
                                       std::string(to_text(dtype)) + ".gguf");
-    export_gguf(model, tokenizer, file, dtype);
+    models::export_gguf(model, tokenizer, file, dtype);
     return {{"/usr/bin/python3 " + quoted(folder_of_tests + "/time_llama_cpp.py") + " " +
              quoted(build_folder + "llama_cpp") + " " + quoted(file) + " " + work},
             {}};

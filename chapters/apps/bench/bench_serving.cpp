@@ -4,14 +4,14 @@
 #include <numeric>
 #include <thread>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/21_serving/engine.hpp"
 #include "chapters/21_serving/mtp_draft.hpp"
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/timer.hpp"
 
@@ -199,9 +199,9 @@ std::vector<double> seconds_with_draft(const FastModel& model, const std::vector
 // Greedy texts of the model of chapter 11, with and without drafts.
 void benchmark_speculation(int repetitions) {
     step("Greedy texts of 200 tokens by draft, one at a time: times as fast");
-    const Model model = load_model(asset("king_james"));
+    const Model model = models::load_model(asset("king_james"));
     const Tokenizer tokenizer =
-        load_tokenizer_of_model(asset("king_james"), "", model.config.vocab_size);
+        models::load_tokenizer_of_model(asset("king_james"), "", model.config.vocab_size);
     const FastModel fast = make_fast_model(model, DType::float32);
     const FastMtpModule mtp = make_fast_mtp_module(
         load_mtp_module(asset("king_james_mtp/model.safetensors"), model.config), fast);
@@ -242,7 +242,8 @@ void benchmark_serving(const Model& mini_llm, Generator& generator, int repetiti
     const FastModel model = quantize_model(mini_llm, DType::q8_0);
     // Its tokens do not matter here: those that are missing get a name.
     Rival llama_cpp = make_llama_cpp_rival(
-        mini_llm, load_tokenizer(asset("king_james/tokenizer.json")), DType::q8_0, "batch");
+        mini_llm, models::load_tokenizer(asset("king_james/tokenizer.json")), DType::q8_0,
+        "batch");
     benchmark_concurrency(model, std::move(llama_cpp), generator, repetitions);
     benchmark_arrivals(model, generator, repetitions > 1 ? 100 : 10);
     benchmark_prefix(model, generator);

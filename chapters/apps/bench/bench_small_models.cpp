@@ -1,12 +1,12 @@
 #include <cstdlib>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 
 namespace llm::bench {
 namespace {
@@ -41,10 +41,10 @@ void set_eps_of_llama2c(Model& model) {
 void add_models(const std::string& name, const std::string& path,
                 const std::string& tokenizer_path, bool with_rivals,
                 std::vector<SmallModel>& models) {
-    Model model = load_model(path);
+    Model model = models::load_model(path);
     set_eps_of_llama2c(model);
     const Tokenizer tokenizer =
-        load_tokenizer_of_model(path, tokenizer_path, model.config.vocab_size);
+        models::load_tokenizer_of_model(path, tokenizer_path, model.config.vocab_size);
     for (const DType dtype : dtypes) {
         const FastModel fast = quantize_model(model, dtype);
         models.push_back({name + ", " + std::string(to_text(dtype)),

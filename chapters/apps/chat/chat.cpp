@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "chapters/11_generation/sampling_options.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/11_generation/text_streamer.hpp"
 #include "chapters/21_serving/constrained/tool_use.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/apps/chat/model_options.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/standard_input.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -143,7 +143,7 @@ void answer_message(Session& session, const std::string& content) {
 void continue_text(Session& session, const std::string& line) {
     if (line.empty() && session.text.empty()) return;
     const std::string text = line.empty() ? session.text : line;
-    const std::vector<Id> ids = encode_prompt(session.chat.tokenizer, text);
+    const std::vector<Id> ids = models::encode_prompt(session.chat.tokenizer, text);
     const std::size_t num_positions = session.cached.num_positions;
     require(ids.size() < num_positions, "the text has {} tokens, the context only {}",
             ids.size(), num_positions);

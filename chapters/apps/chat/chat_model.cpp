@@ -1,12 +1,13 @@
 #include "chapters/apps/chat/chat_model.hpp"
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
+#include "chapters/models/gguf/quantized_gguf.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/published_gguf.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"
 
@@ -19,14 +20,14 @@ FastModel load_fast_model(const ChatModelFiles& files) {
     const std::string& path = files.model_path;
     const DType dtype = files.dtype.value_or(DType::float32);
     if (files.adapter_path.empty()) {
-        if (is_gguf(path) && !files.dtype) return load_quantized_model(path);
-        return quantize_model(load_model(path), dtype);
+        if (is_gguf(path) && !files.dtype) return models::load_quantized_model(path);
+        return quantize_model(models::load_model(path), dtype);
     }
     if (is_gguf(path))
         throw FileError(path +
                         ": --adapter needs a model folder; the weights of a GGUF file "
                         "may be quantized, and an adapter cannot be merged into them");
-    const Model model = load_model(path);
+    const Model model = models::load_model(path);
     return quantize_model(merge_lora(model, load_adapter(files.adapter_path, model)), dtype);
 }
 
@@ -69,8 +70,8 @@ ChatModel load_chat_model(const ChatModelFiles& files) {
     const std::optional<ChatTemplate> chat_template = load_chat_template(files);
     std::optional<AnyModel> published = load_published(files);
     AnyModel model = published ? std::move(*published) : load_fast_model(files);
-    Tokenizer tokenizer = load_tokenizer_of_model(files.model_path, files.tokenizer_path,
-                                                  config_of(model).vocab_size);
+    Tokenizer tokenizer = models::load_tokenizer_of_model(
+        files.model_path, files.tokenizer_path, config_of(model).vocab_size);
     std::vector<Id> eos_token_ids = tokenizer.eos_token_ids;
     if (chat_template)
         eos_token_ids.push_back(end_of_turn_id(chat_template->format, tokenizer));

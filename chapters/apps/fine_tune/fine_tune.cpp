@@ -4,14 +4,14 @@
 #include <functional>
 #include <memory>
 
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/apps/fine_tune/held_out.hpp"
 #include "chapters/apps/fine_tune/run_steps.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/folder_lock.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -99,8 +99,8 @@ LRSchedule schedule_of(const FineTuningArguments& arguments) {
 
 // A whole model with what tells how it is used: its tokenizer, template and special tokens.
 void save_model(const FineTuningArguments& arguments, const FineTuningRun& run) {
-    export_model(run.tuner.model, arguments.folder, dtype_named(arguments.dtype));
-    save_tokenizer(run.encoder.tokenizer, arguments.folder + "/tokenizer.json");
+    models::export_model(run.tuner.model, arguments.folder, dtype_named(arguments.dtype));
+    models::save_tokenizer(run.encoder.tokenizer, arguments.folder + "/tokenizer.json");
     for (const char* name :
          {"/chat_template.jinja", "/tokenizer_config.json", "/generation_config.json"})
         if (is_file(arguments.model + name))
@@ -182,9 +182,9 @@ void fine_tune_model(const FineTuningArguments& given, std::uint32_t seed) {
     FineTuningArguments arguments = given;
     set_defaults(arguments);
     check_result(arguments);
-    const Model model = load_model(arguments.model);
+    const Model model = models::load_model(arguments.model);
     const Tokenizer tokenizer =
-        load_tokenizer_of_model(arguments.model, "", model.config.vocab_size);
+        models::load_tokenizer_of_model(arguments.model, "", model.config.vocab_size);
     Generator generator(seed);
     FineTuningRun run{arguments,
                       {},

@@ -4,13 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "chapters/11_generation/special_tokens.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/apps/serve/api_error.hpp"
 #include "chapters/apps/serve/chat_messages.hpp"
 #include "chapters/apps/serve/request_fields.hpp"
 #include "chapters/apps/serve/response_format.hpp"
 #include "chapters/apps/serve/tool_request.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/json_text.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -171,7 +171,8 @@ std::vector<Id> ids_of(const json& value, const ServedModel& model) {
 }
 
 std::vector<Id> encode_one_prompt(const json& value, const ServedModel& model) {
-    if (value.is_string()) return encode_prompt(model.tokenizer, value.get<std::string>());
+    if (value.is_string())
+        return models::encode_prompt(model.tokenizer, value.get<std::string>());
     if (is_ids(value)) return ids_of(value, model);
     throw invalid_request("prompt must be a string, an array of tokens, or an array of these",
                           "prompt");

@@ -2,8 +2,8 @@
 
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/10_tokenizer/bpe_training.hpp"
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
 #include "chapters/13_training/run_checkpoint.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 
@@ -82,7 +82,7 @@ TrainerState start_or_resume(const TrainingTask& task, const Model& model,
     TrainerState state = make_trainer_state(model, task.args);
     if (output.resume)
         load_checkpoint(state, task.args, task.dataset.train, output.checkpoint_file());
-    save_tokenizer(task.tokenizer, output.path + "/tokenizer.json");
+    models::save_tokenizer(task.tokenizer, output.path + "/tokenizer.json");
     return state;
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/apps/train/document_run.hpp"
 #include "chapters/apps/train/ngram_comparison.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 #include "common/system/timer.hpp"
@@ -190,7 +190,7 @@ void train_on_text(TrainingTask task, OutputFolder output, const TextOptions& op
 
     step("Comparison with n-gram models");
     if (baseline.tokens.empty()) baseline = ngram_baseline(task, task.dataset.validation);
-    compare_with_ngrams(task, load_model(output.path), baseline);
+    compare_with_ngrams(task, models::load_model(output.path), baseline);
     say(sample_text(state.model, task, 100));
     say("The model is in " + output.path + ". ./learn 11 --model " + output.path +
         " generates text with it.");

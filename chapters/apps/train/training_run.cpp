@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/13_training/run_checkpoint.hpp"
 #include "chapters/13_training/training_log.hpp"
 #include "chapters/apps/train/save_schedule.hpp"
+#include "chapters/models/llama/load_model.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
 #include "common/system/timer.hpp"
@@ -51,7 +51,7 @@ void show_step(const TrainerState& state, std::size_t last_step, const StepMetri
 
 void save(TrainerState& state, const TrainingTask& task, const OutputFolder& output) {
     save_checkpoint(state, task.args, task.dataset.train, output.checkpoint_file());
-    export_model(state.model, output.path, output.dtype);
+    models::export_model(state.model, output.path, output.dtype);
 }
 
 // Trains until the condition is met; evaluates and saves at intervals and after the last step.

@@ -1,9 +1,9 @@
 // ./learn walk: what happens between a text and its next word? One sentence passes through the
 // whole model, one step for each part.
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
 #include "chapters/11_generation/words.hpp"
 #include "chapters/apps/walk/walk.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/options.hpp"
 
@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
     options.count("--layer", layer, 0, 3, "the layer that is shown");
     options.count("--head", head, 0, 5, "the query head that is shown");
     return options.run(argc, argv, [&] {
-        const Model model = load_model(asset("king_james"));
-        const Tokenizer tokenizer = load_tokenizer(asset("king_james/tokenizer.json"));
+        const Model model = models::load_model(asset("king_james"));
+        const Tokenizer tokenizer = models::load_tokenizer(asset("king_james/tokenizer.json"));
         show_walk({model, tokenizer, text, layer, head, max_length});
     });
 }

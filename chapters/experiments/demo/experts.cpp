@@ -145,7 +145,7 @@ void compare_experts(const std::vector<Id>& tokens, std::size_t vocab_size,
     plot("load", panels);
     if (save_folder.empty()) return;
     const Result& saved = results[saved_variant * num_seeds];
-    export_model(make_mixtral(saved.decoder), save_folder, DType::bfloat16);
+    models::export_model(make_mixtral(saved.decoder), save_folder, DType::bfloat16);
     show("saved to", save_folder);
 }
 

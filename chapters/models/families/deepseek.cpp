@@ -2,8 +2,8 @@
 // of experts with shared ones, from limited groups. Source: Hugging Face,
 // modeling_deepseek_v2.py and modeling_deepseek_v3.py; for YaRN's factor, which transformers
 // leaves out in V2, DeepSeek's own modeling_deepseek.py.
-#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/families/deepseek_gguf.hpp"
+#include "chapters/models/llama/config_json.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

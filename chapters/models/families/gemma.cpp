@@ -2,8 +2,8 @@
 // windows in most layers, four norms in each block. Gemma 2 has soft caps, Gemma 3 a QK norm
 // and another theta for its windows. Source: Hugging Face, modeling_gemma.py,
 // modeling_gemma2.py and modeling_gemma3.py.
-#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
+#include "chapters/models/llama/config_json.hpp"
 
 namespace llm::models {
 namespace {

@@ -1,8 +1,8 @@
 // gpt-oss: windows in every second layer, learned sinks, YaRN, biases everywhere, experts with
 // a clamped activation whose weights may be stored in MXFP4. Source: Hugging Face,
 // modeling_gpt_oss.py.
-#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
+#include "chapters/models/llama/config_json.hpp"
 
 namespace llm::models {
 namespace {

@@ -1,7 +1,7 @@
 // Llama 4 (text): chunked attention, every fourth layer without RoPE, a shared expert; a QK
 // norm without weights in Scout, none in Maverick. Source: Hugging Face, modeling_llama4.py.
-#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
+#include "chapters/models/llama/config_json.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

@@ -1,8 +1,8 @@
 // Phi-3 and Phi-4 mini: a Mistral whose projections of queries, keys and values, and of gate
 // and up, are one matrix each. Files with long contexts have LongRoPE; Phi-4-mini rotates three
 // quarters of each head. Source: Hugging Face, modeling_phi3.py.
-#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/family.hpp"
+#include "chapters/models/llama/config_json.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

@@ -1,8 +1,8 @@
 // Qwen3-Next: three layers of Gated DeltaNet to one of attention with an output gate, whose
 // RoPE rotates a quarter of each head; many small experts, and a shared one with a gate.
 // Source: Hugging Face, modeling_qwen3_next.py.
-#include "chapters/09_full_model/config_json.hpp"
 #include "chapters/models/families/qwen3_next_gguf.hpp"
+#include "chapters/models/llama/config_json.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

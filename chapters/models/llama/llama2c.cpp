@@ -1,11 +1,11 @@
-#include "chapters/09_full_model/llama2c.hpp"
+#include "chapters/models/llama/llama2c.hpp"
 
 #include <cmath>
 #include <cstring>
 
 #include "common/files/mapped_file.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // Reads a file sequentially: a header of seven 32-bit integers, then float32 tensors in the
@@ -127,4 +127,4 @@ Model load_llama2c(const std::string& path) try {
     throw FileError(path + ": " + error.what());
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/json_file.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 JsonMembers vocab_and_merges(const Tokenizer& tokenizer) {
@@ -87,4 +87,4 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
     write_json(path, json);
 }
 
-}  // namespace llm
+}  // namespace llm::models

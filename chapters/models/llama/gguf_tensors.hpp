@@ -1,12 +1,12 @@
-// Chapter 09, file 9 of 9: the tensors of a GGUF file.
+// The tensors of a GGUF file.
 #pragma once
 
 #include <set>
 #include <string>
 
-#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/models/llama/gguf_config.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Reads tensors of a GGUF file and keeps a list of the others.
 class GgufTensors {
@@ -41,4 +41,4 @@ class GgufTensors {
     std::set<std::string> unread_;
 };
 
-}  // namespace llm
+}  // namespace llm::models

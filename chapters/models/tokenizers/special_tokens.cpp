@@ -1,11 +1,11 @@
-#include "chapters/11_generation/special_tokens.hpp"
+#include "chapters/models/tokenizers/special_tokens.hpp"
 
 #include <algorithm>
 
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/json_file.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // The ids of bos_token_id or eos_token_id, a number or a list of numbers.
@@ -57,4 +57,4 @@ std::vector<Id> encode_prompt(const Tokenizer& tokenizer, const std::string& pro
     return ids;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -1,16 +1,16 @@
-#include "chapters/16_quantization/gguf_export.hpp"
+#include "chapters/models/gguf/gguf_export.hpp"
 
 #include <algorithm>
 
 #include "chapters/04_rope/rope_scaling.hpp"
-#include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/09_full_model/gguf_config.hpp"
-#include "chapters/16_quantization/gguf_tokenizer_export.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
+#include "chapters/models/llama/gguf_config.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "common/files/gguf.hpp"
 #include "common/tensors/block_types.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 bool is_qwen3(const Config& config) { return config.qk_norm == QKNormType::with_weights; }
@@ -177,7 +177,7 @@ std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer
     reject_existing(file);
     check_exportable(model);
     GgufMetadata metadata = model_metadata(model.config, dtype);
-    for (const auto& entry : tokenizer_metadata(tokenizer, model.config.vocab_size))
+    for (const auto& entry : models::tokenizer_metadata(tokenizer, model.config.vocab_size))
         metadata.push_back(entry);
     const GgufTensorList tensors = model_tensors(model, dtype);
     write_gguf(file, metadata, tensors.tensors());
@@ -212,4 +212,4 @@ void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,
     write_gguf(file, metadata, tensors.tensors());
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -1,4 +1,4 @@
-// Chapter 09, file 8 of 9: the configuration of a model in a GGUF file.
+// The configuration of a model in a GGUF file.
 #pragma once
 
 #include <set>
@@ -6,7 +6,7 @@
 #include "chapters/09_full_model/model.hpp"
 #include "common/files/gguf.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // The tensor with Llama 3's scaling: a divisor for each of RoPE's frequencies.
 inline const std::string gguf_rope_factors = "rope_freqs.weight";
@@ -28,4 +28,4 @@ extern const std::set<std::string> unused_gguf_keys;
 RopeLayout rope_layout(const std::string& architecture);
 RopeLayout rope_layout(const Gguf& file);
 
-}  // namespace llm
+}  // namespace llm::models

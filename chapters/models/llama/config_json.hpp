@@ -1,4 +1,4 @@
-// Chapter 09, file 5 of 9: reading and writing config.json.
+// Reading and writing config.json of Llama and the model types that chapter 09's model covers.
 #pragma once
 
 #include <set>
@@ -7,7 +7,7 @@
 #include "common/files/json_file.hpp"
 #include "common/tensors/dtype.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // The model types that read_config reads: llama, mistral, qwen2, qwen3 and Mini-LLM's.
 extern const std::vector<std::string> plain_model_types;
@@ -46,4 +46,4 @@ JsonMembers config_json(const Config& config, DType dtype);
 JsonMembers common_members(const std::string& model_type, const std::string& architecture,
                            const Config& config, DType dtype);
 
-}  // namespace llm
+}  // namespace llm::models

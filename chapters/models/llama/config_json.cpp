@@ -1,8 +1,8 @@
-#include "chapters/09_full_model/config_json.hpp"
+#include "chapters/models/llama/config_json.hpp"
 
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 
 const std::vector<std::string> plain_model_types = {"llama", "mistral", "qwen2", "qwen3",
                                                     "mini-llm"};
@@ -285,4 +285,4 @@ JsonMembers config_json(const Config& config, DType dtype) {
     return json;
 }
 
-}  // namespace llm
+}  // namespace llm::models

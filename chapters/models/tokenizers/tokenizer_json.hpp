@@ -1,4 +1,4 @@
-// Chapter 10, file 5 of 9: Hugging Face's tokenizer.json.
+// Hugging Face's tokenizer.json.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Reads a tokenizer.json. Without vocab_size, the vocabulary size is the highest id of the file
 // plus 1. Throws FileError, which names the file and the key, if the file is damaged, has an id
@@ -18,4 +18,4 @@ Tokenizer load_tokenizer_json(const std::string& path,
 // FileError.
 void save_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 
-}  // namespace llm
+}  // namespace llm::models

@@ -1,22 +1,21 @@
-#include "chapters/16_quantization/gguf_tokenizer_export.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 
 #include <algorithm>
 #include <functional>
 #include <map>
 
-#include "chapters/10_tokenizer/gguf_tokenizer.hpp"
-#include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer.hpp"
+#include "chapters/models/tokenizers/llama2c_tokenizer.hpp"
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
+
+using Type = GgufTokenType;
 
 using Texts = std::vector<std::string>;
 
 const std::string prefix = "tokenizer.ggml.";
-
-// The values in tokenizer.ggml.token_type.
-enum TokenType : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
 
 // The tokens of all ids as they are spelled in a GGUF file.
 struct Tokens {
@@ -28,21 +27,21 @@ Tokens tokens_of(const Tokenizer& tokenizer, std::size_t vocab_size) {
     require(tokenizer.vocab_size() <= vocab_size,
             "export: the tokenizer has {} tokens, but the vocabulary size is {}",
             tokenizer.vocab_size(), vocab_size);
-    Tokens tokens{Texts(vocab_size), std::vector<std::int64_t>(vocab_size, unused)};
-    const auto set_type = [&](Id id, TokenType type) {
+    Tokens tokens{Texts(vocab_size), std::vector<std::int64_t>(vocab_size, Type::unused)};
+    const auto set_type = [&](Id id, std::int64_t type) {
         tokens.types[static_cast<std::size_t>(id)] = type;
     };
     for (const auto& [token, id] : tokenizer.vocab) {
         tokens.names[static_cast<std::size_t>(id)] = token;
-        set_type(id, normal);
+        set_type(id, Type::normal);
     }
     for (const auto* added : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
-        for (const AddedToken& token : *added) set_type(token.id, user_defined);
+        for (const AddedToken& token : *added) set_type(token.id, Type::user_defined);
     for (const Id id : tokenizer.all_special_ids)
-        set_type(id, id == tokenizer.unk_token_id ? unknown : control);
-    for (const Id id : tokenizer.byte_token_ids) set_type(id, byte);
+        set_type(id, id == tokenizer.unk_token_id ? Type::unknown : Type::control);
+    for (const Id id : tokenizer.byte_token_ids) set_type(id, Type::byte);
     for (std::size_t id = 0; id < vocab_size; ++id)
-        if (tokens.types[id] == unused) tokens.names[id] = "[PAD" + to_text(id) + "]";
+        if (tokens.types[id] == Type::unused) tokens.names[id] = "[PAD" + to_text(id) + "]";
     return tokens;
 }
 
@@ -87,8 +86,8 @@ void check_decoding(const Tokenizer& tokenizer, const Tokens& tokens,
     for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id) {
         const std::string& bytes = tokenizer.token_bytes[id];
         const std::int64_t type = tokens.types[id];
-        if ((type == normal && bytes_of(tokens.names[id]) != bytes) ||
-            (type == unused && !bytes.empty()))
+        if ((type == Type::normal && bytes_of(tokens.names[id]) != bytes) ||
+            (type == Type::unused && !bytes.empty()))
             require(false, "export: token {} would not decode to '{}'", id, escaped(bytes));
     }
 }
@@ -213,7 +212,7 @@ std::string find_pre_type(const Tokenizer& tokenizer) {
 // merges, so the tokens must be ASCII.
 void spell_bytes(Tokens& tokens) {
     for (std::size_t id = 0; id < tokens.names.size(); ++id) {
-        if (tokens.types[id] != normal) continue;
+        if (tokens.types[id] != Type::normal) continue;
         std::string spelled;
         for (const char letter : tokens.names[id]) {
             const auto value = static_cast<unsigned char>(letter);
@@ -290,4 +289,4 @@ GgufMetadata tokenizer_metadata(const Tokenizer& tokenizer, std::size_t vocab_si
     return metadata;
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -1,11 +1,11 @@
-#include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
+#include "chapters/models/tokenizers/llama2c_tokenizer.hpp"
 
 #include <cmath>
 #include <cstring>
 
 #include "common/files/mapped_file.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // Reads the tokens that follow the four bytes of max_token_length: for each one a score, a
@@ -73,4 +73,4 @@ Tokenizer load_llama2c_tokenizer(const std::string& path,
     return tokenizer;
 }
 
-}  // namespace llm
+}  // namespace llm::models

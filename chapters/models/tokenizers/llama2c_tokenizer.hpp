@@ -1,4 +1,4 @@
-// Chapter 10, file 6 of 9: the tokenizer files of llama2.c (tokenizer.bin, tok512.bin).
+// The tokenizer files of llama2.c (tokenizer.bin, tok512.bin).
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Reads vocab_size tokens, or all of the file. A llama2.c file has no list of merges: any two
 // tokens may be merged if their concatenation is a token, and the pair whose token has the
@@ -21,4 +21,4 @@ Tokenizer load_llama2c_tokenizer(const std::string& path,
 Merges merges_from_scores(const std::unordered_map<std::string, Id>& vocab,
                           const std::vector<double>& scores);
 
-}  // namespace llm
+}  // namespace llm::models

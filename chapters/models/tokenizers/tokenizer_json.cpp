@@ -1,11 +1,11 @@
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 
 #include <map>
 
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // An optional boolean.
@@ -277,4 +277,4 @@ Tokenizer load_tokenizer_json(const std::string& path,
     throw FileError(path + ": " + error.what());
 }
 
-}  // namespace llm
+}  // namespace llm::models

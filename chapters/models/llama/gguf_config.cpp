@@ -1,8 +1,8 @@
-#include "chapters/09_full_model/gguf_config.hpp"
+#include "chapters/models/llama/gguf_config.hpp"
 
 #include "common/output/show.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // They follow from tensors, or say how the file was made.
 const std::set<std::string> unused_gguf_keys = {
@@ -184,4 +184,4 @@ RopeLayout rope_layout(const std::string& architecture) {
 
 RopeLayout rope_layout(const Gguf& file) { return rope_layout(file.text(architecture_key)); }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -1,12 +1,12 @@
-#include "chapters/10_tokenizer/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/load_tokenizer.hpp"
 
-#include "chapters/10_tokenizer/gguf_tokenizer.hpp"
-#include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
-#include "chapters/10_tokenizer/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer.hpp"
+#include "chapters/models/tokenizers/llama2c_tokenizer.hpp"
+#include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/mapped_file.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
 // transformers writes the post-processor of these classes anew, from add_bos_token and
@@ -82,4 +82,4 @@ std::string find_tokenizer_file(const std::string& model_path, std::size_t vocab
                     ".bin nor tokenizer.bin beside it; --tokenizer names another file");
 }
 
-}  // namespace llm
+}  // namespace llm::models

@@ -1,4 +1,4 @@
-// Chapter 10, file 8 of 9: loading a tokenizer from any supported file.
+// Loading a tokenizer from any supported file.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "common/files/json_file.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Reads the tokenizer of a GGUF file; or, if the name ends in .json, a tokenizer.json of
 // Hugging Face, with bos_token_id and eos_token_id from config.json and generation_config.json
@@ -28,4 +28,4 @@ std::optional<Id> special_token_id(const JsonFile& json, const std::string& key,
 // there is none.
 std::string find_tokenizer_file(const std::string& model_path, std::size_t vocab_size);
 
-}  // namespace llm
+}  // namespace llm::models

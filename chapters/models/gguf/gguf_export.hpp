@@ -1,4 +1,4 @@
-// Chapter 16, file 4 of 5: writing GGUF files that llama.cpp reads.
+// GGUF files for llama.cpp: a model, or an adapter.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 #include "common/files/gguf.hpp"
 #include "common/tensors/dtype.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // A tensor that is stored in another dtype than the one asked for (stored_dtype).
 struct Fallback {
@@ -82,10 +82,10 @@ void reject_existing(const std::string& file);
 
 // Writes a model and its tokenizer as a GGUF file of architecture qwen3 if it has a QK norm,
 // qwen2 if it has the biases of Qwen2, and otherwise llama. Matrices are stored in dtype; norms
-// and biases stay in float32. load_model (chapter 09) and load_tokenizer (chapter 10) read the
-// same model and tokenizer from it. Returns the tensors that fell back. Throws FileError if the
-// file exists or cannot be written, and ValueError if llama.cpp has no such model or tokenizer.
-// Source: llama.cpp, convert_hf_to_gguf.py.
+// and biases stay in float32. load_model and load_tokenizer read the same model and tokenizer
+// from it. Returns the tensors that fell back. Throws FileError if the file exists or cannot be
+// written, and ValueError if llama.cpp has no such model or tokenizer. Source: llama.cpp,
+// convert_hf_to_gguf.py.
 std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype);
 
@@ -102,4 +102,4 @@ GgufMetadata size_metadata(const std::string& architecture, const Config& config
 void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,
                          const std::string& file);
 
-}  // namespace llm
+}  // namespace llm::models

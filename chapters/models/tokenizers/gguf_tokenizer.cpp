@@ -1,16 +1,15 @@
-#include "chapters/10_tokenizer/gguf_tokenizer.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "chapters/10_tokenizer/llama2c_tokenizer.hpp"
+#include "chapters/models/tokenizers/llama2c_tokenizer.hpp"
 #include "common/files/unicode.hpp"
 
-namespace llm {
+namespace llm::models {
 namespace {
 
-// The values in tokenizer.ggml.token_type.
-enum TokenType : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
+using Type = GgufTokenType;
 
 // Keys under tokenizer.ggml that may be unread.
 const std::set<std::string> unused_keys = {
@@ -66,7 +65,8 @@ class GgufTokenizer {
         read_tokens();
         model == "llama" ? read_sentencepiece() : read_byte_level_bpe();
         for (std::size_t id = 0; id < types_.size(); ++id)
-            if (types_[id] == byte && !tokenizer_.byte_token_ids.contains(static_cast<Id>(id)))
+            if (types_[id] == Type::byte &&
+                !tokenizer_.byte_token_ids.contains(static_cast<Id>(id)))
                 reject_token(id, "has the type of a byte, but no byte fallback token's name");
         file_.reject_unread("tokenizer.ggml.", unused_keys);
         return std::move(tokenizer_);
@@ -115,11 +115,11 @@ class GgufTokenizer {
         // Of equal tokens, the first one encodes; the others and empty ones only decode.
         const bool encodes = !token.empty() && tokenizer_.vocab.emplace(token, id).second;
         const std::int64_t type = types_[index];
-        if (type < normal || type > byte)
+        if (type < Type::normal || type > Type::byte)
             reject_token(index, "has the unknown type " + to_text(type));
-        const bool special = type == unknown || type == control;
+        const bool special = type == Type::unknown || type == Type::control;
         if (special) tokenizer_.all_special_ids.insert(id);
-        if (encodes && (special || type == user_defined))
+        if (encodes && (special || type == Type::user_defined))
             tokenizer_.added_tokens.push_back({token, id});
     }
 
@@ -127,8 +127,8 @@ class GgufTokenizer {
     void decode_tokens(const std::function<std::string(const std::string&)>& bytes_of) {
         for (std::size_t id = 0; id < types_.size(); ++id) {
             std::string& token = tokenizer_.token_bytes[id];
-            if (types_[id] == normal) token = bytes_of(token);
-            if (types_[id] == unused) token.clear();
+            if (types_[id] == Type::normal) token = bytes_of(token);
+            if (types_[id] == Type::unused) token.clear();
         }
     }
 
@@ -258,4 +258,4 @@ Tokenizer read_gguf_tokenizer(const Gguf& file, std::optional<std::size_t> vocab
     return tokenizer;
 }
 
-}  // namespace llm
+}  // namespace llm::models

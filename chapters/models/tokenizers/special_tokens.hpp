@@ -1,5 +1,4 @@
-// Chapter 11, file 4 of 8: the tokenizer of a model, with the tokens at which generation starts
-// and stops.
+// The tokenizer of a model, with the tokens at which generation starts and stops.
 #pragma once
 
 #include <string>
@@ -7,7 +6,7 @@
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Adds to eos_token_ids every EOS token that a file in the folder names: eos_token_id in
 // config.json and generation_config.json, eos_token in tokenizer_config.json. Sets bos_token_id
@@ -25,4 +24,4 @@ Tokenizer load_tokenizer_of_model(const std::string& model_path,
 // tokenizer has none.
 std::vector<Id> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt);
 
-}  // namespace llm
+}  // namespace llm::models

@@ -1,4 +1,4 @@
-// Chapter 10, file 7 of 9: the tokenizer of a GGUF file, llama.cpp's format.
+// The tokenizer of a GGUF file, llama.cpp's format.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "common/files/gguf.hpp"
 
-namespace llm {
+namespace llm::models {
 
 // Reads the tokenizer in the metadata of a GGUF file (tokenizer.ggml.*), of the model "llama"
 // (SentencePiece: merges by score, byte fallback) or "gpt2" (byte-level BPE). A GGUF file has
@@ -18,6 +18,11 @@ namespace llm {
 // src/llama-vocab.cpp.
 Tokenizer read_gguf_tokenizer(const Gguf& file,
                               std::optional<std::size_t> vocab_size = std::nullopt);
+
+// The values in tokenizer.ggml.token_type.
+struct GgufTokenType {
+    enum : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
+};
 
 // What a name in tokenizer.ggml.pre stands for.
 struct PreType {
@@ -34,4 +39,4 @@ struct PreType {
 const std::vector<PreType>& pre_types();
 std::string names_of_pre_types();  // "gpt-2, llama-bpe, ..."
 
-}  // namespace llm
+}  // namespace llm::models
