@@ -40,6 +40,17 @@ inline Tokenizer shipped_tokenizer() {
     return models::load_tokenizer(asset("king_james/tokenizer.json"));
 }
 
+// A model of tests/fixtures with the vocabulary of the shipped tokenizer.
+inline PublishedModel dense_model(const std::string& type) {
+    PublishedModel model = load_published_model(fixture_path("models/" + type));
+    Generator generator(3);
+    model.config.vocab_size = 1024;
+    const std::size_t width = model.config.hidden_size;
+    model.embed_tokens = randn({1024, width}, generator);
+    if (model.lm_head) model.lm_head = randn({1024, width}, generator);
+    return model;
+}
+
 inline std::string rejection_of_gguf(const PublishedModel& model) {
     const Scratch scratch;
     try {

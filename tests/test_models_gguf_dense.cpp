@@ -6,21 +6,6 @@
 using namespace llm;
 using namespace llm::models;
 
-namespace {
-
-// A model of tests/fixtures with the vocabulary of the shipped tokenizer.
-PublishedModel dense_model(const std::string& type) {
-    PublishedModel model = load_published_model(fixture_path("models/" + type));
-    Generator generator(3);
-    model.config.vocab_size = 1024;
-    const std::size_t width = model.config.hidden_size;
-    model.embed_tokens = randn({1024, width}, generator);
-    if (model.lm_head) model.lm_head = randn({1024, width}, generator);
-    return model;
-}
-
-}  // namespace
-
 TEST_CASE("export_gguf of dense families: metadata and tensors") {
     for (const std::string type : {"gemma", "granite"}) {
         CAPTURE(type);

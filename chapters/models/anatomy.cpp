@@ -4,32 +4,13 @@
 #include <functional>
 
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/load.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
 namespace {
-
-// A model type of chapter 09, described as a family.
-const Family& plain_family() {
-    static const Family family{.model_type = "llama",
-                               .architecture = "LlamaForCausalLM",
-                               .gguf_architecture = "llama",
-                               .names = hugging_face_layer_names(),
-                               .gguf_names = gguf_layer_names()};
-    return family;
-}
-
-PublishedConfig read_any_config(const JsonFile& json) {
-    if (is_published_config(json)) return read_published_config(json);
-    PublishedConfig config;
-    static_cast<Config&>(config) = read_config(json);
-    config.family = &plain_family();
-    config.layers.resize(config.num_hidden_layers);
-    return config;
-}
 
 // "24/32": 24 of 32 layers.
 std::string share(std::size_t count, const PublishedConfig& config) {

@@ -162,6 +162,7 @@ struct Family {
 };
 
 // Of families/.
+const Family& llama_family();  // of what models/llama reads
 const Family& gpt2_family();
 const Family& mistral_family();
 const Family& gemma_family();

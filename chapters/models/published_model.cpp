@@ -165,6 +165,47 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
     return model;
 }
 
+namespace {
+
+// The block as Llama's, or none.
+std::optional<PreNormBlock> llama_block(PublishedLayer& layer, const PublishedConfig& config) {
+    auto* block = std::get_if<MoeBlock>(&layer);
+    auto* mlp = block ? std::get_if<GatedMlp>(&block->mlp) : nullptr;
+    if (!mlp || mlp->activation.function != SiLU.function || block->residual_multiplier != 1)
+        return std::nullopt;
+    PatternAttention& attention = block->self_attn;
+    const auto* sliding = std::get_if<SlidingWindow>(&attention.pattern);
+    const bool sees_all = std::holds_alternative<FullAttention>(attention.pattern) ||
+                          (sliding && sliding->window >= config.max_position_embeddings);
+    const auto* rope = std::get_if<RopeOfTable>(&attention.position_encoding);
+    const Real scale = 1 / std::sqrt(Real(config.head_dim));
+    if (!sees_all || !rope || rope->table != 0 || attention.score_mod.scale != scale ||
+        attention.score_mod.attn_logit_softcapping || attention.score_mod.sinks ||
+        attention.output_gate)
+        return std::nullopt;
+    return PreNormBlock{std::move(attention.layer), std::move(*mlp),
+                        std::move(block->attention_norm), std::move(block->ffn_norm)};
+}
+
+}  // namespace
+
+std::optional<Model> llama_model(PublishedModel model) {
+    const PublishedConfig& config = model.config;
+    auto* norm = std::get_if<RMSNorm>(&model.norm);
+    if (!norm || model.embed_positions || model.embedding_scale != 1 ||
+        model.logits_scaling != 1 || model.final_logit_softcapping || config.yarn ||
+        config.longrope || config.rope_factor != 1 || rotary_dim(config) != config.head_dim)
+        return std::nullopt;
+    Model llama{
+        config, std::move(model.embed_tokens), {}, std::move(*norm), std::move(model.lm_head)};
+    for (PublishedLayer& layer : model.layers) {
+        std::optional<PreNormBlock> block = llama_block(layer, config);
+        if (!block) return std::nullopt;
+        llama.layers.push_back(std::move(*block));
+    }
+    return llama;
+}
+
 PublishedModel make_mixtral(const MoeDecoder& decoder) {
     PublishedConfig config;
     static_cast<Config&>(config) = validate_model(decoder.config);

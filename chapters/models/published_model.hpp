@@ -34,6 +34,10 @@ std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
 // A model with the structure that the configuration describes, whose tensors are still empty.
 PublishedModel make_empty_model(const PublishedConfig& config);
 
+// The same model as chapter 09's, if all layers are Llama's: pre-norm with RMSNorm, SwiGLU,
+// RoPE of one table, and no windows, experts, scales or caps. Its tensors are moved.
+std::optional<Model> llama_model(PublishedModel model);
+
 // A decoder that was trained here as a Mixtral. Throws ValueError unless every layer has a
 // mixture of experts with SoftmaxRouting as Mixtral's, and no shared experts.
 PublishedModel make_mixtral(const MoeDecoder& decoder);

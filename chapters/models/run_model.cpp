@@ -1,18 +1,15 @@
 #include "chapters/models/run_model.hpp"
 
-#include <cmath>
-
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/load.hpp"
 #include "chapters/models/model_output.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/published_gguf.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
-#include "common/files/gguf.hpp"
-#include "common/files/json_file.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -132,13 +129,8 @@ void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) 
 }  // namespace
 
 void run_model(const ModelRun& run, Generator& generator) {
-    const std::string config_file = run.model_path + "/config.json";
-    if (is_file(config_file) && is_published_config(JsonFile(config_file)))
-        run_with(load_published_model(run.model_path), run, generator);
-    else if (is_gguf(run.model_path) && find_family(Gguf(run.model_path)))
-        run_with(load_published_gguf(run.model_path), run, generator);
-    else
-        run_with(load_model(run.model_path), run, generator);
+    std::visit([&](const auto& model) { run_with(model, run, generator); },
+               load_any_model(run.model_path));
 }
 
 }  // namespace llm::models

@@ -4,12 +4,9 @@
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
 #include "chapters/models/gguf/quantized_gguf.hpp"
-#include "chapters/models/llama/load_model.hpp"
-#include "chapters/models/published_checkpoint.hpp"
-#include "chapters/models/published_gguf.hpp"
+#include "chapters/models/load.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/gguf.hpp"
-#include "common/files/mapped_file.hpp"
 
 namespace llm::chat {
 using namespace models;
@@ -20,31 +17,28 @@ FastModel load_fast_model(const ChatModelFiles& files) {
     const std::string& path = files.model_path;
     const DType dtype = files.dtype.value_or(DType::float32);
     if (files.adapter_path.empty()) {
-        if (is_gguf(path) && !files.dtype) return models::load_quantized_model(path);
-        return quantize_model(models::load_model(path), dtype);
+        if (is_gguf(path) && !files.dtype && !family_of(path))
+            return load_quantized_model(path);
+        return quantize_model(load_for_fast_path(path), dtype);
     }
     if (is_gguf(path))
         throw FileError(path +
                         ": --adapter needs a model folder; the weights of a GGUF file "
                         "may be quantized, and an adapter cannot be merged into them");
-    const Model model = models::load_model(path);
+    const Model model = load_for_fast_path(path);
     return quantize_model(merge_lora(model, load_adapter(files.adapter_path, model)), dtype);
 }
 
-// None if it is another model type.
-std::optional<AnyModel> load_published(const ChatModelFiles& files) {
-    const Family* family = published_family_of(files.model_path);
-    if (!family) return {};
-    const bool gguf = is_gguf(files.model_path);
-    const std::string path = files.model_path + (gguf ? "" : "/config.json");
-    const std::string type = "model_type " + family->model_type;
+PublishedModel load_without_fast_path(const ChatModelFiles& files) {
+    const std::string& folder = files.model_path;
+    const std::string path = folder + (is_gguf(folder) ? "" : "/config.json");
+    const std::string type = "model_type " + family_of(folder)->model_type;
     if (!files.adapter_path.empty())
         throw FileError(path + ": --adapter is not supported for " + type);
     if (files.dtype.value_or(DType::float32) != DType::float32)
         throw FileError(path + ": --dtype " + std::string(to_text(*files.dtype)) +
                         " is not supported for " + type + "; supported: float32");
-    return gguf ? load_published_gguf(files.model_path)
-                : load_published_model(files.model_path);
+    return std::get<PublishedModel>(load_any_model(folder));
 }
 
 std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try {
@@ -59,19 +53,12 @@ std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try 
 
 }  // namespace
 
-const Family* published_family_of(const std::string& model_path) {
-    if (is_gguf(model_path)) return find_family(Gguf(model_path));
-    const std::string config = model_path + "/config.json";
-    if (!is_file(config) || !is_published_config(JsonFile(config))) return nullptr;
-    return &published_family(JsonFile(config));
-}
-
 ChatModel load_chat_model(const ChatModelFiles& files) {
     const std::optional<ChatTemplate> chat_template = load_chat_template(files);
-    std::optional<AnyModel> published = load_published(files);
-    AnyModel model = published ? std::move(*published) : load_fast_model(files);
-    Tokenizer tokenizer = models::load_tokenizer_of_model(
-        files.model_path, files.tokenizer_path, config_of(model).vocab_size);
+    AnyModel model = has_fast_path(files.model_path) ? AnyModel(load_fast_model(files))
+                                                     : load_without_fast_path(files);
+    Tokenizer tokenizer = load_tokenizer_of_model(files.model_path, files.tokenizer_path,
+                                                  config_of(model).vocab_size);
     std::vector<Id> eos_token_ids = tokenizer.eos_token_ids;
     if (chat_template)
         eos_token_ids.push_back(end_of_turn_id(chat_template->format, tokenizer));

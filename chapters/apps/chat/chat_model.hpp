@@ -27,13 +27,9 @@ struct ChatModelFiles {
 };
 
 // Merges the adapter into the weights before they are quantized; one for a GGUF file is
-// rejected, as are adapters and other types of weights than float32 for the families of
-// chapters/models. Throws FileError, and ValueError if the tokenizer lacks a special token
+// rejected, as are adapters and other types of weights than float32 for models without a fast
+// path. Throws FileError, and ValueError if the tokenizer lacks a special token
 // of the template.
 ChatModel load_chat_model(const ChatModelFiles& files);
-
-// The family of chapters/models of a folder or a GGUF file; nullptr if it has none, so that the
-// fast path of chapters 15 and 16 is for it. Throws FileError.
-const models::Family* published_family_of(const std::string& model_path);
 
 }  // namespace llm::chat

@@ -5,7 +5,7 @@
 #include "chapters/21_serving/constrained/tool_use.hpp"
 #include "chapters/apps/chat/model_options.hpp"
 #include "chapters/apps/serve/handlers.hpp"
-#include "chapters/models/family.hpp"
+#include "chapters/models/load.hpp"
 #include "common/numbers/ceil_div.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
@@ -72,9 +72,9 @@ std::string name_of(const ChatModelFiles& files) {
     return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
 }
 
-void check_family(const ChatModelFiles& files) {
-    if (const Family* family = published_family_of(files.model_path))
-        throw FileError(files.model_path + ": model_type " + family->model_type +
+void check_fast_path(const std::string& path) {
+    if (!has_fast_path(path))
+        throw FileError(path + ": model_type " + family_of(path)->model_type +
                         " has no fast path (chapters 15 and 16), which ./learn serve needs; "
                         "./learn chat runs it");
 }
@@ -134,7 +134,7 @@ void stop(HttpServer& server, ServingLoop& loop, std::size_t seconds) {
 
 void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
     check_temperature(arguments.sampling);
-    check_family(files);
+    check_fast_path(files.model_path);
     const ChatModel chat = load_chat_model(files);
     const ServedModel model = served_model(arguments, files, chat);
 

@@ -1,0 +1,60 @@
+#include "chapters/models/load.hpp"
+
+#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/published_gguf.hpp"
+#include "common/files/gguf.hpp"
+#include "common/files/mapped_file.hpp"
+
+namespace llm::models {
+namespace {
+
+const Family* family_of(const JsonFile& json) {
+    return is_published_config(json) ? &published_family(json) : nullptr;
+}
+
+// The settings of a model with a family.
+PublishedConfig read_family_config(const std::string& path) {
+    return is_gguf(path) ? read_published_config(Gguf(path))
+                         : read_published_config(JsonFile(path + "/config.json"));
+}
+
+}  // namespace
+
+const Family* family_of(const std::string& path) {
+    if (is_gguf(path)) return find_family(Gguf(path));
+    const std::string config = path + "/config.json";
+    return is_file(config) ? family_of(JsonFile(config)) : nullptr;
+}
+
+LoadedModel load_any_model(const std::string& path) {
+    if (!family_of(path)) return load_model(path);
+    return is_gguf(path) ? load_published_gguf(path) : load_published_model(path);
+}
+
+PublishedConfig read_any_config(const JsonFile& json) {
+    if (family_of(json)) return read_published_config(json);
+    PublishedConfig config;
+    static_cast<Config&>(config) = read_config(json);
+    config.family = &llama_family();
+    config.query_pre_attn_scalar = Real(config.head_dim);
+    config.layers.resize(config.num_hidden_layers);
+    return config;
+}
+
+bool has_fast_path(const std::string& path) {
+    return !family_of(path) || llama_model(make_empty_model(read_family_config(path)));
+}
+
+Model load_for_fast_path(const std::string& path) {
+    LoadedModel loaded = load_any_model(path);
+    if (auto* model = std::get_if<Model>(&loaded)) return std::move(*model);
+    auto& model = std::get<PublishedModel>(loaded);
+    const std::string& type = model.config.family->model_type;
+    if (std::optional<Model> llama = llama_model(std::move(model))) return std::move(*llama);
+    throw FileError(path + ": model_type " + type +
+                    " has no fast path (chapters 15 and 16); ./learn chat runs it");
+}
+
+}  // namespace llm::models
