@@ -195,7 +195,7 @@ async function errors({ client, url, port }) {
   const post = (body, headers = {}) => fetch(`${url}/v1/completions`, { method: 'POST', body, headers: { Authorization: 'Bearer key', 'Content-Type': 'application/json', ...headers } })
   const expected = [
     ['401', await failure(stranger.models.list()), '401 invalid_api_key'],
-    ['401 before a large body is read', await failure(stranger.chat.completions.create(ask('x'.repeat(900_000)))), '401 invalid_api_key'],
+    ['401 of a large body', await failure(stranger.chat.completions.create(ask('x'.repeat(900_000)))), '401 invalid_api_key'],
     ['404 of a model', await failure(create({ model: 'gpt' })), '404 model model_not_found'],
     ['404 of an endpoint', await failure(client.embeddings.create({ model, input: 'x' })), '404'],
     ['400 of a field', await failure(create({ temperature: 5 })), '400 temperature'],
@@ -218,14 +218,14 @@ async function badConnections(server) {
     'POST /v1/completions HTTP/1.1\r\nAuthorization: Bearer key\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffff\r\n',
     'POST /v1/completions HTTP/1.1\r\nAuthorization: Bearer key\r\nContent-Type: application/json\r\nContent-Length: -1\r\n\r\n{}']
   const waiting = many.map(bytes => Promise.race([raw(server, bytes), sleep(1500)]))
-  // Connected, and silent; half a head; half a body; a byte now and then.
+  // Connected, and silent; half a head; half a body; a byte now and then, up to half a head.
   const half = [raw(server), raw(server, 'GET /v1/mod'), raw(server, post('{"model": "x"}').slice(0, -4)),
     raw(server, ...Array.from('GET /health HTTP/1.1\r\nHost: slow', c => [c, 150]).flat())]
   const began = performance.now()
   check('half-open and slow clients stop no one', (await server.client.chat.completions.create(ask('What is 1 + 1?'))).choices.length === 1, `${Math.round(performance.now() - began)} ms`)
   await Promise.all(waiting)
   check('bytes that are no request crash nothing', (await fetch(`${server.url}/health`)).ok)
-  return Promise.all(half).then(() => check('half requests end at the deadline', performance.now() - began < 14_000, `${Math.round(performance.now() - began)} ms`))
+  return Promise.all(half).then(() => check('half requests end', performance.now() - began < 14_000, `${Math.round(performance.now() - began)} ms`))
 }
 
 // One sequence after the other, so that a request takes long. Its tokens are counted without an

@@ -56,4 +56,4 @@ foreach(part programs pages chat figures)
 endforeach()
 
 maintainer_test(format sh -c "git ls-files '*.?pp' | xargs clang-format --dry-run -Werror")
-maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/cmake/ccache.sh common/web/fetch_sources.sh common/web/site.sh tests/fuzz.sh)
+maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/cmake/ccache.sh common/web/fetch_sources.sh common/web/site.sh tests/fuzz.sh tests/check_httplib.sh)

@@ -10,6 +10,7 @@ namespace {
 
 using httplib::Request;
 using httplib::Response;
+using httplib::Server;
 
 // How often a thread that waits for tokens looks whether its client is still there.
 constexpr std::chrono::milliseconds watch_interval(20);
@@ -33,9 +34,10 @@ ResponseHead head_of(const Service& service, const CompletionRequest& request,
 // Passes each part of the answers to a function, until they have ended. Returns false if the
 // client has gone away, or if the function says so.
 template <class Function>
-bool for_each_part(Completion& completion, const Function& function) {
+bool for_each_part(Completion& completion, const ClientConnection& client,
+                   const Function& function) {
     while (!completion.has_ended()) {
-        if (!HttpServer::current_connection().is_open()) return false;
+        if (!client.is_open()) return false;
         const auto part = completion.next_part(Clock::now() + watch_interval);
         if (part && !function(*part)) return false;
     }
@@ -44,11 +46,11 @@ bool for_each_part(Completion& completion, const Function& function) {
 
 // The whole answer at once. If the client goes away, the completion is destroyed, which frees
 // its pages.
-void answer(Completion& completion, const ResponseHead& head, std::size_t num_answers,
-            Response& response) {
+void answer(Completion& completion, const ClientConnection& client, const ResponseHead& head,
+            std::size_t num_answers, Response& response) {
     std::vector<Choice> answers(num_answers);
     for (std::size_t i = 0; i < num_answers; ++i) answers[i].index = i;
-    const bool is_complete = for_each_part(completion, [&](const Choice& part) {
+    const bool is_complete = for_each_part(completion, client, [&](const Choice& part) {
         append(answers[part.index], part);
         return true;
     });
@@ -61,15 +63,16 @@ void answer(Completion& completion, const ResponseHead& head, std::size_t num_an
 
 // Writes the answer as server-sent events. An error after the first byte cannot have a status
 // any more: it is an event. Returns false if the client has gone away.
-bool write_events(Completion& completion, const ResponseHead& head,
-                  const CompletionRequest& request, httplib::DataSink& sink) {
+bool write_events(Completion& completion, const ClientConnection& client,
+                  const ResponseHead& head, const CompletionRequest& request,
+                  httplib::DataSink& sink) {
     const auto write = [&](const std::string& text) {
         return sink.write(text.data(), text.size());
     };
     try {
         for (std::size_t i = 0; request.chat && i < request.n; ++i)
             write(sse_event(role_chunk_json(head, i)));
-        const bool is_complete = for_each_part(completion, [&](const Choice& part) {
+        const bool is_complete = for_each_part(completion, client, [&](const Choice& part) {
             for (const std::string& chunk : chunks_json(head, part))
                 if (!write(sse_event(chunk))) return false;
             return true;
@@ -84,7 +87,8 @@ bool write_events(Completion& completion, const ResponseHead& head,
     return true;
 }
 
-void complete(const Service& service, CompletionRequest request, Response& response) {
+void complete(const Service& service, const ClientConnection& client, CompletionRequest request,
+              Response& response) {
     static std::atomic<std::uint64_t> num_requests = 0;
     const std::uint64_t number = ++num_requests;
     if (!request.seed) request.seed = service.seed + std::uint32_t(number * max_choices);
@@ -94,17 +98,18 @@ void complete(const Service& service, CompletionRequest request, Response& respo
                                                          Clock::now() + service.time_limit);
     const ResponseHead head = head_of(service, request, number);
     if (!request.stream)
-        return answer(*completion, head, request.prompts.size() * request.n, response);
+        return answer(*completion, client, head, request.prompts.size() * request.n, response);
     response.set_header("Cache-Control", "no-store");
     response.set_chunked_content_provider(
-        "text/event-stream", [completion, head, request](std::size_t, httplib::DataSink& sink) {
-            return write_events(*completion, head, request, sink);
+        "text/event-stream",
+        [completion, client, head, request](std::size_t, httplib::DataSink& sink) {
+            return write_events(*completion, client, head, request, sink);
         });
 }
 
 // A handler whose errors become responses.
 template <class Function>
-httplib::Server::Handler handler(const Function& function) {
+Server::Handler handler(const Function& function) {
     return [function](const Request& request, Response& response) {
         try {
             function(request, response);
@@ -117,24 +122,30 @@ httplib::Server::Handler handler(const Function& function) {
 }
 
 void check_key(const Service& service, const Request& request) {
-    const bool is_public = request.path == "/" || request.path == "/health";
-    if (service.api_key.empty() || is_public) return;
+    if (service.api_key.empty()) return;
     const std::string given = request.get_header_value("Authorization");
     if (!equal_in_constant_time(given, "Bearer " + service.api_key))
         throw ApiError(401, "invalid_request_error", "the API key is missing or wrong", {},
                        "invalid_api_key");
 }
 
-// Before the body is read. A page of another site can make a browser send a form or a text to
-// this server, but not JSON.
-void check_head(const Service& service, const Request& request) {
-    check_key(service, request);
-    if (request.method != "POST") return;
+// A page of another site can make a browser send a form or a text to this server, but not JSON.
+void check_content_type(const Request& request) {
     if (!request.get_header_value("Content-Type").starts_with("application/json"))
         throw ApiError(415, "invalid_request_error",
                        "the Content-Type must be application/json");
-    if (!request.has_header("Content-Length"))  // httplib does not limit chunked bodies
-        throw ApiError(411, "invalid_request_error", "a Content-Length is required");
+}
+
+// Before the body is read: httplib 0.11 does not limit a body without a length. All other
+// errors come after it, because a connection that is closed with unread bytes is reset, and the
+// client may lose the response.
+Server::HandlerResponse require_length(const Request& request, Response& response) {
+    const bool has_no_body = request.method == "GET" || request.method == "HEAD";
+    const bool has_length =
+        request.has_header("Content-Length") && !request.has_header("Transfer-Encoding");
+    if (has_no_body || has_length) return Server::HandlerResponse::Unhandled;
+    set_error(response, {411, "invalid_request_error", "a Content-Length is required"});
+    return Server::HandlerResponse::Handled;
 }
 
 // The errors of httplib itself.
@@ -158,43 +169,39 @@ bool equal_in_constant_time(const std::string& a, const std::string& b) {
 
 namespace {
 
-void add_pages(HttpServer& server, const Service& service) {
+void add_pages(Server& server, const Service& service) {
     server.Get("/", handler([](const Request&, Response& response) {
                    response.set_content(chat_page, "text/html; charset=utf-8");
                }));
     server.Get("/health", handler([](const Request&, Response& response) {
                    response.set_content(R"({"status":"ok"})", "application/json");
                }));
-    server.Get("/metrics", handler([&service](const Request&, Response& response) {
+    server.Get("/metrics", handler([&service](const Request& request, Response& response) {
+                   check_key(service, request);
                    response.set_content(service.metrics.text(), "text/plain; version=0.0.4");
                }));
-    server.Get("/v1/models", handler([&service](const Request&, Response& response) {
+    server.Get("/v1/models", handler([&service](const Request& request, Response& response) {
+                   check_key(service, request);
                    response.set_content(models_json(service.model.name, service.created),
                                         "application/json");
                }));
 }
 
 using ParseRequest = CompletionRequest (*)(std::string_view body, const ServedModel& model);
-void add_completions(HttpServer& server, const Service& service, const char* path,
+void add_completions(Server& server, const Service& service, const char* path,
                      ParseRequest parse) {
     server.Post(path, handler([&service, parse](const Request& request, Response& response) {
-                    complete(service, parse(request.body, service.model), response);
+                    check_key(service, request);
+                    check_content_type(request);
+                    complete(service, ClientConnection(request),
+                             parse(request.body, service.model), response);
                 }));
 }
 
 }  // namespace
 
-void add_endpoints(HttpServer& server, const Service& service) {
-    using HandlerResponse = httplib::Server::HandlerResponse;
-    server.set_pre_routing_handler([&service](const Request& request, Response& response) {
-        try {
-            check_head(service, request);
-            return HandlerResponse::Unhandled;
-        } catch (const ApiError& error) {
-            set_error(response, error);
-            return HandlerResponse::Handled;
-        }
-    });
+void add_endpoints(Server& server, const Service& service) {
+    server.set_pre_routing_handler(require_length);
     add_pages(server, service);
     add_completions(server, service, "/v1/completions", parse_completion_request);
     add_completions(server, service, "/v1/chat/completions", parse_chat_request);

@@ -19,7 +19,7 @@ struct Service {
     std::int64_t created = 0;  // when the server began, in seconds since 1970
 };
 
-void add_endpoints(HttpServer& server, const Service& service);
+void add_endpoints(httplib::Server& server, const Service& service);
 
 // Compares every byte, so that the time does not tell how many bytes of a key are right.
 bool equal_in_constant_time(const std::string& a, const std::string& b);

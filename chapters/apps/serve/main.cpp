@@ -114,7 +114,7 @@ void sleep_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(20)
 
 // Accepts no connection and no request any more. What runs may finish within some seconds; what
 // has not is canceled.
-void stop(HttpServer& server, ServingLoop& loop, std::size_t seconds) {
+void stop(httplib::Server& server, ServingLoop& loop, std::size_t seconds) {
     const std::size_t running = loop.stop_accepting();
     server.stop();
     const Clock::time_point end = Clock::now() + std::chrono::seconds(seconds);
@@ -129,7 +129,7 @@ void stop(HttpServer& server, ServingLoop& loop, std::size_t seconds) {
     // The last bytes of their answers, then whoever is still connected.
     const Clock::time_point last = Clock::now() + std::chrono::milliseconds(300);
     while (Clock::now() < last) sleep_briefly();
-    server.hang_up();
+    hang_up();
 }
 
 void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
@@ -149,9 +149,10 @@ void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t 
                           std::chrono::seconds(arguments.time_limit),
                           seed,
                           std::chrono::duration_cast<std::chrono::seconds>(now).count()};
-    HttpServer server(arguments.http);
+    httplib::Server server;
+    set_limits(server, arguments.http);
     add_endpoints(server, service);
-    const int port = server.bind(arguments.host, int(arguments.port));
+    const int port = bind_server(server, arguments.host, int(arguments.port));
 
     const InterruptHandler handler;
     std::thread listener([&] { server.listen_after_bind(); });
