@@ -44,7 +44,7 @@ if(NOT EMSCRIPTEN)
 
   # ./learn serve: all but HTTP is a library, which tests link.
   file(GLOB sources CONFIGURE_DEPENDS chapters/apps/serve/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/(main|handlers|http_server|page)\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/(main|handlers|http_server)\\.cpp$")
   add_library(serving STATIC ${sources})
   target_link_libraries(serving PUBLIC chat_session lesson_21_serving
                                        nlohmann_json::nlohmann_json Threads::Threads)
@@ -60,7 +60,7 @@ if(NOT EMSCRIPTEN)
   find_library(HTTPLIB NAMES cpp-httplib httplib)
   if(HTTPLIB_FOLDER)
     app(serve chapters/apps/serve/main.cpp chapters/apps/serve/handlers.cpp
-              chapters/apps/serve/http_server.cpp chapters/apps/serve/page.cpp)
+              chapters/apps/serve/http_server.cpp)
     target_link_libraries(serve serving options)
     if(HTTPLIB)
       target_compile_definitions(serve PRIVATE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT

@@ -3,8 +3,6 @@
 #include <atomic>
 #include <memory>
 
-#include "chapters/apps/serve/page.hpp"
-
 namespace llm::serve {
 namespace {
 
@@ -170,8 +168,8 @@ bool equal_in_constant_time(const std::string& a, const std::string& b) {
 namespace {
 
 void add_pages(Server& server, const Service& service) {
-    server.Get("/", handler([](const Request&, Response& response) {
-                   response.set_content(chat_page, "text/html; charset=utf-8");
+    server.Get("/", handler([&service](const Request&, Response& response) {
+                   response.set_content(service.page, "text/html; charset=utf-8");
                }));
     server.Get("/health", handler([](const Request&, Response& response) {
                    response.set_content(R"({"status":"ok"})", "application/json");

@@ -13,6 +13,7 @@ struct Service {
     const ServedModel& model;
     ServingLoop& loop;
     Metrics& metrics;
+    std::string page;       // at /: HTML that loads nothing else
     std::string api_key{};  // empty: everyone may ask
     std::chrono::seconds time_limit{120};
     std::uint32_t seed = 0;    // of requests that have none

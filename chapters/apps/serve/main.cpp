@@ -6,6 +6,8 @@
 #include "chapters/apps/chat/model_options.hpp"
 #include "chapters/apps/serve/handlers.hpp"
 #include "chapters/models/load.hpp"
+#include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
 #include "common/numbers/ceil_div.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
@@ -145,6 +147,7 @@ void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t 
     const Service service{model,
                           loop,
                           metrics,
+                          read_text(asset("serve/page.html")),
                           arguments.api_key,
                           std::chrono::seconds(arguments.time_limit),
                           seed,
