@@ -13,7 +13,7 @@ for file; do
         *) cp "$file" "$folder/httplib.h" ;;
     esac
     for define in NO_TLS CPPHTTPLIB_OPENSSL_SUPPORT; do
-        for source in chapters/apps/serve/{main,handlers,http_server}.cpp; do
+        for source in chapters/apps/serve/main.cpp chapters/apps/serve/http/*.cpp; do
             "${CXX:-c++}" -std=c++20 -fsyntax-only -Wall -Wextra -D "$define" -isystem "$folder" -I . "$source"
         done
     done

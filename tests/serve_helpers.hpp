@@ -1,8 +1,8 @@
 // What the tests of ./learn serve share: a tokenizer of bytes and a model with its vocabulary.
 #pragma once
 
-#include "chapters/apps/serve/api_error.hpp"
-#include "chapters/apps/serve/completion.hpp"
+#include "chapters/apps/serve/api/api_error.hpp"
+#include "chapters/apps/serve/api/completion.hpp"
 #include "tests/fast_helpers.hpp"
 
 namespace llm {

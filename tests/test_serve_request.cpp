@@ -1,5 +1,5 @@
 // Requests as OpenAI's API defines them: each field is used, or rejected by name.
-#include "chapters/apps/serve/request_fields.hpp"
+#include "chapters/apps/serve/api/request_fields.hpp"
 #include "tests/serve_helpers.hpp"
 
 using namespace llm;

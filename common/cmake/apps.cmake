@@ -43,14 +43,14 @@ if(NOT EMSCRIPTEN)
   add_tests(chat chat_session)
 
   # ./learn serve: all but HTTP is a library, which tests link.
-  file(GLOB sources CONFIGURE_DEPENDS chapters/apps/serve/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/(main|handlers|http_server)\\.cpp$")
+  file(GLOB sources CONFIGURE_DEPENDS chapters/apps/serve/api/*.cpp chapters/apps/serve/loop/*.cpp
+       chapters/apps/serve/text/*.cpp)
   add_library(serving STATIC ${sources})
   target_link_libraries(serving PUBLIC chat_session lesson_21_serving
                                        nlohmann_json::nlohmann_json Threads::Threads)
   target_precompile_headers(serving REUSE_FROM common)
   set_target_properties(chat_session serving PROPERTIES TOGETHER ON)
-  set_source_files_properties(chapters/apps/serve/openai_response.cpp  # it has a json of its own
+  set_source_files_properties(chapters/apps/serve/api/openai_response.cpp  # it has a json of its own
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   file(GLOB test_sources CONFIGURE_DEPENDS tests/test_serve_*.cpp)
   add_tests(serve serving)
@@ -59,8 +59,8 @@ if(NOT EMSCRIPTEN)
   find_path(HTTPLIB_FOLDER httplib.h)
   find_library(HTTPLIB NAMES cpp-httplib httplib)
   if(HTTPLIB_FOLDER)
-    app(serve chapters/apps/serve/main.cpp chapters/apps/serve/handlers.cpp
-              chapters/apps/serve/http_server.cpp)
+    file(GLOB sources CONFIGURE_DEPENDS chapters/apps/serve/http/*.cpp)
+    app(serve chapters/apps/serve/main.cpp ${sources})
     target_link_libraries(serve serving options)
     if(HTTPLIB)
       target_compile_definitions(serve PRIVATE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT

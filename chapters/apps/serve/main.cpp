@@ -4,7 +4,7 @@
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/21_serving/constrained/tool_use.hpp"
 #include "chapters/apps/chat/model_options.hpp"
-#include "chapters/apps/serve/handlers.hpp"
+#include "chapters/apps/serve/http/handlers.hpp"
 #include "chapters/models/load.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "chapters/21_serving/constrained/tool_use.hpp"
-#include "chapters/apps/serve/request_fields.hpp"
+#include "chapters/apps/serve/api/request_fields.hpp"
 
 namespace llm::serve {
 

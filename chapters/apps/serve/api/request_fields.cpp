@@ -1,10 +1,10 @@
-#include "chapters/apps/serve/request_fields.hpp"
+#include "chapters/apps/serve/api/request_fields.hpp"
 
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
-#include "chapters/apps/serve/api_error.hpp"
+#include "chapters/apps/serve/api/api_error.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::serve {

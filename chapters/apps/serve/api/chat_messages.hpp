@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chapters/14_fine_tuning/chat_template.hpp"
-#include "chapters/apps/serve/request_fields.hpp"
+#include "chapters/apps/serve/api/request_fields.hpp"
 
 namespace llm::serve {
 

@@ -1,11 +1,11 @@
-#include "chapters/apps/serve/tool_request.hpp"
+#include "chapters/apps/serve/api/tool_request.hpp"
 
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
 #include "chapters/21_serving/constrained/json_schema.hpp"
-#include "chapters/apps/serve/api_error.hpp"
+#include "chapters/apps/serve/api/api_error.hpp"
 #include "common/files/mapped_file.hpp"
 
 namespace llm::serve {

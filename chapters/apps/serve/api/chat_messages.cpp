@@ -1,9 +1,9 @@
-#include "chapters/apps/serve/chat_messages.hpp"
+#include "chapters/apps/serve/api/chat_messages.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "chapters/apps/serve/api_error.hpp"
-#include "chapters/apps/serve/tool_request.hpp"
+#include "chapters/apps/serve/api/api_error.hpp"
+#include "chapters/apps/serve/api/tool_request.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 

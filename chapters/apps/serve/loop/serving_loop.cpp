@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/serving_loop.hpp"
+#include "chapters/apps/serve/loop/serving_loop.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/openai_response.hpp"
+#include "chapters/apps/serve/api/openai_response.hpp"
 
 #include <algorithm>
 #include <cmath>

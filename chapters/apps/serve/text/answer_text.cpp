@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/answer_text.hpp"
+#include "chapters/apps/serve/text/answer_text.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/http_server.hpp"
+#include "chapters/apps/serve/http/http_server.hpp"
 
 #include <array>
 

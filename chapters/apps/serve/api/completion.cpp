@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/completion.hpp"
+#include "chapters/apps/serve/api/completion.hpp"
 
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "common/files/unicode.hpp"

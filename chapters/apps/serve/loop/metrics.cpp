@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/metrics.hpp"
+#include "chapters/apps/serve/loop/metrics.hpp"
 
 #include "common/output/show.hpp"
 

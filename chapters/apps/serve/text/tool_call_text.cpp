@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/tool_call_text.hpp"
+#include "chapters/apps/serve/text/tool_call_text.hpp"
 
 #include <algorithm>
 

@@ -1,15 +1,15 @@
-#include "chapters/apps/serve/openai_request.hpp"
+#include "chapters/apps/serve/api/openai_request.hpp"
 
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
 #include "chapters/apps/chat/chat_session.hpp"
-#include "chapters/apps/serve/api_error.hpp"
-#include "chapters/apps/serve/chat_messages.hpp"
-#include "chapters/apps/serve/request_fields.hpp"
-#include "chapters/apps/serve/response_format.hpp"
-#include "chapters/apps/serve/tool_request.hpp"
+#include "chapters/apps/serve/api/api_error.hpp"
+#include "chapters/apps/serve/api/chat_messages.hpp"
+#include "chapters/apps/serve/api/request_fields.hpp"
+#include "chapters/apps/serve/api/response_format.hpp"
+#include "chapters/apps/serve/api/tool_request.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/json_text.hpp"
 #include "common/files/mapped_file.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "chapters/apps/serve/api_error.hpp"
-#include "chapters/apps/serve/tool_call_text.hpp"
+#include "chapters/apps/serve/api/api_error.hpp"
+#include "chapters/apps/serve/text/tool_call_text.hpp"
 
 namespace llm::serve {
 

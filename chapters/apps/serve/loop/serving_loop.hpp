@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "chapters/21_serving/engine.hpp"
-#include "chapters/apps/serve/event_queue.hpp"
-#include "chapters/apps/serve/metrics.hpp"
+#include "chapters/apps/serve/loop/event_queue.hpp"
+#include "chapters/apps/serve/loop/metrics.hpp"
 
 namespace llm::serve {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "chapters/apps/serve/completion.hpp"
-#include "chapters/apps/serve/http_server.hpp"
+#include "chapters/apps/serve/api/completion.hpp"
+#include "chapters/apps/serve/http/http_server.hpp"
 
 namespace llm::serve {
 

@@ -1,11 +1,11 @@
 // From a validated request to the parts of its answers.
 #pragma once
 
-#include "chapters/apps/serve/answer_text.hpp"
-#include "chapters/apps/serve/openai_request.hpp"
-#include "chapters/apps/serve/openai_response.hpp"
-#include "chapters/apps/serve/serving_loop.hpp"
-#include "chapters/apps/serve/tool_call_text.hpp"
+#include "chapters/apps/serve/api/openai_request.hpp"
+#include "chapters/apps/serve/api/openai_response.hpp"
+#include "chapters/apps/serve/loop/serving_loop.hpp"
+#include "chapters/apps/serve/text/answer_text.hpp"
+#include "chapters/apps/serve/text/tool_call_text.hpp"
 
 namespace llm::serve {
 

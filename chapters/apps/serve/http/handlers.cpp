@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/handlers.hpp"
+#include "chapters/apps/serve/http/handlers.hpp"
 
 #include <atomic>
 #include <memory>

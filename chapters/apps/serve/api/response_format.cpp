@@ -1,9 +1,9 @@
-#include "chapters/apps/serve/response_format.hpp"
+#include "chapters/apps/serve/api/response_format.hpp"
 
 #include <algorithm>
 
 #include "chapters/21_serving/constrained/json_schema.hpp"
-#include "chapters/apps/serve/api_error.hpp"
+#include "chapters/apps/serve/api/api_error.hpp"
 #include "common/files/json_tree.hpp"
 #include "common/tensors/shape.hpp"
 
