@@ -50,8 +50,6 @@ if(NOT EMSCRIPTEN)
                                        nlohmann_json::nlohmann_json Threads::Threads)
   target_precompile_headers(serving REUSE_FROM common)
   set_target_properties(chat_session serving PROPERTIES TOGETHER ON)
-  set_source_files_properties(chapters/apps/serve/api/openai_response.cpp  # it has a json of its own
-                              PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   file(GLOB test_sources CONFIGURE_DEPENDS tests/test_serve_*.cpp)
   add_tests(serve serving)
 

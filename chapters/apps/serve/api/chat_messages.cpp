@@ -1,7 +1,5 @@
 #include "chapters/apps/serve/api/chat_messages.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/apps/serve/api/api_error.hpp"
 #include "chapters/apps/serve/api/tool_request.hpp"
 #include "common/files/mapped_file.hpp"
@@ -9,8 +7,6 @@
 
 namespace llm::serve {
 namespace {
-
-using nlohmann::json;
 
 // The fields of messages that have to do with tool calls, in their order.
 class OpenCalls {
@@ -24,7 +20,7 @@ class OpenCalls {
     void expect_none(const std::string& place) const;
 
  private:
-    ToolCall read_call(const json& value, const std::string& name);
+    ToolCall read_call(const Json& value, const std::string& name);
     std::string read_arguments(RequestFields& function) const;
 
     bool spaced_;
@@ -44,7 +40,7 @@ std::string OpenCalls::read_arguments(RequestFields& function) const {
     }
 }
 
-ToolCall OpenCalls::read_call(const json& value, const std::string& name) {
+ToolCall OpenCalls::read_call(const Json& value, const std::string& name) {
     RequestFields fields(value, name);
     const std::string id = fields.text("id");
     if (id.empty() || id.size() > 100)
@@ -60,7 +56,7 @@ ToolCall OpenCalls::read_call(const json& value, const std::string& name) {
 std::vector<ToolCall> OpenCalls::read_calls(RequestFields& message) {
     const std::string name = message.full_name("tool_calls");
     std::vector<ToolCall> calls;
-    if (const json* list = find_list(message, "tool_calls"))
+    if (const JsonArray* list = find_list(message, "tool_calls"))
         for (std::size_t i = 0; i < list->size(); ++i)
             calls.push_back(read_call((*list)[i], element_name(name, i)));
     return calls;
@@ -80,12 +76,13 @@ void OpenCalls::expect_none(const std::string& place) const {
 
 // The text of a message: a string, or parts of type "text".
 std::string content_text(RequestFields& message) {
-    const json* content = message.find("content");
-    if (!content || !content->is_array()) return message.text("content");
+    const Json* content = message.find("content");
+    const JsonArray* parts = content ? content->as<JsonArray>() : nullptr;
+    if (!parts) return message.text("content");
     std::string text;
-    for (std::size_t i = 0; i < content->size(); ++i) {
+    for (std::size_t i = 0; i < parts->size(); ++i) {
         const std::string name = message.full_name("content[" + std::to_string(i) + "]");
-        RequestFields part((*content)[i], name);
+        RequestFields part((*parts)[i], name);
         if (const std::string type = part.text("type"); type != "text")
             throw invalid_request(name + " of type " + escaped(type) + " is not supported",
                                   name, "unsupported_parameter");
@@ -95,7 +92,7 @@ std::string content_text(RequestFields& message) {
     return text;
 }
 
-Message read_message(const json& value, const std::string& name, OpenCalls& calls) {
+Message read_message(const Json& value, const std::string& name, OpenCalls& calls) {
     RequestFields fields(value, name);
     Message message{fields.text("role"), ""};
     std::string& role = message.role;
@@ -110,11 +107,11 @@ Message read_message(const json& value, const std::string& name, OpenCalls& call
     if (role == "assistant")
         message.tool_calls = calls.read_calls(fields);
     else
-        fields.allow_only("tool_calls", {json::array()});
+        fields.allow_only("tool_calls", {"[]"});
     if (message.tool_calls.empty() || fields.find("content"))
         message.content = content_text(fields);
     // What an answer has, for clients that send it back.
-    fields.allow_only("annotations", {json::array()});
+    fields.allow_only("annotations", {"[]"});
     for (const char* absent : {"refusal", "audio", "function_call", "reasoning_content"})
         fields.allow_only(absent, {});
     fields.reject_unread();
@@ -124,16 +121,17 @@ Message read_message(const json& value, const std::string& name, OpenCalls& call
 }  // namespace
 
 std::vector<Message> read_messages(RequestFields& fields, const ChatTemplate& chat_template) {
-    const json* value = fields.find("messages");
-    if (!value || !value->is_array() || value->empty())
+    const Json* value = fields.find("messages");
+    const JsonArray* list = value ? value->as<JsonArray>() : nullptr;
+    if (!list || list->empty())
         throw invalid_request("messages must be an array with at least one message",
                               "messages");
     // Qwen 2.5's template writes arguments with Jinja's tojson; Qwen3's leaves text as it is.
     OpenCalls calls(chat_template.format == ChatFormat::chatml &&
                     chat_template.tools_in_system_message);
     std::vector<Message> messages;
-    for (std::size_t i = 0; i < value->size(); ++i)
-        messages.push_back(read_message((*value)[i], element_name("messages", i), calls));
+    for (std::size_t i = 0; i < list->size(); ++i)
+        messages.push_back(read_message((*list)[i], element_name("messages", i), calls));
     calls.expect_none("messages");
     return messages;
 }

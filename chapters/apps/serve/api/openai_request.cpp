@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
 #include "chapters/apps/serve/api/chat_messages.hpp"
@@ -11,17 +9,16 @@
 #include "chapters/apps/serve/api/response_format.hpp"
 #include "chapters/apps/serve/api/tool_request.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
-#include "common/files/json_text.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm::serve {
 namespace {
 
-using nlohmann::json;
-
-json parse_body(std::string_view body) try {
-    return parse_json_object(body, "the body");
+Json parse_body(std::string_view body) try {
+    Json json = parse_json(body, "the body");
+    if (!json.as<JsonObject>()) throw invalid_request("the body: not a JSON object");
+    return json;
 } catch (const FileError& error) {
     throw invalid_request(error.what());
 }
@@ -58,52 +55,51 @@ void read_stop(RequestFields& fields, CompletionRequest& request) {
 
 void read_stream(RequestFields& fields, CompletionRequest& request) {
     request.stream = fields.flag_or("stream", false);
-    const json* value = fields.find("stream_options");
+    const Json* value = fields.find("stream_options");
     if (!value) return;
     if (!request.stream)
         throw invalid_request("stream_options is only allowed with stream: true",
                               "stream_options");
     RequestFields options(*value, "stream_options");
     request.include_usage = options.flag_or("include_usage", false);
-    options.allow_only("include_obfuscation", {false});
+    options.allow_only("include_obfuscation", {"false"});
     options.reject_unread();
 }
 
 // What restricts the text of an answer. /v1/completions has no tools.
-void read_constraints(RequestFields& fields, std::string_view body,
-                      CompletionRequest& request) {
-    if (fields.find("response_format")) request.grammar = grammar_of_response_format(body);
+void read_constraints(RequestFields& fields, CompletionRequest& request) {
+    if (const Json* format = fields.find("response_format"))
+        request.grammar = grammar_of_response_format(*format);
     if (!request.chat) {
-        fields.allow_only("tools", {json::array()});
-        fields.allow_only("tool_choice", {"none", "auto"});
-        fields.allow_only("parallel_tool_calls", {true, false});
-    } else if (ToolRequest tools = read_tools(fields, body); tools.grammar) {
+        fields.allow_only("tools", {"[]"});
+        fields.allow_only("tool_choice", {R"("none")", R"("auto")"});
+        fields.allow_only("parallel_tool_calls", {"true", "false"});
+    } else if (ToolRequest tools = read_tools(fields); tools.grammar) {
         if (request.grammar)
             throw invalid_request("response_format is not supported together with tools",
                                   "response_format", "unsupported_parameter");
         request.grammar = std::move(tools.grammar);
         request.tools = std::move(tools.definitions);
     }
-    fields.allow_only("functions", {json::array()});
-    fields.allow_only("function_call", {"none", "auto"});
+    fields.allow_only("functions", {"[]"});
+    fields.allow_only("function_call", {R"("none")", R"("auto")"});
 }
 
 // What is not implemented, with the values that ask for nothing, and labels.
 void read_neutral(RequestFields& fields) {
-    fields.allow_only("frequency_penalty", {0});
-    fields.allow_only("presence_penalty", {0});
-    fields.allow_only("logit_bias", {json::object()});
-    fields.allow_only("store", {false});
-    fields.allow_only("metadata", {json::object()});
-    fields.allow_only("modalities", {json::array({"text"})});
-    fields.allow_only("service_tier", {"auto", "default"});
+    fields.allow_only("frequency_penalty", {"0", "0.0"});
+    fields.allow_only("presence_penalty", {"0", "0.0"});
+    fields.allow_only("logit_bias", {"{}"});
+    fields.allow_only("store", {"false"});
+    fields.allow_only("metadata", {"{}"});
+    fields.allow_only("modalities", {R"(["text"])"});
+    fields.allow_only("service_tier", {R"("auto")", R"("default")"});
     for (const char* name : {"user", "safety_identifier", "prompt_cache_key"})
         fields.allow_label(name);
 }
 
 // The fields that both endpoints have.
-void read_common(RequestFields& fields, std::string_view body, const ServedModel& model,
-                 CompletionRequest& request) {
+void read_common(RequestFields& fields, const ServedModel& model, CompletionRequest& request) {
     read_model(fields, model);
     request.sampling = model.sampling;
     read_sampling(fields, request.sampling);
@@ -112,7 +108,7 @@ void read_common(RequestFields& fields, std::string_view body, const ServedModel
         request.seed = std::uint32_t(*seed) ^ std::uint32_t(std::uint64_t(*seed) >> 32);
     read_stop(fields, request);
     read_stream(fields, request);
-    read_constraints(fields, body, request);
+    read_constraints(fields, request);
     read_neutral(fields);
 }
 
@@ -153,42 +149,47 @@ std::vector<Id> encode_messages(RequestFields& fields, const ServedModel& model,
                                render_conversation(*model.chat_template, messages, options));
 }
 
-bool is_ids(const json& value) {
-    return value.is_array() && !value.empty() && value[0].is_number();
+bool is_number(const Json& value) { return value.as<std::int64_t>() || value.as<double>(); }
+
+// The array, if it is one of tokens.
+const JsonArray* find_ids(const Json& value) {
+    const JsonArray* array = value.as<JsonArray>();
+    return array && !array->empty() && is_number(array->front()) ? array : nullptr;
 }
 
-std::vector<Id> ids_of(const json& value, const ServedModel& model) {
+std::vector<Id> ids_of(const JsonArray& array, const ServedModel& model) {
     std::vector<Id> ids;
-    for (const json& each : value) {
-        const bool is_integer = each.is_number_unsigned();
-        if (!is_integer || each.get<std::uint64_t>() >= model.tokenizer.vocab_size())
+    for (const Json& each : array) {
+        const std::int64_t* id = each.as<std::int64_t>();
+        if (!id || *id < 0 || std::uint64_t(*id) >= model.tokenizer.vocab_size())
             throw invalid_request("prompt has a token that is not in the vocabulary of " +
                                       std::to_string(model.tokenizer.vocab_size()),
                                   "prompt");
-        ids.push_back(Id(each.get<std::uint64_t>()));
+        ids.push_back(Id(*id));
     }
     return ids;
 }
 
-std::vector<Id> encode_one_prompt(const json& value, const ServedModel& model) {
-    if (value.is_string())
-        return models::encode_prompt(model.tokenizer, value.get<std::string>());
-    if (is_ids(value)) return ids_of(value, model);
+std::vector<Id> encode_one_prompt(const Json& value, const ServedModel& model) {
+    if (const std::string* text = value.as<std::string>())
+        return models::encode_prompt(model.tokenizer, *text);
+    if (const JsonArray* ids = find_ids(value)) return ids_of(*ids, model);
     throw invalid_request("prompt must be a string, an array of tokens, or an array of these",
                           "prompt");
 }
 
 // One prompt or several, each a text or tokens.
 std::vector<std::vector<Id>> encode_prompts(RequestFields& fields, const ServedModel& model) {
-    const json* value = fields.find("prompt");
+    const Json* value = fields.find("prompt");
     if (!value) throw invalid_request("prompt is required", "prompt");
-    if (!value->is_array() || is_ids(*value)) return {encode_one_prompt(*value, model)};
-    if (value->empty() || value->size() > max_choices)
+    const JsonArray* array = value->as<JsonArray>();
+    if (!array || find_ids(*value)) return {encode_one_prompt(*value, model)};
+    if (array->empty() || array->size() > max_choices)
         throw invalid_request(
             "prompt must be an array of 1 to " + std::to_string(max_choices) + " prompts",
             "prompt");
     std::vector<std::vector<Id>> prompts;
-    for (const json& each : *value) prompts.push_back(encode_one_prompt(each, model));
+    for (const Json& each : *array) prompts.push_back(encode_one_prompt(each, model));
     return prompts;
 }
 
@@ -196,7 +197,7 @@ std::vector<std::vector<Id>> encode_prompts(RequestFields& fields, const ServedM
 template <class Read>
 CompletionRequest parse_request(std::string_view body, const std::string& prompt,
                                 const Read& read) {
-    const json object = parse_body(body);
+    const Json object = parse_body(body);
     try {
         CompletionRequest request;
         RequestFields fields(object);
@@ -214,7 +215,7 @@ CompletionRequest parse_request(std::string_view body, const std::string& prompt
 
 CompletionRequest parse_chat_request(std::string_view body, const ServedModel& model) {
     return parse_request(body, "messages", [&](RequestFields& fields, auto& request) {
-        read_common(fields, body, model, request);
+        read_common(fields, model, request);
         if (!model.chat_template)
             throw invalid_request("the model " + model.name +
                                   " has no chat template; /v1/completions continues texts");
@@ -241,7 +242,7 @@ CompletionRequest parse_chat_request(std::string_view body, const ServedModel& m
 CompletionRequest parse_completion_request(std::string_view body, const ServedModel& model) {
     return parse_request(body, "prompt", [&](RequestFields& fields, auto& request) {
         request.chat = false;
-        read_common(fields, body, model, request);
+        read_common(fields, model, request);
         if (const auto top_logprobs = fields.integer("logprobs", 0, 5))
             request.top_logprobs = size_t(*top_logprobs);
         request.prompts = encode_prompts(fields, model);
@@ -249,9 +250,9 @@ CompletionRequest parse_completion_request(std::string_view body, const ServedMo
             throw invalid_request(
                 "prompts times n must be at most " + std::to_string(max_choices), "n");
         read_lengths(fields, "max_tokens", model, 16, request);
-        fields.allow_only("best_of", {std::int64_t(request.n)});
-        fields.allow_only("echo", {false});
-        fields.allow_only("suffix", {""});
+        fields.allow_only("best_of", {std::to_string(request.n)});
+        fields.allow_only("echo", {"false"});
+        fields.allow_only("suffix", {R"("")"});
     });
 }
 

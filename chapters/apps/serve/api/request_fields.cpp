@@ -2,61 +2,60 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/apps/serve/api/api_error.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::serve {
 namespace {
 
-using nlohmann::json;
-
-// The beginning of a value, for an error message. (dump of a deep value would be recursive; the
-// parser has limited the depth.)
-std::string brief_json(const json& value) {
-    const std::string text = value.dump(-1, ' ', true);
+// The beginning of a value, for an error message.
+std::string brief_json(const Json& value) {
+    const std::string text = json_text(value);
     return text.size() <= 60 ? text : text.substr(0, 60) + "...";
 }
 
 }  // namespace
 
-RequestFields::RequestFields(const json& object, std::string inside)
-    : object_(object), inside_(std::move(inside)) {
-    if (!object.is_object()) throw invalid_request(inside_ + " must be an object", inside_);
+RequestFields::RequestFields(const Json& object, std::string inside)
+    : object_(object.as<JsonObject>()), inside_(std::move(inside)) {
+    if (!object_) throw invalid_request(inside_ + " must be an object", inside_);
 }
 
 std::string RequestFields::full_name(const std::string& name) const {
     return inside_.empty() ? name : inside_ + "." + name;
 }
 
-const json* RequestFields::find(const std::string& name) {
+const Json* RequestFields::find(const std::string& name) {
     read_.insert(name);
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
+    for (const auto& [key, value] : *object_)
+        if (key == name) return value.as<std::nullptr_t>() ? nullptr : &value;
+    return nullptr;
 }
 
 std::string RequestFields::text(const std::string& name) {
-    const json* value = find(name);
+    const Json* value = find(name);
     if (!value) throw invalid_request(full_name(name) + " is required", full_name(name));
-    if (!value->is_string())
-        throw invalid_request(full_name(name) + " must be a string", full_name(name));
-    return value->get<std::string>();
+    const std::string* text = value->as<std::string>();
+    if (!text) throw invalid_request(full_name(name) + " must be a string", full_name(name));
+    return *text;
 }
 
 bool RequestFields::flag_or(const std::string& name, bool otherwise) {
-    const json* value = find(name);
+    const Json* value = find(name);
     if (!value) return otherwise;
-    if (!value->is_boolean())
+    const bool* flag = value->as<bool>();
+    if (!flag)
         throw invalid_request(full_name(name) + " must be true or false", full_name(name));
-    return value->get<bool>();
+    return *flag;
 }
 
 double RequestFields::number_or(const std::string& name, double low, double high,
                                 double otherwise) {
-    const json* value = find(name);
+    const Json* value = find(name);
     if (!value) return otherwise;
-    const double number = value->is_number() ? value->get<double>() : low - 1;
+    const std::int64_t* integer = value->as<std::int64_t>();
+    const double* real = value->as<double>();
+    const double number = integer ? double(*integer) : real ? *real : low - 1;
     if (!(number >= low && number <= high))
         throw invalid_request(full_name(name) + " must be a number from " + brief(low) +
                                   " to " + brief(high) + ", not " + brief_json(*value),
@@ -66,46 +65,46 @@ double RequestFields::number_or(const std::string& name, double low, double high
 
 std::optional<std::int64_t> RequestFields::integer(const std::string& name, std::int64_t low,
                                                    std::int64_t high) {
-    const json* value = find(name);
+    const Json* value = find(name);
     if (!value) return {};
-    // An unsigned number above 2^63 - 1 would wrap around.
-    const bool is_int64 =
-        value->is_number_integer() && (!value->is_number_unsigned() ||
-                                       value->get<std::uint64_t>() <= std::uint64_t(INT64_MAX));
-    if (!is_int64 || value->get<std::int64_t>() < low || value->get<std::int64_t>() > high)
+    const std::int64_t* integer = value->as<std::int64_t>();
+    if (!integer || *integer < low || *integer > high)
         throw invalid_request(full_name(name) + " must be an integer from " +
                                   std::to_string(low) + " to " + std::to_string(high) +
                                   ", not " + brief_json(*value),
                               full_name(name));
-    return value->get<std::int64_t>();
+    return *integer;
 }
 
 std::vector<std::string> RequestFields::texts(const std::string& name) {
-    const json* value = find(name);
+    const Json* value = find(name);
     if (!value) return {};
-    if (value->is_string()) return {value->get<std::string>()};
-    const auto is_string = [](const json& each) { return each.is_string(); };
-    if (!value->is_array() || !std::all_of(value->begin(), value->end(), is_string))
+    if (const std::string* text = value->as<std::string>()) return {*text};
+    const auto is_text = [](const Json& each) { return each.as<std::string>() != nullptr; };
+    const JsonArray* list = value->as<JsonArray>();
+    if (!list || !std::all_of(list->begin(), list->end(), is_text))
         throw invalid_request(full_name(name) + " must be a string or an array of strings",
                               full_name(name));
-    return value->get<std::vector<std::string>>();
+    std::vector<std::string> texts;
+    for (const Json& each : *list) texts.push_back(*each.as<std::string>());
+    return texts;
 }
 
-void RequestFields::allow_only(const std::string& name, std::initializer_list<json> neutral) {
-    const json* value = find(name);
-    if (!value || std::find(neutral.begin(), neutral.end(), *value) != neutral.end()) return;
-    throw invalid_request(full_name(name) + " is not supported: " + brief_json(*value),
-                          full_name(name), "unsupported_parameter");
+void RequestFields::allow_only(const std::string& name,
+                               std::initializer_list<std::string_view> neutral) {
+    const Json* value = find(name);
+    if (!value) return;
+    if (std::find(neutral.begin(), neutral.end(), json_text(*value)) == neutral.end())
+        throw invalid_request(full_name(name) + " is not supported: " + brief_json(*value),
+                              full_name(name), "unsupported_parameter");
 }
 
 void RequestFields::allow_label(const std::string& name) {
-    const json* value = find(name);
-    if (value && !value->is_string())
-        throw invalid_request(full_name(name) + " must be a string", full_name(name));
+    if (find(name)) text(name);
 }
 
 void RequestFields::reject_unread() const {
-    for (const auto& [name, value] : object_.items())
+    for (const auto& [name, value] : *object_)
         if (!read_.contains(name))
             throw invalid_request("unknown parameter: " + full_name(name), full_name(name),
                                   "unknown_parameter");

@@ -7,9 +7,10 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
+#include "common/files/json_tree.hpp"
 
 namespace llm::serve {
 
@@ -19,18 +20,18 @@ class RequestFields {
  public:
     // `inside` is the name of a nested object, such as "messages[0]". Throws ApiError if the
     // value is no object.
-    explicit RequestFields(const nlohmann::json& object, std::string inside = {});
+    explicit RequestFields(const Json& object, std::string inside = {});
 
-    const nlohmann::json* find(const std::string& name);  // nullptr: absent
-    std::string text(const std::string& name);            // required
+    const Json* find(const std::string& name);  // nullptr: absent
+    std::string text(const std::string& name);  // required
     bool flag_or(const std::string& name, bool otherwise);
     double number_or(const std::string& name, double low, double high, double otherwise);
     std::optional<std::int64_t> integer(const std::string& name, std::int64_t low,
                                         std::int64_t high);
     std::vector<std::string> texts(const std::string& name);  // a string, or an array of them
 
-    // A field whose effect is not implemented: only values that ask for no effect.
-    void allow_only(const std::string& name, std::initializer_list<nlohmann::json> neutral);
+    // A field whose effect is not implemented: only values that ask for no effect, as JSON.
+    void allow_only(const std::string& name, std::initializer_list<std::string_view> neutral);
     // A string that changes no answer: it tells who asks.
     void allow_label(const std::string& name);
 
@@ -41,7 +42,7 @@ class RequestFields {
     std::string full_name(const std::string& name) const;
 
  private:
-    const nlohmann::json& object_;
+    const JsonObject* object_;
     std::string inside_;
     std::set<std::string> read_{};
 };

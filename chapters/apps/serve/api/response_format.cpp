@@ -4,7 +4,6 @@
 
 #include "chapters/21_serving/constrained/json_schema.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
-#include "common/files/json_tree.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm::serve {
@@ -39,9 +38,7 @@ std::shared_ptr<const Grammar> grammar_of_schema(const Json& format) {
 
 }  // namespace
 
-std::shared_ptr<const Grammar> grammar_of_response_format(std::string_view body) {
-    const Json request = parse_json(body, "the body");
-    const Json& format = *request.find("response_format");
+std::shared_ptr<const Grammar> grammar_of_response_format(const Json& format) {
     check_members(format, "", {"type", "json_schema"});
     const Json* type = format.find("type");
     const std::string* name = type ? type->as<std::string>() : nullptr;

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "chapters/21_serving/constrained/grammar.hpp"
+#include "common/files/json_tree.hpp"
 
 namespace llm::serve {
 
 // The grammar of {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema":
-// ...}}; none for {"type": "text"}. Properties have the order of the body, a JSON object that
-// has a response_format. Throws ApiError 400, which names what is wrong or not supported.
-std::shared_ptr<const Grammar> grammar_of_response_format(std::string_view body);
+// ...}}; none for {"type": "text"}. Properties have the order of the schema. Throws ApiError
+// 400, which names what is wrong or not supported.
+std::shared_ptr<const Grammar> grammar_of_response_format(const Json& format);
 
 }  // namespace llm::serve

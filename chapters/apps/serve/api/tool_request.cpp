@@ -2,25 +2,21 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/21_serving/constrained/json_schema.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
-#include "common/files/mapped_file.hpp"
 
 namespace llm::serve {
-
-using nlohmann::json;
 
 std::string element_name(const std::string& list, std::size_t i) {
     return list + "[" + std::to_string(i) + "]";
 }
 
-const json* find_list(RequestFields& fields, const std::string& name) {
-    const json* list = fields.find(name);
+const JsonArray* find_list(RequestFields& fields, const std::string& name) {
+    const Json* value = fields.find(name);
+    if (!value) return nullptr;
     const std::string full_name = fields.full_name(name);
-    if (!list) return nullptr;
-    if (!list->is_array()) throw invalid_request(full_name + " must be an array", full_name);
+    const JsonArray* list = value->as<JsonArray>();
+    if (!list) throw invalid_request(full_name + " must be an array", full_name);
     if (list->size() > max_list_size)
         throw invalid_request(
             full_name + " must have at most " + std::to_string(max_list_size) + " elements",
@@ -47,7 +43,7 @@ RequestFields function_of(RequestFields& fields) {
     if (fields.text("type") != "function")
         throw invalid_request(type + " must be function", type, "unsupported_parameter");
     const std::string name = fields.full_name("function");
-    const json* function = fields.find("function");
+    const Json* function = fields.find("function");
     if (!function) throw invalid_request(name + " is required", name);
     fields.reject_unread();
     return RequestFields(*function, name);
@@ -56,28 +52,24 @@ RequestFields function_of(RequestFields& fields) {
 namespace {
 
 // A function without parameters has no arguments.
-Json parameters_of(const Json& definition) {
-    const Json* parameters = definition.find("function")->find("parameters");
-    const bool is_absent =
-        !parameters || parameters->as<std::nullptr_t>() ||
-        (parameters->as<JsonObject>() && parameters->as<JsonObject>()->empty());
-    if (!is_absent) return *parameters;
+Json parameters_of(RequestFields& function) {
+    const Json* parameters = function.find("parameters");
+    const JsonObject* members = parameters ? parameters->as<JsonObject>() : nullptr;
+    if (parameters && !(members && members->empty())) return *parameters;
     return parse_json(R"({"type": "object", "properties": {}})", "parameters");
 }
 
 // Checks one definition; adds the rules of its schema, which are limited for all tools
 // together.
-Tool read_tool(const json& value, const Json& definition, const std::string& place,
-               GrammarRules& rules) {
-    RequestFields fields(value, place);
+Tool read_tool(const Json& definition, const std::string& place, GrammarRules& rules) {
+    RequestFields fields(definition, place);
     RequestFields function = function_of(fields);
     Tool tool{read_function_name(function), "", {}};
     if (function.find("description")) tool.description = function.text("description");
     function.flag_or("strict", true);  // arguments follow the schema in any case
-    function.find("parameters");
+    tool.parameters = parameters_of(function);
     function.reject_unread();
 
-    tool.parameters = parameters_of(definition);
     const std::string name = function.full_name("parameters");
     const Json* type = tool.parameters.find("type");
     if (!type || !type->as<std::string>() || *type->as<std::string>() != "object")
@@ -90,12 +82,12 @@ Tool read_tool(const json& value, const Json& definition, const std::string& pla
     return tool;
 }
 
-std::vector<Tool> read_definitions(const json& list, const JsonArray& definitions) {
+std::vector<Tool> read_definitions(const JsonArray& definitions) {
     std::vector<Tool> tools;
     GrammarRules rules;
-    for (std::size_t i = 0; i < list.size(); ++i) {
+    for (std::size_t i = 0; i < definitions.size(); ++i) {
         const std::string place = element_name("tools", i);
-        tools.push_back(read_tool(list[i], definitions[i], place, rules));
+        tools.push_back(read_tool(definitions[i], place, rules));
         for (std::size_t k = 0; k < i; ++k)
             if (tools[k].name == tools[i].name)
                 throw invalid_request(place + ".function.name is used twice: " + tools[i].name,
@@ -105,7 +97,7 @@ std::vector<Tool> read_definitions(const json& list, const JsonArray& definition
 }
 
 // The one tool that a tool_choice names.
-std::vector<Tool> named_tool(const json& choice, const std::vector<Tool>& tools) {
+std::vector<Tool> named_tool(const Json& choice, const std::vector<Tool>& tools) {
     RequestFields fields(choice, "tool_choice");
     RequestFields function = function_of(fields);
     const std::string name = read_function_name(function);
@@ -117,10 +109,11 @@ std::vector<Tool> named_tool(const json& choice, const std::vector<Tool>& tools)
 }
 
 enum class ToolChoice { none, automatic, required };
-ToolChoice tool_choice_named(const json& choice) {
-    if (choice == "none") return ToolChoice::none;
-    if (choice == "auto") return ToolChoice::automatic;
-    if (choice == "required" || choice.is_object()) return ToolChoice::required;
+ToolChoice tool_choice_named(const Json& choice) {
+    const std::string* name = choice.as<std::string>();
+    if (name && *name == "none") return ToolChoice::none;
+    if (name && *name == "auto") return ToolChoice::automatic;
+    if ((name && *name == "required") || choice.as<JsonObject>()) return ToolChoice::required;
     throw invalid_request("tool_choice must be none, auto, required or an object",
                           "tool_choice");
 }
@@ -134,24 +127,23 @@ std::shared_ptr<const Grammar> grammar_of(const std::vector<Tool>& tools,
 
 }  // namespace
 
-ToolRequest read_tools(RequestFields& fields, std::string_view body) {
-    const json* list = find_list(fields, "tools");
-    const json* choice = fields.find("tool_choice");
+ToolRequest read_tools(RequestFields& fields) {
+    const JsonArray* definitions = find_list(fields, "tools");
+    const Json* choice = fields.find("tool_choice");
     ToolChoice how = choice ? tool_choice_named(*choice) : ToolChoice::automatic;
     ToolUse use{how == ToolChoice::required, fields.flag_or("parallel_tool_calls", true)};
-    if (!list && use.required) throw invalid_request("tool_choice needs tools", "tool_choice");
-    if (!list) return {};
+    if (!definitions && use.required)
+        throw invalid_request("tool_choice needs tools", "tool_choice");
+    if (!definitions) return {};
 
-    const Json tree = parse_json(body, "the body");
-    const JsonArray& definitions = *tree.find("tools")->as<JsonArray>();
-    std::vector<Tool> tools = read_definitions(*list, definitions);
+    std::vector<Tool> tools = read_definitions(*definitions);
     if (how == ToolChoice::none) return {};
-    if (choice && choice->is_object()) {
+    if (choice && choice->as<JsonObject>()) {
         tools = named_tool(*choice, tools);
         use.parallel = false;
     }
     ToolRequest request;
-    for (const Json& definition : definitions)
+    for (const Json& definition : *definitions)
         request.definitions.push_back(spaced_json_text(definition));
     request.grammar = grammar_of(tools, use);
     return request;

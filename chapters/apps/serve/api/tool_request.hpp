@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "chapters/21_serving/constrained/tool_use.hpp"
 #include "chapters/apps/serve/api/request_fields.hpp"
@@ -15,14 +14,13 @@ struct ToolRequest {
     std::shared_ptr<const Grammar> grammar{};  // of the answer
 };
 
-// Reads tools, tool_choice and parallel_tool_calls. The body holds the same fields: schemas
-// have properties in its order. Throws ApiError 400, which names the field.
-ToolRequest read_tools(RequestFields& fields, std::string_view body);
+// Reads tools, tool_choice and parallel_tool_calls. Throws ApiError 400, which names the field.
+ToolRequest read_tools(RequestFields& fields);
 
 // What the definition of a tool, a call and a choice have in common. They throw ApiError 400.
 inline constexpr std::size_t max_list_size = 128;  // of tools, and of calls: OpenAI's limit
-const nlohmann::json* find_list(RequestFields& fields, const std::string& name);  // or nullptr
-std::string element_name(const std::string& list, std::size_t i);                 // "tools[0]"
+const JsonArray* find_list(RequestFields& fields, const std::string& name);  // or nullptr
+std::string element_name(const std::string& list, std::size_t i);            // "tools[0]"
 // The object "function" of {"type": "function", "function": {...}}, and its name.
 RequestFields function_of(RequestFields& fields);
 std::string read_function_name(RequestFields& function);
