@@ -20,14 +20,14 @@ using namespace llm::models;
 
 namespace {
 
-const AnyModel& any_model() {
-    static const AnyModel model = make_fast_model(model_named("GQA"), DType::float32);
+const InferenceModel& inference_model() {
+    static const InferenceModel model = make_fast_model(model_named("GQA"), DType::float32);
     return model;
 }
-const FastModel& fast_model() { return std::get<FastModel>(any_model()); }
+const FastModel& fast_model() { return std::get<FastModel>(inference_model()); }
 
 CachedSequence empty_cache(std::size_t num_positions = 1000) {
-    return make_cached_sequence(any_model(), num_positions);
+    return make_cached_sequence(inference_model(), num_positions);
 }
 
 // The published types. Their windows and chunks have 5 or 6 tokens.
@@ -36,7 +36,7 @@ const std::vector<std::string> types = {
     "gemma2",      "gemma3_text", "mixtral",     "qwen3_moe", "gpt_oss", "gpt_oss_mxfp4",
     "llama4_text", "deepseek_v2", "deepseek_v3", "qwen3_next"};
 
-AnyModel load(const std::string& type) {
+InferenceModel load(const std::string& type) {
     if (fs::exists(fixture_path("models/" + type)))
         return load_published_model(fixture_path("models/" + type));
     if (type == "mistral" || type.starts_with("gemma"))
@@ -49,7 +49,7 @@ AnyModel load(const std::string& type) {
 }
 
 // The logits after all tokens, computed in one call without a cache.
-Vector fresh_logits(const AnyModel& model, const std::vector<Id>& ids) {
+Vector fresh_logits(const InferenceModel& model, const std::vector<Id>& ids) {
     const IdMatrix one = one_sequence(ids);  // (1, T)
     if (const auto* moe = std::get_if<PublishedModel>(&model))
         return last_logits(moe->forward(one, {}));
@@ -160,7 +160,7 @@ TEST_CASE(
     changed_late[10] = 20;
     for (const std::string& type : types) {
         CAPTURE(type);
-        const AnyModel model = load(type);
+        const InferenceModel model = load(type);
         CachedSequence cached = make_cached_sequence(model, 64);
         for (const auto& ids :
              {first_ids(4), changed_early, first_ids(2), first_ids(5), first_ids(9), base,
@@ -183,7 +183,7 @@ TEST_CASE("crop keeps tokens until a rolling cache has overwritten one") {
         "gemma", "smollm3", "granite", "olmo2", "qwen3_moe", "deepseek_v2", "deepseek_v3"};
     for (const std::string& type : types) {
         CAPTURE(type);
-        const AnyModel model = load(type);
+        const InferenceModel model = load(type);
         CachedSequence cached = make_cached_sequence(model, 64);
         cached.cache->append(five);
         // A state cannot go back: nothing is kept.
@@ -202,7 +202,7 @@ TEST_CASE("Models of chapters 17 and 18 have caches of float32 only") {
                          "a cache of float16 is not supported for this model type; supported: "
                          "float32",
                          ValueError);
-    CHECK(make_cached_sequence(any_model(), 64, DType::float16).num_positions == 64);
+    CHECK(make_cached_sequence(inference_model(), 64, DType::float16).num_positions == 64);
 }
 
 TEST_CASE("An answer is the greedy continuation, also in a second turn") {
@@ -278,8 +278,8 @@ TEST_CASE("A question without an answer is a turn, too") {
 }
 
 TEST_CASE("A prompt leaves room for the answer, but may have half of the positions") {
-    CHECK(max_prompt_tokens(1000, 100) == 900);
-    CHECK(max_prompt_tokens(1000, 800) == 500);
+    CHECK(longest_prompt(1000, 100) == 900);
+    CHECK(longest_prompt(1000, 800) == 500);
 }
 
 TEST_CASE("A bad word is found in any case, between other signs, and spelled") {

@@ -90,7 +90,7 @@ std::string stream_answer(Session& session, const std::vector<Id>& prompt_ids,
 std::vector<Id> encode_what_fits(Session& session, std::vector<Message>& messages) {
     const std::size_t num_positions = session.cached.num_positions;
     const std::size_t allowed =
-        max_prompt_tokens(num_positions, session.arguments.config.max_new_tokens);
+        longest_prompt(num_positions, session.arguments.config.max_new_tokens);
     std::size_t max_tokens = allowed;
     std::vector<Id> ids;
     const auto fits = [&](const std::vector<Message>& conversation) {

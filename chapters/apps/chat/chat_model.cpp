@@ -55,8 +55,9 @@ std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try 
 
 ChatModel load_chat_model(const ChatModelFiles& files) {
     const std::optional<ChatTemplate> chat_template = load_chat_template(files);
-    AnyModel model = has_fast_path(files.model_path) ? AnyModel(load_fast_model(files))
-                                                     : load_without_fast_path(files);
+    InferenceModel model = has_fast_path(files.model_path)
+                               ? InferenceModel(load_fast_model(files))
+                               : load_without_fast_path(files);
     Tokenizer tokenizer = load_tokenizer_of_model(files.model_path, files.tokenizer_path,
                                                   config_of(model).vocab_size);
     std::vector<Id> eos_token_ids = tokenizer.eos_token_ids;

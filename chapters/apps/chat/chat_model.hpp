@@ -11,7 +11,7 @@
 namespace llm::chat {
 
 struct ChatModel {
-    AnyModel model;
+    InferenceModel model;
     Tokenizer tokenizer;
     std::optional<ChatTemplate> chat_template;  // none: a base model, which continues texts
     std::vector<Id> eos_token_ids;              // with the token that ends an answer

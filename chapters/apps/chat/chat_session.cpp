@@ -9,11 +9,11 @@
 namespace llm::chat {
 using namespace models;
 
-const Config& config_of(const AnyModel& model) {
+const Config& config_of(const InferenceModel& model) {
     return std::visit([](const auto& typed) -> const Config& { return typed.config; }, model);
 }
 
-CachedSequence make_cached_sequence(const AnyModel& model, std::size_t num_positions,
+CachedSequence make_cached_sequence(const InferenceModel& model, std::size_t num_positions,
                                     DType cache_dtype) {
     if (const auto* fast = std::get_if<FastModel>(&model))
         return make_cached_sequence(*fast, num_positions, cache_dtype);
@@ -61,7 +61,7 @@ std::string today() {
     return {text.data(), size};
 }
 
-std::size_t max_prompt_tokens(std::size_t num_positions, std::size_t max_new_tokens) {
+std::size_t longest_prompt(std::size_t num_positions, std::size_t max_new_tokens) {
     return num_positions - std::min(max_new_tokens, num_positions / 2);
 }
 

@@ -17,12 +17,13 @@
 namespace llm::chat {
 
 // With the fast path of chapters 15 and 16, or of a family of chapters/models.
-using AnyModel = std::variant<FastModel, models::PublishedModel>;
-const Config& config_of(const AnyModel& model);
+using InferenceModel = std::variant<FastModel, models::PublishedModel>;
+const Config& config_of(const InferenceModel& model);
 
 // An empty sequence of a model, which must outlive it. Throws ValueError for a cache of another
 // type than float32 unless the model is a FastModel.
-CachedSequence make_cached_sequence(const AnyModel& model, std::size_t num_positions,  // P
+CachedSequence make_cached_sequence(const InferenceModel& model,
+                                    std::size_t num_positions,  // P
                                     DType cache_dtype = DType::float32);
 
 // Drops the oldest turns, each a message of the user and its answer, until the conversation
@@ -33,7 +34,7 @@ std::size_t drop_oldest_turns(std::vector<Message>& messages,
 
 // The tokens that a prompt may have, so that there is room for an answer: the positions without
 // max_new_tokens, but at least half of them.
-std::size_t max_prompt_tokens(std::size_t num_positions, std::size_t max_new_tokens);
+std::size_t longest_prompt(std::size_t num_positions, std::size_t max_new_tokens);
 
 // The calls of the calculator in an answer and their results, as the messages that the model
 // reads before it answers. None if nothing is called. Throws ValueError for what is no call,
