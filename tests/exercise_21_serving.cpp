@@ -61,7 +61,7 @@ struct BothSchedulers {
             if (job.num_cached == job.length) ++job.length;
         std::erase_if(yours.running, [&](const Job& job) {
             const bool is_done = std::ranges::any_of(
-                done, [&](const ServedSequence& each) { return each.number == job.number; });
+                done, [&](const ScheduledSequence& each) { return each.number == job.number; });
             if (is_done) yours.num_unused += job.num_pages;
             return is_done;
         });

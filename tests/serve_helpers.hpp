@@ -10,8 +10,8 @@ namespace llm {
 // Token b + 3 is the byte b; 2 ends a text.
 inline Id byte_id(char byte) { return Id(static_cast<unsigned char>(byte)) + 3; }
 
-inline serve::ServedModel byte_model() {
-    serve::ServedModel model{"bytes", byte_tokenizer()};
+inline serve::ApiModel byte_model() {
+    serve::ApiModel model{"bytes", byte_tokenizer()};
     model.tokenizer.prefix_tokens.clear();  // no <s> before a text
     model.eos_token_ids = model.tokenizer.eos_token_ids = {2};
     model.trie = std::make_shared<TokenTrie>(make_token_trie(model.tokenizer));
@@ -21,8 +21,8 @@ inline serve::ServedModel byte_model() {
 }
 
 // The names that a chat template needs: the byte tokenizer has no special tokens.
-inline serve::ServedModel chat_model() {
-    serve::ServedModel model = byte_model();
+inline serve::ApiModel chat_model() {
+    serve::ApiModel model = byte_model();
     model.chat_template = ChatTemplate{};
     model.tokenizer.added_tokens.push_back({"<|im_start|>", 0});
     model.tokenizer.added_tokens.push_back({"<|im_end|>", 1});
@@ -32,8 +32,7 @@ inline serve::ServedModel chat_model() {
 }
 
 // "400 param code: message" of the error, or "accepted".
-inline std::string error_of(const std::string& body, bool chat,
-                            const serve::ServedModel& model) {
+inline std::string error_of(const std::string& body, bool chat, const serve::ApiModel& model) {
     try {
         chat ? parse_chat_request(body, model) : parse_completion_request(body, model);
         return "accepted";

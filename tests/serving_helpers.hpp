@@ -40,7 +40,7 @@ struct FakeModel {
                                   std::span<const PlannedTokens> plan) {
         std::vector<NewToken> new_tokens;
         for (const auto& [i, count, gives_token] : plan) {
-            const ServedSequence& sequence = scheduler.running.at(i);
+            const ScheduledSequence& sequence = scheduler.running.at(i);
             const std::span<const Id> ids = sequence.ids;
             const std::size_t page_size = scheduler.pool.page_size();
             for (std::size_t p = 0; p < sequence.num_cached + count; ++p) {

@@ -37,9 +37,9 @@ std::vector<Id> prompt(std::size_t length, Id first = 1) {
 // Each page has as many users as there are sequences that have it, and all others are unused.
 bool users_are_right(const Scheduler& scheduler) {
     std::vector<std::size_t> users(scheduler.pool.num_pages(), 0);
-    for (const ServedSequence& sequence : scheduler.running)
+    for (const ScheduledSequence& sequence : scheduler.running)
         for (const PageId page : sequence.pages) ++users[page];
-    for (const ServedSequence& sequence : scheduler.waiting)
+    for (const ScheduledSequence& sequence : scheduler.waiting)
         if (!sequence.pages.empty()) return false;
     std::size_t num_unused = 0;
     for (PageId page = 0; page < users.size(); ++page) {
@@ -104,7 +104,7 @@ struct Workload {
         CHECK(plan[0].sequence == 0);  // the oldest one advances
         const std::vector<NewToken> new_tokens = model.compute(scheduler, plan);
         CHECK(model.reads_are_right);
-        for (const ServedSequence& done : record_step(scheduler, plan, new_tokens)) {
+        for (const ScheduledSequence& done : record_step(scheduler, plan, new_tokens)) {
             CHECK(done.ids == expected.at(done.number));
             expected.erase(done.number);
         }
@@ -226,7 +226,7 @@ TEST_CASE("an EOS token ends a sequence and is not part of it") {
     Scheduler scheduler = make_scheduler({2, 8}, 8, 4);
     submit(scheduler, prompt(2), 5);
     const std::vector<PlannedTokens> plan = plan_step(scheduler);
-    const std::vector<ServedSequence> done =
+    const std::vector<ScheduledSequence> done =
         record_step(scheduler, plan, std::vector<NewToken>{{3, true}});
     REQUIRE(done.size() == 1);
     CHECK(done[0].ids == prompt(2));

@@ -48,7 +48,7 @@ std::map<std::size_t, Received> receive(OpenRequest& open) {
 }
 
 // The metrics are published after each step: waits until nothing runs, waits or holds a page.
-bool becomes_idle(const ServingLoop& loop, const Metrics& metrics) {
+bool becomes_idle(const EngineLoop& loop, const Metrics& metrics) {
     for (int i = 0; i < 6000; ++i) {
         const EngineState state = metrics.state();
         if (loop.num_open() + state.running + state.waiting + state.pages_used == 0)
@@ -62,7 +62,7 @@ bool becomes_idle(const ServingLoop& loop, const Metrics& metrics) {
 
 TEST_CASE("requests of several threads get the texts that each gets alone") {
     Metrics metrics;
-    ServingLoop loop(random_model(), small_engine, 100, metrics);
+    EngineLoop loop(random_model(), small_engine, 100, metrics);
     std::vector<std::vector<Id>> expected;
     for (std::uint32_t i = 0; i < 12; ++i)
         expected.push_back(alone(sequence({Id(i + 3), 5}, 6 + i, i)));
@@ -86,7 +86,7 @@ TEST_CASE("requests of several threads get the texts that each gets alone") {
 
 TEST_CASE("a request that is given up frees its pages, and the others go on") {
     Metrics metrics;
-    ServingLoop loop(random_model(), small_engine, 100, metrics);
+    EngineLoop loop(random_model(), small_engine, 100, metrics);
     OpenRequest other = loop.submit({sequence({7, 8}, 100, 1)});
     {
         OpenRequest open = loop.submit({sequence({3, 4, 5}, 150), sequence({6}, 150)});
@@ -107,7 +107,7 @@ TEST_CASE("a request that is given up frees its pages, and the others go on") {
 
 TEST_CASE("threads that submit and give up at random moments lose no page") {
     Metrics metrics;
-    ServingLoop loop(random_model(), small_engine, 1000, metrics);
+    EngineLoop loop(random_model(), small_engine, 1000, metrics);
     std::vector<std::thread> threads;
     for (std::uint32_t t = 0; t < 6; ++t)
         threads.emplace_back([&, t] {
@@ -127,7 +127,7 @@ TEST_CASE("threads that submit and give up at random moments lose no page") {
 
 TEST_CASE("what the engine rejects ends with its error, and too many waiting are rejected") {
     Metrics metrics;
-    ServingLoop loop(random_model(), small_engine, 2, metrics);
+    EngineLoop loop(random_model(), small_engine, 2, metrics);
     OpenRequest bad = loop.submit({sequence({300}, 5)});
     CHECK(receive(bad).at(0).end->error.find("vocabulary") != std::string::npos);
 
@@ -146,7 +146,7 @@ TEST_CASE("what the engine rejects ends with its error, and too many waiting are
 
 TEST_CASE("a loop that stops accepts nothing and tells who is canceled") {
     Metrics metrics;
-    ServingLoop loop(random_model(), small_engine, 100, metrics);
+    EngineLoop loop(random_model(), small_engine, 100, metrics);
     OpenRequest open = loop.submit({sequence({5}, 150), sequence({6}, 150)});
     CHECK(loop.stop_accepting() <= 2);
     CHECK_THROWS_AS(loop.submit({sequence({5}, 5)}), ServerStops);
@@ -160,7 +160,7 @@ TEST_CASE("a loop that stops accepts nothing and tells who is canceled") {
 
 TEST_CASE("log-probabilities: those of a softmax, of the token and of the most likely ones") {
     Metrics metrics;
-    ServingLoop loop(random_model(), small_engine, 100, metrics);
+    EngineLoop loop(random_model(), small_engine, 100, metrics);
     GenerationRequest greedy = sequence({5, 6}, 3);
     greedy.config.sampling.temperature = 0;
     OpenRequest open = loop.submit({greedy}, 259);
@@ -183,8 +183,8 @@ TEST_CASE("log-probabilities: those of a softmax, of the token and of the most l
 TEST_CASE(
     "the parts of a completion add up to its answers, which stop strings and deadlines end") {
     Metrics metrics;
-    const ServedModel model = byte_model();
-    ServingLoop loop(random_model(), {{4, 16}, 60, 4}, 100, metrics);
+    const ApiModel model = byte_model();
+    EngineLoop loop(random_model(), {{4, 16}, 60, 4}, 100, metrics);
     CompletionRequest request;
     request.chat = false;
     request.prompts = {{byte_id('H'), byte_id('i')}};

@@ -168,7 +168,7 @@ TEST_CASE("lengths: max_tokens is limited by the context, and missing ones fill 
 }
 
 TEST_CASE("messages become the tokens of the chat template") {
-    const ServedModel model = chat_model();
+    const ApiModel model = chat_model();
     const std::string text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
     for (const std::string content : {R"("Hi")", R"([{"type": "text", "text": "Hi"}])"}) {
         const CompletionRequest request = parse_chat_request(

@@ -28,8 +28,8 @@ std::string two_tools(const std::string& fields) {
                       (fields.empty() ? "" : ", " + fields));
 }
 // A context that is large enough for all tools.
-ServedModel large_chat_model() {
-    ServedModel model = chat_model();
+ApiModel large_chat_model() {
+    ApiModel model = chat_model();
     model.context_length = 5000;
     model.max_prompt_tokens = 4000;
     return model;
@@ -122,7 +122,7 @@ TEST_CASE("tools become definitions for the template, and a grammar for the answ
 }
 
 TEST_CASE("a template with a place for tools shows them, ChatML alone does not") {
-    ServedModel model = large_chat_model();
+    ApiModel model = large_chat_model();
     const auto num_tokens = [&](const std::string& body) {
         return parse_chat_request(body, model).prompts.at(0).size();
     };
@@ -202,7 +202,7 @@ TEST_CASE("what is wrong with tool_choice and its companions is rejected") {
 }
 
 TEST_CASE("calls and results become tokens of the template") {
-    ServedModel model = large_chat_model();
+    ApiModel model = large_chat_model();
     const std::string body =
         R"({"model": "bytes", "messages": [{"role": "user", "content": "1 + 1?"}, )" +
         answer_with_call(call_of(R"({"expression":"1 + 1"})")) +
@@ -349,8 +349,8 @@ TEST_CASE("the JSON of an answer with calls, whole and in chunks") {
 
 TEST_CASE("a completion with a required call ends with it, or with the limit") {
     Metrics metrics;
-    ServedModel model = large_chat_model();
-    ServingLoop loop(random_model(), {{4, 16}, 60, 4}, 100, metrics);
+    ApiModel model = large_chat_model();
+    EngineLoop loop(random_model(), {{4, 16}, 60, 4}, 100, metrics);
     const auto run = [&](std::size_t max_new_tokens) {
         CompletionRequest request = parse_chat_request(
             two_tools(R"("n": 2, "seed": 3, "temperature": 2, "parallel_tool_calls": false,

@@ -35,7 +35,7 @@ std::vector<FinishedRequest> Engine::step() {
     const std::vector<NewToken> new_tokens = sample_all(plan, logits);
 
     std::vector<FinishedRequest> finished;
-    for (ServedSequence& sequence : record_step(scheduler_, plan, new_tokens)) {
+    for (ScheduledSequence& sequence : record_step(scheduler_, plan, new_tokens)) {
         Running& running = requests_.at(sequence.number);
         const auto first = sequence.ids.begin() + std::ptrdiff_t(sequence.prompt_len);
         GeneratedTokens generated{{first, sequence.ids.end()}};
@@ -52,7 +52,7 @@ std::vector<FinishedRequest> Engine::step() {
 ConstMatrixView Engine::compute(std::span<const PlannedTokens> plan) {
     std::vector<SequenceTokens> batch;
     for (const auto& [i, count, gives_token] : plan) {
-        const ServedSequence& sequence = scheduler_.running[i];
+        const ScheduledSequence& sequence = scheduler_.running[i];
         batch.push_back({std::span(sequence.ids).subspan(sequence.num_cached, count),
                          sequence.num_cached,
                          {sequence.pages, scheduler_.pool.page_size()}});
@@ -81,7 +81,7 @@ std::vector<NewToken> Engine::sample_all(std::span<const PlannedTokens> plan,
     return new_tokens;
 }
 
-NewToken Engine::sample(const ServedSequence& sequence, std::span<const Real> row) try {
+NewToken Engine::sample(const ScheduledSequence& sequence, std::span<const Real> row) try {
     auto& [request, generator, error] = requests_.at(sequence.number);
     Vector logits = to_vector(row);
     const std::span<const Id> new_ids = std::span(sequence.ids).subspan(sequence.prompt_len);

@@ -59,7 +59,7 @@ class Engine {
     ConstMatrixView compute(std::span<const PlannedTokens> plan);
     std::vector<NewToken> sample_all(std::span<const PlannedTokens> plan,
                                      ConstMatrixView logits);  // a row for each planned one
-    NewToken sample(const ServedSequence& sequence, std::span<const Real> logits);  // (V)
+    NewToken sample(const ScheduledSequence& sequence, std::span<const Real> logits);  // (V)
 
     const FastModel& model_;
     Scheduler scheduler_;

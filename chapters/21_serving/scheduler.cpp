@@ -10,7 +10,7 @@ namespace {
 // The last sequence gives back its pages and waits again, before all others that wait. If its
 // pages are still remembered then, it computes little again.
 void preempt_last(Scheduler& scheduler) {
-    ServedSequence sequence = std::move(scheduler.running.back());
+    ScheduledSequence sequence = std::move(scheduler.running.back());
     scheduler.running.pop_back();
     scheduler.pool.release(sequence.pages);
     sequence.pages.clear();
@@ -43,7 +43,7 @@ PlannedTokens planned(const Scheduler& scheduler, std::size_t i, std::size_t cou
 // token is computed, because its logits are needed.
 bool admit_next(Scheduler& scheduler) {
     if (scheduler.waiting.empty()) return false;
-    ServedSequence& next = scheduler.waiting.front();
+    ScheduledSequence& next = scheduler.waiting.front();
     PagePool& pool = scheduler.pool;
     if (scheduler.config.prefix_cache)
         next.pages = pool.share_prefix(std::span(next.ids).first(next.ids.size() - 1));
@@ -87,14 +87,14 @@ std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids,
 
 std::vector<PlannedTokens> plan_step(Scheduler& scheduler) {
     const SchedulerConfig& config = scheduler.config;
-    std::vector<ServedSequence>& running = scheduler.running;
+    std::vector<ScheduledSequence>& running = scheduler.running;
     const bool may_join = config.continuous || running.empty();
     std::vector<PlannedTokens> plan;
 
     // Each sequence that decodes gets one token; prompts share the others.
     std::size_t budget = config.max_step_tokens;
-    for (const ServedSequence& sequence : running) budget -= sequence.decodes() ? 1 : 0;
-    const auto chunk_of = [&](const ServedSequence& sequence) {
+    for (const ScheduledSequence& sequence : running) budget -= sequence.decodes() ? 1 : 0;
+    const auto chunk_of = [&](const ScheduledSequence& sequence) {
         return sequence.decodes() ? 1 : std::min(sequence.num_left(), budget);
     };
     const std::size_t num_preemptions = scheduler.num_preemptions;
@@ -120,9 +120,9 @@ std::vector<PlannedTokens> plan_step(Scheduler& scheduler) {
 namespace {
 
 // Moves the finished ones out of the running sequences, and releases their pages.
-std::vector<ServedSequence> take_finished(Scheduler& scheduler,
-                                          const std::vector<bool>& finished) {
-    std::vector<ServedSequence> done, others;
+std::vector<ScheduledSequence> take_finished(Scheduler& scheduler,
+                                             const std::vector<bool>& finished) {
+    std::vector<ScheduledSequence> done, others;
     for (std::size_t i = 0; i < scheduler.running.size(); ++i) {
         if (finished[i]) scheduler.pool.release(scheduler.running[i].pages);
         (finished[i] ? done : others).push_back(std::move(scheduler.running[i]));
@@ -133,13 +133,13 @@ std::vector<ServedSequence> take_finished(Scheduler& scheduler,
 
 }  // namespace
 
-std::vector<ServedSequence> record_step(Scheduler& scheduler,
-                                        std::span<const PlannedTokens> plan,
-                                        std::span<const NewToken> new_tokens) {
+std::vector<ScheduledSequence> record_step(Scheduler& scheduler,
+                                           std::span<const PlannedTokens> plan,
+                                           std::span<const NewToken> new_tokens) {
     std::size_t num_given = 0;
     std::vector<bool> finished(scheduler.running.size(), false);
     for (const auto& [i, count, gives_token] : plan) {
-        ServedSequence& sequence = scheduler.running.at(i);
+        ScheduledSequence& sequence = scheduler.running.at(i);
         const std::size_t num_full = sequence.num_cached / scheduler.pool.page_size();
         sequence.num_cached += count;
         const bool fills_page = sequence.num_cached / scheduler.pool.page_size() > num_full;
@@ -158,7 +158,9 @@ std::vector<ServedSequence> record_step(Scheduler& scheduler,
 }
 
 bool cancel(Scheduler& scheduler, std::size_t number) {
-    const auto has_number = [&](const ServedSequence& each) { return each.number == number; };
+    const auto has_number = [&](const ScheduledSequence& each) {
+        return each.number == number;
+    };
     const auto found =
         std::find_if(scheduler.running.begin(), scheduler.running.end(), has_number);
     if (found != scheduler.running.end()) {

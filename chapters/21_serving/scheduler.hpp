@@ -10,7 +10,7 @@ namespace llm {
 
 // A request whose text is being generated. The keys and values of its first num_cached tokens
 // are in its pages; the tokens after them are still to be computed.
-struct ServedSequence {
+struct ScheduledSequence {
     std::size_t number = 0;      // in the order of arrival
     std::vector<Id> ids;         // the prompt, then the new tokens
     std::size_t prompt_len = 0;  // tokens of the prompt
@@ -39,8 +39,8 @@ struct SchedulerConfig {
 struct Scheduler {
     SchedulerConfig config;
     PagePool pool;
-    std::deque<ServedSequence> waiting{};   // in the order of arrival
-    std::vector<ServedSequence> running{};  // in the order of arrival
+    std::deque<ScheduledSequence> waiting{};   // in the order of arrival
+    std::vector<ScheduledSequence> running{};  // in the order of arrival
     std::size_t num_arrived = 0, num_preemptions = 0;
 
     bool idle() const { return waiting.empty() && running.empty(); }
@@ -72,9 +72,9 @@ struct NewToken {
     Id id = 0;
     bool ends_sequence = false;  // an EOS token, which is not added
 };
-std::vector<ServedSequence> record_step(Scheduler& scheduler,
-                                        std::span<const PlannedTokens> plan,
-                                        std::span<const NewToken> new_tokens);
+std::vector<ScheduledSequence> record_step(Scheduler& scheduler,
+                                           std::span<const PlannedTokens> plan,
+                                           std::span<const NewToken> new_tokens);
 
 // Removes a request, running or waiting, and frees its pages. Returns false if there is none
 // with this number. Not between plan_step and record_step.

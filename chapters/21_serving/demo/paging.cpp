@@ -106,7 +106,7 @@ void common_beginning() {
         for (Id t = 0; t < 3; ++t) ids.push_back(100 * (last + 1) + t);
         submit(scheduler, ids, 4);
         const std::vector<PlannedTokens> plan = plan_step(scheduler);
-        const ServedSequence& sequence = scheduler.running.back();
+        const ScheduledSequence& sequence = scheduler.running.back();
         rows.push_back({to_text(sequence.number), to_text(ids.size()),
                         to_text(sequence.num_cached), to_text(plan.back().count),
                         list_of(sequence.pages)});

@@ -13,7 +13,7 @@ Id token_at(const SimulatedRequest& request, std::size_t index, std::size_t posi
 }
 
 // Whether a sequence with the same number is among these.
-bool contains(const auto& sequences, const ServedSequence& sequence) {
+bool contains(const auto& sequences, const ScheduledSequence& sequence) {
     return std::any_of(sequences.begin(), sequences.end(),
                        [&](const auto& each) { return each.number == sequence.number; });
 }
@@ -45,7 +45,7 @@ class Simulation {
         SimulatedStep step;
         cancel_requests(step);
         submit_requests(step);
-        const std::vector<ServedSequence> running = scheduler_.running;
+        const std::vector<ScheduledSequence> running = scheduler_.running;
         const std::vector<bool> remembered = remembered_pages();
         const std::vector<PlannedTokens> plan = plan_step(scheduler_);
         describe_preemptions(step, running);
@@ -59,14 +59,14 @@ class Simulation {
     }
 
  private:
-    std::string name_of(const ServedSequence& sequence) const {
+    std::string name_of(const ScheduledSequence& sequence) const {
         return "Request " + to_text(index_of(sequence));
     }
-    std::size_t index_of(const ServedSequence& sequence) const {
+    std::size_t index_of(const ScheduledSequence& sequence) const {
         return arrived_[sequence.number];
     }
 
-    void leave(const ServedSequence& sequence, RequestState state) {
+    void leave(const ScheduledSequence& sequence, RequestState state) {
         others_.push_back(
             {index_of(sequence), state, sequence.ids.size() - sequence.prompt_len});
     }
@@ -74,7 +74,7 @@ class Simulation {
     void cancel_requests(SimulatedStep& step) {
         for (std::size_t i = 0; i < requests_.size(); ++i) {
             if (requests_[i].cancellation != step_number_) continue;
-            const std::optional<ServedSequence> sequence = find(numbers_[i]);
+            const std::optional<ScheduledSequence> sequence = find(numbers_[i]);
             if (!sequence) continue;  // it was finished before
             leave(*sequence, RequestState::canceled);
             cancel(scheduler_, numbers_[i]);
@@ -83,10 +83,10 @@ class Simulation {
         }
     }
 
-    std::optional<ServedSequence> find(std::size_t number) const {
-        for (const ServedSequence& each : scheduler_.running)
+    std::optional<ScheduledSequence> find(std::size_t number) const {
+        for (const ScheduledSequence& each : scheduler_.running)
             if (each.number == number) return each;
-        for (const ServedSequence& each : scheduler_.waiting)
+        for (const ScheduledSequence& each : scheduler_.waiting)
             if (each.number == number) return each;
         return std::nullopt;
     }
@@ -115,8 +115,8 @@ class Simulation {
     }
 
     void describe_preemptions(SimulatedStep& step,
-                              const std::vector<ServedSequence>& running) const {
-        for (const ServedSequence& sequence : running)
+                              const std::vector<ScheduledSequence>& running) const {
+        for (const ScheduledSequence& sequence : running)
             if (contains(scheduler_.waiting, sequence))
                 step.events.push_back(name_of(sequence) + " is preempted: it gives back " +
                                       numbered("page", sequence.pages) + " and waits again.");
@@ -131,10 +131,10 @@ class Simulation {
                               ".");
     }
 
-    void describe_running(SimulatedStep& step, const std::vector<ServedSequence>& running,
+    void describe_running(SimulatedStep& step, const std::vector<ScheduledSequence>& running,
                           const std::vector<PlannedTokens>& plan) const {
         for (std::size_t i = 0; i < scheduler_.running.size(); ++i) {
-            const ServedSequence& sequence = scheduler_.running[i];
+            const ScheduledSequence& sequence = scheduler_.running[i];
             const std::size_t num_new = sequence.ids.size() - sequence.prompt_len;
             const bool computes_prompt = !sequence.decodes() || num_new == 0;
             step.requests.push_back(
@@ -153,7 +153,7 @@ class Simulation {
 
     // Why the first request that waits does not join, by the conditions of plan_step.
     RequestState why_first_waits(const SimulatedStep& step,
-                                 const std::vector<ServedSequence>& running) const {
+                                 const std::vector<ScheduledSequence>& running) const {
         const SchedulerConfig& config = scheduler_.config;
         if (!config.continuous && !running.empty()) return RequestState::waits_for_the_batch;
         const bool has_preempted =
@@ -167,9 +167,9 @@ class Simulation {
     }
 
     void describe_waiting(SimulatedStep& step,
-                          const std::vector<ServedSequence>& running) const {
+                          const std::vector<ScheduledSequence>& running) const {
         RequestState state = why_first_waits(step, running);
-        for (const ServedSequence& sequence : scheduler_.waiting) {
+        for (const ScheduledSequence& sequence : scheduler_.waiting) {
             const bool ran = contains(running, sequence);
             step.requests.push_back({index_of(sequence), ran ? RequestState::preempted : state,
                                      sequence.ids.size() - sequence.prompt_len});
@@ -198,12 +198,12 @@ class Simulation {
     void compute(SimulatedStep& step, const std::vector<PlannedTokens>& plan) {
         std::vector<NewToken> new_tokens;
         for (const auto& [i, count, gives_token] : plan) {
-            const ServedSequence& sequence = scheduler_.running[i];
+            const ScheduledSequence& sequence = scheduler_.running[i];
             const std::size_t index = index_of(sequence);
             if (gives_token)
                 new_tokens.push_back({token_at(requests_[index], index, sequence.ids.size())});
         }
-        for (const ServedSequence& done : record_step(scheduler_, plan, new_tokens)) {
+        for (const ScheduledSequence& done : record_step(scheduler_, plan, new_tokens)) {
             leave(done, RequestState::finished);
             step.events.push_back(name_of(done) +
                                   " gets its last token; its pages are free after the step.");

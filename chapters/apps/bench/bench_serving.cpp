@@ -50,7 +50,7 @@ GenerationRequest random_request(std::size_t prompt_len, std::size_t max_new_tok
 
 double used_share(const Scheduler& scheduler) {
     std::size_t num_cached = 0, num_slots = 0;
-    for (const ServedSequence& sequence : scheduler.running) {
+    for (const ScheduledSequence& sequence : scheduler.running) {
         num_cached += sequence.num_cached;
         num_slots += sequence.pages.size() * scheduler.pool.page_size();
     }

@@ -93,15 +93,14 @@ std::size_t num_pages_for(const Arguments& arguments, std::size_t context_length
 }
 
 // Completes the settings that depend on the model.
-ServedModel served_model(Arguments& arguments, const ChatModelFiles& files,
-                         const ChatModel& chat) {
+ApiModel api_model(Arguments& arguments, const ChatModelFiles& files, const ChatModel& chat) {
     const std::size_t context_length =
         std::min(arguments.context_length, config_of(chat.model).max_position_embeddings);
     arguments.engine.num_pages = num_pages_for(arguments, context_length);
     arguments.engine.cache_dtype = dtype_named(arguments.model.cache_dtype);
 
-    ServedModel model{name_of(files), chat.tokenizer, chat.chat_template, chat.eos_token_ids,
-                      chat.bad_words};
+    ApiModel model{name_of(files), chat.tokenizer, chat.chat_template, chat.eos_token_ids,
+                   chat.bad_words};
     model.trie = make_tool_trie(model.tokenizer, chat.eos_token_ids);
     model.context_length = context_length;
     model.max_prompt_tokens = context_length - 1;
@@ -116,7 +115,7 @@ void sleep_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(20)
 
 // Accepts no connection and no request any more. What runs may finish within some seconds; what
 // has not is canceled.
-void stop(httplib::Server& server, ServingLoop& loop, std::size_t seconds) {
+void stop(httplib::Server& server, EngineLoop& loop, std::size_t seconds) {
     const std::size_t running = loop.stop_accepting();
     server.stop();
     const Clock::time_point end = Clock::now() + std::chrono::seconds(seconds);
@@ -138,23 +137,23 @@ void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t 
     check_temperature(arguments.sampling);
     check_fast_path(files.model_path);
     const ChatModel chat = load_chat_model(files);
-    const ServedModel model = served_model(arguments, files, chat);
+    const ApiModel model = api_model(arguments, files, chat);
 
     Metrics metrics;
-    ServingLoop loop(std::get<FastModel>(chat.model), arguments.engine, arguments.max_waiting,
-                     metrics);
+    EngineLoop loop(std::get<FastModel>(chat.model), arguments.engine, arguments.max_waiting,
+                    metrics);
     const auto now = std::chrono::system_clock::now().time_since_epoch();
-    const Service service{model,
-                          loop,
-                          metrics,
-                          read_text(asset("serve/page.html")),
-                          arguments.api_key,
-                          std::chrono::seconds(arguments.time_limit),
-                          seed,
-                          std::chrono::duration_cast<std::chrono::seconds>(now).count()};
+    const HandlerContext context{model,
+                                 loop,
+                                 metrics,
+                                 read_text(asset("serve/page.html")),
+                                 arguments.api_key,
+                                 std::chrono::seconds(arguments.time_limit),
+                                 seed,
+                                 std::chrono::duration_cast<std::chrono::seconds>(now).count()};
     httplib::Server server;
     set_limits(server, arguments.http);
-    add_endpoints(server, service);
+    add_endpoints(server, context);
     const int port = bind_server(server, arguments.host, int(arguments.port));
 
     const InterruptHandler handler;

@@ -8,7 +8,7 @@ namespace {
 
 // The answers have seeds of their own, so that they differ.
 std::vector<GenerationRequest> sequences_of(const CompletionRequest& request,
-                                            const ServedModel& model) {
+                                            const ApiModel& model) {
     std::vector<GenerationRequest> sequences;
     for (const std::vector<Id>& prompt : request.prompts)
         for (std::size_t i = 0; i < request.n; ++i) {
@@ -27,8 +27,8 @@ std::vector<GenerationRequest> sequences_of(const CompletionRequest& request,
 
 }  // namespace
 
-Completion::Completion(const ServedModel& model, const CompletionRequest& request,
-                       ServingLoop& loop, Clock::time_point deadline)
+Completion::Completion(const ApiModel& model, const CompletionRequest& request,
+                       EngineLoop& loop, Clock::time_point deadline)
     : model_(model),
       log_probs_(request.top_logprobs.has_value()),
       has_tools_(!request.tools.empty()),

@@ -3,7 +3,7 @@
 
 #include "chapters/apps/serve/api/openai_request.hpp"
 #include "chapters/apps/serve/api/openai_response.hpp"
-#include "chapters/apps/serve/loop/serving_loop.hpp"
+#include "chapters/apps/serve/loop/engine_loop.hpp"
 #include "chapters/apps/serve/text/answer_text.hpp"
 #include "chapters/apps/serve/text/tool_call_text.hpp"
 
@@ -14,7 +14,7 @@ namespace llm::serve {
 class Completion {
  public:
     // Submits the sequences. Throws ApiError 429 if too many wait, 503 if the server stops.
-    Completion(const ServedModel& model, const CompletionRequest& request, ServingLoop& loop,
+    Completion(const ApiModel& model, const CompletionRequest& request, EngineLoop& loop,
                Clock::time_point deadline);
 
     // The next part of an answer, with text, with tokens or with a finish_reason; none if there
@@ -40,7 +40,7 @@ class Completion {
     Choice part_with(std::size_t index, const std::string& text, bool at_end);
     TokenDetails details(Answer& answer, const SampledToken& token) const;
 
-    const ServedModel& model_;
+    const ApiModel& model_;
     bool log_probs_, has_tools_;
     Clock::time_point deadline_;
     Usage usage_{};

@@ -23,7 +23,7 @@ Json parse_body(std::string_view body) try {
     throw invalid_request(error.what());
 }
 
-void read_model(RequestFields& fields, const ServedModel& model) {
+void read_model(RequestFields& fields, const ApiModel& model) {
     const std::string name = fields.text("model");
     if (name != model.name)
         throw ApiError(
@@ -99,7 +99,7 @@ void read_neutral(RequestFields& fields) {
 }
 
 // The fields that both endpoints have.
-void read_common(RequestFields& fields, const ServedModel& model, CompletionRequest& request) {
+void read_common(RequestFields& fields, const ApiModel& model, CompletionRequest& request) {
     read_model(fields, model);
     request.sampling = model.sampling;
     read_sampling(fields, request.sampling);
@@ -114,7 +114,7 @@ void read_common(RequestFields& fields, const ServedModel& model, CompletionRequ
 
 // Checks the lengths: max_tokens of the request, or as many as there is room for, at most
 // `otherwise`.
-void read_lengths(RequestFields& fields, const std::string& name, const ServedModel& model,
+void read_lengths(RequestFields& fields, const std::string& name, const ApiModel& model,
                   std::size_t otherwise, CompletionRequest& request) {
     std::size_t longest = 0;
     for (const std::vector<Id>& prompt : request.prompts)
@@ -135,7 +135,7 @@ void read_lengths(RequestFields& fields, const std::string& name, const ServedMo
     request.max_new_tokens = max_tokens ? size_t(*max_tokens) : std::min(room, otherwise);
 }
 
-std::vector<Id> encode_messages(RequestFields& fields, const ServedModel& model,
+std::vector<Id> encode_messages(RequestFields& fields, const ApiModel& model,
                                 const CompletionRequest& request) {
     const ChatFormat format = model.chat_template->format;
     if (!request.tools.empty() && format != ChatFormat::chatml && format != ChatFormat::qwen3)
@@ -157,7 +157,7 @@ const JsonArray* find_ids(const Json& value) {
     return array && !array->empty() && is_number(array->front()) ? array : nullptr;
 }
 
-std::vector<Id> ids_of(const JsonArray& array, const ServedModel& model) {
+std::vector<Id> ids_of(const JsonArray& array, const ApiModel& model) {
     std::vector<Id> ids;
     for (const Json& each : array) {
         const std::int64_t* id = each.as<std::int64_t>();
@@ -170,7 +170,7 @@ std::vector<Id> ids_of(const JsonArray& array, const ServedModel& model) {
     return ids;
 }
 
-std::vector<Id> encode_one_prompt(const Json& value, const ServedModel& model) {
+std::vector<Id> encode_one_prompt(const Json& value, const ApiModel& model) {
     if (const std::string* text = value.as<std::string>())
         return models::encode_prompt(model.tokenizer, *text);
     if (const JsonArray* ids = find_ids(value)) return ids_of(*ids, model);
@@ -179,7 +179,7 @@ std::vector<Id> encode_one_prompt(const Json& value, const ServedModel& model) {
 }
 
 // One prompt or several, each a text or tokens.
-std::vector<std::vector<Id>> encode_prompts(RequestFields& fields, const ServedModel& model) {
+std::vector<std::vector<Id>> encode_prompts(RequestFields& fields, const ApiModel& model) {
     const Json* value = fields.find("prompt");
     if (!value) throw invalid_request("prompt is required", "prompt");
     const JsonArray* array = value->as<JsonArray>();
@@ -213,7 +213,7 @@ CompletionRequest parse_request(std::string_view body, const std::string& prompt
 
 }  // namespace
 
-CompletionRequest parse_chat_request(std::string_view body, const ServedModel& model) {
+CompletionRequest parse_chat_request(std::string_view body, const ApiModel& model) {
     return parse_request(body, "messages", [&](RequestFields& fields, auto& request) {
         read_common(fields, model, request);
         if (!model.chat_template)
@@ -239,7 +239,7 @@ CompletionRequest parse_chat_request(std::string_view body, const ServedModel& m
     });
 }
 
-CompletionRequest parse_completion_request(std::string_view body, const ServedModel& model) {
+CompletionRequest parse_completion_request(std::string_view body, const ApiModel& model) {
     return parse_request(body, "prompt", [&](RequestFields& fields, auto& request) {
         request.chat = false;
         read_common(fields, model, request);

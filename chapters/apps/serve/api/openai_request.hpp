@@ -15,7 +15,7 @@
 namespace llm::serve {
 
 // What a request is checked against, and how its text becomes tokens.
-struct ServedModel {
+struct ApiModel {
     std::string name;
     Tokenizer tokenizer;
     std::optional<ChatTemplate> chat_template{};  // none: a base model
@@ -46,7 +46,7 @@ inline constexpr std::size_t max_choices = 16;  // of a request: prompts times n
 
 // They throw ApiError: 400, which names the field, if the body is no JSON object or if a field
 // is wrong, unknown or asks for what is not supported; 404 for another model.
-CompletionRequest parse_chat_request(std::string_view body, const ServedModel& model);
-CompletionRequest parse_completion_request(std::string_view body, const ServedModel& model);
+CompletionRequest parse_chat_request(std::string_view body, const ApiModel& model);
+CompletionRequest parse_completion_request(std::string_view body, const ApiModel& model);
 
 }  // namespace llm::serve

@@ -20,11 +20,11 @@ void set_error(Response& response, const ApiError& error) {
     response.set_content(error_json(error), "application/json");
 }
 
-ResponseHead head_of(const Service& service, const CompletionRequest& request,
+ResponseHead head_of(const HandlerContext& context, const CompletionRequest& request,
                      std::uint64_t number) {
-    const std::string id = std::to_string(service.created) + "-" + std::to_string(number);
+    const std::string id = std::to_string(context.created) + "-" + std::to_string(number);
     const auto now = std::chrono::system_clock::now().time_since_epoch();
-    return {request.chat, (request.chat ? "chatcmpl-" : "cmpl-") + id, service.model.name,
+    return {request.chat, (request.chat ? "chatcmpl-" : "cmpl-") + id, context.model.name,
             std::chrono::duration_cast<std::chrono::seconds>(now).count(),
             request.top_logprobs.has_value()};
 }
@@ -85,16 +85,16 @@ bool write_events(Completion& completion, const ClientConnection& client,
     return true;
 }
 
-void complete(const Service& service, const ClientConnection& client, CompletionRequest request,
-              Response& response) {
+void complete(const HandlerContext& context, const ClientConnection& client,
+              CompletionRequest request, Response& response) {
     static std::atomic<std::uint64_t> num_requests = 0;
     const std::uint64_t number = ++num_requests;
-    if (!request.seed) request.seed = service.seed + std::uint32_t(number * max_choices);
+    if (!request.seed) request.seed = context.seed + std::uint32_t(number * max_choices);
 
     // Shared, because a std::function must be copyable. The response owns it.
-    const auto completion = std::make_shared<Completion>(service.model, request, service.loop,
-                                                         Clock::now() + service.time_limit);
-    const ResponseHead head = head_of(service, request, number);
+    const auto completion = std::make_shared<Completion>(context.model, request, context.loop,
+                                                         Clock::now() + context.time_limit);
+    const ResponseHead head = head_of(context, request, number);
     if (!request.stream)
         return answer(*completion, client, head, request.prompts.size() * request.n, response);
     response.set_header("Cache-Control", "no-store");
@@ -119,10 +119,10 @@ Server::Handler handler(const Function& function) {
     };
 }
 
-void check_key(const Service& service, const Request& request) {
-    if (service.api_key.empty()) return;
+void check_key(const HandlerContext& context, const Request& request) {
+    if (context.api_key.empty()) return;
     const std::string given = request.get_header_value("Authorization");
-    if (!equal_in_constant_time(given, "Bearer " + service.api_key))
+    if (!equal_in_constant_time(given, "Bearer " + context.api_key))
         throw ApiError(401, "invalid_request_error", "the API key is missing or wrong", {},
                        "invalid_api_key");
 }
@@ -167,47 +167,47 @@ bool equal_in_constant_time(const std::string& a, const std::string& b) {
 
 namespace {
 
-void add_pages(Server& server, const Service& service) {
-    server.Get("/", handler([&service](const Request&, Response& response) {
-                   response.set_content(service.page, "text/html; charset=utf-8");
+void add_pages(Server& server, const HandlerContext& context) {
+    server.Get("/", handler([&context](const Request&, Response& response) {
+                   response.set_content(context.page, "text/html; charset=utf-8");
                }));
     server.Get("/health", handler([](const Request&, Response& response) {
                    response.set_content(R"({"status":"ok"})", "application/json");
                }));
-    server.Get("/metrics", handler([&service](const Request& request, Response& response) {
-                   check_key(service, request);
-                   response.set_content(service.metrics.text(), "text/plain; version=0.0.4");
+    server.Get("/metrics", handler([&context](const Request& request, Response& response) {
+                   check_key(context, request);
+                   response.set_content(context.metrics.text(), "text/plain; version=0.0.4");
                }));
-    server.Get("/v1/models", handler([&service](const Request& request, Response& response) {
-                   check_key(service, request);
-                   response.set_content(models_json(service.model.name, service.created),
+    server.Get("/v1/models", handler([&context](const Request& request, Response& response) {
+                   check_key(context, request);
+                   response.set_content(models_json(context.model.name, context.created),
                                         "application/json");
                }));
 }
 
-using ParseRequest = CompletionRequest (*)(std::string_view body, const ServedModel& model);
-void add_completions(Server& server, const Service& service, const char* path,
+using ParseRequest = CompletionRequest (*)(std::string_view body, const ApiModel& model);
+void add_completions(Server& server, const HandlerContext& context, const char* path,
                      ParseRequest parse) {
-    server.Post(path, handler([&service, parse](const Request& request, Response& response) {
-                    check_key(service, request);
+    server.Post(path, handler([&context, parse](const Request& request, Response& response) {
+                    check_key(context, request);
                     check_content_type(request);
-                    complete(service, ClientConnection(request),
-                             parse(request.body, service.model), response);
+                    complete(context, ClientConnection(request),
+                             parse(request.body, context.model), response);
                 }));
 }
 
 }  // namespace
 
-void add_endpoints(Server& server, const Service& service) {
+void add_endpoints(Server& server, const HandlerContext& context) {
     server.set_pre_routing_handler(require_length);
-    add_pages(server, service);
-    add_completions(server, service, "/v1/completions", parse_completion_request);
-    add_completions(server, service, "/v1/chat/completions", parse_chat_request);
+    add_pages(server, context);
+    add_completions(server, context, "/v1/completions", parse_completion_request);
+    add_completions(server, context, "/v1/chat/completions", parse_chat_request);
     server.set_error_handler([](const Request& request, Response& response) {
         if (response.body.empty()) set_error(response, http_error(request, response.status));
     });
-    server.set_logger([&service](const Request&, const Response& response) {
-        service.metrics.add_response(response.status);
+    server.set_logger([&context](const Request&, const Response& response) {
+        context.metrics.add_response(response.status);
     });
 }
 

@@ -9,9 +9,9 @@
 namespace llm::serve {
 
 // What all requests share. The model, the loop and the metrics must outlive the server.
-struct Service {
-    const ServedModel& model;
-    ServingLoop& loop;
+struct HandlerContext {
+    const ApiModel& model;
+    EngineLoop& loop;
     Metrics& metrics;
     std::string page;       // at /: HTML that loads nothing else
     std::string api_key{};  // empty: everyone may ask
@@ -20,7 +20,7 @@ struct Service {
     std::int64_t created = 0;  // when the server began, in seconds since 1970
 };
 
-void add_endpoints(httplib::Server& server, const Service& service);
+void add_endpoints(httplib::Server& server, const HandlerContext& context);
 
 // Compares every byte, so that the time does not tell how many bytes of a key are right.
 bool equal_in_constant_time(const std::string& a, const std::string& b);

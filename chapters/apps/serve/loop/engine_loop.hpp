@@ -12,7 +12,7 @@
 
 namespace llm::serve {
 
-class ServingLoop;
+class EngineLoop;
 
 // The sequences of one request while they are generated. The destructor cancels those that have
 // not ended, which frees their pages: so a client that goes away is never forgotten.
@@ -27,11 +27,11 @@ class OpenRequest {
     std::size_t num_open() const { return open_.size(); }
 
  private:
-    friend class ServingLoop;
-    OpenRequest(ServingLoop& loop, std::shared_ptr<EventQueue> events)
+    friend class EngineLoop;
+    OpenRequest(EngineLoop& loop, std::shared_ptr<EventQueue> events)
         : loop_(&loop), events_(std::move(events)) {}
 
-    ServingLoop* loop_;
+    EngineLoop* loop_;
     std::shared_ptr<EventQueue> events_;
     std::map<std::size_t, std::uint64_t> open_{};  // the id of each choice's sequence
 };
@@ -43,13 +43,13 @@ struct ServerStops : std::runtime_error {
     ServerStops() : std::runtime_error("the server is shutting down") {}
 };
 
-class ServingLoop {
+class EngineLoop {
  public:
     // A request is rejected while max_waiting sequences wait. The model and the metrics must
     // outlive the loop.
-    ServingLoop(const FastModel& model, const EngineConfig& config, std::size_t max_waiting,
-                Metrics& metrics);
-    ~ServingLoop();  // no OpenRequest may exist any more
+    EngineLoop(const FastModel& model, const EngineConfig& config, std::size_t max_waiting,
+               Metrics& metrics);
+    ~EngineLoop();  // no OpenRequest may exist any more
 
     // Adds the sequences of a request; top_logprobs is none if no log-probabilities are asked
     // for. Throws ServerBusy if too many wait, ServerStops after stop_accepting. What the

@@ -1,4 +1,4 @@
-#include "chapters/apps/serve/loop/serving_loop.hpp"
+#include "chapters/apps/serve/loop/engine_loop.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -50,14 +50,14 @@ void OpenRequest::cancel(std::size_t choice) {
     open_.erase(found);
 }
 
-ServingLoop::ServingLoop(const FastModel& model, const EngineConfig& config,
-                         std::size_t max_waiting, Metrics& metrics)
+EngineLoop::EngineLoop(const FastModel& model, const EngineConfig& config,
+                       std::size_t max_waiting, Metrics& metrics)
     : engine_(model, config), metrics_(metrics), max_waiting_(max_waiting) {
     publish_state();
     thread_ = std::thread([this] { run(); });
 }
 
-ServingLoop::~ServingLoop() {
+EngineLoop::~EngineLoop() {
     {
         const std::lock_guard lock(mutex_);
         stops_ = true;
@@ -66,8 +66,8 @@ ServingLoop::~ServingLoop() {
     thread_.join();
 }
 
-OpenRequest ServingLoop::submit(std::vector<GenerationRequest> requests,
-                                std::optional<std::size_t> top_logprobs) {
+OpenRequest EngineLoop::submit(std::vector<GenerationRequest> requests,
+                               std::optional<std::size_t> top_logprobs) {
     OpenRequest open(*this, std::make_shared<EventQueue>());
     {
         const std::lock_guard lock(mutex_);
@@ -86,7 +86,7 @@ OpenRequest ServingLoop::submit(std::vector<GenerationRequest> requests,
     return open;
 }
 
-void ServingLoop::cancel(SequenceId sequence_id) {
+void EngineLoop::cancel(SequenceId sequence_id) {
     {
         const std::lock_guard lock(mutex_);
         cancellations_.push_back(sequence_id);
@@ -94,18 +94,18 @@ void ServingLoop::cancel(SequenceId sequence_id) {
     changed_.notify_one();
 }
 
-std::size_t ServingLoop::stop_accepting() {
+std::size_t EngineLoop::stop_accepting() {
     const std::lock_guard lock(mutex_);
     accepts_ = false;
     return num_open_;
 }
 
-std::size_t ServingLoop::num_open() const {
+std::size_t EngineLoop::num_open() const {
     const std::lock_guard lock(mutex_);
     return num_open_;
 }
 
-std::size_t ServingLoop::cancel_all() {
+std::size_t EngineLoop::cancel_all() {
     const std::lock_guard lock(mutex_);
     cancels_all_ = true;
     changed_.notify_one();
@@ -113,7 +113,7 @@ std::size_t ServingLoop::cancel_all() {
 }
 
 // The loop of the thread: what other threads ask for, then a step.
-void ServingLoop::run() {
+void EngineLoop::run() {
     while (take_requests()) {
         step();
         publish_state();
@@ -121,7 +121,7 @@ void ServingLoop::run() {
 }
 
 // Waits until there is something to do. Returns false when the loop is to end.
-bool ServingLoop::take_requests() {
+bool EngineLoop::take_requests() {
     std::vector<Submission> submissions;
     std::vector<SequenceId> cancellations;
     bool cancels_all = false;
@@ -143,14 +143,14 @@ bool ServingLoop::take_requests() {
     return true;
 }
 
-void ServingLoop::end_canceled(SequenceId sequence_id) {
+void EngineLoop::end_canceled(SequenceId sequence_id) {
     const auto found = sequences_.find(sequence_id);
     if (found == sequences_.end()) return;  // it ended first
     engine_.cancel(*found->second.number);
     end(sequence_id, {StopReason::interrupted, true});
 }
 
-void ServingLoop::start(Submission submission) {
+void EngineLoop::start(Submission submission) {
     const SequenceId sequence_id = submission.sequence_id;
     const std::size_t prompt_len = submission.request.prompt_ids.size();
     sequences_.emplace(sequence_id, std::move(submission.sequence));
@@ -168,7 +168,7 @@ void ServingLoop::start(Submission submission) {
 }
 
 // A step that throws ends the sequences that took part in it, and not the server.
-void ServingLoop::step() try {
+void EngineLoop::step() try {
     for (const FinishedRequest& finished : engine_.step())
         end(id_of_number_.at(finished.number),
             {finished.generated.reason, false, finished.error});
@@ -176,7 +176,7 @@ void ServingLoop::step() try {
     end_all({StopReason::interrupted, false, error.what()});
 }
 
-void ServingLoop::pass_token(SequenceId sequence_id, Id id, std::span<const Real> logits) {
+void EngineLoop::pass_token(SequenceId sequence_id, Id id, std::span<const Real> logits) {
     Sequence& sequence = sequences_.at(sequence_id);
     const Clock::time_point now = Clock::now();
     if (sequence.last_token)
@@ -190,7 +190,7 @@ void ServingLoop::pass_token(SequenceId sequence_id, Id id, std::span<const Real
                               : SampledToken{{id, 0}}});
 }
 
-void ServingLoop::end(SequenceId sequence_id, SequenceEnd reason) {
+void EngineLoop::end(SequenceId sequence_id, SequenceEnd reason) {
     const auto found = sequences_.find(sequence_id);
     found->second.events->push({found->second.choice, std::move(reason)});
     if (found->second.number) id_of_number_.erase(*found->second.number);
@@ -199,7 +199,7 @@ void ServingLoop::end(SequenceId sequence_id, SequenceEnd reason) {
     --num_open_;
 }
 
-void ServingLoop::end_all(const SequenceEnd& reason) {
+void EngineLoop::end_all(const SequenceEnd& reason) {
     while (!sequences_.empty()) {
         const auto& [sequence_id, sequence] = *sequences_.begin();
         engine_.cancel(*sequence.number);
@@ -207,7 +207,7 @@ void ServingLoop::end_all(const SequenceEnd& reason) {
     }
 }
 
-void ServingLoop::publish_state() {
+void EngineLoop::publish_state() {
     const Scheduler& scheduler = engine_.scheduler();
     const PagePool& pool = scheduler.pool;
     metrics_.set_state({scheduler.running.size(), scheduler.waiting.size(),
