@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "chapters/21_serving/constrained/grammar.hpp"
-#include "common/files/json_tree.hpp"
+#include "common/files/json.hpp"
 #include "common/files/unicode.hpp"
 #include "common/numbers/random.hpp"
 

@@ -4,8 +4,8 @@
 #include "chapters/models/chat/jinja_text.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/gguf.hpp"
+#include "common/files/json.hpp"
 #include "common/files/json_file.hpp"
-#include "common/files/json_tree.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/files.hpp"
 

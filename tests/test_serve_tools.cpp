@@ -1,7 +1,7 @@
 // Tools over HTTP: requests, conversations with calls and results, and the calls of answers.
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "chapters/apps/serve/text/tool_call_text.hpp"
-#include "common/files/json_tree.hpp"
+#include "common/files/json.hpp"
 #include "tests/grammar_helpers.hpp"
 #include "tests/rendered_call.hpp"
 #include "tests/serve_helpers.hpp"

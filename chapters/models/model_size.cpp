@@ -73,7 +73,8 @@ std::uint64_t flops_per_token(const PublishedConfig& config, std::uint64_t posit
 }
 
 double flops_of_prefill(const PublishedConfig& config, std::uint64_t seq_len) {
-    double flops = 2 * double(count_parameters(config).active_matrix_elements) * double(seq_len);
+    double flops =
+        2 * double(count_parameters(config).active_matrix_elements) * double(seq_len);
     for (const LayerConfig& layer : config.layers) {
         if (layer.is_linear) {
             flops += double(flops_of_states(config)) * double(seq_len);

@@ -1,13 +1,10 @@
 #include "common/files/json_file.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
-#include "common/files/json_text.hpp"
-
 namespace llm {
 namespace {
 
@@ -16,49 +13,79 @@ std::string_view text_of(const MappedFile& file) {
 }
 
 // A value in an error message: one line.
-std::string shortened(const nlohmann::json& value) {
-    if (value.is_array()) return "a list";  // dump() would recurse to any depth
-    if (value.is_object()) return "an object";
-    return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+std::string shortened(const Json& value) {
+    if (value.as<JsonArray>()) return "a list";
+    if (value.as<JsonObject>()) return "an object";
+    return json_text(value);
 }
 
-double number_in(const nlohmann::json& value, const std::string& key, const JsonFile& from) {
-    if (!value.is_number() || !std::isfinite(value.get<double>()))
-        from.reject(key, "must be a number, not " + shortened(value));
-    return value.get<double>();
+std::optional<double> number_of(const Json& value) {
+    if (const auto* integer = value.as<std::int64_t>()) return double(*integer);
+    const auto* number = value.as<double>();
+    return number ? std::optional(*number) : std::nullopt;
 }
 
-std::int64_t id_in(const nlohmann::json& value, const std::string& key, const JsonFile& from) {
-    const bool whole = value.is_number_integer();
-    const std::int64_t number = whole ? value.get<std::int64_t>() : -1;
-    if (number < 0 || number > 0x7FFFFFFF)
+double number_in(const Json& value, const std::string& key, const JsonFile& from) {
+    const std::optional<double> number = number_of(value);
+    if (!number) from.reject(key, "must be a number, not " + shortened(value));
+    return *number;
+}
+
+std::int64_t id_in(const Json& value, const std::string& key, const JsonFile& from) {
+    const auto* number = value.as<std::int64_t>();
+    if (!number || *number < 0 || *number > 0x7FFFFFFF)
         from.reject(key,
                     "must hold whole numbers from 0 to 2147483647, not " + shortened(value));
-    return number;
+    return *number;
+}
+
+// Whether a value that nothing reads can be a setting.
+bool is_setting(const Json& value) {
+    const auto* truth = value.as<bool>();
+    const auto* list = value.as<JsonArray>();
+    const auto* object = value.as<JsonObject>();
+    return !(value.as<std::nullptr_t>() || (truth && !*truth) || (list && list->empty()) ||
+             (object && object->empty()));
 }
 
 }  // namespace
 
 struct JsonFile::Content {
-    std::shared_ptr<const nlohmann::json> file;
-    const nlohmann::json* object;  // of the file
+    std::shared_ptr<const Json> file;
+    const Json* object;  // of the file
     mutable std::set<std::string> read = {};
 
-    const nlohmann::json* find(const std::string& key) const {
+    // The value, which may be null; nullptr if there is none.
+    const Json* find_any(const std::string& key) const {
         read.insert(key);
-        const nlohmann::json::json_pointer pointer(pointer_to(key));
-        if (!object->contains(pointer) || object->at(pointer).is_null()) return nullptr;
-        return &object->at(pointer);
-    }
-    const nlohmann::json* find_or_reject(const std::string& key, const JsonFile& from) const {
-        const nlohmann::json* value = find(key);
-        if (!value) from.reject(key, "is missing");
+        const Json* value = object;
+        for (std::size_t begin = 0, end = 0; value && end != std::string::npos;
+             begin = end + 1) {
+            end = key.find('.', begin);
+            value = value->find(key.substr(begin, end - begin));
+        }
         return value;
     }
-    const nlohmann::json& list(const std::string& key, const JsonFile& from) const {
-        const nlohmann::json* value = find_or_reject(key, from);
-        if (!value->is_array()) from.reject(key, "must be a list");
+    const Json* find(const std::string& key) const {
+        const Json* value = find_any(key);
+        return value && !value->as<std::nullptr_t>() ? value : nullptr;
+    }
+    const Json& find_or_reject(const std::string& key, const JsonFile& from) const {
+        const Json* value = find(key);
+        if (!value) from.reject(key, "is missing");
         return *value;
+    }
+    template <class T>
+    const T& as(const std::string& key, const JsonFile& from, const char* what) const {
+        const Json& value = find_or_reject(key, from);
+        if (!value.as<T>()) from.reject(key, what);
+        return *value.as<T>();
+    }
+    const JsonArray& list(const std::string& key, const JsonFile& from) const {
+        return as<JsonArray>(key, from, "must be a list");
+    }
+    const JsonObject& members(const std::string& key, const JsonFile& from) const {
+        return as<JsonObject>(key, from, "must be an object");
     }
 };
 
@@ -67,8 +94,8 @@ JsonFile::JsonFile(const std::filesystem::path& file)
 
 JsonFile::JsonFile(const std::filesystem::path& file, std::string_view text) : path_(file) {
     if (text.size() > 100'000'000) reject("too large for a JSON file");
-    const auto json =
-        std::make_shared<const nlohmann::json>(parse_json_object(text, path_.string()));
+    const auto json = std::make_shared<const Json>(parse_json(text, path_.string()));
+    if (!json->as<JsonObject>()) reject("not a JSON object");
     content_ = std::make_shared<Content>(Content{json, json.get()});
 }
 
@@ -99,7 +126,7 @@ bool JsonFile::boolean_or(const std::string& key, bool otherwise) const {
 }
 
 bool JsonFile::truth_or(const std::string& key, bool otherwise) const {
-    const bool is_number = has(key) && content_->find(key)->is_number();
+    const bool is_number = has(key) && number_of(*content_->find(key));
     return is_number ? number(key) != 0 : boolean_or(key, otherwise);
 }
 
@@ -116,78 +143,74 @@ std::string JsonFile::full_key(const std::string& key) const {
 bool JsonFile::has(const std::string& key) const { return content_->find(key) != nullptr; }
 
 bool JsonFile::is_null(const std::string& key) const {
-    content_->read.insert(key);
-    const nlohmann::json::json_pointer pointer(pointer_to(key));
-    return content_->object->contains(pointer) && content_->object->at(pointer).is_null();
+    const Json* value = content_->find_any(key);
+    return value && value->as<std::nullptr_t>();
 }
 
 void JsonFile::ignore(const std::string& key) const { content_->read.insert(key); }
 
 void JsonFile::reject_unread(const std::set<std::string>& may_be_unread) const {
     const std::set<std::string>& read = content_->read;
-    const std::function<void(const std::string&, const nlohmann::json&)> check =
-        [&](const std::string& key, const nlohmann::json& value) {
+    const std::function<void(const std::string&, const Json&)> check =
+        [&](const std::string& key, const Json& value) {
             // Of an object of which single members were asked for, each one is checked.
             const auto member = read.upper_bound(key + ".");
             const bool by_member = member != read.end() && member->starts_with(key + ".");
-            if (by_member && value.is_object()) {
-                for (const auto& [name, inner] : value.items()) check(key + "." + name, inner);
+            if (const auto* object = value.as<JsonObject>(); by_member && object) {
+                for (const auto& [name, inner] : *object) check(key + "." + name, inner);
                 return;
             }
-            const bool is_setting = !(value.is_null() || value == false ||
-                                      (value.is_structured() && value.empty()));
-            if (is_setting && !read.contains(key) && !may_be_unread.contains(key))
+            if (is_setting(value) && !read.contains(key) && !may_be_unread.contains(key))
                 reject(key, shortened(value) + " is not supported: nothing reads it");
         };
-    for (const auto& [key, value] : content_->object->items()) check(key, value);
+    for (const auto& [key, value] : *content_->object->as<JsonObject>()) check(key, value);
 }
 
 bool JsonFile::is_text(const std::string& key) const {
-    return has(key) && content_->find(key)->is_string();
+    return has(key) && content_->find(key)->as<std::string>();
 }
 
 bool JsonFile::is_object(const std::string& key) const {
-    return has(key) && content_->find(key)->is_object();
+    return has(key) && content_->find(key)->as<JsonObject>();
 }
 
 bool JsonFile::is_array(const std::string& key) const {
-    return has(key) && content_->find(key)->is_array();
+    return has(key) && content_->find(key)->as<JsonArray>();
 }
 
 std::size_t JsonFile::size(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_reject(key, *this);
-    const bool whole = value->is_number_integer();
-    const std::int64_t number = whole ? value->get<std::int64_t>() : 0;
-    if (!whole || number < 1 || number > 1 << 24)
-        reject(key, "must be a whole number from 1 to 16777216, not " + shortened(*value));
-    return static_cast<std::size_t>(number);
+    const Json& value = content_->find_or_reject(key, *this);
+    const auto* number = value.as<std::int64_t>();
+    if (!number || *number < 1 || *number > 1 << 24)
+        reject(key, "must be a whole number from 1 to 16777216, not " + shortened(value));
+    return static_cast<std::size_t>(*number);
 }
 
 double JsonFile::number(const std::string& key) const {
-    return number_in(*content_->find_or_reject(key, *this), key, *this);
+    return number_in(content_->find_or_reject(key, *this), key, *this);
 }
 
 bool JsonFile::boolean(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_reject(key, *this);
-    if (!value->is_boolean()) reject(key, "must be true or false, not " + shortened(*value));
-    return value->get<bool>();
+    const Json& value = content_->find_or_reject(key, *this);
+    if (!value.as<bool>()) reject(key, "must be true or false, not " + shortened(value));
+    return *value.as<bool>();
 }
 
 std::string JsonFile::text(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_reject(key, *this);
-    if (!value->is_string()) reject(key, "must be a text, not " + shortened(*value));
-    return value->get<std::string>();
+    const Json& value = content_->find_or_reject(key, *this);
+    if (!value.as<std::string>()) reject(key, "must be a text, not " + shortened(value));
+    return *value.as<std::string>();
 }
 
 std::map<std::string, std::string> JsonFile::texts(const std::string& key) const {
-    const nlohmann::json* value = content_->find(key);
-    if (!value || !value->is_object()) reject(key, "must be an object");
-    std::map<std::string, std::string> members;
-    for (const auto& [name, member] : value->items()) {
-        if (!member.is_string()) reject(fmt::format("{} of {} must be a text", name, key));
-        members.emplace(name, member.get<std::string>());
+    if (!is_object(key)) reject(key, "must be an object");
+    std::map<std::string, std::string> texts;
+    for (const auto& [name, member] : content_->members(key, *this)) {
+        const auto* text = member.as<std::string>();
+        if (!text) reject(fmt::format("{} of {} must be a text", name, key));
+        texts.emplace(name, *text);
     }
-    return members;
+    return texts;
 }
 
 JsonFile JsonFile::inner(const std::string& key, const Content& content) const {
@@ -198,16 +221,15 @@ JsonFile JsonFile::inner(const std::string& key, const Content& content) const {
 }
 
 JsonFile JsonFile::object(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_reject(key, *this);
-    if (!value->is_object()) reject(key, "must be an object");
-    return inner(key, {content_->file, value});
+    content_->members(key, *this);
+    return inner(key, {content_->file, content_->find(key)});
 }
 
 std::vector<JsonFile> JsonFile::objects(const std::string& key) const {
     std::vector<JsonFile> parts;
-    for (const nlohmann::json& element : content_->list(key, *this)) {
+    for (const Json& element : content_->list(key, *this)) {
         const std::string name = fmt::format("{}.{}", key, parts.size());
-        if (!element.is_object()) reject(name, "must be an object");
+        if (!element.as<JsonObject>()) reject(name, "must be an object");
         parts.push_back(inner(name, {content_->file, &element}));
     }
     return parts;
@@ -215,38 +237,37 @@ std::vector<JsonFile> JsonFile::objects(const std::string& key) const {
 
 std::vector<std::pair<std::string, std::int64_t>> JsonFile::ids_by_name(
     const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_reject(key, *this);
-    if (!value->is_object()) reject(key, "must be an object");
-    std::vector<std::pair<std::string, std::int64_t>> members;
-    for (const auto& [name, member] : value->items())
-        members.emplace_back(name, id_in(member, key, *this));
-    return members;
+    std::vector<std::pair<std::string, std::int64_t>> ids;
+    for (const auto& [name, member] : content_->members(key, *this))
+        ids.emplace_back(name, id_in(member, key, *this));
+    std::sort(ids.begin(), ids.end());
+    return ids;
 }
 
 std::vector<std::int64_t> JsonFile::ids(const std::string& key) const {
-    const nlohmann::json* value = content_->find_or_reject(key, *this);
-    if (!value->is_array()) return {id_in(*value, key, *this)};
+    const Json& value = content_->find_or_reject(key, *this);
+    if (!value.as<JsonArray>()) return {id_in(value, key, *this)};
     std::vector<std::int64_t> numbers;
-    for (const nlohmann::json& element : *value) numbers.push_back(id_in(element, key, *this));
+    for (const Json& element : *value.as<JsonArray>())
+        numbers.push_back(id_in(element, key, *this));
     return numbers;
 }
 
 std::vector<double> JsonFile::numbers(const std::string& key) const {
     std::vector<double> numbers;
-    for (const nlohmann::json& element : content_->list(key, *this))
+    for (const Json& element : content_->list(key, *this))
         numbers.push_back(number_in(element, key, *this));
     return numbers;
 }
 
 std::vector<std::vector<std::string>> JsonFile::text_lists(const std::string& key) const {
     std::vector<std::vector<std::string>> lists;
-    for (const nlohmann::json& element : content_->list(key, *this)) {
-        const bool is_list = element.is_array();
+    for (const Json& element : content_->list(key, *this)) {
         lists.emplace_back();
-        for (const nlohmann::json& text :
-             is_list ? element : nlohmann::json::array({element})) {
-            if (!text.is_string()) reject(key, "must hold texts, not " + shortened(text));
-            lists.back().push_back(text.get<std::string>());
+        const auto* list = element.as<JsonArray>();
+        for (const Json& text : list ? *list : JsonArray{element}) {
+            if (!text.as<std::string>()) reject(key, "must hold texts, not " + shortened(text));
+            lists.back().push_back(*text.as<std::string>());
         }
     }
     return lists;

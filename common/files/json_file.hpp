@@ -1,4 +1,4 @@
-// Reading and writing JSON files such as config.json. A key with dots names a member of a
+// Reading JSON files such as config.json. A key with dots names a member of a
 // nested object: "a.b".
 #pragma once
 
@@ -7,9 +7,9 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
+#include "common/files/json.hpp"
 #include "common/files/mapped_file.hpp"
 
 namespace llm {
@@ -79,31 +79,5 @@ class JsonFile {
     std::string full_key(const std::string& key) const;
     JsonFile inner(const std::string& key, const Content& content) const;
 };
-
-// An object with these members in this order. Numbers that are not finite, which JSON does not
-// have, become the strings "inf", "-inf" and "nan"; nullptr becomes null.
-using JsonValue =
-    std::variant<std::nullptr_t, bool, std::size_t, double, std::string,
-                 std::vector<std::string>, std::vector<std::size_t>, std::vector<double>,
-                 std::vector<std::vector<double>>,
-                 std::vector<std::pair<std::string, std::size_t>>,  // an object of ids
-                 std::vector<std::vector<std::string>>>;
-// Copy, move and destructor are defined in the .cpp file, so that files that write many
-// members compile faster.
-struct NamedJsonValue {
-    std::string name;
-    JsonValue value;
-
-    NamedJsonValue(std::string name, JsonValue value);
-    NamedJsonValue(const NamedJsonValue&);
-    NamedJsonValue(NamedJsonValue&&) noexcept;
-    NamedJsonValue& operator=(const NamedJsonValue&);
-    NamedJsonValue& operator=(NamedJsonValue&&) noexcept;
-    ~NamedJsonValue();
-};
-using JsonMembers = std::vector<NamedJsonValue>;
-std::string json_line(const JsonMembers& members);
-void write_json(const std::filesystem::path& file,  // throws FileError
-                const JsonMembers& members);
 
 }  // namespace llm

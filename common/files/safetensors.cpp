@@ -8,10 +8,8 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/files/json_file.hpp"
-#include "common/files/json_text.hpp"
 #include "common/tensors/half.hpp"
 
 namespace llm {
@@ -40,31 +38,48 @@ std::optional<std::size_t> checked_count(const std::vector<std::size_t>& shape) 
     return count;
 }
 
-bool is_size(const nlohmann::json& value) {
-    return value.is_number_unsigned() ||
-           (value.is_number_integer() && value.get<std::int64_t>() >= 0);
+// The numbers of a list, or nullopt if it is none, or holds something else.
+std::optional<std::vector<std::size_t>> sizes_in(const Json* list) {
+    const auto* elements = list ? list->as<JsonArray>() : nullptr;
+    if (!elements) return std::nullopt;
+    std::vector<std::size_t> sizes;
+    for (const Json& element : *elements) {
+        const auto* size = element.as<std::int64_t>();
+        if (!size || *size < 0) return std::nullopt;
+        sizes.push_back(std::size_t(*size));
+    }
+    return sizes;
 }
 
-bool are_sizes(const nlohmann::json& value) {
-    return value.is_array() && std::all_of(value.begin(), value.end(), is_size);
+// What the header says of a tensor: its type, its shape and its byte range.
+struct TensorHeader {
+    std::string type;
+    std::vector<std::size_t> shape;
+    std::size_t begin, end;
+};
+std::optional<TensorHeader> tensor_header(const Json& entry) {
+    const Json* dtype = entry.find("dtype");
+    const auto* type = dtype ? dtype->as<std::string>() : nullptr;
+    const auto shape = sizes_in(entry.find("shape")),
+               range = sizes_in(entry.find("data_offsets"));
+    if (!type || !shape || !range || range->size() != 2) return std::nullopt;
+    return TensorHeader{*type, *shape, (*range)[0], (*range)[1]};
 }
 
-// Whether a header entry has all fields of a tensor: its type, its shape and its byte range.
-bool is_complete(const nlohmann::json& entry) {
-    return entry.is_object() && entry.contains("dtype") && entry["dtype"].is_string() &&
-           entry.contains("shape") && are_sizes(entry["shape"]) &&
-           entry.contains("data_offsets") && are_sizes(entry["data_offsets"]) &&
-           entry["data_offsets"].size() == 2;
-}
-
-bool holds_texts(const nlohmann::json& metadata) {
-    return metadata.is_object() &&
-           std::all_of(metadata.begin(), metadata.end(),
-                       [](const nlohmann::json& value) { return value.is_string(); });
+// The texts of an object by name, or nullopt if it is none, or holds something else.
+std::optional<std::map<std::string, std::string>> texts_in(const Json& metadata) {
+    const auto* members = metadata.as<JsonObject>();
+    if (!members) return std::nullopt;
+    std::map<std::string, std::string> texts;
+    for (const auto& [name, value] : *members) {
+        if (!value.as<std::string>()) return std::nullopt;
+        texts[name] = *value.as<std::string>();
+    }
+    return texts;
 }
 
 // Splits a file into its JSON header, whose size is in the first eight bytes, and the data.
-std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
+std::pair<JsonObject, std::span<const std::byte>> header_and_data(
     const std::filesystem::path& path, std::span<const std::byte> all) {
     const auto reject = [&](const std::string& reason) {
         throw FileError(fmt::format("{}: {}", path.string(), reason));
@@ -82,7 +97,7 @@ std::pair<nlohmann::json, std::span<const std::byte>> header_and_data(
     // Only spaces may follow the object.
     if (text[text.find_last_not_of(' ')] != '}')
         reject("the header must end with } and spaces");
-    return {parse_json_object(text, path.string() + ": the header"),
+    return {*parse_json(text, path.string() + ": the header").as<JsonObject>(),
             all.subspan(8 + text.size())};
 }
 
@@ -93,10 +108,9 @@ SafeTensors::SafeTensors(const std::filesystem::path& path) {
         add_file(path);
         return;
     }
-    const std::filesystem::path& folder = path;
-    const std::filesystem::path index = folder / "model.safetensors.index.json";
-    const std::filesystem::path single = folder / "model.safetensors";
-    const std::filesystem::path pickle = folder / "pytorch_model.bin";
+    const std::filesystem::path index = path / "model.safetensors.index.json";
+    const std::filesystem::path single = path / "model.safetensors";
+    const std::filesystem::path pickle = path / "pytorch_model.bin";
     if (std::filesystem::exists(pickle) && !std::filesystem::exists(single) &&
         !std::filesystem::exists(index))
         throw FileError(
@@ -115,7 +129,7 @@ SafeTensors::SafeTensors(const std::filesystem::path& path) {
         files.insert(file);
     }
     if (files.empty()) json.reject("weight_map names no file");
-    for (const std::string& file : files) add_file(folder / file);
+    for (const std::string& file : files) add_file(path / file);
     for (const auto& [tensor, file] : weight_map)
         if (!has(tensor)) json.reject(tensor + " is not in " + file);
 }
@@ -128,18 +142,16 @@ void SafeTensors::add_file(const std::filesystem::path& path) {
     const auto [header, data] = header_and_data(path, files_.back().bytes());
 
     std::map<std::size_t, std::pair<std::size_t, std::string>> ranges;  // begin: (end, name)
-    for (const auto& [name, entry] : header.items()) {
+    for (const auto& [name, entry] : header) {
         if (name == "__metadata__") {
-            if (!holds_texts(entry)) reject("__metadata__ must be an object of texts");
-            for (const auto& [key, text] : entry.items())
-                metadata_[key] = text.get<std::string>();
+            const auto texts = texts_in(entry);
+            if (!texts) reject("__metadata__ must be an object of texts");
+            for (const auto& [key, text] : *texts) metadata_[key] = text;
             continue;
         }
-        if (!is_complete(entry)) reject(name + " lacks a dtype, a shape or two offsets");
-        const auto type = entry["dtype"].get<std::string>();
-        const auto shape = entry["shape"].get<std::vector<std::size_t>>();
-        const auto begin = entry["data_offsets"][0].get<std::size_t>();
-        const auto end = entry["data_offsets"][1].get<std::size_t>();
+        const std::optional<TensorHeader> described = tensor_header(entry);
+        if (!described) reject(name + " lacks a dtype, a shape or two offsets");
+        const auto& [type, shape, begin, end] = *described;
         if (begin > end || end > data.size())
             reject(
                 fmt::format("{} claims bytes {} to {} of {}", name, begin, end, data.size()));
@@ -260,19 +272,20 @@ void write_safetensors(const std::filesystem::path& file,
     if (dtype != DType::float32 && dtype != DType::bfloat16)
         throw FileError(fmt::format("{}: tensors are written in float32 or bfloat16, not {}",
                                     file.string(), to_text(dtype)));
-    nlohmann::ordered_json header;
-    header["__metadata__"]["format"] = "pt";
-    for (const auto& [key, text] : metadata) header["__metadata__"][key] = text;
+    JsonObject texts = {{"format", "pt"}};
+    for (const auto& [key, text] : metadata) texts.emplace_back(key, text);
+    JsonObject header = {{"__metadata__", texts}};
     const std::string type_name = dtype == DType::float32 ? "F32" : "BF16";
     std::size_t offset = 0;
     for (const auto& [name, shape, elements] : tensors) {
         const std::size_t size = bytes_per_element.at(type_name) * elements.size();
-        header[name]["dtype"] = type_name;
-        header[name]["shape"] = shape;
-        header[name]["data_offsets"] = {offset, offset + size};
+        const std::vector<std::size_t> offsets = {offset, offset + size};
+        header.emplace_back(
+            name,
+            JsonObject{{"dtype", type_name}, {"shape", shape}, {"data_offsets", offsets}});
         offset += size;
     }
-    std::string text = header.dump();
+    std::string text = json_text(header);
     text.append((8 - text.size() % 8) % 8, ' ');  // the data begins at a multiple of 8
     const std::uint64_t header_size = text.size();
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chapters/21_serving/constrained/grammar.hpp"
-#include "common/files/json_tree.hpp"
+#include "common/files/json.hpp"
 
 namespace llm {
 

@@ -6,7 +6,7 @@
 
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/21_serving/constrained/grammar.hpp"
-#include "common/files/json_tree.hpp"
+#include "common/files/json.hpp"
 
 namespace llm {
 

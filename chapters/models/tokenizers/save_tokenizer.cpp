@@ -7,17 +7,20 @@ namespace llm::models {
 namespace {
 
 JsonMembers vocab_and_merges(const Tokenizer& tokenizer) {
-    std::vector<std::pair<std::string, std::size_t>> vocab(tokenizer.vocab_size());
+    std::vector<std::string> tokens(tokenizer.vocab_size());
     for (const auto& [token, id] : tokenizer.vocab)
-        vocab[static_cast<std::size_t>(id)] = {token, static_cast<std::size_t>(id)};
+        tokens[static_cast<std::size_t>(id)] = token;
+    JsonObject vocab;
+    for (const std::string& token : tokens) vocab.emplace_back(token, vocab.size());
     std::vector<std::pair<TokenPair, Merge>> by_rank(tokenizer.merges.begin(),
                                                      tokenizer.merges.end());
     std::sort(by_rank.begin(), by_rank.end(),
               [](const auto& a, const auto& b) { return a.second.rank < b.second.rank; });
-    std::vector<std::vector<std::string>> merges;
+    JsonArray merges;
     for (const auto& [pair, merge] : by_rank)
-        merges.push_back({vocab[static_cast<std::size_t>(pair.first)].first,
-                          vocab[static_cast<std::size_t>(pair.second)].first});
+        merges.push_back(
+            std::vector<std::string>{tokens[static_cast<std::size_t>(pair.first)],
+                                     tokens[static_cast<std::size_t>(pair.second)]});
     return {{"model.vocab", vocab}, {"model.merges", merges}};
 }
 

@@ -9,6 +9,7 @@
 #include "chapters/apps/serve/api/response_format.hpp"
 #include "chapters/apps/serve/api/tool_request.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
+#include "common/files/json.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/files/json_tree.hpp"
+#include "common/files/json.hpp"
 
 namespace llm::serve {
 

@@ -4,6 +4,7 @@
 
 #include "chapters/21_serving/constrained/json_schema.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
+#include "common/files/json.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm::serve {

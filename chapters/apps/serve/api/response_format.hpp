@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "chapters/21_serving/constrained/grammar.hpp"
-#include "common/files/json_tree.hpp"
+#include "common/files/json.hpp"
 
 namespace llm::serve {
 

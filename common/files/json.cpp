@@ -1,0 +1,197 @@
+#include "common/files/json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/files/mapped_file.hpp"
+
+namespace llm {
+namespace {
+
+using nlohmann::ordered_json;
+
+// "line 3, column 7", or of a text of one line "column 7". Positions are counted from 1.
+std::string position_text(std::string_view text, std::size_t byte) {
+    const std::string_view before =
+        text.substr(0, std::min(byte > 0 ? byte - 1 : 0, text.size()));
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::size_t column = before.size() - (before.rfind('\n') + 1) + 1;
+    const bool has_lines = text.find('\n') < text.size();
+    return has_lines ? fmt::format("line {}, column {}", line, column)
+                     : fmt::format("column {}", column);
+}
+
+constexpr std::size_t max_json_depth = 128;  // programs read a value recursively
+
+// Builds the tree while nlohmann's parser reads the text.
+class TreeBuilder final : public nlohmann::json_sax<ordered_json> {
+ public:
+    TreeBuilder(std::string_view text, const std::string& source)
+        : text_(text), source_(source) {}
+
+    Json root;
+
+    bool null() override { return add(nullptr); }
+    bool boolean(bool truth) override { return add(truth); }
+    bool number_integer(std::int64_t integer) override { return add(integer); }
+    bool number_unsigned(std::uint64_t integer) override {
+        return integer > std::uint64_t(INT64_MAX) ? add(double(integer))
+                                                  : add(std::int64_t(integer));
+    }
+    bool number_float(double number, const std::string&) override { return add(number); }
+    bool string(std::string& text) override { return add(std::move(text)); }
+    bool binary(ordered_json::binary_t&) override { return false; }  // not in texts
+    bool start_object(std::size_t) override { return open(JsonObject{}); }
+    bool start_array(std::size_t) override { return open(JsonArray{}); }
+    bool end_object() override { return close(); }
+    bool end_array() override { return close(); }
+    bool key(std::string& key) override {
+        if (!open_.back().keys.insert(key).second)
+            throw FileError(fmt::format("{}: an object has the key {} twice", source_, key));
+        open_.back().key = std::move(key);
+        return true;
+    }
+    bool parse_error(std::size_t byte, const std::string&,
+                     const nlohmann::detail::exception& error) override {
+        constexpr int number_out_of_range = 406;
+        if (error.id == number_out_of_range)
+            throw FileError(source_ + ": a number is too large");
+        throw FileError(
+            fmt::format("{}: not valid JSON at {}", source_, position_text(text_, byte)));
+    }
+
+ private:
+    // An array or object that has not ended; of an object the keys so far and the last one.
+    struct Open {
+        Json json;
+        std::string key = {};
+        std::unordered_set<std::string> keys = {};
+    };
+    std::string_view text_;
+    const std::string& source_;
+    std::vector<Open> open_{};
+
+    bool open(Json json) {
+        if (open_.size() == max_json_depth)
+            throw FileError(
+                fmt::format("{}: nested more than {} deep", source_, max_json_depth));
+        open_.push_back({std::move(json)});
+        return true;
+    }
+    bool close() {
+        Json json = std::move(open_.back().json);
+        open_.pop_back();
+        return add(std::move(json));
+    }
+    bool add(Json json) {
+        if (open_.empty())
+            root = std::move(json);
+        else if (auto* elements = std::get_if<JsonArray>(&open_.back().json.value))
+            elements->push_back(std::move(json));
+        else
+            std::get<JsonObject>(open_.back().json.value)
+                .emplace_back(std::move(open_.back().key), std::move(json));
+        return true;
+    }
+};
+
+// NaN has a sign, which means nothing.
+ordered_json number_to_write(double number) {
+    if (std::isfinite(number)) return number;
+    return std::isnan(number) ? "nan" : fmt::format("{}", number);
+}
+
+ordered_json to_write(const Json& json) {
+    if (const JsonArray* elements = json.as<JsonArray>()) {
+        ordered_json array = ordered_json::array();
+        for (const Json& element : *elements) array.push_back(to_write(element));
+        return array;
+    }
+    if (const JsonObject* members = json.as<JsonObject>()) {
+        ordered_json object = ordered_json::object();
+        for (const auto& [key, member] : *members) object[key] = to_write(member);
+        return object;
+    }
+    if (const bool* truth = json.as<bool>()) return *truth;
+    if (const std::int64_t* integer = json.as<std::int64_t>()) return *integer;
+    if (const double* number = json.as<double>()) return number_to_write(*number);
+    if (const std::string* text = json.as<std::string>()) return *text;
+    return nullptr;
+}
+
+// With an object for each dot in a key.
+ordered_json nested(const JsonMembers& members) {
+    ordered_json json = ordered_json::object();
+    for (const auto& [key, value] : members) {
+        std::string pointer = "/" + key;  // RFC 6901
+        std::replace(pointer.begin(), pointer.end(), '.', '/');
+        json[ordered_json::json_pointer(pointer)] = to_write(value);
+    }
+    return json;
+}
+
+std::string one_line(const ordered_json& json) {
+    return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Json::Json(std::nullptr_t) : value(nullptr) {}
+Json::Json(Truth truth) : value(truth.value) {}
+Json::Json(int integer) : value(std::int64_t(integer)) {}
+Json::Json(std::int64_t integer) : value(integer) {}
+Json::Json(std::size_t integer) : value(std::int64_t(integer)) {}
+Json::Json(double number) : value(number) {}
+Json::Json(const char* text) : value(std::string(text)) {}
+Json::Json(std::string text) : value(std::move(text)) {}
+Json::Json(JsonArray elements) : value(std::move(elements)) {}
+Json::Json(JsonObject members) : value(std::move(members)) {}
+Json::Json(const Json&) = default;
+Json::Json(Json&&) noexcept = default;
+Json& Json::operator=(const Json&) = default;
+Json& Json::operator=(Json&&) noexcept = default;
+Json::~Json() = default;
+
+const Json* Json::find(std::string_view key) const {
+    if (const JsonObject* members = as<JsonObject>())
+        for (const auto& [name, member] : *members)
+            if (name == key) return &member;
+    return nullptr;
+}
+
+Json parse_json(std::string_view text, const std::string& source) {
+    TreeBuilder builder(text, source);
+    ordered_json::sax_parse(text, &builder);
+    return std::move(builder.root);
+}
+
+std::string json_text(const Json& json) { return one_line(to_write(json)); }
+
+std::string spaced_json_text(const Json& json) {
+    std::string text;
+    const auto append = [&](const std::string& part) {
+        text += (text.empty() ? "" : ", ") + part;
+    };
+    if (const JsonArray* elements = json.as<JsonArray>()) {
+        for (const Json& element : *elements) append(spaced_json_text(element));
+        return "[" + text + "]";
+    }
+    if (const JsonObject* members = json.as<JsonObject>()) {
+        for (const auto& [key, member] : *members)
+            append(json_text(key) + ": " + spaced_json_text(member));
+        return "{" + text + "}";
+    }
+    return json_text(json);
+}
+
+std::string json_line(const JsonMembers& members) { return one_line(nested(members)) + "\n"; }
+
+void write_json(const std::filesystem::path& file, const JsonMembers& members) {
+    write_text_file(file, nested(members).dump(2) + "\n");
+}
+
+}  // namespace llm

@@ -1,0 +1,86 @@
+// JSON as a tree, with the members of objects in the order of the text: parsed and written.
+// Files and requests read it by key: json_file.hpp, and serve's request_fields.hpp.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace llm {
+
+struct JsonMember;
+struct Json;
+using JsonArray = std::vector<Json>;
+using JsonObject = std::vector<JsonMember>;
+
+// (Copies and destructors are in the .cpp file, so that files that build many values compile
+// faster.)
+struct Json {
+    std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, JsonArray, JsonObject>
+        value;
+
+    Json(std::nullptr_t = nullptr);
+    Json(std::same_as<bool> auto truth) : Json(Truth{truth}) {}
+    Json(int integer);
+    Json(std::int64_t integer);
+    Json(std::size_t integer);
+    Json(double number);
+    Json(const char* text);
+    Json(std::string text);
+    Json(JsonArray elements);
+    Json(JsonObject members);
+    template <class T>
+    Json(const std::vector<T>& elements) : Json(JsonArray(elements.begin(), elements.end())) {}
+    Json(const Json&);
+    Json(Json&&) noexcept;
+    Json& operator=(const Json&);
+    Json& operator=(Json&&) noexcept;
+    ~Json();
+
+    // The value if it has this type, otherwise nullptr.
+    template <class T>
+    const T* as() const {
+        return std::get_if<T>(&value);
+    }
+    // A member of an object; nullptr if there is none, or if this is no object.
+    const Json* find(std::string_view key) const;
+
+ private:
+    struct Truth {
+        bool value;
+    };
+    explicit Json(Truth truth);
+};
+struct JsonMember {
+    std::string key;
+    Json value;
+
+    JsonMember(std::string key_, Json value_)
+        : key(std::move(key_)), value(std::move(value_)) {}
+};
+
+// Parses a text. Throws FileError, which begins with the name of the source: with the position
+// if the text is no JSON, and with the key if an object has it twice; also if values are nested
+// more than 128 deep, or if a number is too large for a double.
+Json parse_json(std::string_view text, const std::string& source);
+
+// The text without spaces and line breaks. Bytes that are not UTF-8 become U+FFFD; numbers that
+// are not finite, which JSON does not have, become the strings "inf", "-inf" and "nan".
+std::string json_text(const Json& json);
+
+// The same with a space after each comma and colon outside of strings: Python's json.dumps with
+// ensure_ascii=False, which chat templates show tools with.
+std::string spaced_json_text(const Json& json);
+
+// The members of an object to write. A key with dots names a member of a nested object, or, if
+// a part is a number, an element of a list: "pre_tokenizer.pretokenizers.0.type".
+using JsonMembers = JsonObject;
+std::string json_line(const JsonMembers& members);
+void write_json(const std::filesystem::path& file,  // throws FileError
+                const JsonMembers& members);
+
+}  // namespace llm
