@@ -1,7 +1,7 @@
 #include "chapters/models/exercise.hpp"
 
+#include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/parameter_count.hpp"
-#include "chapters/models/published_checkpoint.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 
@@ -10,7 +10,7 @@ using namespace exercise;
 namespace {
 
 Real count_of(const Family& family, std::size_t num_key_value_heads, bool tied) {
-    PublishedConfig config;
+    FamilyConfig config;
     config.family = &family;
     config.hidden_size = 64;
     config.intermediate_size = 256;
@@ -34,7 +34,7 @@ Tensor3 changed_logits(const std::string& from, const std::string& to) {
     const Scratch scratch;
     const fs::path folder = scratch.copy_of("models/cohere2");
     edit(folder / "config.json", from, to);
-    return load_published_model(folder.string())(input_ids());
+    return load_family_model(folder.string())(input_ids());
 }
 
 // What a change does: a, b, c or d of the exercise.
@@ -58,7 +58,7 @@ TEST_CASE("M.1 predict: the parameters of two families") {
 
 TEST_CASE("M.2 predict: which value of a configuration is wrong") {
     const Vector predicted = predicted_keys();
-    const Tensor3 right = load_published_model(fixture_path("models/cohere2"))(input_ids());
+    const Tensor3 right = load_family_model(fixture_path("models/cohere2"))(input_ids());
     const std::vector<std::pair<std::string, std::string>> changes = {
         {R"("layer_norm_eps": 0.001)", R"("layer_norm_eps": 0.01)"},
         {R"("logit_scale": 0.3)", R"("logit_scale": 0.6)"},
@@ -76,7 +76,7 @@ TEST_CASE("M.2 predict: which value of a configuration is wrong") {
 
 TEST_CASE("M.3 find the bug: logits that are a little off") {
     const Tensor3 logits =
-        load_published_model(fixture_path("models/gpt2"), gpt2_again())(input_ids());
+        load_family_model(fixture_path("models/gpt2"), gpt2_again())(input_ids());
     INFO("the logits of GPT-2, from PyTorch");
     CHECK_CLOSE(logits, fixture<3>("models/gpt2_logits"), 2e-5);
 }
@@ -84,7 +84,7 @@ TEST_CASE("M.3 find the bug: logits that are a little off") {
 TEST_CASE("M.4 write pebble_family: logits from config.json and tensors") {
     const Family& family = pebble_family();
     const Tensor3 logits =
-        load_published_model(fixture_path("models/pebble"), family)(input_ids());
+        load_family_model(fixture_path("models/pebble"), family)(input_ids());
     INFO("the logits of Pebble, from PyTorch");
     CHECK_CLOSE(logits, fixture<3>("models/pebble_logits"), 2e-5);
 }

@@ -14,11 +14,11 @@
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
+#include "chapters/models/family_checkpoint.hpp"
+#include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/quantized_gguf.hpp"
 #include "chapters/models/llama/config_json.hpp"
 #include "chapters/models/llama/load_model.hpp"
-#include "chapters/models/published_checkpoint.hpp"
-#include "chapters/models/published_gguf.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/safetensors.hpp"
@@ -100,7 +100,7 @@ const std::array<void (*)(File), 16> readers = {
     [](File file) { llm::read_conversations(written("lines.jsonl", file)); },
     [](File file) { llm::read_preferences(written("lines.jsonl", file)); },
     [](File file) {
-        llm::models::read_published_config(llm::JsonFile(written("config.json", file)));
+        llm::models::read_family_config(llm::JsonFile(written("config.json", file)));
     },
     [](File file) {
         write("tokenizer_config.json", file);
@@ -110,7 +110,7 @@ const std::array<void (*)(File), 16> readers = {
     },
     [](File file) {
         const std::string path = written("model.gguf", file);
-        if (llm::models::find_family(llm::Gguf(path))) llm::models::load_published_gguf(path);
+        if (llm::models::find_family(llm::Gguf(path))) llm::models::load_family_gguf(path);
     }};
 
 }  // namespace

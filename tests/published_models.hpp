@@ -2,8 +2,8 @@
 // with which files are rejected.
 #pragma once
 
-#include "chapters/models/published_checkpoint.hpp"
-#include "chapters/models/published_gguf.hpp"
+#include "chapters/models/family_checkpoint.hpp"
+#include "chapters/models/family_gguf.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
@@ -20,9 +20,9 @@ inline JsonFile config_json(const Scratch& scratch, const std::string& type,
     return JsonFile(scratch.folder / "config.json");
 }
 
-inline models::PublishedConfig read(const std::string& type, const std::string& members) {
+inline models::FamilyConfig read(const std::string& type, const std::string& members) {
     const Scratch scratch;
-    return read_published_config(config_json(scratch, type, members));
+    return read_family_config(config_json(scratch, type, members));
 }
 
 // The message, without the path of the file.
@@ -41,8 +41,8 @@ inline Tokenizer shipped_tokenizer() {
 }
 
 // A model of tests/fixtures with the vocabulary of the shipped tokenizer.
-inline PublishedModel dense_model(const std::string& type) {
-    PublishedModel model = load_published_model(fixture_path("models/" + type));
+inline FamilyModel dense_model(const std::string& type) {
+    FamilyModel model = load_family_model(fixture_path("models/" + type));
     Generator generator(3);
     model.config.vocab_size = 1024;
     const std::size_t width = model.config.hidden_size;
@@ -51,7 +51,7 @@ inline PublishedModel dense_model(const std::string& type) {
     return model;
 }
 
-inline std::string rejection_of_gguf(const PublishedModel& model) {
+inline std::string rejection_of_gguf(const FamilyModel& model) {
     const Scratch scratch;
     try {
         models::export_gguf(model, shipped_tokenizer(),

@@ -7,7 +7,7 @@
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
-#include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/system/interrupt.hpp"
 #include "tests/fast_helpers.hpp"
@@ -38,22 +38,22 @@ const std::vector<std::string> types = {
 
 InferenceModel load(const std::string& type) {
     if (fs::exists(fixture_path("models/" + type)))
-        return load_published_model(fixture_path("models/" + type));
+        return load_family_model(fixture_path("models/" + type));
     if (type == "mistral" || type.starts_with("gemma"))
-        return load_published_model(fixture_path("17_long_context/" + type));
+        return load_family_model(fixture_path("17_long_context/" + type));
     if (type == "qwen3_next")
-        return load_published_model(fixture_path("20_linear_attention/" + type));
+        return load_family_model(fixture_path("20_linear_attention/" + type));
     if (type.starts_with("deepseek"))
-        return load_published_model(fixture_path("19_latent_attention/" + type));
-    return load_published_model(fixture_path("18_experts/" + type));
+        return load_family_model(fixture_path("19_latent_attention/" + type));
+    return load_family_model(fixture_path("18_experts/" + type));
 }
 
 // The logits after all tokens, computed in one call without a cache.
 Vector fresh_logits(const InferenceModel& model, const std::vector<Id>& ids) {
     const IdMatrix one = one_sequence(ids);  // (1, T)
-    if (const auto* moe = std::get_if<PublishedModel>(&model))
+    if (const auto* moe = std::get_if<FamilyModel>(&model))
         return last_logits(moe->forward(one, {}));
-    return last_logits(std::get<PublishedModel>(model).forward(one, {}));
+    return last_logits(std::get<FamilyModel>(model).forward(one, {}));
 }
 
 // Writes down what is computed and what is kept. The logits have no meaning.

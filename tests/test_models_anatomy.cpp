@@ -132,7 +132,7 @@ TEST_CASE("find_example reads the config.json of a folder, or names what it know
 TEST_CASE("./learn size: FLOPs and caches are those of the chapters") {
     for (const std::string name : {"Llama 2 7B", "Llama 3.1 8B", "Qwen2.5 7B", "Qwen3 8B"}) {
         CAPTURE(name);
-        const PublishedConfig config = find_example(name).config;
+        const FamilyConfig config = find_example(name).config;
         const Config& sizes = config;
         for (const std::size_t position : {0, 4095})
             CHECK(flops_per_token(config, position) == flops_per_token(sizes, position));
@@ -141,7 +141,7 @@ TEST_CASE("./learn size: FLOPs and caches are those of the chapters") {
                                              sizes.head_dim, 2));
     }
     // A forward pass of T tokens is T forward passes of one.
-    PublishedConfig config = find_example("Gemma 3 1B").config;
+    FamilyConfig config = find_example("Gemma 3 1B").config;
     double sum = 0;
     for (std::uint64_t position = 0; position < 700; ++position)
         sum += double(flops_per_token(config, position));

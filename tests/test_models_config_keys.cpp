@@ -118,9 +118,9 @@ TEST_CASE("gpt2 has names of its own for common keys, and 4 C for a missing n_in
                       "task_specific_params": {"text-generation": {"max_length": 50}},
                       "vocab_size": 31)" +
                       members + "}");
-        return read_published_config(JsonFile(scratch.folder / "config.json"));
+        return read_family_config(JsonFile(scratch.folder / "config.json"));
     };
-    const PublishedConfig config = gpt2("");
+    const FamilyConfig config = gpt2("");
     CHECK(config.intermediate_size == 96);
     CHECK(config.head_dim == 6);
     CHECK(config.num_key_value_heads == 4);
@@ -188,8 +188,8 @@ TEST_CASE("rope_scaling: the type and the factor have no default once the object
 TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope_scaling") {
     const auto same_as = [](const std::string& type, const std::string& old_members,
                             const std::string& new_members) {
-        const PublishedConfig expected = read(type, old_members);
-        const PublishedConfig config = read(type, new_members);
+        const FamilyConfig expected = read(type, old_members);
+        const FamilyConfig config = read(type, new_members);
         CHECK(config.rope_theta == expected.rope_theta);
         CHECK(config.rope_factor == expected.rope_factor);
         CHECK(config.rope_local_base_freq == expected.rope_local_base_freq);

@@ -7,7 +7,7 @@ using namespace llm::models;
 namespace {
 
 // W for a window, minus n for chunks, 0 for full attention.
-std::vector<int> patterns(const PublishedConfig& config) {
+std::vector<int> patterns(const FamilyConfig& config) {
     std::vector<int> result;
     for (const LayerConfig& layer : config.layers) {
         const AttentionPattern& pattern = layer.pattern;
@@ -22,27 +22,27 @@ std::vector<int> patterns(const PublishedConfig& config) {
 using Patterns = std::vector<int>;
 using Layers = std::vector<bool>;
 
-Layers moe_layers(const PublishedConfig& config) {
+Layers moe_layers(const FamilyConfig& config) {
     Layers result;
     for (const LayerConfig& layer : config.layers) result.push_back(layer.is_moe);
     return result;
 }
-Layers rope_layers(const PublishedConfig& config) {
+Layers rope_layers(const FamilyConfig& config) {
     Layers result;
     for (const LayerConfig& layer : config.layers) result.push_back(layer.use_rope);
     return result;
 }
-bool norm_topk_prob(const PublishedConfig& config) {
+bool norm_topk_prob(const FamilyConfig& config) {
     return std::get<SoftmaxRouting>(config.routing).norm_topk_prob;
 }
 
 }  // namespace
 
-TEST_CASE("is_published_config: the model types with experts") {
+TEST_CASE("is_family_config: the model types with experts") {
     const Scratch scratch;
     const auto is_published = [&](const std::string& json) {
         overwrite(scratch.folder / "config.json", json);
-        return is_published_config(JsonFile(scratch.folder / "config.json"));
+        return is_family_config(JsonFile(scratch.folder / "config.json"));
     };
     for (const std::string type : {"mixtral", "qwen3_moe", "gpt_oss", "llama4_text"})
         CHECK(is_published(R"({"model_type": ")" + type + "\"}"));
@@ -55,8 +55,8 @@ TEST_CASE("is_published_config: the model types with experts") {
         FileError);
 }
 
-TEST_CASE("read_published_config: defaults of mixtral and qwen3_moe") {
-    const PublishedConfig mixtral = read("mixtral", "");
+TEST_CASE("read_family_config: defaults of mixtral and qwen3_moe") {
+    const FamilyConfig mixtral = read("mixtral", "");
     CHECK(mixtral.head_dim == 4);  // there is no such key
     CHECK(mixtral.rope_theta == 1'000'000);
     CHECK(mixtral.rms_norm_eps == Real(1e-5));
@@ -69,7 +69,7 @@ TEST_CASE("read_published_config: defaults of mixtral and qwen3_moe") {
     CHECK(patterns(read("mixtral", R"("sliding_window": 9)")) == Patterns(8, 9));
     CHECK(patterns(read("mixtral", R"("sliding_window": null)")) == Patterns(8, 0));
 
-    const PublishedConfig qwen = read("qwen3_moe", "");
+    const FamilyConfig qwen = read("qwen3_moe", "");
     CHECK(qwen.rope_theta == 10'000);
     CHECK(qwen.rms_norm_eps == Real(1e-6));
     CHECK(qwen.qk_norm == QKNormType::with_weights);
@@ -93,8 +93,8 @@ TEST_CASE("qwen3_moe: decoder_sparse_step and mlp_only_layers combine") {
           "mlp_only_layers has no layer 8 of 8");
 }
 
-TEST_CASE("read_published_config: defaults of gpt_oss, its windows and its YaRN") {
-    const PublishedConfig config = read("gpt_oss", "");
+TEST_CASE("read_family_config: defaults of gpt_oss, its windows and its YaRN") {
+    const FamilyConfig config = read("gpt_oss", "");
     CHECK(config.head_dim == 64);
     CHECK(config.rope_theta == 150'000);
     CHECK(config.qk_norm == QKNormType::none);
@@ -120,7 +120,7 @@ TEST_CASE("read_published_config: defaults of gpt_oss, its windows and its YaRN"
 }
 
 TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every fourth layer") {
-    const PublishedConfig config = read("llama4_text", R"("num_local_experts": 4)");
+    const FamilyConfig config = read("llama4_text", R"("num_local_experts": 4)");
     const Layers every_fourth = {true, true, true, false, true, true, true, false};
     CHECK(config.head_dim == 128);
     CHECK(config.intermediate_size == 16384);
@@ -150,7 +150,7 @@ TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every four
     CHECK(read("llama4_text", equal_factors).rope_scaling.has_value());
 }
 
-TEST_CASE("read_published_config names what is not supported") {
+TEST_CASE("read_family_config names what is not supported") {
     CHECK(rejection_of("deepseek_v32", "")
               .starts_with(
                   "model_type deepseek_v32 is not supported; supported: llama, mistral, "));

@@ -8,11 +8,11 @@ namespace {
 
 bool is_published(const std::string& type, const std::string& members) {
     const Scratch scratch;
-    return is_published_config(config_json(scratch, type, members));
+    return is_family_config(config_json(scratch, type, members));
 }
 
 // W for a window, 0 for full attention.
-std::vector<std::size_t> windows(const PublishedConfig& config) {
+std::vector<std::size_t> windows(const FamilyConfig& config) {
     std::vector<std::size_t> result;
     for (const LayerConfig& layer : config.layers) {
         const AttentionPattern& pattern = layer.pattern;
@@ -26,8 +26,8 @@ using Windows = std::vector<std::size_t>;
 
 }  // namespace
 
-TEST_CASE("read_published_config: defaults of mistral, gemma2 and gemma3_text") {
-    const PublishedConfig mistral = read("mistral", "");
+TEST_CASE("read_family_config: defaults of mistral, gemma2 and gemma3_text") {
+    const FamilyConfig mistral = read("mistral", "");
     CHECK(mistral.head_dim == 4);
     CHECK(mistral.rope_theta == 10000);
     CHECK_FALSE(mistral.tie_word_embeddings);
@@ -35,7 +35,7 @@ TEST_CASE("read_published_config: defaults of mistral, gemma2 and gemma3_text") 
     CHECK(mistral.query_pre_attn_scalar == 4);
     CHECK_FALSE(mistral.final_logit_softcapping.has_value());
 
-    const PublishedConfig gemma2 = read("gemma2", "");
+    const FamilyConfig gemma2 = read("gemma2", "");
     CHECK(gemma2.head_dim == 256);
     CHECK(gemma2.rope_theta == 10000);
     CHECK(gemma2.tie_word_embeddings);
@@ -46,7 +46,7 @@ TEST_CASE("read_published_config: defaults of mistral, gemma2 and gemma3_text") 
     CHECK(gemma2.final_logit_softcapping == Real(30));
     CHECK_FALSE(gemma2.rope_local_base_freq.has_value());
 
-    const PublishedConfig gemma3 = read("gemma3_text", "");
+    const FamilyConfig gemma3 = read("gemma3_text", "");
     CHECK(gemma3.rope_theta == 1'000'000);
     CHECK(gemma3.rope_local_base_freq == Real(10'000));
     CHECK(gemma3.rope_factor == 1);
@@ -58,7 +58,7 @@ TEST_CASE("read_published_config: defaults of mistral, gemma2 and gemma3_text") 
 }
 
 // Source: the configuration files of transformers 4.57.
-TEST_CASE("read_published_config: the defaults of every family for keys that all have") {
+TEST_CASE("read_family_config: the defaults of every family for keys that all have") {
     struct Defaults {
         std::size_t head_dim;  // hidden_size / num_attention_heads is 4
         double rms_norm_eps, rope_theta;
@@ -84,7 +84,7 @@ TEST_CASE("read_published_config: the defaults of every family for keys that all
     for (const auto& [name, expected] : defaults) {
         const std::string& type = name;  // a lambda cannot capture a structured binding
         CAPTURE(type);
-        const PublishedConfig config =
+        const FamilyConfig config =
             read(type, type == "deepseek_v2" ? R"("num_experts_per_tok": 6)" : "");
         CHECK(config.head_dim == expected.head_dim);
         CHECK(config.rms_norm_eps == Real(expected.rms_norm_eps));
@@ -92,7 +92,7 @@ TEST_CASE("read_published_config: the defaults of every family for keys that all
         CHECK(config.tie_word_embeddings == expected.tie_word_embeddings);
     }
     CHECK(defaults.size() + 1 == families().size());  // gpt2 has other names
-    const PublishedConfig granite = read("granite", "");
+    const FamilyConfig granite = read("granite", "");
     for (const Real multiplier : {granite.embedding_multiplier, *granite.attention_multiplier,
                                   granite.residual_multiplier, granite.logits_scaling})
         CHECK(multiplier == 1);
@@ -105,12 +105,12 @@ TEST_CASE("read_published_config: the defaults of every family for keys that all
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 17, )" +
                         longrope + "}");
-    CHECK(read_published_config(JsonFile(file)).longrope->original_max_position_embeddings ==
+    CHECK(read_family_config(JsonFile(file)).longrope->original_max_position_embeddings ==
           4096);
 }
 
-TEST_CASE("read_published_config: settings with two values, and older names of keys") {
-    const PublishedConfig gemma = read("gemma2", R"("head_dim": 6)");
+TEST_CASE("read_family_config: settings with two values, and older names of keys") {
+    const FamilyConfig gemma = read("gemma2", R"("head_dim": 6)");
     CHECK(gemma.query_pre_attn_scalar == 256);
     CHECK(
         read("gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 9)").query_pre_attn_scalar ==
@@ -125,7 +125,7 @@ TEST_CASE("read_published_config: settings with two values, and older names of k
         CHECK(mentions(rejection_of("gemma2", "\"" + key + "\": 0"), key + " must be above 0"));
 }
 
-TEST_CASE("is_published_config: Gemma, and mistral if a window hides tokens of its context") {
+TEST_CASE("is_family_config: Gemma, and mistral if a window hides tokens of its context") {
     CHECK(is_published("gemma2", ""));
     CHECK(is_published("gemma3_text", ""));
     CHECK(is_published("mistral", R"("sliding_window": 63)"));
@@ -137,7 +137,7 @@ TEST_CASE("is_published_config: Gemma, and mistral if a window hides tokens of i
     CHECK(is_published("mixtral", ""));
 }
 
-TEST_CASE("read_published_config: layer_types wins over a pattern, null is no window") {
+TEST_CASE("read_family_config: layer_types wins over a pattern, null is no window") {
     CHECK(windows(read("gemma3_text", R"("sliding_window": 9, "sliding_window_pattern": 3)")) ==
           Windows{9, 9, 0, 9, 9, 0, 9, 9});
     CHECK(windows(read("gemma3_text",
@@ -154,7 +154,7 @@ TEST_CASE("read_published_config: layer_types wins over a pattern, null is no wi
     CHECK(read("mistral", R"("rope_scaling": null, "head_dim": 6)").head_dim == 6);
 }
 
-TEST_CASE("read_published_config rejects what is not implemented, by name") {
+TEST_CASE("read_family_config rejects what is not implemented, by name") {
     CHECK(rejection_of("gemma3", "") ==
           "model_type gemma3 is not supported; supported: llama, mistral, qwen2, qwen3, "
           "mini-llm, gpt2, gemma, gemma2, gemma3_text, smollm3, granite, olmo2, phi3, cohere2, "
@@ -194,9 +194,9 @@ TEST_CASE("a checkpoint of chapter 17 with missing or unknown tensors is rejecte
     const std::string folder = scratch.copy_of("17_long_context/gemma2");
     // As gemma3_text, it would need a QK norm; as mistral, it has two norms too many.
     edit(folder + "/config.json", "\"gemma2\"", "\"gemma3_text\"");
-    CHECK_THROWS_AS(load_published_model(folder), FileError);
+    CHECK_THROWS_AS(load_family_model(folder), FileError);
     edit(folder + "/config.json", "\"gemma3_text\"", "\"mistral\"");
-    CHECK_THROWS_AS(load_published_model(folder), FileError);
+    CHECK_THROWS_AS(load_family_model(folder), FileError);
 }
 
 TEST_CASE("a configuration with more layers than the file is rejected before memory is used") {
@@ -205,7 +205,7 @@ TEST_CASE("a configuration with more layers than the file is rejected before mem
     edit(folder + "/config.json", "\"num_hidden_layers\": 3",
          "\"num_hidden_layers\": 16777216");
     CHECK_THROWS_WITH_AS(
-        load_published_model(folder),
+        load_family_model(folder),
         doctest::Contains("model.layers.16777215.input_layernorm.weight of shape (32,) is "
                           "missing"),
         FileError);
@@ -215,7 +215,7 @@ TEST_CASE("a checkpoint with a tensor that its settings do not describe is rejec
     const Scratch scratch;
     const std::string folder = scratch.copy_of("18_experts/mixtral");
     edit(folder + "/config.json", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2");
-    CHECK_THROWS_WITH_AS(load_published_model(folder),
+    CHECK_THROWS_WITH_AS(load_family_model(folder),
                          (folder + "/config.json: the weights have a tensor "
                                    "model.layers.2.block_sparse_moe.experts.0.w1.weight, which "
                                    "these settings do not describe")

@@ -15,7 +15,7 @@ const std::string deepseek_sizes =
     R"("qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "kv_lora_rank": 12,
        "moe_intermediate_size": 10, "n_routed_experts": 8, "num_experts_per_tok": 2)";
 
-PublishedConfig read_deepseek(const std::string& type, const std::string& more) {
+FamilyConfig read_deepseek(const std::string& type, const std::string& more) {
     return read(type, deepseek_sizes + more);
 }
 std::string rejection_of_deepseek(const std::string& type, const std::string& more) {
@@ -27,7 +27,7 @@ const std::string v2 = R"(, "q_lora_rank": null)";
 }  // namespace
 
 TEST_CASE("the keys of the published config.json of DeepSeek-V2-Lite and V3") {
-    const PublishedConfig lite = read_deepseek("deepseek_v2", R"(,
+    const FamilyConfig lite = read_deepseek("deepseek_v2", R"(,
         "architectures": ["DeepseekV2ForCausalLM"], "attention_bias": false,
         "attention_dropout": 0.0, "aux_loss_alpha": 0.001,
         "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV2Config"},
@@ -49,7 +49,7 @@ TEST_CASE("the keys of the published config.json of DeepSeek-V2-Lite and V3") {
     CHECK(cached_numbers(lite) == 16);
     CHECK_FALSE(std::get<SoftmaxRouting>(lite.routing).norm_topk_prob);
 
-    const PublishedConfig v3 = read_deepseek("deepseek_v3", R"(,
+    const FamilyConfig v3 = read_deepseek("deepseek_v3", R"(,
         "attention_bias": false, "ep_size": 1, "first_k_dense_replace": 3, "head_dim": 4,
         "hidden_act": "silu", "moe_layer_freq": 1, "n_group": 4, "n_shared_experts": 1,
         "norm_topk_prob": true, "num_nextn_predict_layers": 1, "q_lora_rank": 9,
@@ -65,7 +65,7 @@ TEST_CASE("the keys of the published config.json of DeepSeek-V2-Lite and V3") {
 }
 
 TEST_CASE("DeepSeek: defaults of keys that a file may leave out") {
-    const PublishedConfig config = read("deepseek_v3", "");
+    const FamilyConfig config = read("deepseek_v3", "");
     const LatentSizes& sizes = *config.latent;
     CHECK(sizes.q_lora_rank == 1536);
     CHECK(sizes.kv_lora_rank == 512);
@@ -79,7 +79,7 @@ TEST_CASE("DeepSeek: defaults of keys that a file may leave out") {
     CHECK(std::get<SigmoidRouting>(config.routing).groups.topk_group == 4);
     CHECK_FALSE(config.layers[2].is_moe);
     CHECK(config.layers[3].is_moe);
-    const PublishedConfig v2_config = read("deepseek_v2", R"("num_experts_per_tok": 6)");
+    const FamilyConfig v2_config = read("deepseek_v2", R"("num_experts_per_tok": 6)");
     CHECK(v2_config.layers[0].is_moe);
     CHECK(v2_config.experts.num_experts == 64);
     CHECK(v2_config.experts.moe_intermediate_size == 1407);
@@ -92,7 +92,7 @@ TEST_CASE("DeepSeek: defaults of keys that a file may leave out") {
     CHECK(std::get<SigmoidRouting>(config.routing).norm_topk_prob);
     CHECK(config.num_nextn_predict_layers == 0);
     CHECK(read_deepseek("deepseek_v3", R"(, "first_k_dense_replace": 0)").layers[0].is_moe);
-    const PublishedConfig yarn =
+    const FamilyConfig yarn =
         read_deepseek("deepseek_v2", v2 + R"(, "rope_scaling": {"type": "yarn", "factor": 4})");
     CHECK(score_scale(yarn) == doctest::Approx(1 / std::sqrt(12.0)));
     CHECK(*yarn.yarn->attention_factor == doctest::Approx(0.1 * std::log(4.0) + 1));
@@ -136,11 +136,11 @@ TEST_CASE("DeepSeek: what is not implemented, or contradicts itself, is rejected
 TEST_CASE("DeepSeek: layers for multi-token prediction are left out if the file counts them") {
     const Scratch scratch;
     const fs::path folder = scratch.copy_of("19_latent_attention/deepseek_v3");
-    CHECK(load_published_model(folder.string()).layers.size() == 3);
+    CHECK(load_family_model(folder.string()).layers.size() == 3);
     edit(folder / "config.json", "\"num_nextn_predict_layers\": 1",
          "\"num_nextn_predict_layers\": 0");
     try {
-        load_published_model(folder.string());
+        load_family_model(folder.string());
         FAIL_CHECK("it was loaded");
     } catch (const FileError& error) {
         CHECK(mentions(error.what(), "the weights have a tensor model.layers.3."));
@@ -149,9 +149,8 @@ TEST_CASE("DeepSeek: layers for multi-token prediction are left out if the file 
 
 TEST_CASE("DeepSeek: what llama.cpp computes differently is not exported") {
     const auto rejection = [](const std::string& type, const auto& change) {
-        PublishedModel model =
-            load_published_model(fixture_path("19_latent_attention/" + type));
-        PublishedConfig& config = model.config;
+        FamilyModel model = load_family_model(fixture_path("19_latent_attention/" + type));
+        FamilyConfig& config = model.config;
         config.rms_norm_eps = Real(1e-6);
         config.yarn->beta_fast = 32;
         config.yarn->beta_slow = 1;
@@ -175,7 +174,7 @@ TEST_CASE("DeepSeek: what llama.cpp computes differently is not exported") {
 }
 
 TEST_CASE("DeepSeek: parameters of the published sizes, and the cache of latent vectors") {
-    PublishedConfig config;
+    FamilyConfig config;
     config.family = &deepseek_v3_family();
     config.hidden_size = 7168;
     config.intermediate_size = 18432;

@@ -9,7 +9,7 @@ using namespace llm::models;
 TEST_CASE("export_gguf of dense families: metadata and tensors") {
     for (const std::string type : {"gemma", "granite"}) {
         CAPTURE(type);
-        const PublishedModel model = dense_model(type);
+        const FamilyModel model = dense_model(type);
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
         models::export_gguf(model, shipped_tokenizer(), path);
@@ -35,13 +35,13 @@ TEST_CASE("export_gguf of dense families: metadata and tensors") {
 
 TEST_CASE("export_gguf of gpt2 and cohere2: metadata and tensors") {
     const Scratch scratch;
-    const auto exported = [&](const PublishedModel& model) {
+    const auto exported = [&](const FamilyModel& model) {
         const std::string path =
             (scratch.folder / (model.config.family->model_type + ".gguf")).string();
         models::export_gguf(model, shipped_tokenizer(), path);
         return Gguf(path);
     };
-    const PublishedModel gpt2 = dense_model("gpt2");
+    const FamilyModel gpt2 = dense_model("gpt2");
     const Gguf gpt2_file = exported(gpt2);
     CHECK(gpt2_file.number("gpt2.attention.layer_norm_epsilon") == doctest::Approx(1e-3));
     CHECK_FALSE(gpt2_file.has("gpt2.attention.layer_norm_rms_epsilon"));
@@ -53,7 +53,7 @@ TEST_CASE("export_gguf of gpt2 and cohere2: metadata and tensors") {
                 *block.self_attn.layer.projections.k_proj.bias, 0);
     CHECK(gpt2_file.tensors().size() == 3 * 12 + 4);
 
-    PublishedModel cohere2 = dense_model("cohere2");
+    FamilyModel cohere2 = dense_model("cohere2");
     CHECK(
         rejection_of_gguf(cohere2) ==
         "export: llama.cpp's cohere2 has full attention without RoPE in layers 3, 7, ..., and "
@@ -73,17 +73,17 @@ TEST_CASE("export_gguf of dense families rejects what llama.cpp does not compute
     CHECK(
         rejection_of_gguf(dense_model("smollm3")) ==
         "export: llama.cpp's smollm3 has no RoPE in layers 3, 7, ..., and RoPE in all others");
-    PublishedModel smollm3 = dense_model("smollm3");
+    FamilyModel smollm3 = dense_model("smollm3");
     for (std::size_t n = 0; n < smollm3.layers.size(); ++n)
         smollm3.config.layers[n].use_rope = n != 3;
     CHECK(rejection_of_gguf(smollm3) == "not rejected");
-    PublishedModel gemma = dense_model("gemma");
+    FamilyModel gemma = dense_model("gemma");
     gemma.config.tie_word_embeddings = false;
     CHECK(rejection_of_gguf(gemma) == "export: llama.cpp's gemma has a tied head");
-    PublishedModel olmo2 = dense_model("olmo2");
+    FamilyModel olmo2 = dense_model("olmo2");
     CHECK(rejection_of_gguf(olmo2) ==
           "export: llama.cpp's olmo2 has 4 heads of 5 for a hidden size of 20");
-    PublishedModel phi3 = dense_model("phi3");
+    FamilyModel phi3 = dense_model("phi3");
     CHECK(rejection_of_gguf(phi3) ==
           "export: llama.cpp's phi3 has no window: 64 tokens do not fit into a window of 6");
     set_patterns(phi3.config, {phi3.layers.size(), FullAttention{}});

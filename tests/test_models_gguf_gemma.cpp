@@ -10,8 +10,8 @@ namespace {
 
 // A model of tests/fixtures with the vocabulary of the shipped tokenizer and with settings that
 // llama.cpp has.
-PublishedModel gemma_or_mistral(const std::string& type) {
-    PublishedModel model = load_published_model(fixture_path("17_long_context/" + type));
+FamilyModel gemma_or_mistral(const std::string& type) {
+    FamilyModel model = load_family_model(fixture_path("17_long_context/" + type));
     Generator generator(3);
     model.config.vocab_size = 1024;
     model.config.tie_word_embeddings = type != "mistral";
@@ -27,7 +27,7 @@ PublishedModel gemma_or_mistral(const std::string& type) {
 TEST_CASE("export_gguf of Gemma and Mistral: metadata and tensors of gemma2 and gemma3_text") {
     for (const std::string type : {"gemma2", "gemma3_text"}) {
         CAPTURE(type);
-        const PublishedModel model = gemma_or_mistral(type);
+        const FamilyModel model = gemma_or_mistral(type);
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
         models::export_gguf(model, shipped_tokenizer(), path);
@@ -67,7 +67,7 @@ TEST_CASE("export_gguf of Gemma and Mistral: metadata and tensors of gemma2 and 
 }
 
 TEST_CASE("export_gguf of Gemma and Mistral rejects what llama.cpp does not compute") {
-    PublishedModel model = gemma_or_mistral("gemma3_text");
+    FamilyModel model = gemma_or_mistral("gemma3_text");
     model.config.layers[0].pattern = FullAttention{};
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma3_text has full attention in layers 5, 11, ... and windows "
@@ -96,7 +96,7 @@ TEST_CASE("export_gguf of Gemma and Mistral rejects what llama.cpp does not comp
 }
 
 TEST_CASE("export_gguf: a Mistral whose context fits into its window is a llama") {
-    PublishedModel model = gemma_or_mistral("mistral");
+    FamilyModel model = gemma_or_mistral("mistral");
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
         model.config.layers[n].pattern = SlidingWindow{64};
         std::get<MoeBlock>(model.layers[n]).self_attn.pattern = SlidingWindow{64};

@@ -10,9 +10,9 @@ namespace {
 
 // A model of tests/fixtures with the vocabulary of the shipped tokenizer and with settings that
 // llama.cpp has.
-PublishedModel model_with_experts(const std::string& type) {
-    PublishedModel model = load_published_model(fixture_path("18_experts/" + type));
-    PublishedConfig& config = model.config;
+FamilyModel model_with_experts(const std::string& type) {
+    FamilyModel model = load_family_model(fixture_path("18_experts/" + type));
+    FamilyConfig& config = model.config;
     Generator generator(3);
     config.vocab_size = 1024;
     model.embed_tokens = randn({1024, 32}, generator);
@@ -22,7 +22,7 @@ PublishedModel model_with_experts(const std::string& type) {
         for (LayerConfig& layer : config.layers) layer.pattern = FullAttention{};
     if (type == "qwen3_moe") {  // layer 1 has the only mixture of experts
         for (LayerConfig& layer : config.layers) layer.is_moe = true;
-        for (PublishedLayer& layer : model.layers)
+        for (FamilyLayer& layer : model.layers)
             std::get<MoeBlock>(layer).mlp = mlp_of(model.layers[1]);
     }
     if (type == "gpt_oss") {
@@ -48,7 +48,7 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
     for (const auto& names : types) {
         const std::string type = names[0], architecture = names[1];
         CAPTURE(type);
-        const PublishedModel model = model_with_experts(type);
+        const FamilyModel model = model_with_experts(type);
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
         models::export_gguf(model, shipped_tokenizer(), path);
@@ -83,7 +83,7 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
 }
 
 TEST_CASE("export_gguf of models with experts rejects what llama.cpp does not compute") {
-    PublishedModel model = model_with_experts("mixtral");
+    FamilyModel model = model_with_experts("mixtral");
     model.config.layers[1].pattern = SlidingWindow{6};
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama has no window: 64 tokens do not fit into a window of 6");

@@ -10,7 +10,7 @@ namespace {
 
 // A visitor that fills the tensors of a model with random numbers.
 struct RandomFiller {
-    const PublishedConfig& config;
+    const FamilyConfig& config;
     Generator generator{7};
 
     void matrix(const std::string&, Matrix& weight, std::size_t out, std::size_t in) {
@@ -54,13 +54,13 @@ struct RandomFiller {
                       std::size_t, std::size_t) {
         linear(name, stored, out, in);
     }
-    void latent_up(const std::string& layer, const PublishedLayerNames&, Linear& kv_b_proj,
+    void latent_up(const std::string& layer, const FamilyLayerNames&, Linear& kv_b_proj,
                    const LatentSizes& sizes) {
         linear(layer + "attn_kv_b", kv_b_proj,
                sizes.num_attention_heads * (sizes.qk_nope_head_dim + sizes.v_head_dim),
                sizes.kv_lora_rank);
     }
-    void experts(const std::string& name, const PublishedLayerNames&,
+    void experts(const std::string& name, const FamilyLayerNames&,
                  std::vector<Expert>& experts) {
         const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
         for (Expert& expert : experts)
@@ -122,7 +122,7 @@ const std::map<std::string, std::string> exportable = {
                       "linear_conv_kernel_dim": 3, "num_experts": 5, "num_experts_per_tok": 3,
                       "moe_intermediate_size": 10, "shared_expert_intermediate_size": 9)"}};
 
-PublishedModel random_model(const std::string& type) {
+FamilyModel random_model(const std::string& type) {
     const Scratch scratch;
     const std::string layers = type == "gemma3_text" ? "6" : "4", rest = exportable.at(type);
     overwrite(scratch.folder / "config.json",
@@ -133,8 +133,8 @@ PublishedModel random_model(const std::string& type) {
                         "num_key_value_heads": 2, "head_dim": 6, "vocab_size": 1024,
                         "max_position_embeddings": 64, "num_hidden_layers": )" +
                         layers + R"(, "model_type": ")" + type + "\"" + rest + "}");
-    PublishedModel model =
-        make_empty_model(read_published_config(JsonFile(scratch.folder / "config.json")));
+    FamilyModel model =
+        make_empty_model(read_family_config(JsonFile(scratch.folder / "config.json")));
     RandomFiller filler{model.config};
     const Family& family = *model.config.family;
     visit_model(model, family.model_names, family.names, family.layout, filler);
@@ -143,16 +143,16 @@ PublishedModel random_model(const std::string& type) {
 
 }  // namespace
 
-TEST_CASE("load_published_gguf: the file of each family has the logits of the exported model") {
+TEST_CASE("load_family_gguf: the file of each family has the logits of the exported model") {
     Generator generator(11);
     for (const auto& [name, members] : exportable) {
         const std::string& type = name;  // a lambda cannot capture a structured binding
         CAPTURE(type);
-        const PublishedModel model = random_model(type);
+        const FamilyModel model = random_model(type);
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
         models::export_gguf(model, shipped_tokenizer(), path);
-        const PublishedModel loaded = load_published_gguf(path);
+        const FamilyModel loaded = load_family_gguf(path);
         const IdMatrix ids = randint(0, 1024, {2, 19}, generator);
         CHECK(loaded.config.family == model.config.family);
         CHECK_CLOSE(loaded(ids), model(ids), 2e-6);
@@ -163,7 +163,7 @@ TEST_CASE("load_published_gguf: the file of each family has the logits of the ex
         // What was quantized is read, too; the loaded model can be exported again.
         const std::string quantized = (scratch.folder / "q8_0.gguf").string();
         models::export_gguf(model, shipped_tokenizer(), quantized, DType::q8_0);
-        CHECK(difference(load_published_gguf(quantized)(ids), model(ids), 1e-6) != "");
+        CHECK(difference(load_family_gguf(quantized)(ids), model(ids), 1e-6) != "");
         models::export_gguf(loaded, shipped_tokenizer(),
                             (scratch.folder / "again.gguf").string());
         const Gguf first(path), again((scratch.folder / "again.gguf").string());
@@ -171,8 +171,8 @@ TEST_CASE("load_published_gguf: the file of each family has the logits of the ex
     }
 }
 
-TEST_CASE("load_published_gguf names what the file lacks or what it does not read") {
-    const PublishedModel model = random_model("granite");
+TEST_CASE("load_family_gguf names what the file lacks or what it does not read") {
+    const FamilyModel model = random_model("granite");
     const auto rejection = [&](const std::function<void(GgufMetadata&)>& change) {
         const Scratch scratch;
         const std::string path = (scratch.folder / "model.gguf").string();
@@ -186,7 +186,7 @@ TEST_CASE("load_published_gguf names what the file lacks or what it does not rea
         list.add_vector("blk.3.attn_norm.weight", xt::ones<Real>({24}));
         write_gguf(path, metadata, list.tensors());
         try {
-            load_published_gguf(path);
+            load_family_gguf(path);
         } catch (const FileError& error) {
             return std::string(error.what()).substr(path.size() + 2);
         }
@@ -239,13 +239,13 @@ TEST_CASE("find_family: a llama without experts is chapter 09's") {
 }
 
 TEST_CASE("a GGUF file of qwen3_next whose decay is not below 0 is rejected by name") {
-    PublishedModel model = random_model("qwen3_next");
+    FamilyModel model = random_model("qwen3_next");
     auto& attention = std::get<QwenNextBlock>(model.layers[1]).self_attn;
     attention.decay->A_log(2) = -200;  // -e^-200 is stored as 0
     const Scratch scratch;
     const std::string file = (scratch.folder / "model.gguf").string();
     models::export_gguf(model, shipped_tokenizer(), file, DType::float32);
-    CHECK_THROWS_WITH_AS(load_published_gguf(file),
+    CHECK_THROWS_WITH_AS(load_family_gguf(file),
                          (file + ": blk.1.ssm_a must be below 0").c_str(), FileError);
 }
 

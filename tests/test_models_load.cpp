@@ -1,8 +1,8 @@
 // A path becomes a model in one place, and which models have the fast path.
 #include "chapters/16_quantization/quantized_model.hpp"
+#include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/load.hpp"
-#include "chapters/models/published_gguf.hpp"
 #include "tests/fast_helpers.hpp"
 #include "tests/files.hpp"
 #include "tests/published_models.hpp"
@@ -31,13 +31,13 @@ TEST_CASE("load_any_model: Llama's types as chapter 09's model, the others as th
     for (const std::string type : {"models/gpt2", "17_long_context/mistral"}) {
         const std::string path = fixture_path(type);
         CHECK(family_of(path)->model_type == type.substr(type.find('/') + 1));
-        CHECK(std::holds_alternative<PublishedModel>(load_any_model(path)));
+        CHECK(std::holds_alternative<FamilyModel>(load_any_model(path)));
     }
     const Scratch scratch;
     const std::string gguf = (scratch.folder / "model.gguf").string();
     export_gguf(dense_model("granite"), shipped_tokenizer(), gguf);
     CHECK(family_of(gguf) == &granite_family());
-    CHECK(std::holds_alternative<PublishedModel>(load_any_model(gguf)));
+    CHECK(std::holds_alternative<FamilyModel>(load_any_model(gguf)));
     CHECK_FALSE(family_of(fixture_path("gguf/qwen3.gguf")));
     CHECK(std::holds_alternative<Model>(load_any_model(fixture_path("gguf/qwen3.gguf"))));
 }
@@ -66,7 +66,7 @@ TEST_CASE("A Phi-3 without a window has the fast path: the logits of its family"
     const Scratch scratch;
     const std::string folder = phi3_without_window(scratch);
     CHECK(has_fast_path(folder));
-    const PublishedModel family = load_published_model(folder);
+    const FamilyModel family = load_family_model(folder);
     const std::vector<Id> ids = {3, 1, 4, 15, 9, 26, 5, 30, 2};
     const Tensor3 expected = family(one_sequence(ids));  // (1, T, V)
     const Model model = load_for_fast_path(folder);
@@ -77,17 +77,17 @@ TEST_CASE("A Phi-3 without a window has the fast path: the logits of its family"
 
 TEST_CASE("llama_model: each thing that Llama's layers do not have is enough for none") {
     const Scratch scratch;
-    const PublishedModel phi3 = load_published_model(phi3_without_window(scratch));
+    const FamilyModel phi3 = load_family_model(phi3_without_window(scratch));
     REQUIRE(llama_model(phi3));
-    const auto changed = [&](const std::function<void(PublishedModel&)>& change) {
-        PublishedModel model = phi3;
+    const auto changed = [&](const std::function<void(FamilyModel&)>& change) {
+        FamilyModel model = phi3;
         change(model);
         return llama_model(model).has_value();
     };
-    const auto block = [](PublishedModel& model) -> MoeBlock& {
+    const auto block = [](FamilyModel& model) -> MoeBlock& {
         return std::get<MoeBlock>(model.layers[1]);
     };
-    using Published = PublishedModel;
+    using Published = FamilyModel;
     const std::vector<std::function<void(Published&)>> changes = {
         [](Published& model) {
             model.norm = LayerNorm{Vector{1, 1}, {}};

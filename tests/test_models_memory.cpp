@@ -6,7 +6,7 @@
 #include "chapters/15_fast/matmul.hpp"
 #include "chapters/18_experts/moe_training.hpp"
 #include "chapters/experiments/ablation_model.hpp"
-#include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/family_checkpoint.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 #include "tests/small_model.hpp"
@@ -64,14 +64,14 @@ TEST_CASE("no forward pass copies the LM head") {
         CHECK(copies_no_head(C, [&] { return model(one_token); }));
         CHECK(copies_no_head(C, [&] { return forward_with(matmul_blas, model, one_token); }));
 
-        PublishedModel gemma = load_published_model(fixture_path("17_long_context/gemma2"));
+        FamilyModel gemma = load_family_model(fixture_path("17_long_context/gemma2"));
         const std::size_t width = gemma.config.hidden_size;
         gemma.config.vocab_size = vocab_size;
         gemma.embed_tokens = randn({vocab_size, width}, generator);
         if (!tied) gemma.lm_head = randn({vocab_size, width}, generator);
         CHECK(copies_no_head(width, [&] { return gemma(one_token); }));
 
-        PublishedModel moe = load_published_model(fixture_path("18_experts/mixtral"));
+        FamilyModel moe = load_family_model(fixture_path("18_experts/mixtral"));
         const std::size_t hidden_size = moe.config.hidden_size;
         moe.config.vocab_size = vocab_size;
         moe.embed_tokens = randn({vocab_size, hidden_size}, generator);

@@ -1,7 +1,7 @@
 // Parameters of published models.
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/parameter_count.hpp"
-#include "chapters/models/published_checkpoint.hpp"
 #include "tests/check.hpp"
 
 using namespace llm;
@@ -9,9 +9,8 @@ using namespace llm::models;
 
 namespace {
 
-PublishedConfig config_of(const Family& family, const Config& sizes,
-                          const ExpertSizes& experts) {
-    PublishedConfig config;
+FamilyConfig config_of(const Family& family, const Config& sizes, const ExpertSizes& experts) {
+    FamilyConfig config;
     static_cast<Config&>(config) = sizes;
     config.family = &family;
     config.tie_word_embeddings = false;
@@ -43,7 +42,7 @@ TEST_CASE("count_parameters: the numbers that were published") {
     CHECK(count_parameters(config_of(mixtral_family(), sizes_of(4096, 32, 32, 8, 128, 32000),
                                      {8, 2, 14336, 0}))
               .total() == 46'702'792'704);
-    PublishedConfig qwen =
+    FamilyConfig qwen =
         config_of(qwen3_moe_family(), sizes_of(2048, 48, 32, 4, 128, 151936), {128, 8, 768, 0});
     CHECK(count_parameters(qwen).total() == 30'532'122'624);
 
@@ -63,7 +62,7 @@ TEST_CASE("count_parameters: the numbers that were published") {
 TEST_CASE("count_parameters: dense families, the sizes that their makers give") {
     const auto count_of = [](const Family& family, const Config& sizes,
                              std::size_t intermediate_size, bool tied = true) {
-        PublishedConfig config = config_of(family, sizes, {});
+        FamilyConfig config = config_of(family, sizes, {});
         config.intermediate_size = intermediate_size;
         config.tie_word_embeddings = tied;
         for (LayerConfig& layer : config.layers) layer.is_moe = false;
@@ -106,7 +105,7 @@ TEST_CASE("count_parameters counts the tensors of a loaded model") {
           "19_latent_attention/deepseek_v2", "19_latent_attention/deepseek_v3",
           "20_linear_attention/qwen3_next"}) {
         CAPTURE(type);
-        PublishedModel model = load_published_model(fixture_path(type));
+        FamilyModel model = load_family_model(fixture_path(type));
         std::uint64_t count = 0;
         for (const Parameter& parameter : named_parameters(model))
             count += parameter.values.size();
@@ -115,7 +114,7 @@ TEST_CASE("count_parameters counts the tensors of a loaded model") {
 }
 
 TEST_CASE("active parameters: K experts, no look-up table, a tied head once") {
-    PublishedConfig config =
+    FamilyConfig config =
         config_of(mixtral_family(), sizes_of(8, 2, 2, 1, 4, 10), {4, 2, 6, 0});
     const ParametersByPart count = count_parameters(config);
     const std::uint64_t expert = 3 * 8 * 6;

@@ -33,9 +33,7 @@ const std::vector<std::string> names = {"models/gpt2",
                                         "19_latent_attention/deepseek_v3",
                                         "20_linear_attention/qwen3_next"};
 
-PublishedModel load(const std::string& name) {
-    return load_published_model(fixture_path(name));
-}
+FamilyModel load(const std::string& name) { return load_family_model(fixture_path(name)); }
 
 IdMatrix fixture_ids(const std::string& name) { return load_ids<2>(fixture_file(name)); }
 
@@ -51,7 +49,7 @@ IdMatrix columns(const IdMatrix& ids, std::size_t first, std::size_t count) {
 }  // namespace
 
 // The largest difference may be 2e-5 of the largest logit.
-TEST_CASE("load_published_model: every family equals PyTorch, gpt-oss also in MXFP4") {
+TEST_CASE("load_family_model: every family equals PyTorch, gpt-oss also in MXFP4") {
     for (const std::string& name : names) {
         CAPTURE(name);
         CHECK_CLOSE(load(name)(input_ids_of(name)), fixture<3>(name + "_logits"), 2e-5);
@@ -72,11 +70,11 @@ TEST_CASE("gpt2: tensors without the prefix of the model with a head are read, t
     header.resize(size, ' ');
     overwrite(folder / "model.safetensors", bytes.replace(8, size, header));
     const IdMatrix ids = fixture_ids("models/ids");
-    CHECK_CLOSE(load_published_model(folder.string())(ids), load("models/gpt2")(ids), 0);
+    CHECK_CLOSE(load_family_model(folder.string())(ids), load("models/gpt2")(ids), 0);
 }
 
 TEST_CASE("gpt2: a context that is full names the shapes") {
-    const PublishedModel model = load("models/gpt2");
+    const FamilyModel model = load("models/gpt2");
     auto cache = make_cache(model, 64);
     const IdMatrix ids = xt::zeros<Id>({1, 40});
     model.forward(ids, {.cache = &cache});
@@ -90,19 +88,19 @@ TEST_CASE("llama4_text without a QK norm, as Maverick, equals PyTorch, also once
     const Scratch scratch;
     const std::string folder = scratch.copy_of("18_experts/llama4_text");
     edit(folder + "/config.json", "\"vocab_size\"", "\"use_qk_norm\": false, \"vocab_size\"");
-    const PublishedModel model = load_published_model(folder);
+    const FamilyModel model = load_family_model(folder);
     const IdMatrix ids = fixture_ids("18_experts/ids");
     CHECK_CLOSE(model(ids), fixture<3>("18_experts/llama4_text_without_qk_norm_logits"), 2e-5);
     const std::string exported = (scratch.folder / "exported").string();
     models::export_model(model, exported);
-    CHECK_CLOSE(load_published_model(exported)(ids), model(ids), 0);
+    CHECK_CLOSE(load_family_model(exported)(ids), model(ids), 0);
 }
 
 TEST_CASE("a published model with caches equals one pass, for random cuts of the prompt") {
     std::mt19937 random(7);
     for (const std::string& name : names) {
         CAPTURE(name);
-        const PublishedModel model = load(name);
+        const FamilyModel model = load(name);
         const IdMatrix ids = input_ids_of(name);
         const std::size_t length = ids.shape(1);
         const Tensor3 expected = model(ids);
@@ -133,7 +131,7 @@ TEST_CASE("a published model with caches equals one pass, for random cuts of the
 TEST_CASE("generate: greedy text of every family equals PyTorch's, with caches and without") {
     for (const std::string& name : names) {
         CAPTURE(name);
-        const PublishedModel model = load(name);
+        const FamilyModel model = load(name);
         const IdMatrix expected = fixture_ids(name + "_greedy");
         const std::vector<Id> all(expected.begin(), expected.end());
         const std::vector<Id> prompt(all.begin(), all.begin() + 9);
@@ -157,7 +155,7 @@ TEST_CASE("generate: greedy text of every family equals PyTorch's, with caches a
 }
 
 TEST_CASE("generate shifts the full context of a model with rolling caches") {
-    const PublishedModel model = load("17_long_context/gemma2");
+    const FamilyModel model = load("17_long_context/gemma2");
     GenerationConfig config;
     config.sampling.temperature = 0;
     config.max_new_tokens = 40;
@@ -178,13 +176,13 @@ TEST_CASE("generate shifts the full context of a model with rolling caches") {
 TEST_CASE("export_model of a published model: the copy has the same logits, in every bit") {
     for (const std::string& name : names) {
         CAPTURE(name);
-        const PublishedModel model = load(name);
+        const FamilyModel model = load(name);
         const IdMatrix ids = input_ids_of(name);
         for (const DType dtype : {DType::float32, DType::bfloat16}) {
             const Scratch scratch;
             const std::string folder = scratch.folder.string();
             models::export_model(model, folder, dtype);
-            CHECK_CLOSE(load_published_model(folder)(ids), model(ids), 0);
+            CHECK_CLOSE(load_family_model(folder)(ids), model(ids), 0);
             CHECK(mentions(content(folder + "/config.json"),
                            dtype == DType::float32 ? "\"float32\"" : "\"bfloat16\""));
         }
@@ -192,7 +190,7 @@ TEST_CASE("export_model of a published model: the copy has the same logits, in e
 }
 
 TEST_CASE("a published model names what it cannot do") {
-    const PublishedModel model = load("17_long_context/gemma2");
+    const FamilyModel model = load("17_long_context/gemma2");
     Generator generator(1);
     CHECK_THROWS_WITH_AS(generate(model, {}, {}, generator),
                          "generate: the prompt must have at least one token", ValueError);
@@ -208,10 +206,10 @@ TEST_CASE("a published model names what it cannot do") {
 TEST_CASE("forward_backward of published models: each parameter gets a gradient") {
     for (const std::string& name : names) {
         CAPTURE(name);
-        const PublishedModel model = load(name);
+        const FamilyModel model = load(name);
         const IdMatrix ids = input_ids_of(name);
         const std::size_t length = ids.shape(1) - 1;
-        PublishedModel gradient = zeros_like(model);
+        FamilyModel gradient = zeros_like(model);
         const double loss =
             forward_backward(model, columns(ids, 0, length), columns(ids, 1, length), gradient);
         CHECK(loss == doctest::Approx(evaluate_loss(model, columns(ids, 0, length),
@@ -228,7 +226,7 @@ TEST_CASE("forward_backward of published models: each parameter gets a gradient"
 
 TEST_CASE("routed_tokens: K experts of every token in every layer with a mixture") {
     const IdMatrix ids = fixture_ids("18_experts/ids");
-    const PublishedModel model = load("18_experts/qwen3_moe");
+    const FamilyModel model = load("18_experts/qwen3_moe");
     const std::vector<RoutedTokens> routed = routed_tokens(model, ids);
     REQUIRE(routed.size() == 1);  // of four layers, one has a mixture of experts
     CHECK(routed[0].experts.shape() == std::array<std::size_t, 2>{2 * 17, 3});
@@ -240,11 +238,11 @@ TEST_CASE("make_mixtral: a trained decoder and its export have the same logits")
     config.tie_word_embeddings = true;
     Generator generator(7);
     MoeDecoder decoder = make_moe_decoder(config, {4, 2, 6, 0}, SoftmaxRouting{}, generator);
-    const PublishedModel model = make_mixtral(decoder);
+    const FamilyModel model = make_mixtral(decoder);
     CHECK_CLOSE(model(small_ids), decoder(small_ids), 1e-6);
     const Scratch scratch;
     models::export_model(model, scratch.folder.string());
-    CHECK_CLOSE(load_published_model(scratch.folder.string())(small_ids), model(small_ids), 0);
+    CHECK_CLOSE(load_family_model(scratch.folder.string())(small_ids), model(small_ids), 0);
     const std::string expected =
         "make_mixtral: every layer must have a mixture with softmax routing and no shared "
         "experts";
@@ -259,10 +257,10 @@ TEST_CASE("make_mixtral: a trained decoder and its export have the same logits")
 TEST_CASE("a tensor of a mixture model that is missing, or has another shape, is named") {
     const Scratch scratch;
     const std::string folder = scratch.folder.string();
-    PublishedModel model = load("18_experts/mixtral");
+    FamilyModel model = load("18_experts/mixtral");
     model.config.experts.num_experts = 6;  // the file will have five
     models::export_model(model, folder);
-    CHECK_THROWS_WITH_AS(load_published_model(folder),
+    CHECK_THROWS_WITH_AS(load_family_model(folder),
                          (folder + "/model.safetensors: tensor "
                                    "model.layers.0.block_sparse_moe.gate.weight should have "
                                    "the shape (6, 32), it has (5, 32)")

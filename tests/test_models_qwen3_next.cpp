@@ -13,9 +13,9 @@ namespace {
 
 const std::string folder_name = "20_linear_attention/qwen3_next";
 
-PublishedModel load() { return load_published_model(fixture_path(folder_name)); }
+FamilyModel load() { return load_family_model(fixture_path(folder_name)); }
 
-std::vector<bool> linear_layers(const PublishedConfig& config) {
+std::vector<bool> linear_layers(const FamilyConfig& config) {
     std::vector<bool> result;
     for (const LayerConfig& layer : config.layers) result.push_back(layer.is_linear);
     return result;
@@ -24,7 +24,7 @@ std::vector<bool> linear_layers(const PublishedConfig& config) {
 }  // namespace
 
 TEST_CASE("the keys of the published config.json of Qwen3-Next-80B-A3B") {
-    const PublishedConfig config = read("qwen3_next", R"(
+    const FamilyConfig config = read("qwen3_next", R"(
         "architectures": ["Qwen3NextForCausalLM"], "attention_bias": false,
         "attention_dropout": 0.0, "bos_token_id": 1, "decoder_sparse_step": 1,
         "eos_token_id": 2, "full_attention_interval": 4, "head_dim": 8, "hidden_act": "silu",
@@ -54,7 +54,7 @@ TEST_CASE("the keys of the published config.json of Qwen3-Next-80B-A3B") {
 
 TEST_CASE(
     "Qwen3-Next: defaults of keys that a file may leave out, and keys of transformers 5") {
-    const PublishedConfig config = read("qwen3_next", "");
+    const FamilyConfig config = read("qwen3_next", "");
     const LinearSizes& linear = *config.linear;
     CHECK(linear.num_key_heads + 1000 * linear.num_value_heads == 32016);
     CHECK(linear.key_head_dim + 1000 * linear.value_head_dim == 128128);
@@ -67,7 +67,7 @@ TEST_CASE(
     CHECK(std::get<SoftmaxRouting>(config.routing).norm_topk_prob);
     CHECK(linear_layers(config)[2]);
     CHECK_FALSE(linear_layers(config)[3]);
-    const PublishedConfig nested = read("qwen3_next", R"("rope_parameters": {"rope_theta": 500,
+    const FamilyConfig nested = read("qwen3_next", R"("rope_parameters": {"rope_theta": 500,
         "rope_type": "default", "partial_rotary_factor": 0.5})");
     CHECK(rotary_dim(nested) == 128);
     CHECK(nested.rope_theta == 500);
@@ -102,11 +102,11 @@ TEST_CASE("Qwen3-Next: tensors for multi-token prediction are counted, and left 
     CHECK(load().config.num_nextn_predict_layers == 1);
     const Scratch scratch;
     models::export_model(load(), scratch.folder.string());
-    CHECK(load_published_model(scratch.folder.string()).config.num_nextn_predict_layers == 0);
+    CHECK(load_family_model(scratch.folder.string()).config.num_nextn_predict_layers == 0);
 }
 
 TEST_CASE("Qwen3-Next: the states are as large after one token as after many") {
-    const PublishedModel model = load();
+    const FamilyModel model = load();
     auto cache = make_cache(model, 128);
     const auto size = [&](std::size_t n) {
         const auto& linear = std::get<LinearCache>(cache.layers[n]);
@@ -123,7 +123,7 @@ TEST_CASE("Qwen3-Next: the states are as large after one token as after many") {
 }
 
 TEST_CASE("Qwen3-Next: a sequence that goes back is computed again, and exact") {
-    const PublishedModel model = load();
+    const FamilyModel model = load();
     const std::vector<Id> first = {1, 7, 3, 20, 12, 5, 9}, second = {1, 7, 3, 4, 4, 8};
     CachedSequence cached = make_cached_sequence(model, 128);
     next_token_logits(first, cached);
@@ -140,13 +140,13 @@ TEST_CASE("Qwen3-Next: a sequence that goes back is computed again, and exact") 
 
 TEST_CASE("Qwen3-Next: what llama.cpp computes differently is not exported") {
     const auto rejection = [](const auto& change) {
-        PublishedModel model = load();
+        FamilyModel model = load();
         change(model.config);
         return rejection_of_gguf(model);
     };
     CHECK(mentions(rejection([](auto&) {}), "one size of keys and values, not 4 and 6"));
     const auto with_equal_sizes = [&](const auto& change) {
-        return rejection([&](PublishedConfig& config) {
+        return rejection([&](FamilyConfig& config) {
             config.linear->value_head_dim = 4;
             change(config);
         });
@@ -161,7 +161,7 @@ TEST_CASE("Qwen3-Next: what llama.cpp computes differently is not exported") {
 }
 
 TEST_CASE("Qwen3-Next: 80 billion parameters, 3 billion active") {
-    PublishedConfig config;
+    FamilyConfig config;
     config.family = &qwen3_next_family();
     config.hidden_size = 2048;
     config.intermediate_size = 5120;
@@ -190,7 +190,7 @@ TEST_CASE("Qwen3-Next: 80 billion parameters, 3 billion active") {
 }
 
 TEST_CASE("Qwen3-Next: a GGUF file that contradicts itself is rejected by name") {
-    const PublishedConfig config =
+    const FamilyConfig config =
         read("qwen3_next", R"("linear_num_key_heads": 2, "num_experts": 3,
         "linear_num_value_heads": 4, "linear_key_head_dim": 4, "linear_value_head_dim": 4,
         "linear_conv_kernel_dim": 3, "num_experts_per_tok": 2, "head_dim": 8)");
@@ -199,7 +199,7 @@ TEST_CASE("Qwen3-Next: a GGUF file that contradicts itself is rejected by name")
     const auto rejection = [&](const GgufMetadata& metadata) -> std::string {
         fs::remove(file);
         write_gguf(file, metadata, {});
-        PublishedConfig result = config;
+        FamilyConfig result = config;
         try {
             const Gguf gguf(file);
             read_qwen3_next_gguf({gguf, "qwen3next"}, result);

@@ -19,8 +19,8 @@ Tensor3 logits(const std::string& fixture, const IdMatrix& ids,
     const Scratch scratch;
     const fs::path folder = scratch.copy_of(fixture);
     for (const Change& change : changes) edit(folder / "config.json", change.from, change.to);
-    if (is_published_config(JsonFile(folder / "config.json")))
-        return load_published_model(folder.string())(ids);
+    if (is_family_config(JsonFile(folder / "config.json")))
+        return load_family_model(folder.string())(ids);
     return models::load_model(folder.string())(ids);
 }
 

@@ -5,8 +5,8 @@
 #include "chapters/18_experts/demo/routing.hpp"
 #include "chapters/18_experts/demo/specialization.hpp"
 #include "chapters/18_experts/demo/speed.hpp"
+#include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/model_options.hpp"
-#include "chapters/models/published_checkpoint.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -30,7 +30,7 @@ void demo(const Tokenizer& tokenizer, const std::vector<Id>& tokens, Generator g
     published_sizes();
     losses_by_hand();
     dropped_tokens();
-    const PublishedModel model = load_published_model(asset("king_james_experts"));
+    const FamilyModel model = load_family_model(asset("king_james_experts"));
     load_of_layers(model, tokens);
     words_of_experts(model, tokenizer, tokens);
 }

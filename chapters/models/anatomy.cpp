@@ -13,16 +13,16 @@ namespace llm::models {
 namespace {
 
 // "24/32": 24 of 32 layers.
-std::string share(std::size_t count, const PublishedConfig& config) {
+std::string share(std::size_t count, const FamilyConfig& config) {
     return to_text(count) + "/" + to_text(config.layers.size());
 }
 
-std::size_t count_layers(const PublishedConfig& config,
+std::size_t count_layers(const FamilyConfig& config,
                          const std::function<bool(const LayerConfig&)>& holds) {
     return std::size_t(std::count_if(config.layers.begin(), config.layers.end(), holds));
 }
 
-Choice positions_of(const PublishedConfig& config) {
+Choice positions_of(const FamilyConfig& config) {
     const std::string name = "positions";
     if (config.family->learned_positions)
         return {name, "learned", "04_rope.md#optional-absolute-position-embeddings"};
@@ -33,7 +33,7 @@ Choice positions_of(const PublishedConfig& config) {
     return {name, "RoPE", "04_rope.md"};
 }
 
-Choice theta_of(const PublishedConfig& config) {
+Choice theta_of(const FamilyConfig& config) {
     if (config.family->learned_positions) return {"theta", "-", ""};
     const auto whole = [](Real number) { return with_commas(std::uint64_t(number)); };
     std::string theta = whole(config.rope_theta);
@@ -41,7 +41,7 @@ Choice theta_of(const PublishedConfig& config) {
     return {"theta", theta, "04_rope.md#formula"};
 }
 
-Choice scaling_of(const PublishedConfig& config) {
+Choice scaling_of(const FamilyConfig& config) {
     const std::string name = "scaling", page = "17_long_context.md#yarn";
     if (config.yarn) return {name, "YaRN, " + brief(double(config.yarn->factor)), page};
     if (config.longrope) return {name, "LongRoPE", page};
@@ -54,7 +54,7 @@ Choice scaling_of(const PublishedConfig& config) {
             "04_rope.md#optional-longer-contexts"};
 }
 
-Choice window_of(const PublishedConfig& config) {
+Choice window_of(const FamilyConfig& config) {
     if (config.linear)
         return {"window",
                 "linear, " +
@@ -76,7 +76,7 @@ Choice window_of(const PublishedConfig& config) {
             "17_long_context.md#patterns"};
 }
 
-Choice kv_heads_of(const PublishedConfig& config) {
+Choice kv_heads_of(const FamilyConfig& config) {
     if (config.latent)
         return {"KV heads",
                 "latent, " + to_text(config.latent->kv_lora_rank) + " + " +
@@ -86,12 +86,12 @@ Choice kv_heads_of(const PublishedConfig& config) {
 }
 
 // The features of a query head.
-std::size_t query_head_dim(const PublishedConfig& config) {
+std::size_t query_head_dim(const FamilyConfig& config) {
     return config.latent ? config.latent->qk_nope_head_dim + config.latent->qk_rope_head_dim
                          : config.head_dim;
 }
 
-Choice qk_norm_of(const PublishedConfig& config) {
+Choice qk_norm_of(const FamilyConfig& config) {
     const std::string name = "QK norm", page = "05_gqa.md#optional-qk-norm";
     if (config.qk_norm == QKNormType::with_weights) return {name, "each head", page};
     if (config.qk_norm == QKNormType::over_all_heads) return {name, "all heads", page};
@@ -99,14 +99,14 @@ Choice qk_norm_of(const PublishedConfig& config) {
     return {name, "-", ""};
 }
 
-Choice biases_of(const PublishedConfig& config) {
+Choice biases_of(const FamilyConfig& config) {
     const std::string page = "02_projections.md";
     if (config.family->has_biases) return {"biases", "all", page};
     if (config.attention_bias == AttentionBias::qkv) return {"biases", "q, k, v", page};
     return {"biases", "-", ""};
 }
 
-Choice norm_of(const PublishedConfig& config) {
+Choice norm_of(const FamilyConfig& config) {
     const std::string page = "07_rmsnorm_vs_layernorm.md";
     switch (config.family->norm_type) {
         case NormType::layer_norm:
@@ -119,7 +119,7 @@ Choice norm_of(const PublishedConfig& config) {
     return {"norm", config.family->norms_add_one ? "RMSNorm, 1 + w" : "RMSNorm", page};
 }
 
-Choice placement_of(const PublishedConfig& config) {
+Choice placement_of(const FamilyConfig& config) {
     const std::map<NormPlacement, std::string> names = {
         {NormPlacement::pre_norm, "pre-norm"},
         {NormPlacement::res_post_norm, "res-post-norm"},
@@ -128,7 +128,7 @@ Choice placement_of(const PublishedConfig& config) {
     return {"placement", names.at(config.family->norm_placement), "08_pre_vs_post_norm.md"};
 }
 
-Choice mlp_of(const PublishedConfig& config) {
+Choice mlp_of(const FamilyConfig& config) {
     const std::string page = "06_swiglu.md";
     if (!config.family->mlp_has_gate) return {"MLP", "GELU", page};
     if (config.swiglu_limit)
@@ -136,11 +136,11 @@ Choice mlp_of(const PublishedConfig& config) {
     return {"MLP", config.family->activation.name == GELUTanh.name ? "GeGLU" : "SwiGLU", page};
 }
 
-bool has_dense_layers(const PublishedConfig& config) {
+bool has_dense_layers(const FamilyConfig& config) {
     return count_layers(config, [](const LayerConfig& layer) { return !layer.is_moe; }) > 0;
 }
 
-Choice ratio_of(const PublishedConfig& config) {
+Choice ratio_of(const FamilyConfig& config) {
     const auto ratio = [&](std::size_t width) {
         return fixed(double(width) / double(config.hidden_size), 2);
     };
@@ -154,7 +154,7 @@ Choice ratio_of(const PublishedConfig& config) {
     return {"F / C", text, page};
 }
 
-Choice experts_of(const PublishedConfig& config) {
+Choice experts_of(const FamilyConfig& config) {
     const ExpertSizes& experts = config.experts;
     if (experts.num_experts == 0) return {"experts", "-", ""};
     return {"experts",
@@ -164,7 +164,7 @@ Choice experts_of(const PublishedConfig& config) {
 }
 
 // Scores are multiplied by 1/√D in most models.
-Choice multipliers_of(const PublishedConfig& config) {
+Choice multipliers_of(const FamilyConfig& config) {
     std::vector<std::string> parts;
     if (config.family->scales_embeddings) parts.push_back("embeddings √C");
     if (config.attn_logit_softcapping)
@@ -184,7 +184,7 @@ Choice multipliers_of(const PublishedConfig& config) {
                                         : "17_long_context.md#scores"};
 }
 
-std::vector<Choice> parameters_of(const PublishedConfig& config) {
+std::vector<Choice> parameters_of(const FamilyConfig& config) {
     const bool moe = config.experts.num_experts > 0;
     return {{"parameters", with_commas(count_parameters(config).total()),
              "09_full_model.md#parameters-flops-and-cache"},
@@ -195,7 +195,7 @@ std::vector<Choice> parameters_of(const PublishedConfig& config) {
 }  // namespace
 
 Anatomy anatomy_of(const PublishedExample& example) {
-    const PublishedConfig& config = example.config;
+    const FamilyConfig& config = example.config;
     const double C = double(config.hidden_size), H = double(config.num_attention_heads);
     const std::string sizes = "09_full_model.md";
     std::vector<Choice> choices = {

@@ -27,7 +27,7 @@ struct Anatomy {
 struct PublishedExample {
     std::string name;
     std::size_t year = 0;
-    PublishedConfig config;
+    FamilyConfig config;
 };
 
 // The models of assets/published_models.json, by year. Throws FileError.

@@ -95,34 +95,34 @@ std::vector<std::string> all_model_types() {
     return types;
 }
 
-bool is_published_config(const JsonFile& json) {
+bool is_family_config(const JsonFile& json) {
     if (!json.has("model_type")) return false;
     const std::string type = json.text("model_type");
     const auto& plain = plain_model_types;
     if (type != "mistral" && std::find(plain.begin(), plain.end(), type) != plain.end())
         return false;
-    const Family& family = published_family(json);
+    const Family& family = family_named_in(json);
     if (&family != &mistral_family()) return true;
-    PublishedConfig config;
+    FamilyConfig config;
     config.num_hidden_layers = json.size("num_hidden_layers");
     family.read(json, config);
     const std::size_t num_positions = json.size("max_position_embeddings");
     return sliding_window(config).value_or(num_positions) < num_positions;
 }
 
-const Family& published_family(const JsonFile& json) {
+const Family& family_named_in(const JsonFile& json) {
     const std::string name = json.text("model_type");
     const Family* const family = find_family(name);
     if (!family) json.reject_value("model_type", name, all_model_types());
     return *family;
 }
 
-PublishedConfig read_published_config(const JsonFile& json) {
-    return read_published_config(json, published_family(json));
+FamilyConfig read_family_config(const JsonFile& json) {
+    return read_family_config(json, family_named_in(json));
 }
 
-PublishedConfig read_published_config(const JsonFile& json, const Family& family) try {
-    PublishedConfig config;
+FamilyConfig read_family_config(const JsonFile& json, const Family& family) try {
+    FamilyConfig config;
     config.family = &family;
     reject_unsupported(json, family);
     read_sizes(json, family, config);
@@ -136,7 +136,7 @@ PublishedConfig read_published_config(const JsonFile& json, const Family& family
     json.reject(error.what());
 }
 
-JsonMembers config_json(const PublishedConfig& config, DType dtype) {
+JsonMembers config_json(const FamilyConfig& config, DType dtype) {
     const Family& family = *config.family;
     JsonMembers common = common_members(family.model_type, family.architecture, config, dtype);
     common.insert(common.end(), {{"attention_bias", family.has_biases},
@@ -148,10 +148,10 @@ JsonMembers config_json(const PublishedConfig& config, DType dtype) {
     return json;
 }
 
-PublishedLayerNames hugging_face_layer_names() { return {hugging_face_names.layers}; }
+FamilyLayerNames hugging_face_layer_names() { return {hugging_face_names.layers}; }
 
-PublishedLayerNames gguf_layer_names() {
-    PublishedLayerNames result{gguf_names.layers};
+FamilyLayerNames gguf_layer_names() {
+    FamilyLayerNames result{gguf_names.layers};
     result.sinks = "attn_sinks.weight";
     result.router = "ffn_gate_inp";
     result.expert = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
@@ -159,44 +159,44 @@ PublishedLayerNames gguf_layer_names() {
     return result;
 }
 
-Real score_scale(const PublishedConfig& config) {
+Real score_scale(const FamilyConfig& config) {
     const Real factor =
         config.yarn ? yarn_mscale(config.yarn->factor, config.mscale_all_dim) : Real(1);
     return config.attention_multiplier.value_or(factor * factor /
                                                 std::sqrt(config.query_pre_attn_scalar));
 }
 
-std::uint64_t cached_numbers(const PublishedConfig& config) {
+std::uint64_t cached_numbers(const FamilyConfig& config) {
     if (config.latent) return config.latent->kv_lora_rank + config.latent->qk_rope_head_dim;
     return std::uint64_t{2} * config.num_key_value_heads * config.head_dim;
 }
 
-std::size_t rotary_dim(const PublishedConfig& config) {
+std::size_t rotary_dim(const FamilyConfig& config) {
     // A factor that was divided by head_dim may be a little too small.
     return static_cast<std::size_t>(double(config.head_dim) * config.partial_rotary_factor +
                                     1e-6);
 }
 
-void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns) {
+void set_patterns(FamilyConfig& config, const std::vector<AttentionPattern>& patterns) {
     config.layers.resize(patterns.size());
     for (std::size_t n = 0; n < patterns.size(); ++n) config.layers[n].pattern = patterns[n];
 }
 
-std::optional<std::size_t> sliding_window(const PublishedConfig& config) {
+std::optional<std::size_t> sliding_window(const FamilyConfig& config) {
     for (const LayerConfig& layer : config.layers)
         if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
             return sliding->window;
     return std::nullopt;
 }
 
-void reject_other_query_widths(const PublishedConfig& config) {
+void reject_other_query_widths(const FamilyConfig& config) {
     require(config.num_attention_heads * config.head_dim == config.hidden_size,
             "export: llama.cpp's {} has {} heads of {} for a hidden size of {}",
             config.family->gguf_architecture, config.num_attention_heads,
             config.hidden_size / config.num_attention_heads, config.hidden_size);
 }
 
-void reject_windows_of_llama(const PublishedConfig& config) {
+void reject_windows_of_llama(const FamilyConfig& config) {
     const std::size_t context = config.max_position_embeddings;
     for (const LayerConfig& layer : config.layers) {
         const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern);

@@ -32,7 +32,7 @@ struct LayerConfig {
 
 // The settings of a model, under the names of config.json. What a family does not have keeps
 // its neutral value; with all of them, this is a model of chapter 09.
-struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
+struct FamilyConfig : Config {  // intermediate_size is that of dense MLPs
     const Family* family = nullptr;
     std::vector<LayerConfig> layers;                          // L
     std::optional<Real> rope_local_base_freq = std::nullopt;  // theta of layers with a window
@@ -59,7 +59,7 @@ struct PublishedConfig : Config {  // intermediate_size is that of dense MLPs
 
 // Chapter 09's names, and those of what its layers do not have. Stacked experts of GGUF files
 // have one tensor for all experts.
-struct PublishedLayerNames : LayerNames {
+struct FamilyLayerNames : LayerNames {
     std::string sinks = "", attention_output_norm = "", ffn_output_norm = "";
     std::string qkv_proj = "", gate_up_proj = "";  // fused: instead of three and of two names
     std::string router = "";                       // of a mixture of experts
@@ -106,8 +106,8 @@ struct Family {
     std::string model_type;         // config.json's
     std::string architecture;       // Hugging Face's class
     std::string gguf_architecture;  // llama.cpp's
-    PublishedLayerNames names;      // in safetensors
-    PublishedLayerNames gguf_names;
+    FamilyLayerNames names;         // in safetensors
+    FamilyLayerNames gguf_names;
     TensorNames model_names = hugging_face_names;  // outside of the layers
     std::string base_model_prefix = "";            // of these names; some files lack it
     std::vector<std::string> unused_tensors = {};  // beginnings or ends of names
@@ -144,18 +144,18 @@ struct Family {
     QKNormType qk_norm = QKNormType::none;
 
     // Reads the keys of this family alone; the common ones have been read. Throws FileError.
-    void (*read)(const JsonFile& json, PublishedConfig& config) = [](const JsonFile&,
-                                                                     PublishedConfig&) {};
+    void (*read)(const JsonFile& json, FamilyConfig& config) = [](const JsonFile&,
+                                                                  FamilyConfig&) {};
     // Appends these keys.
-    void (*write)(const PublishedConfig& config,
-                  JsonMembers& members) = [](const PublishedConfig&, JsonMembers&) {};
+    void (*write)(const FamilyConfig& config, JsonMembers& members) = [](const FamilyConfig&,
+                                                                         JsonMembers&) {};
     // Throws ValueError if llama.cpp would compute something else; appends its settings; reads
     // them, in a configuration whose layers have full attention and RoPE. Throws FileError.
-    void (*check_gguf)(const PublishedConfig& config) = [](const PublishedConfig&) {};
-    void (*add_gguf)(const PublishedConfig& config,
-                     GgufMetadata& metadata) = [](const PublishedConfig&, GgufMetadata&) {};
-    void (*read_gguf)(const GgufSettings& gguf,
-                      PublishedConfig& config) = [](const GgufSettings&, PublishedConfig&) {};
+    void (*check_gguf)(const FamilyConfig& config) = [](const FamilyConfig&) {};
+    void (*add_gguf)(const FamilyConfig& config,
+                     GgufMetadata& metadata) = [](const FamilyConfig&, GgufMetadata&) {};
+    void (*read_gguf)(const GgufSettings& gguf, FamilyConfig& config) = [](const GgufSettings&,
+                                                                           FamilyConfig&) {};
 
     bool has_key(const std::string& common) const { return !key(common).empty(); }
     std::string key(const std::string& common) const;  // attribute_map, or the same name
@@ -189,27 +189,27 @@ std::vector<std::string> all_model_types();  // with those of chapter 09: llama,
 // Whether these functions, and not those of chapter 09, read this config.json: one of the model
 // types above, but a mistral only if its windows are narrower than the context. Throws
 // FileError, which lists all types, if neither reads it.
-bool is_published_config(const JsonFile& json);
+bool is_family_config(const JsonFile& json);
 
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
 // an unsupported feature. Missing fields have the defaults of transformers 4.57.
-PublishedConfig read_published_config(const JsonFile& json);
-PublishedConfig read_published_config(const JsonFile& json, const Family& family);
-PublishedConfig read_published_config(const Gguf& file);
+FamilyConfig read_family_config(const JsonFile& json);
+FamilyConfig read_family_config(const JsonFile& json, const Family& family);
+FamilyConfig read_family_config(const Gguf& file);
 // The family of its model_type. Throws FileError if there is none.
-const Family& published_family(const JsonFile& json);
+const Family& family_named_in(const JsonFile& json);
 // The family of a GGUF file; null if chapter 09 reads its architecture. Throws FileError, which
 // lists all architectures, if neither does.
 const Family* find_family(const Gguf& file);
 
 // The members of config.json for a configuration.
-JsonMembers config_json(const PublishedConfig& config, DType dtype);
+JsonMembers config_json(const FamilyConfig& config, DType dtype);
 
 // For families/: names that most of them share; the pattern of each layer from layer_types,
 // which has sliding_attention or full_attention for each (throws FileError); the same list to
 // write; patterns of all layers.
-PublishedLayerNames hugging_face_layer_names();
-PublishedLayerNames gguf_layer_names();
+FamilyLayerNames hugging_face_layer_names();
+FamilyLayerNames gguf_layer_names();
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
                                                const SlidingWindow& window,
                                                std::size_t num_hidden_layers);
@@ -218,44 +218,43 @@ std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
 void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers);
 // The pattern of each layer of Mistral and Gemma: layer_types if it is there, else every
 // full_every-th layer has full attention (0: none).
-void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config);
-std::vector<std::string> layer_types(const PublishedConfig& config);
-void set_patterns(PublishedConfig& config, const std::vector<AttentionPattern>& patterns);
+void read_patterns(const JsonFile& json, std::size_t full_every, FamilyConfig& config);
+std::vector<std::string> layer_types(const FamilyConfig& config);
+void set_patterns(FamilyConfig& config, const std::vector<AttentionPattern>& patterns);
 // What scores are multiplied by: attention_multiplier, or 1/√query_pre_attn_scalar,
 // in DeepSeek times the square of YaRN's factor.
-Real score_scale(const PublishedConfig& config);
+Real score_scale(const FamilyConfig& config);
 // How many numbers a layer caches of each token, if it has no linear attention.
-std::uint64_t cached_numbers(const PublishedConfig& config);
+std::uint64_t cached_numbers(const FamilyConfig& config);
 // How many features of a head RoPE rotates, rounded down.
-std::size_t rotary_dim(const PublishedConfig& config);
+std::size_t rotary_dim(const FamilyConfig& config);
 // partial_rotary_factor, or that in this object of config.json (transformers 5). Throws
 // FileError unless an even number of features is rotated.
 void read_partial_rotary_factor(const JsonFile& json, const std::string& inside,
-                                double default_factor, PublishedConfig& config);
+                                double default_factor, FamilyConfig& config);
 // The window of the first layer that has one.
-std::optional<std::size_t> sliding_window(const PublishedConfig& config);
+std::optional<std::size_t> sliding_window(const FamilyConfig& config);
 // Windows of this key in all layers but every full_every-th.
-void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every,
-                       PublishedConfig& config);
+void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every, FamilyConfig& config);
 // The sizes of experts in every step-th layer; width: the key of that of one expert.
 void read_gguf_experts(const GgufSettings& gguf, const std::string& width, std::size_t step,
-                       PublishedConfig& config);
+                       FamilyConfig& config);
 // The numbers of YaRN in this object of config.json, and the same to write.
 YarnScaling read_yarn_numbers(const JsonFile& json, const std::string& inside,
                               double default_factor);
 void add_yarn(const YarnScaling& yarn, JsonMembers& members);
 // Which layers have a mixture of experts: decoder_sparse_step divides their number, counted
 // from 1, and mlp_only_layers does not list them. Throws FileError. The same to write.
-void read_moe_layers(const JsonFile& json, PublishedConfig& config);
-void add_moe_layers(const PublishedConfig& config, JsonMembers& members);
+void read_moe_layers(const JsonFile& json, FamilyConfig& config);
+void add_moe_layers(const FamilyConfig& config, JsonMembers& members);
 // The sizes of a mixture of experts: the keys of the number of experts and of their width, and
 // defaults.
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
                          const ExpertSizes& defaults);
 // llama.cpp's llama and phi3 have no window. Throws ValueError if one hides a token.
-void reject_windows_of_llama(const PublishedConfig& config);
+void reject_windows_of_llama(const FamilyConfig& config);
 // llama.cpp's olmo2 and phi3 have as many features in all query heads as in a hidden state.
 // Throws ValueError for others.
-void reject_other_query_widths(const PublishedConfig& config);
+void reject_other_query_widths(const FamilyConfig& config);
 
 }  // namespace llm::models

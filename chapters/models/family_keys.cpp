@@ -36,7 +36,7 @@ void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers) {
     for (std::size_t n = 0; n < layers.size(); ++n) layers[n].use_rope = given[n] != 0;
 }
 
-void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig& config) {
+void read_patterns(const JsonFile& json, std::size_t full_every, FamilyConfig& config) {
     const std::size_t num_layers = config.num_hidden_layers;
     const SlidingWindow window{json.size_or("sliding_window", 4096)};
     if (json.has("layer_types"))
@@ -48,7 +48,7 @@ void read_patterns(const JsonFile& json, std::size_t full_every, PublishedConfig
 }
 
 void read_partial_rotary_factor(const JsonFile& json, const std::string& inside,
-                                double default_factor, PublishedConfig& config) {
+                                double default_factor, FamilyConfig& config) {
     const std::string outer = "partial_rotary_factor", inner = inside + "." + outer;
     const double factor = json.positive_or(json.has(inner) ? inner : outer, default_factor);
     if (json.has(inner) && json.positive_or(outer, factor) != factor)
@@ -60,7 +60,7 @@ void read_partial_rotary_factor(const JsonFile& json, const std::string& inside,
             "an even number of the " + to_text(config.head_dim) + " features of a head");
 }
 
-void read_moe_layers(const JsonFile& json, PublishedConfig& config) {
+void read_moe_layers(const JsonFile& json, FamilyConfig& config) {
     const std::size_t step = json.size_or("decoder_sparse_step", 1);
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         config.layers[n].is_moe = (n + 1) % step == 0;
@@ -73,7 +73,7 @@ void read_moe_layers(const JsonFile& json, PublishedConfig& config) {
     }
 }
 
-void add_moe_layers(const PublishedConfig& config, JsonMembers& members) {
+void add_moe_layers(const FamilyConfig& config, JsonMembers& members) {
     std::vector<std::size_t> dense;
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         if (!config.layers[n].is_moe) dense.push_back(n);
@@ -81,7 +81,7 @@ void add_moe_layers(const PublishedConfig& config, JsonMembers& members) {
     members.push_back({"mlp_only_layers", dense});
 }
 
-std::vector<std::string> layer_types(const PublishedConfig& config) {
+std::vector<std::string> layer_types(const FamilyConfig& config) {
     std::vector<std::string> result;
     for (const LayerConfig& layer : config.layers)
         result.push_back(std::holds_alternative<SlidingWindow>(layer.pattern)

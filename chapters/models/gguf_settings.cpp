@@ -19,8 +19,7 @@ void GgufSettings::expect_text(const std::string& key, const std::string& text) 
                     " is not supported; supported: " + text);
 }
 
-void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every,
-                       PublishedConfig& config) {
+void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every, FamilyConfig& config) {
     const std::string key = "attention.sliding_window";
     if (gguf.has(key))
         set_patterns(config, layer_patterns(config.num_hidden_layers,
@@ -28,7 +27,7 @@ void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every,
 }
 
 void read_gguf_experts(const GgufSettings& gguf, const std::string& width, std::size_t step,
-                       PublishedConfig& config) {
+                       FamilyConfig& config) {
     config.experts.num_experts = gguf.size("expert_count");
     config.experts.num_experts_per_tok = gguf.size("expert_used_count");
     config.experts.moe_intermediate_size = gguf.size(width);
@@ -56,10 +55,10 @@ const Family* find_family(const Gguf& file) {
                 " is not supported; supported: " + supported);
 }
 
-PublishedConfig read_published_config(const Gguf& file) try {
+FamilyConfig read_family_config(const Gguf& file) try {
     const Family& family = *find_family(file);
     const GgufSettings gguf{file, family.gguf_architecture};
-    PublishedConfig config;
+    FamilyConfig config;
     config.family = &family;
     static_cast<Config&>(config) = read_common_config(
         file, family.norm_type == NormType::rms_norm ? "attention.layer_norm_rms_epsilon"

@@ -2,7 +2,7 @@
 // layers.
 #pragma once
 
-#include "chapters/models/published_model.hpp"
+#include "chapters/models/family_model.hpp"
 
 namespace llm::models {
 
@@ -10,7 +10,7 @@ namespace llm::models {
 //
 //     void router(...);  // as linear, of a mixture of experts
 //     void vector(const std::string& name, Vector& values, std::size_t size);  // no suffix
-//     void experts(const std::string& layer, const PublishedLayerNames& names,
+//     void experts(const std::string& layer, const FamilyLayerNames& names,
 //                  std::vector<Expert>& experts);
 //     // Rows of linear layers in one matrix, group by group: see fuse_groups. With one group,
 //     // the layers are one below the other: Phi-3, GPT-2.
@@ -23,7 +23,7 @@ namespace llm::models {
 //     void rotated_last(const std::string& name, Linear& linear, std::size_t out,
 //                       std::size_t in, std::size_t num_heads, std::size_t rotated);
 //     // kv_b_proj, (H*(Dn + Dv), R); in GGUF files as two tensors.
-//     void latent_up(const std::string& layer, const PublishedLayerNames& names,
+//     void latent_up(const std::string& layer, const FamilyLayerNames& names,
 //                    Linear& kv_b_proj, const LatentSizes& sizes);
 //
 // AnyLayer, AnyAttention and AnyMlp may be const.
@@ -118,8 +118,8 @@ void visit_norm(AnyNorm& norm, const std::string& name, std::size_t size, Visito
 // Throws FileError if a mixture of experts has another number of them in the file: memory for
 // them is allocated only after this.
 template <class Tensors>
-void check_experts(const PublishedConfig& config, Tensors& tensors, const TensorNames& names,
-                   const PublishedLayerNames& layer_names) {
+void check_experts(const FamilyConfig& config, Tensors& tensors, const TensorNames& names,
+                   const FamilyLayerNames& layer_names) {
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         if (config.layers[n].is_moe)
             tensors.read(names.layer + std::to_string(n) + "." + layer_names.router + ".weight",
@@ -127,8 +127,8 @@ void check_experts(const PublishedConfig& config, Tensors& tensors, const Tensor
 }
 
 template <class AnyAttention, class Visitor>
-void visit_pattern_attention(AnyAttention& attention, const PublishedConfig& config,
-                             const std::string& layer, const PublishedLayerNames& names,
+void visit_pattern_attention(AnyAttention& attention, const FamilyConfig& config,
+                             const std::string& layer, const FamilyLayerNames& names,
                              RopeLayout layout, Visitor& visit) {
     if (!names.qkv_proj.empty()) {
         auto& [q_proj, k_proj, v_proj, o_proj] = attention.layer.projections;
@@ -166,8 +166,8 @@ void visit_pattern_attention(AnyAttention& attention, const PublishedConfig& con
 
 template <class AnyAttention, class Visitor>
 requires std::same_as<std::remove_const_t<AnyAttention>, LatentAttention>
-void visit_latent_attention(AnyAttention& attention, const PublishedConfig& config,
-                            const std::string& layer, const PublishedLayerNames& names,
+void visit_latent_attention(AnyAttention& attention, const FamilyConfig& config,
+                            const std::string& layer, const FamilyLayerNames& names,
                             Visitor& visit) {
     const auto& [C, H, q_lora_rank, R, Dn, Dr, Dv] = *config.latent;
     const std::size_t query_width = H * (Dn + Dr);
@@ -187,8 +187,8 @@ void visit_latent_attention(AnyAttention& attention, const PublishedConfig& conf
 
 template <class AnyAttention, class Visitor>
 requires std::same_as<std::remove_const_t<AnyAttention>, LinearAttention>
-void visit_linear_attention(AnyAttention& attention, const PublishedConfig& config,
-                            const std::string& layer, const PublishedLayerNames& names,
+void visit_linear_attention(AnyAttention& attention, const FamilyConfig& config,
+                            const std::string& layer, const FamilyLayerNames& names,
                             Visitor& visit) {
     const auto& [C, Hk, Hv, Dk, Dv, K] = *config.linear;
     const std::size_t ratio = Hv / Hk, key_width = Hk * Dk, value_width = Hv * Dv;
@@ -216,9 +216,8 @@ void visit_linear_attention(AnyAttention& attention, const PublishedConfig& conf
 }
 
 template <class AnyMlp, class Visitor>
-void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
-                      const std::string& layer, const PublishedLayerNames& names,
-                      Visitor& visit) {
+void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const FamilyConfig& config, const std::string& layer,
+                      const FamilyLayerNames& names, Visitor& visit) {
     const std::size_t C = config.hidden_size;
     const std::size_t width = config.intermediate_size;
     if (auto* plain = std::get_if<Mlp>(&mlp_or_moe)) {
@@ -251,9 +250,9 @@ void visit_mlp_or_moe(AnyMlp& mlp_or_moe, const PublishedConfig& config,
 }
 
 template <class AnyLayer, class Visitor>
-requires std::same_as<std::remove_const_t<AnyLayer>, PublishedLayer>
-void visit_layer(AnyLayer& any_layer, const PublishedConfig& config, const std::string& layer,
-                 const PublishedLayerNames& names, RopeLayout layout, Visitor& visit) {
+requires std::same_as<std::remove_const_t<AnyLayer>, FamilyLayer>
+void visit_layer(AnyLayer& any_layer, const FamilyConfig& config, const std::string& layer,
+                 const FamilyLayerNames& names, RopeLayout layout, Visitor& visit) {
     const std::size_t C = config.hidden_size;
     std::visit(
         [&](auto& block) {

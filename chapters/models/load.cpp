@@ -1,9 +1,9 @@
 #include "chapters/models/load.hpp"
 
+#include "chapters/models/family_checkpoint.hpp"
+#include "chapters/models/family_gguf.hpp"
 #include "chapters/models/llama/config_json.hpp"
 #include "chapters/models/llama/load_model.hpp"
-#include "chapters/models/published_checkpoint.hpp"
-#include "chapters/models/published_gguf.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"
 
@@ -11,13 +11,13 @@ namespace llm::models {
 namespace {
 
 const Family* family_of(const JsonFile& json) {
-    return is_published_config(json) ? &published_family(json) : nullptr;
+    return is_family_config(json) ? &family_named_in(json) : nullptr;
 }
 
 // The settings of a model with a family.
-PublishedConfig read_family_config(const std::string& path) {
-    return is_gguf(path) ? read_published_config(Gguf(path))
-                         : read_published_config(JsonFile(path + "/config.json"));
+FamilyConfig config_at(const std::string& path) {
+    return is_gguf(path) ? read_family_config(Gguf(path))
+                         : read_family_config(JsonFile(path + "/config.json"));
 }
 
 }  // namespace
@@ -30,12 +30,12 @@ const Family* family_of(const std::string& path) {
 
 LoadedModel load_any_model(const std::string& path) {
     if (!family_of(path)) return load_model(path);
-    return is_gguf(path) ? load_published_gguf(path) : load_published_model(path);
+    return is_gguf(path) ? load_family_gguf(path) : load_family_model(path);
 }
 
-PublishedConfig read_any_config(const JsonFile& json) {
-    if (family_of(json)) return read_published_config(json);
-    PublishedConfig config;
+FamilyConfig read_any_config(const JsonFile& json) {
+    if (family_of(json)) return read_family_config(json);
+    FamilyConfig config;
     static_cast<Config&>(config) = read_config(json);
     config.family = &llama_family();
     config.query_pre_attn_scalar = Real(config.head_dim);
@@ -44,13 +44,13 @@ PublishedConfig read_any_config(const JsonFile& json) {
 }
 
 bool has_fast_path(const std::string& path) {
-    return !family_of(path) || llama_model(make_empty_model(read_family_config(path)));
+    return !family_of(path) || llama_model(make_empty_model(config_at(path)));
 }
 
 Model load_for_fast_path(const std::string& path) {
     LoadedModel loaded = load_any_model(path);
     if (auto* model = std::get_if<Model>(&loaded)) return std::move(*model);
-    auto& model = std::get<PublishedModel>(loaded);
+    auto& model = std::get<FamilyModel>(loaded);
     const std::string& type = model.config.family->model_type;
     if (std::optional<Model> llama = llama_model(std::move(model))) return std::move(*llama);
     throw FileError(path + ": model_type " + type +

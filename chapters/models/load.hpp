@@ -4,7 +4,7 @@
 
 #include <variant>
 
-#include "chapters/models/published_model.hpp"
+#include "chapters/models/family_model.hpp"
 
 namespace llm::models {
 
@@ -14,11 +14,11 @@ namespace llm::models {
 const Family* family_of(const std::string& path);
 
 // Loads any of them. Throws FileError, which names the file and the tensor.
-using LoadedModel = std::variant<Model, PublishedModel>;
+using LoadedModel = std::variant<Model, FamilyModel>;
 LoadedModel load_any_model(const std::string& path);
 
 // The configuration of any of them in a config.json. Throws FileError.
-PublishedConfig read_any_config(const JsonFile& json);
+FamilyConfig read_any_config(const JsonFile& json);
 
 // Whether the fast path of chapters 15 and 16 runs the model in these files: its layers are
 // Llama's, whatever its family. Reads its settings, not its weights. Throws FileError.

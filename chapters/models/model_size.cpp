@@ -14,7 +14,7 @@ namespace {
 
 // Of one token and layer: two per feature of the queries and of the values. Latent attention is
 // counted with expanded keys and values.
-std::uint64_t flops_per_key(const PublishedConfig& config) {
+std::uint64_t flops_per_key(const FamilyConfig& config) {
     const std::uint64_t heads = config.num_attention_heads;
     if (!config.latent) return 4 * heads * config.head_dim;
     const auto& [C, H, q_lora_rank, R, Dn, Dr, Dv] = *config.latent;
@@ -22,7 +22,7 @@ std::uint64_t flops_per_key(const PublishedConfig& config) {
 }
 
 // Of one token in the states of a layer with linear attention, token by token.
-std::uint64_t flops_of_states(const PublishedConfig& config) {
+std::uint64_t flops_of_states(const FamilyConfig& config) {
     const LinearSizes& sizes = *config.linear;
     return sizes.num_value_heads * recurrent_flops(1, sizes.key_head_dim, sizes.value_head_dim);
 }
@@ -63,7 +63,7 @@ std::uint64_t num_attended(const AttentionPattern& pattern, std::uint64_t positi
     return all;
 }
 
-std::uint64_t flops_per_token(const PublishedConfig& config, std::uint64_t position) {
+std::uint64_t flops_per_token(const FamilyConfig& config, std::uint64_t position) {
     std::uint64_t flops = 2 * count_parameters(config).active_matrix_elements;
     for (const LayerConfig& layer : config.layers)
         flops += layer.is_linear
@@ -72,7 +72,7 @@ std::uint64_t flops_per_token(const PublishedConfig& config, std::uint64_t posit
     return flops;
 }
 
-double flops_of_prefill(const PublishedConfig& config, std::uint64_t seq_len) {
+double flops_of_prefill(const FamilyConfig& config, std::uint64_t seq_len) {
     double flops =
         2 * double(count_parameters(config).active_matrix_elements) * double(seq_len);
     for (const LayerConfig& layer : config.layers) {
@@ -88,7 +88,7 @@ double flops_of_prefill(const PublishedConfig& config, std::uint64_t seq_len) {
     return flops;
 }
 
-std::uint64_t kv_cache_bytes(const PublishedConfig& config, std::uint64_t seq_len,
+std::uint64_t kv_cache_bytes(const FamilyConfig& config, std::uint64_t seq_len,
                              std::uint64_t batch_size, std::size_t bytes_per_element) {
     std::uint64_t numbers = 0;  // of all layers
     for (const LayerConfig& layer : config.layers)
@@ -100,7 +100,7 @@ std::uint64_t kv_cache_bytes(const PublishedConfig& config, std::uint64_t seq_le
 
 void show_size(const PublishedExample& example, std::uint64_t seq_len,
                std::uint64_t batch_size) {
-    const PublishedConfig& config = example.config;
+    const FamilyConfig& config = example.config;
     require(seq_len <= config.max_position_embeddings,
             "--context {} exceeds max_position_embeddings of {}", seq_len,
             config.max_position_embeddings);

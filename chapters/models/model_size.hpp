@@ -11,13 +11,13 @@ std::uint64_t num_attended(const AttentionPattern& pattern, std::uint64_t positi
 // FLOPs of the forward pass for one token at a position: two per element of each matrix by
 // which it is multiplied (with experts: those that it uses), and four per feature of each query
 // head for each token that it attends to. Equal to chapter 09's flops_per_token for its models.
-std::uint64_t flops_per_token(const PublishedConfig& config, std::uint64_t position);
+std::uint64_t flops_per_token(const FamilyConfig& config, std::uint64_t position);
 // The sum for the first seq_len positions. (Prompts are processed at once, and the head is then
 // needed for the last token alone; it is counted for all.)
-double flops_of_prefill(const PublishedConfig& config, std::uint64_t seq_len);
+double flops_of_prefill(const FamilyConfig& config, std::uint64_t seq_len);
 
 // The bytes of keys and values of all layers after seq_len tokens of each sequence.
-std::uint64_t kv_cache_bytes(const PublishedConfig& config, std::uint64_t seq_len,
+std::uint64_t kv_cache_bytes(const FamilyConfig& config, std::uint64_t seq_len,
                              std::uint64_t batch_size, std::size_t bytes_per_element);
 
 // Prints what a model needs for a batch of sequences of this length, each number with its

@@ -7,7 +7,7 @@ namespace {
 
 // A visitor that adds the sizes of the tensors of a model that may be empty.
 struct ParameterCounter {
-    const PublishedConfig& config;
+    const FamilyConfig& config;
     ParametersByPart count{};
 
     // Hugging Face's names of all attention layers have "attn": self_attn, linear_attn.
@@ -45,7 +45,7 @@ struct ParameterCounter {
         for (const auto& [part_of_it, first, rows] : parts)
             linear(name, *part_of_it, rows * num_groups, in);
     }
-    void latent_up(const std::string& layer, const PublishedLayerNames& names,
+    void latent_up(const std::string& layer, const FamilyLayerNames& names,
                    const Linear& kv_b_proj, const LatentSizes& sizes) {
         linear(layer + names.kv_b_proj, kv_b_proj,
                sizes.num_attention_heads * (sizes.qk_nope_head_dim + sizes.v_head_dim),
@@ -58,7 +58,7 @@ struct ParameterCounter {
     void router(const std::string&, const Linear& router, std::size_t out, std::size_t in) {
         add_matrix(out == 1 ? count.dense_mlp : count.router, out, in, router.bias.has_value());
     }
-    void experts(const std::string&, const PublishedLayerNames&,
+    void experts(const std::string&, const FamilyLayerNames&,
                  const std::vector<Expert>& experts) {
         const std::uint64_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
         const bool biases = config.family->has_biases;
@@ -75,7 +75,7 @@ struct ParameterCounter {
     }
     // The correction bias of a router is not trained by gradients, and does not count.
     void vector(const std::string& name, const Vector&, std::size_t size) {
-        const PublishedLayerNames& names = config.family->names;
+        const FamilyLayerNames& names = config.family->names;
         if (!names.correction_bias.empty() && name.ends_with(names.correction_bias)) return;
         const bool is_norm = !names.state_norm.empty() && name.ends_with(names.state_norm);
         (is_norm ? count.norms : count.attention) += size;
@@ -92,9 +92,9 @@ std::uint64_t ParametersByPart::active() const {
     return attention + router + active_experts + dense_mlp + norms + (tied ? embedding : head);
 }
 
-ParametersByPart count_parameters(const PublishedConfig& config) {
+ParametersByPart count_parameters(const FamilyConfig& config) {
     const Family& family = *config.family;
-    const PublishedModel model = make_empty_model(config);
+    const FamilyModel model = make_empty_model(config);
     ParameterCounter counter{config};
     visit_model(model, family.model_names, family.names, RopeLayout::split_half, counter);
     counter.count.tied = config.tie_word_embeddings;

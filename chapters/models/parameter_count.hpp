@@ -20,6 +20,6 @@ struct ParametersByPart {
     // (OpenAI, 2025), table 1. Each costs two FLOPs per token.
     std::uint64_t active() const;
 };
-ParametersByPart count_parameters(const PublishedConfig& config);  // allocates no tensor
+ParametersByPart count_parameters(const FamilyConfig& config);  // allocates no tensor
 
 }  // namespace llm::models

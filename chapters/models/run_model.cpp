@@ -1,21 +1,21 @@
 #include "chapters/models/run_model.hpp"
 
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/family_checkpoint.hpp"
+#include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/load.hpp"
 #include "chapters/models/model_output.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
-#include "chapters/models/published_checkpoint.hpp"
-#include "chapters/models/published_gguf.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
 namespace {
 
-std::string text_of(const PublishedConfig& config, const LayerConfig& layer) {
+std::string text_of(const FamilyConfig& config, const LayerConfig& layer) {
     if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
         return "window of " + to_text(sliding->window);
     if (const auto* chunked = std::get_if<ChunkedAttention>(&layer.pattern))
@@ -30,22 +30,22 @@ std::string text_of(const PublishedConfig& config, const LayerConfig& layer) {
     return layer.use_rope ? "full" : "full, no RoPE";
 }
 
-std::string theta_of(const PublishedConfig& config, const LayerConfig& layer) {
+std::string theta_of(const FamilyConfig& config, const LayerConfig& layer) {
     if (!layer.use_rope || layer.is_linear) return "-";
     const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
     return brief(double(slides && config.rope_local_base_freq ? *config.rope_local_base_freq
                                                               : config.rope_theta));
 }
 
-std::string mlp_of(const PublishedConfig& config, const LayerConfig& layer) {
+std::string mlp_of(const FamilyConfig& config, const LayerConfig& layer) {
     const ExpertSizes& experts = config.experts;
     if (!layer.is_moe) return "dense, " + to_text(config.intermediate_size);
     return to_text(experts.num_experts_per_tok) + " of " + to_text(experts.num_experts) +
            " experts of " + to_text(experts.moe_intermediate_size) + shared_experts_of(experts);
 }
 
-void show_layers(const PublishedModel& model) {
-    const PublishedConfig& config = model.config;
+void show_layers(const FamilyModel& model) {
+    const FamilyConfig& config = model.config;
     step("The layers of a " + config.family->model_type + " model");
     const std::size_t context = config.max_position_embeddings;
     std::vector<TableRow> rows;

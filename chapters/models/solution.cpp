@@ -28,7 +28,7 @@ const Family& gpt2_again() {
 // Exercise M.4 — names of tensors and keys, the layout of the rows, and four choices.
 const Family& pebble_family() {
     static const Family family = [] {
-        PublishedLayerNames names;
+        FamilyLayerNames names;
         names.attention_norm = "norm_a";
         names.q_proj = "wq";
         names.k_proj = "wk";
@@ -54,7 +54,7 @@ const Family& pebble_family() {
                       .norms_add_one = true,
                       .scales_embeddings = true,
                       .defaults = {.tie_word_embeddings = true},
-                      .read = [](const JsonFile&, PublishedConfig& config) {
+                      .read = [](const JsonFile&, FamilyConfig& config) {
                           set_patterns(config, {config.num_hidden_layers, FullAttention{}});
                       }};
     }();

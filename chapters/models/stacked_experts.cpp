@@ -70,7 +70,7 @@ Tensor3 read_mxfp4(const SafeTensors& tensors, const std::string& name, std::siz
 }
 
 // Tensors of the sizes of a configuration.
-StackedExperts empty_stack(const PublishedConfig& config) {
+StackedExperts empty_stack(const FamilyConfig& config) {
     const std::size_t E = config.experts.num_experts, C = config.hidden_size,
                       F = config.experts.moe_intermediate_size;
     StackedExperts all{Tensor3(std::array{E, C, 2 * F}),
@@ -86,7 +86,7 @@ StackedExperts empty_stack(const PublishedConfig& config) {
 
 }  // namespace
 
-void read_stacked_experts(const SafeTensors& tensors, const PublishedConfig& config,
+void read_stacked_experts(const SafeTensors& tensors, const FamilyConfig& config,
                           const std::string& name, std::vector<Expert>& experts) {
     const std::size_t E = config.experts.num_experts, C = config.hidden_size,
                       F = config.experts.moe_intermediate_size;
@@ -106,8 +106,7 @@ void read_stacked_experts(const SafeTensors& tensors, const PublishedConfig& con
         std::visit([&](auto& expert) { read_expert(all, e, expert); }, experts[e]);
 }
 
-StackedExperts stack_experts(const std::vector<Expert>& experts,
-                             const PublishedConfig& config) {
+StackedExperts stack_experts(const std::vector<Expert>& experts, const FamilyConfig& config) {
     StackedExperts all = empty_stack(config);
     for (std::size_t e = 0; e < experts.size(); ++e)
         std::visit([&](const auto& expert) { write_expert(expert, e, all); }, experts[e]);

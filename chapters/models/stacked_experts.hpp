@@ -15,8 +15,8 @@ struct StackedExperts {
 
 // The weights of these experts, from tensors whose names begin so; MXFP4 weights are
 // dequantized. Throws FileError.
-void read_stacked_experts(const SafeTensors& tensors, const PublishedConfig& config,
+void read_stacked_experts(const SafeTensors& tensors, const FamilyConfig& config,
                           const std::string& name, std::vector<Expert>& experts);
-StackedExperts stack_experts(const std::vector<Expert>& experts, const PublishedConfig& config);
+StackedExperts stack_experts(const std::vector<Expert>& experts, const FamilyConfig& config);
 
 }  // namespace llm::models

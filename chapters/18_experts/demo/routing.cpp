@@ -34,11 +34,11 @@ std::string list_of(const Vector& numbers) {
 }
 
 // A configuration from its sizes alone, with a mixture of experts in every layer.
-PublishedConfig sizes_of(const Family& family, std::size_t hidden_size,
-                         std::size_t num_hidden_layers, std::size_t num_attention_heads,
-                         std::size_t num_key_value_heads, std::size_t head_dim,
-                         std::size_t vocab_size, const ExpertSizes& experts) {
-    PublishedConfig result;
+FamilyConfig sizes_of(const Family& family, std::size_t hidden_size,
+                      std::size_t num_hidden_layers, std::size_t num_attention_heads,
+                      std::size_t num_key_value_heads, std::size_t head_dim,
+                      std::size_t vocab_size, const ExpertSizes& experts) {
+    FamilyConfig result;
     result.family = &family;
     result.hidden_size = hidden_size;
     result.num_hidden_layers = num_hidden_layers;
@@ -131,7 +131,7 @@ void dispatch_by_hand(Generator& generator) {
 
 void published_sizes() {
     step("Total and active parameters, in billions");
-    const std::vector<std::pair<std::string, PublishedConfig>> models = {
+    const std::vector<std::pair<std::string, FamilyConfig>> models = {
         {"Mixtral 8x7B",
          sizes_of(mixtral_family(), 4096, 32, 32, 8, 128, 32000, {8, 2, 14336, 0})},
         {"Qwen3-30B-A3B",

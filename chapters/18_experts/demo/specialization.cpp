@@ -66,7 +66,7 @@ std::string text_of(const Tokenizer& tokenizer, Id id) {
 
 }  // namespace
 
-void load_of_layers(const PublishedModel& model, const std::vector<Id>& tokens) {
+void load_of_layers(const FamilyModel& model, const std::vector<Id>& tokens) {
     step("A trained model: the load of its experts on held-out text");
     const std::size_t E = model.config.experts.num_experts;
     const IdMatrix input_ids = sequences_of(tokens);  // (B, T)
@@ -85,7 +85,7 @@ void load_of_layers(const PublishedModel& model, const std::vector<Id>& tokens) 
     show_table(headings, rows);
 }
 
-void words_of_experts(const PublishedModel& model, const Tokenizer& tokenizer,
+void words_of_experts(const FamilyModel& model, const Tokenizer& tokenizer,
                       const std::vector<Id>& tokens) {
     step("Which tokens each expert processes");
     const std::size_t E = model.config.experts.num_experts;

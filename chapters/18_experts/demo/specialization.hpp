@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
-#include "chapters/models/published_model.hpp"
+#include "chapters/models/family_model.hpp"
 
 namespace llm {
 
-void load_of_layers(const models::PublishedModel& model, const std::vector<Id>& tokens);
-void words_of_experts(const models::PublishedModel& model, const Tokenizer& tokenizer,
+void load_of_layers(const models::FamilyModel& model, const std::vector<Id>& tokens);
+void words_of_experts(const models::FamilyModel& model, const Tokenizer& tokenizer,
                       const std::vector<Id>& tokens);
 
 }  // namespace llm

@@ -29,7 +29,7 @@ FastModel load_fast_model(const ChatModelFiles& files) {
     return quantize_model(merge_lora(model, load_adapter(files.adapter_path, model)), dtype);
 }
 
-PublishedModel load_without_fast_path(const ChatModelFiles& files) {
+FamilyModel load_without_fast_path(const ChatModelFiles& files) {
     const std::string& folder = files.model_path;
     const std::string path = folder + (is_gguf(folder) ? "" : "/config.json");
     const std::string type = "model_type " + family_of(folder)->model_type;
@@ -38,7 +38,7 @@ PublishedModel load_without_fast_path(const ChatModelFiles& files) {
     if (files.dtype.value_or(DType::float32) != DType::float32)
         throw FileError(path + ": --dtype " + std::string(to_text(*files.dtype)) +
                         " is not supported for " + type + "; supported: float32");
-    return std::get<PublishedModel>(load_any_model(folder));
+    return std::get<FamilyModel>(load_any_model(folder));
 }
 
 std::optional<ChatTemplate> load_chat_template(const ChatModelFiles& files) try {

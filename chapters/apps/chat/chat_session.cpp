@@ -20,7 +20,7 @@ CachedSequence make_cached_sequence(const InferenceModel& model, std::size_t num
     require(cache_dtype == DType::float32,
             "a cache of {} is not supported for this model type; supported: float32",
             to_text(cache_dtype));
-    return make_cached_sequence(std::get<PublishedModel>(model), num_positions);
+    return make_cached_sequence(std::get<FamilyModel>(model), num_positions);
 }
 
 std::size_t drop_oldest_turns(std::vector<Message>& messages,

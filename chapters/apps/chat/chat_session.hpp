@@ -12,12 +12,12 @@
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/15_fast/inference.hpp"
-#include "chapters/models/published_model.hpp"
+#include "chapters/models/family_model.hpp"
 
 namespace llm::chat {
 
 // With the fast path of chapters 15 and 16, or of a family of chapters/models.
-using InferenceModel = std::variant<FastModel, models::PublishedModel>;
+using InferenceModel = std::variant<FastModel, models::FamilyModel>;
 const Config& config_of(const InferenceModel& model);
 
 // An empty sequence of a model, which must outlive it. Throws ValueError for a cache of another

@@ -2,8 +2,8 @@
 #include "chapters/18_experts/moe_training.hpp"
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"
+#include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/parameter_count.hpp"
-#include "chapters/models/published_checkpoint.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
@@ -77,7 +77,7 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
 }
 
 ParametersByPart count_of(const Variant& variant, std::size_t vocab_size) {
-    PublishedConfig config;
+    FamilyConfig config;
     static_cast<Config&>(config) = config_of(variant, vocab_size);
     config.family = &mixtral_family();
     config.experts = variant.sizes;

@@ -23,7 +23,7 @@ void check_other_keys(const JsonFile& json) {
         json.reject_value("rotary_pct", brief(json.number("rotary_pct")), "1");
 }
 
-void read_cohere2(const JsonFile& json, PublishedConfig& config) {
+void read_cohere2(const JsonFile& json, FamilyConfig& config) {
     if (config.num_attention_heads * config.head_dim != config.hidden_size)
         json.reject_value("head_dim", to_text(config.head_dim),
                           "hidden_size / num_attention_heads");
@@ -37,13 +37,13 @@ void read_cohere2(const JsonFile& json, PublishedConfig& config) {
     config.logits_scaling = 1 / Real(json.positive_or("logit_scale", 0.0625));
 }
 
-void write_cohere2(const PublishedConfig& config, JsonMembers& json) {
+void write_cohere2(const FamilyConfig& config, JsonMembers& json) {
     json.insert(json.end(), {{"layer_types", layer_types(config)},
                              {"sliding_window", sliding_window(config).value_or(4096)},
                              {"logit_scale", 1 / double(config.logits_scaling)}});
 }
 
-void check_cohere2_gguf(const PublishedConfig& config) {
+void check_cohere2_gguf(const FamilyConfig& config) {
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         require(config.layers[n].use_rope == ((n + 1) % 4 != 0),
                 "export: llama.cpp's cohere2 has full attention without RoPE in layers 3, 7, "
@@ -51,14 +51,14 @@ void check_cohere2_gguf(const PublishedConfig& config) {
     require(config.tie_word_embeddings, "export: llama.cpp's cohere2 has a tied head");
 }
 
-void add_cohere2_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_cohere2_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     metadata.emplace_back("cohere2.logit_scale", 1 / double(config.logits_scaling));
     if (const auto window = sliding_window(config))
         metadata.emplace_back("cohere2.attention.sliding_window",
                               static_cast<std::int64_t>(*window));
 }
 
-void read_cohere2_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_cohere2_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     gguf.expect_text("rope.scaling.type", "none");
     read_gguf_windows(gguf, 4, config);
     for (LayerConfig& layer : config.layers)

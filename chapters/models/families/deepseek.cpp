@@ -9,7 +9,7 @@
 namespace llm::models {
 namespace {
 
-void read_latent_sizes(const JsonFile& json, PublishedConfig& config) {
+void read_latent_sizes(const JsonFile& json, FamilyConfig& config) {
     LatentSizes sizes{config.hidden_size,
                       config.num_attention_heads,
                       std::nullopt,
@@ -26,7 +26,7 @@ void read_latent_sizes(const JsonFile& json, PublishedConfig& config) {
 }
 
 // YaRN multiplies the scores, and cosine and sine by a quotient; see yarn_mscale.
-void read_yarn(const JsonFile& json, PublishedConfig& config) {
+void read_yarn(const JsonFile& json, FamilyConfig& config) {
     const std::string inside = rope_object(json, false);
     if (!json.has(inside)) return;
     const std::string rope_type = read_rope_type(json, inside);
@@ -59,7 +59,7 @@ ExpertGroups read_groups(const JsonFile& json, const ExpertSizes& experts,
 }
 
 void read_moe(const JsonFile& json, const ExpertSizes& defaults, std::size_t dense_layers,
-              PublishedConfig& config) {
+              FamilyConfig& config) {
     config.experts = read_experts(json, "n_routed_experts", defaults);
     config.experts.moe_intermediate_size =
         json.size_or("moe_intermediate_size", defaults.moe_intermediate_size);
@@ -82,7 +82,7 @@ void expect_text(const JsonFile& json, const std::string& key, const std::string
     if (json.has(key) && json.text(key) != text) json.reject_value(key, json.text(key), text);
 }
 
-void read_deepseek_v2(const JsonFile& json, PublishedConfig& config) {
+void read_deepseek_v2(const JsonFile& json, FamilyConfig& config) {
     read_latent_sizes(json, config);
     read_yarn(json, config);
     const std::size_t count = json.size("num_experts_per_tok");  // transformers has no default
@@ -97,7 +97,7 @@ void read_deepseek_v2(const JsonFile& json, PublishedConfig& config) {
                                     read_groups(json, config.experts, {}, method != "greedy")};
 }
 
-void read_deepseek_v3(const JsonFile& json, PublishedConfig& config) {
+void read_deepseek_v3(const JsonFile& json, FamilyConfig& config) {
     read_latent_sizes(json, config);
     read_yarn(json, config);
     read_moe(json, {256, 8, 2048, 1}, 3, config);
@@ -128,7 +128,7 @@ void write_routing(const Routing& any_routing, JsonMembers& json) {
         add(std::get<SigmoidRouting>(any_routing), "noaux_tc");
 }
 
-void write_deepseek(const PublishedConfig& config, JsonMembers& json) {
+void write_deepseek(const FamilyConfig& config, JsonMembers& json) {
     const LatentSizes& sizes = *config.latent;
     const ExpertSizes& experts = config.experts;
     json.insert(json.end(), {{"kv_lora_rank", sizes.kv_lora_rank},
@@ -151,8 +151,8 @@ void write_deepseek(const PublishedConfig& config, JsonMembers& json) {
         json.push_back({"rope_scaling.mscale_all_dim", double(config.mscale_all_dim)});
 }
 
-PublishedLayerNames gguf_names_of_deepseek() {
-    PublishedLayerNames names = gguf_layer_names();
+FamilyLayerNames gguf_names_of_deepseek() {
+    FamilyLayerNames names = gguf_layer_names();
     names.q_a_proj = "attn_q_a";
     names.q_a_layernorm = "attn_q_a_norm";
     names.q_b_proj = "attn_q_b";
@@ -163,7 +163,7 @@ PublishedLayerNames gguf_names_of_deepseek() {
 }
 
 Family deepseek_family() {
-    PublishedLayerNames names = hugging_face_layer_names();
+    FamilyLayerNames names = hugging_face_layer_names();
     names.q_a_proj = "self_attn.q_a_proj";
     names.q_a_layernorm = "self_attn.q_a_layernorm";
     names.q_b_proj = "self_attn.q_b_proj";

@@ -8,11 +8,11 @@ namespace {
 
 constexpr std::int64_t softmax_gating = 1, sigmoid_gating = 2;  // expert_gating_func
 
-bool has_sigmoid(const PublishedConfig& config) {
+bool has_sigmoid(const FamilyConfig& config) {
     return std::holds_alternative<SigmoidRouting>(config.routing);
 }
 
-void add_routing(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_routing(const FamilyConfig& config, GgufMetadata& metadata) {
     const std::string prefix = config.family->gguf_architecture + ".";
     const auto add = [&](const auto& routing) {
         metadata.emplace_back(prefix + "expert_weights_scale",
@@ -32,7 +32,7 @@ void add_routing(const PublishedConfig& config, GgufMetadata& metadata) {
         add(std::get<SoftmaxRouting>(config.routing));
 }
 
-void read_yarn(const GgufSettings& gguf, PublishedConfig& config) {
+void read_yarn(const GgufSettings& gguf, FamilyConfig& config) {
     if (!gguf.has("rope.scaling.type")) return;
     gguf.expect_text("rope.scaling.type", "yarn");
     YarnScaling yarn;
@@ -47,7 +47,7 @@ void read_yarn(const GgufSettings& gguf, PublishedConfig& config) {
     config.yarn = yarn;
 }
 
-void read_routing(const GgufSettings& gguf, PublishedConfig& config) {
+void read_routing(const GgufSettings& gguf, FamilyConfig& config) {
     const std::string function = gguf.full("expert_gating_func"),
                       norm = gguf.full("expert_weights_norm");
     const std::int64_t gating =
@@ -69,13 +69,13 @@ void read_routing(const GgufSettings& gguf, PublishedConfig& config) {
 
 }  // namespace
 
-std::size_t num_dense_layers(const PublishedConfig& config) {
+std::size_t num_dense_layers(const FamilyConfig& config) {
     const auto first = std::find_if(config.layers.begin(), config.layers.end(),
                                     [](const LayerConfig& layer) { return layer.is_moe; });
     return std::size_t(first - config.layers.begin());
 }
 
-void check_deepseek_gguf(const PublishedConfig& config) {
+void check_deepseek_gguf(const FamilyConfig& config) {
     const std::size_t num_layers = config.num_hidden_layers;
     require(config.rms_norm_eps == Real(1e-6),
             "export: llama.cpp's deepseek2 has one eps for all norms, and that of the inner "
@@ -93,7 +93,7 @@ void check_deepseek_gguf(const PublishedConfig& config) {
             "export: llama.cpp's deepseek2 with a softmax has no groups of experts");
 }
 
-void add_deepseek_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_deepseek_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     const LatentSizes& sizes = *config.latent;
     const std::string prefix = config.family->gguf_architecture + ".";
     const auto add_size = [&](const std::string& key, std::size_t size) {
@@ -127,7 +127,7 @@ void add_deepseek_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
                           0.1 * double(config.mscale_all_dim));
 }
 
-void read_deepseek_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_deepseek_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     // Older files have attn_kv_b, and no sizes of the expanded heads.
     const std::size_t rotated = gguf.size("rope.dimension_count"),
                       key_length = gguf.size("attention.key_length_mla");

@@ -6,11 +6,11 @@
 namespace llm::models {
 
 // The layers before the first with a mixture of experts.
-std::size_t num_dense_layers(const PublishedConfig& config);
+std::size_t num_dense_layers(const FamilyConfig& config);
 
 // llama.cpp's architecture deepseek2, of both model types: what it has, and its settings.
-void check_deepseek_gguf(const PublishedConfig& config);
-void add_deepseek_gguf(const PublishedConfig& config, GgufMetadata& metadata);
-void read_deepseek_gguf(const GgufSettings& gguf, PublishedConfig& config);
+void check_deepseek_gguf(const FamilyConfig& config);
+void add_deepseek_gguf(const FamilyConfig& config, GgufMetadata& metadata);
+void read_deepseek_gguf(const GgufSettings& gguf, FamilyConfig& config);
 
 }  // namespace llm::models

@@ -37,7 +37,7 @@ Real read_local_theta(const JsonFile& json) {
     return Real(json.positive_or(inside + ".rope_theta", 0));
 }
 
-void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {
+void read_gemma(const JsonFile& json, bool gemma2, FamilyConfig& config) {
     const std::size_t full_every = gemma2 ? 2
                                    : json.has("_sliding_window_pattern")
                                        ? json.size("_sliding_window_pattern")
@@ -54,14 +54,12 @@ void read_gemma(const JsonFile& json, bool gemma2, PublishedConfig& config) {
     config.final_logit_softcapping =
         read_softcap(json, "final_logit_softcapping", gemma2 ? std::optional(30.0) : none);
 }
-void read_gemma2(const JsonFile& json, PublishedConfig& config) {
-    read_gemma(json, true, config);
-}
-void read_gemma3(const JsonFile& json, PublishedConfig& config) {
+void read_gemma2(const JsonFile& json, FamilyConfig& config) { read_gemma(json, true, config); }
+void read_gemma3(const JsonFile& json, FamilyConfig& config) {
     read_gemma(json, false, config);
 }
 
-void write_gemma(const PublishedConfig& config, JsonMembers& json) {
+void write_gemma(const FamilyConfig& config, JsonMembers& json) {
     json.insert(json.end(), {{"layer_types", layer_types(config)},
                              {"sliding_window", sliding_window(config).value_or(4096)},
                              {"query_pre_attn_scalar", double(config.query_pre_attn_scalar)}});
@@ -76,7 +74,7 @@ void write_gemma(const PublishedConfig& config, JsonMembers& json) {
         json.push_back({"final_logit_softcapping", double(*config.final_logit_softcapping)});
 }
 
-void check_gemma_gguf(const PublishedConfig& config) {
+void check_gemma_gguf(const FamilyConfig& config) {
     const bool gemma2 = config.family == &gemma2_family();
     const std::string& type = config.family->model_type;
     const std::size_t full_every = gemma2 ? 2 : 6;
@@ -99,7 +97,7 @@ void check_gemma_gguf(const PublishedConfig& config) {
             "export: llama.cpp's gemma3 has no soft cap of scores");
 }
 
-void add_gemma_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_gemma_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     const auto add = [&](const std::string& key, const GgufValue& value) {
         metadata.emplace_back(config.family->gguf_architecture + "." + key, value);
     };
@@ -117,7 +115,7 @@ void add_gemma_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
 
 // llama.cpp's Gemma 3 divides positions by a factor, and both have windows; Gemma 2 has soft
 // caps. The models of 27 billion parameters scale scores by C / H.
-void read_gemma_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_gemma_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     const bool gemma2 = config.family == &gemma2_family();
     read_gguf_windows(gguf, gemma2 ? 2 : 6, config);
     if (config.num_hidden_layers == (gemma2 ? 46 : 62))
@@ -134,7 +132,7 @@ void read_gemma_gguf(const GgufSettings& gguf, PublishedConfig& config) {
 
 // The first files say "gelu" and mean the approximation with tanh, as hidden_activation says in
 // later ones.
-void read_gemma1(const JsonFile& json, PublishedConfig& config) {
+void read_gemma1(const JsonFile& json, FamilyConfig& config) {
     const std::string key = "hidden_act", tanh(GELUTanh.name);
     if (json.has("hidden_activation"))
         json.ignore(key);
@@ -143,14 +141,14 @@ void read_gemma1(const JsonFile& json, PublishedConfig& config) {
     set_patterns(config, {config.num_hidden_layers, FullAttention{}});
 }
 
-void check_gemma1_gguf(const PublishedConfig& config) {
+void check_gemma1_gguf(const FamilyConfig& config) {
     require(config.tie_word_embeddings, "export: llama.cpp's gemma has a tied head");
 }
 
 // Hugging Face calls the norm before the MLP post_attention_layernorm in Llama. In Gemma, the
 // norm of that name is what it says.
 Family make_gemma2_family() {
-    PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
+    FamilyLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
     names.attention_output_norm = "post_attention_layernorm";
     names.ffn_norm = "pre_feedforward_layernorm";
     names.ffn_output_norm = "post_feedforward_layernorm";

@@ -9,7 +9,7 @@ namespace {
 // In Hugging Face, gelu_new is the approximation with tanh.
 constexpr Activation gelu_new{"gelu_new", gelu_tanh, gelu_tanh_derivative};
 
-void read_gpt2(const JsonFile& json, PublishedConfig& config) {
+void read_gpt2(const JsonFile& json, FamilyConfig& config) {
     for (const auto& [key, supported] : {std::pair{"scale_attn_weights", true},
                                          {"scale_attn_by_inverse_layer_idx", false},
                                          {"add_cross_attention", false}})
@@ -26,7 +26,7 @@ void read_gpt2(const JsonFile& json, PublishedConfig& config) {
 }
 
 Family make_gpt2_family() {
-    PublishedLayerNames names, in_gguf = gguf_layer_names();
+    FamilyLayerNames names, in_gguf = gguf_layer_names();
     names.attention_norm = "ln_1";
     names.qkv_proj = "attn.c_attn";
     names.o_proj = "attn.c_proj";
@@ -65,7 +65,7 @@ Family make_gpt2_family() {
             .has_biases = true,
             .defaults = {.tie_word_embeddings = true, .mlp_ratio = 4},
             .read = read_gpt2,
-            .read_gguf = [](const GgufSettings&, PublishedConfig& config) {
+            .read_gguf = [](const GgufSettings&, FamilyConfig& config) {
                 for (LayerConfig& layer : config.layers) layer.use_rope = false;
             }};
 }

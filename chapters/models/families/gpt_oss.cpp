@@ -21,7 +21,7 @@ std::optional<YarnScaling> read_yarn(const JsonFile& json) {
     return yarn;
 }
 
-void read_gpt_oss(const JsonFile& json, PublishedConfig& config) {
+void read_gpt_oss(const JsonFile& json, FamilyConfig& config) {
     const std::size_t num_layers = config.num_hidden_layers;
     config.experts =
         read_experts(json, "num_local_experts", {128, 4, config.intermediate_size, 0});
@@ -43,7 +43,7 @@ void read_gpt_oss(const JsonFile& json, PublishedConfig& config) {
     config.mxfp4 = true;
 }
 
-void write_gpt_oss(const PublishedConfig& config, JsonMembers& json) {
+void write_gpt_oss(const FamilyConfig& config, JsonMembers& json) {
     json.insert(json.end(), {{"num_experts_per_tok", config.experts.num_experts_per_tok},
                              {"num_local_experts", config.experts.num_experts},
                              {"layer_types", layer_types(config)},
@@ -54,7 +54,7 @@ void write_gpt_oss(const PublishedConfig& config, JsonMembers& json) {
     json.push_back({"rope_scaling.truncate", config.yarn->truncate});
 }
 
-void check_gpt_oss_gguf(const PublishedConfig& config) {
+void check_gpt_oss_gguf(const FamilyConfig& config) {
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         require(std::holds_alternative<SlidingWindow>(config.layers[n].pattern) == (n % 2 == 0),
                 "export: llama.cpp's gpt-oss has windows in layers 0, 2, ... and full "
@@ -67,7 +67,7 @@ void check_gpt_oss_gguf(const PublishedConfig& config) {
     require(!config.tie_word_embeddings, "export: llama.cpp's gpt-oss has an lm_head");
 }
 
-void add_gpt_oss_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_gpt_oss_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     const auto add = [&](const std::string& key, const GgufValue& value) {
         metadata.emplace_back("gpt-oss." + key, value);
     };
@@ -85,7 +85,7 @@ void add_gpt_oss_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
         static_cast<std::int64_t>(config.yarn->original_max_position_embeddings));
 }
 
-void read_gpt_oss_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_gpt_oss_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     read_gguf_experts(gguf, "expert_feed_forward_length", 1, config);
     config.routing = TopKSoftmaxRouting{};
     config.swiglu_limit = Real(7);
@@ -105,7 +105,7 @@ void read_gpt_oss_gguf(const GgufSettings& gguf, PublishedConfig& config) {
 
 const Family& gpt_oss_family() {
     static const Family family = [] {
-        PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
+        FamilyLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
         names.sinks = "self_attn.sinks";
         names.router = "mlp.router";
         names.experts = "mlp.experts.";

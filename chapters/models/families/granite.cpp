@@ -6,7 +6,7 @@
 namespace llm::models {
 namespace {
 
-void read_granite(const JsonFile& json, PublishedConfig& config) {
+void read_granite(const JsonFile& json, FamilyConfig& config) {
     const auto number = [&](const std::string& key) { return Real(json.positive_or(key, 1)); };
     set_patterns(config, {config.num_hidden_layers, FullAttention{}});
     config.embedding_multiplier = number("embedding_multiplier");
@@ -15,14 +15,14 @@ void read_granite(const JsonFile& json, PublishedConfig& config) {
     config.logits_scaling = number("logits_scaling");
 }
 
-void write_granite(const PublishedConfig& config, JsonMembers& json) {
+void write_granite(const FamilyConfig& config, JsonMembers& json) {
     json.insert(json.end(), {{"embedding_multiplier", double(config.embedding_multiplier)},
                              {"attention_multiplier", double(*config.attention_multiplier)},
                              {"residual_multiplier", double(config.residual_multiplier)},
                              {"logits_scaling", double(config.logits_scaling)}});
 }
 
-void add_granite_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_granite_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     metadata.insert(metadata.end(),
                     {{"granite.embedding_scale", double(config.embedding_multiplier)},
                      {"granite.attention.scale", double(*config.attention_multiplier)},
@@ -30,7 +30,7 @@ void add_granite_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
                      {"granite.logit_scale", double(config.logits_scaling)}});
 }
 
-void read_granite_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_granite_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     config.embedding_multiplier = gguf.positive("embedding_scale");
     config.attention_multiplier = gguf.positive("attention.scale");
     config.residual_multiplier = gguf.positive("residual_scale");

@@ -50,7 +50,7 @@ std::optional<Llama3Scaling> read_scaling(const JsonFile& json) {
     return scaling;
 }
 
-void read_llama4(const JsonFile& json, PublishedConfig& config) {
+void read_llama4(const JsonFile& json, FamilyConfig& config) {
     config.experts =
         read_experts(json, "num_local_experts", {16, 1, config.intermediate_size, 1});
     config.intermediate_size = json.size_or("intermediate_size_mlp", 16384);
@@ -81,7 +81,7 @@ void add_scaling(const Llama3Scaling& scaling, JsonMembers& json) {
                   double(scaling.original_max_position_embeddings)}});
 }
 
-void write_llama4(const PublishedConfig& config, JsonMembers& json) {
+void write_llama4(const FamilyConfig& config, JsonMembers& json) {
     std::vector<std::size_t> moe_layers, no_rope_layers;
     std::size_t chunk_size = 8192;
     for (std::size_t n = 0; n < config.layers.size(); ++n) {
@@ -114,13 +114,13 @@ void write_llama4(const PublishedConfig& config, JsonMembers& json) {
 
 // The number of layers up to the first with a mixture of experts, which llama.cpp expects to
 // repeat.
-std::size_t moe_step(const PublishedConfig& config) {
+std::size_t moe_step(const FamilyConfig& config) {
     std::size_t first = 0;
     while (first < config.layers.size() && !config.layers[first].is_moe) ++first;
     return first + 1;
 }
 
-void check_llama4_gguf(const PublishedConfig& config) {
+void check_llama4_gguf(const FamilyConfig& config) {
     require(config.temperature_tuning && config.temperature_tuning->floor_scale == 8192 &&
                 config.temperature_tuning->attn_scale == Real(0.1),
             "export: llama.cpp's llama4 has a floor_scale of 8192 and an attn_scale of 0.1");
@@ -140,7 +140,7 @@ void check_llama4_gguf(const PublishedConfig& config) {
     }
 }
 
-void add_llama4_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_llama4_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     const auto add_size = [&](const std::string& key, std::size_t size) {
         metadata.emplace_back("llama4." + key, static_cast<std::int64_t>(size));
     };
@@ -150,7 +150,7 @@ void add_llama4_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
     add_size("interleave_moe_layer_step", moe_step(config));
 }
 
-void read_llama4_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_llama4_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     const std::string step = "interleave_moe_layer_step", chunk = "attention.chunk_size";
     read_gguf_experts(gguf, "expert_feed_forward_length", gguf.has(step) ? gguf.size(step) : 1,
                       config);
@@ -170,7 +170,7 @@ void read_llama4_gguf(const GgufSettings& gguf, PublishedConfig& config) {
 
 const Family& llama4_family() {
     static const Family family = [] {
-        PublishedLayerNames names = hugging_face_layer_names();
+        FamilyLayerNames names = hugging_face_layer_names();
         names.mlp = {"feed_forward.gate_proj", "feed_forward.up_proj",
                      "feed_forward.down_proj"};
         names.router = "feed_forward.router";

@@ -5,11 +5,11 @@
 namespace llm::models {
 namespace {
 
-void read_mistral(const JsonFile& json, PublishedConfig& config) {
+void read_mistral(const JsonFile& json, FamilyConfig& config) {
     read_patterns(json, 0, config);
 }
 
-void write_mistral(const PublishedConfig& config, JsonMembers& json) {
+void write_mistral(const FamilyConfig& config, JsonMembers& json) {
     json.insert(json.end(), {{"layer_types", layer_types(config)},
                              {"sliding_window", sliding_window(config).value_or(4096)}});
 }

@@ -5,7 +5,7 @@
 namespace llm::models {
 namespace {
 
-void read_mixtral(const JsonFile& json, PublishedConfig& config) {
+void read_mixtral(const JsonFile& json, FamilyConfig& config) {
     config.experts =
         read_experts(json, "num_local_experts", {8, 2, config.intermediate_size, 0});
     const std::size_t num_layers = config.num_hidden_layers;
@@ -16,20 +16,20 @@ void read_mixtral(const JsonFile& json, PublishedConfig& config) {
     for (LayerConfig& layer : config.layers) layer.is_moe = true;
 }
 
-void write_mixtral(const PublishedConfig& config, JsonMembers& json) {
+void write_mixtral(const FamilyConfig& config, JsonMembers& json) {
     json.insert(json.end(), {{"num_experts_per_tok", config.experts.num_experts_per_tok},
                              {"num_local_experts", config.experts.num_experts}});
     if (const auto window = sliding_window(config)) json.push_back({"sliding_window", *window});
 }
 
-void add_mixtral_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_mixtral_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     metadata.emplace_back("llama.expert_count",
                           static_cast<std::int64_t>(config.experts.num_experts));
     metadata.emplace_back("llama.expert_used_count",
                           static_cast<std::int64_t>(config.experts.num_experts_per_tok));
 }
 
-void read_mixtral_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_mixtral_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     read_gguf_experts(gguf, "feed_forward_length", 1, config);
 }
 
@@ -37,7 +37,7 @@ void read_mixtral_gguf(const GgufSettings& gguf, PublishedConfig& config) {
 
 const Family& mixtral_family() {
     static const Family family = [] {
-        PublishedLayerNames names = hugging_face_layer_names();
+        FamilyLayerNames names = hugging_face_layer_names();
         names.router = "block_sparse_moe.gate";
         names.experts = "block_sparse_moe.experts.";
         names.expert = {"w1", "w3", "w2"};

@@ -5,17 +5,17 @@
 namespace llm::models {
 namespace {
 
-void read_olmo2(const JsonFile&, PublishedConfig& config) {
+void read_olmo2(const JsonFile&, FamilyConfig& config) {
     set_patterns(config, {config.num_hidden_layers, FullAttention{}});
 }
 
-void check_olmo2_gguf(const PublishedConfig& config) {
+void check_olmo2_gguf(const FamilyConfig& config) {
     require(!config.tie_word_embeddings, "export: llama.cpp's olmo2 has no tied head");
     reject_other_query_widths(config);
 }
 
 Family make_olmo2_family() {
-    PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
+    FamilyLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
     names.attention_norm = "post_attention_layernorm";
     names.ffn_norm = "post_feedforward_layernorm";
     in_gguf.attention_norm = "post_attention_norm";

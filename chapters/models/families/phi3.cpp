@@ -23,7 +23,7 @@ Vector read_factors(const JsonFile& json, const std::string& key, std::size_t nu
 }
 
 std::optional<LongRopeScaling> read_longrope(const JsonFile& json, const std::string& inside,
-                                             const PublishedConfig& config) {
+                                             const FamilyConfig& config) {
     const std::string original_key = "original_max_position_embeddings";
     const std::size_t original =
         json.size_or(original_key, json.size_or(inside + "." + original_key, 4096));
@@ -45,7 +45,7 @@ std::optional<LongRopeScaling> read_longrope(const JsonFile& json, const std::st
                               double(longrope_attention_factor(context, original))))};
 }
 
-void read_phi3(const JsonFile& json, PublishedConfig& config) {
+void read_phi3(const JsonFile& json, FamilyConfig& config) {
     for (const char* key : {"full_attn_mod", "interpolate_factor"}) json.ignore(key);
     const std::string inside = rope_object(json, false);
     read_partial_rotary_factor(json, inside, 1, config);
@@ -58,7 +58,7 @@ void read_phi3(const JsonFile& json, PublishedConfig& config) {
 
 std::vector<double> numbers_of(const Vector& values) { return {values.begin(), values.end()}; }
 
-void write_phi3(const PublishedConfig& config, JsonMembers& json) {
+void write_phi3(const FamilyConfig& config, JsonMembers& json) {
     if (const auto window = sliding_window(config)) json.push_back({"sliding_window", *window});
     if (config.partial_rotary_factor != 1)
         json.push_back({"partial_rotary_factor", config.partial_rotary_factor});
@@ -71,12 +71,12 @@ void write_phi3(const PublishedConfig& config, JsonMembers& json) {
                              {"rope_scaling.attention_factor", double(attention_factor)}});
 }
 
-void check_phi3_gguf(const PublishedConfig& config) {
+void check_phi3_gguf(const FamilyConfig& config) {
     reject_windows_of_llama(config);
     reject_other_query_widths(config);
 }
 
-void add_phi3_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_phi3_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     if (!config.longrope) return;
     metadata.insert(
         metadata.end(),
@@ -85,7 +85,7 @@ void add_phi3_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
          {"phi3.rope.scaling.attn_factor", double(config.longrope->attention_factor)}});
 }
 
-void read_phi3_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_phi3_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     read_gguf_windows(gguf, 0, config);
     const std::string original = "rope.scaling.original_context_length";
     gguf.expect_text("rope.scaling.type", "longrope");
@@ -99,7 +99,7 @@ void read_phi3_gguf(const GgufSettings& gguf, PublishedConfig& config) {
 }
 
 Family make_phi3_family() {
-    PublishedLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
+    FamilyLayerNames names = hugging_face_layer_names(), in_gguf = gguf_layer_names();
     names.qkv_proj = "self_attn.qkv_proj";
     names.gate_up_proj = "mlp.gate_up_proj";
     in_gguf.qkv_proj = "attn_qkv";

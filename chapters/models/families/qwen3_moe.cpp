@@ -5,7 +5,7 @@
 namespace llm::models {
 namespace {
 
-void read_qwen3_moe(const JsonFile& json, PublishedConfig& config) {
+void read_qwen3_moe(const JsonFile& json, FamilyConfig& config) {
     json.ignore("sliding_window");  // without use_sliding_window, it has no effect
     config.layers.resize(config.num_hidden_layers);
     config.experts = read_experts(json, "num_experts",
@@ -14,7 +14,7 @@ void read_qwen3_moe(const JsonFile& json, PublishedConfig& config) {
     read_moe_layers(json, config);
 }
 
-void write_qwen3_moe(const PublishedConfig& config, JsonMembers& json) {
+void write_qwen3_moe(const FamilyConfig& config, JsonMembers& json) {
     json.insert(json.end(),
                 {{"num_experts_per_tok", config.experts.num_experts_per_tok},
                  {"num_experts", config.experts.num_experts},
@@ -23,7 +23,7 @@ void write_qwen3_moe(const PublishedConfig& config, JsonMembers& json) {
     add_moe_layers(config, json);
 }
 
-void check_qwen3_moe_gguf(const PublishedConfig& config) {
+void check_qwen3_moe_gguf(const FamilyConfig& config) {
     require(std::get<SoftmaxRouting>(config.routing).norm_topk_prob,
             "export: llama.cpp's qwen3moe normalizes the routing weights");
     for (std::size_t n = 0; n < config.layers.size(); ++n)
@@ -32,7 +32,7 @@ void check_qwen3_moe_gguf(const PublishedConfig& config) {
                 n);
 }
 
-void add_qwen3_moe_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_qwen3_moe_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     const auto add_size = [&](const std::string& key, std::size_t size) {
         metadata.emplace_back("qwen3moe." + key, static_cast<std::int64_t>(size));
     };
@@ -41,7 +41,7 @@ void add_qwen3_moe_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
     add_size("expert_feed_forward_length", config.experts.moe_intermediate_size);
 }
 
-void read_qwen3_moe_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_qwen3_moe_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     read_gguf_experts(gguf, "expert_feed_forward_length", 1, config);
     config.routing = SoftmaxRouting{true};
 }
@@ -50,7 +50,7 @@ void read_qwen3_moe_gguf(const GgufSettings& gguf, PublishedConfig& config) {
 
 const Family& qwen3_moe_family() {
     static const Family family = [] {
-        PublishedLayerNames names = hugging_face_layer_names();
+        FamilyLayerNames names = hugging_face_layer_names();
         names.router = "mlp.gate";
         names.experts = "mlp.experts.";
         names.expert = {"gate_proj", "up_proj", "down_proj"};

@@ -9,7 +9,7 @@ namespace llm::models {
 namespace {
 
 // Every full_attention_interval-th layer has full attention, unless layer_types lists them.
-void read_linear_layers(const JsonFile& json, PublishedConfig& config) {
+void read_linear_layers(const JsonFile& json, FamilyConfig& config) {
     const std::size_t interval = json.size_or("full_attention_interval", 4);
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         config.layers[n].is_linear = (n + 1) % interval != 0;
@@ -26,7 +26,7 @@ void read_linear_layers(const JsonFile& json, PublishedConfig& config) {
     }
 }
 
-void read_qwen3_next(const JsonFile& json, PublishedConfig& config) {
+void read_qwen3_next(const JsonFile& json, FamilyConfig& config) {
     const std::string inside = rope_object(json, false);
     read_partial_rotary_factor(json, inside, 0.25, config);
     config.layers.resize(config.num_hidden_layers);
@@ -48,7 +48,7 @@ void read_qwen3_next(const JsonFile& json, PublishedConfig& config) {
     read_moe_layers(json, config);
 }
 
-void write_qwen3_next(const PublishedConfig& config, JsonMembers& json) {
+void write_qwen3_next(const FamilyConfig& config, JsonMembers& json) {
     const LinearSizes& linear = *config.linear;
     std::vector<std::string> types;
     for (const LayerConfig& layer : config.layers)
@@ -69,8 +69,8 @@ void write_qwen3_next(const PublishedConfig& config, JsonMembers& json) {
     add_moe_layers(config, json);
 }
 
-PublishedLayerNames names_in_safetensors() {
-    PublishedLayerNames names = hugging_face_layer_names();
+FamilyLayerNames names_in_safetensors() {
+    FamilyLayerNames names = hugging_face_layer_names();
     names.router = "mlp.gate";
     names.experts = "mlp.experts.";
     names.expert = {"gate_proj", "up_proj", "down_proj"};

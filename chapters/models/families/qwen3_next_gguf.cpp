@@ -5,7 +5,7 @@ namespace llm::models {
 namespace {
 
 // The interval of layers with full attention, or L + 1 if there are none.
-std::size_t full_interval(const PublishedConfig& config) {
+std::size_t full_interval(const FamilyConfig& config) {
     std::size_t interval = 1;
     while (interval <= config.layers.size() && config.layers[interval - 1].is_linear)
         ++interval;
@@ -14,7 +14,7 @@ std::size_t full_interval(const PublishedConfig& config) {
 
 }  // namespace
 
-void check_qwen3_next_gguf(const PublishedConfig& config) {
+void check_qwen3_next_gguf(const FamilyConfig& config) {
     require(std::get<SoftmaxRouting>(config.routing).norm_topk_prob,
             "export: llama.cpp's qwen3next normalizes the routing weights");
     require(config.linear->key_head_dim == config.linear->value_head_dim,
@@ -33,7 +33,7 @@ void check_qwen3_next_gguf(const PublishedConfig& config) {
     }
 }
 
-void add_qwen3_next_gguf(const PublishedConfig& config, GgufMetadata& metadata) {
+void add_qwen3_next_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     const LinearSizes& linear = *config.linear;
     const auto add_size = [&](const std::string& key, std::size_t size) {
         metadata.emplace_back("qwen3next." + key, static_cast<std::int64_t>(size));
@@ -50,7 +50,7 @@ void add_qwen3_next_gguf(const PublishedConfig& config, GgufMetadata& metadata) 
     add_size("expert_shared_feed_forward_length", config.experts.shared_width());
 }
 
-void read_qwen3_next_gguf(const GgufSettings& gguf, PublishedConfig& config) {
+void read_qwen3_next_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     const std::size_t interval =
         gguf.has("full_attention_interval") ? gguf.size("full_attention_interval") : 4;
     for (std::size_t n = 0; n < config.layers.size(); ++n)
@@ -74,8 +74,8 @@ void read_qwen3_next_gguf(const GgufSettings& gguf, PublishedConfig& config) {
     config.routing = SoftmaxRouting{true};
 }
 
-PublishedLayerNames qwen3_next_gguf_names() {
-    PublishedLayerNames names = gguf_layer_names();
+FamilyLayerNames qwen3_next_gguf_names() {
+    FamilyLayerNames names = gguf_layer_names();
     names.ffn_norm = "post_attention_norm";
     names.shared_gate = "ffn_gate_inp_shexp";
     names.in_proj_qkv = "attn_qkv";

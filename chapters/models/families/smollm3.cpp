@@ -5,7 +5,7 @@
 namespace llm::models {
 namespace {
 
-void read_smollm3(const JsonFile& json, PublishedConfig& config) {
+void read_smollm3(const JsonFile& json, FamilyConfig& config) {
     json.ignore("sliding_window");  // without use_sliding_window, it has no effect
     if (json.has("layer_types"))
         for (const AttentionPattern& pattern :
@@ -16,20 +16,20 @@ void read_smollm3(const JsonFile& json, PublishedConfig& config) {
     read_use_rope(json, config.layers);
 }
 
-void write_smollm3(const PublishedConfig& config, JsonMembers& json) {
+void write_smollm3(const FamilyConfig& config, JsonMembers& json) {
     std::vector<std::size_t> use_rope;
     for (const LayerConfig& layer : config.layers) use_rope.push_back(layer.use_rope ? 1 : 0);
     json.push_back({"no_rope_layers", use_rope});
 }
 
-void check_smollm3_gguf(const PublishedConfig& config) {
+void check_smollm3_gguf(const FamilyConfig& config) {
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         require(config.layers[n].use_rope == ((n + 1) % 4 != 0),
                 "export: llama.cpp's smollm3 has no RoPE in layers 3, 7, ..., and RoPE in all "
                 "others");
 }
 
-void read_smollm3_gguf(const GgufSettings&, PublishedConfig& config) {
+void read_smollm3_gguf(const GgufSettings&, FamilyConfig& config) {
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         config.layers[n].use_rope = (n + 1) % 4 != 0;
 }

@@ -20,29 +20,29 @@ using OlmoBlock = ResPostNormBlockWith<MlpOrMoe, PatternAttention>;
 using CohereBlock = ParallelBlockWith<LayerNorm, MlpOrMoe, PatternAttention>;
 using DeepseekBlock = PreNormBlockWith<RMSNorm, MlpOrMoe, LatentAttention>;
 using QwenNextBlock = PreNormBlockWith<RMSNorm, MlpOrMoe, LinearAttention>;
-using PublishedLayer = BlockVariant<MoeBlock, GemmaBlock, OlmoBlock, Gpt2Block, CohereBlock,
-                                    DeepseekBlock, QwenNextBlock>;
-const MlpOrMoe& mlp_of(const PublishedLayer& layer);
+using FamilyLayer = BlockVariant<MoeBlock, GemmaBlock, OlmoBlock, Gpt2Block, CohereBlock,
+                                 DeepseekBlock, QwenNextBlock>;
+const MlpOrMoe& mlp_of(const FamilyLayer& layer);
 
-using PublishedModel = DecoderModel<PublishedLayer, PublishedConfig, FinalNorm>;
+using FamilyModel = DecoderModel<FamilyLayer, FamilyConfig, FinalNorm>;
 
 // One table for layers with full attention, and, if windows have a theta of their own, a second
 // one. Throws ValueError if P exceeds max_position_embeddings.
-std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
+std::vector<RotaryTable> rotary_tables(const FamilyConfig& config,
                                        std::size_t num_positions);  // P
 
 // A model with the structure that the configuration describes, whose tensors are still empty.
-PublishedModel make_empty_model(const PublishedConfig& config);
+FamilyModel make_empty_model(const FamilyConfig& config);
 
 // The same model as chapter 09's, if all layers are Llama's: pre-norm with RMSNorm, SwiGLU,
 // RoPE of one table, and no windows, experts, scales or caps. Its tensors are moved.
-std::optional<Model> llama_model(PublishedModel model);
+std::optional<Model> llama_model(FamilyModel model);
 
 // A decoder that was trained here as a Mixtral. Throws ValueError unless every layer has a
 // mixture of experts with SoftmaxRouting as Mixtral's, and no shared experts.
-PublishedModel make_mixtral(const MoeDecoder& decoder);
+FamilyModel make_mixtral(const MoeDecoder& decoder);
 
 }  // namespace llm::models
 
-extern template struct llm::DecoderModel<llm::models::PublishedLayer,
-                                         llm::models::PublishedConfig, llm::models::FinalNorm>;
+extern template struct llm::DecoderModel<llm::models::FamilyLayer, llm::models::FamilyConfig,
+                                         llm::models::FinalNorm>;

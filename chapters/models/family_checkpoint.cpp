@@ -1,4 +1,4 @@
-#include "chapters/models/published_checkpoint.hpp"
+#include "chapters/models/family_checkpoint.hpp"
 
 #include <list>
 #include <set>
@@ -13,8 +13,8 @@
 namespace llm::models {
 namespace {
 
-struct PublishedReader : TensorReader<const SafeTensors> {
-    const PublishedConfig& config;
+struct WeightReader : TensorReader<const SafeTensors> {
+    const FamilyConfig& config;
 
     void router(const std::string& name, Linear& router, std::size_t out, std::size_t in) {
         linear(name, router, out, in);
@@ -50,13 +50,13 @@ struct PublishedReader : TensorReader<const SafeTensors> {
         linear(name, stored, out, in);
         stored = reorder_last(stored, num_heads, rotated, interleaved_index);
     }
-    void latent_up(const std::string& layer, const PublishedLayerNames& names,
-                   Linear& kv_b_proj, const LatentSizes& sizes) {
+    void latent_up(const std::string& layer, const FamilyLayerNames& names, Linear& kv_b_proj,
+                   const LatentSizes& sizes) {
         linear(layer + names.kv_b_proj, kv_b_proj,
                sizes.num_attention_heads * (sizes.qk_nope_head_dim + sizes.v_head_dim),
                sizes.kv_lora_rank);
     }
-    void experts(const std::string& layer, const PublishedLayerNames& names,
+    void experts(const std::string& layer, const FamilyLayerNames& names,
                  std::vector<Expert>& experts) {
         if (config.family->expert_storage != ExpertStorage::separate) {
             read_stacked_experts(tensors, config, layer + names.experts, experts);
@@ -72,7 +72,7 @@ struct PublishedReader : TensorReader<const SafeTensors> {
 // Lists what the file stores: the tensors of the model, and those that are stored in another
 // layout, which the lists own.
 struct TensorWriter {
-    const PublishedConfig& config;
+    const FamilyConfig& config;
     std::vector<NamedTensor> tensors{};
     std::list<Linear> reordered{};
     std::list<Matrix> transposed{};
@@ -131,11 +131,11 @@ struct TensorWriter {
             reordered.emplace_back(reorder_last(stored, num_heads, rotated, split_half_index)),
             out, in);
     }
-    void latent_up(const std::string& layer, const PublishedLayerNames& names,
+    void latent_up(const std::string& layer, const FamilyLayerNames& names,
                    const Linear& kv_b_proj, const LatentSizes&) {
         linear(layer + names.kv_b_proj, kv_b_proj, 0, 0);
     }
-    void experts(const std::string& layer, const PublishedLayerNames& names,
+    void experts(const std::string& layer, const FamilyLayerNames& names,
                  const std::vector<Expert>& experts) {
         const std::string prefix = layer + names.experts;
         if (config.family->expert_storage == ExpertStorage::separate) {
@@ -177,19 +177,19 @@ std::size_t count_unread_layers(const SafeTensors& tensors, const std::string& b
 
 }  // namespace
 
-PublishedModel load_published_model(const std::string& folder) {
-    return load_published_model(folder, published_family(JsonFile(folder + "/config.json")));
+FamilyModel load_family_model(const std::string& folder) {
+    return load_family_model(folder, family_named_in(JsonFile(folder + "/config.json")));
 }
 
-PublishedModel load_published_model(const std::string& folder, const Family& family) {
+FamilyModel load_family_model(const std::string& folder, const Family& family) {
     const JsonFile json(folder + "/config.json");
-    const PublishedConfig config = read_published_config(json, family);
+    const FamilyConfig config = read_family_config(json, family);
     const SafeTensors tensors(folder);
     const TensorNames names = names_in(tensors, family);
     check_last_layer(config, tensors, names, family.names);
     check_experts(config, tensors, names, family.names);
-    PublishedModel model = make_empty_model(config);
-    PublishedReader reader{{tensors}, model.config};
+    FamilyModel model = make_empty_model(config);
+    WeightReader reader{{tensors}, model.config};
     visit_model(model, names, family.names, family.layout, reader);
     // Layers for multi-token prediction follow those of the model.
     std::vector<std::string> unused = family.unused_tensors;
@@ -200,7 +200,7 @@ PublishedModel load_published_model(const std::string& folder, const Family& fam
     return model;
 }
 
-void export_model(const PublishedModel& model, const std::string& folder, DType dtype) {
+void export_model(const FamilyModel& model, const std::string& folder, DType dtype) {
     TensorWriter writer{model.config};
     const Family& family = *model.config.family;
     visit_model(model, family.model_names, family.names, family.layout, writer);

@@ -1,20 +1,19 @@
-#include "chapters/models/published_model.hpp"
+#include "chapters/models/family_model.hpp"
 
 #include <cmath>
 
 #include "chapters/04_rope/rope_scaling.hpp"
 
-template struct llm::DecoderModel<llm::models::PublishedLayer, llm::models::PublishedConfig,
+template struct llm::DecoderModel<llm::models::FamilyLayer, llm::models::FamilyConfig,
                                   llm::models::FinalNorm>;
 
 namespace llm::models {
 
-const MlpOrMoe& mlp_of(const PublishedLayer& layer) {
+const MlpOrMoe& mlp_of(const FamilyLayer& layer) {
     return std::visit([](const auto& block) -> const MlpOrMoe& { return block.mlp; }, layer);
 }
 
-std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
-                                       std::size_t num_positions) {
+std::vector<RotaryTable> rotary_tables(const FamilyConfig& config, std::size_t num_positions) {
     const Config& sizes = config;
     const std::size_t head_dim = config.head_dim;
     if (config.yarn) {
@@ -45,7 +44,7 @@ std::vector<RotaryTable> rotary_tables(const PublishedConfig& config,
 
 namespace {
 
-PatternAttention empty_attention(const PublishedConfig& config, const LayerConfig& layer) {
+PatternAttention empty_attention(const FamilyConfig& config, const LayerConfig& layer) {
     PatternAttention result{empty_attention_layer(config), layer.pattern, RopeOfTable{}, {}};
     const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
     if (slides && config.rope_local_base_freq) result.position_encoding = RopeOfTable{1};
@@ -57,7 +56,7 @@ PatternAttention empty_attention(const PublishedConfig& config, const LayerConfi
     return result;
 }
 
-LinearAttention empty_linear_attention(const PublishedConfig& config) {
+LinearAttention empty_linear_attention(const FamilyConfig& config) {
     const Linear linear = empty_linear(false);
     return {config.linear->num_key_heads,
             config.linear->num_value_heads,
@@ -71,7 +70,7 @@ LinearAttention empty_linear_attention(const PublishedConfig& config) {
             linear};
 }
 
-LatentAttention empty_latent_attention(const PublishedConfig& config) {
+LatentAttention empty_latent_attention(const FamilyConfig& config) {
     const LatentSizes& sizes = *config.latent;
     const RMSNorm norm{{}, Real(1e-6)};  // whatever rms_norm_eps is
     LatentAttention result{sizes.num_attention_heads,
@@ -89,19 +88,19 @@ LatentAttention empty_latent_attention(const PublishedConfig& config) {
     return result;
 }
 
-GatedMlp empty_gated_mlp(const PublishedConfig& config) {
+GatedMlp empty_gated_mlp(const FamilyConfig& config) {
     const bool bias = config.family->has_biases;
     return {empty_linear(bias), empty_linear(bias), empty_linear(bias),
             config.family->activation};
 }
 
-MlpOrMoe empty_mlp(const PublishedConfig& config) {
+MlpOrMoe empty_mlp(const FamilyConfig& config) {
     if (config.family->mlp_has_gate) return empty_gated_mlp(config);
     const bool bias = config.family->has_biases;
     return Mlp{empty_linear(bias), empty_linear(bias), config.family->activation};
 }
 
-MixtureOfExperts empty_moe(const PublishedConfig& config) {
+MixtureOfExperts empty_moe(const FamilyConfig& config) {
     MixtureOfExperts moe{empty_linear(config.family->has_biases),
                          {},
                          std::nullopt,
@@ -121,12 +120,12 @@ MixtureOfExperts empty_moe(const PublishedConfig& config) {
 
 }  // namespace
 
-PublishedModel make_empty_model(const PublishedConfig& config) {
+FamilyModel make_empty_model(const FamilyConfig& config) {
     const NormType norm_type = config.family->norm_type;
     const RMSNorm norm{{}, config.rms_norm_eps};
     LayerNorm layer_norm{{}, std::nullopt, config.rms_norm_eps};
     if (norm_type == NormType::layer_norm) layer_norm.bias = Vector{};
-    PublishedModel model{config, {}, {}, norm, {}};
+    FamilyModel model{config, {}, {}, norm, {}};
     if (norm_type != NormType::rms_norm) model.norm = layer_norm;
     if (config.family->learned_positions) model.embed_positions = Matrix{};
     if (!config.tie_word_embeddings) model.lm_head = Matrix{};
@@ -168,7 +167,7 @@ PublishedModel make_empty_model(const PublishedConfig& config) {
 namespace {
 
 // The block as Llama's, or none.
-std::optional<PreNormBlock> llama_block(PublishedLayer& layer, const PublishedConfig& config) {
+std::optional<PreNormBlock> llama_block(FamilyLayer& layer, const FamilyConfig& config) {
     auto* block = std::get_if<MoeBlock>(&layer);
     auto* mlp = block ? std::get_if<GatedMlp>(&block->mlp) : nullptr;
     if (!mlp || mlp->activation.function != SiLU.function || block->residual_multiplier != 1)
@@ -189,8 +188,8 @@ std::optional<PreNormBlock> llama_block(PublishedLayer& layer, const PublishedCo
 
 }  // namespace
 
-std::optional<Model> llama_model(PublishedModel model) {
-    const PublishedConfig& config = model.config;
+std::optional<Model> llama_model(FamilyModel model) {
+    const FamilyConfig& config = model.config;
     auto* norm = std::get_if<RMSNorm>(&model.norm);
     if (!norm || model.embed_positions || model.embedding_scale != 1 ||
         model.logits_scaling != 1 || model.final_logit_softcapping || config.yarn ||
@@ -198,7 +197,7 @@ std::optional<Model> llama_model(PublishedModel model) {
         return std::nullopt;
     Model llama{
         config, std::move(model.embed_tokens), {}, std::move(*norm), std::move(model.lm_head)};
-    for (PublishedLayer& layer : model.layers) {
+    for (FamilyLayer& layer : model.layers) {
         std::optional<PreNormBlock> block = llama_block(layer, config);
         if (!block) return std::nullopt;
         llama.layers.push_back(std::move(*block));
@@ -206,12 +205,12 @@ std::optional<Model> llama_model(PublishedModel model) {
     return llama;
 }
 
-PublishedModel make_mixtral(const MoeDecoder& decoder) {
-    PublishedConfig config;
+FamilyModel make_mixtral(const MoeDecoder& decoder) {
+    FamilyConfig config;
     static_cast<Config&>(config) = validate_model(decoder.config);
     config.family = &mixtral_family();
     config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
-    PublishedModel model{{}, decoder.embed_tokens, {}, decoder.norm, decoder.lm_head};
+    FamilyModel model{{}, decoder.embed_tokens, {}, decoder.norm, decoder.lm_head};
     for (const MoeBlock& layer : decoder.layers) {
         const auto* moe = std::get_if<MixtureOfExperts>(&layer.mlp);
         const auto* routing = moe ? std::get_if<SoftmaxRouting>(&moe->routing) : nullptr;

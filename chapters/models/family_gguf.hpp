@@ -2,8 +2,8 @@
 #pragma once
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
+#include "chapters/models/family_model.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
-#include "chapters/models/published_model.hpp"
 
 namespace llm::models {
 
@@ -16,11 +16,11 @@ namespace llm::models {
 // Returns the tensors that fell back. Throws FileError if the file exists or cannot be written,
 // and ValueError for other settings. Source: llama.cpp, convert_hf_to_gguf.py and
 // llama-model.cpp.
-std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& tokenizer,
+std::vector<Fallback> export_gguf(const FamilyModel& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype = DType::float32);
 
 // Loads a file of one of these architectures. What llama.cpp fixes in its code holds, also for
 // files of other makers. Throws FileError, which names the file and the key or tensor.
-PublishedModel load_published_gguf(const std::string& file);
+FamilyModel load_family_gguf(const std::string& file);
 
 }  // namespace llm::models

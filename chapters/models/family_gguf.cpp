@@ -1,4 +1,4 @@
-#include "chapters/models/published_gguf.hpp"
+#include "chapters/models/family_gguf.hpp"
 
 #include "chapters/04_rope/rope_scaling.hpp"
 #include "chapters/models/layer_tensors.hpp"
@@ -9,7 +9,7 @@
 namespace llm::models {
 namespace {
 
-struct PublishedGgufWriter : GgufTensorWriter {
+struct FamilyGgufWriter : GgufTensorWriter {
     // In float32, as llama.cpp's own quantizer writes it: rounding could choose other experts.
     void router(const std::string& name, const Linear& router, std::size_t out,
                 std::size_t in) {
@@ -39,8 +39,8 @@ struct PublishedGgufWriter : GgufTensorWriter {
         list.add_linear(name, reorder_last(stored, num_heads, rotated, split_half_index));
     }
     // W_UK transposed, (H, R, Dn), and W_UV, (H, Dv, R), for the absorbed order.
-    void latent_up(const std::string& layer, const PublishedLayerNames&,
-                   const Linear& kv_b_proj, const LatentSizes& sizes) {
+    void latent_up(const std::string& layer, const FamilyLayerNames&, const Linear& kv_b_proj,
+                   const LatentSizes& sizes) {
         const std::size_t H = sizes.num_attention_heads, R = sizes.kv_lora_rank;
         const std::size_t Dn = sizes.qk_nope_head_dim, Dv = sizes.v_head_dim;
         std::vector<Real> keys, values;
@@ -56,7 +56,7 @@ struct PublishedGgufWriter : GgufTensorWriter {
         list.add_rows(layer + "attn_k_b.weight", {H, R, Dn}, keys);
         list.add_rows(layer + "attn_v_b.weight", {H, Dv, R}, values);
     }
-    void experts(const std::string& layer, const PublishedLayerNames& names,
+    void experts(const std::string& layer, const FamilyLayerNames& names,
                  const std::vector<Expert>& experts) {
         std::vector<const Linear*> gates, ups, downs;
         for (const Expert& expert : experts)
@@ -87,8 +87,8 @@ struct PublishedGgufWriter : GgufTensorWriter {
     }
 };
 
-struct PublishedGgufReader : TensorReader<GgufTensors> {
-    const PublishedConfig& config;
+struct FamilyGgufReader : TensorReader<GgufTensors> {
+    const FamilyConfig& config;
 
     void router(const std::string& name, Linear& router, std::size_t out, std::size_t in) {
         linear(name, router, out, in);
@@ -117,7 +117,7 @@ struct PublishedGgufReader : TensorReader<GgufTensors> {
         linear(name, stored, out, in);
         stored = reorder_last(stored, num_heads, rotated, interleaved_index);
     }
-    void latent_up(const std::string& layer, const PublishedLayerNames&, Linear& kv_b_proj,
+    void latent_up(const std::string& layer, const FamilyLayerNames&, Linear& kv_b_proj,
                    const LatentSizes& sizes) {
         const std::size_t H = sizes.num_attention_heads, R = sizes.kv_lora_rank;
         const std::size_t Dn = sizes.qk_nope_head_dim, Dv = sizes.v_head_dim;
@@ -133,7 +133,7 @@ struct PublishedGgufReader : TensorReader<GgufTensors> {
                     kv_b_proj.weight(first + Dn + d, r) = values(h, d, r);
             }
     }
-    void experts(const std::string& layer, const PublishedLayerNames& names,
+    void experts(const std::string& layer, const FamilyLayerNames& names,
                  std::vector<Expert>& experts) {
         const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
         stacked(layer + names.expert.gate_proj, experts, F, C,
@@ -165,9 +165,9 @@ struct PublishedGgufReader : TensorReader<GgufTensors> {
 
 }  // namespace
 
-PublishedModel load_published_gguf(const std::string& path) {
+FamilyModel load_family_gguf(const std::string& path) {
     const Gguf file(path);
-    PublishedConfig config = read_published_config(file);
+    FamilyConfig config = read_family_config(file);
     const Family& family = *config.family;
     file.reject_other_types();
     GgufTensors tensors(file);
@@ -175,21 +175,21 @@ PublishedModel load_published_gguf(const std::string& path) {
         config.rope_scaling =
             FrequencyFactors{file.read(gguf_rope_factors, {config.head_dim / 2})};
     check_experts(config, tensors, gguf_names, family.gguf_names);
-    PublishedModel model = make_empty_model(config);
+    FamilyModel model = make_empty_model(config);
     if (config.longrope)
         for (const auto& [name, factors] :
              {std::pair{"rope_factors_long.weight", &model.config.longrope->long_factor},
               {"rope_factors_short.weight", &model.config.longrope->short_factor}})
             *factors = tensors.read(name, {rotary_dim(config) / 2});
-    PublishedGgufReader reader{{tensors}, model.config};
+    FamilyGgufReader reader{{tensors}, model.config};
     visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, reader);
     tensors.reject_unread();
     return model;
 }
 
-std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& tokenizer,
+std::vector<Fallback> export_gguf(const FamilyModel& model, const Tokenizer& tokenizer,
                                   const std::string& file, DType dtype) {
-    const PublishedConfig& config = model.config;
+    const FamilyConfig& config = model.config;
     const Family& family = *config.family;
     reject_existing(file);
     family.check_gguf(config);
@@ -219,7 +219,7 @@ std::vector<Fallback> export_gguf(const PublishedModel& model, const Tokenizer& 
         list.add_vector("rope_factors_long.weight", config.longrope->long_factor);
         list.add_vector("rope_factors_short.weight", config.longrope->short_factor);
     }
-    PublishedGgufWriter writer{{list}};
+    FamilyGgufWriter writer{{list}};
     visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, writer);
     write_gguf(file, metadata, list.tensors());
     return list.fallbacks();
