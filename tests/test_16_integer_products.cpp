@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "chapters/16_quantization/block_types.hpp"
 #include "common/numbers/random.hpp"
-#include "common/tensors/block_types.hpp"
 #include "tests/fast_helpers.hpp"
 
 using namespace llm;

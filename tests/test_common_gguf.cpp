@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "common/files/gguf.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 

@@ -4,7 +4,7 @@
 #include "chapters/15_fast/kernels/simd.hpp"
 #include "common/system/parallel.hpp"
 #include "common/system/timer.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace llm {

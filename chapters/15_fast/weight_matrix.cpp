@@ -7,7 +7,7 @@
 #include "chapters/15_fast/kernels/dot_tile.hpp"
 #include "common/numbers/ceil_div.hpp"
 #include "common/system/parallel.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm {
 namespace {

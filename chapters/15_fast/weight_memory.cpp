@@ -1,7 +1,7 @@
 #include "chapters/15_fast/weight_memory.hpp"
 
 #include "common/numbers/ceil_div.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm {
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "chapters/16_quantization/block_types.hpp"
 #include "chapters/16_quantization/fake_quantize.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
-#include "common/tensors/block_types.hpp"
 #include "common/tensors/matmul.hpp"
 
 namespace exercise {

@@ -1,4 +1,4 @@
-// Chapter 16, file 1 of 3: rounding weights to integers, without storing them in fewer bytes.
+// Chapter 16, file 1 of 4: rounding weights to integers, without storing them in fewer bytes.
 #pragma once
 
 #include "chapters/09_full_model/model.hpp"

@@ -4,7 +4,7 @@
 #include "chapters/16_quantization/kernels/bfloat16_products.hpp"
 #include "chapters/16_quantization/kernels/integer_products.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm {
 namespace {

@@ -1,4 +1,4 @@
-// Chapter 16, file 3 of 3: models whose weights stay quantized in memory.
+// Chapter 16, file 4 of 4: models whose weights stay quantized in memory.
 #pragma once
 
 #include <string>

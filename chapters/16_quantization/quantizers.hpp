@@ -1,10 +1,10 @@
-// Chapter 16, file 2 of 3: from floats to the types of GGUF files.
+// Chapter 16, file 3 of 4: from floats to the types of GGUF files.
 #pragma once
 
 #include <cstddef>
 #include <span>
 
-#include "common/tensors/block_types.hpp"
+#include "chapters/16_quantization/block_types.hpp"
 
 namespace llm {
 

@@ -4,7 +4,7 @@
 #include "chapters/models/layer_tensors.hpp"
 #include "chapters/models/llama/gguf_tensors.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm::models {
 namespace {

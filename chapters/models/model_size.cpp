@@ -7,7 +7,7 @@
 #include "chapters/20_linear_attention/linear_cost.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "common/output/show.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm::models {
 namespace {

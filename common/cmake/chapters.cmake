@@ -7,7 +7,7 @@ add_custom_target(solutions)
 # The lesson is a library, which all later chapters link.
 function(lesson slug)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS chapters/${slug}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/(main|exercise|solution|demo/[^/]*)\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/(main|exercise|solution|demo/[^/]*|block_types)\\.cpp$")
   add_library(lesson_${slug} STATIC ${sources})
   target_link_libraries(lesson_${slug} PUBLIC ${lessons} common)
   target_precompile_headers(lesson_${slug} REUSE_FROM common)

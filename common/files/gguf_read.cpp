@@ -6,7 +6,7 @@
 
 #include "common/files/gguf.hpp"
 #include "common/files/gguf_format.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm {
 using namespace gguf;

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include <stdexcept>
+#include "common/tensors/shape.hpp"
 
 namespace llm {
 
@@ -39,6 +39,48 @@ std::string_view to_text(DType dtype) {
             return "q6_k";
     }
     return "unknown dtype";
+}
+
+std::size_t block_size(DType dtype) {
+    switch (dtype) {
+        case DType::q8_0:
+        case DType::q4_0:
+        case DType::q5_0:
+            return 32;
+        case DType::q4_k:
+        case DType::q6_k:
+            return 256;
+        default:
+            return 1;
+    }
+}
+
+std::size_t bytes_per_block(DType dtype) {
+    switch (dtype) {
+        case DType::float32:
+            return 4;
+        case DType::float16:
+        case DType::bfloat16:
+            return 2;
+        case DType::q8_0:
+            return 34;
+        case DType::q4_0:
+            return 18;
+        case DType::q5_0:
+            return 22;
+        case DType::q4_k:
+            return 144;
+        case DType::q6_k:
+            return 210;
+    }
+    throw_value_error("bytes_per_block: unknown dtype", {});
+}
+
+std::size_t bytes_per_row(DType dtype, std::size_t in_features) {
+    require(in_features % block_size(dtype) == 0,
+            "{}: a row of {} weights does not consist of blocks of {}", to_text(dtype),
+            in_features, block_size(dtype));
+    return in_features / block_size(dtype) * bytes_per_block(dtype);
 }
 
 Bfloat16 to_bfloat16(float value) {

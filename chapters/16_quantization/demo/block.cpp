@@ -2,13 +2,13 @@
 
 #include <bit>
 
+#include "chapters/16_quantization/block_types.hpp"
 #include "chapters/16_quantization/fake_quantize.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
-#include "common/tensors/block_types.hpp"
 
 namespace llm {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/system/timer.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "common/tensors/block_types.hpp"
+#include "chapters/16_quantization/block_types.hpp"
 
 // Without vector instructions, Highway emulates them (EMU128). It avoids this with GCC before
 // 12.3, because of a bug in operations that are not used here. Registers of Arm's SVE cannot be

@@ -8,7 +8,7 @@
 #include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "common/files/gguf.hpp"
-#include "common/tensors/block_types.hpp"
+#include "common/tensors/dtype.hpp"
 
 namespace llm::models {
 namespace {

@@ -1,5 +1,5 @@
-// Weights stored in blocks that share a scale: the quantized types of GGUF files, byte for
-// byte.
+// Chapter 16, file 2 of 4: weights stored in blocks that share a scale: the quantized types of
+// GGUF files, byte for byte. dequantize_row (dtype.hpp) unpacks them.
 #pragma once
 
 #include <array>
@@ -66,18 +66,5 @@ struct ScaleAndMin {
     int scale = 0, min = 0;
 };
 ScaleAndMin unpack_scale_and_min(const std::array<std::uint8_t, 12>& bytes, std::size_t group);
-
-// The number of adjacent weights of a row that are stored together, and their bytes. Types
-// without blocks have a block size of 1.
-std::size_t block_size(DType dtype);
-std::size_t bytes_per_block(DType dtype);
-
-// The bytes of a row of weights. Throws ValueError unless the block size divides its length.
-std::size_t bytes_per_row(DType dtype, std::size_t in_features);
-
-// Converts a stored row to float. The sizes must fit; this is not checked.
-// Source: ggml-quants.c, dequantize_row_*.
-void dequantize_row(DType dtype, std::span<const std::byte> row,  // bytes_per_row(dtype, in)
-                    std::span<Real> weights);                     // (in)
 
 }  // namespace llm

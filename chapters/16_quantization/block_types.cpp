@@ -1,9 +1,7 @@
-#include "common/tensors/block_types.hpp"
+#include "chapters/16_quantization/block_types.hpp"
 
 #include <bit>
 #include <cstring>
-
-#include "common/tensors/shape.hpp"
 
 namespace llm {
 namespace {
@@ -96,48 +94,6 @@ ScaleAndMin unpack_scale_and_min(const std::array<std::uint8_t, 12>& bytes, std:
     if (group < 4) return {bytes[group] & 63, bytes[4 + group] & 63};
     return {low_half(bytes[4 + group]) + 16 * (bytes[group - 4] >> 6),
             high_half(bytes[4 + group]) + 16 * (bytes[group] >> 6)};
-}
-
-std::size_t block_size(DType dtype) {
-    switch (dtype) {
-        case DType::q8_0:
-        case DType::q4_0:
-        case DType::q5_0:
-            return 32;
-        case DType::q4_k:
-        case DType::q6_k:
-            return 256;
-        default:
-            return 1;
-    }
-}
-
-std::size_t bytes_per_block(DType dtype) {
-    switch (dtype) {
-        case DType::float32:
-            return 4;
-        case DType::float16:
-        case DType::bfloat16:
-            return 2;
-        case DType::q8_0:
-            return sizeof(BlockQ8_0);
-        case DType::q4_0:
-            return sizeof(BlockQ4_0);
-        case DType::q5_0:
-            return sizeof(BlockQ5_0);
-        case DType::q4_k:
-            return sizeof(BlockQ4_K);
-        case DType::q6_k:
-            return sizeof(BlockQ6_K);
-    }
-    throw_value_error("bytes_per_block: unknown dtype", {});
-}
-
-std::size_t bytes_per_row(DType dtype, std::size_t in_features) {
-    require(in_features % block_size(dtype) == 0,
-            "{}: a row of {} weights does not consist of blocks of {}", to_text(dtype),
-            in_features, block_size(dtype));
-    return in_features / block_size(dtype) * bytes_per_block(dtype);
 }
 
 void dequantize_row(DType dtype, std::span<const std::byte> row, std::span<Real> weights) {
