@@ -207,6 +207,7 @@ async function errors({ client, url, port }) {
     ['400 of text that is no JSON', (await post('{')).status, 400],
     ['400 of JSON that is too deep', (await post('{"prompt":' + '['.repeat(500_000) + ']'.repeat(500_000) + '}')).status, 400],
     ['415', (await post('{}', { 'Content-Type': 'text/plain' })).status, 415],
+    ['415 of a compressed body', (await post('{}', { 'Content-Encoding': 'gzip' })).status, 415],
   ]
   for (const [title, actual, wanted] of expected) check(title, actual === wanted, actual)
 }

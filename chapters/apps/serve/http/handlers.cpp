@@ -134,15 +134,19 @@ void check_content_type(const Request& request) {
                        "the Content-Type must be application/json");
 }
 
-// Before the body is read: httplib 0.11 does not limit a body without a length. All other
-// errors come after it, because a connection that is closed with unread bytes is reset, and the
-// client may lose the response.
-Server::HandlerResponse require_length(const Request& request, Response& response) {
+// Before the body is read: httplib 0.11 limits neither one without a length nor what it
+// decompresses. All other errors come after the body, because a connection that is closed with
+// unread bytes is reset, and the client may lose the response.
+Server::HandlerResponse check_body(const Request& request, Response& response) {
     const bool has_no_body = request.method == "GET" || request.method == "HEAD";
     const bool has_length =
         request.has_header("Content-Length") && !request.has_header("Transfer-Encoding");
-    if (has_no_body || has_length) return Server::HandlerResponse::Unhandled;
-    set_error(response, {411, "invalid_request_error", "a Content-Length is required"});
+    if (!has_no_body && !has_length)
+        set_error(response, {411, "invalid_request_error", "a Content-Length is required"});
+    else if (request.has_header("Content-Encoding"))
+        set_error(response, {415, "invalid_request_error", "the body must not be compressed"});
+    else
+        return Server::HandlerResponse::Unhandled;
     return Server::HandlerResponse::Handled;
 }
 
@@ -199,7 +203,7 @@ void add_completions(Server& server, const HandlerContext& context, const char* 
 }  // namespace
 
 void add_endpoints(Server& server, const HandlerContext& context) {
-    server.set_pre_routing_handler(require_length);
+    server.set_pre_routing_handler(check_body);
     add_pages(server, context);
     add_completions(server, context, "/v1/completions", parse_completion_request);
     add_completions(server, context, "/v1/chat/completions", parse_chat_request);
