@@ -13,7 +13,8 @@ namespace llm::serve {
 namespace {
 
 // Passes the socket of each client to a function, with its address as httplib writes it.
-// httplib shows no sockets; it serves only those below FD_SETSIZE.
+// httplib shows no sockets. Those from FD_SETSIZE on, which old versions do not serve, are left
+// out.
 template <class Function>
 void for_each_client(const Function& function) {
     for (int socket = 0; socket < FD_SETSIZE; ++socket) {
