@@ -141,3 +141,15 @@ TEST_CASE("softmax propagates NaN within its row") {
     CHECK(std::isnan(weights(0, 1)));
     CHECK(weights(1, 0) == Real(0.5));
 }
+
+TEST_CASE("log_sum_exp: a score minus it is the logarithm of the softmax, also of large ones") {
+    const Matrix scores = {{1, -2, 0.5f, 3}, {1000, 998, -1000, 999}};  // (N, S)
+    const Matrix weights = softmax(scores);
+    for (std::size_t n = 0; n < 2; ++n) {
+        const double sum = log_sum_exp({&scores(n, 0), 4});
+        for (const std::size_t s : {std::size_t{0}, std::size_t{1}, std::size_t{3}})
+            CHECK(double(scores(n, s)) - sum ==
+                  doctest::Approx(std::log(double(weights(n, s)))).epsilon(1e-5));
+    }
+    CHECK(log_sum_exp({&scores(0, 0), 1}) == 1);
+}

@@ -1,5 +1,8 @@
 #include "chapters/01_masking/masking.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "common/tensors/elementwise.hpp"
 
 namespace llm {
@@ -70,6 +73,13 @@ Tensor4 softmax(const Tensor4& scores) {
     const auto [batch_size, num_heads, query_len, kv_len] = dims(scores);
     const Matrix rows = reshape(scores, {batch_size * num_heads * query_len, kv_len});
     return reshape(softmax(rows), {batch_size, num_heads, query_len, kv_len});
+}
+
+double log_sum_exp(std::span<const Real> scores) {
+    const Real maximum = *std::max_element(scores.begin(), scores.end());
+    double sum = 0;
+    for (const Real score : scores) sum += std::exp(double(score - maximum));
+    return double(maximum) + std::log(sum);
 }
 
 }  // namespace llm

@@ -1,6 +1,8 @@
 // Chapter 01, file 1 of 2 — Which tokens may a token attend to?
 #pragma once
 
+#include <span>
+
 #include "common/tensors/tensor.hpp"
 
 namespace llm {
@@ -32,5 +34,10 @@ IdMatrix position_ids(const IdMatrix& padding_mask);  // (B, S) -> (B, S)
 // masked row, all -inf, gives zeros (PyTorch gives NaN).
 Matrix softmax(const Matrix& scores);    // (N, S) -> (N, S)
 Tensor4 softmax(const Tensor4& scores);  // (B, H, T, S) -> (B, H, T, S)
+
+// ln(sum of e^score) of a row of scores: score - log_sum_exp is the logarithm of its softmax.
+// Subtracts the maximum first, which avoids overflow, and adds in double. Source:
+// torch.logsumexp.
+double log_sum_exp(std::span<const Real> scores);  // (S)
 
 }  // namespace llm

@@ -110,17 +110,14 @@ void show_predictions(const Tensor3& logits, const IdMatrix& input_ids) {
     show_table({"position", "id", "most likely", "p", "second", "p", "third", "p"}, rows);
 }
 
-// Cross-entropy: the mean of -ln p of the actual next tokens. In double, because p can
-// underflow to 0 in float.
+// Cross-entropy: the mean of -ln p of the actual next tokens. From logits, because p can
+// underflow to 0.
 double loss(const Tensor3& logits, const IdMatrix& input_ids) {
     double sum = 0;
     for (std::size_t t = 0; t + 1 < logits.shape(1); ++t) {
         const Vector row = row_of(logits, t);
-        const double highest = *std::max_element(row.begin(), row.end());
-        double exponentials = 0;
-        for (const Real logit : row) exponentials += std::exp(double(logit) - highest);
         const auto next = static_cast<std::size_t>(input_ids(0, t + 1));
-        sum += highest + std::log(exponentials) - double(row(next));
+        sum += log_sum_exp({row.data(), row.size()}) - double(row(next));
     }
     return sum / static_cast<double>(logits.shape(1) - 1);
 }

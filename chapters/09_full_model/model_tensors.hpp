@@ -51,20 +51,6 @@ inline const TensorNames mini_llm_names = {
      "attention.wo",
      "ffn_norm",
      {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"}}};
-inline const TensorNames gguf_names = {"token_embd",
-                                       "blk.",
-                                       "output_norm",
-                                       "output",
-                                       {"attn_norm",
-                                        "attn_q",
-                                        "attn_k",
-                                        "attn_v",
-                                        "attn_output",
-                                        "ffn_norm",
-                                        {"ffn_gate", "ffn_up", "ffn_down"},
-                                        "attn_q_norm",
-                                        "attn_k_norm"},
-                                       "position_embd"};
 
 // Visits the tensors of a model, which may be const, to read or to write them. A linear layer
 // has a bias if its optional bias is there. A visitor has these members; their names lack

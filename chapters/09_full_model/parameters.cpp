@@ -87,20 +87,16 @@ ParameterCount count_parameters(const Config& given) {
 
 ParameterCount count_parameters(const Model& model) {
     ParameterCount count;
-    count.embedding = model.embed_tokens.size();
-    for (const PreNormBlock& layer : model.layers) {
-        const auto& [q_proj, k_proj, v_proj, o_proj] = layer.self_attn.projections;
-        for (const Linear* linear : {&q_proj, &k_proj, &v_proj, &o_proj})
-            count.attention += num_parameters(*linear);
-        for (const Linear* linear :
-             {&layer.mlp.gate_proj, &layer.mlp.up_proj, &layer.mlp.down_proj})
-            count.mlp += num_parameters(*linear);
-        count.norms += num_parameters(layer.attention_norm) + num_parameters(layer.ffn_norm);
-        if (const auto* norm = std::get_if<QKNormWithWeights>(&layer.self_attn.qk_norm))
-            count.norms += norm->q_weight.size() + norm->k_weight.size();
+    for (const ConstParameter& parameter : named_parameters(model)) {
+        const auto has = [&](const char* part) {
+            return parameter.name.find(part) != std::string::npos;
+        };
+        (has("norm")        ? count.norms
+         : has("self_attn") ? count.attention
+         : has("mlp")       ? count.mlp
+         : has("lm_head")   ? count.head
+                            : count.embedding) += parameter.values.size();
     }
-    count.norms += num_parameters(model.norm);
-    if (model.lm_head) count.head = model.lm_head->size();
     return count;
 }
 

@@ -19,15 +19,8 @@ void check_log_prob_targets(const Tensor3& logits, const IdMatrix& targets) {
                 vocab_size);
 }
 
-// ln(sum of e^logit) of one position. Subtracting the maximum avoids overflow.
-double log_sum_exp(const Tensor3& logits, std::size_t b, std::size_t t) {
-    const std::size_t vocab_size = logits.shape(2);
-    Real maximum = logits(b, t, 0);
-    for (std::size_t v = 1; v < vocab_size; ++v) maximum = std::max(maximum, logits(b, t, v));
-    double sum = 0;
-    for (std::size_t v = 0; v < vocab_size; ++v)
-        sum += std::exp(static_cast<double>(logits(b, t, v) - maximum));
-    return static_cast<double>(maximum) + std::log(sum);
+std::span<const Real> logits_at(const Tensor3& logits, std::size_t b, std::size_t t) {
+    return {&logits(b, t, 0), logits.shape(2)};
 }
 
 }  // namespace
@@ -39,7 +32,8 @@ Matrix token_log_probs(const Tensor3& logits, const IdMatrix& targets) {
         for (std::size_t t = 0; t < targets.shape(1); ++t) {
             const auto target = static_cast<std::size_t>(targets(b, t));
             const double target_logit = static_cast<double>(logits(b, t, target));
-            log_probs(b, t) = static_cast<Real>(target_logit - log_sum_exp(logits, b, t));
+            log_probs(b, t) =
+                static_cast<Real>(target_logit - log_sum_exp(logits_at(logits, b, t)));
         }
     return log_probs;
 }
@@ -56,7 +50,7 @@ Tensor3 token_log_probs_backward(const Tensor3& logits, const IdMatrix& targets,
         for (std::size_t t = 0; t < seq_len; ++t) {
             const Real upstream = output_gradient(b, t);
             if (upstream == 0) continue;  // a masked position
-            const double log_sum = log_sum_exp(logits, b, t);
+            const double log_sum = log_sum_exp(logits_at(logits, b, t));
             for (std::size_t v = 0; v < vocab_size; ++v) {
                 const double probability = std::exp(double(logits(b, t, v)) - log_sum);
                 gradient(b, t, v) = -upstream * static_cast<Real>(probability);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/09_full_model/model_tensors.hpp"
+
 namespace llm {
 
 Real LoraConfig::scaling() const {
@@ -12,23 +14,27 @@ Real LoraConfig::scaling() const {
 
 namespace {
 
-// For a Model and a const Model alike.
-template <class Named, class AnyModel>
-std::vector<Named> list_linears(AnyModel& model) {
-    std::vector<Named> list;
-    for (std::size_t n = 0; n < model.layers.size(); ++n) {
-        const std::string layer = "model.layers." + std::to_string(n);
-        auto& [q_proj, k_proj, v_proj, o_proj] = model.layers[n].self_attn.projections;
-        list.push_back({layer + ".self_attn.q_proj", &q_proj});
-        list.push_back({layer + ".self_attn.k_proj", &k_proj});
-        list.push_back({layer + ".self_attn.v_proj", &v_proj});
-        list.push_back({layer + ".self_attn.o_proj", &o_proj});
-        auto& mlp = model.layers[n].mlp;
-        list.push_back({layer + ".mlp.gate_proj", &mlp.gate_proj});
-        list.push_back({layer + ".mlp.up_proj", &mlp.up_proj});
-        list.push_back({layer + ".mlp.down_proj", &mlp.down_proj});
+// A visitor of chapter 09's visit_model that lists the linear layers. AnyLinear may be const.
+template <class Named, class AnyLinear>
+struct LinearLister {
+    std::vector<Named> list{};
+
+    void linear(const std::string& name, AnyLinear& linear, std::size_t, std::size_t) {
+        list.push_back({name, &linear});
     }
-    return list;
+    void interleaved(const std::string& name, AnyLinear& projection, std::size_t out,
+                     std::size_t in, std::size_t) {
+        linear(name, projection, out, in);
+    }
+    void matrix(const std::string&, const Matrix&, std::size_t, std::size_t) {}
+    void norm(const std::string&, const Vector&, std::size_t) {}
+    void bias(const std::string&, const Vector&, std::size_t) {}
+};
+template <class Lister, class AnyModel>
+auto list_linears(AnyModel& model) {
+    Lister lister;
+    visit_model(model, hugging_face_names, RopeLayout::split_half, lister);
+    return lister.list;
 }
 
 bool contains(const std::vector<std::string>& list, const std::string& name) {
@@ -61,10 +67,10 @@ Matrix scaled_product(const LoraLayer& layer, Real scaling) {  // s B A: (out, i
 }  // namespace
 
 std::vector<NamedLinear> named_linears(Model& model) {
-    return list_linears<NamedLinear>(model);
+    return list_linears<LinearLister<NamedLinear, Linear>>(model);
 }
 std::vector<ConstNamedLinear> named_linears(const Model& model) {
-    return list_linears<ConstNamedLinear>(model);
+    return list_linears<LinearLister<ConstNamedLinear, const Linear>>(model);
 }
 
 LoraAdapter make_lora(const Model& model, const LoraConfig& config, Generator& generator) {

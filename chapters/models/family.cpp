@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/gguf_tensors.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

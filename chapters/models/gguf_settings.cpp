@@ -1,7 +1,7 @@
 #include <set>
 
 #include "chapters/models/family.hpp"
-#include "chapters/models/llama/gguf_config.hpp"
+#include "chapters/models/llama/gguf_tensors.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

@@ -1,5 +1,6 @@
 #include "chapters/16_quantization/demo/model.hpp"
 
+#include "chapters/01_masking/masking.hpp"
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/14_fine_tuning/evaluation.hpp"
 #include "chapters/15_fast/inference.hpp"
@@ -32,11 +33,9 @@ Matrix logits_of(const FastModel& model, const std::vector<Id>& ids) {
 
 // The log-probabilities of all tokens: the logarithm of the softmax of a row of logits.
 std::vector<double> log_softmax(std::span<const Real> logits) {
-    const double highest = double(*std::max_element(logits.begin(), logits.end()));
-    double sum = 0;
-    for (const Real logit : logits) sum += std::exp(double(logit) - highest);
+    const double log_sum = log_sum_exp(logits);
     std::vector<double> log_probs(logits.begin(), logits.end());
-    for (double& value : log_probs) value -= highest + std::log(sum);
+    for (double& value : log_probs) value -= log_sum;
     return log_probs;
 }
 

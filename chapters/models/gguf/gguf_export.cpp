@@ -4,7 +4,7 @@
 
 #include "chapters/04_rope/rope_scaling.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
-#include "chapters/models/llama/gguf_config.hpp"
+#include "chapters/models/llama/gguf_tensors.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "common/files/gguf.hpp"

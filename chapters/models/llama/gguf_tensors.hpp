@@ -4,9 +4,26 @@
 #include <set>
 #include <string>
 
+#include "chapters/09_full_model/model_tensors.hpp"
 #include "chapters/models/llama/gguf_config.hpp"
 
 namespace llm::models {
+
+// The names of the tensors in GGUF files of all architectures.
+inline const TensorNames gguf_names = {"token_embd",
+                                       "blk.",
+                                       "output_norm",
+                                       "output",
+                                       {"attn_norm",
+                                        "attn_q",
+                                        "attn_k",
+                                        "attn_v",
+                                        "attn_output",
+                                        "ffn_norm",
+                                        {"ffn_gate", "ffn_up", "ffn_down"},
+                                        "attn_q_norm",
+                                        "attn_k_norm"},
+                                       "position_embd"};
 
 // Reads tensors of a GGUF file and keeps a list of the others.
 class GgufTensors {

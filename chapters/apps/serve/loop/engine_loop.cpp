@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/01_masking/masking.hpp"
 #include "common/tensors/argsort.hpp"
 
 namespace llm::serve {
@@ -14,10 +15,7 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 
 // The log-softmax of the logits, (V), at the sampled token and at the most likely ones.
 SampledToken with_log_probs(Id sampled, std::span<const Real> logits, std::size_t top) {
-    const Real highest = *std::ranges::max_element(logits);
-    double sum = 0;
-    for (const Real logit : logits) sum += std::exp(double(logit) - double(highest));
-    const double log_sum = double(highest) + std::log(sum);
+    const double log_sum = log_sum_exp(logits);
     const auto at = [&](Id id) {
         return TokenLogProb{id, double(logits[std::size_t(id)]) - log_sum};
     };
