@@ -524,7 +524,8 @@ def write_llama2c_model(file):
 
 
 # Options of a model that can be trained on a text in a second.
-SMALL = "--seq-len 16 --hidden-size 24 --num-attention-heads 4 --vocab-size 32 --plots none".split()
+SMALL_TEXT = "--seq-len 16 --hidden-size 24 --num-attention-heads 4 --plots none".split()
+SMALL = [*SMALL_TEXT, "--vocab-size", "32"]
 
 
 def write_texts(program, scratch):
@@ -1256,24 +1257,31 @@ def check_documents(program, scratch):
 
 
 def check_minutes(program, scratch):
-    """--minutes is the time of the whole program, within 25 % on a busy machine; with --resume, a finished run is continued for that time."""
-    learn = [program, "--text", write_pages(scratch), "--folder", scratch / "minutes", "--plots", "none"]
+    """--minutes is the time of the whole program, within 25 % on a busy machine, in which the learning rate decreases to its minimum,
+    evaluations and the comparison included; with --resume, a finished run is continued for that time. (tests/test_runs.cpp has a clock.)"""
+    learn = [program, "--text", write_pages(scratch), *SMALL_TEXT, "--folder", scratch / "minutes"]
     steps = 0
-    for minutes, options in ((0.2, []), (0.15, ["--resume"])):
+    for options in ([], ["--resume"]):
         start = time.time()
-        result = run([*learn, "--minutes", str(minutes), *options])
+        result = run([*learn, "--minutes", "0.1", *options])
         seconds = time.time() - start
         last = re.findall(r"^step (\d+):", result.stdout, re.M)
-        if result.returncode != 0 or result.stderr or not last or int(last[-1]) <= steps or not 45 <= seconds / minutes <= 75:
-            problems.append(f"{program.name} {minutes} {options}: {seconds:.1f} s, steps {last} after {steps}: {result.stderr}")
+        if result.returncode != 0 or result.stderr or not last or int(last[-1]) <= steps or not 4.5 <= seconds <= 7.5:
+            problems.append(f"{program.name} --minutes 0.1 {options}: {seconds:.1f} s, steps {last} after {steps}: {result.stderr}")
+        if not 2 <= len(last) <= 6 or not re.search(r"^this model +\d", result.stdout, re.M):
+            problems.append(f"{program.name} --minutes 0.1 {options}: evaluations {last}, or no comparison: {result.stdout[-300:]}")
+        records = [json.loads(line) for line in (scratch / "minutes/log.jsonl").read_text().splitlines()]
+        rates = [record["learning_rate"] for record in records if "learning_rate" in record]
+        if len(rates) != int(last[-1]) or max(rates) < 0.0019 or not 0.0002 <= rates[-1] <= 0.00021:
+            problems.append(f"{program.name} --minutes 0.1 {options}: learning rates {rates[:3]} ... {max(rates)} ... {rates[-3:]}")
         steps = int(last[-1]) if last else 0
 
 
 def check_interrupts(program, scratch):
     file = ["--text", write_pages(scratch)]
-    text = [*file, "--minutes", "0.3"]
+    text = [*file, "--minutes", "0.1"]
     # However slow the machine is, the first report is not the last one.
-    small = [*file, "--seq-len", "16", "--hidden-size", "24", "--num-attention-heads", "4", "--plots", "none", "--steps", "6000"]
+    small = [*file, *SMALL_TEXT, "--steps", "6000"]
     for options, moment in ((text, r"── \d+\. Text"), (text, r"── \d+\. Training"), (small, r"step \d+: "), (text, r"── \d+\. Comparison")):
         check_interrupt(program, ["--folder", scratch / "interrupted", *options], moment, scratch / "interrupted")
 
@@ -1345,7 +1353,7 @@ def check_default_folder(program):
 
 
 def write_pages(scratch):
-    """All pages of the tutorial in one text of 400 KB."""
+    """All pages of the tutorial in one text of 1 MB."""
     file = scratch / "pages"
     file.write_text("".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))))
     return file

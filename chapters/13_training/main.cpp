@@ -2,17 +2,17 @@
 // n-gram models. (./learn train trains one on a text of your own.)
 #include "chapters/13_training/demo/names.hpp"
 #include "chapters/apps/train/training_options.hpp"
-#include "chapters/apps/train/training_tasks.hpp"
+#include "chapters/apps/train/training_task.hpp"
 
 using namespace llm;
 using namespace llm::runs;
 
 int main(int argc, char** argv) {
     TrainingOptions given;
-    OutputFolder output;
+    RunFolder folder;
     std::string dtype = "float32";
     Options options("13_training", "How does a model learn?");
-    add_output_options(options, output, dtype);
+    add_folder_options(options, folder, dtype);
     add_training_options(options, given);
     options.moved("--text", "./learn train FILE");
     options.moved("--ablations", "./learn experiment ablations");
@@ -20,9 +20,9 @@ int main(int argc, char** argv) {
     options.moved("--scaling-law", "./learn experiment scaling-law");
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
-        output.dtype = dtype_named(dtype);
+        folder.dtype = dtype_named(dtype);
         TrainingTask task = apply(given, names_task());
         task.args.seed = options.seed();
-        names_demo(std::move(task), output, generator);
+        names_demo(std::move(task), folder, generator);
     });
 }

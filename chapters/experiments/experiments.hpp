@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/apps/train/training_run.hpp"
+#include "chapters/apps/train/training_task.hpp"
 
 namespace llm {
 

@@ -1,6 +1,6 @@
 // ./learn experiment NAME: what does a training that compares models show? Each experiment
 // belongs to a chapter, whose page discusses its results.
-#include "chapters/apps/train/training_tasks.hpp"
+#include "chapters/apps/train/training_task.hpp"
 #include "chapters/experiments/experiments.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"

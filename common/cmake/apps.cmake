@@ -17,12 +17,12 @@ if(NOT EMSCRIPTEN)
   target_link_libraries(model models options)
 
   app(train chapters/apps/train/main.cpp chapters/apps/train/text_run.cpp
-            chapters/apps/train/document_run.cpp)
+            chapters/apps/train/training_text.cpp)
   target_link_libraries(train training_run)
 
   file(GLOB sources CONFIGURE_DEPENDS chapters/apps/fine_tune/*.cpp)
   app(fine_tune ${sources})
-  target_link_libraries(fine_tune files_chat options)
+  target_link_libraries(fine_tune runs files_chat)
 
   file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
   app(experiment chapters/experiments/main.cpp ${sources})

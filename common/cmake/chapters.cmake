@@ -89,14 +89,22 @@ file(GLOB test_sources CONFIGURE_DEPENDS tests/test_models_*.cpp)
 add_tests(models models)
 exercises(models models)
 
-# A long training run, of chapter 13's program and of ./learn train.
+# A run that can be stopped and resumed: of chapter 13's program, ./learn train and fine_tune.
+file(GLOB sources CONFIGURE_DEPENDS chapters/apps/runs/*.cpp)
+add_library(runs STATIC ${sources})
+target_link_libraries(runs PUBLIC common options)
 file(GLOB sources CONFIGURE_DEPENDS chapters/apps/train/*.cpp)
-list(FILTER sources EXCLUDE REGEX "/(main|text_run|document_run)\\.cpp$")
+list(FILTER sources EXCLUDE REGEX "/(main|text_run|training_text)\\.cpp$")
 add_library(training_run STATIC ${sources})
-target_link_libraries(training_run PUBLIC files_tokenizers lesson_13_training options)
-target_precompile_headers(training_run REUSE_FROM options)
-target_compile_options(training_run PRIVATE ${for_programs})
-set_target_properties(training_run PROPERTIES TOGETHER ON)
+target_link_libraries(training_run PUBLIC runs files_tokenizers lesson_13_training)
+foreach(library runs training_run)
+  target_precompile_headers(${library} REUSE_FROM options)
+  target_compile_options(${library} PRIVATE ${for_programs})
+  set_target_properties(${library} PROPERTIES TOGETHER ON)
+endforeach()
+
+set(test_sources tests/test_runs.cpp)
+add_tests(runs training_run)
 
 # Trainings that compare. Chapter 13's program shows the gradients of its ablations; the other
 # experiments need later chapters.

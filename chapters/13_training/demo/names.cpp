@@ -6,7 +6,8 @@
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/apps/train/ngram_comparison.hpp"
-#include "chapters/apps/train/training_tasks.hpp"
+#include "chapters/apps/train/training_folder.hpp"
+#include "chapters/apps/train/training_run.hpp"
 #include "chapters/experiments/ablations.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
@@ -181,25 +182,21 @@ void examples_before_training(const std::vector<std::string>& names, const Train
     learning_rates(task.args.lr_schedule);
 }
 
-// Samples four names at each evaluation, always with the same seed.
-EvaluationLog names_log(const TrainingTask& task) {
-    EvaluationLog log;
-    log.sample = [&task](const Model& model) {
-        Generator generator(task.args.seed);
-        std::string line;
-        for (const std::string& name : sample_names(model, task, 4, generator))
-            line += (line.size() + name.size() < 44 ? escaped(name) : "...") + " ";
-        return line;
-    };
-    return log;
+// Four names, always with the same seed.
+std::string four_names(const Model& model, const TrainingTask& task) {
+    Generator generator(task.args.seed);
+    std::string line;
+    for (const std::string& name : sample_names(model, task, 4, generator))
+        line += (line.size() + name.size() < 44 ? escaped(name) : "...") + " ";
+    return line;
 }
 
 }  // namespace
 
-void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
+void names_demo(TrainingTask task, RunFolder folder, Generator& generator) {
     const std::vector<std::string> names = load_names(task, generator);
-    if (output.path.empty()) output.path = default_folder("names", output.resume);
-    open_output_folder(output, task);
+    if (folder.path.empty()) folder.path = default_folder("names", folder.resume);
+    open_training_folder(folder, task);
     // The examples before the run use sequences of 16 tokens, for any --seq-len.
     std::size_t& max_positions = task.config.max_position_embeddings;
     max_positions = std::max<std::size_t>(max_positions, 16);
@@ -207,17 +204,16 @@ void names_demo(TrainingTask task, OutputFolder output, Generator& generator) {
     // Load the checkpoint first, so that an error is reported before the examples run.
     Generator init_generator(task.args.seed);
     const Model model = make_model_for_training(task.config, init_generator);
-    TrainerState state = start_or_resume(task, model, output);
+    TrainerState state = start_or_resume(task, model, folder);
 
     examples_before_training(names, task, generator);
     step("Training");
-    EvaluationLog log = names_log(task);
-    if (output.resume) explain_resumed_run(state, task, false);
-    if (train_and_evaluate(state, task, output, log, {task.args.num_steps()}).interrupted)
-        return;
+    if (folder.resume) explain_resumed_run(state, task, false);
+    const auto sample = [&](const Model& now) { return four_names(now, task); };
+    if (train_and_evaluate(state, task, folder, sample).interrupted) return;
 
     step("Comparison with n-gram models");
-    compare_with_ngrams(task, state.model, ngram_baseline(task, task.dataset.validation));
+    compare_with_ngrams(task, state.model, ngram_baseline(task));
     forty_names(state.model, task, names, generator);
 }
 

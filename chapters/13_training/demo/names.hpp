@@ -1,10 +1,11 @@
 // Chapter 13: a model of the first names of assets/, from its data to forty new names.
 #pragma once
 
-#include "chapters/apps/train/training_run.hpp"
+#include "chapters/apps/runs/run_folder.hpp"
+#include "chapters/apps/train/training_task.hpp"
 
 namespace llm {
 
-void names_demo(runs::TrainingTask task, runs::OutputFolder output, Generator& generator);
+void names_demo(runs::TrainingTask task, runs::RunFolder folder, Generator& generator);
 
 }  // namespace llm

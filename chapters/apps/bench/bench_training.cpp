@@ -4,7 +4,7 @@
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
 #include "chapters/apps/train/training_options.hpp"
-#include "chapters/apps/train/training_tasks.hpp"
+#include "chapters/apps/train/training_task.hpp"
 #include "common/system/parallel.hpp"
 #include "common/tensors/matmul.hpp"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chapters/apps/fine_tune/train_method.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::fine_tune {
@@ -17,16 +18,12 @@ std::vector<AskedQuestion> first_of_each_task(const std::vector<AskedQuestion>& 
     return chosen;
 }
 
-std::string percent(const Score& score) {
-    return fixed(100 * double(score.num_correct) / double(score.num_questions), 1);
-}
-
 // The row of a task: its name, and columns for the models before and after training.
 TableRow row_of(const std::string& task, const std::vector<Score>& scores) {
     TableRow row = {task.empty() ? "(no task)" : task, to_text(scores[0].num_questions)};
     for (const Score& score : scores) {
         const Interval interval = wilson_interval(score);
-        row.push_back(percent(score));
+        row.push_back(fixed(100 * double(score.num_correct) / double(score.num_questions), 1));
         row.push_back(fixed(100 * interval.low, 0) + " to " + fixed(100 * interval.high, 0));
     }
     return row;
@@ -67,9 +64,9 @@ void show_difference(const Vector& before, const Vector& after, std::uint32_t se
 }
 
 // How many of the conversations up to a question stand in the training data, too.
-void show_contamination(const FineTuningArguments& arguments,
+void show_contamination(const FineTuningTask& task,
                         const std::vector<AskedQuestion>& questions) {
-    if (arguments.train.empty() || arguments.method == "dpo") return;
+    if (task.train.empty() || std::holds_alternative<Dpo>(task.method)) return;
     const auto text_of = [](const AskedQuestion& question) {  // with what precedes it
         std::string text;
         for (const Message& message : question.messages) text += message.content + "\n";
@@ -77,7 +74,7 @@ void show_contamination(const FineTuningArguments& arguments,
     };
     std::vector<std::string> held_out, training;
     for (const AskedQuestion& question : questions) held_out.push_back(text_of(question));
-    for (const AskedQuestion& question : read_questions(arguments.train, arguments.task))
+    for (const AskedQuestion& question : read_questions(task.train, task.task))
         training.push_back(text_of(question));
     show_progress("comparing " + to_text(questions.size()) +
                   " questions with the training data ...");
@@ -105,26 +102,18 @@ void show_examples(const std::vector<AskedQuestion>& questions,
 
 }  // namespace
 
-std::vector<AskedQuestion> read_questions(const std::string& file, const std::string& task) {
-    std::vector<AskedQuestion> questions;
-    for (const Conversation& conversation : of_task(read_conversations(file), task, file))
-        questions.push_back(question_of(conversation));
-    return questions;
+HeldOutQuestions::HeldOutQuestions(const FineTuningTask& task) : task_(task) {
+    if (!task.test.empty())
+        questions_ =
+            first_of_each_task(read_questions(task.test, task.task), task.test_questions);
 }
 
-HeldOutQuestions::HeldOutQuestions(const FineTuningArguments& arguments)
-    : arguments_(arguments) {
-    if (!arguments.test.empty())
-        questions_ = first_of_each_task(read_questions(arguments.test, arguments.task),
-                                        arguments.test_questions);
-}
-
-void HeldOutQuestions::ask(const Model& model, const ChatEncoder& encoder, std::uint32_t seed) {
+void HeldOutQuestions::ask(const Model& model, const ChatEncoder& encoder) {
     if (questions_.empty()) return;
-    Generator generator(seed);  // its own, so that --test does not change the training
+    Generator generator(task_.seed);  // its own, so that --test does not change the training
     show_progress("asking " + to_text(questions_.size()) + " questions ...");
     answers_ = answers_of(model, encoder, questions_,
-                          {Real(arguments_.temperature), arguments_.max_new_tokens}, generator);
+                          {Real(task_.temperature), task_.max_new_tokens}, generator);
     show_progress("");
     scores_.push_back(score_answers(questions_, answers_));
     correct_.push_back(xt::zeros<Real>({questions_.size()}));
@@ -133,12 +122,12 @@ void HeldOutQuestions::ask(const Model& model, const ChatEncoder& encoder, std::
             static_cast<Real>(exact_match_reward(questions_[i].answer, answers_[i]));
 }
 
-void HeldOutQuestions::show(std::uint32_t seed) const {
+void HeldOutQuestions::show() const {
     if (questions_.empty()) return;
     step("Held-out questions");
     show_scores(scores_);
-    if (correct_.size() == 2) show_difference(correct_[0], correct_[1], seed);
-    show_contamination(arguments_, questions_);
+    if (correct_.size() == 2) show_difference(correct_[0], correct_[1], task_.seed);
+    show_contamination(task_, questions_);
     show_examples(questions_, answers_);
 }
 

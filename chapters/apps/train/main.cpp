@@ -2,14 +2,13 @@
 // give.
 #include "chapters/apps/train/text_run.hpp"
 #include "chapters/apps/train/training_options.hpp"
-#include "chapters/apps/train/training_tasks.hpp"
 #include "common/files/unicode.hpp"
 #include "common/system/timer.hpp"
 
 using namespace llm;
 using namespace llm::runs;
 
-void add_text_options(Options& options, TextOptions& text, std::string& special_tokens,
+void add_text_options(Options& options, TrainingText& text, std::string& special_tokens,
                       float& minutes) {
     options.path("--text", text.file,
                  "UTF-8 text file to train on, or a folder of them, or a list with commas");
@@ -29,25 +28,25 @@ void add_text_options(Options& options, TextOptions& text, std::string& special_
 int main(int argc, char** argv) {
     elapsed_seconds();  // --minutes includes the start of the program
     TrainingOptions given;
-    OutputFolder output;
-    TextOptions text;
+    RunFolder folder;
+    TrainingText text;
     std::string special_tokens, dtype = "float32";
     float minutes = 5;
     Options options("train", "What does a model learn from your text?");
     add_text_options(options, text, special_tokens, minutes);
-    add_output_options(options, output, dtype);
+    add_folder_options(options, folder, dtype);
     add_training_options(options, given);
     return options.run(argc, argv, [&] {
         require(!text.file.empty(), "--text is missing: ./learn train FILE or FOLDER");
         Generator generator(options.seed());
-        output.dtype = dtype_named(dtype);
+        folder.dtype = dtype_named(dtype);
         TrainingTask task = apply(given, text_task());
         task.args.seed = options.seed();
         // --minutes limits a new run unless --steps is given, a resumed run only if it is
         // given.
-        const bool limited = output.resume ? options.given("--minutes") : given.steps == 0;
-        text.minutes = limited ? double(minutes) : 0;
+        const bool limited = folder.resume ? options.given("--minutes") : given.steps == 0;
         text.special_tokens = split_at_spaces(special_tokens);
-        train_on_text(std::move(task), output, text, generator);
+        train_on_text(std::move(task), folder, text,
+                      limited ? std::optional<double>(minutes) : std::nullopt, generator);
     });
 }

@@ -1,13 +1,12 @@
 #include "chapters/apps/train/ngram_comparison.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "chapters/10_tokenizer/bpe_training.hpp"
 #include "chapters/13_training/ngram.hpp"
+#include "chapters/apps/train/training_run.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
-#include "common/system/timer.hpp"
 
 namespace llm::runs {
 namespace {
@@ -20,30 +19,40 @@ double bits_per_character(const Model& model, const TrainingTask& task,
     return loss / std::log(2.0) * double(tokens.size()) / double(num_characters);
 }
 
+// The tokens of so many batches that are evenly spaced, or all.
+std::vector<Id> tokens_of_batches(const std::vector<Id>& all, const TrainingArguments& args,
+                                  std::size_t max_batches) {
+    if (all.size() <= max_batches * args.batch_size * args.seq_len) return all;
+    std::vector<Id> tokens;
+    for (const Batch& batch :
+         evaluation_batches(all, args.batch_size, args.seq_len, max_batches))
+        tokens.insert(tokens.end(), batch.input_ids.begin(), batch.input_ids.end());
+    show("tokens for the comparison with n-gram models",
+         with_commas(tokens.size()) + " of the validation set, to save time");
+    return tokens;
+}
+
+void limit(std::vector<Id>& characters, std::size_t count) {
+    if (characters.size() <= count) return;
+    show("n-grams are counted in the first",
+         fixed(100 * double(count) / double(characters.size()), 0) +
+             " % of the training set, to save time");
+    characters.resize(count);
+}
+
 }  // namespace
 
-NgramBaseline ngram_baseline(const TrainingTask& task, std::vector<Id> validation_tokens,
-                             double time_limit) {
+NgramBaseline ngram_baseline(const TrainingTask& task, std::optional<double> minutes) {
     const std::string text = task.tokenizer.decode(task.dataset.train);
-    const Tokenizer character_tokenizer = train_bpe(text, 0);
-    Dataset dataset{character_tokenizer.encode(text),
-                    character_tokenizer.encode(task.tokenizer.decode(validation_tokens))};
-    const auto losses_of = [&](const Dataset& part) {
-        return ngram_losses(part, character_tokenizer.vocab_size(), 6, {1, 4, 16, 64});
-    };
-    std::vector<Id>& train = dataset.train;
-    if (train.size() > 500'000 && time_limit < infinity) {
-        // Measure a 20th of the text. Larger tables are slower, by about a half.
-        const Dataset part{{train.begin(), train.begin() + std::ptrdiff_t(train.size() / 20)},
-                           {}};
-        const double expected = 1.5 * 20 * fastest_seconds(1, [&] { losses_of(part); });
-        const double share = std::min(1.0, time_limit / expected);
-        train.resize(std::max<std::size_t>(1, std::size_t(share * double(train.size()))));
-        if (share < 1)
-            show("n-grams are counted in the first",
-                 fixed(100 * share, 0) + " % of the training set, to save time");
+    const Tokenizer tokenizer = train_bpe(text, 0);  // of characters
+    std::vector<Id> train = tokenizer.encode(text), tokens = task.dataset.validation;
+    if (minutes) {
+        tokens = tokens_of_batches(tokens, task.args,
+                                   std::size_t(num_evaluation_batches * (1 + *minutes)));
+        limit(train, std::size_t(4e6 * *minutes));
     }
-    return {std::move(validation_tokens), losses_of(dataset)};
+    const Dataset dataset{train, tokenizer.encode(task.tokenizer.decode(tokens))};
+    return {tokens, ngram_losses(dataset, tokenizer.vocab_size(), 6, {1, 4, 16, 64})};
 }
 
 void compare_with_ngrams(const TrainingTask& task, const Model& model,

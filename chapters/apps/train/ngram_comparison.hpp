@@ -1,7 +1,9 @@
 // A trained model against n-gram models, for chapter 13 and ./learn train.
 #pragma once
 
-#include "chapters/apps/train/training_run.hpp"
+#include <optional>
+
+#include "chapters/apps/train/training_task.hpp"
 
 namespace llm::runs {
 
@@ -11,10 +13,10 @@ struct NgramBaseline {
     std::vector<Id> tokens;
     std::vector<double> losses;
 };
-// With a time limit in seconds, the n-grams are counted in a part of the training text, if
-// counting all of them would take longer.
-NgramBaseline ngram_baseline(const TrainingTask& task, std::vector<Id> validation_tokens,
-                             double time_limit = infinity);
+// With a time limit, not all is used: of the training text 4 million characters per minute, and
+// 1 + minutes times the batches of an evaluation.
+NgramBaseline ngram_baseline(const TrainingTask& task,
+                             std::optional<double> minutes = std::nullopt);
 
 // Shows the bits per character of n-gram models and of this model.
 void compare_with_ngrams(const TrainingTask& task, const Model& model,

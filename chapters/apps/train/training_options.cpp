@@ -70,10 +70,10 @@ void add_training_options(Options& options, TrainingOptions& given) {
                    "gradients are clipped to this norm");
 }
 
-void add_output_options(Options& options, OutputFolder& output, std::string& dtype) {
-    options.folder("--folder", output.path, "folder of the checkpoint and the model");
-    options.flag("--resume", output.resume, "continue the run of that checkpoint");
-    options.count("--save-steps", output.save_steps, 0, 1 << 24,
+void add_folder_options(Options& options, RunFolder& folder, std::string& dtype) {
+    options.folder("--folder", folder.path, "folder of the checkpoint and the model");
+    options.flag("--resume", folder.resume, "continue the run of that checkpoint");
+    options.count("--save-steps", folder.save_steps, 0, 1 << 24,
                   "steps between checkpoints, 0: about a minute");
     options.choice("--dtype", dtype, {"float32", "bfloat16"}, "data type of the saved model");
 }

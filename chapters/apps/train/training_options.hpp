@@ -1,7 +1,8 @@
 // The options that chapter 13 and ./learn train share.
 #pragma once
 
-#include "chapters/apps/train/training_run.hpp"
+#include "chapters/apps/runs/run_folder.hpp"
+#include "chapters/apps/train/training_task.hpp"
 #include "common/system/options.hpp"
 
 namespace llm::runs {
@@ -22,7 +23,7 @@ void add_training_options(Options& options, TrainingOptions& given);
 // than 200 million parameters.
 TrainingTask apply(const TrainingOptions& given, TrainingTask task);
 
-// --folder, --resume, --save-steps and --dtype, and what they mean.
-void add_output_options(Options& options, OutputFolder& output, std::string& dtype);
+// --folder, --resume, --save-steps and --dtype.
+void add_folder_options(Options& options, RunFolder& folder, std::string& dtype);
 
 }  // namespace llm::runs

@@ -1,169 +1,127 @@
 #include "chapters/apps/train/training_run.hpp"
 
-#include <algorithm>
-
 #include "chapters/13_training/run_checkpoint.hpp"
 #include "chapters/13_training/training_log.hpp"
-#include "chapters/apps/train/save_schedule.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "common/output/show.hpp"
 #include "common/system/interrupt.hpp"
-#include "common/system/timer.hpp"
 
 namespace llm::runs {
 namespace {
 
-LinePlot loss_curve(const TrainerState& state, const EvaluationLog& log) {
-    return {
-        "Loss", "step", "nats per token", {smooth("training", state.losses), log.validation}};
-}
+constexpr std::size_t num_reports = 6;
 
-// Returns the validation loss. The speed is empty if nothing was trained.
-double evaluate_and_report(const TrainerState& state, const TrainingTask& task,
-                           EvaluationLog& log, const std::string& speed) {
-    const double validation =
-        evaluate_loss(state.model, task.dataset.validation, task.args, num_evaluation_batches);
-    log.validation.x.push_back(double(state.global_step));
-    log.validation.y.push_back(validation);
-    show_progress("");
-    show("step " + to_text(state.global_step), "loss " + fixed(double(state.losses.back()), 3) +
-                                                   ", validation loss " + fixed(validation, 3) +
-                                                   (speed.empty() ? "" : ", " + speed) +
-                                                   "\n    " + log.sample(state.model));
-    plot_now("loss", {loss_curve(state, log)});
-    return validation;
-}
-
-// For example "12,345 tokens/s, 1:15 left".
-std::string speed_and_time_left(const TrainingArguments& args, std::size_t steps_left,
-                                double seconds_per_step) {
-    return tokens_per_second(args, seconds_per_step) + "/s, " +
-           minutes_and_seconds(double(steps_left) * seconds_per_step) + " left";
-}
-
-void show_step(const TrainerState& state, std::size_t last_step, const StepMetrics& metrics,
-               const std::string& speed) {
-    show_progress(to_text(state.global_step) + "/" + to_text(last_step) + " " +
-                  sparkline(state.losses, 7) + " loss " + fixed(metrics.loss, 2) + " lr " +
-                  fixed(double(metrics.learning_rate), 4) + " grad_norm " +
-                  fixed(metrics.grad_norm, 2) + " " + speed);
-}
-
-void save(TrainerState& state, const TrainingTask& task, const OutputFolder& output) {
-    save_checkpoint(state, task.args, task.dataset.train, output.checkpoint_file());
-    models::export_model(state.model, output.path, output.dtype);
-}
-
-// Trains until the condition is met; evaluates and saves at intervals and after the last step.
-class Run {
+// The state of a run, and what it does at each step, report and checkpoint.
+class TrainingRun {
  public:
-    Run(TrainerState& state, TrainingTask& task, const OutputFolder& output, EvaluationLog& log,
-        const StopCondition& stop)
+    TrainingRun(TrainerState& state, TrainingTask& task, const RunFolder& folder,
+                const std::function<std::string(const Model&)>& sample,
+                const std::optional<Deadline>& deadline)
         : state_(state),
           task_(task),
-          output_(output),
-          log_(log),
-          stop_(stop),
-          log_file_(output.log_file(), state.global_step) {
-        for (const auto& [step, loss] : log_file_.evaluations()) {
-            log_.validation.x.push_back(double(step));
-            log_.validation.y.push_back(loss);
-        }
+          folder_(folder),
+          sample_(sample),
+          has_deadline_(deadline),
+          is_new_(state.global_step == 0),
+          run_({state.global_step, task.args.num_steps(), num_reports, deadline}),
+          log_(folder.path + "/log.jsonl", state.global_step),
+          logged_seconds_(log_.seconds()) {
+        for (const auto& [step, loss] : log_.evaluations()) add_evaluation(step, loss);
+        run_.save_steps = folder.save_steps;
+        run_.report = [this] { report(); };
+        run_.write_checkpoint = [this] {
+            save_checkpoint(state_, task_.args, task_.dataset.train, folder_.checkpoint_file());
+        };
     }
 
-    void train_until_stop() {
+    // Throws Interrupted after Ctrl-C.
+    void train_to_end() {
         plan();
-        if (state_.global_step == 0) save_checkpoint_only();
-        if (missed_report_) report("");
-        start_ = saves_.saved_at = elapsed_seconds();
-        train(state_, args_, task_.dataset.train,
-              [&](const StepMetrics& metrics, TrainerControl& control) {
-                  end_step(metrics, control);
-              });
+        run_.train([&] {
+            if (run_.is_over() || has_missed_report()) run_.report_now();
+            train(state_, args_, task_.dataset.train,
+                  [&](const StepMetrics& metrics, TrainerControl& control) {
+                      end_step(metrics);
+                      control.should_training_stop = run_.is_over();
+                  });
+        });
     }
-    double seconds() const { return seconds_; }  // spent in training steps
-
-    // Evaluates, and saves log, checkpoint and model.
-    void report(const std::string& speed) {
-        const double loss = evaluate_and_report(state_, task_, log_, speed);
-        if (!is_logged()) log_file_.append_evaluation(state_.global_step, loss);
-        save(state_, task_, output_);
-        saves_.saved_at = elapsed_seconds();
+    double seconds_per_step() const { return run_.seconds_per_step(); }
+    LinePlot loss_curve() const {
+        return {
+            "Loss", "step", "nats per token", {smooth("training", state_.losses), validation_}};
     }
 
  private:
-    // Whether the log has an evaluation of this step.
+    // Sets the arguments of the next step. The schedule of a new run ends with the run.
+    void plan() {
+        LRSchedule& schedule = task_.args.lr_schedule;
+        if (is_new_ && has_deadline_) set_max_steps(schedule, run_.last_step());
+        args_ = task_.args;
+        if (run_.last_step() > schedule.max_steps)
+            args_.extra_steps = run_.last_step() - schedule.max_steps;
+    }
+
+    void end_step(const StepMetrics& metrics) {
+        run_.end_step();
+        plan();
+        show_progress(to_text(state_.global_step) + "/" + to_text(run_.last_step()) + " " +
+                      sparkline(state_.losses, 7) + " loss " + fixed(metrics.loss, 2) + " lr " +
+                      fixed(double(metrics.learning_rate), 4) + " grad_norm " +
+                      fixed(metrics.grad_norm, 2) + " " + speed());
+        log_.append_step(state_.global_step, metrics,
+                         state_.global_step * tokens_per_step(args_),
+                         logged_seconds_ + run_.seconds());
+        run_.report_and_save();
+    }
+
+    // Evaluates, and exports the model.
+    void report() {
+        const double loss = evaluate_loss(state_.model, task_.dataset.validation, task_.args,
+                                          num_evaluation_batches);
+        add_evaluation(state_.global_step, loss);
+        show_progress("");
+        show("step " + to_text(state_.global_step),
+             "loss " + fixed(double(state_.losses.back()), 3) + ", validation loss " +
+                 fixed(loss, 3) + (run_.num_steps_taken() > 0 ? ", " + speed() : "") +
+                 "\n    " + sample_(state_.model));
+        plot_now("loss", {loss_curve()});
+        if (!is_logged()) log_.append_evaluation(state_.global_step, loss);
+        models::export_model(state_.model, folder_.path, folder_.dtype);
+    }
+
+    void add_evaluation(std::size_t step, double loss) {
+        validation_.x.push_back(double(step));
+        validation_.y.push_back(loss);
+    }
+
+    // Ctrl-C can end a run between a step and its evaluation.
+    bool has_missed_report() const {
+        return !has_deadline_ && !is_new_ && !is_logged() &&
+               is_report_step(state_.global_step, run_.last_step(), num_reports);
+    }
+
     bool is_logged() const {
-        const auto& evaluations = log_file_.evaluations();
+        const auto& evaluations = log_.evaluations();
         return !evaluations.empty() && evaluations.back().step == state_.global_step;
     }
 
-    // Sets the arguments and the step of the next evaluation.
-    void plan() {
-        LRSchedule& schedule = task_.args.lr_schedule;
-        if (stop_.sets_max_steps) schedule.max_steps = stop_.last_step;
-        args_ = task_.args;
-        if (stop_.last_step > schedule.max_steps)
-            args_.extra_steps = stop_.last_step - schedule.max_steps;
-        // A run that is resumed to its end is evaluated at the same steps as without a break.
-        const bool is_whole =
-            stop_.last_step == task_.args.num_steps() && stop_.target == double(infinity);
-        const std::size_t begin = is_whole ? 0 : state_.global_step;
-        const std::size_t interval =
-            std::max<std::size_t>(1, (stop_.last_step - begin) / stop_.num_reports);
-        next_report_ = begin + ((state_.global_step - begin) / interval + 1) * interval;
-        // Ctrl-C can end a run between a step and its evaluation.
-        missed_report_ = is_whole && state_.global_step > 0 &&
-                         state_.global_step % interval == 0 && !is_logged();
-    }
-
-    void end_step(const StepMetrics& metrics, TrainerControl& control) {
-        const double seconds = elapsed_seconds() - start_;
-        seconds_ += seconds;
-        const std::size_t steps_left = stop_.last_step - state_.global_step;
-        const std::string speed =
-            speed_and_time_left(args_, steps_left, seconds_ / double(++num_steps_));
-        show_step(state_, stop_.last_step, metrics, speed);
-        log_file_.append_step(state_.global_step, metrics,
-                              state_.global_step * tokens_per_step(args_),
-                              log_file_.seconds() + seconds);
-        control.should_training_stop =
-            state_.global_step >= stop_.last_step || elapsed_seconds() > stop_.deadline;
-        if (state_.global_step >= next_report_ || control.should_training_stop) {
-            report(speed);
-            if (!control.should_training_stop) plan_next_report();
-        } else if (saves_.is_due(state_.global_step)) {
-            save_checkpoint_only();
-        }
-        start_ = elapsed_seconds();
-    }
-
-    void save_checkpoint_only() {
-        saves_.save([&] {
-            save_checkpoint(state_, task_.args, task_.dataset.train, output_.checkpoint_file());
-        });
-    }
-
-    void plan_next_report() {
-        if (stop_.target < infinity) {
-            stop_.num_reports = std::max<std::size_t>(2, stop_.num_reports) - 1;
-            stop_.last_step =
-                plan_last_step(stop_, state_.global_step, seconds_ / double(num_steps_));
-        }
-        plan();
+    // For example "12,345 tokens/s, 1:15 left".
+    std::string speed() const {
+        return tokens_per_second(args_, run_.seconds_per_step()) + "/s, " +
+               minutes_and_seconds(run_.seconds_left()) + " left";
     }
 
     TrainerState& state_;
     TrainingTask& task_;
-    const OutputFolder& output_;
-    EvaluationLog& log_;
-    StopCondition stop_;
-    TrainingLog log_file_;
+    const RunFolder& folder_;
+    const std::function<std::string(const Model&)>& sample_;
+    const bool has_deadline_, is_new_;
+    ResumableRun run_;
     TrainingArguments args_;
-    std::size_t next_report_ = 0, num_steps_ = 0;
-    bool missed_report_ = false;
-    double start_ = 0, seconds_ = 0;
-    SaveSchedule saves_{output_.save_steps};
+    TrainingLog log_;
+    const double logged_seconds_;
+    Line validation_{"validation", {}, {}};
 };
 
 // Tells how a run ended before its last step.
@@ -184,6 +142,24 @@ void report_end(const TrainerState& state, const TrainingTask& task, bool interr
 
 }  // namespace
 
+RunOutcome train_and_evaluate(TrainerState& state, TrainingTask& task, const RunFolder& folder,
+                              const std::function<std::string(const Model&)>& sample,
+                              const std::optional<Deadline>& deadline) {
+    const InterruptHandler interrupt_handler;
+    const std::size_t first_step = state.global_step;
+    TrainingRun run(state, task, folder, sample, deadline);
+    try {
+        run.train_to_end();
+    } catch (const Interrupted&) {
+    }
+    const bool interrupted = InterruptHandler::interrupted();
+    const bool is_saved = state.global_step > first_step;
+    if (interrupted && is_saved) models::export_model(state.model, folder.path, folder.dtype);
+    report_end(state, task, interrupted, is_saved);
+    if (!state.losses.empty()) plot("loss", {run.loss_curve()});
+    return {run.seconds_per_step(), interrupted};
+}
+
 Line smooth(const std::string& label, const std::vector<Real>& losses) {
     Line line{label, {}, {}};
     for (std::size_t n = 20; n <= losses.size(); n += 1 + losses.size() / 400) {
@@ -195,32 +171,14 @@ Line smooth(const std::string& label, const std::vector<Real>& losses) {
     return line;
 }
 
-RunOutcome train_and_evaluate(TrainerState& state, TrainingTask& task,
-                              const OutputFolder& output, EvaluationLog& log,
-                              const StopCondition& stop) {
-    const InterruptHandler interrupt_handler;
-    const std::size_t first = state.global_step;
-    Run run(state, task, output, log, stop);
-    try {
-        if (first < stop.last_step) run.train_until_stop();
-        if (state.global_step == first) run.report("");  // a resumed run had no steps left
-    } catch (const Interrupted&) {
-        if (state.global_step > first) save(state, task, output);
-    }
-    show_progress("");
-    const bool interrupted = InterruptHandler::interrupted();
-    report_end(state, task, interrupted, state.global_step > first);
-    if (!log.validation.x.empty()) plot("loss", {loss_curve(state, log)});
-    const std::size_t num_steps = std::max<std::size_t>(1, state.global_step - first);
-    return {run.seconds() / double(num_steps), interrupted};
+std::string minutes_and_seconds(double seconds) {
+    const auto whole = static_cast<std::size_t>(seconds);
+    return to_text(whole / 60) + (whole % 60 < 10 ? ":0" : ":") + to_text(whole % 60);
 }
 
-std::size_t plan_last_step(const StopCondition& stop, std::size_t global_step,
-                           double seconds_per_step) {
-    const double seconds =
-        stop.target - elapsed_seconds() - double(stop.num_reports) * stop.seconds_per_report;
-    const double num_steps = std::max(1.0, seconds / seconds_per_step);
-    return std::min(global_step + std::size_t(num_steps), stop.highest_last_step);
+std::string tokens_per_second(const TrainingArguments& args, double seconds_per_step) {
+    const double tokens = double(tokens_per_step(args));
+    return with_commas(static_cast<std::size_t>(tokens / seconds_per_step)) + " tokens";
 }
 
 }  // namespace llm::runs

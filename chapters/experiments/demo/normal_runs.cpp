@@ -2,6 +2,7 @@
 #include "chapters/experiments/experiments.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
+#include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {

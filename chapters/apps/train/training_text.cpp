@@ -1,9 +1,10 @@
-#include "chapters/apps/train/document_run.hpp"
+#include "chapters/apps/train/training_text.hpp"
 
 #include <algorithm>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/10_tokenizer/byte_level_training.hpp"
+#include "chapters/apps/train/training_run.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -15,14 +16,35 @@ namespace {
 const std::string end_of_text = "<|endoftext|>";
 
 // The files that --text names: one, those of a folder, or a list with commas.
-std::vector<std::string> files_of(const TextOptions& options) {
-    if (is_folder(options.file)) {
-        const std::vector<std::string> files = files_in(options.file);
-        if (files.empty()) throw FileError(options.file + ": the folder has no files");
+std::vector<std::string> files_of(const TrainingText& text) {
+    if (is_folder(text.file)) {
+        const std::vector<std::string> files = files_in(text.file);
+        if (files.empty()) throw FileError(text.file + ": the folder has no files");
         return files;
     }
-    const std::vector<std::string> list = split_documents(options.file, ",");
-    return is_file(options.file) || list.empty() ? std::vector{options.file} : list;
+    const std::vector<std::string> list = split_documents(text.file, ",");
+    return is_file(text.file) || list.empty() ? std::vector{text.file} : list;
+}
+
+void tokenize_documents(TrainingTask& task, const std::vector<std::string>& documents,
+                        const TrainingText& text) {
+    std::string joined;
+    for (const std::string& document : documents) joined += end_of_text + document;
+    BPEOptions bpe{.vocab_size = text.vocab_size,
+                   .special_tokens = {end_of_text},
+                   .individual_digits = text.individual_digits};
+    bpe.special_tokens.insert(bpe.special_tokens.end(), text.special_tokens.begin(),
+                              text.special_tokens.end());
+    task.tokenizer = train_byte_level_bpe(joined, bpe);
+    const Id id = task.tokenizer.vocab.at(end_of_text);
+    Generator generator(task.args.seed);
+    const std::vector<Id> tokens = pack_documents(documents, task.tokenizer, id, generator);
+    const std::size_t seq_len = task.args.seq_len;
+    task.dataset = documents.size() < 20 ? train_validation_split(tokens, seq_len)
+                                         : split_by_document(tokens, id, seq_len);
+    task.config.vocab_size = task.tokenizer.vocab_size();
+    if (!text.cross_documents) task.args.end_of_text_id = id;
+    task.eos_token_ids = {id};
 }
 
 // Twelve tokens of the training data that contain the beginning of a document.
@@ -38,56 +60,41 @@ IdMatrix tokens_at_boundary(const std::vector<Id>& tokens, Id id) {
 
 }  // namespace
 
-bool TextOptions::has_documents() const {
+bool TrainingText::has_documents() const {
     return !document_separator.empty() || is_folder(file) || files_of(*this).size() > 1;
 }
 
-std::vector<std::string> read_documents(const TextOptions& options) {
+std::vector<std::string> read_documents(const TrainingText& text) {
     std::vector<std::string> documents;
     std::size_t num_bytes = 0;
-    for (const std::string& file : files_of(options)) {
-        const std::string text = read_text(file);
-        num_bytes += text.size();
-        if (num_bytes > 64 << 20) throw FileError(options.file + ": more than 64 MB of text");
-        if (options.document_separator.empty()) {
-            documents.push_back(text);
+    for (const std::string& file : files_of(text)) {
+        const std::string content = read_text(file);
+        num_bytes += content.size();
+        if (num_bytes > 64 << 20) throw FileError(text.file + ": more than 64 MB of text");
+        if (text.document_separator.empty()) {
+            documents.push_back(content);
         } else {
-            const auto parts = split_documents(text, options.document_separator);
+            const auto parts = split_documents(content, text.document_separator);
             documents.insert(documents.end(), parts.begin(), parts.end());
         }
     }
     return documents;
 }
 
-void tokenize_documents(TrainingTask& task, const std::vector<std::string>& documents,
-                        const TextOptions& options) {
-    std::string text;
-    for (const std::string& document : documents) text += end_of_text + document;
-    BPEOptions bpe{.vocab_size = options.vocab_size,
-                   .special_tokens = {end_of_text},
-                   .individual_digits = options.individual_digits};
-    bpe.special_tokens.insert(bpe.special_tokens.end(), options.special_tokens.begin(),
-                              options.special_tokens.end());
-    task.tokenizer = train_byte_level_bpe(text, bpe);
-    const Id id = task.tokenizer.vocab.at(end_of_text);
-    Generator generator(task.args.seed);
-    const std::vector<Id> tokens = pack_documents(documents, task.tokenizer, id, generator);
-    const std::size_t seq_len = task.args.seq_len;
-    task.dataset = documents.size() < 20 ? train_validation_split(tokens, seq_len)
-                                         : split_by_document(tokens, id, seq_len);
-    task.config.vocab_size = task.tokenizer.vocab_size();
-    if (!options.cross_documents) task.args.end_of_text_id = id;
-    task.eos_token_ids = {id};
+void tokenize(TrainingTask& task, const std::vector<std::string>& documents,
+              const TrainingText& text) {
+    if (text.has_documents()) return tokenize_documents(task, documents, text);
+    tokenize_dataset(task, documents[0], text.vocab_size);
 }
 
-void write_generation_config(const TrainingTask& task, const OutputFolder& output) {
+void write_generation_config(const TrainingTask& task, const RunFolder& folder) {
     if (task.eos_token_ids.empty()) return;
     const auto id = static_cast<std::size_t>(task.eos_token_ids.front());
-    write_json(output.path + "/generation_config.json",
+    write_json(folder.path + "/generation_config.json",
                {{"bos_token_id", id}, {"eos_token_id", id}});
 }
 
-void packed_documents(const TrainingTask& task) {
+void show_packed_documents(const TrainingTask& task) {
     step("Packed documents");
     const Id id = task.eos_token_ids.front();
     const IdMatrix input_ids = tokens_at_boundary(task.dataset.train, id);

@@ -1,5 +1,6 @@
-#include "chapters/apps/train/training_tasks.hpp"
+#include "chapters/apps/train/training_task.hpp"
 
+#include "chapters/10_tokenizer/bpe_training.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/numbers/choices.hpp"
@@ -50,6 +51,21 @@ std::vector<std::string> load_names(TrainingTask& task, Generator& generator) {
     for (const std::string& name : names) text += name + "\n";
     tokenize_dataset(task, text, 0);
     return names;
+}
+
+void tokenize_dataset(TrainingTask& task, const std::string& text, std::size_t vocab_size) {
+    task.tokenizer = train_bpe(text, vocab_size);
+    task.dataset = train_validation_split(task.tokenizer.encode(text), task.args.seq_len);
+    task.config.vocab_size = task.tokenizer.vocab_size();
+}
+
+void set_max_steps(LRSchedule& schedule, std::size_t max_steps) {
+    schedule.max_steps = max_steps;
+    schedule.warmup_steps = std::min<std::size_t>(100, max_steps / 10);
+}
+
+std::size_t tokens_per_step(const TrainingArguments& args) {
+    return args.gradient_accumulation_steps * args.batch_size * args.seq_len;
 }
 
 }  // namespace llm::runs
