@@ -80,29 +80,17 @@ void show_first_layer(const Model& model, const Tensor3& hidden_states) {
     show("after_layer_0", after_attention + mlp_output);
 }
 
-Vector row_of(const Tensor3& logits, std::size_t t) {
-    Vector row(std::array{logits.shape(2)});
-    for (std::size_t v = 0; v < row.size(); ++v) row(v) = logits(0, t, v);
-    return row;
-}
-
-// The probabilities of the token after position t.
-Vector next_token_probabilities(const Tensor3& logits, std::size_t t) {
-    const std::size_t vocab_size = logits.shape(2);
-    const Matrix row = reshape(row_of(logits, t), {1, vocab_size});
-    return reshape(softmax(row), {vocab_size});
-}
-
 // The three most likely next tokens at each of the last four positions.
 void show_predictions(const Tensor3& logits, const IdMatrix& input_ids) {
-    const std::size_t seq_len = logits.shape(1);
+    const auto [batch_size, seq_len, vocab_size] = dims(logits);
+    Matrix probabilities = softmax(reshape(logits, {seq_len, vocab_size}));
     std::vector<TableRow> rows;
     for (std::size_t t = std::max<std::size_t>(seq_len, 4) - 4; t < seq_len; ++t) {
-        Vector probabilities = next_token_probabilities(logits, t);
         rows.push_back({to_text(t), to_text(input_ids(0, t))});
+        Real* const first = &probabilities(t, 0);
         for (int rank = 0; rank < 3; ++rank) {
-            const auto best = std::max_element(probabilities.begin(), probabilities.end());
-            rows.back().push_back(to_text(best - probabilities.begin()));
+            Real* const best = std::max_element(first, first + vocab_size);
+            rows.back().push_back(to_text(best - first));
             rows.back().push_back(fixed(*best, 4));
             *best = -1;
         }
@@ -115,9 +103,8 @@ void show_predictions(const Tensor3& logits, const IdMatrix& input_ids) {
 double loss(const Tensor3& logits, const IdMatrix& input_ids) {
     double sum = 0;
     for (std::size_t t = 0; t + 1 < logits.shape(1); ++t) {
-        const Vector row = row_of(logits, t);
         const auto next = static_cast<std::size_t>(input_ids(0, t + 1));
-        sum += log_sum_exp({row.data(), row.size()}) - double(row(next));
+        sum += log_sum_exp({&logits(0, t, 0), logits.shape(2)}) - double(logits(0, t, next));
     }
     return sum / static_cast<double>(logits.shape(1) - 1);
 }

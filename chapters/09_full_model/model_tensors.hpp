@@ -39,18 +39,6 @@ inline const TensorNames hugging_face_names = {
      {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"},
      "self_attn.q_norm",
      "self_attn.k_norm"}};
-inline const TensorNames mini_llm_names = {
-    "tok_embeddings.emb",
-    "layers.",
-    "norm",
-    "output",
-    {"attention_norm",
-     "attention.wq",
-     "attention.wk",
-     "attention.wv",
-     "attention.wo",
-     "ffn_norm",
-     {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"}}};
 
 // Visits the tensors of a model, which may be const, to read or to write them. A linear layer
 // has a bias if its optional bias is there. A visitor has these members; their names lack

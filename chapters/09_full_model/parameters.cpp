@@ -1,16 +1,6 @@
 #include "chapters/09_full_model/parameters.hpp"
 
 namespace llm {
-namespace {
-
-template <std::size_t N>
-void add_tensor(ParameterList& list, const std::string& name, xt::xtensor<Real, N>& tensor) {
-    list.push_back(
-        {name, {tensor.shape().begin(), tensor.shape().end()}, {tensor.data(), tensor.size()}});
-}
-
-}  // namespace
-
 void add_parameters(ParameterList& list, const std::string& name, Matrix& matrix) {
     add_tensor(list, name, matrix);
 }
@@ -21,11 +11,6 @@ void add_parameters(ParameterList& list, const std::string& name, Linear& linear
 }
 
 void add_parameters(ParameterList& list, const std::string& name, RMSNorm& norm) {
-    add_tensor(list, name + ".weight", norm.weight);
-    if (norm.bias) add_tensor(list, name + ".bias", *norm.bias);
-}
-
-void add_parameters(ParameterList& list, const std::string& name, LayerNorm& norm) {
     add_tensor(list, name + ".weight", norm.weight);
     if (norm.bias) add_tensor(list, name + ".bias", *norm.bias);
 }
@@ -46,15 +31,6 @@ void add_parameters(ParameterList& list, const std::string& name, GatedMlp& mlp)
     add_parameters(list, name + ".gate_proj", mlp.gate_proj);
     add_parameters(list, name + ".up_proj", mlp.up_proj);
     add_parameters(list, name + ".down_proj", mlp.down_proj);
-}
-
-void add_parameters(ParameterList& list, const std::string& name, Mlp& mlp) {
-    add_parameters(list, name + ".up_proj", mlp.up_proj);
-    add_parameters(list, name + ".down_proj", mlp.down_proj);
-}
-
-void add_parameters(ParameterList& list, const std::string& name, PostNormBlock& block) {
-    add_norms_after_sublayers(list, name, block);
 }
 
 std::vector<ConstParameter> named_parameters(const Model& model) {

@@ -18,12 +18,15 @@ struct Parameter {
 
 // Append the parameters of one part of a model, each name prefixed with the name of the part.
 using ParameterList = std::vector<Parameter>;
+template <std::size_t N>
+void add_tensor(ParameterList& list, const std::string& name, xt::xtensor<Real, N>& tensor) {
+    list.push_back(
+        {name, {tensor.shape().begin(), tensor.shape().end()}, {tensor.data(), tensor.size()}});
+}
 void add_parameters(ParameterList& list, const std::string& name, Linear& linear);
 void add_parameters(ParameterList& list, const std::string& name, RMSNorm& norm);
-void add_parameters(ParameterList& list, const std::string& name, LayerNorm& norm);
 void add_parameters(ParameterList& list, const std::string& name, AttentionLayer& layer);
 void add_parameters(ParameterList& list, const std::string& name, GatedMlp& mlp);
-void add_parameters(ParameterList& list, const std::string& name, Mlp& mlp);
 void add_parameters(ParameterList& list, const std::string& name, Matrix& matrix);
 template <class Norm, class MlpLayer, class Attention>
 void add_parameters(ParameterList& list, const std::string& name,
@@ -31,38 +34,6 @@ void add_parameters(ParameterList& list, const std::string& name,
     add_parameters(list, name + ".input_layernorm", block.attention_norm);
     add_parameters(list, name + ".self_attn", block.self_attn);
     add_parameters(list, name + ".post_attention_layernorm", block.ffn_norm);
-    add_parameters(list, name + ".mlp", block.mlp);
-}
-// Blocks with one norm after each sublayer, under OLMo 2's names.
-template <class NormAfterBlock>
-void add_norms_after_sublayers(ParameterList& list, const std::string& name,
-                               NormAfterBlock& block) {
-    add_parameters(list, name + ".self_attn", block.self_attn);
-    add_parameters(list, name + ".post_attention_layernorm", block.attention_norm);
-    add_parameters(list, name + ".mlp", block.mlp);
-    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
-}
-void add_parameters(ParameterList& list, const std::string& name, PostNormBlock& block);
-template <class MlpLayer, class Attention>
-void add_parameters(ParameterList& list, const std::string& name,
-                    ResPostNormBlockWith<MlpLayer, Attention>& block) {
-    add_norms_after_sublayers(list, name, block);
-}
-template <class MlpLayer, class Attention>
-void add_parameters(ParameterList& list, const std::string& name,
-                    SandwichBlockWith<MlpLayer, Attention>& block) {
-    add_parameters(list, name + ".input_layernorm", block.attention_norm);
-    add_parameters(list, name + ".self_attn", block.self_attn);
-    add_parameters(list, name + ".post_attention_layernorm", block.attention_output_norm);
-    add_parameters(list, name + ".pre_feedforward_layernorm", block.ffn_norm);
-    add_parameters(list, name + ".mlp", block.mlp);
-    add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_output_norm);
-}
-template <class Norm, class MlpLayer, class Attention>
-void add_parameters(ParameterList& list, const std::string& name,
-                    ParallelBlockWith<Norm, MlpLayer, Attention>& block) {
-    add_parameters(list, name + ".input_layernorm", block.norm);
-    add_parameters(list, name + ".self_attn", block.self_attn);
     add_parameters(list, name + ".mlp", block.mlp);
 }
 

@@ -1,4 +1,4 @@
-// Chapter 12, file 5 of 7: forward and backward passes of the attention layer of chapter 05.
+// Chapter 12, file 5 of 8: forward and backward passes of the attention layer of chapter 05.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Chapter 12, file 6 of 7: forward and backward passes of the blocks of chapter 08.
+// Chapter 12, file 6 of 8: forward and backward passes of the blocks of chapter 08.
 #pragma once
 
 #include "chapters/08_pre_vs_post_norm/block.hpp"

@@ -1,4 +1,4 @@
-// Chapter 12, file 2 of 7: the backward passes of linear layer, embedding and dropout.
+// Chapter 12, file 2 of 8: the backward passes of linear layer, embedding and dropout.
 #pragma once
 
 #include "chapters/02_projections/linear.hpp"

@@ -1,4 +1,4 @@
-// Chapter 12, file 1 of 7: the cross-entropy loss.
+// Chapter 12, file 1 of 8: the cross-entropy loss.
 #pragma once
 
 #include "common/tensors/tensor.hpp"

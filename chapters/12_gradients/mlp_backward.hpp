@@ -1,4 +1,4 @@
-// Chapter 12, file 4 of 7: forward and backward passes of the MLPs of chapter 06.
+// Chapter 12, file 4 of 8: forward and backward passes of the MLPs of chapter 06.
 #pragma once
 
 #include "chapters/06_swiglu/mlp.hpp"

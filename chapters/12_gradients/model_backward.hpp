@@ -1,10 +1,11 @@
-// Chapter 12, file 7 of 7: forward and backward passes of the model of chapter 09, with layers
+// Chapter 12, file 8 of 8: forward and backward passes of the model of chapter 09, with layers
 // of any type.
 #pragma once
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/block_backward.hpp"
+#include "chapters/12_gradients/block_parameters.hpp"
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/12_gradients/loss.hpp"
 

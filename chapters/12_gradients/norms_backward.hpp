@@ -1,4 +1,4 @@
-// Chapter 12, file 3 of 7: the backward passes of the norms of chapters 05 and 07.
+// Chapter 12, file 3 of 8: the backward passes of the norms of chapters 05 and 07.
 #pragma once
 
 #include "chapters/07_rmsnorm_vs_layernorm/norms.hpp"

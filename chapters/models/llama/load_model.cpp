@@ -29,6 +29,19 @@ void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
 
 namespace {
 
+const TensorNames mini_llm_names = {
+    "tok_embeddings.emb",
+    "layers.",
+    "norm",
+    "output",
+    {"attention_norm",
+     "attention.wq",
+     "attention.wk",
+     "attention.wv",
+     "attention.wo",
+     "ffn_norm",
+     {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"}}};
+
 Model load_gguf(const std::string& path) {
     const Gguf file(path);
     const Config config = read_config(file);
