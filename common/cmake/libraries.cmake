@@ -143,6 +143,7 @@ endfunction()
 # Adds tests; their cases appear in CTest as SLUG.title. With the sanitizers, which find the same in one
 # process for all cases, an executable is one test.
 add_custom_target(tests)
+add_custom_target(lesson_tests)  # of ./learn test: without models, apps and experiments
 function(discover_tests name slug)
   if(SANITIZE)
     add_test(NAME ${slug} COMMAND ${name})
@@ -151,6 +152,9 @@ function(discover_tests name slug)
                            PROPERTIES SKIP_REGULAR_EXPRESSION "MESSAGE: skipped")
   endif()
   add_dependencies(tests ${name})
+  if(slug MATCHES "^([0-9]|common|xtensor)")
+    add_dependencies(lesson_tests ${name})
+  endif()
 endfunction()
 function(add_tests slug)
   test_executable(test_${slug} HEADERS check LIBRARIES test_main check ${ARGN}
