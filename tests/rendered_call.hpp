@@ -11,8 +11,8 @@ inline std::string rendered_call(const ToolCall& call) {
     const std::string begin = "<|im_start|>assistant\n", end = "<|im_end|>\n";
     RenderOptions options;
     options.add_generation_prompt = false;
-    const std::string text = rendered_text(render_conversation(
-        chat_template_named("chatml"), {{"assistant", "", {call}}}, options));
+    const std::string text = rendered_text(
+        render_conversation(ChatTemplate{}, {{"assistant", "", {call}}}, options));
     return text.substr(begin.size(), text.size() - begin.size() - end.size());
 }
 

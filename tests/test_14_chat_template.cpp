@@ -1,5 +1,6 @@
 // Chat templates: recognized, rendered as Jinja renders them, and encoded.
 #include "chapters/14_fine_tuning/chat_template.hpp"
+#include "chapters/models/chat/chat_formats.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/jinja_text.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
@@ -92,8 +93,9 @@ TEST_CASE("Conversations are rendered as Jinja renders the published templates")
     for (const JsonFile& one : fixtures.objects("cases")) {
         ChatTemplate chat_template = chat_template_named(one.text("format"));
         chat_template.default_system_prompt = one.text("default_system_prompt");
-        chat_template.always_generation_prompt = one.boolean("always_generation_prompt");
-        chat_template.date_in_system_message = one.boolean("date_in_system_message");
+        if (one.boolean("always_generation_prompt"))
+            chat_template.format = &first_llama3_format;
+        if (one.boolean("date_in_system_message")) chat_template.format = &llama32_format;
         const RenderOptions options{one.boolean("add_generation_prompt"),
                                     one.boolean("enable_thinking"), "<bos>", "26 Jul 2024"};
         const std::vector<JsonFile> results = one.objects("results");
@@ -148,7 +150,7 @@ TEST_CASE("ChatML without a place for tools shows calls and results, but no defi
     for (const std::string name : {"llama3", "gemma", "gemma3"}) {
         const ChatTemplate other = chat_template_named(name);
         const std::string error =
-            " not implemented for the chat template " + to_text(other.format);
+            " not implemented for the chat template " + other.format->title;
         CHECK(render(other, {{"user", "Hi"}}, options) == "error: tools are" + error);
         CHECK(render(other, messages) == "error: tool calls are" + error);
     }
@@ -182,7 +184,7 @@ TEST_CASE("ChatML is recognized in every notation that renders the same") {
           replaced(chatml, "{%", "{%-\n") + "\r\n"}) {
         INFO(jinja);
         const ChatTemplate found = recognize_chat_template(jinja, "FILE");
-        CHECK(found.format == ChatFormat::chatml);
+        CHECK(found.format == &chatml_format);
         CHECK(found.default_system_prompt.empty());
     }
 }
@@ -246,9 +248,9 @@ TEST_CASE("The published templates are recognized") {
         const std::string error = recognition_error(jinja);
         REQUIRE_MESSAGE(error == "it was recognized", fingerprint(jinja_tokens(jinja)));
         const ChatTemplate found = recognize_chat_template(jinja, name);
-        CHECK(name.starts_with(chat_template_names()[std::size_t(found.format)]));
-        CHECK(found.always_generation_prompt == (name == "llama3_first"));
-        CHECK(found.date_in_system_message == (name == "llama3.2"));
+        CHECK(name.starts_with(found.format->name));
+        CHECK((found.format == &first_llama3_format) == (name == "llama3_first"));
+        CHECK((found.format == &llama32_format) == (name == "llama3.2"));
         CHECK(found.tools_in_system_message == (name.find("qwen") != name.npos));
         CHECK(found.default_system_prompt.empty() == (name.find("chatml_") != 0));
     }
@@ -265,11 +267,11 @@ TEST_CASE("The template of a folder is chat_template.jinja, or else in tokenizer
 
     const std::string quoted = replaced(replaced(chatml, "\\", "\\\\"), "\"", "\\\"");
     overwrite(config, R"({"chat_template": ")" + quoted + "\"}");
-    CHECK(find_chat_template(folder)->format == ChatFormat::chatml);
+    CHECK(find_chat_template(folder)->format == &chatml_format);
     overwrite(config, R"({"chat_template": [{"name": "tools", "template": "x"},
                           {"name": "default", "template": ")" +
                           quoted + "\"}]}");
-    CHECK(find_chat_template(folder)->format == ChatFormat::chatml);
+    CHECK(find_chat_template(folder)->format == &chatml_format);
     overwrite(config, R"({"chat_template": [{"name": "tools", "template": "x"}]})");
     CHECK_THROWS_WITH(find_chat_template(folder),
                       (config + ": chat_template has no template named default").c_str());
@@ -318,7 +320,7 @@ TEST_CASE("The template of a GGUF file is tokenizer.chat_template") {
     write_gguf(file, {{"general.architecture", std::string("llama")}}, {});
     CHECK_FALSE(find_chat_template(file));
     write_gguf(file, {{"tokenizer.chat_template", chatml}}, {});
-    CHECK(find_chat_template(file)->format == ChatFormat::chatml);
+    CHECK(find_chat_template(file)->format == &chatml_format);
     write_gguf(file, {{"tokenizer.chat_template", std::string("[INST]")}}, {});
     CHECK_THROWS_WITH(find_chat_template(file),
                       (file + ": chat_template is the format of Llama 2 or Mistral, not one of "
@@ -398,8 +400,8 @@ TEST_CASE("Without special tokens in messages, the ids are those of the rendered
 }
 
 TEST_CASE("A tokenizer without the special tokens of a format is rejected by name") {
-    CHECK(end_of_turn_id(ChatFormat::chatml, chat_tokenizer()) == 301);
-    CHECK_THROWS_WITH(end_of_turn_id(ChatFormat::llama3, chat_tokenizer()),
+    CHECK(end_of_turn_id(chatml_format, chat_tokenizer()) == 301);
+    CHECK_THROWS_WITH(end_of_turn_id(llama3_format, chat_tokenizer()),
                       "the tokenizer has no special token <|eot_id|>, which the format Llama 3 "
                       "needs");
 }

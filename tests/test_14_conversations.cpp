@@ -140,7 +140,7 @@ TEST_CASE("Preferences are read as they were written") {
 
 TEST_CASE("A response is what the assistant wrote, with the token that ends it") {
     const Tokenizer tokenizer = two_token_tokenizer();
-    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const ChatEncoder encoder{tokenizer, ChatTemplate{}};
     CHECK(encoder.end_of_turn() == 301);
     const auto [prompt_ids, response_ids] = encoder.completion({{"user", "1+1"}}, "2");
     CHECK(tokenizer.decode(prompt_ids) ==
@@ -158,7 +158,7 @@ TEST_CASE("A response is what the assistant wrote, with the token that ends it")
 
 TEST_CASE("Each answer of a conversation is a completion of all that precedes it") {
     const Tokenizer tokenizer = two_token_tokenizer();
-    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const ChatEncoder encoder{tokenizer, ChatTemplate{}};
     const std::vector<Message> messages{
         {"user", "1"}, {"assistant", "2"}, {"user", "3"}, {"assistant", "4"}, {"user", "5"}};
     const std::vector<Completion> completions = encoder.completions(messages);
@@ -177,7 +177,7 @@ TEST_CASE("A message of weight 0 is part of the prompt, and no answer to learn")
                      R"(, {"role": "assistant", "content": "3", "weight": 0}, )" + asked +
                      R"(, {"role": "assistant", "content": "2", "weight": 1}]})"))[0];
     const Tokenizer tokenizer = two_token_tokenizer();
-    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const ChatEncoder encoder{tokenizer, ChatTemplate{}};
     const std::vector<Completion> completions = encoder.completions(conversation.messages);
     REQUIRE(completions.size() == 1);
     CHECK(tokenizer.decode(completions[0].response_ids) == "2<|im_end|>");
@@ -186,7 +186,7 @@ TEST_CASE("A message of weight 0 is part of the prompt, and no answer to learn")
 
 TEST_CASE("answers_of: greedy answers are those of generate, whatever else is asked") {
     const Tokenizer tokenizer = two_token_tokenizer();
-    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const ChatEncoder encoder{tokenizer, ChatTemplate{}};
     const Model model = chat_model();
     std::vector<AskedQuestion> questions;
     for (const char* text : {"a", "bc", "def", "0", "x y", "?", "12", "a"})
@@ -218,7 +218,7 @@ TEST_CASE("answers_of: greedy answers are those of generate, whatever else is as
 
 TEST_CASE("answers_of: an answer that fills the context has not ended, and is empty") {
     const Tokenizer tokenizer = two_token_tokenizer();
-    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const ChatEncoder encoder{tokenizer, ChatTemplate{}};
     Model model = chat_model();
     const AskedQuestion question{{{"user", "a"}}, "", ""};
     const std::size_t prompt_len = encoder.prompt_ids(question.messages).size();

@@ -8,6 +8,7 @@
 #include "chapters/14_fine_tuning/conversations.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/16_quantization/quantizers.hpp"
+#include "chapters/models/chat/chat_formats.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/gguf/quantized_gguf.hpp"
 #include "chapters/models/llama/load_model.hpp"
@@ -487,8 +488,8 @@ TEST_CASE(
             CHECK(std::ranges::count(models::encode_prompt(tokenizer, "Hi"), bos) == 1);
             CHECK(models::encode_prompt(tokenizer, "") == Ids{bos});
             const Completion completion =
-                ChatEncoder{tokenizer, chat_template_named(name)}.completion({{"user", "Hi"}},
-                                                                             "Hello");
+                ChatEncoder{tokenizer, models::chat_template_named(name)}.completion(
+                    {{"user", "Hi"}}, "Hello");
             CHECK(std::ranges::count(completion.prompt_ids, bos) == 1);
             CHECK(completion.prompt_ids.front() == bos);
             CHECK(std::ranges::count(completion.response_ids, bos) == 0);

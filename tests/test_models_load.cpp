@@ -75,14 +75,14 @@ TEST_CASE("A Phi-3 without a window has the fast path: the logits of its family"
     CHECK_CLOSE(fast, Matrix(xt::view(expected, 0)), 2e-5);
 }
 
-TEST_CASE("llama_model: each thing that Llama's layers do not have is enough for none") {
+TEST_CASE("as_llama_model: each thing that Llama's layers do not have is enough for none") {
     const Scratch scratch;
     const FamilyModel phi3 = load_family_model(phi3_without_window(scratch));
-    REQUIRE(llama_model(phi3));
+    REQUIRE(as_llama_model(phi3));
     const auto changed = [&](const std::function<void(FamilyModel&)>& change) {
         FamilyModel model = phi3;
         change(model);
-        return llama_model(model).has_value();
+        return as_llama_model(model).has_value();
     };
     const auto block = [](FamilyModel& model) -> MoeBlock& {
         return std::get<MoeBlock>(model.layers[1]);

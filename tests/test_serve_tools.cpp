@@ -1,6 +1,7 @@
 // Tools over HTTP: requests, conversations with calls and results, and the calls of answers.
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "chapters/apps/serve/text/tool_call_text.hpp"
+#include "chapters/models/chat/chat_formats.hpp"
 #include "common/files/json.hpp"
 #include "tests/grammar_helpers.hpp"
 #include "tests/rendered_call.hpp"
@@ -129,7 +130,7 @@ TEST_CASE("a template with a place for tools shows them, ChatML alone does not")
     CHECK(num_tokens(two_tools("")) == num_tokens(tools_body(R"("n": 1)")));
     model.chat_template->tools_in_system_message = true;
     CHECK(num_tokens(two_tools("")) > num_tokens(tools_body(R"("n": 1)")) + 500);
-    model.chat_template = chat_template_named("gemma");
+    model.chat_template = models::chat_template_named("gemma");
     CHECK(error_of(two_tools(""), true, model) ==
           "400 tools unsupported_parameter: tools are not supported with the chat template "
           "Gemma of this model");

@@ -10,10 +10,10 @@ namespace llm {
 // The position of each token in its sequence: 0, 1, 2, ... in every row.
 IdMatrix position_ids(std::size_t batch_size, std::size_t seq_len);  // (B, T)
 
-// Added to the attention scores: 0 where query t may attend to key s, -inf where key s is in
-// its future. The T queries have the last T of S positions, so the mask is lower-right aligned.
-// Throws ValueError if T > S.
-// Source: "Attention Is All You Need" (Vaswani et al., 2017), section 3.2.3.
+// Added to the attention scores (05_gqa/attention.cpp does): 0 where query t may attend to key
+// s, -inf where key s is in its future. The T queries have the last T of S positions, so the
+// mask is lower-right aligned. Throws ValueError if T > S. Source: "Attention Is All You Need"
+// (Vaswani et al., 2017), section 3.2.3.
 Matrix causal_mask(std::size_t query_len, std::size_t kv_len);  // (T, S)
 
 // One copy of the mask per sequence, with an axis of size 1 that broadcasts over the heads.

@@ -1,4 +1,4 @@
-// Chapter 14, file 11 of 12: questions with verifiable answers, and counting the correct ones.
+// Chapter 14, file 12 of 13: questions with verifiable answers, and counting the correct ones.
 #pragma once
 
 #include <map>

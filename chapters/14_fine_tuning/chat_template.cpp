@@ -8,56 +8,58 @@
 namespace llm {
 namespace {
 
-struct FormatNames {
-    ChatFormat format;
-    std::string title, name;
-    std::vector<std::string> special_tokens;  // the first one ends a message
-};
-const std::array formats = {
-    FormatNames{ChatFormat::chatml, "ChatML", "chatml", {"<|im_end|>", "<|im_start|>"}},
-    FormatNames{ChatFormat::llama3,
-                "Llama 3",
-                "llama3",
-                {"<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"}},
-    FormatNames{ChatFormat::gemma, "Gemma", "gemma", {"<end_of_turn>", "<start_of_turn>"}},
-    FormatNames{ChatFormat::gemma3, "Gemma 3", "gemma3", {"<end_of_turn>", "<start_of_turn>"}},
-    FormatNames{ChatFormat::qwen3, "Qwen3", "qwen3", {"<|im_end|>", "<|im_start|>"}}};
-
-const FormatNames& names_of(ChatFormat format) {
-    for (const FormatNames& names : formats)
-        if (names.format == format) return names;
-    throw std::logic_error("a format without names");
+void check_messages(const ChatFormat& format, const std::vector<Message>& messages,
+                    const RenderOptions& options) {
+    require(!messages.empty(), "a conversation needs a message");
+    require(format.has_tools || options.tools.empty(),
+            "tools are not implemented for the chat template {}", format.title);
+    static const std::array roles = {"system", "user", "assistant", "tool"};
+    for (const Message& message : messages) {
+        const std::string& role = message.role;
+        require(std::find(roles.begin(), roles.end(), role) != roles.end(),
+                "a message has the role system, user, assistant or tool, not '{}'", role);
+        require(format.has_tools || (role != "tool" && message.tool_calls.empty()),
+                "tool calls are not implemented for the chat template {}", format.title);
+    }
 }
 
 }  // namespace
 
-std::string to_text(ChatFormat format) { return names_of(format).title; }
-
-std::vector<std::string> chat_template_names() {
-    std::vector<std::string> names;
-    for (const FormatNames& format : formats) names.push_back(format.name);
-    return names;
+Rendering& Rendering::literal(const std::string& text) {
+    if (!text.empty()) parts.push_back({text, true});
+    return *this;
+}
+Rendering& Rendering::content(const std::string& text) {
+    if (!text.empty()) parts.push_back({text, false});
+    return *this;
 }
 
-ChatTemplate chat_template_named(const std::string& name) {
-    for (const FormatNames& format : formats)
-        if (format.name == name)
-            return {format.format, "", false, false, format.format == ChatFormat::qwen3};
-    throw ValueError("there is no chat template " + name);
+std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
+                                              const std::vector<Message>& messages,
+                                              const RenderOptions& options) {
+    check_messages(*chat_template.format, messages, options);
+    Rendering out;
+    chat_template.format->render(chat_template, messages, options, out);
+    return out.parts;
 }
 
-Id end_of_turn_id(ChatFormat format, const Tokenizer& tokenizer) {
-    const FormatNames& names = names_of(format);
+std::string rendered_text(const std::vector<RenderedPart>& parts) {
+    std::string text;
+    for (const RenderedPart& part : parts) text += part.text;
+    return text;
+}
+
+Id end_of_turn_id(const ChatFormat& format, const Tokenizer& tokenizer) {
     const auto id_of = [&](const std::string& token) -> Id {
         for (const auto* added : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
             for (const AddedToken& one : *added)
                 if (one.content == token) return one.id;
         require(false, "the tokenizer has no special token {}, which the format {} needs",
-                token, names.title);
+                token, format.title);
         return -1;
     };
-    for (const std::string& token : names.special_tokens) id_of(token);
-    return id_of(names.special_tokens[0]);
+    for (const std::string& token : format.special_tokens) id_of(token);
+    return id_of(format.special_tokens[0]);
 }
 
 std::string bos_token_text(const Tokenizer& tokenizer) {

@@ -1,4 +1,4 @@
-// Chapter 14, file 8 of 12: chat templates. A model that answers was trained on conversations
+// Chapter 14, file 8 of 13: chat templates. A model that answers was trained on conversations
 // written as one text, with special tokens between the messages; it must be asked in the same
 // format.
 #pragma once
@@ -23,19 +23,16 @@ struct Message {
     bool is_trained = true;                 // fine-tuning learns it, if it is the assistant's
 };
 
-// The formats that are implemented.
-enum class ChatFormat { chatml, llama3, gemma, gemma3, qwen3 };
-struct ChatTemplate {
-    ChatFormat format = ChatFormat::chatml;
-    std::string default_system_prompt;      // ChatML: if the first message is no system message
-    bool always_generation_prompt = false;  // the first template of Llama 3
-    bool date_in_system_message = false;    // Llama 3.2
-    bool tools_in_system_message = false;   // Qwen 2.5 and Qwen3
-};
+// How a family of models marks messages. Chapter 14 has ChatML; models/chat has others.
+struct ChatFormat;
+extern const ChatFormat chatml_format;
 
-std::string to_text(ChatFormat format);          // "ChatML", "Llama 3", "Gemma", ...
-std::vector<std::string> chat_template_names();  // "chatml", "llama3", "gemma", ...
-ChatTemplate chat_template_named(const std::string& name);
+struct ChatTemplate {
+    const ChatFormat* format = &chatml_format;
+    std::string default_system_prompt =
+        "";                                // ChatML: if the first message is no system message
+    bool tools_in_system_message = false;  // Qwen 2.5 and Qwen3
+};
 
 // A part of a rendered conversation: text of the template, or text that a user or the model
 // wrote.
@@ -47,16 +44,30 @@ struct RenderedPart {
 struct RenderOptions {
     bool add_generation_prompt = true;    // end with the beginning of an answer
     bool enable_thinking = true;          // Qwen3: false writes an empty <think> block
-    std::string bos_token;                // Llama 3 and Gemma begin with it
-    std::string date_string;              // Llama 3.2: today, such as "26 Jul 2024"
+    std::string bos_token;                // some formats begin with it
+    std::string date_string;              // some say it: today, such as "26 Jul 2024"
     std::vector<std::string> tools = {};  // definitions as JSON texts, if the template has them
 };
 
+// Collects the parts of a rendered conversation.
+struct Rendering {
+    std::vector<RenderedPart> parts{};
+
+    Rendering& literal(const std::string& text);  // of the template
+    Rendering& content(const std::string& text);  // of a message
+};
+
+struct ChatFormat {
+    std::string title, name;                  // "ChatML", "chatml"
+    std::vector<std::string> special_tokens;  // the first one ends a message
+    bool has_tools;                           // calls and results can be written
+    void (*render)(const ChatTemplate& chat_template, const std::vector<Message>& messages,
+                   const RenderOptions& options, Rendering& out);
+};
+
 // Writes a conversation as the template of Hugging Face does. Throws ValueError for a
-// conversation without messages, for other roles, and for what the template itself rejects:
-// Gemma has no system role (Gemma 3 writes a system message before the first one of the user),
-// and its roles must alternate. ChatML writes tool calls and their results as Qwen does; with
-// Llama 3 and Gemma they are not implemented.
+// conversation without messages, for other roles, for tools where the format has none, and for
+// what the template itself rejects. ChatML writes tool calls and their results as Qwen does.
 std::vector<RenderedPart> render_conversation(const ChatTemplate& chat_template,
                                               const std::vector<Message>& messages,
                                               const RenderOptions& options);
@@ -70,10 +81,9 @@ std::string rendered_text(const std::vector<RenderedPart>& parts);
 std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
                                     const std::vector<RenderedPart>& parts);
 
-// The token that ends each message: <|im_end|>, <|eot_id|> or <end_of_turn>. Generation stops
-// there. Throws ValueError, which names the token, if the tokenizer lacks a special token of
-// the format.
-Id end_of_turn_id(ChatFormat format, const Tokenizer& tokenizer);
+// The token that ends each message: in ChatML <|im_end|>. Generation stops there. Throws
+// ValueError, which names the token, if the tokenizer lacks a special token of the format.
+Id end_of_turn_id(const ChatFormat& format, const Tokenizer& tokenizer);
 
 // The BOS token as text; empty if the tokenizer has none.
 std::string bos_token_text(const Tokenizer& tokenizer);

@@ -99,7 +99,7 @@ void write_preferences(const std::string& file, const std::vector<Preference>& p
     write_text_file(file, text);
 }
 
-Id ChatEncoder::end_of_turn() const { return end_of_turn_id(chat_template.format, tokenizer); }
+Id ChatEncoder::end_of_turn() const { return end_of_turn_id(*chat_template.format, tokenizer); }
 
 std::vector<RenderedPart> ChatEncoder::prompt(const std::vector<Message>& messages) const {
     RenderOptions options;

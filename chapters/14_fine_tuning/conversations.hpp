@@ -1,4 +1,4 @@
-// Chapter 14, file 9 of 12: conversations and preferences in files, and as tokens.
+// Chapter 14, file 10 of 13: conversations and preferences in files, and as tokens.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Chapter 14, file 4 of 12: direct preference optimization (DPO).
+// Chapter 14, file 4 of 13: direct preference optimization (DPO).
 #pragma once
 
 #include "chapters/14_fine_tuning/log_probs.hpp"

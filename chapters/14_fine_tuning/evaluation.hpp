@@ -1,4 +1,4 @@
-// Chapter 14, file 10 of 12: how good is a model, and how sure is that?
+// Chapter 14, file 11 of 13: how good is a model, and how sure is that?
 #pragma once
 
 #include <string>

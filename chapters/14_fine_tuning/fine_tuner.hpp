@@ -1,4 +1,4 @@
-// Chapter 14, file 3 of 12: one training step for any loss of log-probabilities.
+// Chapter 14, file 3 of 13: one training step for any loss of log-probabilities.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Chapter 14, file 6 of 12: group relative policy optimization (GRPO).
+// Chapter 14, file 6 of 13: group relative policy optimization (GRPO).
 #pragma once
 
 #include "chapters/14_fine_tuning/log_probs.hpp"

@@ -1,4 +1,4 @@
-// Chapter 14, file 12 of 12: one step of GRPO, from sampled answers to updated parameters.
+// Chapter 14, file 13 of 13: one step of GRPO, from sampled answers to updated parameters.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Chapter 14, file 1 of 12 — How does a model learn to answer? Masked log-probabilities: SFT,
+// Chapter 14, file 1 of 13 — How does a model learn to answer? Masked log-probabilities: SFT,
 // DPO and GRPO are losses of these.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 14, file 2 of 12: LoRA, low-rank adapters of linear layers.
+// Chapter 14, file 2 of 13: LoRA, low-rank adapters of linear layers.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Chapter 14, file 5 of 12: the policy gradient, with one choice instead of a text.
+// Chapter 14, file 5 of 13: the policy gradient, with one choice instead of a text.
 #pragma once
 
 #include "chapters/11_generation/sampling.hpp"

@@ -1,4 +1,4 @@
-// Chapter 14, file 7 of 12: sampling groups of answers for GRPO.
+// Chapter 14, file 7 of 13: sampling groups of answers for GRPO.
 #pragma once
 
 #include "chapters/11_generation/generation.hpp"

@@ -1,4 +1,4 @@
-// Published models of the families that chapters 17 and 18 teach: what config.json says of a
+// Published models whose layers are those of chapters 17 to 20: what config.json says of a
 // model, and what is fixed in the code of its family.
 #pragma once
 
@@ -25,13 +25,13 @@ struct Family;
 // The settings of one layer.
 struct LayerConfig {
     AttentionPattern pattern = FullAttention{};
-    bool use_rope = true;    // false: NoPE, and no QK norm
-    bool is_moe = false;     // a mixture of experts, or a dense MLP
-    bool is_linear = false;  // linear attention, whose sizes are the model's
+    bool use_rope = true;    // false: no RoPE (NoPE), and no QK norm
+    bool is_moe = false;     // true: a mixture of experts; false: a dense MLP
+    bool is_linear = false;  // linear attention, with FamilyConfig::linear
 };
 
 // The settings of a model, under the names of config.json. What a family does not have keeps
-// its neutral value; with all of them, this is a model of chapter 09.
+// its neutral value; if all are neutral, this is a model of chapter 09.
 struct FamilyConfig : Config {  // intermediate_size is that of dense MLPs
     const Family* family = nullptr;
     std::vector<LayerConfig> layers;                          // L
@@ -40,25 +40,27 @@ struct FamilyConfig : Config {  // intermediate_size is that of dense MLPs
     std::optional<YarnScaling> yarn = std::nullopt;
     std::optional<LongRopeScaling> longrope = std::nullopt;
     double partial_rotary_factor = 1;  // RoPE rotates this part of each head: Phi-4-mini
-    std::optional<LatentSizes> latent = std::nullopt;  // head_dim is then Dr
+    std::optional<LatentSizes> latent = std::nullopt;  // head_dim is then qk_rope_head_dim
     std::optional<LinearSizes> linear = std::nullopt;  // of layers with linear attention
-    Real mscale = 1, mscale_all_dim = 0;  // coefficients of YaRN in DeepSeek; see yarn_mscale
-    Real query_pre_attn_scalar = 0;  // scores are multiplied by 1/√ of it; a family sets it
-    std::optional<Real> attention_multiplier = std::nullopt;  // instead of that
+    Real mscale = 1, mscale_all_dim = 0;               // DeepSeek's, of YaRN: see yarn_mscale
+    Real query_pre_attn_scalar = 0;  // scores are divided by its root; always set
+    std::optional<Real> attention_multiplier =
+        std::nullopt;  // scores are multiplied by it instead
     Real embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;
     std::optional<Real> attn_logit_softcapping = std::nullopt;
     std::optional<Real> final_logit_softcapping = std::nullopt;
     std::optional<TemperatureTuning> temperature_tuning = std::nullopt;  // of NoPE layers
 
-    ExpertSizes experts;                              // of each mixture of experts
-    Routing routing = SoftmaxRouting{};               // of each mixture of experts
-    std::optional<Real> swiglu_limit = std::nullopt;  // ClampedGatedMlp; none: GatedMlp
-    bool mxfp4 = false;                               // how the file stores the experts
-    std::size_t num_nextn_predict_layers = 0;  // for multi-token prediction; they are not read
+    ExpertSizes experts;                 // of each mixture of experts
+    Routing routing = SoftmaxRouting{};  // of each mixture of experts
+    std::optional<Real> swiglu_limit =
+        std::nullopt;                          // of ClampedGatedMlp; none: experts are GatedMlp
+    bool mxfp4 = false;                        // how the file stores the experts
+    std::size_t num_nextn_predict_layers = 0;  // for multi-token prediction, not read
 };
 
-// Chapter 09's names, and those of what its layers do not have. Stacked experts of GGUF files
-// have one tensor for all experts.
+// Chapter 09's names of tensors, and those that only these families have. Stacked experts of
+// GGUF files have one tensor for all experts.
 struct FamilyLayerNames : LayerNames {
     std::string sinks = "", attention_output_norm = "", ffn_output_norm = "";
     std::string qkv_proj = "", gate_up_proj = "";  // fused: instead of three and of two names

@@ -188,7 +188,7 @@ std::optional<PreNormBlock> llama_block(FamilyLayer& layer, const FamilyConfig& 
 
 }  // namespace
 
-std::optional<Model> llama_model(FamilyModel model) {
+std::optional<Model> as_llama_model(FamilyModel model) {
     const FamilyConfig& config = model.config;
     auto* norm = std::get_if<RMSNorm>(&model.norm);
     if (!norm || model.embed_positions || model.embedding_scale != 1 ||

@@ -36,7 +36,7 @@ FamilyModel make_empty_model(const FamilyConfig& config);
 
 // The same model as chapter 09's, if all layers are Llama's: pre-norm with RMSNorm, SwiGLU,
 // RoPE of one table, and no windows, experts, scales or caps. Its tensors are moved.
-std::optional<Model> llama_model(FamilyModel model);
+std::optional<Model> as_llama_model(FamilyModel model);
 
 // A decoder that was trained here as a Mixtral. Throws ValueError unless every layer has a
 // mixture of experts with SoftmaxRouting as Mixtral's, and no shared experts.

@@ -14,7 +14,7 @@ const Family* family_of(const JsonFile& json) {
     return is_family_config(json) ? &family_named_in(json) : nullptr;
 }
 
-// The settings of a model with a family.
+// The settings of a model for which family_of is not null.
 FamilyConfig config_at(const std::string& path) {
     return is_gguf(path) ? read_family_config(Gguf(path))
                          : read_family_config(JsonFile(path + "/config.json"));
@@ -37,6 +37,8 @@ FamilyConfig read_any_config(const JsonFile& json) {
     if (family_of(json)) return read_family_config(json);
     FamilyConfig config;
     static_cast<Config&>(config) = read_config(json);
+    // What chapter 09's configuration does not say is neutral: full attention in all layers,
+    // and scores that are multiplied by 1/√D.
     config.family = &llama_family();
     config.query_pre_attn_scalar = Real(config.head_dim);
     config.layers.resize(config.num_hidden_layers);
@@ -44,16 +46,16 @@ FamilyConfig read_any_config(const JsonFile& json) {
 }
 
 bool has_fast_path(const std::string& path) {
-    return !family_of(path) || llama_model(make_empty_model(config_at(path)));
+    return !family_of(path) || as_llama_model(make_empty_model(config_at(path)));
 }
 
 Model load_for_fast_path(const std::string& path) {
     LoadedModel loaded = load_any_model(path);
     if (auto* model = std::get_if<Model>(&loaded)) return std::move(*model);
-    auto& model = std::get<FamilyModel>(loaded);
-    const std::string& type = model.config.family->model_type;
-    if (std::optional<Model> llama = llama_model(std::move(model))) return std::move(*llama);
-    throw FileError(path + ": model_type " + type +
+    const Family& family = *std::get<FamilyModel>(loaded).config.family;
+    std::optional<Model> model = as_llama_model(std::get<FamilyModel>(std::move(loaded)));
+    if (model) return std::move(*model);
+    throw FileError(path + ": model_type " + family.model_type +
                     " has no fast path (chapters 15 and 16); ./learn chat runs it");
 }
 

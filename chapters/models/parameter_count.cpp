@@ -5,7 +5,7 @@
 namespace llm::models {
 namespace {
 
-// A visitor that adds the sizes of the tensors of a model that may be empty.
+// A visitor (layer_tensors.hpp) that adds the sizes of tensors, which may be empty.
 struct ParameterCounter {
     const FamilyConfig& config;
     ParametersByPart count{};
@@ -23,9 +23,10 @@ struct ParameterCounter {
     void matrix(const std::string& name, const Matrix&, std::uint64_t rows,
                 std::uint64_t columns) {
         const TensorNames& names = config.family->model_names;
-        (name == names.embed_tokens ? count.embedding
-         : name == names.lm_head    ? count.head
-                                    : count.positions) += rows * columns;
+        std::uint64_t& sum = name == names.embed_tokens ? count.embedding
+                             : name == names.lm_head    ? count.head
+                                                        : count.positions;
+        sum += rows * columns;
     }
     void linear(const std::string& name, const Linear& linear, std::size_t out,
                 std::size_t in) {
@@ -42,8 +43,8 @@ struct ParameterCounter {
     template <std::size_t N>
     void grouped(const std::string& name, const std::array<GroupRows<const Linear>, N>& parts,
                  std::size_t in, std::size_t num_groups) {
-        for (const auto& [part_of_it, first, rows] : parts)
-            linear(name, *part_of_it, rows * num_groups, in);
+        for (const auto& [layer, first, rows] : parts)
+            linear(name, *layer, rows * num_groups, in);
     }
     void latent_up(const std::string& layer, const FamilyLayerNames& names,
                    const Linear& kv_b_proj, const LatentSizes& sizes) {
@@ -56,6 +57,7 @@ struct ParameterCounter {
         add_matrix(part(name), channels, kernel_size, false);
     }
     void router(const std::string&, const Linear& router, std::size_t out, std::size_t in) {
+        // One output: the gate of the shared expert, which counts as dense.
         add_matrix(out == 1 ? count.dense_mlp : count.router, out, in, router.bias.has_value());
     }
     void experts(const std::string&, const FamilyLayerNames&,
@@ -73,7 +75,8 @@ struct ParameterCounter {
     void a_log(const std::string& name, const Vector& values, std::size_t size) {
         vector(name, values, size);
     }
-    // The correction bias of a router is not trained by gradients, and does not count.
+    // Norms of states, and of attention sinks, A_log and dt_bias. The correction bias of a
+    // router is not trained by gradients, and does not count.
     void vector(const std::string& name, const Vector&, std::size_t size) {
         const FamilyLayerNames& names = config.family->names;
         if (!names.correction_bias.empty() && name.ends_with(names.correction_bias)) return;
@@ -98,7 +101,8 @@ ParametersByPart count_parameters(const FamilyConfig& config) {
     ParameterCounter counter{config};
     visit_model(model, family.model_names, family.names, RopeLayout::split_half, counter);
     counter.count.tied = config.tie_word_embeddings;
-    counter.count.active_matrix_elements += counter.count.embedding;  // the size of the head
+    // The head has as many elements as the embedding, tied or not.
+    counter.count.active_matrix_elements += counter.count.embedding;
     return counter.count;
 }
 

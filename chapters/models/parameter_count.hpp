@@ -15,9 +15,9 @@ struct ParametersByPart {
     bool tied = false;  // the head is the embedding
 
     std::uint64_t total() const;
-    // The parameters by which a token is multiplied: all but those of other experts, and of the
-    // embedding, which is a look-up (a tied one is the head). Source: gpt-oss's model card
-    // (OpenAI, 2025), table 1. Each costs two FLOPs per token.
+    // The parameters by which a token is multiplied: all but those of other experts, and of
+    // embedding and positions, which are look-ups (a tied embedding is the head). Source:
+    // gpt-oss's model card (OpenAI, 2025), table 1. Each costs two FLOPs per token.
     std::uint64_t active() const;
 };
 ParametersByPart count_parameters(const FamilyConfig& config);  // allocates no tensor

@@ -83,7 +83,7 @@ endif()
 # families include, and files that define what headers of another name declare.
 if(SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
   file(GLOB readers CONFIGURE_DEPENDS chapters/models/families/*.cpp
-       chapters/10_tokenizer/merge_queue.cpp chapters/14_fine_tuning/chat_rendering.cpp
+       chapters/10_tokenizer/merge_queue.cpp
        chapters/16_quantization/k_quants.cpp chapters/models/family_keys.cpp chapters/models/gguf_settings.cpp
        common/files/gguf_*.cpp common/output/numbers_as_text.cpp)
   collect_sources(sources tests/fuzz_readers.cpp ${readers})

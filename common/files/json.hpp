@@ -1,5 +1,5 @@
-// JSON as a tree, with the members of objects in the order of the text: parsed and written.
-// Files and requests read it by key: json_file.hpp, and serve's request_fields.hpp.
+// Parses and writes JSON as a tree that keeps the order of members. json_file.hpp reads files
+// by key, apps/serve/api/request_fields.hpp requests.
 #pragma once
 
 #include <concepts>
@@ -63,8 +63,8 @@ struct JsonMember {
         : key(std::move(key_)), value(std::move(value_)) {}
 };
 
-// Parses a text. Throws FileError, which begins with the name of the source: with the position
-// if the text is no JSON, and with the key if an object has it twice; also if values are nested
+// Parses a text. Throws FileError, whose message begins with the source, if the text is not
+// JSON (with the position), if an object has a key twice (with the key), if values are nested
 // more than 128 deep, or if a number is too large for a double.
 Json parse_json(std::string_view text, const std::string& source);
 
@@ -79,7 +79,7 @@ std::string spaced_json_text(const Json& json);
 // The members of an object to write. A key with dots names a member of a nested object, or, if
 // a part is a number, an element of a list: "pre_tokenizer.pretokenizers.0.type".
 using JsonMembers = JsonObject;
-std::string json_line(const JsonMembers& members);
+std::string json_line(const JsonMembers& members);  // one line, with a line feed
 void write_json(const std::filesystem::path& file,  // throws FileError
                 const JsonMembers& members);
 

@@ -32,7 +32,7 @@ void calls_of_the_chat_model() {
     const std::string path = asset("wordnet_calculator");
     const Model model = models::load_model(path);
     Tokenizer tokenizer = models::load_tokenizer_of_model(path, "", model.config.vocab_size);
-    const ChatEncoder encoder{tokenizer, chat_template_named("chatml")};
+    const ChatEncoder encoder{tokenizer, ChatTemplate{}};
     const std::shared_ptr<const TokenTrie> trie =
         make_tool_trie(tokenizer, {encoder.end_of_turn()});
 

@@ -180,7 +180,7 @@ void tool_call() {
     RenderOptions options;
     options.add_generation_prompt = false;
     show("message", escaped(rendered_text(render_conversation(
-                        chat_template_named("chatml"), {{"tool", run_tool(call)}}, options))));
+                        ChatTemplate{}, {{"tool", run_tool(call)}}, options))));
     for (const std::string expression : {"1 / 0", "12 +", "system(1)"})
         show(expression,
              run_tool({"calculator", json_text({JsonObject{{"expression", {expression}}}})}));

@@ -1,6 +1,7 @@
 #include "chapters/apps/chat/chat_model.hpp"
 
 #include "chapters/16_quantization/quantized_model.hpp"
+#include "chapters/models/chat/chat_formats.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
 #include "chapters/models/gguf/quantized_gguf.hpp"
@@ -62,7 +63,7 @@ ChatModel load_chat_model(const ChatModelFiles& files) {
                                                   config_of(model).vocab_size);
     std::vector<Id> eos_token_ids = tokenizer.eos_token_ids;
     if (chat_template)
-        eos_token_ids.push_back(end_of_turn_id(chat_template->format, tokenizer));
+        eos_token_ids.push_back(end_of_turn_id(*chat_template->format, tokenizer));
     return {std::move(model), std::move(tokenizer), chat_template, eos_token_ids,
             read_bad_words(files.adapter_path.empty() ? files.model_path : files.adapter_path)};
 }

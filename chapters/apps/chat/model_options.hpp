@@ -5,6 +5,7 @@
 #include <array>
 
 #include "chapters/apps/chat/chat_model.hpp"
+#include "chapters/models/chat/chat_formats.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/options.hpp"
 
@@ -33,7 +34,7 @@ inline void add_model_options(Options& options, ModelOptions& model) {
     options.needs("--tokenizer", "--model");
     options.path("--adapter", model.files.adapter_path,
                  "a LoRA adapter in PEFT's format, which is merged into the weights");
-    std::vector<std::string> templates = chat_template_names();
+    std::vector<std::string> templates = models::chat_template_names();
     templates.emplace_back("none");
     options.choice("--template", model.files.template_name, templates,
                    "the chat template, instead of the model's own; none: continue texts");

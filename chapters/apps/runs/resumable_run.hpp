@@ -10,10 +10,10 @@
 
 namespace llm::runs {
 
-// When a program ends that has a time limit. Its last step is earlier: what follows takes as
-// long as so many reports.
+// The time at which a program must end. Its last step is earlier: what follows takes as long as
+// num_reports_after reports.
 struct Deadline {
-    double seconds;  // of the clock
+    double seconds;  // what the clock then says
     double num_reports_after = 1;
     std::function<double()> clock = elapsed_seconds;
 };
@@ -30,8 +30,8 @@ struct RunLength {
 bool is_report_step(std::size_t step, std::size_t num_steps, std::size_t num_reports);
 
 // Without a deadline, a run ends after num_steps. With one, it ends at the deadline: a new run
-// after any number of steps, an interrupted one after num_steps at the latest, and a finished
-// one is continued.
+// after any number of steps; an interrupted run after num_steps at the latest; a finished run
+// is continued.
 class ResumableRun {
  public:
     std::function<void()> report;            // at intervals, and after the last step
@@ -40,19 +40,20 @@ class ResumableRun {
 
     explicit ResumableRun(const RunLength& length);
 
-    // Calls take_steps, which calls end_step and report_and_save after each step, until the run
-    // is over. Writes a checkpoint before the first step, and if take_steps throws Interrupted
-    // (which leaves the state of the last complete step) before it does the same.
+    // Calls take_steps once. It takes steps until is_over(), and calls end_step and
+    // report_and_save after each. A new run writes a checkpoint before its first step. If
+    // take_steps throws Interrupted after at least one step, whose state is complete, writes a
+    // checkpoint and rethrows.
     void train(const std::function<void()>& take_steps);
     void end_step();         // counts and times the step
-    void report_and_save();  // if either is due
+    void report_and_save();  // what is due of both
     void report_now();
 
     bool is_over() const { return global_step_ >= last_step_; }
     // With a deadline, estimated after each step from the share of the time that has passed.
     std::size_t last_step() const { return last_step_; }
     std::size_t num_steps_taken() const { return global_step_ - first_step_; }
-    double seconds() const { return seconds_; }  // of the steps taken
+    double seconds() const { return seconds_; }  // of steps, without reports and checkpoints
     double seconds_per_step() const;
     double seconds_left() const;
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "chapters/models/chat/chat_formats.hpp"
 #include "chapters/models/chat/jinja_text.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
@@ -18,23 +19,23 @@ struct KnownTemplate {
 };
 const std::array known_templates = {
     // Hugging Face's documentation, "Chat templates"; TRL's setup_chat_format.
-    KnownTemplate{0x5b1d053af44b609e, {ChatFormat::chatml, "", false, false}},
+    KnownTemplate{0x5b1d053af44b609e, {&chatml_format}},
     // HuggingFaceTB/SmolLM2-135M-Instruct.
-    KnownTemplate{0x5c1af3f15fc6bac6, {ChatFormat::chatml, "", false, false}},
+    KnownTemplate{0x5c1af3f15fc6bac6, {&chatml_format}},
     // Qwen/Qwen2.5-0.5B-Instruct.
-    KnownTemplate{0x2a6b582301524c38, {ChatFormat::chatml, "", false, false, true}},
+    KnownTemplate{0x2a6b582301524c38, {&chatml_format, "", true}},
     // meta-llama/Meta-Llama-3-8B-Instruct; as first published.
-    KnownTemplate{0x4b856f730b55f8be, {ChatFormat::llama3, "", false, false}},
-    KnownTemplate{0x02acf117f1f7c458, {ChatFormat::llama3, "", true, false}},
+    KnownTemplate{0x4b856f730b55f8be, {&llama3_format}},
+    KnownTemplate{0x02acf117f1f7c458, {&first_llama3_format}},
     // meta-llama/Llama-3.2-1B-Instruct.
-    KnownTemplate{0xf9ba8e9a69b05cbc, {ChatFormat::llama3, "", false, true}},
+    KnownTemplate{0xf9ba8e9a69b05cbc, {&llama32_format}},
     // google/gemma-2-2b-it.
-    KnownTemplate{0xe63157eff1a29d3b, {ChatFormat::gemma, "", false, false}},
+    KnownTemplate{0xe63157eff1a29d3b, {&gemma_format}},
     // google/gemma-3-1b-it, which those with images have, too.
-    KnownTemplate{0x1ccc419a0b0fa6cd, {ChatFormat::gemma3, "", false, false}},
+    KnownTemplate{0x1ccc419a0b0fa6cd, {&gemma3_format}},
     // Qwen/Qwen3-0.6B, as first published, and the current one.
-    KnownTemplate{0xb7754467ab31ba55, {ChatFormat::qwen3, "", false, false, true}},
-    KnownTemplate{0x3a368a29e6de643c, {ChatFormat::qwen3, "", false, false, true}}};
+    KnownTemplate{0xb7754467ab31ba55, {&qwen3_format, "", true}},
+    KnownTemplate{0x3a368a29e6de643c, {&qwen3_format, "", true}}};
 
 // The words before and after the default system prompt in a literal of a ChatML template.
 const std::string before_default = "\"<|im_start|>system\n", after_default = "<|im_end|>\n";

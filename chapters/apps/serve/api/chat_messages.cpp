@@ -127,7 +127,7 @@ std::vector<Message> read_messages(RequestFields& fields, const ChatTemplate& ch
         throw invalid_request("messages must be an array with at least one message",
                               "messages");
     // Qwen 2.5's template writes arguments with Jinja's tojson; Qwen3's leaves text as it is.
-    OpenCalls calls(chat_template.format == ChatFormat::chatml &&
+    OpenCalls calls(chat_template.format == &chatml_format &&
                     chat_template.tools_in_system_message);
     std::vector<Message> messages;
     for (std::size_t i = 0; i < list->size(); ++i)

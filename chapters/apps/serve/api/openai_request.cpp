@@ -138,11 +138,11 @@ void read_lengths(RequestFields& fields, const std::string& name, const ApiModel
 
 std::vector<Id> encode_messages(RequestFields& fields, const ApiModel& model,
                                 const CompletionRequest& request) {
-    const ChatFormat format = model.chat_template->format;
-    if (!request.tools.empty() && format != ChatFormat::chatml && format != ChatFormat::qwen3)
-        throw invalid_request("tools are not supported with the chat template " +
-                                  to_text(format) + " of this model",
-                              "tools", "unsupported_parameter");
+    const ChatFormat& format = *model.chat_template->format;
+    if (!request.tools.empty() && !format.has_tools)
+        throw invalid_request(
+            "tools are not supported with the chat template " + format.title + " of this model",
+            "tools", "unsupported_parameter");
     RenderOptions options{true, true, bos_token_text(model.tokenizer), chat::today()};
     options.tools = request.tools;
     const std::vector<Message> messages = read_messages(fields, *model.chat_template);
