@@ -196,8 +196,7 @@ ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tenso
 }
 
 Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
-                     const Tensor3& output_gradient, MixtureOfExperts& gradient,
-                     const Matrix& router_logits_gradient) {
+                     const Tensor3& output_gradient, MixtureOfExperts& gradient) {
     const bool on_input = scales_input(moe.routing);
     const Matrix& routing_weights = saved.routed.weights;
     const std::size_t num_tokens = saved.input.shape(0);
@@ -228,7 +227,7 @@ Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
                                                     routing_weights, saved.dispatch);
     Matrix logits_gradient =
         route_backward(saved.router_logits, saved.routed, moe.routing, routing_weight_gradient);
-    if (router_logits_gradient.size() > 0) logits_gradient += router_logits_gradient;
+    if (saved.router_logits_gradient) logits_gradient += *saved.router_logits_gradient;
 
     const Matrix input_gradient =  // (N, C): through the experts and through the router
         add_to_tokens(input_rows_gradient, saved.dispatch, num_tokens) +

@@ -80,15 +80,16 @@ struct MoeActivations {
     Matrix expert_outputs;                // (M, C): before the routing weights
     MlpActivations shared;
     Tensor3 shared_output;  // (B, T, C): before its gate; empty without one
+    // (N, E): that of losses that balance the load, which set it before the backward pass.
+    std::optional<Matrix> router_logits_gradient;
 };
 // With a capacity factor, tokens over the capacity are dropped.
 ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe,
                                         const Tensor3& input,  // (B, T, C)
                                         std::optional<double> capacity_factor = std::nullopt);
-// Returns the gradient with respect to the input, (B, T, C), through experts and router. The
-// gradient of the router's logits by other losses, (N, E), is added if it is not empty.
+// Returns the gradient with respect to the input, (B, T, C), through experts and router.
 Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
                      const Tensor3& output_gradient,  // (B, T, C)
-                     MixtureOfExperts& gradient, const Matrix& router_logits_gradient = {});
+                     MixtureOfExperts& gradient);
 
 }  // namespace llm

@@ -30,22 +30,23 @@ Tensor3 MlpOrMoe::operator()(const Tensor3& hidden_states) const {
 ForwardPass<MlpOrMoeActivations> mlp_forward(const MlpOrMoe& mlp, const Tensor3& input) {
     if (const auto* moe = std::get_if<MixtureOfExperts>(&mlp)) {
         auto [output, activations] = moe_forward(*moe, input, moe->capacity_factor);
-        return {std::move(output), {{}, std::move(activations), {}}};
+        return {std::move(output), std::move(activations)};
     }
     auto [output, activations] = std::holds_alternative<Mlp>(mlp)
                                      ? mlp_forward(std::get<Mlp>(mlp), input)
                                      : mlp_forward(std::get<GatedMlp>(mlp), input);
-    return {std::move(output), {std::move(activations), {}, {}}};
+    return {std::move(output), std::move(activations)};
 }
 
 Tensor3 mlp_backward(const MlpOrMoe& mlp, const MlpOrMoeActivations& saved,
                      const Tensor3& output_gradient, MlpOrMoe& gradient) {
     if (const auto* moe = std::get_if<MixtureOfExperts>(&mlp))
-        return moe_backward(*moe, saved.moe, output_gradient,
-                            std::get<MixtureOfExperts>(gradient), saved.router_logits_gradient);
+        return moe_backward(*moe, std::get<MoeActivations>(saved), output_gradient,
+                            std::get<MixtureOfExperts>(gradient));
+    const MlpActivations& of_mlp = std::get<MlpActivations>(saved);
     if (const auto* plain = std::get_if<Mlp>(&mlp))
-        return mlp_backward(*plain, saved.mlp, output_gradient, std::get<Mlp>(gradient));
-    return mlp_backward(std::get<GatedMlp>(mlp), saved.mlp, output_gradient,
+        return mlp_backward(*plain, of_mlp, output_gradient, std::get<Mlp>(gradient));
+    return mlp_backward(std::get<GatedMlp>(mlp), of_mlp, output_gradient,
                         std::get<GatedMlp>(gradient));
 }
 
@@ -82,10 +83,9 @@ MoeLoss forward_backward(const MoeDecoder& decoder, const IdMatrix& input_ids,
     result.cross_entropy = cross_entropy(logits, targets);
 
     // The router of each layer adds its own losses.
-    for (std::size_t n = 0; n < decoder.layers.size(); ++n)
-        if (std::holds_alternative<MixtureOfExperts>(decoder.layers[n].mlp))
-            saved.layers[n].mlp.router_logits_gradient =
-                add_router_losses(saved.layers[n].mlp.moe, balance.coefficients, result);
+    for (auto& layer : saved.layers)
+        if (auto* moe = std::get_if<MoeActivations>(&layer.mlp))
+            moe->router_logits_gradient = add_router_losses(*moe, balance.coefficients, result);
     model_backward(decoder, saved, cross_entropy_backward(logits, targets), gradient);
     return result;
 }

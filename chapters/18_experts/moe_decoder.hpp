@@ -14,13 +14,7 @@ struct MlpOrMoe : std::variant<GatedMlp, MixtureOfExperts, Mlp> {
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)
 };
 
-// Its activations. Of mlp and moe, one is empty. The balancing losses set the gradient of the
-// router's logits before the backward pass.
-struct MlpOrMoeActivations {
-    MlpActivations mlp;
-    MoeActivations moe;
-    Matrix router_logits_gradient;  // (N, E): by balancing losses; empty: there are none
-};
+using MlpOrMoeActivations = std::variant<MlpActivations, MoeActivations>;
 ForwardPass<MlpOrMoeActivations> mlp_forward(const MlpOrMoe& mlp,
                                              const Tensor3& input);  // (B, T, C)
 // Returns the gradient with respect to the input, (B, T, C).
@@ -84,8 +78,8 @@ std::vector<RoutedTokens> routed_tokens(const DecoderModel<Layer, AnyConfig, Fin
     auto [logits, activations] = model_forward(model, input_ids);
     std::vector<RoutedTokens> routed;
     for (auto& layer : activations.layers) {
-        MoeActivations& moe = mlp_activations(layer).moe;
-        if (moe.routed.experts.size() > 0) routed.push_back(std::move(moe.routed));
+        if (auto* moe = std::get_if<MoeActivations>(&mlp_activations(layer)))
+            routed.push_back(std::move(moe->routed));
     }
     return routed;
 }
