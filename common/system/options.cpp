@@ -35,11 +35,19 @@ struct Options::Parser {
         CLI::Option* option = nullptr;
     };
 
+    struct Requirement {
+        std::string name, needed_option;
+    };
+    struct MovedOption {
+        std::string name, new_command;
+    };
+
     CLI::App app;
     std::string slug;
     std::vector<JsonMembers> described;  // for --help --json
     std::vector<std::pair<std::string, std::string*>> written_folders;
-    std::vector<std::pair<std::string, std::string>> needed, moved;
+    std::vector<Requirement> requirements;
+    std::vector<MovedOption> moved;
     std::vector<std::unique_ptr<Pending>> pending;  // CLI11 keeps pointers to the texts
     std::string seed_text = "77", only_text, plots, save;
     std::uint32_t seed = 77;
@@ -49,17 +57,17 @@ struct Options::Parser {
     // Reports all errors of the command line before anything is printed or written.
     void parse(int argc, char** argv) {
         app.parse(argc, argv);
-        for (const auto& [name, command] : moved)
+        for (const auto& [name, new_command] : moved)
             if (app.count(name) > 0)
-                throw UsageError(fmt::format("{} has moved: {}", name, command));
+                throw UsageError(fmt::format("{} has moved: {}", name, new_command));
         if (const auto rest = app.remaining(); !rest.empty())
             throw UsageError(
                 fmt::format("unknown argument '{}'; --help lists the options", rest[0]));
         for (const auto& given : pending)
             if (given->option->count() > 0) given->parse(given->text);
-        for (const auto& [name, other] : needed)
-            if (app.count(name) > 0 && app.count(other) == 0)
-                throw UsageError(fmt::format("{} needs {}", name, other));
+        for (const auto& [name, needed_option] : requirements)
+            if (app.count(name) > 0 && app.count(needed_option) == 0)
+                throw UsageError(fmt::format("{} needs {}", name, needed_option));
         seed = static_cast<std::uint32_t>(parse_number("--seed", seed_text, 0, 0xFFFFFFFF));
         if (app.count("--only") > 0)
             printing.only = static_cast<std::size_t>(parse_number("--only", only_text, 0, 999));
@@ -254,12 +262,12 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
 }
 
 void Options::needs(const std::string& name, const std::string& other) {
-    parser_->needed.emplace_back(name, other);
+    parser_->requirements.push_back({name, other});
 }
 
 void Options::moved(const std::string& name, const std::string& command) {
     parser_->app.add_option(name)->expected(0, 1)->group("");  // --help does not list it
-    parser_->moved.emplace_back(name, command);
+    parser_->moved.push_back({name, command});
 }
 
 std::uint32_t Options::seed() const { return parser_->seed; }
