@@ -71,9 +71,10 @@ int main(int argc, char** argv) {
                  "UTF-8 text to train on, for all but ablations, mup, normal-runs, passkey "
                  "and recall");
     options.count("--steps", arguments.steps, 0, 1 << 20,
-                  "training steps of the last eight, 0: the default");
+                  "training steps, 0: the default; for all but ablations, mup, scaling-law "
+                  "and normal-runs");
     options.count("--num-seeds", arguments.num_seeds, 1, 100,
-                  "runs of each model of the last eight but longer-contexts and "
+                  "runs of each model, for those with --steps except longer-contexts and "
                   "multi-token-prediction");
     options.count("--factor", arguments.longer_contexts.factor, 1, 32,
                   "longer-contexts: by how much RoPE is extended");
