@@ -4,10 +4,11 @@
 namespace llm {
 namespace {
 
-// Calls function(i, thread) for i = 0 to count - 1: on all threads, unless it takes longer to
-// start them than to compute so few elements.
+// parallel_for, or a loop on this thread if it takes longer to start the others than to compute
+// so few elements.
 template <class Function>
-void for_each(std::size_t count, std::size_t num_elements, const Function& function) {
+void parallel_for_if_large(std::size_t count, std::size_t num_elements,
+                           const Function& function) {
     if (num_elements < 16384)
         for (std::size_t i = 0; i < count; ++i) function(i, 0);
     else
@@ -21,11 +22,12 @@ void compute_context_of_tokens(const FastModel& model, std::size_t n, const Toke
     const std::vector<AttentionTile>& tiles = workspace.tiles;
     std::size_t num_keys = 0;
     for (const AttentionTile& tile : tiles) num_keys += tile.first_position + tile.num_rows;
-    for_each(tiles.size() * num_heads, num_keys * num_heads * model.config.head_dim,
-             [&](std::size_t i, std::size_t thread) {
-                 compute_context(model, n, i % num_heads, tiles[i / num_heads], tokens, memory,
-                                 workspace.workspaces[thread]);
-             });
+    parallel_for_if_large(tiles.size() * num_heads,
+                          num_keys * num_heads * model.config.head_dim,
+                          [&](std::size_t i, std::size_t thread) {
+                              compute_context(model, n, i % num_heads, tiles[i / num_heads],
+                                              tokens, memory, workspace.workspaces[thread]);
+                          });
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ MatrixView decode(const FastModel& model, SequenceBatch batch, KVMemory& memory,
 
         apply_norm(layer.ffn_norm, hidden_states, normalized);
         apply_linear(matmul_by_rows, layer.gate_up_proj, normalized, gate_up, own.matmul);
-        for_each(num_tokens, num_tokens * width, [&](std::size_t t, std::size_t) {
+        parallel_for_if_large(num_tokens, num_tokens * width, [&](std::size_t t, std::size_t) {
             silu_and_mul(gate_up[t].first(width), gate_up[t].subspan(width));
         });
         apply_linear(matmul_by_rows, layer.down_proj, gate_up.columns(0, width), hidden_states,
