@@ -177,6 +177,8 @@ TEST_CASE("crop keeps tokens until a rolling cache has overwritten one") {
     CachedSequence fast = empty_cache();
     fast.cache->append(ids);
     CHECK(fast.cache->crop(7) == 7);
+    CHECK_THROWS_WITH_AS(fast.cache->crop(8), "cache: 8 of 7 tokens cannot be kept",
+                         ValueError);
 
     const std::vector<Id> five = {1, 7, 3, 27, 12}, nine = {1, 7, 3, 27, 12, 5, 9, 2, 2};
     const std::set<std::string> without_windows = {

@@ -119,7 +119,12 @@ ConstMatrixView FastSequence::compute(std::span<const Id> new_ids, LogitsToKeep 
     return compute_logits(model, new_ids, state, logits_to_keep, hidden_states);
 }
 
-std::size_t FastSequence::crop(std::size_t count) { return state.seq_len = count; }
+std::size_t FastSequence::crop(std::size_t count) {
+    require(count <= state.seq_len, "cache: {} of {} tokens cannot be kept", count,
+            state.seq_len);
+    state.seq_len = count;
+    return count;
+}
 
 CachedSequence make_cached_sequence(const FastModel& model, std::size_t num_positions,
                                     DType cache_dtype) {
