@@ -45,10 +45,10 @@ Integers add_products(Bytes weights, SignedBytes inputs, Integers sums) {
 // The sum of the products of a part of a block. Parts are added up independently, so that they
 // do not wait for each other.
 template <class Block>
-HWY_INLINE Floats sum_of_part(const Part<Block>& weights, const std::int8_t* inputs,
-                              const Real* scales) {
+HWY_INLINE FourFloats sum_of_part(const Part<Block>& weights, const std::int8_t* inputs,
+                                  const Real* scales) {
     constexpr std::size_t registers_per_group = BlockTraits<Block>::group_size / 16;
-    Floats sum = hn::Zero(floats);
+    FourFloats sum = hn::Zero(four_floats);
     for (std::size_t g = 0; g < weights.size() / registers_per_group; ++g) {
         Integers products = hn::Zero(integers);
         for (std::size_t k = 0; k < registers_per_group; ++k) {
@@ -56,7 +56,8 @@ HWY_INLINE Floats sum_of_part(const Part<Block>& weights, const std::int8_t* inp
             products =
                 add_products(weights[i], hn::LoadU(signed_bytes, inputs + 16 * i), products);
         }
-        sum = hn::MulAdd(hn::ConvertTo(floats, products), hn::Set(floats, scales[g]), sum);
+        sum = hn::MulAdd(hn::ConvertTo(four_floats, products), hn::Set(four_floats, scales[g]),
+                         sum);
     }
     return sum;
 }
@@ -65,17 +66,18 @@ HWY_INLINE Floats sum_of_part(const Part<Block>& weights, const std::int8_t* inp
 template <std::size_t num_groups>
 Real product_of_mins(const std::array<Real, num_groups>& mins, const Real* input_sums) {
     if constexpr (num_groups == 1) return mins[0] * input_sums[0];
-    Floats sum = hn::Zero(floats);
+    FourFloats sum = hn::Zero(four_floats);
     for (std::size_t g = 0; g + 4 <= num_groups; g += 4)
-        sum = hn::MulAdd(hn::LoadU(floats, &mins[g]), hn::LoadU(floats, input_sums + g), sum);
-    return hn::GetLane(hn::SumOfLanes(floats, sum));
+        sum = hn::MulAdd(hn::LoadU(four_floats, &mins[g]),
+                         hn::LoadU(four_floats, input_sums + g), sum);
+    return hn::GetLane(hn::SumOfLanes(four_floats, sum));
 }
 
 // The products of a block of weights and some tokens. It is unpacked once for all of them.
 template <class Block, std::size_t num_tokens>
 HWY_INLINE void add_block(const Block& block,
                           const std::array<QuantizedInputs, num_tokens>& tokens,
-                          std::array<Floats, num_tokens>& sums,
+                          std::array<FourFloats, num_tokens>& sums,
                           std::array<Real, num_tokens>& mins) {
     using Traits = BlockTraits<Block>;
     const GroupScales<Block> weights = unpack_scales(block);
@@ -101,8 +103,8 @@ void multiply_row(const Product<Block>& product, std::size_t row, std::size_t fi
     using Traits = BlockTraits<Block>;
     std::array<QuantizedInputs, num_tokens> tokens;
     for (std::size_t t = 0; t < num_tokens; ++t) tokens[t] = product.token(first_token + t, 0);
-    std::array<Floats, num_tokens> sums;
-    sums.fill(hn::Zero(floats));
+    std::array<FourFloats, num_tokens> sums;
+    sums.fill(hn::Zero(four_floats));
     std::array<Real, num_tokens> mins{};
 
     const Block* blocks = product.row(row);
@@ -116,7 +118,7 @@ void multiply_row(const Product<Block>& product, std::size_t row, std::size_t fi
     }
     for (std::size_t t = 0; t < num_tokens; ++t) {
         Real& output = product.outputs[first_token + t][row];
-        const Real result = hn::GetLane(hn::SumOfLanes(floats, sums[t])) - mins[t];
+        const Real result = hn::GetLane(hn::SumOfLanes(four_floats, sums[t])) - mins[t];
         output = product.update == Update::accumulate ? output + result : result;
     }
 }
@@ -176,8 +178,9 @@ void dequantize(const Block& block, Real* weights) {
             std::array<std::uint8_t, 16> values;
             hn::StoreU(sixteen, bytes, values.data());
             for (std::size_t k = 0; k < 16; k += 4, i += 4) {
-                const Floats four = scaled(&values[k], groups.scales[g]);
-                hn::StoreU(hn::Sub(four, hn::Set(floats, groups.mins[g])), floats, weights + i);
+                const FourFloats four = scaled(&values[k], groups.scales[g]);
+                hn::StoreU(hn::Sub(four, hn::Set(four_floats, groups.mins[g])), four_floats,
+                           weights + i);
             }
         }
     }

@@ -26,11 +26,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr hn::FixedTag<std::uint8_t, 16> bytes;
 constexpr hn::FixedTag<std::int8_t, 16> signed_bytes;
 constexpr hn::FixedTag<std::int32_t, 4> integers;
-constexpr hn::FixedTag<Real, 4> floats;
+constexpr hn::FixedTag<Real, 4> four_floats;
 using Bytes = hn::Vec<decltype(bytes)>;
 using SignedBytes = hn::Vec<decltype(signed_bytes)>;
 using Integers = hn::Vec<decltype(integers)>;
-using Floats = hn::Vec<decltype(floats)>;
+using FourFloats = hn::Vec<decltype(four_floats)>;
 
 // A block has groups of weights with the same scale. It is unpacked in parts, of weights whose
 // bits are stored together. Numbers of weights:
@@ -67,15 +67,15 @@ Real to_float(const Half& half) {
     constexpr hn::FixedTag<hwy::float16_t, 4> halves;
     std::uint16_t stored;
     std::memcpy(&stored, &half, sizeof stored);
-    return hn::GetLane(hn::PromoteTo(floats, hn::BitCast(halves, hn::Set(bits, stored))));
+    return hn::GetLane(hn::PromoteTo(four_floats, hn::BitCast(halves, hn::Set(bits, stored))));
 }
 
 // Four integers of 8 bits, times a scale.
 template <class Byte>
-Floats scaled(const Byte* four_bytes, Real scale) {
+FourFloats scaled(const Byte* four_bytes, Real scale) {
     constexpr hn::FixedTag<Byte, 4> four;
     const Integers values = hn::PromoteTo(integers, hn::LoadU(four, four_bytes));
-    return hn::Mul(hn::ConvertTo(floats, values), hn::Set(floats, scale));
+    return hn::Mul(hn::ConvertTo(four_floats, values), hn::Set(four_floats, scale));
 }
 
 // Weights without mins of their own: min = offset * scale. The offset makes all values
@@ -147,8 +147,8 @@ HWY_INLINE GroupScales<BlockQ4_K> unpack_scales(const BlockQ4_K& block) {
     const Real scale = to_float(block.scale), min_scale = to_float(block.min_scale);
     GroupScales<BlockQ4_K> result;
     for (std::size_t g = 0; g < 8; g += 4) {
-        hn::StoreU(scaled(scale_bytes + g, scale), floats, &result.scales[g]);
-        hn::StoreU(scaled(min_bytes + g, min_scale), floats, &result.mins[g]);
+        hn::StoreU(scaled(scale_bytes + g, scale), four_floats, &result.scales[g]);
+        hn::StoreU(scaled(min_bytes + g, min_scale), four_floats, &result.mins[g]);
     }
     return result;
 }
@@ -162,10 +162,10 @@ HWY_INLINE GroupScales<BlockQ6_K> unpack_scales(const BlockQ6_K& block) {
     const Real scale = to_float(block.scale);
     GroupScales<BlockQ6_K> result;
     for (std::size_t g = 0; g < 16; g += 4) {
-        const Floats scales = scaled(&block.scales[g], scale);
-        hn::StoreU(scales, floats, &result.scales[g]);
-        const Floats mins = hn::Mul(scales, hn::Set(floats, offset_of<BlockQ6_K>));
-        hn::StoreU(mins, floats, &result.mins[g]);
+        const FourFloats scales = scaled(&block.scales[g], scale);
+        hn::StoreU(scales, four_floats, &result.scales[g]);
+        const FourFloats mins = hn::Mul(scales, hn::Set(four_floats, offset_of<BlockQ6_K>));
+        hn::StoreU(mins, four_floats, &result.mins[g]);
     }
     return result;
 }
