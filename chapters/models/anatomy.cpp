@@ -49,8 +49,8 @@ Choice scaling_of(const FamilyConfig& config) {
         return {name, "linear, " + brief(double(config.rope_factor)),
                 "04_rope.md#optional-longer-contexts"};
     if (!config.rope_scaling) return {name, "-", ""};
-    const auto& llama3 = std::get<Llama3Scaling>(*config.rope_scaling);
-    return {name, "Llama 3, " + brief(double(llama3.factor)),
+    const auto* llama3 = std::get_if<Llama3Scaling>(&*config.rope_scaling);
+    return {name, llama3 ? "Llama 3, " + brief(double(llama3->factor)) : "frequency factors",
             "04_rope.md#optional-longer-contexts"};
 }
 
