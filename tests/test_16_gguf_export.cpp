@@ -73,7 +73,7 @@ Tokenizer small_tokenizer() {
 struct Exported {
     Scratch scratch;
     std::string file = (scratch.folder / "a.gguf").string();
-    std::vector<models::Fallback> fallbacks;
+    std::vector<models::TensorInOtherDType> fallbacks;
 
     explicit Exported(const Model& model, DType dtype = DType::float32,
                       const Tokenizer& tokenizer = small_tokenizer())
@@ -357,7 +357,8 @@ TEST_CASE("export_gguf: other dtypes give the logits of the dequantized weights"
 
 TEST_CASE("export_gguf returns the tensors that fell back to another dtype") {
     const Model wide = random_model(wide_config()), narrow = random_model(plain_config());
-    const std::vector<models::Fallback> of_wide = Exported(wide, DType::q4_k).fallbacks;
+    const std::vector<models::TensorInOtherDType> of_wide =
+        Exported(wide, DType::q4_k).fallbacks;
     CHECK(of_wide.size() == 1 + 2 * 6);  // the embedding, and all but down_proj
     CHECK(of_wide[0].name == "token_embd.weight");
     for (const auto& [name, dtype] : of_wide) {

@@ -52,11 +52,11 @@ void demo(const Model& model, const Tokenizer& tokenizer, const Arguments& argum
 }
 
 void export_file(const Model& model, const Tokenizer& tokenizer, const Arguments& arguments) {
-    const std::vector<models::Fallback> fallbacks = models::export_gguf(
+    const std::vector<models::TensorInOtherDType> in_other_dtype = models::export_gguf(
         model, tokenizer, arguments.export_path, dtype_named(arguments.dtype));
     step("Export as GGUF");
     std::map<DType, std::vector<std::string>> names;
-    for (const auto& [name, dtype] : fallbacks) names[dtype].push_back(name);
+    for (const auto& [name, dtype] : in_other_dtype) names[dtype].push_back(name);
     for (const auto& [dtype, tensors] : names)
         say("Blocks of " + arguments.dtype + " do not divide the rows of " +
             to_text(tensors.size()) + " matrices, from " + tensors.front() + " to " +

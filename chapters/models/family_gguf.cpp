@@ -187,8 +187,9 @@ FamilyModel load_family_gguf(const std::string& path) {
     return model;
 }
 
-std::vector<Fallback> export_gguf(const FamilyModel& model, const Tokenizer& tokenizer,
-                                  const std::string& file, DType dtype) {
+std::vector<TensorInOtherDType> export_gguf(const FamilyModel& model,
+                                            const Tokenizer& tokenizer, const std::string& file,
+                                            DType dtype) {
     const FamilyConfig& config = model.config;
     const Family& family = *config.family;
     reject_existing(file);
@@ -222,7 +223,7 @@ std::vector<Fallback> export_gguf(const FamilyModel& model, const Tokenizer& tok
     FamilyGgufWriter writer{{list}};
     visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, writer);
     write_gguf(file, metadata, list.tensors());
-    return list.fallbacks();
+    return list.in_other_dtype();
 }
 
 }  // namespace llm::models

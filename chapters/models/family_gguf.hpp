@@ -16,8 +16,9 @@ namespace llm::models {
 // Returns the tensors that fell back. Throws FileError if the file exists or cannot be written,
 // and ValueError for other settings. Source: llama.cpp, convert_hf_to_gguf.py and
 // llama-model.cpp.
-std::vector<Fallback> export_gguf(const FamilyModel& model, const Tokenizer& tokenizer,
-                                  const std::string& file, DType dtype = DType::float32);
+std::vector<TensorInOtherDType> export_gguf(const FamilyModel& model,
+                                            const Tokenizer& tokenizer, const std::string& file,
+                                            DType dtype = DType::float32);
 
 // Loads a file of one of these architectures. What llama.cpp fixes in its code holds, also for
 // files of other makers. Throws FileError, which names the file and the key or tensor.

@@ -127,7 +127,7 @@ void GgufTensorList::add_vector(const std::string& name, const Vector& values) {
 void GgufTensorList::add_rows(const std::string& name, const std::vector<std::size_t>& shape,
                               std::span<const Real> values) {
     const DType dtype = stored_dtype(dtype_, shape.back());
-    if (dtype != dtype_) fallbacks_.push_back({name, dtype});
+    if (dtype != dtype_) in_other_dtype_.push_back({name, dtype});
     add(name, dtype, shape, values);
 }
 
@@ -172,8 +172,8 @@ GgufMetadata size_metadata(const std::string& architecture, const Config& config
     return metadata;
 }
 
-std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
-                                  const std::string& file, DType dtype) {
+std::vector<TensorInOtherDType> export_gguf(const Model& model, const Tokenizer& tokenizer,
+                                            const std::string& file, DType dtype) {
     reject_existing(file);
     check_exportable(model);
     GgufMetadata metadata = model_metadata(model.config, dtype);
@@ -181,7 +181,7 @@ std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer
         metadata.push_back(entry);
     const GgufTensorList tensors = model_tensors(model, dtype);
     write_gguf(file, metadata, tensors.tensors());
-    return tensors.fallbacks();
+    return tensors.in_other_dtype();
 }
 
 void export_gguf_adapter(const LoraAdapter& adapter, const Model& model,

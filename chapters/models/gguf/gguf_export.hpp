@@ -13,7 +13,7 @@
 namespace llm::models {
 
 // A tensor that is stored in another dtype than the one asked for (stored_dtype).
-struct Fallback {
+struct TensorInOtherDType {
     std::string name;
     DType dtype;
 };
@@ -27,7 +27,7 @@ class GgufTensorList {
     explicit GgufTensorList(DType dtype) : dtype_(dtype) {}
 
     const std::vector<NamedGgufTensor>& tensors() const { return tensors_; }
-    const std::vector<Fallback>& fallbacks() const { return fallbacks_; }
+    const std::vector<TensorInOtherDType>& in_other_dtype() const { return in_other_dtype_; }
 
     void add_vector(const std::string& name, const Vector& values);
     void add_matrix(const std::string& name, const Matrix& weights);
@@ -44,7 +44,7 @@ class GgufTensorList {
     DType dtype_;
     std::vector<std::vector<std::byte>> memory_;
     std::vector<NamedGgufTensor> tensors_;
-    std::vector<Fallback> fallbacks_;
+    std::vector<TensorInOtherDType> in_other_dtype_;
 
     void add(const std::string& name, DType dtype, const std::vector<std::size_t>& shape,
              std::span<const Real> values);
@@ -83,11 +83,11 @@ void reject_existing(const std::string& file);
 // Writes a model and its tokenizer as a GGUF file of architecture qwen3 if it has a QK norm,
 // qwen2 if it has the biases of Qwen2, and otherwise llama. Matrices are stored in dtype; norms
 // and biases stay in float32. load_model and load_tokenizer read the same model and tokenizer
-// from it. Returns the tensors that fell back. Throws FileError if the file exists or cannot be
-// written, and ValueError if llama.cpp has no such model or tokenizer. Source: llama.cpp,
+// from it. Returns the tensors in another dtype. Throws FileError if the file exists or cannot
+// be written, and ValueError if llama.cpp has no such model or tokenizer. Source: llama.cpp,
 // convert_hf_to_gguf.py.
-std::vector<Fallback> export_gguf(const Model& model, const Tokenizer& tokenizer,
-                                  const std::string& file, DType dtype);
+std::vector<TensorInOtherDType> export_gguf(const Model& model, const Tokenizer& tokenizer,
+                                            const std::string& file, DType dtype);
 
 // The metadata of all architectures: sizes, theta and the eps of the norms, under this key.
 inline const std::string gguf_rms_norm_eps = "attention.layer_norm_rms_epsilon";
