@@ -51,7 +51,7 @@ std::vector<PatternBlock> mixed_layers() {
         layers.push_back(make_test_block(pattern, generator));
     layers[0].self_attn.score_mod.sinks = Vector{0.5f, -1, 2, 0};
     layers[0].self_attn.score_mod.attn_logit_softcapping = Real(1.5);
-    layers[1].self_attn.position_encoding = RopeOfTable{1};
+    layers[1].self_attn.position_encoding = RoPE{1};
     layers[2].self_attn.position_encoding = NoPE{TemperatureTuning{3, Real(0.4)}};
     return layers;
 }
@@ -169,7 +169,7 @@ TEST_CASE("each choice of a layer changes the result") {
         auto layers = mixed_layers();
         if (choice == 0) layers[0].self_attn.score_mod.sinks = std::nullopt;
         if (choice == 1) layers[0].self_attn.score_mod.attn_logit_softcapping = std::nullopt;
-        if (choice == 2) layers[1].self_attn.position_encoding = RopeOfTable{0};
+        if (choice == 2) layers[1].self_attn.position_encoding = RoPE{0};
         if (choice == 3) layers[2].self_attn.position_encoding = NoPE{};
         if (choice == 4) layers[3].self_attn.pattern = SinksAndWindow{2, 4};
         CHECK(difference(run(layers, embeddings, inputs), expected, 1e-4) != "");
@@ -197,7 +197,7 @@ TEST_CASE("a layer names a missing rotary table and positions that leave a gap")
                   &cache),
         "pattern_attention: position ids do not begin at 0, after the cached tokens",
         ValueError);
-    attention.position_encoding = RopeOfTable{2};
+    attention.position_encoding = RoPE{2};
     CHECK_THROWS_WITH_AS(attention(states, pattern_attention_inputs(rotary_tables(), seq_len)),
                          "pattern_attention: rotary table 2 of 2 does not exist", ValueError);
 }

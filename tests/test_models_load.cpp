@@ -107,7 +107,7 @@ TEST_CASE("as_llama_model: each thing that Llama's layers do not have is enough 
         [&](Published& model) { block(model).self_attn.pattern = SlidingWindow{63}; },
         [&](Published& model) { block(model).self_attn.pattern = ChunkedAttention{64}; },
         [&](Published& model) { block(model).self_attn.position_encoding = NoPE{}; },
-        [&](Published& model) { block(model).self_attn.position_encoding = RopeOfTable{1}; },
+        [&](Published& model) { block(model).self_attn.position_encoding = RoPE{1}; },
         [&](Published& model) { block(model).self_attn.score_mod.scale *= 2; },
         [&](Published& model) {
             block(model).self_attn.score_mod.attn_logit_softcapping = Real(50);

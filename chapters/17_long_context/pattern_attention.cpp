@@ -43,7 +43,7 @@ IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size) {
     return xt::repeat(reshape(position_ids, {1, position_ids.size()}), batch_size, 0);
 }
 
-AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RopeOfTable& rope,
+AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RoPE& rope,
                             std::size_t batch_size) {
     require(rope.table < inputs.rotary_tables.size(),
             "pattern_attention: rotary table {} of {} does not exist", rope.table,
@@ -58,7 +58,7 @@ QueriesKeysValues encode_positions(const PatternAttention& attention,
                                    const QueriesKeysValues& projected,
                                    const PatternAttentionInputs& inputs) {
     const std::size_t batch_size = projected.queries.shape(0);
-    if (const auto* rope = std::get_if<RopeOfTable>(&attention.position_encoding))
+    if (const auto* rope = std::get_if<RoPE>(&attention.position_encoding))
         return apply_qk_norm_and_rope(attention.layer.qk_norm, projected,
                                       rope_inputs(inputs, *rope, batch_size));
     const auto& tuning = std::get<NoPE>(attention.position_encoding).temperature_tuning;
@@ -96,7 +96,7 @@ Tensor3 gate_and_project(const PatternAttention& attention, const Tensor3& hidde
 PatternAttention make_pattern_attention(const AttentionLayer& layer, std::size_t head_dim,
                                         const AttentionPattern& pattern) {
     const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
-    return {layer, pattern, RopeOfTable{}, {scale, std::nullopt, std::nullopt}};
+    return {layer, pattern, RoPE{}, {scale, std::nullopt, std::nullopt}};
 }
 
 RollingCache PatternAttention::make_cache() const { return make_rolling_cache(pattern); }

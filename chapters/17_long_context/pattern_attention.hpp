@@ -22,15 +22,15 @@ PatternAttentionInputs pattern_attention_inputs(
     const std::vector<RotaryTable>& rotary_tables,  // (P, D/2) each
     std::size_t seq_len, std::size_t past_len = 0);
 
-// How a layer knows positions. NoPE: it does not, apart from the mask; Llama 4's NoPE layers
-// also leave out the QK norm.
-struct RopeOfTable {
+// How a layer knows positions. RoPE: by the angles of one of the rotary tables. NoPE: it does
+// not, apart from the mask; Llama 4's NoPE layers also leave out the QK norm.
+struct RoPE {
     std::size_t table = 0;  // index into rotary_tables
 };
 struct NoPE {
     std::optional<TemperatureTuning> temperature_tuning = std::nullopt;
 };
-using LayerPositionEncoding = std::variant<RopeOfTable, NoPE>;
+using LayerPositionEncoding = std::variant<RoPE, NoPE>;
 
 // The attention layer of chapter 05 with a pattern, a position encoding and a score
 // modification. Source: Hugging Face, modeling_gemma3.py, modeling_gpt_oss.py,
@@ -38,7 +38,7 @@ using LayerPositionEncoding = std::variant<RopeOfTable, NoPE>;
 struct PatternAttention {
     AttentionLayer layer;  // projections, numbers of heads and QK norm
     AttentionPattern pattern = FullAttention{};
-    LayerPositionEncoding position_encoding = RopeOfTable{};
+    LayerPositionEncoding position_encoding = RoPE{};
     ScoreMod score_mod;
     // (H*D, C). The output of the heads is multiplied by the sigmoid of this projection of the
     // input: "Gated Attention for Large Language Models" (Qiu et al., 2025). none: it is not.
@@ -63,7 +63,7 @@ struct PatternAttention {
 IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size);  // (T) -> (B, T)
 // The inputs of chapter 05's QK norm and RoPE, without a mask. Throws ValueError if there is no
 // such table.
-AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RopeOfTable& rope,
+AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RoPE& rope,
                             std::size_t batch_size);
 // QK norm and RoPE of a layer with RoPE; the temperature of one without.
 QueriesKeysValues encode_positions(const PatternAttention& attention,

@@ -16,7 +16,7 @@ QueriesKeysValues encode_positions_backward(const PatternAttention& attention,
                                             const QueriesKeysValues& output_gradient,
                                             PatternAttention& gradient) {
     const std::size_t batch_size = projected.queries.shape(0);
-    if (const auto* rope = std::get_if<RopeOfTable>(&attention.position_encoding))
+    if (const auto* rope = std::get_if<RoPE>(&attention.position_encoding))
         return qk_norm_and_rope_backward(attention.layer.qk_norm, projected,
                                          rope_inputs(inputs, *rope, batch_size),
                                          output_gradient, gradient.layer.qk_norm);

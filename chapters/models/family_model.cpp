@@ -45,9 +45,9 @@ std::vector<RotaryTable> rotary_tables(const FamilyConfig& config, std::size_t n
 namespace {
 
 PatternAttention empty_attention(const FamilyConfig& config, const LayerConfig& layer) {
-    PatternAttention result{empty_attention_layer(config), layer.pattern, RopeOfTable{}, {}};
+    PatternAttention result{empty_attention_layer(config), layer.pattern, RoPE{}, {}};
     const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
-    if (slides && config.rope_local_base_freq) result.position_encoding = RopeOfTable{1};
+    if (slides && config.rope_local_base_freq) result.position_encoding = RoPE{1};
     if (!layer.use_rope) result.position_encoding = NoPE{config.temperature_tuning};
     result.score_mod.scale = score_scale(config);
     result.score_mod.attn_logit_softcapping = config.attn_logit_softcapping;
@@ -176,7 +176,7 @@ std::optional<PreNormBlock> llama_block(FamilyLayer& layer, const FamilyConfig& 
     const auto* sliding = std::get_if<SlidingWindow>(&attention.pattern);
     const bool sees_all = std::holds_alternative<FullAttention>(attention.pattern) ||
                           (sliding && sliding->window >= config.max_position_embeddings);
-    const auto* rope = std::get_if<RopeOfTable>(&attention.position_encoding);
+    const auto* rope = std::get_if<RoPE>(&attention.position_encoding);
     const Real scale = 1 / std::sqrt(Real(config.head_dim));
     if (!sees_all || !rope || rope->table != 0 || attention.score_mod.scale != scale ||
         attention.score_mod.attn_logit_softcapping || attention.score_mod.sinks ||

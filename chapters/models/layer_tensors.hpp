@@ -157,7 +157,7 @@ void visit_pattern_attention(AnyAttention& attention, const FamilyConfig& config
         visit_qk_norm(attention.layer, config, layer, names, visit);
         return;
     }
-    const bool has_rope = std::holds_alternative<RopeOfTable>(attention.position_encoding);
+    const bool has_rope = std::holds_alternative<RoPE>(attention.position_encoding);
     visit_attention(attention.layer, config, layer, names,
                     has_rope ? layout : RopeLayout::split_half, visit);
     if (auto& sinks = attention.score_mod.sinks)
