@@ -13,8 +13,8 @@ namespace llm::models {
 // five of six (gemma3), none in llama (Mistral, Mixtral), theta 10,000 for the windows of
 // gemma3, routing weights that sum to 1 and no dense layers (qwen3moe), rounded limits of YaRN
 // and a swiglu_limit of 7 (gpt-oss), chunks of 8192 and RoPE in three of four layers (llama4).
-// Returns the tensors that fell back. Throws FileError if the file exists or cannot be written,
-// and ValueError for other settings. Source: llama.cpp, convert_hf_to_gguf.py and
+// Returns the tensors in another dtype. Throws FileError if the file exists or cannot be
+// written, and ValueError for other settings. Source: llama.cpp, convert_hf_to_gguf.py and
 // llama-model.cpp.
 std::vector<TensorInOtherDType> export_gguf(const FamilyModel& model,
                                             const Tokenizer& tokenizer, const std::string& file,
