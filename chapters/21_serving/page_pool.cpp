@@ -1,22 +1,19 @@
 #include "chapters/21_serving/page_pool.hpp"
 
-#include <algorithm>
-#include <numeric>
-
 #include "common/tensors/shape.hpp"
 
 namespace llm {
 
 PagePool::PagePool(std::size_t num_pages, std::size_t page_size)
-    : page_size_(page_size), pages_(num_pages), unused_(num_pages) {
+    : page_size_(page_size), pages_(num_pages) {
     require(num_pages > 0 && page_size > 0, "page pool: {} pages of {} tokens", num_pages,
             page_size);
-    std::iota(unused_.begin(), unused_.end(), PageId{0});
+    for (PageId page = 0; page < num_pages; ++page) allocate_last(page);
 }
 
 std::optional<PageId> PagePool::allocate() {
     if (unused_.empty()) return std::nullopt;
-    const PageId page = unused_.front();
+    const PageId page = unused_.begin()->second;
     use(page);
 
     // Forget what was in it.
@@ -35,8 +32,10 @@ void PagePool::release(std::span<const PageId> pages) {
         if (--pages_[*page].num_users > 0) continue;
 
         // Pages without a remembered prefix are allocated before all others.
-        const bool remembered = pages_[*page].prefix_number != 0;
-        unused_.insert(remembered ? unused_.end() : unused_.begin(), *page);
+        if (remembers(*page))
+            allocate_last(*page);
+        else
+            allocate_first(*page);
     }
 }
 
@@ -83,7 +82,17 @@ std::vector<PageId> PagePool::find_prefix(std::span<const Id> ids) const {
 }
 
 void PagePool::use(PageId page) {
-    if (pages_[page].num_users++ == 0) std::erase(unused_, page);
+    if (pages_[page].num_users++ == 0) unused_.erase(pages_[page].turn);
+}
+
+void PagePool::allocate_first(PageId page) {
+    pages_[page].turn = unused_.empty() ? 0 : unused_.begin()->first - 1;
+    unused_.emplace(pages_[page].turn, page);
+}
+
+void PagePool::allocate_last(PageId page) {
+    pages_[page].turn = unused_.empty() ? 0 : unused_.rbegin()->first + 1;
+    unused_.emplace(pages_[page].turn, page);
 }
 
 }  // namespace llm

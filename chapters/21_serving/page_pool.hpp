@@ -68,16 +68,20 @@ class PagePool {
     };
     struct Page {
         std::size_t num_users = 0;
+        std::int64_t turn = 0;            // its key in unused_, while it has no user
         std::uint64_t prefix_number = 0;  // 0: not remembered
         Prefix prefix{};
     };
 
     std::vector<PageId> find_prefix(std::span<const Id> ids) const;
     void use(PageId page);
+    // The page has no users: it is allocated before, or after, all others that have none.
+    void allocate_first(PageId page);
+    void allocate_last(PageId page);
 
     std::size_t page_size_;
     std::vector<Page> pages_;
-    std::vector<PageId> unused_;  // the next one to be allocated first
+    std::map<std::int64_t, PageId> unused_;  // the one with the lowest turn is allocated next
     std::map<Prefix, PageId> remembered_;
     std::uint64_t num_prefixes_ = 0;
 };
