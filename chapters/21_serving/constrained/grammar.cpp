@@ -38,9 +38,9 @@ RuleIndex GrammarRules::add(const std::string& name, std::vector<Sequence> alter
 }
 
 void GrammarRules::define(RuleIndex rule, std::vector<Sequence> alternatives) {
-    ++num_symbols;
-    for (const Sequence& sequence : alternatives) num_symbols += sequence.size() + 1;
-    require(num_symbols <= max_symbols, "grammar: more than {} symbols, at rule '{}'",
+    ++num_symbols_;
+    for (const Sequence& sequence : alternatives) num_symbols_ += sequence.size() + 1;
+    require(num_symbols_ <= max_symbols, "grammar: more than {} symbols, at rule '{}'",
             max_symbols, rules[rule].name);
     rules[rule].alternatives = std::move(alternatives);
 }

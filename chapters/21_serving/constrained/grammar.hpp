@@ -35,7 +35,6 @@ Sequence joined(const std::vector<Sequence>& parts);          // one after the o
 // The rules of a grammar while it is written.
 struct GrammarRules {
     std::vector<Rule> rules;
-    std::size_t num_symbols = 0;
 
     // Adds a rule. declare() adds one without alternatives, for recursion: define() adds them.
     // Throws ValueError if the grammar has more than max_symbols.
@@ -49,6 +48,9 @@ struct GrammarRules {
                      std::optional<std::size_t> max = std::nullopt);
 
     static constexpr std::size_t max_symbols = 1 << 18;
+
+ private:
+    std::size_t num_symbols_ = 0;
 };
 
 // The rules after validation, and the rule of the whole text. Throws ValueError, which names
