@@ -17,7 +17,7 @@ Id num_steps(bool continuous) {
         submit(scheduler, {1}, max_new_tokens);
     Id count = 0;
     for (; !scheduler.idle(); ++count) {
-        const std::vector<PlannedTokens> step = plan_step(scheduler);
+        const std::vector<PlannedTokens> step = plan_step(scheduler).tokens;
         record_step(scheduler, step, std::vector<NewToken>(step.size(), {2}));
     }
     return count;
@@ -184,7 +184,7 @@ TEST_CASE("21.6 write a scheduler") {
         INFO("third step: the plans of the chapter's scheduler, without shared pages");
         for (int n = 0; !both.theirs.idle(); ++n) {
             CAPTURE(n);
-            const std::vector<PlannedTokens> step = plan_step(both.theirs);
+            const std::vector<PlannedTokens> step = plan_step(both.theirs).tokens;
             const std::vector<Planned> planned = plan(both.yours);
             REQUIRE(text_of(planned) == text_of(both.plan_of(step)));
             REQUIRE(both.yours.num_unused == both.theirs.pool.num_unused());

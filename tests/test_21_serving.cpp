@@ -21,7 +21,7 @@ using Counts = std::map<std::size_t, std::size_t>;
 
 // Plans a step, gives token 1 wherever one is due, and returns the planned counts.
 Counts take_step(Scheduler& scheduler) {
-    const std::vector<PlannedTokens> plan = plan_step(scheduler);
+    const std::vector<PlannedTokens> plan = plan_step(scheduler).tokens;
     const Counts result = counts(scheduler, plan);
     const std::vector<NewToken> ones(plan.size(), {1, false});
     record_step(scheduler, plan, ones);
@@ -95,7 +95,7 @@ struct Workload {
     }
 
     void step() {
-        const std::vector<PlannedTokens> plan = plan_step(scheduler);
+        const std::vector<PlannedTokens> plan = plan_step(scheduler).tokens;
         REQUIRE_FALSE(plan.empty());
         std::size_t num_tokens = 0;
         for (const PlannedTokens& planned : plan) num_tokens += planned.count;
@@ -225,7 +225,7 @@ TEST_CASE("a request waits until the pages of its prompt are unused, and keeps i
 TEST_CASE("an EOS token ends a sequence and is not part of it") {
     Scheduler scheduler = make_scheduler({2, 8}, 8, 4);
     submit(scheduler, prompt(2), 5);
-    const std::vector<PlannedTokens> plan = plan_step(scheduler);
+    const std::vector<PlannedTokens> plan = plan_step(scheduler).tokens;
     const std::vector<ScheduledSequence> done =
         record_step(scheduler, plan, std::vector<NewToken>{{3, true}});
     REQUIRE(done.size() == 1);
@@ -249,9 +249,9 @@ TEST_CASE("requests that can never be served are rejected") {
                          "scheduler: 9 sequences do not fit into steps of 8 tokens",
                          ValueError);
     CHECK_THROWS_AS(make_scheduler({0, 8}, 4, 4), ValueError);
-    const std::vector<PlannedTokens> plan = plan_step(scheduler);
+    const std::vector<PlannedTokens> plan = plan_step(scheduler).tokens;
     CHECK_NOTHROW(record_step(scheduler, plan, {}));  // only a chunk of 8 of 10 tokens
-    const std::vector<PlannedTokens> rest = plan_step(scheduler);
+    const std::vector<PlannedTokens> rest = plan_step(scheduler).tokens;
     CHECK_THROWS_WITH_AS(record_step(scheduler, rest, {}),
                          "scheduler: only 0 new tokens are given", ValueError);
 }

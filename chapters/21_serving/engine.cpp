@@ -29,7 +29,7 @@ bool Engine::cancel(std::size_t number) {
 }
 
 std::vector<FinishedRequest> Engine::step() {
-    const std::vector<PlannedTokens> plan = plan_step(scheduler_);
+    const std::vector<PlannedTokens> plan = plan_step(scheduler_).tokens;
     if (plan.empty()) return {};
     const ConstMatrixView logits = compute(plan);  // (number of planned sequences, V)
     const std::vector<NewToken> new_tokens = sample_all(plan, logits);

@@ -39,10 +39,12 @@ PlannedTokens planned(const Scheduler& scheduler, std::size_t i, std::size_t cou
 }
 
 // Moves the first sequence that waits to those that run, if the pages of its tokens, and of
-// one token more, are unused. It begins after the longest remembered prefix; at least its last
-// token is computed, because its logits are needed.
-bool admit_next(Scheduler& scheduler) {
-    if (scheduler.waiting.empty()) return false;
+// one token more, are unused; otherwise returns why it waits. It begins after the longest
+// remembered prefix; at least its last token is computed, because its logits are needed.
+std::optional<WaitReason> admit_next(Scheduler& scheduler, std::size_t budget) {
+    if (scheduler.running.size() == scheduler.config.max_sequences)
+        return WaitReason::max_sequences;
+    if (budget == 0) return WaitReason::budget;
     ScheduledSequence& next = scheduler.waiting.front();
     PagePool& pool = scheduler.pool;
     if (scheduler.config.prefix_cache)
@@ -51,12 +53,32 @@ bool admit_next(Scheduler& scheduler) {
     if (num_needed > pool.num_unused()) {
         pool.release(next.pages);
         next.pages.clear();
-        return false;
+        return WaitReason::pages;
     }
     next.num_cached = next.pages.size() * pool.page_size();
     scheduler.running.push_back(std::move(next));
     scheduler.waiting.pop_front();
-    return true;
+    return std::nullopt;
+}
+
+// Plans the sequences that run, in the order of arrival. Returns what is left of
+// max_step_tokens.
+std::size_t plan_running(Scheduler& scheduler, std::vector<PlannedTokens>& plan) {
+    std::vector<ScheduledSequence>& running = scheduler.running;
+
+    // Each sequence that decodes gets one token; prompts share the others.
+    std::size_t budget = scheduler.config.max_step_tokens;
+    for (const ScheduledSequence& sequence : running) budget -= sequence.decodes() ? 1 : 0;
+    const auto chunk_of = [&](const ScheduledSequence& sequence) {
+        return sequence.decodes() ? 1 : std::min(sequence.num_left(), budget);
+    };
+    for (std::size_t i = 0; i < running.size(); ++i) {
+        const std::size_t count = chunk_of(running[i]);
+        if (count == 0 || !allocate_pages(scheduler, i, count)) continue;
+        if (!running[i].decodes()) budget -= count;
+        plan.push_back(planned(scheduler, i, count));
+    }
+    return budget;
 }
 
 }  // namespace
@@ -85,34 +107,24 @@ std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids,
     return number;
 }
 
-std::vector<PlannedTokens> plan_step(Scheduler& scheduler) {
-    const SchedulerConfig& config = scheduler.config;
-    std::vector<ScheduledSequence>& running = scheduler.running;
-    const bool may_join = config.continuous || running.empty();
-    std::vector<PlannedTokens> plan;
-
-    // Each sequence that decodes gets one token; prompts share the others.
-    std::size_t budget = config.max_step_tokens;
-    for (const ScheduledSequence& sequence : running) budget -= sequence.decodes() ? 1 : 0;
-    const auto chunk_of = [&](const ScheduledSequence& sequence) {
-        return sequence.decodes() ? 1 : std::min(sequence.num_left(), budget);
-    };
+StepPlan plan_step(Scheduler& scheduler) {
+    const bool batch_runs = !scheduler.config.continuous && !scheduler.running.empty();
     const std::size_t num_preemptions = scheduler.num_preemptions;
-    for (std::size_t i = 0; i < running.size(); ++i) {
-        const std::size_t count = chunk_of(running[i]);
-        if (count == 0 || !allocate_pages(scheduler, i, count)) continue;
-        if (!running[i].decodes()) budget -= count;
-        plan.push_back(planned(scheduler, i, count));
-    }
+    StepPlan plan;
+    std::size_t budget = plan_running(scheduler, plan.tokens);
 
-    // Admit sequences that wait, unless pages are short.
-    while (may_join && num_preemptions == scheduler.num_preemptions && budget > 0 &&
-           running.size() < config.max_sequences && admit_next(scheduler)) {
-        const std::size_t i = running.size() - 1;
-        const std::size_t count = std::min(running[i].num_left(), budget);
+    // Admit sequences that wait, until there is a reason why the next one cannot join.
+    const bool preempts = scheduler.num_preemptions > num_preemptions;
+    while (!scheduler.waiting.empty()) {
+        plan.why_first_waits = batch_runs ? WaitReason::batch
+                               : preempts ? WaitReason::pages
+                                          : admit_next(scheduler, budget);
+        if (plan.why_first_waits) break;
+        const std::size_t i = scheduler.running.size() - 1;
+        const std::size_t count = std::min(scheduler.running[i].num_left(), budget);
         allocate_pages(scheduler, i, count);
         budget -= count;
-        plan.push_back(planned(scheduler, i, count));
+        plan.tokens.push_back(planned(scheduler, i, count));
     }
     return plan;
 }

@@ -61,10 +61,22 @@ struct PlannedTokens {
     bool gives_token = false;
 };
 
+// Why the first sequence that waits does not join the step.
+enum class WaitReason {
+    batch,          // static batching: another batch runs
+    pages,          // too few are unused, or a sequence has just given back its own
+    max_sequences,  // so many are running
+    budget          // max_step_tokens are planned
+};
+struct StepPlan {
+    std::vector<PlannedTokens> tokens;
+    std::optional<WaitReason> why_first_waits;  // none: no sequence waits
+};
+
 // Plans a step, and allocates its pages. First the sequences that run, in the order of arrival:
 // one token of each that decodes, and chunks of prompts from what is left of max_step_tokens;
 // then those that wait. The oldest sequence always advances, so each request finishes.
-std::vector<PlannedTokens> plan_step(Scheduler& scheduler);
+StepPlan plan_step(Scheduler& scheduler);
 
 // Records a step that was computed, with the new token of each planned sequence that gives one.
 // Returns the sequences that are finished; their pages are free again.

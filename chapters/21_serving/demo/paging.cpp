@@ -105,7 +105,7 @@ void common_beginning() {
         std::vector<Id> ids = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
         for (Id t = 0; t < 3; ++t) ids.push_back(100 * (last + 1) + t);
         submit(scheduler, ids, 4);
-        const std::vector<PlannedTokens> plan = plan_step(scheduler);
+        const std::vector<PlannedTokens> plan = plan_step(scheduler).tokens;
         const ScheduledSequence& sequence = scheduler.running.back();
         rows.push_back({to_text(sequence.number), to_text(ids.size()),
                         to_text(sequence.num_cached), to_text(plan.back().count),

@@ -24,6 +24,20 @@ std::string numbered(const std::string& noun, std::span<const PageId> numbers) {
     return text;
 }
 
+RequestState waiting_state(WaitReason reason) {
+    switch (reason) {
+        case WaitReason::batch:
+            return RequestState::waits_for_the_batch;
+        case WaitReason::pages:
+            return RequestState::waits_for_pages;
+        case WaitReason::max_sequences:
+            return RequestState::waits_for_a_sequence;
+        case WaitReason::budget:
+            return RequestState::waits_for_budget;
+    }
+    throw ValueError("there is no such reason");
+}
+
 class Simulation {
  public:
     Simulation(Scheduler scheduler, const std::vector<SimulatedRequest>& requests)
@@ -47,14 +61,14 @@ class Simulation {
         submit_requests(step);
         const std::vector<ScheduledSequence> running = scheduler_.running;
         const std::vector<bool> remembered = remembered_pages();
-        const std::vector<PlannedTokens> plan = plan_step(scheduler_);
+        const StepPlan plan = plan_step(scheduler_);
         describe_preemptions(step, running);
         describe_evictions(step, remembered);
-        describe_running(step, running, plan);
-        describe_waiting(step, running);
+        describe_running(step, running, plan.tokens);
+        describe_waiting(step, running, plan.why_first_waits);
         step.requests.insert(step.requests.end(), others_.begin(), others_.end());
         describe_pages(step);
-        compute(step, plan);
+        compute(step, plan.tokens);
         return step;
     }
 
@@ -151,24 +165,10 @@ class Simulation {
         for (const auto& [i, count, gives_token] : plan) step.requests[i].count = count;
     }
 
-    // Why the first request that waits does not join, by the conditions of plan_step.
-    RequestState why_first_waits(const SimulatedStep& step,
-                                 const std::vector<ScheduledSequence>& running) const {
-        const SchedulerConfig& config = scheduler_.config;
-        if (!config.continuous && !running.empty()) return RequestState::waits_for_the_batch;
-        const bool has_preempted =
-            std::any_of(running.begin(), running.end(),
-                        [&](const auto& each) { return contains(scheduler_.waiting, each); });
-        if (has_preempted) return RequestState::waits_for_pages;
-        if (scheduler_.running.size() == config.max_sequences)
-            return RequestState::waits_for_a_sequence;
-        return step.num_tokens() == config.max_step_tokens ? RequestState::waits_for_budget
-                                                           : RequestState::waits_for_pages;
-    }
-
-    void describe_waiting(SimulatedStep& step,
-                          const std::vector<ScheduledSequence>& running) const {
-        RequestState state = why_first_waits(step, running);
+    void describe_waiting(SimulatedStep& step, const std::vector<ScheduledSequence>& running,
+                          const std::optional<WaitReason>& why_first_waits) const {
+        if (!why_first_waits) return;
+        RequestState state = waiting_state(*why_first_waits);
         for (const ScheduledSequence& sequence : scheduler_.waiting) {
             const bool ran = contains(running, sequence);
             step.requests.push_back({index_of(sequence), ran ? RequestState::preempted : state,
