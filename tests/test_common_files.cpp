@@ -29,6 +29,21 @@ TEST_CASE("composed merges a letter and its combining accent") {
     CHECK_THROWS_AS(composed("\xff"), TextError);
 }
 
+TEST_CASE("strip removes the white space of Python's str.strip from both ends, nothing else") {
+    for (const int space :
+         {0x9,    0xa,    0xb,    0xc,    0xd,    0x1c,   0x1d,   0x1e,   0x1f,   0x20,
+          0x85,   0xa0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004, 0x2005, 0x2006,
+          0x2007, 0x2008, 0x2009, 0x200a, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000}) {
+        CAPTURE(space);
+        const std::string s = character(char32_t(space));
+        CHECK(strip(s + "a" + s + "é" + s + s) == "a" + s + "é");
+        CHECK(strip(s).empty());
+    }
+    for (const int other : {0x1b, 0x180e, 0x200b, 0x2060, 0xfeff})
+        CHECK(strip(character(char32_t(other))) == character(char32_t(other)));
+    CHECK_THROWS_AS(strip("\xff"), TextError);
+}
+
 TEST_CASE("replace_invalid_utf8: one U+FFFD for each maximal subpart of a character") {
     // Tables 3-8 to 3-11 of the Unicode standard.
     const std::string r = "\ufffd";

@@ -165,6 +165,19 @@ std::size_t white_space_begin(const std::string& text, std::size_t at) {
     return at;
 }
 
+std::string strip(const std::string& text) {
+    check_utf8(text);
+    const auto is_stripped = [&](std::size_t at) {
+        const std::int32_t code_point = character_at(text, at).code_point;
+        return is_white_space(code_point) || (code_point >= 0x1c && code_point <= 0x1f);
+    };
+    std::size_t begin = 0, end = text.size();
+    while (begin < end && is_stripped(begin)) begin += character_at(text, begin).length;
+    while (end > begin && is_stripped(begin_of_character_before(text, end)))
+        end = begin_of_character_before(text, end);
+    return text.substr(begin, end - begin);
+}
+
 bool is_word_before(const std::string& text, std::size_t at) {
     return at > 0 &&
            is_word(character_at(text, begin_of_character_before(text, at)).code_point);

@@ -33,6 +33,9 @@ std::vector<std::string> characters(const std::string& text);
 // run that ends there (Unicode: White_Space).
 std::size_t white_space_end(const std::string& text, std::size_t at);
 std::size_t white_space_begin(const std::string& text, std::size_t at);
+// A text without white space at its ends, as by Python's str.strip, for which the control
+// characters U+001C to U+001F are white space, too. Throws TextError if it is not UTF-8.
+std::string strip(const std::string& text);
 // Is the character before a byte of a text, or the one after it, a part of a word: a letter, a
 // mark, a digit or a connector such as "_"?
 bool is_word_before(const std::string& text, std::size_t at);

@@ -11,26 +11,6 @@ namespace {
 
 using Messages = std::vector<Message>;
 
-// Python's str.strip removes white space of all Unicode, also what Jinja's filter trim calls.
-bool is_white_space(const std::string& character) {
-    static const std::vector<std::string> spaces = {
-        " ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",
-        "\x1e",   "\x1f",   "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002",
-        "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
-        "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
-    return std::find(spaces.begin(), spaces.end(), character) != spaces.end();
-}
-
-std::string trim(const std::string& text) {
-    const std::vector<std::string> all = characters(text);
-    std::size_t begin = 0, end = all.size();
-    while (begin < end && is_white_space(all[begin])) ++begin;
-    while (end > begin && is_white_space(all[end - 1])) --end;
-    std::string trimmed;
-    for (std::size_t i = begin; i < end; ++i) trimmed += all[i];
-    return trimmed;
-}
-
 std::string strip_line_feeds_left(const std::string& text) {
     return text.substr(std::min(text.find_first_not_of('\n'), text.size()));
 }
@@ -43,7 +23,7 @@ std::string strip_line_feeds_right(const std::string& text) {
 // Hello<|eot_id|>
 void llama3_message(const std::string& role, const std::string& text, Rendering& out) {
     out.literal("<|start_header_id|>" + role + "<|end_header_id|>\n\n");
-    out.content(trim(text)).literal("<|eot_id|>");
+    out.content(strip(text)).literal("<|eot_id|>");
 }
 
 void llama3_messages(const Messages& messages, std::size_t first, bool add_generation_prompt,
@@ -74,7 +54,7 @@ void render_llama32(const ChatTemplate&, const Messages& messages, const RenderO
     out.literal("<|start_header_id|>system<|end_header_id|>\n\n");
     out.literal("Cutting Knowledge Date: December 2023\n");
     out.literal("Today Date: " + options.date_string + "\n\n");
-    out.content(first == 1 ? trim(messages[0].content) : "").literal("<|eot_id|>");
+    out.content(first == 1 ? strip(messages[0].content) : "").literal("<|eot_id|>");
     llama3_messages(messages, first, options.add_generation_prompt, out);
 }
 
@@ -95,7 +75,7 @@ void render_gemma(const ChatTemplate& chat_template, const Messages& messages,
         out.literal("<start_of_turn>" + (role == "assistant" ? "model" : role) + "\n");
         if (i == first && has_system_message)  // Gemma 3
             out.content(messages[0].content).literal("\n\n");
-        out.content(trim(content)).literal("<end_of_turn>\n");
+        out.content(strip(content)).literal("<end_of_turn>\n");
     }
     if (options.add_generation_prompt) out.literal("<start_of_turn>model\n");
 }
