@@ -71,25 +71,39 @@ std::string bos_token_text(const Tokenizer& tokenizer) {
     return "";
 }
 
-std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
-                                    const std::vector<RenderedPart>& parts) {
-    // Other added tokens, such as "\n\n" and "<table>" in Gemma, are ordinary text: they are
-    // recognized in messages, too, unless the template writes them.
-    const auto is_special = [&](const AddedToken& token) {
-        const auto writes = [&](const RenderedPart& part) {
+namespace {
+
+// The added tokens of a tokenizer: those that are recognized only where the template writes
+// them, and those that are recognized in messages, too.
+struct AddedTokensByPlace {
+    std::vector<AddedToken> in_template, everywhere;
+};
+
+// Other added tokens than special ones, such as "\n\n" and "<table>" in Gemma, are ordinary
+// text: they are recognized in messages, too, unless the template writes them.
+AddedTokensByPlace added_tokens_by_place(const Tokenizer& tokenizer,
+                                         const std::vector<RenderedPart>& parts) {
+    const auto template_writes = [&](const AddedToken& token) {
+        return std::any_of(parts.begin(), parts.end(), [&](const RenderedPart& part) {
             return part.from_template && part.text.find(token.content) != std::string::npos;
-        };
-        return tokenizer.all_special_ids.contains(token.id) ||
-               (white_space_end(token.content, 0) < token.content.size() &&
-                std::any_of(parts.begin(), parts.end(), writes));
+        });
     };
-    std::vector<AddedToken> special_tokens, other_tokens;
+    const auto is_special = [&](const AddedToken& token) {
+        const bool is_white_space = white_space_end(token.content, 0) == token.content.size();
+        return tokenizer.all_special_ids.contains(token.id) ||
+               (!is_white_space && template_writes(token));
+    };
+    AddedTokensByPlace result;
     for (const auto* tokens : {&tokenizer.added_tokens, &tokenizer.normalized_added_tokens})
         for (const AddedToken& token : *tokens)
-            (is_special(token) ? special_tokens : other_tokens).push_back(token);
+            (is_special(token) ? result.in_template : result.everywhere).push_back(token);
+    return result;
+}
 
-    // Split the template's own parts at special tokens. Text between two of them is one
-    // segment, as in tokenizer.encode: "user\n" and the message are split into words together.
+// Splits the template's own parts at special tokens. Text between two of them is one segment,
+// as in tokenizer.encode: "user\n" and the message are split into words together.
+std::vector<Segment> split_at_special_tokens(const std::vector<AddedToken>& special_tokens,
+                                             const std::vector<RenderedPart>& parts) {
     std::vector<Segment> segments;
     const auto append = [&](const std::string& text) {
         if (segments.empty() || segments.back().id) segments.push_back({""});
@@ -106,27 +120,37 @@ std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
             else
                 append(segment.text);
     }
+    return segments;
+}
 
-    // Encode the text between special tokens, in which none is recognized.
-    std::vector<Id> ids;
-    for (const Segment& segment : segments) {
-        if (segment.id) {
-            ids.push_back(*segment.id);
-            continue;
+// Encodes text between special tokens, in which none is recognized, and appends its ids.
+void append_ids_of_text(const Tokenizer& tokenizer, const std::vector<AddedToken>& added_tokens,
+                        const std::string& text, bool at_start, std::vector<Id>& ids) {
+    check_utf8(text);
+    for (const Segment& part : split_at_added_tokens(added_tokens, text)) {
+        if (part.id) {
+            ids.push_back(*part.id);
+        } else {
+            for (const std::string& word :
+                 tokenizer.pre_tokenize(tokenizer.normalize(part.text), at_start))
+                for (const Id id : tokenizer.encode_word(word)) ids.push_back(id);
         }
-        check_utf8(segment.text);
-        bool at_start = &segment == &segments.front();
-        for (const Segment& part : split_at_added_tokens(other_tokens, segment.text)) {
-            if (part.id) {
-                ids.push_back(*part.id);
-            } else {
-                for (const std::string& word :
-                     tokenizer.pre_tokenize(tokenizer.normalize(part.text), at_start))
-                    for (const Id id : tokenizer.encode_word(word)) ids.push_back(id);
-            }
-            at_start = false;
-        }
+        at_start = false;
     }
+}
+
+}  // namespace
+
+std::vector<Id> encode_conversation(const Tokenizer& tokenizer,
+                                    const std::vector<RenderedPart>& parts) {
+    const AddedTokensByPlace added = added_tokens_by_place(tokenizer, parts);
+    const std::vector<Segment> segments = split_at_special_tokens(added.in_template, parts);
+    std::vector<Id> ids;
+    for (std::size_t i = 0; i < segments.size(); ++i)
+        if (segments[i].id)
+            ids.push_back(*segments[i].id);
+        else
+            append_ids_of_text(tokenizer, added.everywhere, segments[i].text, i == 0, ids);
     return ids;
 }
 
