@@ -22,10 +22,9 @@ Matrix apply_routing_weights(Matrix rows, const Matrix& routing_weights,
     return rows;
 }
 
-// The gradient of the routing weights: the dot product of each row with its gradient, (M, C) ->
-// (N, K).
-Matrix routing_weight_gradient_of(const Matrix& rows, const Matrix& row_gradient,
-                                  const Matrix& routing_weights, const Dispatch& dispatch) {
+// The dot product of each row with its gradient, at its token and slot, (M, C) -> (N, K).
+Matrix row_dot_products(const Matrix& rows, const Matrix& row_gradient,
+                        const Matrix& routing_weights, const Dispatch& dispatch) {
     Matrix gradient = xt::zeros<Real>(routing_weights.shape());  // (N, K)
     for (std::size_t row = 0; row < rows.shape(0); ++row)
         for (std::size_t c = 0; c < rows.shape(1); ++c)
@@ -60,24 +59,6 @@ bool has_tokens(const Dispatch& dispatch, std::size_t e) {
 
 Matrix rows_of(const Tensor3& states) {
     return reshape(states, {states.shape(0) * states.shape(1), states.shape(2)});
-}
-
-// The gradient with respect to the input, through the shared expert and its gate.
-Tensor3 shared_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
-                        const Tensor3& output_gradient,  // (B, T, C)
-                        MixtureOfExperts& gradient) {
-    if (!moe.shared_gate)
-        return mlp_backward(*moe.shared, saved.shared, output_gradient, *gradient.shared);
-    const auto [batch_size, seq_len, hidden_size] = dims(output_gradient);
-    const Tensor3 input = reshape(saved.input, {batch_size, seq_len, hidden_size});
-    const Tensor3 before = (*moe.shared_gate)(input);  // (B, T, 1)
-    const Matrix products = rows_of(output_gradient * saved.shared_output);
-    const Tensor3 gate_gradient = reshape(row_sum(products), {batch_size, seq_len, 1});
-    return mlp_backward(*moe.shared, saved.shared, output_gradient * activate(Sigmoid, before),
-                        *gradient.shared) +
-           linear_backward(*moe.shared_gate, input,
-                           gate_gradient * activation_derivative(Sigmoid, before),
-                           *gradient.shared_gate);
 }
 
 }  // namespace
@@ -147,13 +128,12 @@ Tensor3 MixtureOfExperts::operator()(const Tensor3& hidden_states) const {
     return moe_forward(*this, hidden_states).output;
 }
 
-ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tensor3& input,
-                                        std::optional<double> capacity_factor) {
-    MoeActivations saved;
+namespace {
 
-    // Choose the experts of each token, and sort the tokens by expert.
+// Chooses the experts of each token, and sorts the pairs of token and expert by expert.
+void route_tokens(const MixtureOfExperts& moe, std::optional<double> capacity_factor,
+                  MoeActivations& saved) {
     const std::size_t num_experts = moe.experts.size();
-    saved.input = rows_of(input);
     saved.router_logits = moe.router(saved.input);
     saved.routed = route(saved.router_logits, moe.num_experts_per_tok, moe.routing);
     saved.dispatch = dispatch_tokens(saved.routed.experts, num_experts);
@@ -161,37 +141,100 @@ ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tenso
         saved.dispatch = drop_over_capacity(
             saved.dispatch,
             expert_capacity(saved.routed.experts.size(), num_experts, *capacity_factor));
-    Matrix rows = gather_tokens(saved.input, saved.dispatch);  // (M, C)
-    if (scales_input(moe.routing))
-        rows = apply_routing_weights(std::move(rows), saved.routed.weights, saved.dispatch);
+}
 
-    // Apply each expert to its tokens: a few large products instead of many small ones.
-    saved.experts.assign(num_experts, {});
+// Applies each expert to its rows: a few large products instead of many small ones.
+void apply_experts(const MixtureOfExperts& moe, const Matrix& rows,  // (M, C)
+                   MoeActivations& saved) {
+    saved.experts.assign(moe.experts.size(), {});
     saved.expert_outputs = Matrix(rows.shape());
-    for (std::size_t e = 0; e < num_experts; ++e)
+    for (std::size_t e = 0; e < moe.experts.size(); ++e)
         if (has_tokens(saved.dispatch, e)) {
             auto [outputs, activations] =
                 expert_forward(moe.experts[e], rows_of_expert(rows, saved.dispatch, e));
             set_rows_of_expert(saved.expert_outputs, saved.dispatch, e, outputs);
             saved.experts[e] = std::move(activations);
         }
+}
 
-    // Add the outputs of each token's experts, and of the shared ones.
-    const std::size_t num_tokens = saved.input.shape(0);
+// The output of the shared expert, times its gate.
+Tensor3 shared_forward(const MixtureOfExperts& moe, const Tensor3& input,  // (B, T, C)
+                       MoeActivations& saved) {
+    auto [output, activations] = mlp_forward(*moe.shared, input);
+    saved.shared = std::move(activations);
+    if (!moe.shared_gate) return output;
+    saved.shared_output = output;
+    return output * activate(Sigmoid, (*moe.shared_gate)(input));
+}
+
+// The backward pass of apply_experts: the gradient of the rows.
+Matrix experts_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
+                        const Matrix& output_gradient,  // (M, C)
+                        MixtureOfExperts& gradient) {
+    Matrix rows_gradient = xt::zeros<Real>(output_gradient.shape());  // (M, C)
+    for (std::size_t e = 0; e < moe.experts.size(); ++e)
+        if (has_tokens(saved.dispatch, e))
+            set_rows_of_expert(
+                rows_gradient, saved.dispatch, e,
+                expert_backward(moe.experts[e], saved.experts[e],
+                                rows_of_expert(output_gradient, saved.dispatch, e),
+                                gradient.experts[e]));
+    return rows_gradient;
+}
+
+// The gradient of the routing weights, (N, K). They multiply the outputs of the experts, or
+// their inputs in Llama 4.
+Matrix routing_weight_gradient_of(const MixtureOfExperts& moe, const MoeActivations& saved,
+                                  const Matrix& row_gradient,           // (M, C)
+                                  const Matrix& input_rows_gradient) {  // (M, C)
+    const Matrix& routing_weights = saved.routed.weights;
+    if (scales_input(moe.routing))
+        return row_dot_products(gather_tokens(saved.input, saved.dispatch), input_rows_gradient,
+                                routing_weights, saved.dispatch);
+    return row_dot_products(saved.expert_outputs, row_gradient, routing_weights,
+                            saved.dispatch);
+}
+
+// The gradient with respect to the input, through the shared expert and its gate.
+Tensor3 shared_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
+                        const Tensor3& output_gradient,  // (B, T, C)
+                        MixtureOfExperts& gradient) {
+    if (!moe.shared_gate)
+        return mlp_backward(*moe.shared, saved.shared, output_gradient, *gradient.shared);
+    const auto [batch_size, seq_len, hidden_size] = dims(output_gradient);
+    const Tensor3 input = reshape(saved.input, {batch_size, seq_len, hidden_size});
+    const Tensor3 before = (*moe.shared_gate)(input);  // (B, T, 1)
+    const Matrix products = rows_of(output_gradient * saved.shared_output);
+    const Tensor3 gate_gradient = reshape(row_sum(products), {batch_size, seq_len, 1});
+    return mlp_backward(*moe.shared, saved.shared, output_gradient * activate(Sigmoid, before),
+                        *gradient.shared) +
+           linear_backward(*moe.shared_gate, input,
+                           gate_gradient * activation_derivative(Sigmoid, before),
+                           *gradient.shared_gate);
+}
+
+}  // namespace
+
+ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tensor3& input,
+                                        std::optional<double> capacity_factor) {
+    MoeActivations saved;
+    saved.input = rows_of(input);
+    route_tokens(moe, capacity_factor, saved);
+    const Matrix& routing_weights = saved.routed.weights;
+
+    // Gather the tokens of each expert, apply the experts, and add their outputs to the tokens.
+    // The routing weights multiply outputs, or inputs in Llama 4.
+    const bool on_input = scales_input(moe.routing);
+    Matrix rows = gather_tokens(saved.input, saved.dispatch);  // (M, C)
+    if (on_input)
+        rows = apply_routing_weights(std::move(rows), routing_weights, saved.dispatch);
+    apply_experts(moe, rows, saved);
     const Matrix combined =  // (N, C)
-        scales_input(moe.routing)
-            ? add_to_tokens(saved.expert_outputs, saved.dispatch, num_tokens)
-            : combine_experts(saved.expert_outputs, saved.routed.weights, saved.dispatch);
+        on_input ? add_to_tokens(saved.expert_outputs, saved.dispatch, saved.input.shape(0))
+                 : combine_experts(saved.expert_outputs, routing_weights, saved.dispatch);
+
     Tensor3 output = reshape(combined, {input.shape(0), input.shape(1), input.shape(2)});
-    if (moe.shared) {
-        auto [shared_output, activations] = mlp_forward(*moe.shared, input);
-        saved.shared = std::move(activations);
-        if (moe.shared_gate) {
-            saved.shared_output = shared_output;
-            shared_output = shared_output * activate(Sigmoid, (*moe.shared_gate)(input));
-        }
-        output += shared_output;
-    }
+    if (moe.shared) output += shared_forward(moe, input, saved);
     return {std::move(output), std::move(saved)};
 }
 
@@ -206,29 +249,18 @@ Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
     const Matrix expert_gradient =  // (M, C)
         on_input ? row_gradient
                  : apply_routing_weights(row_gradient, routing_weights, saved.dispatch);
-    Matrix input_rows_gradient = xt::zeros<Real>(row_gradient.shape());  // (M, C)
-    for (std::size_t e = 0; e < moe.experts.size(); ++e)
-        if (has_tokens(saved.dispatch, e))
-            set_rows_of_expert(
-                input_rows_gradient, saved.dispatch, e,
-                expert_backward(moe.experts[e], saved.experts[e],
-                                rows_of_expert(expert_gradient, saved.dispatch, e),
-                                gradient.experts[e]));
+    Matrix input_rows_gradient = experts_backward(moe, saved, expert_gradient, gradient);
 
-    // The routing weights multiply outputs, or inputs in Llama 4.
-    const Matrix routing_weight_gradient =  // (N, K)
-        on_input
-            ? routing_weight_gradient_of(gather_tokens(saved.input, saved.dispatch),
-                                         input_rows_gradient, routing_weights, saved.dispatch)
-            : routing_weight_gradient_of(saved.expert_outputs, row_gradient, routing_weights,
-                                         saved.dispatch);
+    // The gradient of the routing weights continues to the logits of the router.
+    Matrix logits_gradient = route_backward(  // (N, E)
+        saved.router_logits, saved.routed, moe.routing,
+        routing_weight_gradient_of(moe, saved, row_gradient, input_rows_gradient));
+    if (saved.router_logits_gradient) logits_gradient += *saved.router_logits_gradient;
+
+    // Add the gradients of a token's rows, and that of the router.
     if (on_input)
         input_rows_gradient = apply_routing_weights(std::move(input_rows_gradient),
                                                     routing_weights, saved.dispatch);
-    Matrix logits_gradient =
-        route_backward(saved.router_logits, saved.routed, moe.routing, routing_weight_gradient);
-    if (saved.router_logits_gradient) logits_gradient += *saved.router_logits_gradient;
-
     const Matrix input_gradient =  // (N, C): through the experts and through the router
         add_to_tokens(input_rows_gradient, saved.dispatch, num_tokens) +
         linear_backward(moe.router, saved.input, logits_gradient, gradient.router);
