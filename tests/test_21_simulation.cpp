@@ -114,18 +114,17 @@ TEST_CASE("simulation: without a page left, the last request is preempted and co
     CHECK(states_of(steps, 1) ==
           "prefill, decode, preempted, waits for pages, prefill, decode");
     CHECK(steps[2].events ==
-          std::vector<std::string>{
-              "Request 1 is preempted: it gives back pages 2 3 and waits again."});
-    CHECK(steps[9].events == std::vector<std::string>{"Request 1 joins."});
+          std::vector<ScheduleEvent>{RequestIsPreempted{.request = 1, .pages = {2, 3}}});
+    CHECK(steps[9].events ==
+          std::vector<ScheduleEvent>{RequestJoins{.request = 1, .num_cached = 0}});
     CHECK(counts_of(steps, 1)[9] == 9);
 }
 
 TEST_CASE("simulation: full pages of a shared prefix have two users") {
     const auto steps = simulate_text({2, 64}, 16, "10+3+4 10+3+4@2");
     CHECK(steps[1].events ==
-          std::vector<std::string>{
-              "Request 1 arrives: a prompt of 13 tokens, and 4 new ones.",
-              "Request 1 joins: its first 8 tokens are in the prefix cache."});
+          std::vector<ScheduleEvent>{RequestArrives{1},
+                                     RequestJoins{.request = 1, .num_cached = 8}});
     const RequestInStep& second = request_in(steps[1], 1);
     CHECK(second.num_cached == 8);
     CHECK(second.count == 5);
@@ -147,14 +146,15 @@ TEST_CASE("simulation: a page without users is remembered until it is evicted") 
     CHECK(steps[1].pages[0].num_users == 0);
     CHECK(steps[1].pages[0].num_tokens == 4);
     CHECK(steps[1].pages[2].num_tokens == 0);
-    CHECK(steps[2].events[1] == "Evicted from the prefix cache: page 1.");
+    CHECK(steps[2].events[1] == ScheduleEvent{PagesAreEvicted{{1}}});
 }
 
 TEST_CASE("simulation: a canceled request releases its pages, a finished one is not canceled") {
     const auto steps = simulate_text({1, 16}, 8, "4+9@1-3 4+2@1-9 5+5@2-3");
     CHECK(steps[2].events ==
-          std::vector<std::string>{"Request 0 is canceled and releases its pages.",
-                                   "Request 2 is canceled.", "Request 1 joins."});
+          std::vector<ScheduleEvent>{RequestIsCanceled{.request = 0, .pages = {0, 1}},
+                                     RequestIsCanceled{.request = 2, .pages = {}},
+                                     RequestJoins{.request = 1, .num_cached = 0}});
     CHECK(states_of(steps, 0) == "prefill, decode, canceled");
     CHECK(states_of(steps, 1) == "waits: max sequences, prefill, decode");
     CHECK(states_of(steps, 2) == "arrives later, waits for its turn, canceled");

@@ -74,6 +74,45 @@ std::string page_table(std::span<const PageId> pages) {
     return text;
 }
 
+std::string name_of(std::size_t request) { return "Request " + to_text(request); }
+
+std::string numbered(const std::string& noun, std::span<const PageId> numbers) {
+    std::string text = noun + (numbers.size() == 1 ? "" : "s");
+    for (const PageId number : numbers) text += " " + to_text(number);
+    return text;
+}
+
+// Writes each event of a schedule as a sentence.
+struct EventWriter {
+    const std::vector<SimulatedRequest>& requests;
+
+    std::string operator()(const RequestArrives& event) const {
+        const SimulatedRequest& request = requests[event.request];
+        return name_of(event.request) + " arrives: a prompt of " + to_text(request.prompt_len) +
+               " tokens, and " + to_text(request.max_new_tokens) + " new ones.";
+    }
+    std::string operator()(const RequestJoins& event) const {
+        if (event.num_cached == 0) return name_of(event.request) + " joins.";
+        return name_of(event.request) + " joins: its first " + to_text(event.num_cached) +
+               " tokens are in the prefix cache.";
+    }
+    std::string operator()(const RequestIsPreempted& event) const {
+        return name_of(event.request) + " is preempted: it gives back " +
+               numbered("page", event.pages) + " and waits again.";
+    }
+    std::string operator()(const RequestIsCanceled& event) const {
+        return name_of(event.request) + " is canceled" +
+               (event.pages.empty() ? "." : " and releases its pages.");
+    }
+    std::string operator()(const RequestIsFinished& event) const {
+        return name_of(event.request) +
+               " gets its last token; its pages are free after the step.";
+    }
+    std::string operator()(const PagesAreEvicted& event) const {
+        return "Evicted from the prefix cache: " + numbered("page", event.pages) + ".";
+    }
+};
+
 // The requests of a step: those that run, those that wait, and the others.
 void show_requests(const SimulatedStep& planned,
                    const std::vector<SimulatedRequest>& requests) {
@@ -156,7 +195,8 @@ void show_schedule(const Scheduler& scheduler, const std::vector<SimulatedReques
     for (const SimulatedStep& planned : steps) {
         step("The step computes " + to_text(planned.num_tokens()) + " of at most " +
              to_text(scheduler.config.max_step_tokens) + " tokens");
-        for (const std::string& event : planned.events) say(event);
+        for (const ScheduleEvent& event : planned.events)
+            say(std::visit(EventWriter{requests}, event));
         show_requests(planned, requests);
         show_pages(planned);
     }

@@ -18,12 +18,6 @@ bool contains(const auto& sequences, const ScheduledSequence& sequence) {
                        [&](const auto& each) { return each.number == sequence.number; });
 }
 
-std::string numbered(const std::string& noun, std::span<const PageId> numbers) {
-    std::string text = noun + (numbers.size() == 1 ? "" : "s");
-    for (const PageId number : numbers) text += " " + to_text(number);
-    return text;
-}
-
 RequestState waiting_state(WaitReason reason) {
     switch (reason) {
         case WaitReason::batch:
@@ -73,9 +67,6 @@ class Simulation {
     }
 
  private:
-    std::string name_of(const ScheduledSequence& sequence) const {
-        return "Request " + to_text(index_of(sequence));
-    }
     std::size_t index_of(const ScheduledSequence& sequence) const {
         return arrived_[sequence.number];
     }
@@ -92,8 +83,7 @@ class Simulation {
             if (!sequence) continue;  // it was finished before
             leave(*sequence, RequestState::canceled);
             cancel(scheduler_, numbers_[i]);
-            step.events.push_back(name_of(*sequence) + " is canceled" +
-                                  (sequence->pages.empty() ? "." : " and releases its pages."));
+            step.events.push_back(RequestIsCanceled{i, sequence->pages});
         }
     }
 
@@ -115,9 +105,7 @@ class Simulation {
             arrived_.push_back(i);
             std::erase_if(others_,
                           [&](const RequestInStep& each) { return each.request == i; });
-            step.events.push_back("Request " + to_text(i) + " arrives: a prompt of " +
-                                  to_text(request.prompt_len) + " tokens, and " +
-                                  to_text(request.max_new_tokens) + " new ones.");
+            step.events.push_back(RequestArrives{i});
         }
     }
 
@@ -132,17 +120,14 @@ class Simulation {
                               const std::vector<ScheduledSequence>& running) const {
         for (const ScheduledSequence& sequence : running)
             if (contains(scheduler_.waiting, sequence))
-                step.events.push_back(name_of(sequence) + " is preempted: it gives back " +
-                                      numbered("page", sequence.pages) + " and waits again.");
+                step.events.push_back(RequestIsPreempted{index_of(sequence), sequence.pages});
     }
 
     void describe_evictions(SimulatedStep& step, const std::vector<bool>& remembered) const {
         std::vector<PageId> evicted;
         for (PageId page = 0; page < remembered.size(); ++page)
             if (remembered[page] && !scheduler_.pool.remembers(page)) evicted.push_back(page);
-        if (evicted.empty()) return;
-        step.events.push_back("Evicted from the prefix cache: " + numbered("page", evicted) +
-                              ".");
+        if (!evicted.empty()) step.events.push_back(PagesAreEvicted{evicted});
     }
 
     void describe_running(SimulatedStep& step, const std::vector<ScheduledSequence>& running,
@@ -155,12 +140,8 @@ class Simulation {
                 {index_of(sequence),
                  computes_prompt ? RequestState::prefill : RequestState::decode, num_new,
                  sequence.num_cached, 0, sequence.pages});
-            if (contains(running, sequence)) continue;
-            const std::size_t found = sequence.num_cached;
-            step.events.push_back(name_of(sequence) + " joins" +
-                                  (found == 0 ? "."
-                                              : ": its first " + to_text(found) +
-                                                    " tokens are in the prefix cache."));
+            if (!contains(running, sequence))
+                step.events.push_back(RequestJoins{index_of(sequence), sequence.num_cached});
         }
         for (const auto& [i, count, gives_token] : plan) step.requests[i].count = count;
     }
@@ -205,8 +186,7 @@ class Simulation {
         }
         for (const ScheduledSequence& done : record_step(scheduler_, plan, new_tokens)) {
             leave(done, RequestState::finished);
-            step.events.push_back(name_of(done) +
-                                  " gets its last token; its pages are free after the step.");
+            step.events.push_back(RequestIsFinished{index_of(done)});
         }
     }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "chapters/21_serving/scheduler.hpp"
@@ -43,8 +44,39 @@ struct PageInStep {
     std::size_t num_tokens = 0;
 };
 
+// What happens to a request, or to pages of the prefix cache, in a step.
+struct RequestArrives {
+    std::size_t request = 0;
+    bool operator==(const RequestArrives&) const = default;
+};
+struct RequestJoins {
+    std::size_t request = 0;
+    std::size_t num_cached = 0;  // its first tokens, which are in the prefix cache
+    bool operator==(const RequestJoins&) const = default;
+};
+struct RequestIsPreempted {
+    std::size_t request = 0;
+    std::vector<PageId> pages{};  // that it gives back
+    bool operator==(const RequestIsPreempted&) const = default;
+};
+struct RequestIsCanceled {
+    std::size_t request = 0;
+    std::vector<PageId> pages{};  // that it gives back
+    bool operator==(const RequestIsCanceled&) const = default;
+};
+struct RequestIsFinished {  // after the step
+    std::size_t request = 0;
+    bool operator==(const RequestIsFinished&) const = default;
+};
+struct PagesAreEvicted {
+    std::vector<PageId> pages{};
+    bool operator==(const PagesAreEvicted&) const = default;
+};
+using ScheduleEvent = std::variant<RequestArrives, RequestJoins, RequestIsPreempted,
+                                   RequestIsCanceled, RequestIsFinished, PagesAreEvicted>;
+
 struct SimulatedStep {
-    std::vector<std::string> events{};      // sentences: who arrives, joins, is preempted, ends
+    std::vector<ScheduleEvent> events{};    // in their order
     std::vector<RequestInStep> requests{};  // running, waiting, then the others
     std::vector<PageInStep> pages{};
 
