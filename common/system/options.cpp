@@ -1,20 +1,15 @@
 #include "common/system/options.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <new>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include "common/files/unicode.hpp"
