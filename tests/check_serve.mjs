@@ -208,6 +208,9 @@ async function errors({ client, url, port }) {
     ['400 of JSON that is too deep', (await post('{"prompt":' + '['.repeat(500_000) + ']'.repeat(500_000) + '}')).status, 400],
     ['415', (await post('{}', { 'Content-Type': 'text/plain' })).status, 415],
     ['415 of a compressed body', (await post('{}', { 'Content-Encoding': 'gzip' })).status, 415],
+    ['200 of a whole answer, whatever Range says', (await post(`{"model": "${model}", "prompt": "The", "max_tokens": 1}`, { Range: 'bytes=99999-', 'Content-Encoding': 'identity' })).status, 200],
+    ['400 of 60,000 biases, at once', await failure(create({ logit_bias: Object.fromEntries(Array.from({ length: 60_000 }, (_, i) => [i, 0])) })), '400 logit_bias unsupported_parameter'],
+    ['200 of neutral numbers, however they are written', (await post(`{"model": "${model}", "prompt": "The", "max_tokens": 1, "best_of": 1.0, "frequency_penalty": -0.0}`)).status, 200],
   ]
   for (const [title, actual, wanted] of expected) check(title, actual === wanted, actual)
 }

@@ -341,3 +341,16 @@ TEST_CASE("what cannot be written is said with the reason, and leaves nothing") 
     check_writable(folder / "new");
     CHECK(files_in(folder).empty());
 }
+
+TEST_CASE(
+    "Json: numbers are equal if their values are, objects if their members are in order") {
+    CHECK(Json(1) == Json(1.0));
+    CHECK(Json(0) == Json(-0.0));
+    CHECK_FALSE(Json(1) == Json(true));
+    CHECK_FALSE(Json(1) == Json("1"));
+    CHECK(Json(JsonArray{1, "a"}) == parse_json(R"([1.0, "a"])", "text"));
+    CHECK(Json(JsonObject{{"a", 1}, {"b", nullptr}}) ==
+          parse_json(R"({"a": 1, "b": null})", "text"));
+    CHECK_FALSE(Json(JsonObject{{"a", 1}}) == Json(JsonObject{{"a", 2}}));
+    CHECK_FALSE(Json(JsonArray{}) == Json(JsonObject{}));
+}

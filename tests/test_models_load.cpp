@@ -3,6 +3,7 @@
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/load.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "tests/fast_helpers.hpp"
 #include "tests/files.hpp"
 #include "tests/published_models.hpp"
@@ -62,6 +63,19 @@ TEST_CASE("has_fast_path: none of the families whose layers are not Llama's") {
                          FileError);
 }
 
+TEST_CASE(
+    "has_fast_path and count_parameters: no memory for experts that only config.json has") {
+    const Scratch scratch;
+    const fs::path folder = scratch.copy_of("18_experts/mixtral");
+    edit(folder / "config.json", R"("num_local_experts": 5)",
+         R"("num_local_experts": 16777216)");
+    CHECK_FALSE(has_fast_path(folder.string()));
+    const FamilyConfig config = read_any_config(JsonFile(folder / "config.json"));
+    CHECK(count_parameters(config).experts ==
+          config.num_hidden_layers * std::uint64_t{16777216} * 3 * config.hidden_size *
+              config.experts.moe_intermediate_size);
+}
+
 TEST_CASE("A Phi-3 without a window has the fast path: the logits of its family") {
     const Scratch scratch;
     const std::string folder = phi3_without_window(scratch);
@@ -79,6 +93,10 @@ TEST_CASE("as_llama_model: each thing that Llama's layers do not have is enough 
     const Scratch scratch;
     const FamilyModel phi3 = load_family_model(phi3_without_window(scratch));
     REQUIRE(as_llama_model(phi3));
+    // Granite's scale of 1/√D is a decimal in config.json, and may be rounded otherwise.
+    FamilyModel rounded = phi3;
+    std::get<MoeBlock>(rounded.layers[1]).self_attn.score_mod.scale *= 1 + Real(1.2e-7);
+    CHECK(as_llama_model(rounded));
     const auto changed = [&](const std::function<void(FamilyModel&)>& change) {
         FamilyModel model = phi3;
         change(model);

@@ -177,8 +177,8 @@ std::optional<PreNormBlock> llama_block(FamilyLayer& layer, const FamilyConfig& 
     const bool sees_all = std::holds_alternative<FullAttention>(attention.pattern) ||
                           (sliding && sliding->window >= config.max_position_embeddings);
     const auto* rope = std::get_if<RoPE>(&attention.position_encoding);
-    const Real scale = 1 / std::sqrt(Real(config.head_dim));
-    if (!sees_all || !rope || rope->table != 0 || attention.score_mod.scale != scale ||
+    const Real scale = attention.score_mod.scale * std::sqrt(Real(config.head_dim));
+    if (!sees_all || !rope || rope->table != 0 || std::abs(scale - 1) > Real(1e-6) ||
         attention.score_mod.attn_logit_softcapping || attention.score_mod.sinks ||
         attention.output_gate)
         return std::nullopt;

@@ -1,5 +1,7 @@
 #include "chapters/models/load.hpp"
 
+#include <algorithm>
+
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/llama/config_json.hpp"
@@ -46,7 +48,14 @@ FamilyConfig read_any_config(const JsonFile& json) {
 }
 
 bool has_fast_path(const std::string& path) {
-    return !family_of(path) || as_llama_model(make_empty_model(config_at(path)));
+    if (!family_of(path)) return true;
+    const FamilyConfig config = config_at(path);
+    const bool plain =
+        !config.latent &&
+        std::none_of(config.layers.begin(), config.layers.end(),
+                     [](const LayerConfig& layer) { return layer.is_moe || layer.is_linear; });
+    // Without experts, whose number is not yet checked, an empty model takes little memory.
+    return plain && as_llama_model(make_empty_model(config));
 }
 
 Model load_for_fast_path(const std::string& path) {

@@ -60,13 +60,12 @@ struct ParameterCounter {
         // One output: the gate of the shared expert, which counts as dense.
         add_matrix(out == 1 ? count.dense_mlp : count.router, out, in, router.bias.has_value());
     }
-    void experts(const std::string&, const FamilyLayerNames&,
-                 const std::vector<Expert>& experts) {
+    void experts(const std::string&, const FamilyLayerNames&, const std::vector<Expert>&) {
         const std::uint64_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
         const bool biases = config.family->has_biases;
         const std::uint64_t expert = 3 * C * F + (biases ? 2 * F + C : 0);
         const std::uint64_t num_active = config.experts.num_experts_per_tok;
-        count.experts += experts.size() * expert;
+        count.experts += config.experts.num_experts * expert;
         count.active_experts += num_active * expert;
         count.active_matrix_elements += num_active * 3 * C * F;
     }
@@ -97,9 +96,14 @@ std::uint64_t ParametersByPart::active() const {
 
 ParametersByPart count_parameters(const FamilyConfig& config) {
     const Family& family = *config.family;
-    const FamilyModel model = make_empty_model(config);
+    // One expert stands for all of them, whose number nothing has checked.
+    FamilyConfig smaller = config;
+    smaller.experts.num_experts = std::min<std::size_t>(1, config.experts.num_experts);
+    FamilyModel model = make_empty_model(smaller);
+    model.config.experts = config.experts;
     ParameterCounter counter{config};
-    visit_model(model, family.model_names, family.names, RopeLayout::split_half, counter);
+    visit_model(std::as_const(model), family.model_names, family.names, RopeLayout::split_half,
+                counter);
     counter.count.tied = config.tie_word_embeddings;
     // The head has as many elements as the embedding, tied or not.
     counter.count.active_matrix_elements += counter.count.embedding;

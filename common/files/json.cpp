@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -113,7 +114,9 @@ ordered_json to_write(const Json& json) {
     }
     if (const JsonObject* members = json.as<JsonObject>()) {
         ordered_json object = ordered_json::object();
-        for (const auto& [key, member] : *members) object[key] = to_write(member);
+        // object[key] would search for the key: quadratic time for a vocabulary.
+        auto& written = object.get_ref<ordered_json::object_t&>();
+        for (const auto& [key, member] : *members) written.push_back({key, to_write(member)});
         return object;
     }
     if (const bool* truth = json.as<bool>()) return *truth;
@@ -144,7 +147,9 @@ Json::Json(std::nullptr_t) : value(nullptr) {}
 Json::Json(Truth truth) : value(truth.value) {}
 Json::Json(int integer) : value(std::int64_t(integer)) {}
 Json::Json(std::int64_t integer) : value(integer) {}
-Json::Json(std::size_t integer) : value(std::int64_t(integer)) {}
+Json::Json(std::size_t integer) : value(std::int64_t(integer)) {
+    if (integer > std::size_t(INT64_MAX)) value = double(integer);
+}
 Json::Json(double number) : value(number) {}
 Json::Json(const char* text) : value(std::string(text)) {}
 Json::Json(std::string text) : value(std::move(text)) {}
@@ -155,6 +160,16 @@ Json::Json(Json&&) noexcept = default;
 Json& Json::operator=(const Json&) = default;
 Json& Json::operator=(Json&&) noexcept = default;
 Json::~Json() = default;
+
+bool operator==(const Json& a, const Json& b) {
+    const auto number = [](const Json& json) -> std::optional<double> {
+        if (const auto* integer = json.as<std::int64_t>()) return double(*integer);
+        if (const auto* real = json.as<double>()) return *real;
+        return std::nullopt;
+    };
+    const std::optional<double> left = number(a), right = number(b);
+    return left && right ? *left == *right : a.value == b.value;
+}
 
 const Json* Json::find(std::string_view key) const {
     if (const JsonObject* members = as<JsonObject>())

@@ -55,10 +55,14 @@ struct Json {
     };
     explicit Json(Truth truth);
 };
+// Numbers are equal if their values are: 1 and 1.0.
+bool operator==(const Json& a, const Json& b);
+
 struct JsonMember {
     std::string key;
     Json value;
 
+    bool operator==(const JsonMember&) const = default;
     JsonMember(std::string key_, Json value_)
         : key(std::move(key_)), value(std::move(value_)) {}
 };

@@ -272,7 +272,7 @@ void write_safetensors(const std::filesystem::path& file,
     if (dtype != DType::float32 && dtype != DType::bfloat16)
         throw FileError(fmt::format("{}: tensors are written in float32 or bfloat16, not {}",
                                     file.string(), to_text(dtype)));
-    JsonObject texts = {{"format", "pt"}};
+    JsonObject texts(metadata.contains("format") ? 0 : 1, {"format", "pt"});
     for (const auto& [key, text] : metadata) texts.emplace_back(key, text);
     JsonObject header = {{"__metadata__", texts}};
     const std::string type_name = dtype == DType::float32 ? "F32" : "BF16";

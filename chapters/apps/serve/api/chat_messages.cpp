@@ -107,11 +107,11 @@ Message read_message(const Json& value, const std::string& name, OpenCalls& call
     if (role == "assistant")
         message.tool_calls = calls.read_calls(fields);
     else
-        fields.allow_only("tool_calls", {"[]"});
+        fields.allow_only("tool_calls", {JsonArray{}});
     if (message.tool_calls.empty() || fields.find("content"))
         message.content = content_text(fields);
     // What an answer has, for clients that send it back.
-    fields.allow_only("annotations", {"[]"});
+    fields.allow_only("annotations", {JsonArray{}});
     for (const char* absent : {"refusal", "audio", "function_call", "reasoning_content"})
         fields.allow_only(absent, {});
     fields.reject_unread();

@@ -63,7 +63,7 @@ void read_stream(RequestFields& fields, CompletionRequest& request) {
                               "stream_options");
     RequestFields options(*value, "stream_options");
     request.include_usage = options.flag_or("include_usage", false);
-    options.allow_only("include_obfuscation", {"false"});
+    options.allow_only("include_obfuscation", {false});
     options.reject_unread();
 }
 
@@ -72,9 +72,9 @@ void read_constraints(RequestFields& fields, CompletionRequest& request) {
     if (const Json* format = fields.find("response_format"))
         request.grammar = grammar_of_response_format(*format);
     if (!request.chat) {
-        fields.allow_only("tools", {"[]"});
-        fields.allow_only("tool_choice", {R"("none")", R"("auto")"});
-        fields.allow_only("parallel_tool_calls", {"true", "false"});
+        fields.allow_only("tools", {JsonArray{}});
+        fields.allow_only("tool_choice", {"none", "auto"});
+        fields.allow_only("parallel_tool_calls", {true, false});
     } else if (ToolRequest tools = read_tools(fields); tools.grammar) {
         if (request.grammar)
             throw invalid_request("response_format is not supported together with tools",
@@ -82,19 +82,19 @@ void read_constraints(RequestFields& fields, CompletionRequest& request) {
         request.grammar = std::move(tools.grammar);
         request.tools = std::move(tools.definitions);
     }
-    fields.allow_only("functions", {"[]"});
-    fields.allow_only("function_call", {R"("none")", R"("auto")"});
+    fields.allow_only("functions", {JsonArray{}});
+    fields.allow_only("function_call", {"none", "auto"});
 }
 
 // What is not implemented, with the values that ask for nothing, and labels.
 void read_neutral(RequestFields& fields) {
-    fields.allow_only("frequency_penalty", {"0", "0.0"});
-    fields.allow_only("presence_penalty", {"0", "0.0"});
-    fields.allow_only("logit_bias", {"{}"});
-    fields.allow_only("store", {"false"});
-    fields.allow_only("metadata", {"{}"});
-    fields.allow_only("modalities", {R"(["text"])"});
-    fields.allow_only("service_tier", {R"("auto")", R"("default")"});
+    fields.allow_only("frequency_penalty", {0});
+    fields.allow_only("presence_penalty", {0});
+    fields.allow_only("logit_bias", {JsonObject{}});
+    fields.allow_only("store", {false});
+    fields.allow_only("metadata", {JsonObject{}});
+    fields.allow_only("modalities", {JsonArray{"text"}});
+    fields.allow_only("service_tier", {"auto", "default"});
     for (const char* name : {"user", "safety_identifier", "prompt_cache_key"})
         fields.allow_label(name);
 }
@@ -251,9 +251,9 @@ CompletionRequest parse_completion_request(std::string_view body, const ApiModel
             throw invalid_request(
                 "prompts times n must be at most " + std::to_string(max_choices), "n");
         read_lengths(fields, "max_tokens", model, 16, request);
-        fields.allow_only("best_of", {std::to_string(request.n)});
-        fields.allow_only("echo", {"false"});
-        fields.allow_only("suffix", {R"("")"});
+        fields.allow_only("best_of", {request.n});
+        fields.allow_only("echo", {false});
+        fields.allow_only("suffix", {""});
     });
 }
 

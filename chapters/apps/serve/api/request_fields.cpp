@@ -11,7 +11,10 @@ namespace {
 // The beginning of a value, for an error message.
 std::string brief_json(const Json& value) {
     const std::string text = json_text(value);
-    return text.size() <= 60 ? text : text.substr(0, 60) + "...";
+    std::size_t end = 60;
+    if (text.size() <= end) return text;
+    while ((text[end] & 0xC0) == 0x80) --end;  // inside of a character in UTF-8
+    return text.substr(0, end) + "...";
 }
 
 }  // namespace
@@ -90,11 +93,9 @@ std::vector<std::string> RequestFields::texts(const std::string& name) {
     return texts;
 }
 
-void RequestFields::allow_only(const std::string& name,
-                               std::initializer_list<std::string_view> neutral) {
+void RequestFields::allow_only(const std::string& name, std::initializer_list<Json> neutral) {
     const Json* value = find(name);
-    if (!value) return;
-    if (std::find(neutral.begin(), neutral.end(), json_text(*value)) == neutral.end())
+    if (value && std::find(neutral.begin(), neutral.end(), *value) == neutral.end())
         throw invalid_request(full_name(name) + " is not supported: " + brief_json(*value),
                               full_name(name), "unsupported_parameter");
 }

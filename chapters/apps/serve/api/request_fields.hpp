@@ -30,8 +30,8 @@ class RequestFields {
                                         std::int64_t high);
     std::vector<std::string> texts(const std::string& name);  // a string, or an array of them
 
-    // A field whose effect is not implemented: only values that ask for no effect, as JSON.
-    void allow_only(const std::string& name, std::initializer_list<std::string_view> neutral);
+    // A field whose effect is not implemented: only values that ask for no effect.
+    void allow_only(const std::string& name, std::initializer_list<Json> neutral);
     // A string that changes no answer: it tells who asks.
     void allow_label(const std::string& name);
 

@@ -80,6 +80,8 @@ bool write_events(Completion& completion, const ClientConnection& client,
         write(sse_done);
     } catch (const ApiError& error) {
         write(sse_event(error_json(error)));
+    } catch (const std::exception& error) {  // out of memory
+        write(sse_event(error_json({500, "server_error", error.what()})));
     }
     sink.done();
     return true;
@@ -137,13 +139,16 @@ void check_content_type(const Request& request) {
 // Before the body is read: httplib 0.11 limits neither one without a length nor what it
 // decompresses. All other errors come after the body, because a connection that is closed with
 // unread bytes is reset, and the client may lose the response.
-Server::HandlerResponse check_body(const Request& request, Response& response) {
-    const bool has_no_body = request.method == "GET" || request.method == "HEAD";
-    const bool has_length =
-        request.has_header("Content-Length") && !request.has_header("Transfer-Encoding");
-    if (!has_no_body && !has_length)
+Server::HandlerResponse check_head(const Request& request, Response& response) {
+    // An answer is sent as a whole. httplib would cut it, as often as the client says.
+    const_cast<Request&>(request).ranges.clear();
+    const bool sends_body =
+        request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
+    const std::string encoding = request.get_header_value("Content-Encoding");
+    if (request.has_header("Transfer-Encoding") ||
+        (sends_body && !request.has_header("Content-Length")))
         set_error(response, {411, "invalid_request_error", "a Content-Length is required"});
-    else if (request.has_header("Content-Encoding"))
+    else if (!encoding.empty() && encoding != "identity")
         set_error(response, {415, "invalid_request_error", "the body must not be compressed"});
     else
         return Server::HandlerResponse::Unhandled;
@@ -203,7 +208,7 @@ void add_completions(Server& server, const HandlerContext& context, const char* 
 }  // namespace
 
 void add_endpoints(Server& server, const HandlerContext& context) {
-    server.set_pre_routing_handler(check_body);
+    server.set_pre_routing_handler(check_head);
     add_pages(server, context);
     add_completions(server, context, "/v1/completions", parse_completion_request);
     add_completions(server, context, "/v1/chat/completions", parse_chat_request);
