@@ -21,7 +21,7 @@ struct TimedRun {
     double seconds = 0, step = 1, report = 0, checkpoint = 0;
     std::size_t global_step = 0, save_steps = 0;
     std::optional<std::size_t> stop_after = {};
-    std::vector<std::size_t> steps, reports, checkpoints, last_steps;
+    std::vector<std::size_t> steps = {}, reports = {}, checkpoints = {}, last_steps = {};
 
     Deadline deadline(double end, double num_reports_after = 1) {
         return {end, num_reports_after, [this] { return seconds; }};
