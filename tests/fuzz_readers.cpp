@@ -54,7 +54,7 @@ const llm::Model& model() {
     static const llm::Model model = [] {
         write("config.json", config);
         llm::Generator generator(1);
-        return llm::make_model(llm::read_config(llm::JsonFile(folder / "config.json")),
+        return llm::make_model(llm::models::read_config(llm::JsonFile(folder / "config.json")),
                                generator);
     }();
     return model;
@@ -71,29 +71,30 @@ void read_adapter(const std::string& replaced, File file) {
 }
 
 void read_tokenizer(const std::string& file, std::size_t vocab_size) {
-    const llm::Tokenizer tokenizer = llm::load_tokenizer(file, vocab_size);
+    const llm::Tokenizer tokenizer = llm::models::load_tokenizer(file, vocab_size);
     tokenizer.decode(tokenizer.encode("The café: 12\n<s>  中<|im_end|>"));
 }
 
 // The number of each function is the first byte of its files.
 const std::array<void (*)(File), 16> readers = {
-    [](File file) { llm::load_model(written("model.bin", file)); },
+    [](File file) { llm::models::load_model(written("model.bin", file)); },
     [](File file) {
         write("config.json", config);
         write("model.safetensors", file);
-        llm::load_model(folder.string());
+        llm::models::load_model(folder.string());
     },
-    [](File file) { llm::read_config(llm::JsonFile(written("config.json", file))); },
+    [](File file) { llm::models::read_config(llm::JsonFile(written("config.json", file))); },
     [](File file) {
         write("model.safetensors.index.json", file);
         llm::SafeTensors tensors(folder);
     },
     [](File file) { read_tokenizer(written("tokenizer.json", file), 1000); },
     [](File file) { read_tokenizer(written("tokenizer.bin", file), 12); },
-    [](File file) { llm::load_model(written("model.gguf", file)); },
+    [](File file) { llm::models::load_model(written("model.gguf", file)); },
     [](File file) { read_tokenizer(written("model.gguf", file), 1000); },
     [](File file) {
-        llm::load_quantized_model(written("model.gguf", file), llm::Activations::float32);
+        llm::models::load_quantized_model(written("model.gguf", file),
+                                          llm::Activations::float32);
     },
     [](File file) { read_adapter("adapter_config.json", file); },
     [](File file) { read_adapter("adapter_model.safetensors", file); },
@@ -105,7 +106,7 @@ const std::array<void (*)(File), 16> readers = {
     [](File file) {
         write("tokenizer_config.json", file);
         llm::Tokenizer tokenizer;
-        llm::read_special_tokens(folder.string(), tokenizer);
+        llm::models::read_special_tokens(folder.string(), tokenizer);
         llm::models::find_chat_template(folder.string());
     },
     [](File file) {

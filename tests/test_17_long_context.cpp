@@ -4,7 +4,7 @@
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/08_pre_vs_post_norm/block.hpp"
-#include "chapters/09_full_model/decoder.hpp"
+#include "chapters/09_full_model/run_layers.hpp"
 #include "chapters/17_long_context/pattern_attention.hpp"
 #include "chapters/17_long_context/yarn.hpp"
 #include "common/numbers/random.hpp"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chapters/08_pre_vs_post_norm/block.hpp"
-#include "chapters/09_full_model/decoder.hpp"
+#include "chapters/09_full_model/run_layers.hpp"
 
 namespace llm {
 

@@ -163,7 +163,7 @@ struct Family {
     std::string key(const std::string& common) const;  // attribute_map, or the same name
 };
 
-// Of families/.
+// Of families/. All but llama_family are in families(), too (family.cpp).
 const Family& llama_family();  // of what models/llama reads
 const Family& gpt2_family();
 const Family& mistral_family();

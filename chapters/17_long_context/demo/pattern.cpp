@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "chapters/01_masking/masking.hpp"
-#include "chapters/09_full_model/decoder.hpp"
+#include "chapters/09_full_model/run_layers.hpp"
 #include "chapters/17_long_context/pattern_attention.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"

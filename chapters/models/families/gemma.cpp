@@ -1,7 +1,8 @@
 // Gemma: norms that multiply by 1 + w, embeddings multiplied by √C. Gemma 2 and Gemma 3 (text):
 // windows in most layers, four norms in each block. Gemma 2 has soft caps, Gemma 3 a QK norm
 // and another theta for its windows. Source: Hugging Face, modeling_gemma.py,
-// modeling_gemma2.py and modeling_gemma3.py.
+// modeling_gemma2.py and modeling_gemma3.py. The settings take effect in family_model.cpp,
+// which builds the layers, and in family_checkpoint.cpp, which adds 1 to the norms.
 #include "chapters/models/family.hpp"
 #include "chapters/models/llama/config_json.hpp"
 
