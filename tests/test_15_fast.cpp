@@ -371,15 +371,14 @@ TEST_CASE("a rejected call explains why in one line and leaves the state as it w
     const Matrix undisturbed = in_chunks(fast, ids, {7, 5});
     RunState state = make_run_state(fast, 12);
     compute_logits(fast, std::span(ids).first(7), state);
-    const auto& cache = std::get<KeysAndValues<Real>>(state.cache);
-    const Tensor4 keys = cache.keys, values = cache.values;
+    const Tensor4 keys = state.keys, values = state.values;
     const auto rejected = [&](const std::vector<Id>& new_ids, const std::string& message) {
         for (const LogitsToKeep keep : {LogitsToKeep::all, LogitsToKeep::last})
             CHECK_THROWS_WITH_AS(compute_logits(fast, new_ids, state, keep), message.c_str(),
                                  ValueError);
         CHECK(state.seq_len == 7);
-        CHECK(cache.keys == keys);
-        CHECK(cache.values == values);
+        CHECK(state.keys == keys);
+        CHECK(state.values == values);
     };
     rejected({}, "fast model: no tokens are given");
     rejected({131}, "model: there is no token 131 in a vocabulary of 131");
@@ -416,9 +415,8 @@ TEST_CASE("seq_len 0 starts a new sequence: the same logits, whatever the state 
         // No element of the workspace or the cache is read before it is written.
         for (Matrix* matrix : {&state.hidden_states, &state.qkv, &state.context, &state.logits})
             matrix->fill(not_a_number);
-        auto& cache = std::get<KeysAndValues<Real>>(state.cache);
-        cache.keys.fill(not_a_number);
-        cache.values.fill(not_a_number);
+        state.keys.fill(not_a_number);
+        state.values.fill(not_a_number);
         for (RunState::ThreadWorkspace& workspace : state.workspaces) {
             workspace.normalized.fill(not_a_number);
             workspace.gate_up.fill(not_a_number);

@@ -7,76 +7,69 @@
 
 namespace llm {
 
-std::size_t CachedRows::num_rows() const {
-    if (paged_) return paged_->num_rows;
-    return std::visit([](const auto& stored) { return stored.num_rows; }, stored_);
-}
-std::size_t CachedRows::num_columns() const {
-    return std::visit([](const auto& stored) { return stored.num_columns; }, stored_);
-}
-
 CachedRows CachedRows::first(std::size_t count) const {
-    if (paged_) return paged(paged_->pages, paged_->page_size, count);
+    if (page_size_ > 0) return paged(pages_, page_size_, count);
     return adjacent(0, count);
 }
 
 CachedRows CachedRows::paged(std::span<const std::size_t> pages, std::size_t page_size,
                              std::size_t count) const {
     CachedRows rows = *this;
-    rows.paged_ = Pages{pages, page_size, count};
+    rows.pages_ = pages;
+    rows.page_size_ = page_size;
+    rows.num_paged_rows_ = count;
     return rows;
 }
 
 std::size_t CachedRows::num_adjacent(std::size_t row) const {
-    const std::size_t num_left = num_rows() - row;
-    if (!paged_) return num_left;
-    return std::min(paged_->page_size - row % paged_->page_size, num_left);
+    const std::size_t in_page = page_size_ > 0 ? page_size_ - row % page_size_ : num_rows();
+    return std::min(in_page, num_rows() - row);
 }
 
 std::size_t CachedRows::stored_row(std::size_t row) const {
-    if (!paged_) return row;
-    const auto& [pages, page_size, num_rows] = *paged_;
-    return pages[row / page_size] * page_size + row % page_size;
+    return page_size_ > 0 ? pages_[row / page_size_] * page_size_ + row % page_size_ : row;
 }
 
 CachedRows CachedRows::adjacent(std::size_t begin, std::size_t count) const {
-    const std::size_t first = stored_row(begin);
-    return std::visit([&](const auto& stored) { return CachedRows(stored.rows(first, count)); },
-                      stored_);
+    if (is_float16_) return float16_.rows(stored_row(begin), count);
+    return float32_.rows(stored_row(begin), count);
 }
 
 ConstMatrixView CachedRows::read(std::size_t begin, std::size_t count,
                                  std::span<Real> workspace) const {
     const std::size_t first = stored_row(begin);
-    if (const auto* float32 = std::get_if<ConstMatrixView>(&stored_))
-        return float32->rows(first, count);
-    const auto& float16 = std::get<BasicMatrixView<const Half>>(stored_);
-    const std::size_t width = float16.num_columns;
+    if (!is_float16_) return float32_.rows(first, count);
+    const std::size_t width = float16_.num_columns;
     require(workspace.size() >= count * width,
             "cache: a workspace of {} floats is too small for ({}, {})", workspace.size(),
             count, width);
     for (std::size_t n = 0; n < count; ++n)
-        to_float(float16[first + n], workspace.subspan(n * width, width));
+        to_float(float16_[first + n], workspace.subspan(n * width, width));
     return {workspace.data(), count, width, width};
 }
 
 void CachedRows::dot_rows(std::span<const Real> x, std::span<Real> products) const {
-    if (!paged_)
-        return std::visit([&](const auto& rows) { llm::dot_rows(rows, x, products); }, stored_);
-    for (std::size_t begin = 0, count = 0; begin < num_rows(); begin += count) {
-        count = num_adjacent(begin);
-        adjacent(begin, count).dot_rows(x, products.subspan(begin, count));
+    if (page_size_ > 0) {
+        for (std::size_t begin = 0, count = 0; begin < num_rows(); begin += count) {
+            count = num_adjacent(begin);
+            adjacent(begin, count).dot_rows(x, products.subspan(begin, count));
+        }
+        return;
     }
+    if (is_float16_) return llm::dot_rows(float16_, x, products);
+    llm::dot_rows(float32_, x, products);
 }
 
 void CachedRows::add_weighted_rows(std::span<const Real> weights, std::span<Real> y) const {
-    if (!paged_)
-        return std::visit([&](const auto& rows) { llm::add_weighted_rows(weights, rows, y); },
-                          stored_);
-    for (std::size_t begin = 0, count = 0; begin < num_rows(); begin += count) {
-        count = num_adjacent(begin);
-        adjacent(begin, count).add_weighted_rows(weights.subspan(begin, count), y);
+    if (page_size_ > 0) {
+        for (std::size_t begin = 0, count = 0; begin < num_rows(); begin += count) {
+            count = num_adjacent(begin);
+            adjacent(begin, count).add_weighted_rows(weights.subspan(begin, count), y);
+        }
+        return;
     }
+    if (is_float16_) return llm::add_weighted_rows(weights, float16_, y);
+    llm::add_weighted_rows(weights, float32_, y);
 }
 
 }  // namespace llm

@@ -1,9 +1,7 @@
 // Chapter 15, file 7 of 10: rows of a KV cache, in float32 or float16.
 #pragma once
 
-#include <optional>
 #include <span>
-#include <variant>
 
 #include "common/tensors/half.hpp"
 #include "common/tensors/matmul.hpp"
@@ -14,12 +12,16 @@ namespace llm {
 // pages.
 class CachedRows {
  public:
-    CachedRows(ConstMatrixView rows) : stored_(rows) {}
-    CachedRows(MatrixView rows) : stored_(ConstMatrixView(rows)) {}
-    CachedRows(BasicMatrixView<const Half> rows) : stored_(rows) {}
+    CachedRows(ConstMatrixView rows) : float32_(rows) {}
+    CachedRows(MatrixView rows) : float32_(rows) {}
+    CachedRows(BasicMatrixView<const Half> rows) : float16_(rows), is_float16_(true) {}
 
-    std::size_t num_rows() const;
-    std::size_t num_columns() const;
+    std::size_t num_rows() const {
+        return page_size_ > 0 ? num_paged_rows_ : num_stored_rows();
+    }
+    std::size_t num_columns() const {
+        return is_float16_ ? float16_.num_columns : float32_.num_columns;
+    }
     CachedRows first(std::size_t count) const;
 
     // Rows that are in pages of adjacent rows: row n of the result is row
@@ -41,16 +43,17 @@ class CachedRows {
                            std::span<Real> y) const;       // (D)
 
  private:
-    struct Pages {
-        std::span<const std::size_t> pages;
-        std::size_t page_size, num_rows;
-    };
-
+    std::size_t num_stored_rows() const {
+        return is_float16_ ? float16_.num_rows : float32_.num_rows;
+    }
     std::size_t stored_row(std::size_t row) const;
     CachedRows adjacent(std::size_t begin, std::size_t count) const;
 
-    std::variant<ConstMatrixView, BasicMatrixView<const Half>> stored_;
-    std::optional<Pages> paged_;  // none: all rows are adjacent
+    ConstMatrixView float32_;
+    BasicMatrixView<const Half> float16_;
+    bool is_float16_ = false;
+    std::span<const std::size_t> pages_{};
+    std::size_t page_size_ = 0, num_paged_rows_ = 0;  // 0: all rows are adjacent
 };
 
 }  // namespace llm

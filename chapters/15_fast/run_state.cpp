@@ -10,60 +10,51 @@ namespace {
 
 // One head of one layer of a cache, (L, Hkv, P, D) -> (P, D).
 template <class Element>
-CachedRows head_view(const xt::xtensor<Element, 4>& cache, std::size_t layer,
-                     std::size_t head) {
+BasicMatrixView<const Element> head_view(const xt::xtensor<Element, 4>& cache,
+                                         std::size_t layer, std::size_t head) {
     const std::size_t num_positions = cache.shape(2), head_dim = cache.shape(3);
-    return BasicMatrixView<const Element>{&cache(layer, head, 0, 0), num_positions, head_dim,
-                                          head_dim};
+    return {&cache(layer, head, 0, 0), num_positions, head_dim, head_dim};
 }
 
-void store_row(std::span<const Real> row, Real* destination) {
-    std::ranges::copy(row, destination);
-}
-void store_row(std::span<const Real> row, Half* destination) {
-    require(to_half(row, {destination, row.size()}) < 65520,
+void store_float16(std::span<const Real> values, Half* destination) {
+    require(to_half(values, {destination, values.size()}) < 65520,
             "cache: a key or value exceeds 65504, the range of float16; use a float32 cache");
 }
 
 }  // namespace
 
 std::array<std::size_t, 4> KVMemory::cache_shape() const {
-    return std::visit([](const auto& tensors) { return tensors.keys.shape(); }, cache);
+    return has_float16_cache() ? half_keys.shape() : keys.shape();
 }
 CachedRows KVMemory::cached_keys(std::size_t layer, std::size_t kv_head) const {
-    return std::visit(
-        [&](const auto& tensors) { return head_view(tensors.keys, layer, kv_head); }, cache);
+    if (has_float16_cache()) return head_view(half_keys, layer, kv_head);
+    return head_view(keys, layer, kv_head);
 }
 CachedRows KVMemory::cached_values(std::size_t layer, std::size_t kv_head) const {
-    return std::visit(
-        [&](const auto& tensors) { return head_view(tensors.values, layer, kv_head); }, cache);
+    if (has_float16_cache()) return head_view(half_values, layer, kv_head);
+    return head_view(values, layer, kv_head);
 }
 
 void KVMemory::store(std::size_t layer, std::size_t kv_head, std::size_t slot,
                      std::span<const Real> key, std::span<const Real> value) {
-    std::visit(
-        [&](auto& tensors) {
-            store_row(key, &tensors.keys(layer, kv_head, slot, 0));
-            store_row(value, &tensors.values(layer, kv_head, slot, 0));
-        },
-        cache);
-}
-
-std::uint64_t KVMemory::nbytes() const {
-    return std::visit(
-        []<class Element>(const KeysAndValues<Element>& tensors) -> std::uint64_t {
-            return (tensors.keys.size() + tensors.values.size()) * sizeof(Element);
-        },
-        cache);
+    if (has_float16_cache()) {
+        store_float16(key, &half_keys(layer, kv_head, slot, 0));
+        store_float16(value, &half_values(layer, kv_head, slot, 0));
+    } else {
+        std::ranges::copy(key, &keys(layer, kv_head, slot, 0));
+        std::ranges::copy(value, &values(layer, kv_head, slot, 0));
+    }
 }
 
 std::uint64_t RunState::nbytes() const {
-    std::uint64_t elements = rotary_table.cos.size() + rotary_table.sin.size() +
-                             hidden_states.size() + qkv.size() + context.size() + logits.size();
+    std::uint64_t elements = rotary_table.cos.size() + rotary_table.sin.size() + keys.size() +
+                             values.size() + hidden_states.size() + qkv.size() +
+                             context.size() + logits.size();
     for (const ThreadWorkspace& workspace : workspaces)
         elements += workspace.normalized.size() + workspace.gate_up.size() +
                     workspace.scores.size() + workspace.floats.size();
-    std::uint64_t bytes = KVMemory::nbytes() + elements * sizeof(Real);
+    std::uint64_t bytes =
+        elements * sizeof(Real) + (half_keys.size() + half_values.size()) * sizeof(Half);
     for (const ThreadWorkspace& workspace : workspaces) bytes += workspace.matmul.nbytes();
     return bytes;
 }
@@ -72,12 +63,14 @@ KVMemory make_kv_memory(const Config& config, std::size_t num_slots, DType cache
     require(num_slots > 0, "fast model: a cache needs at least one slot");
     require(cache_dtype == DType::float32 || cache_dtype == DType::float16,
             "fast model: a cache is float32 or float16, not {}", to_text(cache_dtype));
+    KVMemory memory;
     const std::array<std::size_t, 4> shape = {
         config.num_hidden_layers, config.num_key_value_heads, num_slots, config.head_dim};
-    if (cache_dtype == DType::float32)
-        return {KeysAndValues<Real>{xt::zeros<Real>(shape), xt::zeros<Real>(shape)}};
-    const xt::xtensor<Half, 4> zeros(shape, Half(0));
-    return {KeysAndValues<Half>{zeros, zeros}};
+    if (cache_dtype == DType::float16)
+        memory.half_keys = memory.half_values = xt::xtensor<Half, 4>(shape, Half(0));
+    else
+        memory.keys = memory.values = xt::zeros<Real>(shape);
+    return memory;
 }
 
 Workspace make_workspace(const Config& config, std::size_t num_positions, DType cache_dtype) {

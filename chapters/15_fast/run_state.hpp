@@ -1,21 +1,18 @@
 // Chapter 15, file 6 of 10: the memory of a run: the KV cache and a workspace for activations.
 #pragma once
 
-#include <variant>
-
 #include "chapters/15_fast/cached_rows.hpp"
 #include "chapters/15_fast/fast_model.hpp"
 
 namespace llm {
 
-// The keys and values of all layers, in P slots of one token each.
-template <class Element>
-struct KeysAndValues {
-    xt::xtensor<Element, 4> keys, values;  // (L, Hkv, P, D)
-};
+// The keys and values of all layers, in P slots of one token each. They have one of two types;
+// the tensors of the other one are empty.
 struct KVMemory {
-    std::variant<KeysAndValues<Real>, KeysAndValues<Half>> cache;
+    Tensor4 keys, values;                         // (L, Hkv, P, D)
+    xt::xtensor<Half, 4> half_keys, half_values;  // (L, Hkv, P, D)
 
+    bool has_float16_cache() const { return half_keys.size() > 0; }
     std::array<std::size_t, 4> cache_shape() const;
     CachedRows cached_keys(std::size_t layer, std::size_t kv_head) const;    // (P, D)
     CachedRows cached_values(std::size_t layer, std::size_t kv_head) const;  // (P, D)
@@ -23,7 +20,6 @@ struct KVMemory {
     void store(std::size_t layer, std::size_t kv_head, std::size_t slot,
                std::span<const Real> key,     // (D)
                std::span<const Real> value);  // (D)
-    std::uint64_t nbytes() const;
 };
 
 // The slots of a sequence: position p is in slot pages[p / page_size] * page_size +
