@@ -10,6 +10,26 @@
 
 namespace llm {
 
+// A model of each family, and of Phi-3 a second one.
+inline const std::vector<std::string> family_fixtures = {"models/gpt2",
+                                                         "models/cohere2",
+                                                         "models/gemma",
+                                                         "models/smollm3",
+                                                         "models/granite",
+                                                         "models/olmo2",
+                                                         "models/phi3",
+                                                         "models/phi3_longrope",
+                                                         "18_experts/mixtral",
+                                                         "18_experts/qwen3_moe",
+                                                         "18_experts/gpt_oss",
+                                                         "18_experts/llama4_text",
+                                                         "17_long_context/mistral",
+                                                         "17_long_context/gemma2",
+                                                         "17_long_context/gemma3_text",
+                                                         "19_latent_attention/deepseek_v2",
+                                                         "19_latent_attention/deepseek_v3",
+                                                         "20_linear_attention/qwen3_next"};
+
 inline JsonFile config_json(const Scratch& scratch, const std::string& type,
                             const std::string& members) {
     overwrite(scratch.folder / "config.json",

@@ -44,13 +44,7 @@ TEST_CASE("load_any_model: Llama's types as chapter 09's model, the others as th
 }
 
 TEST_CASE("has_fast_path: none of the families whose layers are not Llama's") {
-    for (const std::string type :
-         {"models/gpt2", "models/cohere2", "models/gemma", "models/smollm3", "models/granite",
-          "models/olmo2", "models/phi3", "models/phi3_longrope", "17_long_context/mistral",
-          "17_long_context/gemma2", "17_long_context/gemma3_text", "18_experts/mixtral",
-          "18_experts/qwen3_moe", "18_experts/gpt_oss", "18_experts/llama4_text",
-          "19_latent_attention/deepseek_v2", "19_latent_attention/deepseek_v3",
-          "20_linear_attention/qwen3_next"}) {
+    for (const std::string& type : family_fixtures) {
         CAPTURE(type);
         CHECK_FALSE(has_fast_path(fixture_path(type)));
     }

@@ -1,8 +1,7 @@
 // Parameters of published models.
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/parameter_count.hpp"
-#include "tests/check.hpp"
+#include "tests/published_models.hpp"
 
 using namespace llm;
 using namespace llm::models;
@@ -97,13 +96,7 @@ TEST_CASE("count_parameters: dense families, the sizes that their makers give") 
 }
 
 TEST_CASE("count_parameters counts the tensors of a loaded model") {
-    for (const std::string type :
-         {"models/gpt2", "models/cohere2", "models/gemma", "models/smollm3", "models/granite",
-          "models/olmo2", "models/phi3", "models/phi3_longrope", "18_experts/mixtral",
-          "18_experts/qwen3_moe", "18_experts/gpt_oss", "18_experts/llama4_text",
-          "17_long_context/mistral", "17_long_context/gemma2", "17_long_context/gemma3_text",
-          "19_latent_attention/deepseek_v2", "19_latent_attention/deepseek_v3",
-          "20_linear_attention/qwen3_next"}) {
+    for (const std::string& type : family_fixtures) {
         CAPTURE(type);
         FamilyModel model = load_family_model(fixture_path(type));
         std::uint64_t count = 0;

@@ -1,5 +1,8 @@
 #include "chapters/models/parameter_count.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "chapters/models/layer_tensors.hpp"
 
 namespace llm::models {
@@ -74,8 +77,8 @@ struct ParameterCounter {
     void a_log(const std::string& name, const Vector& values, std::size_t size) {
         vector(name, values, size);
     }
-    // Norms of states, and of attention sinks, A_log and dt_bias. The correction bias of a
-    // router is not trained by gradients, and does not count.
+    // The norm of linear attention's heads counts as a norm; attention sinks, A_log and dt_bias
+    // as attention. The correction bias of a router, which no gradient changes, does not count.
     void vector(const std::string& name, const Vector&, std::size_t size) {
         const FamilyLayerNames& names = config.family->names;
         if (!names.correction_bias.empty() && name.ends_with(names.correction_bias)) return;
@@ -96,7 +99,7 @@ std::uint64_t ParametersByPart::active() const {
 
 ParametersByPart count_parameters(const FamilyConfig& config) {
     const Family& family = *config.family;
-    // One expert stands for all of them, whose number nothing has checked.
+    // Build a single expert: the number in config.json has not been checked.
     FamilyConfig smaller = config;
     smaller.experts.num_experts = std::min<std::size_t>(1, config.experts.num_experts);
     FamilyModel model = make_empty_model(smaller);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -161,13 +160,14 @@ Json& Json::operator=(const Json&) = default;
 Json& Json::operator=(Json&&) noexcept = default;
 Json::~Json() = default;
 
+std::optional<double> Json::number() const {
+    if (const auto* integer = as<std::int64_t>()) return double(*integer);
+    if (const auto* real = as<double>()) return *real;
+    return std::nullopt;
+}
+
 bool operator==(const Json& a, const Json& b) {
-    const auto number = [](const Json& json) -> std::optional<double> {
-        if (const auto* integer = json.as<std::int64_t>()) return double(*integer);
-        if (const auto* real = json.as<double>()) return *real;
-        return std::nullopt;
-    };
-    const std::optional<double> left = number(a), right = number(b);
+    const std::optional<double> left = a.number(), right = b.number();
     return left && right ? *left == *right : a.value == b.value;
 }
 

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -46,6 +47,8 @@ struct Json {
     const T* as() const {
         return std::get_if<T>(&value);
     }
+    // The value of an integer or a number, otherwise nullopt.
+    std::optional<double> number() const;
     // A member of an object; nullptr if there is none, or if this is no object.
     const Json* find(std::string_view key) const;
 

@@ -19,14 +19,8 @@ std::string shortened(const Json& value) {
     return json_text(value);
 }
 
-std::optional<double> number_of(const Json& value) {
-    if (const auto* integer = value.as<std::int64_t>()) return double(*integer);
-    const auto* number = value.as<double>();
-    return number ? std::optional(*number) : std::nullopt;
-}
-
 double number_in(const Json& value, const std::string& key, const JsonFile& from) {
-    const std::optional<double> number = number_of(value);
+    const std::optional<double> number = value.number();
     if (!number) from.reject(key, "must be a number, not " + shortened(value));
     return *number;
 }
@@ -126,7 +120,7 @@ bool JsonFile::boolean_or(const std::string& key, bool otherwise) const {
 }
 
 bool JsonFile::truth_or(const std::string& key, bool otherwise) const {
-    const bool is_number = has(key) && number_of(*content_->find(key));
+    const bool is_number = has(key) && content_->find(key)->number();
     return is_number ? number(key) != 0 : boolean_or(key, otherwise);
 }
 

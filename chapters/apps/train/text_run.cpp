@@ -85,7 +85,7 @@ void train_on_text(TrainingTask task, RunFolder folder, const TrainingText& text
     step("Text, tokens and model");
     show_sizes(task, state.model, documents);
     if (folder.resume) explain_resumed_run(state, task, minutes.has_value());
-    // Count before training, so that the clock has seen how long it takes.
+    // Count before training, so that the deadline takes it into account.
     show_progress("counting n-grams ...");
     const NgramBaseline baseline = ngram_baseline(task, minutes);
     show_progress("");

@@ -1,4 +1,4 @@
-// The formats of conversations of families beside ChatML, which chapter 14 has.
+// Chat formats other than ChatML, which is in chapter 14.
 #pragma once
 
 #include "chapters/14_fine_tuning/chat_template.hpp"

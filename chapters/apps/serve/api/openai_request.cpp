@@ -150,12 +150,10 @@ std::vector<Id> encode_messages(RequestFields& fields, const ApiModel& model,
                                render_conversation(*model.chat_template, messages, options));
 }
 
-bool is_number(const Json& value) { return value.as<std::int64_t>() || value.as<double>(); }
-
 // The array, if it is one of tokens.
 const JsonArray* find_ids(const Json& value) {
     const JsonArray* array = value.as<JsonArray>();
-    return array && !array->empty() && is_number(array->front()) ? array : nullptr;
+    return array && !array->empty() && array->front().number() ? array : nullptr;
 }
 
 std::vector<Id> ids_of(const JsonArray& array, const ApiModel& model) {

@@ -56,14 +56,12 @@ double RequestFields::number_or(const std::string& name, double low, double high
                                 double otherwise) {
     const Json* value = find(name);
     if (!value) return otherwise;
-    const std::int64_t* integer = value->as<std::int64_t>();
-    const double* real = value->as<double>();
-    const double number = integer ? double(*integer) : real ? *real : low - 1;
-    if (!(number >= low && number <= high))
+    const std::optional<double> number = value->number();
+    if (!number || !(*number >= low && *number <= high))
         throw invalid_request(full_name(name) + " must be a number from " + brief(low) +
                                   " to " + brief(high) + ", not " + brief_json(*value),
                               full_name(name));
-    return number;
+    return *number;
 }
 
 std::optional<std::int64_t> RequestFields::integer(const std::string& name, std::int64_t low,

@@ -140,7 +140,7 @@ void check_content_type(const Request& request) {
 // decompresses. All other errors come after the body, because a connection that is closed with
 // unread bytes is reset, and the client may lose the response.
 Server::HandlerResponse check_head(const Request& request, Response& response) {
-    // An answer is sent as a whole. httplib would cut it, as often as the client says.
+    // Ignore Range: httplib would send every requested range, however many there are.
     const_cast<Request&>(request).ranges.clear();
     const bool sends_body =
         request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
