@@ -10,8 +10,7 @@ using namespace exercise;
 namespace {
 
 Real count_of(const Family& family, std::size_t num_key_value_heads, bool tied) {
-    FamilyConfig config;
-    config.family = &family;
+    FamilyConfig config = config_with(family, {});
     config.hidden_size = 64;
     config.intermediate_size = 256;
     config.num_hidden_layers = 2;

@@ -1030,14 +1030,20 @@ def dense_decoder(config, weights, ids):
             return nn.functional.layer_norm(x, x.shape[-1:], weight, None, config["layer_norm_eps"])
         return rms_normalize(x, config["rms_norm_eps"]) * (1 + weight if gemma else weight)
 
-    linear = lambda x, name: x @ weights[f"{name}.weight"].T
-    activation = (lambda x: nn.functional.gelu(x, approximate="tanh")) if gemma else nn.functional.silu
+    linear = lambda x, name: x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0)
+    activation = (lambda x: nn.functional.gelu(x, approximate="tanh")) if gemma else getattr(nn.functional, config.get("hidden_act", "silu"))
     split = lambda y, count: y.view(*ids.shape, count, head_dim).transpose(1, 2)
     x = weights["model.embed_tokens.weight"][ids]
     x = x * (config["hidden_size"] ** 0.5 if gemma else config.get("embedding_multiplier", 1.0))
     rotary_dim, attention_factor = int(head_dim * config.get("partial_rotary_factor", 1.0)), 1.0
     frequencies = rotary_angles(rotary_dim, config["rope_theta"], torch.arange(seq_len).float())[0]
-    if scaling := config.get("rope_scaling"):  # longrope
+    scaling = config.get("rope_scaling") or {"rope_type": "default"}
+    if scaling["rope_type"] == "linear":
+        frequencies = frequencies / scaling["factor"]
+    if scaling["rope_type"] == "yarn":
+        frequencies = yarn_frequencies(rotary_dim, config["rope_theta"], scaling["factor"], scaling["original_max_position_embeddings"], 32, 1, True)
+        attention_factor = 0.1 * math.log(scaling["factor"]) + 1
+    if scaling["rope_type"] == "longrope":
         original = config["original_max_position_embeddings"]
         frequencies = frequencies / torch.tensor(scaling["long_factor" if seq_len > original else "short_factor"])
         attention_factor = (1 + math.log(config["max_position_embeddings"] / original) / math.log(original)) ** 0.5
@@ -1066,6 +1072,7 @@ def dense_decoder(config, weights, ids):
         if not full and (kind != "smollm3" or config["no_rope_layers"][n]):
             queries, keys = rotate(queries), rotate(keys)
         keys, values = (y.repeat_interleave(heads // kv_heads, 1) for y in (keys, values))
+        full = full or n < config.get("max_window_layers", 0)
         scores = (queries @ keys.mT * scale).masked_fill(causal if full else windowed, -torch.inf)
         attended = (scores.softmax(-1) @ values).transpose(1, 2).reshape(*ids.shape, -1)
         attended = linear(attended, name + "self_attn.o_proj")
@@ -1183,6 +1190,33 @@ def dense_models():
     weights |= {"transformer.h.0.attn.bias": torch.ones(64, 64).tril()[None, None], "transformer.h.0.attn.masked_bias": torch.tensor(-1e4)}
     save_dense_model("gpt2", config, weights, ids, gpt2_decoder)
     pebble(base, ids)
+    odd_settings(base, ids)
+
+
+def odd_settings(base, ids):
+    """Settings that the classes of Llama and Qwen2 have and hardly a published file uses: other activations, biases everywhere,
+    linear scaling and YaRN, windows from the second layer on."""
+    base = {**base, "num_hidden_layers": 3, "tie_word_embeddings": False}
+    configs = {
+        "llama_odd": {**base, "model_type": "llama", "hidden_act": "gelu", "attention_bias": True, "mlp_bias": True,
+                      "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+        "qwen2_odd": {**base, "model_type": "qwen2", "hidden_act": "relu", "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1,
+                      "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 200}}}
+    torch.manual_seed(174)
+    draw = lambda *shape: 2 * torch.randn(*shape) * shape[-1] ** -0.5
+    C, D, F = base["hidden_size"], base["head_dim"], base["intermediate_size"]
+    for name, config in configs.items():
+        weights = {"model.embed_tokens.weight": draw(31, C) / 2, "model.norm.weight": torch.rand(C) * 2, "lm_head.weight": draw(31, C)}
+        parts = [("self_attn.q_proj", 4 * D, C), ("self_attn.k_proj", 2 * D, C), ("self_attn.v_proj", 2 * D, C), ("self_attn.o_proj", C, 4 * D),
+                 ("mlp.gate_proj", F, C), ("mlp.up_proj", F, C), ("mlp.down_proj", C, F)]
+        for n in range(3):
+            layer = f"model.layers.{n}."
+            for i, (part, out, into) in enumerate(parts):
+                weights[f"{layer}{part}.weight"] = draw(out, into)
+                if i < 3 or name == "llama_odd":
+                    weights[f"{layer}{part}.bias"] = torch.randn(out)
+            weights |= {f"{layer}{norm}.weight": torch.rand(C) for norm in ("input_layernorm", "post_attention_layernorm")}
+        save_dense_model(name, config, weights, ids, dense_decoder)
 
 
 def pebble(base, ids):

@@ -45,13 +45,14 @@ inline models::FamilyConfig read(const std::string& type, const std::string& mem
     return read_family_config(config_json(scratch, type, members));
 }
 
-// The message, without the path of the file.
+// The message, without the path of the file and the advice to --ignore the setting.
 inline std::string rejection_of(const std::string& type, const std::string& members) {
     try {
         read(type, members);
     } catch (const FileError& error) {
         const std::string message = error.what();
-        return message.substr(message.find(": ") + 2);
+        const std::size_t begin = message.find(": ") + 2;
+        return message.substr(begin, message.find(" (--ignore ") - begin);
     }
     return "not rejected";
 }

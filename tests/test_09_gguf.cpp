@@ -268,7 +268,7 @@ TEST_CASE("export_model rejects the frequency factors of a GGUF file by name") {
     const std::string folder = (scratch.folder / "exported").string();
     CHECK_THROWS_WITH_AS(models::export_model(models::load_model(gguf("llama")), folder),
                          "export: no supported rope_scaling has a factor for each frequency (a "
-                         "GGUF file's rope_freqs.weight or linear scaling has)",
+                         "GGUF file's rope_freqs.weight has)",
                          ValueError);
     CHECK_FALSE(is_folder(folder));
 }

@@ -183,6 +183,21 @@ TEST_CASE("values that a keyword cannot have are rejected with their path") {
           "json_schema: #/required: there is no property 'a'");
 }
 
+TEST_CASE("json_schema: integers keep all digits, and 1.0 is an integer") {
+    check_matches(schema_grammar(R"({"enum": [18446744073709551615, -9223372036854775809]})"),
+                  {"18446744073709551615", "-9223372036854775809"},
+                  {"1.8446744073709552e+19", "18446744073709551616"});
+    check_matches(schema_grammar(R"({"type": "integer", "enum": [9223372036854775808]})"),
+                  {"9223372036854775808"}, {"9.223372036854776e+18"});
+    const std::string digits = "123456789012345678901234567890";
+    check_matches(schema_grammar(R"({"const": )" + digits + "}"), {digits}, {"1e+29"});
+    check_matches(schema_grammar(R"({"type": "integer", "const": 1.0})"), {"1.0"}, {"2"});
+    CHECK(schema_error(R"({"type": "integer", "const": 1.5})") ==
+          "json_schema: #/const: 1.5 is not of the type");
+    check_matches(schema_grammar(R"({"type": "string", "maxLength": 1.0})"), {"\"a\""},
+                  {"\"aa\""});
+}
+
 TEST_CASE("hostile schemas are rejected in time") {
     std::string deep = R"({"type": "null"})";
     for (int i = 0; i < 50; ++i) deep = R"({"type": "array", "items": )" + deep + "}";

@@ -127,6 +127,25 @@ TEST_CASE("a pattern supports Unicode, reports where it matches, and limits its 
           Ends{{0, million - 1}, {million - 1, million}});
 }
 
+TEST_CASE("parse_json keeps the digits of large integers, and rejects zero bytes") {
+    for (const std::string text :
+         {"18446744073709551615", "-9223372036854775809", "9223372036854775807",
+          "[1000000000000000019884624838656]", "{\"a\":1e+30}"}) {
+        CHECK(json_text(parse_json(text, "text")) == text);
+        CHECK(json_text(Json(parse_json(text, "text"))) == text);
+    }
+    CHECK(spaced_json_text(parse_json("{\"a\":[1,{\"b\":18446744073709551615}]}", "text")) ==
+          "{\"a\": [1, {\"b\": 18446744073709551615}]}");
+    CHECK(parse_json("18446744073709551616", "text").number() == 18446744073709551616.0);
+    CHECK_FALSE(parse_json("18446744073709551616", "text") ==
+                parse_json("18446744073709551617", "text"));
+    CHECK(parse_json("1", "text") == parse_json("1.0", "text"));
+    // The parser alone would take a zero byte for the end of the text.
+    CHECK_THROWS_WITH_AS(parse_json(std::string("{}\n\0", 4), "FILE"),
+                         "FILE: a zero byte at line 2, column 1", FileError);
+    CHECK_THROWS_AS(parse_json(std::string("{\0}", 3), "FILE"), FileError);
+}
+
 TEST_CASE("JsonFile reads nested objects, ids and lists of strings") {
     const Scratch scratch;
     const fs::path file = scratch.folder / "a.json";

@@ -127,7 +127,8 @@ TEST_CASE("gpt2 has names of its own for common keys, and 4 C for a missing n_in
     CHECK(config.tie_word_embeddings);
     CHECK(gpt2(R"(, "n_inner": null)").intermediate_size == 96);
     CHECK(gpt2(R"(, "n_inner": 40)").intermediate_size == 40);
-    CHECK_THROWS_AS(gpt2(R"(, "hidden_size": 24)"), FileError);
+    CHECK(gpt2(R"(, "hidden_size": 24)").hidden_size == 24);  // both spellings, if they agree
+    CHECK_THROWS_AS(gpt2(R"(, "hidden_size": 25)"), FileError);
     CHECK_THROWS_AS(gpt2(R"(, "rope_theta": 10000)"), FileError);
     for (const std::string flag :
          {R"("scale_attn_weights": false)", R"("add_cross_attention": true)",
@@ -170,7 +171,9 @@ TEST_CASE("the keys of published config.json files are read: chapter 09's model 
 
 TEST_CASE("rope_scaling: the type and the factor have no default once the object is there") {
     CHECK(read("gpt_oss", "").yarn->factor == 32);
-    CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {})"),
+    CHECK(read("gpt_oss", R"("rope_scaling": {})").yarn->factor == 32);
+    CHECK_FALSE(read("gpt_oss", R"("rope_scaling": {"rope_type": "default"})").yarn);
+    CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {"factor": 2})"),
                    "rope_scaling has no rope_type"));
     CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {"rope_type": "yarn"})"),
                    "rope_scaling.factor is missing"));
@@ -227,11 +230,15 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
     same_as("llama4_text", R"("rope_theta": 500.0, "rope_scaling": {)" + llama3 + "}",
             R"("rope_parameters": {"rope_theta": 500.0, )" + llama3 + "}");
 
-    CHECK(mentions(rejection_of("mixtral", R"("rope_parameters": {"rope_type": "linear",
+    CHECK(mentions(rejection_of("mixtral", R"("rope_parameters": {"rope_type": "longrope",
                                                "factor": 2, "rope_theta": 500.0})"),
-                   "rope_parameters is not supported for mixtral"));
-    CHECK(mentions(rejection_of("mixtral", R"("rope_parameters": {"rope_type": "default"})"),
-                   "rope_parameters.rope_theta is missing"));
+                   "rope_parameters.rope_type longrope is not supported; supported: default, "
+                   "linear, dynamic, llama3 and yarn"));
+    // Without a theta, that of the class.
+    CHECK(read("mixtral", R"("rope_parameters": {"rope_type": "default"})").rope_theta ==
+          1'000'000);
+    CHECK(read("gpt_oss", R"("rope_parameters": {"rope_type": "yarn", "factor": 4})")
+              .rope_theta == 150'000);
     CHECK(mentions(
         rejection_of("mixtral", R"("rope_parameters": {"full_attention": {"rope_theta": 1}})"),
         "rope_parameters.full_attention is not supported; supported: one RoPE for all"));
@@ -241,9 +248,9 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
                                            "rope_theta": 100.0}})"),
                    "rope_parameters.sliding_attention.rope_type linear is not supported"));
     CHECK(mentions(rejection_of("gemma3_text", R"("rope_parameters": {
-                     "full_attention": {"rope_theta": 500.0, "other": 1},
+                     "full_attention": {"rope_theta": 500.0, "rotary_dim": 1},
                      "sliding_attention": {"rope_theta": 100.0}})"),
-                   "rope_parameters.full_attention.other 1 is not supported: nothing"));
+                   "rope_parameters.full_attention.rotary_dim 1 is not supported: nothing"));
 }
 
 TEST_CASE("Llama 4: attn_temperature_tuning may be a number, layer_types must agree") {

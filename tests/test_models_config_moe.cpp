@@ -154,22 +154,24 @@ TEST_CASE("read_family_config names what is not supported") {
     CHECK(rejection_of("deepseek_v32", "")
               .starts_with(
                   "model_type deepseek_v32 is not supported; supported: llama, mistral, "));
-    CHECK(rejection_of("mixtral", R"("hidden_act": "gelu")") ==
-          "hidden_act gelu is not supported; supported: silu");
+    CHECK(rejection_of("mixtral", R"("hidden_act": "mish")") ==
+          "hidden_act mish is not supported; supported: silu, gelu, gelu_pytorch_tanh, relu "
+          "and sigmoid");
     CHECK(rejection_of("mixtral", R"("attention_bias": true)") ==
           "attention_bias true is not supported; supported: false");
-    CHECK(rejection_of("gpt_oss", R"("attention_bias": false)") ==
-          "attention_bias false is not supported; supported: true");
-    CHECK(rejection_of("qwen3_moe", R"("use_sliding_window": true)") ==
-          "use_sliding_window true is not supported; supported: false");
+    CHECK(rejection_of("mixtral", R"("mlp_bias": true)") ==
+          "mlp_bias true is not supported; supported: false");
+    CHECK(rejection_of("qwen3_moe", R"("use_qk_norm": false)") ==
+          "use_qk_norm false is not supported; supported: true");
     CHECK(rejection_of("qwen3_moe", R"("rope_scaling": {"rope_type": "yarn"})") ==
-          "rope_scaling is not supported for qwen3_moe");
+          "rope_scaling.factor is missing");
     CHECK(rejection_of("gpt_oss", R"("rope_scaling": {"rope_type": "linear"})") ==
           "rope_scaling.rope_type linear is not supported; supported: yarn");
-    CHECK(rejection_of("llama4_text", R"("rope_scaling": {"rope_type": "yarn"})") ==
-          "rope_scaling.rope_type yarn is not supported; supported: llama3");
-    CHECK(rejection_of("mixtral", R"("quantization_config": {"quant_method": "fp8"})") ==
-          "quantization_config is not supported");
+    CHECK(rejection_of("llama4_text", R"("rope_scaling": {"rope_type": "longrope"})") ==
+          "rope_scaling.rope_type longrope is not supported; supported: default, linear, "
+          "dynamic, llama3 and yarn");
+    CHECK(rejection_of("mixtral", R"("num_experts_per_tok": 0)") ==
+          "num_experts_per_tok must be at least 1, not 0");
     CHECK(rejection_of("mixtral", R"("num_experts_per_tok": 9)") ==
           "num_experts_per_tok must be at most the number of experts, 8, not 9");
     CHECK(rejection_of("llama4_text", R"("no_rope_layers": [1, 1])") ==

@@ -119,7 +119,7 @@ TEST_CASE("DeepSeek: what is not implemented, or contradicts itself, is rejected
     CHECK(mentions(rejection_of("deepseek_v3", R"("qk_rope_head_dim": 3)"), "even"));
     CHECK(mentions(v3(R"("rope_scaling": {"type": "linear", "factor": 2})"),
                    "linear is not supported; supported: yarn"));
-    CHECK(mentions(v3(R"("bogus": 1)"), "bogus"));
+    CHECK(mentions(v3(R"("index_topk": 1)"), "index_topk"));
     const auto of_v2 = [](const std::string& more) {
         return rejection_of_deepseek("deepseek_v2", v2 + ", " + more);
     };
@@ -130,7 +130,10 @@ TEST_CASE("DeepSeek: what is not implemented, or contradicts itself, is rejected
     CHECK(of_v2(R"("topk_method": "noaux_tc")") ==
           "topk_method noaux_tc is not supported; supported: greedy and group_limited_greedy");
     CHECK(mentions(rejection_of("mixtral", R"("kv_lora_rank": 4)"),
-                   "kv_lora_rank is not supported"));
+                   "kv_lora_rank 4 is not supported: nothing reads it"));
+    CHECK(mentions(rejection_of("deepseek_v3", R"("kv_lora_rank": null)"),
+                   "kv_lora_rank is missing"));
+    CHECK(mentions(v3(R"("use_mla": false)"), "kv_lora_rank is missing"));
 }
 
 TEST_CASE("DeepSeek: layers for multi-token prediction are left out if the file counts them") {
@@ -174,8 +177,7 @@ TEST_CASE("DeepSeek: what llama.cpp computes differently is not exported") {
 }
 
 TEST_CASE("DeepSeek: parameters of the published sizes, and the cache of latent vectors") {
-    FamilyConfig config;
-    config.family = &deepseek_v3_family();
+    FamilyConfig config = config_with(deepseek_v3_family(), {});
     config.hidden_size = 7168;
     config.intermediate_size = 18432;
     config.num_hidden_layers = 61;

@@ -9,9 +9,7 @@ using namespace llm::models;
 namespace {
 
 FamilyConfig config_of(const Family& family, const Config& sizes, const ExpertSizes& experts) {
-    FamilyConfig config;
-    static_cast<Config&>(config) = sizes;
-    config.family = &family;
+    FamilyConfig config = config_with(family, sizes);
     config.tie_word_embeddings = false;
     config.qk_norm = family.qk_norm;
     if (family.has_biases) config.attention_bias = AttentionBias::qkvo;

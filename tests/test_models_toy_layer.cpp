@@ -4,6 +4,7 @@
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/12_gradients/linear_backward.hpp"
 #include "chapters/13_training/training_loop.hpp"
+#include "common/files/mapped_file.hpp"
 #include "tests/check.hpp"
 #include "tests/files.hpp"
 

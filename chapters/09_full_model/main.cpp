@@ -10,6 +10,7 @@
 #include "chapters/09_full_model/demo/words.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -182,8 +183,8 @@ int main(int argc, char** argv) {
     std::string model_path, export_folder;
     std::vector<Id> tokens = {1, 334, 3855, 288};
     Options options("09_full_model", "What is a whole model?");
-    options.path("--model", model_path,
-                 "a checkpoint: Hugging Face folder, GGUF or llama2.c file");
+    models::add_model_path(options, model_path,
+                           "a checkpoint: Hugging Face folder, GGUF or llama2.c file");
     options.ids("--tokens", tokens, "the input ids");
     options.folder("--export", export_folder, "folder to write the model to, for Hugging Face");
 

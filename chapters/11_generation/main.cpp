@@ -8,6 +8,7 @@
 #include "chapters/11_generation/text_streamer.hpp"
 #include "chapters/11_generation/words.hpp"
 #include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/standard_input.hpp"
@@ -131,8 +132,9 @@ void run_generation(const Model& model, const Tokenizer& tokenizer,
 }
 
 void add_options(Options& options, Arguments& arguments) {
-    options.path("--model", arguments.model_path,
-                 "another model: a Hugging Face folder, a GGUF file or a llama2.c file");
+    models::add_model_path(
+        options, arguments.model_path,
+        "another model: a Hugging Face folder, a GGUF file or a llama2.c file");
     options.path("--tokenizer", arguments.tokenizer_path,
                  "its tokenizer, if it is neither beside nor in the model");
     options.needs("--tokenizer", "--model");

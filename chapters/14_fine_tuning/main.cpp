@@ -12,6 +12,7 @@
 #include "chapters/14_fine_tuning/evaluation.hpp"
 #include "chapters/14_fine_tuning/log_probs.hpp"
 #include "chapters/14_fine_tuning/lora.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/show.hpp"
 #include "common/system/options.hpp"
@@ -163,7 +164,7 @@ int main(int argc, char** argv) {
     options.count("--grpo-steps", run.grpo_steps, 1, 10000, "steps of GRPO on reversing");
     options.number("--beta", run.beta, 0, 100, "weight of GRPO's KL penalty");
     options.text("--ask", ask.question, "a question; without --model, to the shipped model");
-    options.path("--model", ask.model, "a Hugging Face folder, which answers --ask");
+    models::add_model_path(options, ask.model, "a Hugging Face folder, which answers --ask");
     options.path("--adapter", ask.adapter, "its LoRA adapter, in PEFT's format");
     options.count("--max-new-tokens", ask.max_new_tokens, 1, 1 << 20, "the longest answer");
     options.needs("--model", "--ask");

@@ -7,6 +7,7 @@
 #include "chapters/15_fast/demo/matmul.hpp"
 #include "chapters/15_fast/inference.hpp"
 #include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/output/show.hpp"
@@ -89,8 +90,8 @@ int main(int argc, char** argv) {
     std::size_t max_new_tokens = 100;
     Options options("15_fast", "What makes inference fast?");
     options.flag("--no-timing", no_timing, "leave out run times, which differ from run to run");
-    options.path("--model", model_path,
-                 "generate with this model: a folder, GGUF or llama2.c file");
+    models::add_model_path(options, model_path,
+                           "generate with this model: a folder, GGUF or llama2.c file");
     options.path("--tokenizer", tokenizer_path,
                  "its tokenizer, if it is not next to the model");
     options.needs("--tokenizer", "--model");

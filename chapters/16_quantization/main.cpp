@@ -12,6 +12,7 @@
 #include "chapters/models/gguf/quantized_gguf.hpp"
 #include "chapters/models/llama/gguf_config.hpp"
 #include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -127,9 +128,10 @@ void run(Arguments arguments, std::uint32_t seed) {
 int main(int argc, char** argv) {
     Arguments arguments;
     Options options("16_quantization", "How does a model fit in a quarter of its bytes?");
-    options.path("--model", arguments.model_path,
-                 "generate with this model: a folder, or a GGUF file, whose types are kept "
-                 "without --dtype");
+    models::add_model_path(
+        options, arguments.model_path,
+        "generate with this model: a folder, or a GGUF file, whose types are kept "
+        "without --dtype");
     options.path("--tokenizer", arguments.tokenizer_path,
                  "its tokenizer, if it is neither beside nor in the model");
     options.needs("--tokenizer", "--model");

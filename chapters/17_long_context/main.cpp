@@ -4,6 +4,7 @@
 #include "chapters/17_long_context/demo/pattern.hpp"
 #include "chapters/17_long_context/demo/score_mod.hpp"
 #include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "chapters/models/model_options.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
@@ -57,8 +58,8 @@ int main(int argc, char** argv) {
     options.count("--num-sequences", arguments.num_sequences, 1, 10000,
                   "sequences on which the loss by position is measured");
     options.flag("--measure", arguments.measure, "measure the time of a token by the length");
-    options.path("--model", arguments.model.model_path,
-                 "a folder of mistral, gemma2, gemma3_text or another model type");
+    models::add_model_path(options, arguments.model.model_path,
+                           "a folder of mistral, gemma2, gemma3_text or another model type");
     for (const char* name : add_model_options(options, arguments.model, arguments.prompt))
         options.needs(name, "--model");
     options.needs("--export", "--model");

@@ -6,6 +6,7 @@
 #include "chapters/18_experts/demo/specialization.hpp"
 #include "chapters/18_experts/demo/speed.hpp"
 #include "chapters/models/family_checkpoint.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "chapters/models/model_options.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/files/mapped_file.hpp"
@@ -63,8 +64,9 @@ int main(int argc, char** argv) {
                   "experts of each token of --collapse");
     options.number("--aux-loss-coef", arguments.aux_loss_coefficient, 0, 10,
                    "coefficient of the load-balancing loss of --collapse");
-    options.path("--model", arguments.model.model_path,
-                 "a folder of mixtral, qwen3_moe, gpt_oss, llama4_text or another model type");
+    models::add_model_path(
+        options, arguments.model.model_path,
+        "a folder of mixtral, qwen3_moe, gpt_oss, llama4_text or another model type");
     for (const char* name : add_model_options(options, arguments.model, arguments.prompt))
         options.needs(name, "--model");
     for (const char* name : {"--num-experts", "--num-experts-per-tok", "--aux-loss-coef"})

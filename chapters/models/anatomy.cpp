@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/llama/config_file.hpp"
 #include "chapters/models/load.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
@@ -133,7 +134,14 @@ Choice mlp_of(const FamilyConfig& config) {
     if (!config.family->mlp_has_gate) return {"MLP", "GELU", page};
     if (config.swiglu_limit)
         return {"MLP", "SwiGLU, clamped", "18_experts.md#published-models"};
-    return {"MLP", config.family->activation.name == GELUTanh.name ? "GeGLU" : "SwiGLU", page};
+    const bool gelu = config.activation.function == GELU.function ||
+                      config.activation.function == GELUTanh.function;
+    const bool silu = config.activation.function == SiLU.function;
+    return {"MLP",
+            gelu   ? "GeGLU"
+            : silu ? "SwiGLU"
+                   : "gated, " + std::string(config.activation.name),
+            page};
 }
 
 bool has_dense_layers(const FamilyConfig& config) {
@@ -250,7 +258,7 @@ PublishedExample find_example(const std::string& name_or_folder) {
         is_file(name_or_folder) ? name_or_folder : name_or_folder + "/config.json";
     require(is_file(file), "{} is neither a config.json or its folder nor one of {}",
             name_or_folder, names);
-    return {name_or_folder, 0, read_any_config(JsonFile(file))};
+    return {name_or_folder, 0, read_any_config(open_config(file))};
 }
 
 }  // namespace llm::models

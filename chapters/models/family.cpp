@@ -3,69 +3,74 @@
 #include <algorithm>
 #include <cmath>
 
-#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/config_file.hpp"
 #include "chapters/models/llama/gguf_tensors.hpp"
+#include "chapters/models/llama/rope_keys.hpp"
+#include "chapters/models/llama/unread_settings.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
 namespace {
 
+// Settings of other families, which would change the layers.
 void reject_unsupported(const JsonFile& json, const Family& family) {
-    const std::string key = family.activation_key, activation(family.activation.name);
-    if (json.has(key) && json.text(key) != activation)
-        json.reject_value(key, json.text(key), activation);
-    if (json.boolean_or("attention_bias", family.has_biases) != family.has_biases)
-        json.reject_value("attention_bias", family.has_biases ? "false" : "true",
-                          family.has_biases ? "true" : "false");
-    for (const char* flag : {"mlp_bias", "use_bidirectional_attention", "use_sliding_window"})
-        if (json.boolean_or(flag, false)) json.reject_value(flag, "true", "false");
-    if (json.has("clip_qkv")) json.reject("clip_qkv", "is not supported");
-    const std::string shared = "shared_expert_intermediate_size";
-    if (json.has(shared) && family.names.shared_gate.empty())
-        json.reject(shared, "is not supported");
-    for (const char* of_deepseek : {"n_shared_experts", "kv_lora_rank"})
-        if (json.has(of_deepseek) && !family.latent_attention)
-            json.reject(of_deepseek, "is not supported");
     const std::string rotary = "partial_rotary_factor";
     if (!family.partial_rotary && json.has(rotary) && json.number(rotary) != 1)
         json.reject_value(rotary, brief(json.number(rotary)), "1");
-    const std::string rope = rope_object(json, family.local_rope);
-    if (json.has(rope) && !family.reads_rope_scaling && read_rope_type(json, rope) != "default")
-        json.reject(rope, "is not supported for " + family.model_type);
+    const bool qk_norm = family.qk_norm != QKNormType::none;
+    if (&family != &llama4_family() && json.boolean_or("use_qk_norm", qk_norm) != qk_norm)
+        json.reject_value("use_qk_norm", qk_norm ? "false" : "true",
+                          qk_norm ? "true" : "false");
+    if (json.boolean_or("qkv_bias", false) && &family != &qwen2_family())
+        json.reject_value("qkv_bias", "true", "false");
+    if (json.boolean_or("use_bidirectional_attention", false))
+        json.reject_value("use_bidirectional_attention", "true", "false");
 }
 
-void read_sizes(const JsonFile& json, const Family& family, Config& config) {
-    const Family::Defaults& defaults = family.defaults;
-    const auto size = [&](const std::string& key) { return json.size(family.key(key)); };
-    config.hidden_size = size("hidden_size");
-    config.intermediate_size = defaults.mlp_ratio > 0
-                                   ? json.size_or(family.key("intermediate_size"),
-                                                  defaults.mlp_ratio * config.hidden_size)
-                                   : size("intermediate_size");
-    config.num_hidden_layers = size("num_hidden_layers");
-    config.num_attention_heads = size("num_attention_heads");
-    config.num_key_value_heads = family.has_key("num_key_value_heads")
-                                     ? size("num_key_value_heads")
-                                     : config.num_attention_heads;
+Config read_common_sizes(const JsonFile& json, const Family& family) {
+    Config config = read_sizes(json, family.defaults, [&](const std::string& common) {
+        const std::string own = family.key(common);
+        return !own.empty() && !json.has(own) && json.has(common) ? common : own;
+    });
     if (family.latent_attention)
         config.head_dim = json.size_or("qk_rope_head_dim", 64);  // of the rotary table
-    else if (family.has_key("head_dim"))
-        config.head_dim = json.size_or("head_dim", defaults.head_dim);
-    config.vocab_size = size("vocab_size");
-    config.max_position_embeddings = size("max_position_embeddings");
-    config.rms_norm_eps =
-        Real(json.positive_or(family.key("rms_norm_eps"), defaults.rms_norm_eps));
-    if (family.has_key("rope_theta"))
-        config.rope_theta =
-            read_rope_theta(json, rope_object(json, family.local_rope), defaults.rope_theta);
-    config.tie_word_embeddings =
-        json.boolean_or("tie_word_embeddings", defaults.tie_word_embeddings);
     config.qk_norm = family.qk_norm;
-    config.attention_bias = family.has_biases ? AttentionBias::qkvo : AttentionBias::none;
-    config = validate_model(config);
+    return validate_model(config);
+}
+
+// Biases, the activation and RoPE. attention_bias means all four projections, but Qwen2 has
+// those of queries, keys and values without a key.
+void read_common(const JsonFile& json, FamilyConfig& config) {
+    const Family& family = *config.family;
+    const bool all = json.boolean_or("attention_bias", family.has_biases);
+    if (all && !family.has_key("attention_bias") && !family.has_biases)
+        json.reject_value("attention_bias", "true", "false");
+    config.attention_bias = &family == &qwen2_family() ? AttentionBias::qkv
+                            : all                      ? AttentionBias::qkvo
+                                                       : AttentionBias::none;
+    if (family.has_mlp_bias_key)
+        config.mlp_bias = json.boolean_or("mlp_bias", false);
+    else if (json.boolean_or("mlp_bias", false))
+        json.reject_value("mlp_bias", "true", "false");
+    config.activation = read_activation(json, family.activation_key, family.activation);
+    if (!family.has_key("rope_theta")) return;
+    config.rope_theta =
+        read_rope_theta(json, rope_object(json, family.local_rope), family.defaults.rope_theta);
+    if (!family.reads_rope_scaling) read_rope_scaling(json, config);
 }
 
 }  // namespace
+
+FamilyConfig config_with(const Family& family, const Config& sizes) {
+    FamilyConfig config;
+    static_cast<Config&>(config) = sizes;
+    config.family = &family;
+    config.activation = family.activation;
+    config.mlp_bias = family.has_biases;
+    config.query_pre_attn_scalar = static_cast<Real>(sizes.head_dim);
+    config.layers.resize(sizes.num_hidden_layers);
+    return config;
+}
 
 std::string Family::key(const std::string& common) const {
     const auto renamed = attribute_map.find(common);
@@ -74,11 +79,11 @@ std::string Family::key(const std::string& common) const {
 
 const std::vector<const Family*>& families() {
     static const std::vector<const Family*> all = {
-        &gpt2_family(),      &mistral_family(), &gemma_family(),       &gemma2_family(),
-        &gemma3_family(),    &smollm3_family(), &granite_family(),     &olmo2_family(),
-        &phi3_family(),      &cohere2_family(), &mixtral_family(),     &qwen3_moe_family(),
-        &gpt_oss_family(),   &llama4_family(),  &deepseek_v2_family(), &deepseek_v3_family(),
-        &qwen3_next_family()};
+        &llama_family(),   &qwen2_family(),       &qwen3_family(),       &gpt2_family(),
+        &mistral_family(), &gemma_family(),       &gemma2_family(),      &gemma3_family(),
+        &smollm3_family(), &granite_family(),     &olmo2_family(),       &phi3_family(),
+        &cohere2_family(), &mixtral_family(),     &qwen3_moe_family(),   &gpt_oss_family(),
+        &llama4_family(),  &deepseek_v2_family(), &deepseek_v3_family(), &qwen3_next_family()};
     return all;
 }
 
@@ -96,22 +101,38 @@ std::vector<std::string> all_model_types() {
     return types;
 }
 
+namespace {
+
+// The first files of transformers have no model_type: then by the class of their weights.
+const Family* family_of_class(const JsonFile& json) {
+    const std::string name = read_head(json).class_name;
+    for (const Family* family : families())
+        if (family->architecture == name) return family;
+    return nullptr;
+}
+
+}  // namespace
+
 bool is_family_config(const JsonFile& json) {
-    if (!json.has("model_type")) return false;
+    if (is_mini_llm_config(json)) return false;
+    if (!json.has("model_type")) return family_of_class(json) != nullptr;
     const std::string type = json.text("model_type");
     const auto& plain = plain_model_types;
-    if (type != "mistral" && std::find(plain.begin(), plain.end(), type) != plain.end())
-        return false;
-    const Family& family = family_named_in(json);
-    if (&family != &mistral_family()) return true;
-    FamilyConfig config;
-    config.num_hidden_layers = json.size("num_hidden_layers");
-    family.read(json, config);
-    const std::size_t num_positions = json.size("max_position_embeddings");
-    return sliding_window(config).value_or(num_positions) < num_positions;
+    if (std::find(plain.begin(), plain.end(), type) == plain.end()) {
+        family_named_in(json);  // throws if there is none
+        return true;
+    }
+    try {
+        read_config(json.unread_copy());
+    } catch (const UnsupportedValue&) {
+        return true;
+    }
+    return false;
 }
 
 const Family& family_named_in(const JsonFile& json) {
+    if (const Family* family = json.has("model_type") ? nullptr : family_of_class(json))
+        return *family;
     const std::string name = json.text("model_type");
     const Family* const family = find_family(name);
     if (!family) json.reject_value("model_type", name, all_model_types());
@@ -123,28 +144,37 @@ FamilyConfig read_family_config(const JsonFile& json) {
 }
 
 FamilyConfig read_family_config(const JsonFile& json, const Family& family) try {
-    FamilyConfig config;
-    config.family = &family;
     reject_unsupported(json, family);
-    read_sizes(json, family, config);
-    config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
+    FamilyConfig config = config_with(family, read_common_sizes(json, family));
+    read_common(json, config);
     family.read(json, config);
-    if (json.has("quantization_config") && !config.mxfp4)
-        json.reject("quantization_config", "is not supported");
-    json.reject_unread(unused_config_keys);
+    read_head_of_class(json, config);
+    check_unread_settings(json);
     return config;
+} catch (const UnsupportedValue& error) {
+    reject_with_advice(error);
 } catch (const ValueError& error) {
     json.reject(error.what());
+}
+
+void read_head_of_class(const JsonFile& json, FamilyConfig& config) {
+    const HeadOfClass head = read_head(json);
+    config.has_lm_head = head.is_language_model;
+    config.other_head_parameters =
+        head.num_outputs * (config.hidden_size + (head.has_bias ? 1 : 0));
 }
 
 JsonMembers config_json(const FamilyConfig& config, DType dtype) {
     const Family& family = *config.family;
     JsonMembers common = common_members(family.model_type, family.architecture, config, dtype);
-    common.insert(common.end(), {{"attention_bias", family.has_biases},
-                                 {family.activation_key, std::string(family.activation.name)}});
+    common.insert(common.end(),
+                  {{"attention_bias", config.attention_bias == AttentionBias::qkvo},
+                   {family.activation_key, std::string(config.activation.name)}});
+    if (config.mlp_bias != family.has_biases) common.push_back({"mlp_bias", config.mlp_bias});
     JsonMembers json;
     for (const auto& [key, value] : common)
         if (family.has_key(key)) json.push_back({family.key(key), value});
+    if (!family.reads_rope_scaling) add_rope_scaling(config, json);
     family.write(config, json);
     return json;
 }

@@ -14,6 +14,7 @@
 #include "chapters/18_experts/mixture_of_experts.hpp"
 #include "chapters/19_latent_attention/latent_attention.hpp"
 #include "chapters/20_linear_attention/linear_attention.hpp"
+#include "chapters/models/llama/config_json.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/json_file.hpp"
 #include "common/tensors/dtype.hpp"
@@ -34,9 +35,11 @@ struct LayerConfig {
 // its neutral value; if all are neutral, this is a model of chapter 09.
 struct FamilyConfig : Config {  // intermediate_size is that of dense MLPs
     const Family* family = nullptr;
+    Activation activation = SiLU;                             // of dense MLPs and experts
+    bool mlp_bias = false;                                    // of dense MLPs
     std::vector<LayerConfig> layers;                          // L
     std::optional<Real> rope_local_base_freq = std::nullopt;  // theta of layers with a window
-    Real rope_factor = 1;  // rope_scaling of type linear, for layers with full attention
+    Real rope_factor = 1;  // rope_scaling of type linear, for layers with that first theta
     std::optional<YarnScaling> yarn = std::nullopt;
     std::optional<LongRopeScaling> longrope = std::nullopt;
     double partial_rotary_factor = 1;  // RoPE rotates this part of each head: Phi-4-mini
@@ -54,8 +57,12 @@ struct FamilyConfig : Config {  // intermediate_size is that of dense MLPs
     ExpertSizes experts;                 // of each mixture of experts
     Routing routing = SoftmaxRouting{};  // of each mixture of experts
     std::optional<Real> swiglu_limit =
-        std::nullopt;                          // of ClampedGatedMlp; none: experts are GatedMlp
-    bool mxfp4 = false;                        // how the file stores the experts
+        std::nullopt;    // of ClampedGatedMlp; none: experts are GatedMlp
+    bool mxfp4 = false;  // how the file stores the experts
+    // False: the class has no language-model head, but perhaps another one with so many
+    // parameters. Such a model has a size, but cannot be loaded.
+    bool has_lm_head = true;
+    std::uint64_t other_head_parameters = 0;
     std::size_t num_nextn_predict_layers = 0;  // for multi-token prediction, not read
 };
 
@@ -111,7 +118,6 @@ struct Family {
     FamilyLayerNames names;         // in safetensors
     FamilyLayerNames gguf_names;
     TensorNames model_names = hugging_face_names;  // outside of the layers
-    std::string base_model_prefix = "";            // of these names; some files lack it
     std::vector<std::string> unused_tensors = {};  // beginnings or ends of names
     std::string nextn_layers = "";  // of names of layers for multi-token prediction, not read
     // The family's names of common keys in config.json; empty: its files lack the key.
@@ -123,26 +129,20 @@ struct Family {
     std::string activation_key = "hidden_act";
     NormPlacement norm_placement = NormPlacement::pre_norm;  // not: post_norm
     NormType norm_type = NormType::rms_norm;
-    bool norms_add_one = false;      // stored as w, and multiply by 1 + w
-    bool mlp_has_gate = true;        // false: Mlp of chapter 06
-    bool learned_positions = false;  // added to the embeddings, instead of RoPE
-    bool conv1d = false;             // matrices of the layers are stored as (in, out)
-    bool scales_embeddings = false;  // by √C
-    bool has_biases = false;         // of all matrices of the layers
-    bool reads_rope_scaling = false;
+    bool norms_add_one = false;       // stored as w, and multiply by 1 + w
+    bool mlp_has_gate = true;         // false: Mlp of chapter 06
+    bool learned_positions = false;   // added to the embeddings, instead of RoPE
+    bool conv1d = false;              // matrices of the layers are stored as (in, out)
+    bool scales_embeddings = false;   // by √C
+    bool has_biases = false;          // of all matrices of the layers
+    bool reads_rope_scaling = false;  // with its own function, not read_rope_scaling
     bool partial_rotary = false;
+    bool has_mlp_bias_key = false;
     bool latent_attention = false;
     bool output_gate = false;  // of attention; its rows follow those of q_proj, by head
     bool local_rope = false;   // layers with a window have a theta of their own
 
-    // Defaults of transformers 4.57 for keys that a config.json may leave out; 0: none.
-    struct Defaults {
-        std::size_t head_dim = 0;
-        double rms_norm_eps = 1e-5, rope_theta = 10'000;
-        bool tie_word_embeddings = false;
-        std::size_t mlp_ratio = 0;  // intermediate_size / hidden_size
-    };
-    Defaults defaults = {};
+    ClassDefaults defaults = {};
     QKNormType qk_norm = QKNormType::none;
 
     // Reads the keys of this family alone; the common ones have been read. Throws FileError.
@@ -163,8 +163,15 @@ struct Family {
     std::string key(const std::string& common) const;  // attribute_map, or the same name
 };
 
-// Of families/. All but llama_family are in families(), too (family.cpp).
-const Family& llama_family();  // of what models/llama reads
+// The configuration of a model of these sizes with what its family fixes: full attention and
+// RoPE in all layers, scores that are multiplied by 1/√D.
+FamilyConfig config_with(const Family& family, const Config& sizes);
+
+// Of families/. Chapter 09's model types are among them: of these, models/llama reads all that
+// chapter 09's model can compute.
+const Family& llama_family();
+const Family& qwen2_family();
+const Family& qwen3_family();
 const Family& gpt2_family();
 const Family& mistral_family();
 const Family& gemma_family();
@@ -188,9 +195,10 @@ const std::vector<const Family*>& families();
 const Family* find_family(const std::string& model_type);
 std::vector<std::string> all_model_types();  // with those of chapter 09: llama, ..., gpt2
 
-// Whether these functions, and not those of chapter 09, read this config.json: one of the model
-// types above, but a mistral only if its windows are narrower than the context. Throws
-// FileError, which lists all types, if neither reads it.
+// Whether these functions, and not those of models/llama, read this config.json: one of the
+// model types above, but one of chapter 09's only if it has something that its model has not,
+// such as a window that hides tokens. Throws FileError, which lists all types, if neither reads
+// it.
 bool is_family_config(const JsonFile& json);
 
 // Throws FileError, which names the field, if one is missing, contradicts another, or requires
@@ -198,6 +206,8 @@ bool is_family_config(const JsonFile& json);
 FamilyConfig read_family_config(const JsonFile& json);
 FamilyConfig read_family_config(const JsonFile& json, const Family& family);
 FamilyConfig read_family_config(const Gguf& file);
+// Reads "architectures": whether the model has a language-model head, or another one.
+void read_head_of_class(const JsonFile& json, FamilyConfig& config);
 // The family of its model_type. Throws FileError if there is none.
 const Family& family_named_in(const JsonFile& json);
 // The family of a GGUF file; null if chapter 09 reads its architecture. Throws FileError, which
@@ -215,6 +225,14 @@ FamilyLayerNames gguf_layer_names();
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
                                                const SlidingWindow& window,
                                                std::size_t num_hidden_layers);
+// The rope_scaling of the types default, linear, dynamic, llama3 and yarn. Throws FileError.
+void read_rope_scaling(const JsonFile& json, FamilyConfig& config);
+// The same to write.
+void add_rope_scaling(const FamilyConfig& config, JsonMembers& members);
+// An activation by its names in Hugging Face (ACT2FN). Throws FileError if it is not one of
+// chapter 06's.
+Activation read_activation(const JsonFile& json, const std::string& key,
+                           const Activation& otherwise);
 // 1 in no_rope_layers means that the layer does use RoPE. If the list is empty or missing,
 // every no_rope_layer_interval-th layer has none (4). Throws FileError.
 void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers);

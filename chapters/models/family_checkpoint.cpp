@@ -6,6 +6,7 @@
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/layer_tensors.hpp"
+#include "chapters/models/llama/config_file.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/stacked_experts.hpp"
 #include "common/files/safetensors.hpp"
@@ -153,18 +154,6 @@ struct TensorWriter {
     }
 };
 
-// The names of the tensors in this file: those of the family, or without their first part, as
-// in files of models without a head.
-TensorNames names_in(const SafeTensors& tensors, const Family& family) {
-    TensorNames names = family.model_names;
-    const std::string& prefix = family.base_model_prefix;
-    if (prefix.empty() || tensors.has(names.embed_tokens + ".weight")) return names;
-    for (std::string* name :
-         {&names.embed_tokens, &names.embed_positions, &names.layer, &names.norm})
-        *name = name->substr(prefix.size());
-    return names;
-}
-
 // The number of layers among the tensors that were not read whose names begin so.
 std::size_t count_unread_layers(const SafeTensors& tensors, const std::string& begin) {
     std::set<std::string> numbers;
@@ -178,14 +167,17 @@ std::size_t count_unread_layers(const SafeTensors& tensors, const std::string& b
 }  // namespace
 
 FamilyModel load_family_model(const std::string& folder) {
-    return load_family_model(folder, family_named_in(JsonFile(folder + "/config.json")));
+    return load_family_model(folder, family_named_in(open_config(folder + "/config.json")));
 }
 
 FamilyModel load_family_model(const std::string& folder, const Family& family) {
-    const JsonFile json(folder + "/config.json");
+    const JsonFile json = open_config(folder + "/config.json");
     const FamilyConfig config = read_family_config(json, family);
-    const SafeTensors tensors(folder);
-    const TensorNames names = names_in(tensors, family);
+    if (!config.mxfp4) reject_quantized_weights(json);
+    reject_other_head(json, config.tie_word_embeddings);
+    const TensorNames& names = family.model_names;
+    SafeTensors tensors(folder);
+    name_as_causal_lm(json, names.embed_tokens, names.lm_head, tensors);
     check_last_layer(config, tensors, names, family.names);
     check_experts(config, tensors, names, family.names);
     FamilyModel model = make_empty_model(config);

@@ -187,12 +187,33 @@ FamilyModel load_family_gguf(const std::string& path) {
     return model;
 }
 
+namespace {
+
+// Settings that a config.json may change, and that llama.cpp's graph of the family fixes.
+void reject_settings_of_config_json(const FamilyConfig& config) {
+    const Family& family = *config.family;
+    const AttentionBias biases = family.has_biases ? AttentionBias::qkvo : AttentionBias::none;
+    const auto expect = [&](bool holds, const char* what) {
+        require(holds, "export: llama.cpp's {} has another {}", family.gguf_architecture,
+                std::string_view(what));
+    };
+    expect(config.activation.function == family.activation.function, "activation");
+    expect(config.attention_bias == biases && config.mlp_bias == family.has_biases,
+           "choice of biases");
+    expect((!config.yarn || family.reads_rope_scaling) &&
+               (config.rope_factor == 1 || family.local_rope),
+           "RoPE scaling");
+}
+
+}  // namespace
+
 std::vector<TensorInOtherDType> export_gguf(const FamilyModel& model,
                                             const Tokenizer& tokenizer, const std::string& file,
                                             DType dtype) {
     const FamilyConfig& config = model.config;
     const Family& family = *config.family;
     reject_existing(file);
+    reject_settings_of_config_json(config);
     family.check_gguf(config);
     GgufMetadata metadata = {{"general.architecture", family.gguf_architecture}};
     if (block_size(dtype) > 1)

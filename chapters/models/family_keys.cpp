@@ -1,5 +1,6 @@
 // Keys of config.json that several families have.
 #include "chapters/models/family.hpp"
+#include "chapters/models/llama/rope_keys.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -21,6 +22,61 @@ std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
         json.reject("layer_types has " + to_text(patterns.size()) + " entries for " +
                     to_text(num_hidden_layers) + " layers");
     return patterns;
+}
+
+Activation read_activation(const JsonFile& json, const std::string& key,
+                           const Activation& otherwise) {
+    if (!json.has(key)) return otherwise;
+    const std::string name = json.text(key);
+    if (name == otherwise.name) return otherwise;
+    const std::map<std::string, Activation> named = {
+        {"silu", SiLU},          {"swish", SiLU},
+        {"gelu", GELU},          {"gelu_python", GELU},
+        {"relu", ReLU},          {"sigmoid", Sigmoid},
+        {"gelu_new", GELUTanh},  {"gelu_pytorch_tanh", GELUTanh},
+        {"gelu_fast", GELUTanh}, {"gelu_accurate", GELUTanh}};
+    const auto found = named.find(name);
+    if (found == named.end())
+        json.reject_value(key, name, "silu, gelu, gelu_pytorch_tanh, relu and sigmoid");
+    return found->second;
+}
+
+void read_rope_scaling(const JsonFile& json, FamilyConfig& config) {
+    const std::string inside = rope_object(json, config.family->local_rope);
+    const std::string type = read_rope_type(json, inside);
+    if (type == "linear") {
+        config.rope_factor = Real(json.positive_or(inside + ".factor", 0));
+        return;
+    }
+    if (read_simple_scaling(json, inside, config)) return;
+    if (type != "yarn")
+        json.reject_value(inside + ".rope_type", type,
+                          "default, linear, dynamic, llama3 and yarn");
+    json.number(inside + ".factor");
+    YarnScaling yarn = read_yarn_numbers(json, inside, 1);
+    if (!json.has(inside + ".original_max_position_embeddings"))
+        yarn.original_max_position_embeddings = Real(config.max_position_embeddings);
+    yarn.truncate = json.boolean_or(inside + ".truncate", true);
+    if (json.has(inside + ".attention_factor"))
+        yarn.attention_factor = Real(json.positive_or(inside + ".attention_factor", 1));
+    config.yarn = yarn;
+}
+
+void add_rope_scaling(const FamilyConfig& config, JsonMembers& members) {
+    if (config.rope_factor != 1)
+        members.insert(members.end(), {{"rope_scaling.rope_type", std::string("linear")},
+                                       {"rope_scaling.factor", double(config.rope_factor)}});
+    if (config.yarn) {
+        add_yarn(*config.yarn, members);
+        members.push_back({"rope_scaling.truncate", config.yarn->truncate});
+        if (config.yarn->attention_factor)
+            members.push_back(
+                {"rope_scaling.attention_factor", double(*config.yarn->attention_factor)});
+    }
+    if (!config.rope_scaling) return;
+    const auto* llama3 = std::get_if<Llama3Scaling>(&*config.rope_scaling);
+    require(llama3, "export: no supported rope_scaling has a factor for each frequency");
+    add_llama3_scaling(*llama3, members);
 }
 
 void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers) {
@@ -63,7 +119,7 @@ void read_partial_rotary_factor(const JsonFile& json, const std::string& inside,
 void read_moe_layers(const JsonFile& json, FamilyConfig& config) {
     const std::size_t step = json.size_or("decoder_sparse_step", 1);
     for (std::size_t n = 0; n < config.layers.size(); ++n)
-        config.layers[n].is_moe = (n + 1) % step == 0;
+        config.layers[n].is_moe = config.experts.num_experts > 0 && (n + 1) % step == 0;
     if (!json.has("mlp_only_layers")) return;
     for (const std::int64_t n : json.ids("mlp_only_layers")) {
         if (n >= std::int64_t(config.layers.size()))
@@ -115,9 +171,15 @@ void add_yarn(const YarnScaling& yarn, JsonMembers& members) {
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
                          const ExpertSizes& defaults) {
     ExpertSizes sizes = defaults;
-    sizes.num_experts = json.size_or(num_experts_key, defaults.num_experts);
-    sizes.num_experts_per_tok = json.size_or(
-        "num_experts_per_tok", json.size_or("experts_per_token", defaults.num_experts_per_tok));
+    const std::string other =
+        num_experts_key == "num_experts" ? "num_local_experts" : "num_experts";
+    sizes.num_experts = json.count_or(json.has(num_experts_key) ? num_experts_key : other,
+                                      defaults.num_experts);
+    sizes.num_experts_per_tok =
+        json.count_or("num_experts_per_tok",
+                      json.count_or("experts_per_token", defaults.num_experts_per_tok));
+    if (sizes.num_experts_per_tok == 0 && sizes.num_experts > 0)
+        json.reject("num_experts_per_tok", "must be at least 1, not 0");
     if (sizes.num_experts_per_tok > sizes.num_experts)
         json.reject("num_experts_per_tok", "must be at most the number of experts, " +
                                                to_text(sizes.num_experts) + ", not " +

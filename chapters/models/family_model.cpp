@@ -13,32 +13,36 @@ const MlpOrMoe& mlp_of(const FamilyLayer& layer) {
     return std::visit([](const auto& block) -> const MlpOrMoe& { return block.mlp; }, layer);
 }
 
-std::vector<RotaryTable> rotary_tables(const FamilyConfig& config, std::size_t num_positions) {
-    const Config& sizes = config;
-    const std::size_t head_dim = config.head_dim;
-    if (config.yarn) {
-        require(num_positions <= config.max_position_embeddings,
-                "model: a sequence of {} tokens exceeds max_position_embeddings of {}",
-                num_positions, config.max_position_embeddings);
-        return {
-            make_yarn_rotary_table(head_dim, config.rope_theta, *config.yarn, num_positions)};
-    }
-    std::vector<RotaryTable> tables = rotary_tables(sizes, num_positions);
+namespace {
+
+// The table of layers with full attention, or of all: of the features that RoPE rotates.
+RotaryTable first_rotary_table(const FamilyConfig& config, std::size_t num_positions) {
     const std::size_t num_rotated = rotary_dim(config);
+    if (config.yarn)
+        return make_yarn_rotary_table(num_rotated, config.rope_theta, *config.yarn,
+                                      num_positions);
     const Vector frequencies = inverse_frequencies(num_rotated, config.rope_theta);
     if (config.longrope)
-        tables = {make_longrope_rotary_table(frequencies, *config.longrope, num_positions)};
-    else if (num_rotated < head_dim)
-        tables = {make_rotary_table(frequencies, num_positions)};
-    tables.front().num_unrotated = head_dim - num_rotated;
+        return make_longrope_rotary_table(frequencies, *config.longrope, num_positions);
     if (config.rope_factor != 1)
-        tables = {make_rotary_table(
-            interpolate_positions(inverse_frequencies(head_dim, config.rope_theta),
-                                  config.rope_factor),
-            num_positions)};
+        return make_rotary_table(interpolate_positions(frequencies, config.rope_factor),
+                                 num_positions);
+    Config rotated = config;
+    rotated.head_dim = num_rotated;
+    return make_rotary_table(rope_frequencies(rotated), num_positions);
+}
+
+}  // namespace
+
+std::vector<RotaryTable> rotary_tables(const FamilyConfig& config, std::size_t num_positions) {
+    require(num_positions <= config.max_position_embeddings,
+            "model: a sequence of {} tokens exceeds max_position_embeddings of {}",
+            num_positions, config.max_position_embeddings);
+    std::vector<RotaryTable> tables = {first_rotary_table(config, num_positions)};
+    tables.front().num_unrotated = config.head_dim - rotary_dim(config);
     if (config.rope_local_base_freq)
         tables.push_back(make_rotary_table(
-            inverse_frequencies(head_dim, *config.rope_local_base_freq), num_positions));
+            inverse_frequencies(config.head_dim, *config.rope_local_base_freq), num_positions));
     return tables;
 }
 
@@ -88,32 +92,30 @@ LatentAttention empty_latent_attention(const FamilyConfig& config) {
     return result;
 }
 
-GatedMlp empty_gated_mlp(const FamilyConfig& config) {
-    const bool bias = config.family->has_biases;
-    return {empty_linear(bias), empty_linear(bias), empty_linear(bias),
-            config.family->activation};
+GatedMlp empty_gated_mlp(const FamilyConfig& config, bool bias) {
+    return {empty_linear(bias), empty_linear(bias), empty_linear(bias), config.activation};
 }
 
 MlpOrMoe empty_mlp(const FamilyConfig& config) {
-    if (config.family->mlp_has_gate) return empty_gated_mlp(config);
-    const bool bias = config.family->has_biases;
-    return Mlp{empty_linear(bias), empty_linear(bias), config.family->activation};
+    if (config.family->mlp_has_gate) return empty_gated_mlp(config, config.mlp_bias);
+    return Mlp{empty_linear(config.mlp_bias), empty_linear(config.mlp_bias), config.activation};
 }
 
 MixtureOfExperts empty_moe(const FamilyConfig& config) {
-    MixtureOfExperts moe{empty_linear(config.family->has_biases),
+    const bool bias = config.family->has_biases;
+    MixtureOfExperts moe{empty_linear(bias),
                          {},
                          std::nullopt,
                          config.experts.num_experts_per_tok,
                          config.routing};
-    Expert expert = empty_gated_mlp(config);
+    Expert expert = empty_gated_mlp(config, bias);
     if (config.swiglu_limit) {
         ClampedGatedMlp clamped{empty_linear(true), empty_linear(true), empty_linear(true)};
         clamped.limit = *config.swiglu_limit;
         expert = clamped;
     }
     moe.experts.assign(config.experts.num_experts, expert);
-    if (config.experts.n_shared_experts > 0) moe.shared = empty_gated_mlp(config);
+    if (config.experts.n_shared_experts > 0) moe.shared = empty_gated_mlp(config, bias);
     if (!config.family->names.shared_gate.empty()) moe.shared_gate = empty_linear(false);
     return moe;
 }
@@ -206,10 +208,8 @@ std::optional<Model> as_llama_model(FamilyModel model) {
 }
 
 FamilyModel make_mixtral(const MoeDecoder& decoder) {
-    FamilyConfig config;
-    static_cast<Config&>(config) = validate_model(decoder.config);
-    config.family = &mixtral_family();
-    config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
+    FamilyConfig config = config_with(mixtral_family(), validate_model(decoder.config));
+    config.layers.clear();
     FamilyModel model{{}, decoder.embed_tokens, {}, decoder.norm, decoder.lm_head};
     for (const MoeBlock& layer : decoder.layers) {
         const auto* moe = std::get_if<MixtureOfExperts>(&layer.mlp);

@@ -44,25 +44,24 @@ const Family* find_family(const Gguf& file) {
                    ? &mixtral_family()
                    : nullptr;
     if (architecture == "qwen2" || architecture == "qwen3") return nullptr;
-    std::set<std::string> others;
+    std::set<std::string> supported;
     for (const Family* family : families()) {
         if (family->gguf_architecture == architecture) return family;
-        if (family->gguf_architecture != "llama") others.insert(family->gguf_architecture);
+        supported.insert(family->gguf_architecture);
     }
-    std::string supported = "llama, qwen2, qwen3";
-    for (const std::string& name : others) supported += ", " + name;
+    std::string names;
+    for (const std::string& name : supported) names += (names.empty() ? "" : ", ") + name;
     file.reject("general.architecture " + architecture +
-                " is not supported; supported: " + supported);
+                " is not supported; supported: " + names);
 }
 
 FamilyConfig read_family_config(const Gguf& file) try {
     const Family& family = *find_family(file);
     const GgufSettings gguf{file, family.gguf_architecture};
-    FamilyConfig config;
-    config.family = &family;
-    static_cast<Config&>(config) = read_common_config(
-        file, family.norm_type == NormType::rms_norm ? "attention.layer_norm_rms_epsilon"
-                                                     : "attention.layer_norm_epsilon");
+    FamilyConfig config =
+        config_with(family, read_common_config(file, family.norm_type == NormType::rms_norm
+                                                         ? "attention.layer_norm_rms_epsilon"
+                                                         : "attention.layer_norm_epsilon"));
     const std::string value_length = "attention.value_length";
     if (!family.latent_attention && gguf.has(value_length) &&
         gguf.size(value_length) != config.head_dim)
@@ -71,11 +70,9 @@ FamilyConfig read_family_config(const Gguf& file) try {
                     to_text(config.head_dim));
     config.qk_norm = family.qk_norm;
     config.attention_bias = family.has_biases ? AttentionBias::qkvo : AttentionBias::none;
-    config.query_pre_attn_scalar = static_cast<Real>(config.head_dim);
     // The last layer must be there before memory for all is allocated.
     file.tensor(gguf_names.layer + std::to_string(config.num_hidden_layers - 1) + "." +
                 family.gguf_names.attention_norm + ".weight");
-    config.layers.resize(config.num_hidden_layers);
     const std::string rotary = "rope.dimension_count";
     if (gguf.has(rotary))
         config.partial_rotary_factor = double(gguf.size(rotary)) / double(config.head_dim);

@@ -4,7 +4,7 @@
 
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
-#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/config_file.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "common/files/gguf.hpp"
 #include "common/files/mapped_file.hpp"
@@ -19,7 +19,7 @@ const Family* family_of(const JsonFile& json) {
 // The settings of a model for which family_of is not null.
 FamilyConfig config_at(const std::string& path) {
     return is_gguf(path) ? read_family_config(Gguf(path))
-                         : read_family_config(JsonFile(path + "/config.json"));
+                         : read_family_config(open_config(path + "/config.json"));
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ FamilyConfig config_at(const std::string& path) {
 const Family* family_of(const std::string& path) {
     if (is_gguf(path)) return find_family(Gguf(path));
     const std::string config = path + "/config.json";
-    return is_file(config) ? family_of(JsonFile(config)) : nullptr;
+    return is_file(config) ? family_of(open_config(config)) : nullptr;
 }
 
 LoadedModel load_any_model(const std::string& path) {
@@ -36,14 +36,12 @@ LoadedModel load_any_model(const std::string& path) {
 }
 
 FamilyConfig read_any_config(const JsonFile& json) {
+    if (const std::string method = quantization_method(json); !method.empty())
+        json.remark("the weights are quantized (" + method +
+                    "); the numbers are those of the model without it");
     if (family_of(json)) return read_family_config(json);
-    FamilyConfig config;
-    static_cast<Config&>(config) = read_config(json);
-    // What chapter 09's configuration does not say is neutral: full attention in all layers,
-    // and scores that are multiplied by 1/√D.
-    config.family = &llama_family();
-    config.query_pre_attn_scalar = Real(config.head_dim);
-    config.layers.resize(config.num_hidden_layers);
+    FamilyConfig config = config_with(llama_family(), read_config(json));
+    read_head_of_class(json, config);
     return config;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chapters/models/anatomy.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "chapters/models/model_options.hpp"
 #include "chapters/models/model_size.hpp"
 
@@ -17,7 +18,7 @@ int main(int argc, char** argv) {
     std::size_t context = 4096, batch_size = 1;
     std::vector<std::string> compared;
     Options options("model", "What is in a published model?");
-    options.path("--model", run.model_path, "a Hugging Face folder, a GGUF file or llama2.c's");
+    add_model_path(options, run.model_path, "a Hugging Face folder, a GGUF file or llama2.c's");
     add_model_options(options, run, prompt);
     options.flag("--families", families, "compare the choices of published models");
     options.flag("--markdown", markdown, "write --families as tables with links");

@@ -116,6 +116,9 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
     if (config.experts.num_experts > 0)
         rows.push_back({"active per token", with_commas(count_parameters(config).active()),
                         "K of E experts", "18"});
+    if (const auto biases = count_parameters(config).router_biases; biases > 0)
+        rows.push_back(
+            {"router biases", with_commas(biases), "no gradient changes them", "18"});
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::q8_0, DType::q4_0})
         rows.push_back({"weights, " + std::string(to_text(dtype)),
                         bytes(parameters * bytes_per_weight(dtype)),

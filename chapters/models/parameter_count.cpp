@@ -78,12 +78,13 @@ struct ParameterCounter {
         vector(name, values, size);
     }
     // The norm of linear attention's heads counts as a norm; attention sinks, A_log and dt_bias
-    // as attention. The correction bias of a router, which no gradient changes, does not count.
+    // as attention. The correction bias of a router, which no gradient changes, counts apart.
     void vector(const std::string& name, const Vector&, std::size_t size) {
         const FamilyLayerNames& names = config.family->names;
-        if (!names.correction_bias.empty() && name.ends_with(names.correction_bias)) return;
+        const bool is_bias =
+            !names.correction_bias.empty() && name.ends_with(names.correction_bias);
         const bool is_norm = !names.state_norm.empty() && name.ends_with(names.state_norm);
-        (is_norm ? count.norms : count.attention) += size;
+        (is_norm ? count.norms : is_bias ? count.router_biases : count.attention) += size;
     }
 };
 
@@ -107,10 +108,13 @@ ParametersByPart count_parameters(const FamilyConfig& config) {
     ParameterCounter counter{config};
     visit_model(std::as_const(model), family.model_names, family.names, RopeLayout::split_half,
                 counter);
-    counter.count.tied = config.tie_word_embeddings;
-    // The head has as many elements as the embedding, tied or not.
-    counter.count.active_matrix_elements += counter.count.embedding;
-    return counter.count;
+    ParametersByPart count = counter.count;
+    count.tied = config.tie_word_embeddings && config.has_lm_head;
+    if (!config.has_lm_head) count.head = config.other_head_parameters;
+    // A language-model head has as many elements as the embedding, tied or not.
+    count.active_matrix_elements +=
+        config.has_lm_head ? count.embedding : config.other_head_parameters;
+    return count;
 }
 
 }  // namespace llm::models

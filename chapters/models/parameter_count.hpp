@@ -9,7 +9,8 @@ namespace llm::models {
 struct ParametersByPart {
     std::uint64_t embedding = 0, positions = 0, attention = 0, router = 0, experts = 0,
                   dense_mlp = 0, norms = 0, head = 0;  // shared experts count as dense
-    std::uint64_t active_experts = 0;                  // of the K experts of a token
+    std::uint64_t router_biases = 0;   // which no gradient changes: not in the total
+    std::uint64_t active_experts = 0;  // of the K experts of a token
     // Of the matrices by which a token is multiplied, with the head, tied or not.
     std::uint64_t active_matrix_elements = 0;
     bool tied = false;  // the head is the embedding

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -38,11 +39,11 @@ class TreeBuilder final : public nlohmann::json_sax<ordered_json> {
     bool null() override { return add(nullptr); }
     bool boolean(bool truth) override { return add(truth); }
     bool number_integer(std::int64_t integer) override { return add(integer); }
-    bool number_unsigned(std::uint64_t integer) override {
-        return integer > std::uint64_t(INT64_MAX) ? add(double(integer))
-                                                  : add(std::int64_t(integer));
+    bool number_unsigned(std::uint64_t integer) override { return add(std::size_t(integer)); }
+    bool number_float(double number, const std::string& text) override {
+        if (text.find_first_of(".eE") == text.npos) return add(LargeInteger{text});
+        return add(number);
     }
-    bool number_float(double number, const std::string&) override { return add(number); }
     bool string(std::string& text) override { return add(std::move(text)); }
     bool binary(ordered_json::binary_t&) override { return false; }  // not in texts
     bool start_object(std::size_t) override { return open(JsonObject{}); }
@@ -120,7 +121,7 @@ ordered_json to_write(const Json& json) {
     }
     if (const bool* truth = json.as<bool>()) return *truth;
     if (const std::int64_t* integer = json.as<std::int64_t>()) return *integer;
-    if (const double* number = json.as<double>()) return number_to_write(*number);
+    if (const std::optional<double> number = json.number()) return number_to_write(*number);
     if (const std::string* text = json.as<std::string>()) return *text;
     return nullptr;
 }
@@ -147,8 +148,9 @@ Json::Json(Truth truth) : value(truth.value) {}
 Json::Json(int integer) : value(std::int64_t(integer)) {}
 Json::Json(std::int64_t integer) : value(integer) {}
 Json::Json(std::size_t integer) : value(std::int64_t(integer)) {
-    if (integer > std::size_t(INT64_MAX)) value = double(integer);
+    if (integer > std::size_t(INT64_MAX)) value = LargeInteger{std::to_string(integer)};
 }
+Json::Json(LargeInteger integer) : value(std::move(integer)) {}
 Json::Json(double number) : value(number) {}
 Json::Json(const char* text) : value(std::string(text)) {}
 Json::Json(std::string text) : value(std::move(text)) {}
@@ -162,11 +164,14 @@ Json::~Json() = default;
 
 std::optional<double> Json::number() const {
     if (const auto* integer = as<std::int64_t>()) return double(*integer);
+    if (const auto* large = as<LargeInteger>())
+        return std::strtod(large->digits.c_str(), nullptr);
     if (const auto* real = as<double>()) return *real;
     return std::nullopt;
 }
 
 bool operator==(const Json& a, const Json& b) {
+    if (a.as<LargeInteger>() && b.as<LargeInteger>()) return a.value == b.value;
     const std::optional<double> left = a.number(), right = b.number();
     return left && right ? *left == *right : a.value == b.value;
 }
@@ -179,29 +184,40 @@ const Json* Json::find(std::string_view key) const {
 }
 
 Json parse_json(std::string_view text, const std::string& source) {
+    if (const std::size_t zero = text.find('\0'); zero != text.npos)  // nlohmann stops there
+        throw FileError(
+            fmt::format("{}: a zero byte at {}", source, position_text(text, zero + 1)));
     TreeBuilder builder(text, source);
     ordered_json::sax_parse(text, &builder);
     return std::move(builder.root);
 }
 
-std::string json_text(const Json& json) { return one_line(to_write(json)); }
+namespace {
 
-std::string spaced_json_text(const Json& json) {
+std::string text_of(const Json& json, std::string_view comma, std::string_view colon) {
     std::string text;
     const auto append = [&](const std::string& part) {
-        text += (text.empty() ? "" : ", ") + part;
+        if (!text.empty()) text += comma;
+        text += part;
     };
     if (const JsonArray* elements = json.as<JsonArray>()) {
-        for (const Json& element : *elements) append(spaced_json_text(element));
+        for (const Json& element : *elements) append(text_of(element, comma, colon));
         return "[" + text + "]";
     }
     if (const JsonObject* members = json.as<JsonObject>()) {
         for (const auto& [key, member] : *members)
-            append(json_text(key) + ": " + spaced_json_text(member));
+            append(fmt::format("{}{}{}", one_line(key), colon, text_of(member, comma, colon)));
         return "{" + text + "}";
     }
-    return json_text(json);
+    if (const LargeInteger* integer = json.as<LargeInteger>()) return integer->digits;
+    return one_line(to_write(json));
 }
+
+}  // namespace
+
+std::string json_text(const Json& json) { return text_of(json, ",", ":"); }
+
+std::string spaced_json_text(const Json& json) { return text_of(json, ", ", ": "); }
 
 std::string json_line(const JsonMembers& members) { return one_line(nested(members)) + "\n"; }
 

@@ -5,18 +5,12 @@
 #include <functional>
 
 #include <fmt/format.h>
+
 namespace llm {
 namespace {
 
 std::string_view text_of(const MappedFile& file) {
     return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-// A value in an error message: one line.
-std::string shortened(const Json& value) {
-    if (value.as<JsonArray>()) return "a list";
-    if (value.as<JsonObject>()) return "an object";
-    return json_text(value);
 }
 
 double number_in(const Json& value, const std::string& key, const JsonFile& from) {
@@ -44,10 +38,17 @@ bool is_setting(const Json& value) {
 
 }  // namespace
 
+std::string shortened(const Json& value) {
+    if (value.as<JsonArray>()) return "a list";
+    if (value.as<JsonObject>()) return "an object";
+    return json_text(value);
+}
+
 struct JsonFile::Content {
     std::shared_ptr<const Json> file;
     const Json* object;  // of the file
     mutable std::set<std::string> read = {};
+    mutable std::vector<std::string> remarks = {};
 
     // The value, which may be null; nullptr if there is none.
     const Json* find_any(const std::string& key) const {
@@ -93,6 +94,16 @@ JsonFile::JsonFile(const std::filesystem::path& file, std::string_view text) : p
     content_ = std::make_shared<Content>(Content{json, json.get()});
 }
 
+JsonFile JsonFile::made_of(const std::filesystem::path& file, JsonObject object,
+                           const std::string& inside) {
+    JsonFile result;
+    result.path_ = file;
+    result.inside_ = inside;
+    const auto json = std::make_shared<const Json>(std::move(object));
+    result.content_ = std::make_shared<Content>(Content{json, json.get()});
+    return result;
+}
+
 void JsonFile::reject(const std::string& reason) const {
     const std::string object = inside_.empty() ? "" : inside_ + ": ";
     throw FileError(fmt::format("{}: {}{}", path_.string(), object, reason));
@@ -104,24 +115,19 @@ void JsonFile::reject(const std::string& key, const std::string& problem) const 
 
 void JsonFile::reject_value(const std::string& key, const std::string& value,
                             const std::string& supported) const {
-    reject(key, value + " is not supported; supported: " + supported);
+    throw UnsupportedValue(fmt::format("{}: {} {} is not supported; supported: {}",
+                                       path_.string(), full_key(key), value, supported),
+                           key);
+}
+void JsonFile::reject_unread_value(const std::string& key) const {
+    throw UnsupportedValue(
+        fmt::format("{}: {} {} is not supported: nothing reads it", path_.string(),
+                    full_key(key), shortened(*content_->find_any(key))),
+        key);
 }
 void JsonFile::reject_value(const std::string& key, const std::string& value,
                             const std::vector<std::string>& supported) const {
     reject_value(key, value, fmt::format("{}", fmt::join(supported, ", ")));
-}
-
-std::size_t JsonFile::size_or(const std::string& key, std::size_t otherwise) const {
-    return has(key) ? size(key) : otherwise;
-}
-
-bool JsonFile::boolean_or(const std::string& key, bool otherwise) const {
-    return has(key) ? boolean(key) : otherwise;
-}
-
-bool JsonFile::truth_or(const std::string& key, bool otherwise) const {
-    const bool is_number = has(key) && content_->find(key)->number();
-    return is_number ? number(key) != 0 : boolean_or(key, otherwise);
 }
 
 double JsonFile::positive_or(const std::string& key, double otherwise) const {
@@ -143,21 +149,37 @@ bool JsonFile::is_null(const std::string& key) const {
 
 void JsonFile::ignore(const std::string& key) const { content_->read.insert(key); }
 
-void JsonFile::reject_unread(const std::set<std::string>& may_be_unread) const {
+JsonFile JsonFile::unread_copy() const {
+    JsonFile copy = *this;
+    copy.content_ = std::make_shared<Content>(Content{content_->file, content_->object});
+    return copy;
+}
+
+void JsonFile::remark(const std::string& text) const { content_->remarks.push_back(text); }
+const std::vector<std::string>& JsonFile::remarks() const { return content_->remarks; }
+
+bool JsonFile::was_read(const std::string& key) const { return content_->read.contains(key); }
+
+std::vector<JsonMember> JsonFile::unread() const {
     const std::set<std::string>& read = content_->read;
-    const std::function<void(const std::string&, const Json&)> check =
-        [&](const std::string& key, const Json& value) {
-            // Of an object of which single members were asked for, each one is checked.
-            const auto member = read.upper_bound(key + ".");
-            const bool by_member = member != read.end() && member->starts_with(key + ".");
-            if (const auto* object = value.as<JsonObject>(); by_member && object) {
-                for (const auto& [name, inner] : *object) check(key + "." + name, inner);
-                return;
-            }
-            if (is_setting(value) && !read.contains(key) && !may_be_unread.contains(key))
-                reject(key, shortened(value) + " is not supported: nothing reads it");
-        };
-    for (const auto& [key, value] : *content_->object->as<JsonObject>()) check(key, value);
+    std::vector<JsonMember> result;
+    const std::function<void(const std::string&, const Json&)> add = [&](const std::string& key,
+                                                                         const Json& value) {
+        const auto member = read.upper_bound(key + ".");
+        const bool by_member = member != read.end() && member->starts_with(key + ".");
+        if (const auto* object = value.as<JsonObject>(); by_member && object) {
+            for (const auto& [name, inner] : *object) add(key + "." + name, inner);
+            return;
+        }
+        if (!read.contains(key)) result.emplace_back(key, value);
+    };
+    for (const auto& [key, value] : members()) add(key, value);
+    return result;
+}
+
+void JsonFile::reject_unread(const std::set<std::string>& may_be_unread) const {
+    for (const auto& [key, value] : unread())
+        if (is_setting(value) && !may_be_unread.contains(key)) reject_unread_value(key);
 }
 
 bool JsonFile::is_text(const std::string& key) const {
@@ -194,6 +216,12 @@ std::string JsonFile::text(const std::string& key) const {
     const Json& value = content_->find_or_reject(key, *this);
     if (!value.as<std::string>()) reject(key, "must be a text, not " + shortened(value));
     return *value.as<std::string>();
+}
+
+const JsonObject& JsonFile::members() const { return *content_->object->as<JsonObject>(); }
+
+const Json& JsonFile::value(const std::string& key) const {
+    return content_->find_or_reject(key, *this);
 }
 
 std::map<std::string, std::string> JsonFile::texts(const std::string& key) const {

@@ -25,6 +25,20 @@ class SafeTensors {
     bool has(const std::string& name) const { return tensors_.contains(name); }
     std::size_t size_of(const std::string& name) const;  // of a tensor with one dimension
     std::vector<std::string> unread() const;             // the tensors that were not read
+    std::vector<std::string> names() const {
+        std::vector<std::string> names;
+        for (const auto& [name, entry] : tensors_) names.push_back(name);
+        return names;
+    }
+    // Gives each tensor the name new_name(name); one for which that is empty is left out.
+    template <class NewName>
+    void rename(const NewName& new_name) {
+        std::map<std::string, Entry> renamed;
+        for (const auto& [name, entry] : tensors_)
+            if (const std::string other = new_name(name); !other.empty())
+                renamed.emplace(other, entry);
+        tensors_ = std::move(renamed);
+    }
     // The texts of __metadata__, of all files.
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
 

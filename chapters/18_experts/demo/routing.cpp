@@ -38,8 +38,7 @@ FamilyConfig sizes_of(const Family& family, std::size_t hidden_size,
                       std::size_t num_hidden_layers, std::size_t num_attention_heads,
                       std::size_t num_key_value_heads, std::size_t head_dim,
                       std::size_t vocab_size, const ExpertSizes& experts) {
-    FamilyConfig result;
-    result.family = &family;
+    FamilyConfig result = config_with(family, {});
     result.hidden_size = hidden_size;
     result.num_hidden_layers = num_hidden_layers;
     result.num_attention_heads = num_attention_heads;

@@ -1,6 +1,7 @@
 #include "chapters/21_serving/constrained/json_schema.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -23,13 +24,14 @@ const std::map<std::string, std::set<std::string>> keywords_of_types = {
     {"boolean", {}},
     {"null", {}}};
 
-// The type of a JSON value; an integer is a number, too.
+// The type of a JSON value. A number without a fraction, such as 1.0, is an integer (JSON
+// Schema 2020-12, 6.1.1), and an integer is a number, too.
 std::string type_of(const Json& value) {
     if (value.as<JsonObject>()) return "object";
     if (value.as<JsonArray>()) return "array";
     if (value.as<std::string>()) return "string";
-    if (value.as<std::int64_t>()) return "integer";
-    if (value.as<double>()) return "number";
+    if (const std::optional<double> number = value.number())
+        return *number == std::floor(*number) ? "integer" : "number";
     return value.as<bool>() ? "boolean" : "null";
 }
 
@@ -74,9 +76,13 @@ class SchemaCompiler {
         const Json* value = schema.find(keyword);
         if (!value) return std::nullopt;
         const std::string at = path + "/" + keyword;
-        const std::int64_t number = expect<std::int64_t>(*value, at, "an integer");
-        require(number >= 0, "json_schema: {}: expected at least 0, got {}", at, number);
-        return static_cast<std::size_t>(number);
+        const std::optional<double> number = value->number();
+        require(number && *number == std::floor(*number) && std::abs(*number) < 9.2e18,
+                "json_schema: {}: expected an integer, got {}", at,
+                json_text(*value).substr(0, 40));
+        require(*number >= 0, "json_schema: {}: expected at least 0, got {}", at,
+                json_text(*value));
+        return static_cast<std::size_t>(*number);
     }
 
     // A schema that stands in others or refers to itself: its rule is declared first.

@@ -6,6 +6,7 @@
 
 #include "chapters/apps/chat/chat_model.hpp"
 #include "chapters/models/chat/chat_formats.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/system/options.hpp"
 
@@ -27,8 +28,8 @@ struct ModelOptions {
 };
 
 inline void add_model_options(Options& options, ModelOptions& model) {
-    options.path("--model", model.files.model_path,
-                 "a Hugging Face folder, a GGUF file or a llama2.c file");
+    models::add_model_path(options, model.files.model_path,
+                           "a Hugging Face folder, a GGUF file or a llama2.c file");
     options.path("--tokenizer", model.files.tokenizer_path,
                  "its tokenizer, if it is neither beside nor in the model");
     options.needs("--tokenizer", "--model");

@@ -1,6 +1,7 @@
 // ./learn fine_tune MODEL: teaches a model to answer, with conversations or preferences in
 // files.
 #include "chapters/apps/fine_tune/fine_tune.hpp"
+#include "chapters/models/llama/model_path_option.hpp"
 #include "common/system/options.hpp"
 #include "common/tensors/tensor.hpp"
 
@@ -19,7 +20,7 @@ struct Methods {
 };
 
 void add_options(Options& options, FineTuningTask& task, Methods& methods, std::string& dtype) {
-    options.path("--model", task.model, "a Hugging Face folder");
+    models::add_model_path(options, task.model, "a Hugging Face folder");
     options.path("--adapter", task.adapter, "a LoRA adapter in PEFT's format to continue");
     options.path("--train", task.train, "JSON Lines of conversations or of preferences");
     options.path("--test", task.test, "JSON Lines of held-out questions and answers");

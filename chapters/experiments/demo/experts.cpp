@@ -77,9 +77,7 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
 }
 
 ParametersByPart count_of(const Variant& variant, std::size_t vocab_size) {
-    FamilyConfig config;
-    static_cast<Config&>(config) = config_of(variant, vocab_size);
-    config.family = &mixtral_family();
+    FamilyConfig config = config_with(mixtral_family(), config_of(variant, vocab_size));
     config.experts = variant.sizes;
     const bool is_moe = variant.sizes.num_experts > 0;
     config.layers.assign(config.num_hidden_layers, {FullAttention{}, true, is_moe});

@@ -15,10 +15,10 @@ void check_other_keys(const JsonFile& json) {
             json.reject_value(key, json.text(key), supported);
     for (const auto& [key, supported] : {std::pair{"use_embedding_sharing", true},
                                          {"use_gated_activation", true},
-                                         {"use_parallel_block", true},
-                                         {"use_parallel_embedding", false}})
+                                         {"use_parallel_block", true}})
         if (json.boolean_or(key, supported) != supported)
             json.reject_value(key, supported ? "false" : "true", supported ? "true" : "false");
+    json.ignore("use_parallel_embedding");  // of several machines
     if (json.has("rotary_pct") && json.number("rotary_pct") != 1)
         json.reject_value("rotary_pct", brief(json.number("rotary_pct")), "1");
 }
@@ -69,22 +69,23 @@ void read_cohere2_gguf(const GgufSettings& gguf, FamilyConfig& config) {
 }  // namespace
 
 const Family& cohere2_family() {
-    static const Family family{.model_type = "cohere2",
-                               .architecture = "Cohere2ForCausalLM",
-                               .gguf_architecture = "cohere2",
-                               .names = hugging_face_layer_names(),
-                               .gguf_names = gguf_layer_names(),
-                               .attribute_map = {{"rms_norm_eps", "layer_norm_eps"}},
-                               .layout = RopeLayout::interleaved,
-                               .gguf_layout = RopeLayout::interleaved,
-                               .norm_placement = NormPlacement::parallel,
-                               .norm_type = NormType::layer_norm_without_bias,
-                               .defaults = {.tie_word_embeddings = true},
-                               .read = read_cohere2,
-                               .write = write_cohere2,
-                               .check_gguf = check_cohere2_gguf,
-                               .add_gguf = add_cohere2_gguf,
-                               .read_gguf = read_cohere2_gguf};
+    static const Family family{
+        .model_type = "cohere2",
+        .architecture = "Cohere2ForCausalLM",
+        .gguf_architecture = "cohere2",
+        .names = hugging_face_layer_names(),
+        .gguf_names = gguf_layer_names(),
+        .attribute_map = {{"rms_norm_eps", "layer_norm_eps"}},
+        .layout = RopeLayout::interleaved,
+        .gguf_layout = RopeLayout::interleaved,
+        .norm_placement = NormPlacement::parallel,
+        .norm_type = NormType::layer_norm_without_bias,
+        .defaults = {256000, 8192, 22528, 40, 64, 0, 8192, 0, 1e-5, 10'000, true},
+        .read = read_cohere2,
+        .write = write_cohere2,
+        .check_gguf = check_cohere2_gguf,
+        .add_gguf = add_cohere2_gguf,
+        .read_gguf = read_cohere2_gguf};
     return family;
 }
 

@@ -3,13 +3,16 @@
 // modeling_deepseek_v2.py and modeling_deepseek_v3.py; for YaRN's factor, which transformers
 // leaves out in V2, DeepSeek's own modeling_deepseek.py.
 #include "chapters/models/families/deepseek_gguf.hpp"
-#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/rope_keys.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
 namespace {
 
 void read_latent_sizes(const JsonFile& json, FamilyConfig& config) {
+    if (json.is_null("kv_lora_rank") || !json.boolean_or("use_mla", true))
+        json.reject("kv_lora_rank",
+                    "is missing: attention that is not latent is not supported");
     LatentSizes sizes{config.hidden_size,
                       config.num_attention_heads,
                       std::nullopt,
@@ -65,11 +68,7 @@ void read_moe(const JsonFile& json, const ExpertSizes& defaults, std::size_t den
         json.size_or("moe_intermediate_size", defaults.moe_intermediate_size);
     config.experts.n_shared_experts =
         json.size_or("n_shared_experts", defaults.n_shared_experts);
-    const std::string first_key = "first_k_dense_replace";
-    const bool none = json.has(first_key) && json.number(first_key) == 0;
-    const std::size_t first = none || (dense_layers == 0 && !json.has(first_key))
-                                  ? 0
-                                  : json.size_or(first_key, dense_layers);
+    const std::size_t first = json.count_or("first_k_dense_replace", dense_layers);
     if (json.size_or("moe_layer_freq", 1) != 1)
         json.reject_value("moe_layer_freq", to_text(json.size("moe_layer_freq")), "1");
     config.layers.resize(config.num_hidden_layers);
@@ -109,8 +108,7 @@ void read_deepseek_v3(const JsonFile& json, FamilyConfig& config) {
                                     json.boolean_or("norm_topk_prob", true),
                                     Real(json.positive_or("routed_scaling_factor", 2.5)),
                                     read_groups(json, config.experts, {8, 4}, true)};
-    if (json.has("num_nextn_predict_layers") && json.number("num_nextn_predict_layers") != 0)
-        config.num_nextn_predict_layers = json.size("num_nextn_predict_layers");
+    config.num_nextn_predict_layers = json.count_or("num_nextn_predict_layers", 0);
 }
 
 void write_routing(const Routing& any_routing, JsonMembers& json) {
@@ -180,11 +178,12 @@ Family deepseek_family() {
             .gguf_architecture = "deepseek2",
             .names = names,
             .gguf_names = gguf_names_of_deepseek(),
+            .attribute_map = {{"attention_bias", ""}},
             .gguf_layout = RopeLayout::interleaved,
             .reads_rope_scaling = true,
             .partial_rotary = true,  // of the absorbed heads, in GGUF files
             .latent_attention = true,
-            .defaults = {.rms_norm_eps = 1e-6, .rope_theta = 10'000},
+            .defaults = {32000, 4096, 11008, 32, 32, 0, 2048},
             .read = read_deepseek_v2,
             .write = write_deepseek,
             .check_gguf = check_deepseek_gguf,
@@ -203,6 +202,7 @@ const Family& deepseek_v3_family() {
     static const Family family = [] {
         Family v3 = deepseek_family();
         v3.model_type = "deepseek_v3";
+        v3.defaults = {129280, 7168, 18432, 61, 128, 128, 4096};
         v3.architecture = "DeepseekV3ForCausalLM";
         v3.names.correction_bias = "mlp.gate.e_score_correction_bias";
         v3.read = read_deepseek_v3;

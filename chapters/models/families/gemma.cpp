@@ -4,7 +4,7 @@
 // modeling_gemma2.py and modeling_gemma3.py. The settings take effect in family_model.cpp,
 // which builds the layers, and in family_checkpoint.cpp, which adds 1 to the norms.
 #include "chapters/models/family.hpp"
-#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/rope_keys.hpp"
 
 namespace llm::models {
 namespace {
@@ -14,18 +14,6 @@ std::optional<Real> read_softcap(const JsonFile& json, const std::string& key,
                                  std::optional<double> otherwise) {
     if (json.is_null(key) || (!json.has(key) && !otherwise)) return std::nullopt;
     return Real(json.positive_or(key, otherwise.value_or(1)));
-}
-
-// rope_scaling, which in Gemma 3 is for layers with full attention only; Gemma 2 has none.
-Real read_rope_factor(const JsonFile& json, bool may_be_linear) {
-    const std::string inside = rope_object(json, may_be_linear);
-    if (!json.has(inside)) return 1;
-    const std::string rope_type = read_rope_type(json, inside);
-    if (rope_type == "default") return 1;
-    if (rope_type != "linear" || !may_be_linear)
-        json.reject_value(inside + ".rope_type", rope_type,
-                          may_be_linear ? "default and linear" : "default");
-    return Real(json.positive_or(inside + ".factor", 0));
 }
 
 // The theta of layers with a window: rope_local_base_freq, or, since transformers 5, in
@@ -46,7 +34,6 @@ void read_gemma(const JsonFile& json, bool gemma2, FamilyConfig& config) {
     read_patterns(json, full_every, config);
     json.ignore("hidden_act");           // hidden_activation is used
     json.ignore("sliding_window_size");  // sliding_window is used
-    config.rope_factor = read_rope_factor(json, !gemma2);
     if (!gemma2) config.rope_local_base_freq = read_local_theta(json);
     config.query_pre_attn_scalar = Real(json.positive_or("query_pre_attn_scalar", 256));
     const std::optional<double> none;
@@ -66,9 +53,6 @@ void write_gemma(const FamilyConfig& config, JsonMembers& json) {
                              {"query_pre_attn_scalar", double(config.query_pre_attn_scalar)}});
     if (config.rope_local_base_freq)
         json.push_back({"rope_local_base_freq", double(*config.rope_local_base_freq)});
-    if (config.rope_factor != 1)
-        json.insert(json.end(), {{"rope_scaling.rope_type", std::string("linear")},
-                                 {"rope_scaling.factor", double(config.rope_factor)}});
     if (config.attn_logit_softcapping)
         json.push_back({"attn_logit_softcapping", double(*config.attn_logit_softcapping)});
     if (config.final_logit_softcapping)
@@ -165,8 +149,7 @@ Family make_gemma2_family() {
             .norm_placement = NormPlacement::sandwich,
             .norms_add_one = true,
             .scales_embeddings = true,
-            .reads_rope_scaling = true,
-            .defaults = {256, 1e-6, 10'000, true},
+            .defaults = {256000, 2304, 9216, 26, 8, 4, 8192, 256, 1e-6, 10'000, true},
             .read = read_gemma2,
             .write = write_gemma,
             .check_gguf = check_gemma_gguf,
@@ -177,18 +160,19 @@ Family make_gemma2_family() {
 }  // namespace
 
 const Family& gemma_family() {
-    static const Family family{.model_type = "gemma",
-                               .architecture = "GemmaForCausalLM",
-                               .gguf_architecture = "gemma",
-                               .names = hugging_face_layer_names(),
-                               .gguf_names = gguf_layer_names(),
-                               .activation = GELUTanh,
-                               .activation_key = "hidden_activation",
-                               .norms_add_one = true,
-                               .scales_embeddings = true,
-                               .defaults = {256, 1e-6, 10'000, true},
-                               .read = read_gemma1,
-                               .check_gguf = check_gemma1_gguf};
+    static const Family family{
+        .model_type = "gemma",
+        .architecture = "GemmaForCausalLM",
+        .gguf_architecture = "gemma",
+        .names = hugging_face_layer_names(),
+        .gguf_names = gguf_layer_names(),
+        .activation = GELUTanh,
+        .activation_key = "hidden_activation",
+        .norms_add_one = true,
+        .scales_embeddings = true,
+        .defaults = {256000, 3072, 24576, 28, 16, 16, 8192, 256, 1e-6, 10'000, true},
+        .read = read_gemma1,
+        .check_gguf = check_gemma1_gguf};
     return family;
 }
 
@@ -204,7 +188,7 @@ const Family& gemma3_family() {
         gemma3.architecture = "Gemma3ForCausalLM";
         gemma3.local_rope = true;
         gemma3.gguf_architecture = "gemma3";
-        gemma3.defaults.rope_theta = 1'000'000;
+        gemma3.defaults = {262208, 2304, 9216, 26, 8, 4, 131072, 256, 1e-6, 1'000'000, true};
         gemma3.qk_norm = QKNormType::with_weights;
         gemma3.read = read_gemma3;
         return gemma3;

@@ -44,7 +44,6 @@ Family make_gpt2_family() {
                             "lm_head",
                             {},
                             "transformer.wpe"},
-            .base_model_prefix = "transformer.",
             .unused_tensors = {".attn.bias", ".attn.masked_bias"},  // causal masks
             .attribute_map = {{"hidden_size", "n_embd"},
                               {"intermediate_size", "n_inner"},
@@ -63,7 +62,7 @@ Family make_gpt2_family() {
             .learned_positions = true,
             .conv1d = true,
             .has_biases = true,
-            .defaults = {.tie_word_embeddings = true, .mlp_ratio = 4},
+            .defaults = {50257, 768, 0, 12, 12, 0, 1024, 0, 1e-5, 0, true, 4},
             .read = read_gpt2,
             .read_gguf = [](const GgufSettings&, FamilyConfig& config) {
                 for (LayerConfig& layer : config.layers) layer.use_rope = false;

@@ -2,7 +2,8 @@
 // a clamped activation whose weights may be stored in MXFP4. Source: Hugging Face,
 // modeling_gpt_oss.py.
 #include "chapters/models/family.hpp"
-#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/config_file.hpp"
+#include "chapters/models/llama/rope_keys.hpp"
 
 namespace llm::models {
 namespace {
@@ -11,8 +12,9 @@ std::optional<YarnScaling> read_yarn(const JsonFile& json) {
     const std::string inside = rope_object(json, false);
     if (json.is_null(inside)) return std::nullopt;
     // Defaults are for a file without the object. In the object, type and factor are required.
-    if (json.has(inside)) {
+    if (json.has(inside) && !(json.value(inside) == Json(JsonObject{}))) {
         const std::string rope_type = read_rope_type(json, inside);
+        if (rope_type == "default") return std::nullopt;
         if (rope_type != "yarn") json.reject_value(inside + ".rope_type", rope_type, "yarn");
         json.number(inside + ".factor");
     }
@@ -35,12 +37,7 @@ void read_gpt_oss(const JsonFile& json, FamilyConfig& config) {
                                                  : layer_patterns(num_layers, window, 2));
     for (LayerConfig& layer : config.layers) layer.is_moe = true;
     json.ignore("initial_context_length");  // the same as original_max_position_embeddings
-    json.ignore("quantization_config.modules_to_not_convert");  // follows from the tensors
-    if (!json.has("quantization_config")) return;
-    const std::string method = json.text("quantization_config.quant_method");
-    if (method != "mxfp4")
-        json.reject_value("quantization_config.quant_method", method, "mxfp4");
-    config.mxfp4 = true;
+    config.mxfp4 = quantization_method(json) == "mxfp4";
 }
 
 void write_gpt_oss(const FamilyConfig& config, JsonMembers& json) {
@@ -118,7 +115,7 @@ const Family& gpt_oss_family() {
                       .expert_storage = ExpertStorage::interleaved,
                       .has_biases = true,
                       .reads_rope_scaling = true,
-                      .defaults = {64, 1e-5, 150'000, false},
+                      .defaults = {201088, 2880, 2880, 36, 64, 8, 131072, 64, 1e-5, 150'000},
                       .read = read_gpt_oss,
                       .write = write_gpt_oss,
                       .check_gguf = check_gpt_oss_gguf,

@@ -1,7 +1,6 @@
 // Llama 4 (text): chunked attention, every fourth layer without RoPE, a shared expert; a QK
 // norm without weights in Scout, none in Maverick. Source: Hugging Face, modeling_llama4.py.
 #include "chapters/models/family.hpp"
-#include "chapters/models/llama/config_json.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -33,23 +32,6 @@ void check_layer_types(const JsonFile& json, const std::vector<LayerConfig>& lay
         json.reject("layer_types and no_rope_layers contradict each other");
 }
 
-std::optional<Llama3Scaling> read_scaling(const JsonFile& json) {
-    const std::string inside = rope_object(json, false);
-    if (!json.has(inside)) return std::nullopt;
-    const std::string rope_type = read_rope_type(json, inside);
-    if (rope_type == "default") return std::nullopt;
-    if (rope_type != "llama3") json.reject_value(inside + ".rope_type", rope_type, "llama3");
-    const auto number = [&](const std::string& key) {
-        return Real(json.positive_or(inside + "." + key, 0));
-    };
-    const Llama3Scaling scaling{number("factor"), number("low_freq_factor"),
-                                number("high_freq_factor"),
-                                number("original_max_position_embeddings")};
-    if (scaling.low_freq_factor > scaling.high_freq_factor)
-        json.reject(inside + ".low_freq_factor", "exceeds high_freq_factor");
-    return scaling;
-}
-
 void read_llama4(const JsonFile& json, FamilyConfig& config) {
     config.experts =
         read_experts(json, "num_local_experts", {16, 1, config.intermediate_size, 1});
@@ -68,17 +50,6 @@ void read_llama4(const JsonFile& json, FamilyConfig& config) {
                                    Real(json.positive_or("attn_scale", 0.1))};
     if (json.truth_or("attn_temperature_tuning", true))  // Maverick has the number 4
         config.temperature_tuning = tuning;
-    if (const auto scaling = read_scaling(json)) config.rope_scaling = *scaling;
-}
-
-void add_scaling(const Llama3Scaling& scaling, JsonMembers& json) {
-    json.insert(json.end(),
-                {{"rope_scaling.rope_type", std::string("llama3")},
-                 {"rope_scaling.factor", double(scaling.factor)},
-                 {"rope_scaling.low_freq_factor", double(scaling.low_freq_factor)},
-                 {"rope_scaling.high_freq_factor", double(scaling.high_freq_factor)},
-                 {"rope_scaling.original_max_position_embeddings",
-                  double(scaling.original_max_position_embeddings)}});
 }
 
 void write_llama4(const FamilyConfig& config, JsonMembers& json) {
@@ -103,11 +74,6 @@ void write_llama4(const FamilyConfig& config, JsonMembers& json) {
     if (const auto& tuning = config.temperature_tuning)
         json.insert(json.end(), {{"floor_scale", double(tuning->floor_scale)},
                                  {"attn_scale", double(tuning->attn_scale)}});
-    if (config.rope_scaling) {
-        const auto* scaling = std::get_if<Llama3Scaling>(&*config.rope_scaling);
-        require(scaling, "export: no supported rope_scaling has a factor for each frequency");
-        add_scaling(*scaling, json);
-    }
     for (auto& [key, value] : json)
         if (key == "intermediate_size") value = config.experts.moe_intermediate_size;
 }
@@ -186,8 +152,7 @@ const Family& llama4_family() {
                       .layout = RopeLayout::interleaved,
                       .gguf_layout = RopeLayout::interleaved,
                       .expert_storage = ExpertStorage::halves,
-                      .reads_rope_scaling = true,
-                      .defaults = {128, 1e-5, 500'000, false},
+                      .defaults = {202048, 5120, 8192, 48, 40, 8, 131072, 128, 1e-5, 500'000},
                       .read = read_llama4,
                       .write = write_llama4,
                       .check_gguf = check_llama4_gguf,

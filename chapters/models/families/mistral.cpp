@@ -6,6 +6,7 @@ namespace llm::models {
 namespace {
 
 void read_mistral(const JsonFile& json, FamilyConfig& config) {
+    json.ignore("use_sliding_window");  // the window alone decides
     read_patterns(json, 0, config);
 }
 
@@ -22,8 +23,9 @@ const Family& mistral_family() {
                                .gguf_architecture = "llama",
                                .names = hugging_face_layer_names(),
                                .gguf_names = gguf_layer_names(),
+                               .attribute_map = {{"attention_bias", ""}},
                                .gguf_layout = RopeLayout::interleaved,
-                               .defaults = {.rms_norm_eps = 1e-6},
+                               .defaults = class_defaults_of("mistral"),
                                .read = read_mistral,
                                .write = write_mistral,
                                .check_gguf = reject_windows_of_llama};

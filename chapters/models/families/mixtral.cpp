@@ -6,6 +6,7 @@ namespace llm::models {
 namespace {
 
 void read_mixtral(const JsonFile& json, FamilyConfig& config) {
+    json.ignore("use_sliding_window");  // the window alone decides
     config.experts =
         read_experts(json, "num_local_experts", {8, 2, config.intermediate_size, 0});
     const std::size_t num_layers = config.num_hidden_layers;
@@ -46,8 +47,9 @@ const Family& mixtral_family() {
                       .gguf_architecture = "llama",
                       .names = names,
                       .gguf_names = gguf_layer_names(),
+                      .attribute_map = {{"attention_bias", ""}},
                       .gguf_layout = RopeLayout::interleaved,
-                      .defaults = {.rms_norm_eps = 1e-5, .rope_theta = 1'000'000},
+                      .defaults = {32000, 4096, 14336, 32, 32, 8, 131072, 0, 1e-5, 1'000'000},
                       .read = read_mixtral,
                       .write = write_mixtral,
                       .check_gguf = reject_windows_of_llama,

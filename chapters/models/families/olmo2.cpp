@@ -26,6 +26,7 @@ Family make_olmo2_family() {
             .names = names,
             .gguf_names = in_gguf,
             .norm_placement = NormPlacement::res_post_norm,
+            .defaults = {50304, 4096, 11008, 32, 32, 0, 2048, 0, 1e-5},
             .qk_norm = QKNormType::over_all_heads,
             .read = read_olmo2,
             .check_gguf = check_olmo2_gguf};

@@ -2,7 +2,7 @@
 // and up, are one matrix each. Files with long contexts have LongRoPE; Phi-4-mini rotates three
 // quarters of each head. Source: Hugging Face, modeling_phi3.py.
 #include "chapters/models/family.hpp"
-#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/rope_keys.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -46,7 +46,8 @@ std::optional<LongRopeScaling> read_longrope(const JsonFile& json, const std::st
 }
 
 void read_phi3(const JsonFile& json, FamilyConfig& config) {
-    for (const char* key : {"full_attn_mod", "interpolate_factor"}) json.ignore(key);
+    for (const char* key : {"full_attn_mod", "interpolate_factor", "use_sliding_window"})
+        json.ignore(key);
     const std::string inside = rope_object(json, false);
     read_partial_rotary_factor(json, inside, 1, config);
     config.longrope = read_longrope(json, inside, config);
@@ -109,8 +110,10 @@ Family make_phi3_family() {
             .gguf_architecture = "phi3",
             .names = names,
             .gguf_names = in_gguf,
+            .attribute_map = {{"attention_bias", ""}},
             .reads_rope_scaling = true,
             .partial_rotary = true,
+            .defaults = {32064, 3072, 8192, 32, 32, 0, 4096, 0, 1e-5},
             .read = read_phi3,
             .write = write_phi3,
             .check_gguf = check_phi3_gguf,

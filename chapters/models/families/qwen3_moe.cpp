@@ -7,7 +7,10 @@ namespace {
 
 void read_qwen3_moe(const JsonFile& json, FamilyConfig& config) {
     json.ignore("sliding_window");  // without use_sliding_window, it has no effect
-    config.layers.resize(config.num_hidden_layers);
+    if (json.boolean_or("use_sliding_window", false) && !json.is_null("sliding_window"))
+        set_patterns(config,
+                     layer_patterns(config.num_hidden_layers,
+                                    SlidingWindow{json.size_or("sliding_window", 4096)}, 0));
     config.experts = read_experts(json, "num_experts",
                                   {128, 8, json.size_or("moe_intermediate_size", 768), 0});
     config.routing = SoftmaxRouting{json.boolean_or("norm_topk_prob", false)};
@@ -20,12 +23,15 @@ void write_qwen3_moe(const FamilyConfig& config, JsonMembers& json) {
                  {"num_experts", config.experts.num_experts},
                  {"moe_intermediate_size", config.experts.moe_intermediate_size},
                  {"norm_topk_prob", std::get<SoftmaxRouting>(config.routing).norm_topk_prob}});
+    if (const auto window = sliding_window(config))
+        json.insert(json.end(), {{"use_sliding_window", true}, {"sliding_window", *window}});
     add_moe_layers(config, json);
 }
 
 void check_qwen3_moe_gguf(const FamilyConfig& config) {
     require(std::get<SoftmaxRouting>(config.routing).norm_topk_prob,
             "export: llama.cpp's qwen3moe normalizes the routing weights");
+    require(!sliding_window(config), "export: llama.cpp's qwen3moe has no windows");
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         require(config.layers[n].is_moe,
                 "export: llama.cpp's qwen3moe has a mixture in every layer; layer {} is dense",
@@ -59,7 +65,7 @@ const Family& qwen3_moe_family() {
                       .gguf_architecture = "qwen3moe",
                       .names = names,
                       .gguf_names = gguf_layer_names(),
-                      .defaults = {.rms_norm_eps = 1e-6, .rope_theta = 10'000},
+                      .defaults = {151936, 2048, 6144, 24, 32, 4, 32768},
                       .qk_norm = QKNormType::with_weights,
                       .read = read_qwen3_moe,
                       .write = write_qwen3_moe,

@@ -2,7 +2,7 @@
 // RoPE rotates a quarter of each head; many small experts, and a shared one with a gate.
 // Source: Hugging Face, modeling_qwen3_next.py.
 #include "chapters/models/families/qwen3_next_gguf.hpp"
-#include "chapters/models/llama/config_json.hpp"
+#include "chapters/models/llama/rope_keys.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -90,24 +90,23 @@ FamilyLayerNames names_in_safetensors() {
 }  // namespace
 
 const Family& qwen3_next_family() {
-    static const Family family{
-        .model_type = "qwen3_next",
-        .architecture = "Qwen3NextForCausalLM",
-        .gguf_architecture = "qwen3next",
-        .names = names_in_safetensors(),
-        .gguf_names = qwen3_next_gguf_names(),
-        .unused_tensors = {"mtp."},
-        .nextn_layers = "mtp.layers.",
-        .norms_add_one = true,
-        .partial_rotary = true,
-        .output_gate = true,
-        .defaults = {.head_dim = 256, .rms_norm_eps = 1e-6, .rope_theta = 10'000},
-        .qk_norm = QKNormType::with_weights,
-        .read = read_qwen3_next,
-        .write = write_qwen3_next,
-        .check_gguf = check_qwen3_next_gguf,
-        .add_gguf = add_qwen3_next_gguf,
-        .read_gguf = read_qwen3_next_gguf};
+    static const Family family{.model_type = "qwen3_next",
+                               .architecture = "Qwen3NextForCausalLM",
+                               .gguf_architecture = "qwen3next",
+                               .names = names_in_safetensors(),
+                               .gguf_names = qwen3_next_gguf_names(),
+                               .unused_tensors = {"mtp."},
+                               .nextn_layers = "mtp.layers.",
+                               .norms_add_one = true,
+                               .partial_rotary = true,
+                               .output_gate = true,
+                               .defaults = {151936, 2048, 5632, 48, 16, 2, 32768, 256},
+                               .qk_norm = QKNormType::with_weights,
+                               .read = read_qwen3_next,
+                               .write = write_qwen3_next,
+                               .check_gguf = check_qwen3_next_gguf,
+                               .add_gguf = add_qwen3_next_gguf,
+                               .read_gguf = read_qwen3_next_gguf};
     return family;
 }
 

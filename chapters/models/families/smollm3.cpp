@@ -6,20 +6,28 @@ namespace llm::models {
 namespace {
 
 void read_smollm3(const JsonFile& json, FamilyConfig& config) {
-    json.ignore("sliding_window");  // without use_sliding_window, it has no effect
-    if (json.has("layer_types"))
-        for (const AttentionPattern& pattern :
-             read_layer_types(json, SlidingWindow{1}, config.num_hidden_layers))
-            if (!std::holds_alternative<FullAttention>(pattern))
-                json.reject_value("layer_types", "sliding_attention", "full_attention");
-    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
     read_use_rope(json, config.layers);
+    const bool slides = json.boolean_or("use_sliding_window", false);
+    json.ignore("sliding_window");  // without use_sliding_window, it has no effect
+    json.ignore("layer_types");
+    if (!slides || !json.has("sliding_window")) return;
+    // Layers that layer_types lists, or those without RoPE, have a window.
+    const SlidingWindow window{json.size("sliding_window")};
+    if (json.has("layer_types"))
+        set_patterns(config, read_layer_types(json, window, config.num_hidden_layers));
+    else
+        for (LayerConfig& layer : config.layers)
+            if (!layer.use_rope) layer.pattern = window;
 }
 
 void write_smollm3(const FamilyConfig& config, JsonMembers& json) {
     std::vector<std::size_t> use_rope;
     for (const LayerConfig& layer : config.layers) use_rope.push_back(layer.use_rope ? 1 : 0);
     json.push_back({"no_rope_layers", use_rope});
+    if (const auto window = sliding_window(config))
+        json.insert(json.end(), {{"layer_types", layer_types(config)},
+                                 {"sliding_window", *window},
+                                 {"use_sliding_window", true}});
 }
 
 void check_smollm3_gguf(const FamilyConfig& config) {
@@ -27,6 +35,7 @@ void check_smollm3_gguf(const FamilyConfig& config) {
         require(config.layers[n].use_rope == ((n + 1) % 4 != 0),
                 "export: llama.cpp's smollm3 has no RoPE in layers 3, 7, ..., and RoPE in all "
                 "others");
+    require(!sliding_window(config), "export: llama.cpp's smollm3 has no windows");
 }
 
 void read_smollm3_gguf(const GgufSettings&, FamilyConfig& config) {
@@ -37,17 +46,19 @@ void read_smollm3_gguf(const GgufSettings&, FamilyConfig& config) {
 }  // namespace
 
 const Family& smollm3_family() {
-    static const Family family{.model_type = "smollm3",
-                               .architecture = "SmolLM3ForCausalLM",
-                               .gguf_architecture = "smollm3",
-                               .names = hugging_face_layer_names(),
-                               .gguf_names = gguf_layer_names(),
-                               .gguf_layout = RopeLayout::interleaved,
-                               .defaults = {0, 1e-6, 2'000'000, true},
-                               .read = read_smollm3,
-                               .write = write_smollm3,
-                               .check_gguf = check_smollm3_gguf,
-                               .read_gguf = read_smollm3_gguf};
+    static const Family family{
+        .model_type = "smollm3",
+        .architecture = "SmolLM3ForCausalLM",
+        .gguf_architecture = "smollm3",
+        .names = hugging_face_layer_names(),
+        .gguf_names = gguf_layer_names(),
+        .gguf_layout = RopeLayout::interleaved,
+        .has_mlp_bias_key = true,
+        .defaults = {128256, 2048, 11008, 36, 16, 4, 32768, 0, 1e-6, 2'000'000, true},
+        .read = read_smollm3,
+        .write = write_smollm3,
+        .check_gguf = check_smollm3_gguf,
+        .read_gguf = read_smollm3_gguf};
     return family;
 }
 

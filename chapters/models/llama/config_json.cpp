@@ -1,5 +1,10 @@
 #include "chapters/models/llama/config_json.hpp"
 
+#include <algorithm>
+
+#include "chapters/models/llama/config_file.hpp"
+#include "chapters/models/llama/rope_keys.hpp"
+#include "chapters/models/llama/unread_settings.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -7,64 +12,43 @@ namespace llm::models {
 const std::vector<std::string> plain_model_types = {"llama", "mistral", "qwen2", "qwen3",
                                                     "mini-llm"};
 
-const std::set<std::string> unused_config_keys = {
-    // Set by libraries.
-    "architectures", "auto_map", "dtype", "model_type", "torch_dtype", "transformers_version",
-    "transformers.js_config", "unsloth_fixed", "unsloth_version", "_name_or_path",
-    "_attn_implementation", "attn_implementation", "cache_implementation",
-    "gradient_checkpointing", "use_cache", "is_llama_config", "max_sequence_length",
-    "model_max_length", "tokenizer_class", "return_dict", "torchscript",
-    "pretraining_tp",  // splits products of matrices
-    // Read with the tokenizer.
-    "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "decoder_start_token_id",
-    // Training.
-    "attention_dropout", "attn_pdrop", "embd_pdrop", "hidden_dropout", "hidden_dropout_prob",
-    "initializer_range", "output_router_logits", "resid_pdrop", "residual_dropout",
-    "router_aux_loss_coef", "router_jitter_noise", "router_z_loss_coef", "z_loss_coef",
-    // Generation.
-    "do_sample", "max_length", "max_new_tokens", "repetition_penalty", "temperature", "top_k",
-    "top_p",
-    // Only with a sliding window that is used (Qwen2, Qwen3).
-    "max_window_layers"};
-
-std::string rope_object(const JsonFile& json, bool may_differ_by_layer_type) {
-    const std::string parameters = "rope_parameters";
-    if (json.has(parameters) && json.has("rope_scaling"))
-        json.reject("rope_parameters and rope_scaling contradict each other");
-    const std::string inside = json.has(parameters) ? parameters : "rope_scaling";
-    if (json.has(inside) && !json.is_object(inside)) json.reject(inside + " must be an object");
-    const std::string full = inside + ".full_attention";
-    const bool differs = json.has(full) || json.has(inside + ".sliding_attention");
-    if (differs && !may_differ_by_layer_type)
-        json.reject(full + " is not supported; supported: one RoPE for all layers");
-    return differs ? full : inside;
-}
-
-Real read_rope_theta(const JsonFile& json, const std::string& inside, double otherwise) {
-    const std::string outer = "rope_theta", inner = inside + ".rope_theta";
-    if (json.has(outer) && json.has(inner) && json.number(outer) != json.number(inner))
-        json.reject("rope_theta " + brief(json.number(outer)) + " and " + inner + " " +
-                    brief(json.number(inner)) + " contradict each other");
-    double theta = otherwise;
-    if (json.has(outer)) {
-        theta = json.number(outer);
-    } else if (inside.starts_with("rope_parameters")) {
-        theta = json.number(inner);
-    }
-    if (!(theta > 0)) json.reject("rope_theta must be above 0");
-    return static_cast<Real>(theta);
-}
-
-std::string read_rope_type(const JsonFile& json, const std::string& inside) {
-    const std::string rope_type = inside + ".rope_type", type = inside + ".type";
-    if (json.has(rope_type) && json.has(type) && json.text(rope_type) != json.text(type))
-        json.reject(rope_type + " " + json.text(rope_type) + " and " + type + " " +
-                    json.text(type) + " contradict each other");
-    for (const std::string& key : {rope_type, type})
-        if (json.has(key)) return json.text(key);
-    if (inside == "rope_scaling" || json.has(inside + ".factor"))
-        json.reject(inside + " has no rope_type");
-    return "default";
+Config read_sizes(const JsonFile& json, const ClassDefaults& defaults,
+                  const std::function<std::string(const std::string& common)>& key) {
+    std::string defaulted;
+    const auto size = [&](const std::string& common, std::size_t otherwise) {
+        const std::string name = key(common);
+        if (name.empty()) return std::size_t{0};
+        if (json.has(name) || otherwise == 0) return json.size(name);
+        defaulted += (defaulted.empty() ? "" : ", ") + name + " " + to_text(otherwise);
+        return otherwise;
+    };
+    Config config;
+    config.hidden_size = size("hidden_size", defaults.hidden_size);
+    config.intermediate_size =
+        defaults.mlp_ratio > 0
+            ? json.size_or(key("intermediate_size"), defaults.mlp_ratio * config.hidden_size)
+            : size("intermediate_size", defaults.intermediate_size);
+    config.num_hidden_layers = size("num_hidden_layers", defaults.num_hidden_layers);
+    config.num_attention_heads = size("num_attention_heads", defaults.num_attention_heads);
+    // Null means as many as query heads; so does a default that does not divide them.
+    const std::size_t default_kv_heads = defaults.num_key_value_heads;
+    config.num_key_value_heads = config.num_attention_heads;
+    const std::string kv_heads = key("num_key_value_heads");
+    const bool has_default = default_kv_heads > 0 && !json.is_null(kv_heads) &&
+                             config.num_attention_heads % default_kv_heads == 0;
+    if (json.has(kv_heads) || has_default)
+        config.num_key_value_heads = size("num_key_value_heads", default_kv_heads);
+    config.head_dim = json.size_or(key("head_dim"), defaults.head_dim);
+    config.vocab_size = size("vocab_size", defaults.vocab_size);
+    config.max_position_embeddings =
+        size("max_position_embeddings", defaults.max_position_embeddings);
+    config.rms_norm_eps = Real(json.positive_or(key("rms_norm_eps"), defaults.rms_norm_eps));
+    config.tie_word_embeddings =
+        json.boolean_or("tie_word_embeddings", defaults.tie_word_embeddings);
+    config.qk_norm = QKNormType::none;
+    if (!defaulted.empty())
+        json.remark("missing, so as in the class of transformers: " + defaulted);
+    return config;
 }
 
 namespace {
@@ -73,10 +57,6 @@ namespace {
 void expect_number(const JsonFile& json, const std::string& key, double neutral) {
     if (json.has(key) && json.number(key) != neutral)
         json.reject_value(key, brief(json.number(key)), brief(neutral));
-}
-
-void expect_null(const JsonFile& json, const std::string& key) {
-    if (json.has(key)) json.reject_value(key, brief(json.number(key)), "null, or no such key");
 }
 
 void expect_boolean(const JsonFile& json, const std::string& key, bool neutral) {
@@ -101,28 +81,18 @@ Config read_mini_llm(const JsonFile& json) {
     return config;
 }
 
-// Rejects settings of other model types (Granite, Cohere, Gemma 2, OLMo, MiniCPM, Phi) with
-// which the model would compute something else.
+// Rejects settings with which the model would compute something that chapter 09's does not.
 void reject_unsupported(const JsonFile& json, const Config& config) {
-    for (const char* key : {"hidden_act", "hidden_activation"})
-        if (json.has(key) && json.text(key) != "silu")
-            json.reject_value(key, json.text(key), "silu");
-    for (const char* key :
-         {"partial_rotary_factor", "rope_parameters.partial_rotary_factor",
-          "rope_scaling.partial_rotary_factor", "embedding_multiplier", "residual_multiplier",
-          "logits_scaling", "logit_scale", "scale_emb"})
+    const std::string act = "hidden_act";
+    if (json.has(act) && json.text(act) != "silu" && json.text(act) != "swish")
+        json.reject_value(act, json.text(act), "silu");
+    for (const char* key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor",
+                            "rope_scaling.partial_rotary_factor"})
         expect_number(json, key, 1);
-    for (const char* key :
-         {"attention_multiplier", "query_pre_attn_scalar", "clip_qkv", "attn_logit_softcapping",
-          "final_logit_softcapping", "scale_depth", "dim_model_base"})
-        expect_null(json, key);
-    for (const char* key :
-         {"mlp_bias", "qk_layernorm", "use_parallel_residual", "use_bidirectional_attention"})
-        expect_boolean(json, key, false);
+    expect_boolean(json, "mlp_bias", false);
     expect_boolean(json, "use_qk_norm", config.qk_norm != QKNormType::none);
-    expect_boolean(json, "is_causal", true);
-    for (const char* key : {"quantization_config", "no_rope_layers"})
-        if (json.has(key)) json.reject(key, "is not supported");
+    if (config.attention_bias != AttentionBias::qkv) expect_boolean(json, "qkv_bias", false);
+    json.ignore("qkv_bias");
 }
 
 // Whether some layers have a sliding window: Mistral unless it is null, Llama if it is there,
@@ -154,60 +124,30 @@ void reject_sliding_window(const JsonFile& json, const std::string& type,
                 (type == "mistral" ? " (chapter 17 reads windows: ./learn 17 --model)" : ""));
 }
 
-// Reads Llama 3's scaling, a nested object.
-Llama3Scaling read_scaling(const JsonFile& json, const std::string& inside) {
-    const auto number = [&](const std::string& name) {
-        return static_cast<Real>(json.number(inside + "." + name));
-    };
-    const Llama3Scaling scaling{number("factor"), number("low_freq_factor"),
-                                number("high_freq_factor"),
-                                number("original_max_position_embeddings")};
-    if (!(scaling.factor >= 1 && scaling.low_freq_factor > 0 &&
-          scaling.high_freq_factor > scaling.low_freq_factor &&
-          scaling.original_max_position_embeddings > 0))
-        json.reject(inside + " needs a factor of at least 1, 0 < low_freq_factor < " +
-                    "high_freq_factor and original_max_position_embeddings above 0");
-    return scaling;
-}
-
-// Reads rope_theta and the scaling, in rope_scaling or, since transformers 5, rope_parameters.
-void read_rope(const JsonFile& json, Config& config) {
-    const std::string inside = rope_object(json, false);
-    config.rope_theta = read_rope_theta(json, inside, double(config.rope_theta));
-    if (!json.has(inside)) return;
-    const std::string type = read_rope_type(json, inside);
-    if (type == "llama3") {
-        config.rope_scaling = read_scaling(json, inside);
-    } else if (type != "default") {
-        json.reject_value(inside + ".rope_type", type, "default and llama3");
-    }
-}
+// Defaults of LlamaConfig, MistralConfig, Qwen2Config and Qwen3Config.
+const std::map<std::string, ClassDefaults> class_defaults = {
+    {"llama", {32000, 4096, 11008, 32, 32, 0, 2048}},
+    {"mistral", {32000, 4096, 14336, 32, 32, 8, 131072}},
+    {"qwen2", {151936, 4096, 22016, 32, 32, 32, 32768}},
+    {"qwen3", {151936, 4096, 22016, 32, 32, 32, 32768, 128}}};
 
 Config read_hugging_face(const JsonFile& json, const std::string& type) {
-    Config config;
-    config.hidden_size = json.size("hidden_size");
-    config.intermediate_size = json.size("intermediate_size");
-    config.num_hidden_layers = json.size("num_hidden_layers");
-    config.num_attention_heads = json.size("num_attention_heads");
-    config.num_key_value_heads = json.has("num_key_value_heads")
-                                     ? json.size("num_key_value_heads")
-                                     : config.num_attention_heads;
-    config.head_dim = json.has("head_dim") ? json.size("head_dim") : type == "qwen3" ? 128 : 0;
-    config.vocab_size = json.size("vocab_size");
-    config.max_position_embeddings = json.size("max_position_embeddings");
-    config.rms_norm_eps = static_cast<Real>(json.number("rms_norm_eps"));
-    if (!(config.rms_norm_eps > 0)) json.reject("rms_norm_eps must be above 0");
-    config.tie_word_embeddings =
-        json.has("tie_word_embeddings") && json.boolean("tie_word_embeddings");
+    const ClassDefaults& defaults = class_defaults_of(type);
+    Config config = validate_model(
+        read_sizes(json, defaults, [](const std::string& common) { return common; }));
     config.qk_norm = type == "qwen3" ? QKNormType::with_weights : QKNormType::none;
 
     // Qwen2 has biases in q_proj, k_proj and v_proj, and its config.json does not mention them.
     // In the other types, attention_bias means all four projections.
-    const bool attention_bias = json.has("attention_bias") && json.boolean("attention_bias");
+    const bool attention_bias = json.boolean_or("attention_bias", false);
     config.attention_bias = type == "qwen2"  ? AttentionBias::qkv
                             : attention_bias ? AttentionBias::qkvo
                                              : AttentionBias::none;
-    read_rope(json, config);
+    const std::string rope = rope_object(json, false);
+    config.rope_theta = read_rope_theta(json, rope, defaults.rope_theta);
+    if (!read_simple_scaling(json, rope, config))
+        json.reject_value(rope + ".rope_type", read_rope_type(json, rope),
+                          "default, linear, dynamic and llama3");
     reject_unsupported(json, config);
     reject_sliding_window(json, type, config.max_position_embeddings);
     return config;
@@ -215,8 +155,19 @@ Config read_hugging_face(const JsonFile& json, const std::string& type) {
 
 }  // namespace
 
+const ClassDefaults& class_defaults_of(const std::string& plain_model_type) {
+    return class_defaults.at(plain_model_type);
+}
+
 bool is_mini_llm_config(const JsonFile& json) {
     return json.has("model_type") ? json.text("model_type") == "mini-llm" : json.has("dim");
+}
+
+void reject_with_advice(const UnsupportedValue& error) {
+    if (error.key == "model_type") throw error;
+    throw UnsupportedValue(std::string(error.what()) + " (--ignore " + error.key +
+                               " reads the file as if this were not there)",
+                           error.key);
 }
 
 Config read_config(const JsonFile& json) try {
@@ -229,8 +180,10 @@ Config read_config(const JsonFile& json) try {
     }
     const Config config = validate_model(type == "mini-llm" ? read_mini_llm(json)
                                                             : read_hugging_face(json, type));
-    json.reject_unread(unused_config_keys);
+    check_unread_settings(json);
     return config;
+} catch (const UnsupportedValue& error) {
+    reject_with_advice(error);
 } catch (const ValueError& error) {
     json.reject(error.what());
 }
@@ -263,25 +216,25 @@ JsonMembers config_json(const Config& config, DType dtype) {
     require(config.qk_norm != QKNormType::over_all_heads,
             "export: no supported model_type has a QK norm over all heads (OLMo 2 has)");
     const auto& rope_scaling = config.rope_scaling;
-    require(!rope_scaling || std::holds_alternative<Llama3Scaling>(*rope_scaling),
+    const auto* divisors =
+        rope_scaling ? std::get_if<FrequencyFactors>(&*rope_scaling) : nullptr;
+    const Vector factors = divisors ? divisors->factors : Vector{};
+    const bool linear =
+        factors.size() > 0 && std::count(factors.begin(), factors.end(), factors(0)) ==
+                                  std::ptrdiff_t(factors.size());
+    require(!divisors || linear,
             "export: no supported rope_scaling has a factor for each frequency (a GGUF file's "
-            "rope_freqs.weight or linear scaling has)");
+            "rope_freqs.weight has)");
     const std::string type = qwen3 ? "qwen3" : qwen2 ? "qwen2" : "llama";
     const std::string name = qwen3 ? "Qwen3" : qwen2 ? "Qwen2" : "Llama";
     JsonMembers json = common_members(type, name + "ForCausalLM", config, dtype);
     json.insert(json.end(), {{"attention_bias", config.attention_bias == AttentionBias::qkvo},
                              {"hidden_act", std::string("silu")}});
-    if (rope_scaling) {
-        const auto* scaling = std::get_if<Llama3Scaling>(&*rope_scaling);
-        const auto original =
-            static_cast<std::size_t>(scaling->original_max_position_embeddings);
-        json.insert(json.end(),
-                    {{"rope_scaling.rope_type", std::string("llama3")},
-                     {"rope_scaling.factor", double(scaling->factor)},
-                     {"rope_scaling.low_freq_factor", double(scaling->low_freq_factor)},
-                     {"rope_scaling.high_freq_factor", double(scaling->high_freq_factor)},
-                     {"rope_scaling.original_max_position_embeddings", original}});
-    }
+    if (linear)
+        json.insert(json.end(), {{"rope_scaling.rope_type", std::string("linear")},
+                                 {"rope_scaling.factor", double(factors(0))}});
+    else if (rope_scaling)
+        add_llama3_scaling(std::get<Llama3Scaling>(*rope_scaling), json);
     return json;
 }
 

@@ -1,7 +1,7 @@
 // Reading and writing config.json of Llama and the model types that chapter 09's model covers.
 #pragma once
 
-#include <set>
+#include <functional>
 
 #include "chapters/09_full_model/model.hpp"
 #include "common/files/json_file.hpp"
@@ -12,27 +12,32 @@ namespace llm::models {
 // The model types that read_config reads: llama, mistral, qwen2, qwen3 and Mini-LLM's.
 extern const std::vector<std::string> plain_model_types;
 
-// Reads Hugging Face's config.json of one of these types, or Mini-LLM's.
-// Throws FileError, which names the field, if one is missing, contradicts another, or requires
-// an unsupported feature.
+// Reads Hugging Face's config.json of one of these types, or Mini-LLM's. Throws FileError,
+// which names the field, if one is missing or contradicts another, and UnsupportedValue if one
+// requires something that chapter 09's model does not have.
 Config read_config(const JsonFile& json);
 
-// The keys of config.json that change no logit: only training, generation, tokenizers or other
-// libraries read them. Any other key that nothing reads is rejected.
-extern const std::set<std::string> unused_config_keys;
+// The same error with what a reader can do about it, but for the model_type.
+[[noreturn]] void reject_with_advice(const UnsupportedValue& error);
 
-// The key of the object with the settings of RoPE: rope_scaling, or, since transformers 5,
-// rope_parameters; rope_parameters.full_attention in files that have one object for each type
-// of layers, if these may differ. Throws FileError.
-std::string rope_object(const JsonFile& json, bool may_differ_by_layer_type);
-// The theta at the top level or in that object. Throws FileError if they differ, or if
-// rope_parameters has none.
-Real read_rope_theta(const JsonFile& json, const std::string& inside, double otherwise);
+// The sizes of a class of Hugging Face's transformers (4.57) for keys that a file may leave
+// out; 0: the class has no such default, or it follows from other sizes.
+struct ClassDefaults {
+    std::size_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0,
+                num_attention_heads = 0, num_key_value_heads = 0, max_position_embeddings = 0,
+                head_dim = 0;
+    double rms_norm_eps = 1e-6, rope_theta = 10'000;
+    bool tie_word_embeddings = false;
+    std::size_t mlp_ratio = 0;  // intermediate_size / hidden_size
+};
 
-// The type of RoPE scaling in rope_scaling or rope_parameters: its rope_type, or type, as files
-// of earlier versions say. Throws FileError if both are there and differ, or none; only
-// rope_parameters without a factor may leave it out, for "default".
-std::string read_rope_type(const JsonFile& json, const std::string& inside);
+const ClassDefaults& class_defaults_of(const std::string& plain_model_type);
+
+// The sizes of all model types, with the defaults of a class; those of a model's shape are
+// noted on standard error. "key" gives a key's name in this class; empty: it has none. Throws
+// FileError.
+Config read_sizes(const JsonFile& json, const ClassDefaults& defaults,
+                  const std::function<std::string(const std::string& common)>& key);
 
 // Whether this is Mini-LLM's config.json, which has Meta's field names and the model_type
 // mini-llm or none. The q_proj and k_proj of such a checkpoint use interleaved RoPE.

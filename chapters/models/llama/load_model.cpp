@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "chapters/models/llama/config_file.hpp"
 #include "chapters/models/llama/config_json.hpp"
 #include "chapters/models/llama/gguf_tensors.hpp"
 #include "chapters/models/llama/llama2c.hpp"
@@ -62,11 +63,14 @@ Model load_model(const std::string& path) {
     if (!is_folder(path)) return load_llama2c(path);
     if (is_file(path + "/adapter_config.json") && !is_file(path + "/config.json"))
         throw FileError(path + " has an adapter: give the folder of its base model");
-    const JsonFile json(path + "/config.json");
+    const JsonFile json = open_config(path + "/config.json");
     const Config config = read_config(json);
-    const SafeTensors tensors(path);
+    reject_quantized_weights(json);
+    reject_other_head(json, config.tie_word_embeddings);
     const bool mini_llm = is_mini_llm_config(json);
     const TensorNames& names = mini_llm ? mini_llm_names : hugging_face_names;
+    SafeTensors tensors(path);
+    name_as_causal_lm(json, names.embed_tokens, names.lm_head, tensors);
     Model model = read_model(config, tensors, names,
                              mini_llm ? RopeLayout::interleaved : RopeLayout::split_half);
     reject_unread_tensors(tensors, json, names.lm_head, model.embed_tokens);
