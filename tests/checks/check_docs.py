@@ -334,7 +334,7 @@ def compare(page, line, content, before, outputs, tree):
         print(f"{page.relative_to(ROOT)}:{line}: not run without STORIES260K: {command}")
         return
     if before == "<!-- volatile -->" and re.match(r"\./learn (experiment|bench)", command):
-        return  # they take minutes; check_programs.py and .ci/run make a few steps of them
+        return  # they take minutes; tests/checks/programs and .ci/run make a few steps of them
     if command not in outputs:
         outputs[command] = run(command, tree)
     output = outputs[command][1]
