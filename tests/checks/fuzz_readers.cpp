@@ -23,6 +23,7 @@
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/unicode.hpp"
+#include "tests/support/small_sizes.hpp"
 
 namespace fs = std::filesystem;
 
@@ -45,9 +46,8 @@ std::string written(const std::string& name, File file) {
 
 // A configuration that matches the small safetensors files of the corpus.
 const std::string config =
-    R"({"model_type": "mistral", "hidden_size": 16, "intermediate_size": 20,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "vocab_size": 17, "max_position_embeddings": 64, "rms_norm_eps": 0.001})";
+    "{" + llm::small_sizes + R"(, "model_type": "mistral", "num_hidden_layers": 2,
+        "max_position_embeddings": 64, "rms_norm_eps": 0.001})";
 
 // The same settings, without weights; those of an adapter are random.
 const llm::Model& model() {

@@ -139,10 +139,9 @@ TEST_CASE("the keys of published config.json files are read: chapter 09's model 
     const Scratch scratch;
     const auto read_llama = [&](const std::string& members) {
         overwrite(scratch.folder / "config.json",
-                  R"({"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 3,
-                      "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 17,
-                      "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
-                      "hidden_act": "silu", "initializer_range": 0.02,
+                  "{" + small_sizes +
+                      R"(, "num_hidden_layers": 3, "max_position_embeddings": 64,
+                      "rms_norm_eps": 1e-5, "hidden_act": "silu", "initializer_range": 0.02,
                       "torch_dtype": "bfloat16", "use_cache": true, )" +
                       members + "}");
         return models::read_config(JsonFile(scratch.folder / "config.json"));

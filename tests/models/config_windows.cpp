@@ -101,9 +101,7 @@ TEST_CASE("read_family_config: the defaults of every family for keys that all ha
         {"type": "longrope", "short_factor": [1, 1], "long_factor": [2, 2]})";
     const Scratch scratch;
     const fs::path file = scratch.folder / "config.json";
-    overwrite(file, R"({"model_type": "phi3", "hidden_size": 16, "intermediate_size": 20,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "vocab_size": 17, )" +
+    overwrite(file, R"({"model_type": "phi3", "num_hidden_layers": 2, )" + small_sizes + ", " +
                         longrope + "}");
     CHECK(read_family_config(JsonFile(file)).longrope->original_max_position_embeddings ==
           4096);

@@ -1,4 +1,4 @@
-// What the finite-difference tests of chapter 12 share. They are compiled with the lessons in
+// What the finite-difference tests of the chapters share. They are compiled with the lessons in
 // double, because in float the difference of two nearly equal losses is mostly rounding.
 #pragma once
 
@@ -121,12 +121,17 @@ void check_parameters(Part& part, Part& gradient, const std::function<double()>&
         check_gradient(parameters[p].name, parameters[p].values, gradients[p].values, loss);
 }
 
+// A model of these sizes, with two layers and a tied head.
 inline Config small_config() {
     Config config;
     config.hidden_size = C;
+    config.intermediate_size = F;
+    config.num_hidden_layers = 2;
     config.num_attention_heads = H;
     config.num_key_value_heads = Hkv;
     config.head_dim = D;
+    config.vocab_size = V;
+    config.max_position_embeddings = 9;
     config.qk_norm = QKNormType::none;
     return config;
 }

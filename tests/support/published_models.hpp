@@ -7,6 +7,7 @@
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "tests/support/check.hpp"
 #include "tests/support/files.hpp"
+#include "tests/support/small_sizes.hpp"
 
 namespace llm {
 
@@ -33,9 +34,8 @@ inline const std::vector<std::string> family_fixtures = {"models/gpt2",
 inline JsonFile config_json(const Scratch& scratch, const std::string& type,
                             const std::string& members) {
     overwrite(scratch.folder / "config.json",
-              R"({"model_type": ")" + type + R"(", "hidden_size": 16,
-                  "intermediate_size": 20, "num_hidden_layers": 8, "num_attention_heads": 4,
-                  "num_key_value_heads": 2, "vocab_size": 17, "max_position_embeddings": 64)" +
+              R"({"model_type": ")" + type + "\", " + small_sizes +
+                  R"(, "num_hidden_layers": 8, "max_position_embeddings": 64)" +
                   (members.empty() ? "" : ", ") + members + "}");
     return JsonFile(scratch.folder / "config.json");
 }

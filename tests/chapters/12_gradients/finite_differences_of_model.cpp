@@ -100,15 +100,6 @@ TEST_CASE("block_backward: GPT-2's block, with LayerNorm and an MLP without a ga
 
 namespace {
 
-Config model_config() {
-    Config config = small_config();
-    config.intermediate_size = F;
-    config.num_hidden_layers = 2;
-    config.vocab_size = V;
-    config.max_position_embeddings = 9;
-    return config;
-}
-
 // The gradient of every parameter of a model made from the configuration.
 void check_model(
     const Config& config, Generator* dropout_generator = nullptr,
@@ -137,26 +128,26 @@ void check_model(
 
 TEST_CASE("forward_backward: every parameter of a model, tied and untied") {
     for (const bool tied : {true, false}) {
-        Config config = model_config();
+        Config config = small_config();
         config.tie_word_embeddings = tied;
         check_model(config);
     }
 }
 
 TEST_CASE("forward_backward: a Qwen3 model, with QK norm") {
-    Config config = model_config();
+    Config config = small_config();
     config.qk_norm = QKNormType::with_weights;
     check_model(config);
 }
 
 TEST_CASE("forward_backward: a QK norm without weights") {
-    Config config = model_config();
+    Config config = small_config();
     config.qk_norm = QKNormType::without_weights;
     check_model(config);
 }
 
 TEST_CASE("forward_backward: a model with biases and dropout") {
-    Config config = model_config();
+    Config config = small_config();
     config.attention_bias = AttentionBias::qkvo;
     config.attention_dropout = Real(0.3);
     Generator dropout_generator(5);
@@ -164,21 +155,21 @@ TEST_CASE("forward_backward: a model with biases and dropout") {
 }
 
 TEST_CASE("forward_backward: a scale of the embeddings and a soft cap of the logits") {
-    check_model(model_config(), nullptr, [](Model& model) {
+    check_model(small_config(), nullptr, [](Model& model) {
         model.embedding_scale = 3;
         model.final_logit_softcapping = Real(0.5);
     });
 }
 
 TEST_CASE("forward_backward: learned positions that are added to the embeddings") {
-    check_model(model_config(), nullptr, [](Model& model) {
+    check_model(small_config(), nullptr, [](Model& model) {
         model.embed_positions = random_matrix(9, C, 11);
         model.embedding_scale = 3;
     });
 }
 
 TEST_CASE("forward_backward: Granite's multipliers of the residuals and scale of the logits") {
-    check_model(model_config(), nullptr, [](Model& model) {
+    check_model(small_config(), nullptr, [](Model& model) {
         for (PreNormBlock& layer : model.layers) layer.residual_multiplier = Real(0.4);
         model.logits_scaling = Real(0.3);
         model.final_logit_softcapping = Real(0.5);
@@ -187,7 +178,7 @@ TEST_CASE("forward_backward: Granite's multipliers of the residuals and scale of
 
 TEST_CASE("forward_backward accumulates: two batches give the sum of their gradients") {
     Generator generator(7);
-    const Model model = make_model(model_config(), generator);
+    const Model model = make_model(small_config(), generator);
     const IdMatrix first_ids{{1, 5, 6}}, first_targets{{5, 6, 3}};
     const IdMatrix second_ids{{0, 2, 2}}, second_targets{{2, 2, 0}};
     Model both = zeros_like(model), first = both, second = both;

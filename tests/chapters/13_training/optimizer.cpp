@@ -41,11 +41,7 @@ TEST_CASE("ten steps of training equal PyTorch: losses, gradients, norms, rates,
 }
 
 TEST_CASE("AdamW applies weight decay to matrices, not to norms and biases") {
-    Config config = mini_llm_config();
-    config.hidden_size = 8;
-    config.num_attention_heads = config.num_key_value_heads = 2;
-    config.num_hidden_layers = 1;
-    config.vocab_size = 5;
+    Config config = tiny_config(1);
     config.attention_bias = AttentionBias::qkv;
     config.tie_word_embeddings = false;
     Generator generator(1);

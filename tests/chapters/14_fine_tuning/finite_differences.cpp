@@ -51,12 +51,8 @@ TEST_CASE("The gradient of GRPO against central differences, with both aggregati
 }
 
 TEST_CASE("The gradients of LoRA on all seven modules against central differences") {
-    Config config = small_config();
-    config.vocab_size = V;
-    config.intermediate_size = F;
-    config.num_hidden_layers = 2;
     Generator generator(1);
-    const Model model = make_model(config, generator);
+    const Model model = make_model(small_config(), generator);
     LoraAdapter adapter = make_lora(
         model,
         {2,

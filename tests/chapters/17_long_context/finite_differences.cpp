@@ -65,10 +65,7 @@ TEST_CASE("tune_temperature is its own backward pass: against central difference
 
 TEST_CASE("forward_backward against central differences: a decoder with every kind of layer") {
     Config config = small_config();
-    config.intermediate_size = F;
     config.num_hidden_layers = 3;
-    config.vocab_size = V;
-    config.max_position_embeddings = 6;
     Generator generator(8);
     PatternDecoder decoder = make_pattern_decoder(make_model(config, generator), true);
     // QK norm and a window; a cap and a chunk; no RoPE, a temperature and a learned sink.

@@ -82,16 +82,8 @@ namespace {
 // Two layers: a mixture of experts with these settings and a dense MLP. Both have attention
 // sinks.
 MoeDecoder random_decoder(const MixtureOfExperts& moe) {
-    Config config;
-    config.hidden_size = C;
-    config.num_attention_heads = H;
-    config.num_key_value_heads = Hkv;
-    config.head_dim = D;
-    config.intermediate_size = F;
-    config.num_hidden_layers = 2;
-    config.vocab_size = V;
-    config.max_position_embeddings = T;
-    config.tie_word_embeddings = true;
+    Config config = small_config();
+    config.qk_norm = QKNormType::without_weights;
     Generator generator(8);
     const Model model = make_model(config, generator);
     MoeDecoder decoder = with_layers(model, [](const PreNormBlock& layer) {

@@ -43,14 +43,9 @@ TEST_CASE("attention_backward against central differences: without and with low-
 }
 
 TEST_CASE("forward_backward of a whole model against central differences") {
-    Config config = small_config();
-    config.intermediate_size = F;
-    config.num_hidden_layers = 2;
-    config.vocab_size = V;
-    config.max_position_embeddings = T;
     Generator generator(4);
     LatentDecoder decoder =
-        make_latent_decoder(config, {C, H, std::size_t{4}, R, Dn, Dr, Dv}, generator);
+        make_latent_decoder(small_config(), {C, H, std::size_t{4}, R, Dn, Dr, Dv}, generator);
     const IdMatrix input_ids = {{0, 3, 6}, {2, 2, 5}}, targets = {{3, 6, 1}, {2, 5, 4}};
     LatentDecoder gradient = zeros_like(decoder);
     forward_backward(decoder, input_ids, targets, gradient);

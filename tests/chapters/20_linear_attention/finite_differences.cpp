@@ -125,13 +125,9 @@ TEST_CASE("attention_backward of a layer of each variant against central differe
 }
 
 TEST_CASE("forward_backward of a hybrid model against central differences") {
-    Config config = small_config();
-    config.intermediate_size = F;
-    config.num_hidden_layers = 2;
-    config.vocab_size = V;
-    config.max_position_embeddings = T;
     Generator generator(11);
-    HybridDecoder decoder = make_hybrid_decoder(config, {LinearVariant{}, {}}, generator);
+    HybridDecoder decoder =
+        make_hybrid_decoder(small_config(), {LinearVariant{}, {}}, generator);
     const IdMatrix input_ids = {{0, 3, 6}, {2, 2, 5}}, targets = {{3, 6, 1}, {2, 5, 4}};
     HybridDecoder gradient = zeros_like(decoder);
     forward_backward(decoder, input_ids, targets, gradient);

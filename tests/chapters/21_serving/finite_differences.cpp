@@ -16,10 +16,7 @@ struct Case {
     Case() {
         Generator generator(1);
         Config config = small_config();
-        config.intermediate_size = F;
         config.num_hidden_layers = 1;
-        config.vocab_size = V;
-        config.max_position_embeddings = 8;
         config.rms_norm_eps = 1e-3;
         config.tie_word_embeddings = false;
         target = make_model(config, generator);
