@@ -39,8 +39,7 @@ if(NOT EMSCRIPTEN)
   target_precompile_headers(chat_session REUSE_FROM common)
   app(chat chapters/apps/chat/chat.cpp)
   target_link_libraries(chat chat_session options)
-  set(test_sources tests/test_chat.cpp)
-  add_tests(chat chat_session)
+  add_tests(apps/chat chat_session)
 
   # ./learn serve: all but HTTP is a library, which tests link.
   file(GLOB sources CONFIGURE_DEPENDS chapters/apps/serve/api/*.cpp chapters/apps/serve/loop/*.cpp
@@ -50,8 +49,7 @@ if(NOT EMSCRIPTEN)
                                        nlohmann_json::nlohmann_json Threads::Threads)
   target_precompile_headers(serving REUSE_FROM common)
   set_target_properties(chat_session serving PROPERTIES TOGETHER ON)
-  file(GLOB test_sources CONFIGURE_DEPENDS tests/test_serve_*.cpp)
-  add_tests(serve serving)
+  add_tests(apps/serve serving)
 
   # cpp-httplib is a library in Debian, whose objects have these members, and elsewhere a header.
   find_path(HTTPLIB_FOLDER httplib.h)
@@ -86,10 +84,10 @@ if(SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
        chapters/10_tokenizer/merge_queue.cpp
        chapters/16_quantization/k_quants.cpp chapters/models/family_keys.cpp chapters/models/gguf_settings.cpp
        common/files/gguf_*.cpp common/output/numbers_as_text.cpp)
-  collect_sources(sources tests/fuzz_readers.cpp ${readers})
+  collect_sources(sources tests/checks/fuzz_readers.cpp ${readers})
   list(APPEND sources ${readers})
   list(REMOVE_DUPLICATES sources)
-  add_executable(fuzz_readers EXCLUDE_FROM_ALL tests/fuzz_readers.cpp ${sources})
+  add_executable(fuzz_readers EXCLUDE_FROM_ALL tests/checks/fuzz_readers.cpp ${sources})
   target_include_directories(fuzz_readers PRIVATE ${HWY_FOLDER} ${UTF8PROC_FOLDER} ${ONIGURUMA_FOLDER})
   target_link_libraries(fuzz_readers settings without_shadow_warnings nlohmann_json::nlohmann_json
                                      Threads::Threads ${ONIGURUMA} ${UTF8PROC})

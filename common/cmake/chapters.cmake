@@ -44,7 +44,7 @@ endfunction()
 # The tests of the exercises are compiled once and linked twice: with your exercise.cpp and with
 # solution.cpp.
 function(exercises slug)
-  add_library(exercise_tests_${slug} OBJECT EXCLUDE_FROM_ALL tests/exercise_${slug}.cpp)
+  add_library(exercise_tests_${slug} OBJECT EXCLUDE_FROM_ALL tests/exercises/${slug}.cpp)
   target_link_libraries(exercise_tests_${slug} check ${ARGN})
   target_precompile_headers(exercise_tests_${slug} REUSE_FROM check)
   target_compile_options(exercise_tests_${slug} PRIVATE ${for_programs})
@@ -67,10 +67,7 @@ foreach(slug ${slugs})
     list(PREPEND files files_${folder_of_${slug}})
   endif()
   program(${slug})
-  string(SUBSTRING ${slug} 0 2 number)
-  file(GLOB test_sources CONFIGURE_DEPENDS tests/test_${number}_*.cpp)
-  list(FILTER test_sources EXCLUDE REGEX "finite_differences")
-  add_tests(${slug} ${files} lesson_${slug})
+  add_tests(chapters/${slug} ${files} lesson_${slug})
   exercises(${slug} ${files} lesson_${slug})
 endforeach()
 
@@ -85,7 +82,6 @@ target_precompile_headers(models REUSE_FROM common)
 set_target_properties(models PROPERTIES TOGETHER ON)
 target_link_libraries(17_long_context models)
 target_link_libraries(18_experts models)
-file(GLOB test_sources CONFIGURE_DEPENDS tests/test_models_*.cpp)
 add_tests(models models)
 exercises(models models)
 
@@ -103,8 +99,7 @@ foreach(library runs training_run)
   set_target_properties(${library} PROPERTIES TOGETHER ON)
 endforeach()
 
-set(test_sources tests/test_runs.cpp)
-add_tests(runs training_run)
+add_tests(apps/runs training_run)
 
 # Trainings that compare. Chapter 13's program shows the gradients of its ablations; the other
 # experiments need later chapters.
@@ -120,12 +115,11 @@ foreach(library ablations experiments)
   set_target_properties(${library} PROPERTIES TOGETHER ON)
 endforeach()
 target_link_libraries(13_training training_run ablations)
-file(GLOB test_sources CONFIGURE_DEPENDS tests/test_experiments_*.cpp)
 add_tests(experiments experiments)
 
 # Answers that crash, do not end or are wrong: what the report says of them is tested.
 test_executable(broken_exercises HEADERS check LIBRARIES test_exercise_main check
-                SOURCES tests/broken_exercises.cpp)
+                SOURCES tests/exercises/broken.cpp)
 add_dependencies(exercises broken_exercises)
 
 # Sampling 50 million numbers is the longest part of chapter 09; AdamW updates every parameter; a

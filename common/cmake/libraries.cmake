@@ -76,16 +76,17 @@ set_source_files_properties(common/files/mapped_file.cpp PROPERTIES COMPILE_DEFI
 
 # What every test links: the comparator and the fixtures. Tests add doctest's main, exercises a
 # main that reports in words.
-add_library(check STATIC EXCLUDE_FROM_ALL tests/check.cpp)
+add_library(check STATIC EXCLUDE_FROM_ALL tests/support/check.cpp)
 target_link_libraries(check PUBLIC common doctest::doctest)
-set_source_files_properties(tests/check.cpp PROPERTIES COMPILE_DEFINITIONS
+set_source_files_properties(tests/support/check.cpp PROPERTIES COMPILE_DEFINITIONS
                             LLM_FIXTURES_FOLDER="${PROJECT_SOURCE_DIR}/tests/fixtures")
-target_precompile_headers(check PRIVATE ${headers} <tests/check.hpp>)
+target_precompile_headers(check PRIVATE ${headers} <tests/support/check.hpp>)
 target_compile_options(check PRIVATE ${for_programs})
-foreach(name main exercise_main)  # without the header: they configure doctest
-  add_library(test_${name} OBJECT EXCLUDE_FROM_ALL tests/${name}.cpp)
-  target_link_libraries(test_${name} settings doctest::doctest)
-  target_compile_options(test_${name} PRIVATE ${for_programs})
+add_library(test_main OBJECT EXCLUDE_FROM_ALL tests/support/main.cpp)
+add_library(test_exercise_main OBJECT EXCLUDE_FROM_ALL tests/exercises/main.cpp)
+foreach(name test_main test_exercise_main)  # without the header: they configure doctest
+  target_link_libraries(${name} settings doctest::doctest)
+  target_compile_options(${name} PRIVATE ${for_programs})
 endforeach()
 
 # Files of several folders, or of a program, that are compiled together shadow names of one another. The
@@ -157,14 +158,16 @@ function(discover_tests name slug)
     add_dependencies(lesson_tests ${name})
   endif()
 endfunction()
-function(add_tests slug)
-  test_executable(test_${slug} HEADERS check LIBRARIES test_main check ${ARGN}
-                  SOURCES ${test_sources})
+
+# The tests of a folder below tests/ are an executable, which is named for the folder.
+function(add_tests folder)
+  cmake_path(GET folder FILENAME slug)
+  file(GLOB sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/finite_differences[^/]*$")  # tests/double
+  test_executable(test_${slug} HEADERS check LIBRARIES test_main check ${ARGN} SOURCES ${sources})
   discover_tests(test_${slug} ${slug})
 endfunction()
 
-file(GLOB test_sources CONFIGURE_DEPENDS tests/test_common_*.cpp)
-list(APPEND test_sources common/web/blas.cpp)  # the BLAS of the website, compared with the system's
 add_tests(common model_files options)
-set(test_sources tests/test_xtensor.cpp)
-add_tests(xtensor)
+target_sources(test_common PRIVATE common/web/blas.cpp)  # that of the website, compared with the system's
+add_tests(common/xtensor)

@@ -5,17 +5,19 @@ function(maintainer_test name)
   set_tests_properties(maintainer.${name} PROPERTIES LABELS maintainer)
 endfunction()
 
-maintainer_test(tree ${Python3_EXECUTABLE} tests/check_tree.py ${PROJECT_BINARY_DIR})
+maintainer_test(tree ${Python3_EXECUTABLE} tests/checks/check_tree.py ${PROJECT_BINARY_DIR})
+# A test a program. (pytest-3 is that of Debian's package python3-pytest.)
+find_program(PYTEST NAMES pytest-3 pytest REQUIRED)
 foreach(program ${slugs} chat walk model train fine_tune experiment learn)
-  maintainer_test(program.${program} ${Python3_EXECUTABLE} tests/check_programs.py
-                  ${PROJECT_BINARY_DIR} ${program})
+  maintainer_test(program.${program} ${PYTEST} tests/checks/programs --build ${PROJECT_BINARY_DIR}
+                  --program ${program})
   set_tests_properties(maintainer.program.${program} PROPERTIES COST 100 TIMEOUT 1800)
 endforeach()
-maintainer_test(pages ${Python3_EXECUTABLE} tests/check_docs.py static)
+maintainer_test(pages ${Python3_EXECUTABLE} tests/checks/check_docs.py static)
 maintainer_test(walk_picture ${Python3_EXECUTABLE} docs/.vitepress/draw_walk.py
                 ${PROJECT_BINARY_DIR} --check)
 foreach(slug ${slugs} models broken)
-  maintainer_test(exercises.${slug} ${Python3_EXECUTABLE} tests/check_exercises.py
+  maintainer_test(exercises.${slug} ${Python3_EXECUTABLE} tests/checks/check_exercises.py
                   ${PROJECT_BINARY_DIR} ${slug})
 endforeach()
 # The commands of the pages run, and their edits are made, in two copies of the tree, in each one page
@@ -24,7 +26,7 @@ list(TRANSFORM slugs REPLACE "(.+)" "docs/\\1.md" OUTPUT_VARIABLE pages)
 set(copy 1)
 foreach(page README.md ${pages} docs/walk_through.md docs/anatomy.md docs/mistakes.md docs/contributing.md)
   get_filename_component(name ${page} NAME_WE)
-  maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/check_docs.py ${page}
+  maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/checks/check_docs.py ${page}
                   ${PROJECT_BINARY_DIR}/copy_${copy})
   set_tests_properties(maintainer.page.${name} PROPERTIES RESOURCE_LOCK copy_${copy} COST 1000
                        TIMEOUT 1800)
@@ -34,14 +36,14 @@ endforeach()
 # The real llama.cpp reads what chapter 16 exports, where it is installed (docs/performance.md).
 find_program(NODE node)
 if(NODE)
-  maintainer_test(llama_cpp ${NODE} tests/check_llama_cpp.mjs ${PROJECT_BINARY_DIR}/llama_cpp
+  maintainer_test(llama_cpp ${NODE} tests/checks/check_llama_cpp.mjs ${PROJECT_BINARY_DIR}/llama_cpp
                   ${PROJECT_BINARY_DIR})
   set_tests_properties(maintainer.llama_cpp PROPERTIES SKIP_RETURN_CODE 77)
 endif()
 
 # OpenAI's own client talks to the server.
 if(NODE AND TARGET serve)
-  maintainer_test(serve ${NODE} tests/check_serve.mjs ${PROJECT_BINARY_DIR})
+  maintainer_test(serve ${NODE} tests/checks/check_serve.mjs ${PROJECT_BINARY_DIR})
   set_tests_properties(maintainer.serve PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2 TIMEOUT 300)
 endif()
 
@@ -56,4 +58,4 @@ foreach(part programs pages chat figures)
 endforeach()
 
 maintainer_test(format sh -c "git ls-files '*.?pp' | xargs clang-format --dry-run -Werror")
-maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/cmake/ccache.sh common/web/fetch_sources.sh common/web/site.sh tests/fuzz.sh tests/check_httplib.sh)
+maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/cmake/ccache.sh common/web/fetch_sources.sh common/web/site.sh tests/checks/fuzz.sh tests/checks/check_httplib.sh)

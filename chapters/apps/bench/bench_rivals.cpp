@@ -125,7 +125,7 @@ Rival make_pytorch_rival(const Model& model, const Matrix& logits) {
         folder + "/logits",
         {{"logits", {logits.shape(0), logits.shape(1)}, {logits.data(), logits.size()}}});
     const std::string command = "/usr/bin/python3 " +
-                                quoted(folder_of_tests + "/time_inference.py") + " " +
+                                quoted(folder_of_tests + "/time/time_inference.py") + " " +
                                 quoted(folder);
     return {{command, "OPENBLAS_NUM_THREADS=1 " + command}, {}};
 }
@@ -133,7 +133,7 @@ Rival make_pytorch_rival(const Model& model, const Matrix& logits) {
 Rival make_pytorch_training_rival() {
     if (!has_pytorch()) return {};
     const std::string command =
-        "/usr/bin/python3 " + quoted(folder_of_tests + "/time_training.py");
+        "/usr/bin/python3 " + quoted(folder_of_tests + "/time/time_training.py");
     return {{command, "OPENBLAS_NUM_THREADS=1 " + command}, {}};
 }
 
@@ -146,7 +146,7 @@ Rival make_llama_cpp_rival(const Model& model, const Tokenizer& tokenizer, DType
     const std::string file = new_file(to_text(model.config.hidden_size) + "-" +
                                       std::string(to_text(dtype)) + ".gguf");
     models::export_gguf(model, tokenizer, file, dtype);
-    return {{"/usr/bin/python3 " + quoted(folder_of_tests + "/time_llama_cpp.py") + " " +
+    return {{"/usr/bin/python3 " + quoted(folder_of_tests + "/time/time_llama_cpp.py") + " " +
              quoted(build_folder + "llama_cpp") + " " + quoted(file) + " " + work},
             {}};
 }
@@ -171,7 +171,7 @@ Rival make_llama2c_rival(const Model& model, std::span<const Real> logits) {
         const std::string program = new_file("llama2_c" + options);
         const std::string compile = "cc -Ofast -march=native " + options + " -I " +
                                     quoted(folder) + " -o " + quoted(program) + " " +
-                                    quoted(folder_of_tests + "/time_llama2_c.c") + " -lm";
+                                    quoted(folder_of_tests + "/time/time_llama2_c.c") + " -lm";
         if (succeeds(compile))
             rival.commands.push_back(quoted(program) + " " + quoted(file) + " " +
                                      quoted(expected) + " 'options: " + options + "'");

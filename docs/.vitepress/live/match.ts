@@ -1,5 +1,5 @@
 // Finds the events of a run that an excerpt of its output shows. The comparison of lines is that
-// of tests/check_docs.py, which checks that each excerpt is true.
+// of tests/checks/check_docs.py, which checks that each excerpt is true.
 import type { LiveEvent } from './events'
 import { printedLines, type PrintedLine } from './printed'
 

@@ -32,7 +32,7 @@ function rowsOf(value: unknown): (number | string)[][] {
 
 export function readAnswers(chapter: Chapter): PredictionAnswer[] {
   const solution = readFileSync(resolve(root, 'chapters', chapter.slug, 'solution.cpp'), 'utf8')
-  const tests = readFileSync(resolve(root, 'tests', `exercise_${chapter.slug}.cpp`), 'utf8')
+  const tests = readFileSync(resolve(root, 'tests/exercises', `${chapter.slug}.cpp`), 'utf8')
   const functions = /((?:^\/\/.*\n)+)[\w:<>]+ predicted_\w+\(\) \{\s*return ([^;]*);\s*\}/gm
   return [...solution.matchAll(functions)].flatMap(([, comment, expression]) => {
     const text = comment.replace(/^\/\/ ?/gm, '').replace(/\s+/g, ' ').trim()
@@ -40,7 +40,7 @@ export function readAnswers(chapter: Chapter): PredictionAnswer[] {
     if (!match) return []
     const [, exercise, why] = match
     const test = tests.split('TEST_CASE(').find(part => part.startsWith(`"${exercise} predict`))
-    if (!test) throw new Error(`tests/exercise_${chapter.slug}.cpp does not test the prediction ${exercise}`)
+    if (!test) throw new Error(`tests/exercises/${chapter.slug}.cpp does not test the prediction ${exercise}`)
     const tolerance = Number(/CHECK_CLOSE\([^;]*,\s*([\d.e-]+)\);/.exec(test)?.[1] ?? 0)
     return { exercise, rows: rowsOf(valueOf(expression)), tolerance, why }
   })

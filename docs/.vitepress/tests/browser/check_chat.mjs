@@ -4,7 +4,7 @@
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { sleep, startServer } from '../../../../tests/serve_process.mjs'
+import { sleep, startServer } from '../../../../tests/support/serve_process.mjs'
 import { launch, root } from './site.mjs'
 
 const program = join(root, 'build/serve')

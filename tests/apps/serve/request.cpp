@@ -1,0 +1,274 @@
+// Requests as OpenAI's API defines them: each field is used, or rejected by name.
+#include "chapters/apps/serve/api/request_fields.hpp"
+#include "tests/support/serve_helpers.hpp"
+
+using namespace llm;
+using namespace llm::serve;
+
+namespace {
+
+// A body of the endpoint with more fields: R"("n": 2)".
+std::string body_with(const std::string& fields, bool chat = false) {
+    const std::string prompt =
+        chat ? R"("messages": [{"role": "user", "content": "Hi"}])" : R"("prompt": "Hi")";
+    return R"({"model": "bytes", )" + prompt + (fields.empty() ? "" : ", " + fields) + "}";
+}
+
+CompletionRequest parse(const std::string& fields) {
+    return parse_completion_request(body_with(fields), byte_model());
+}
+
+std::string completion_error(const std::string& fields) {
+    return error_of(body_with(fields), false, byte_model());
+}
+std::string chat_error(const std::string& fields) {
+    return error_of(body_with(fields, true), true, chat_model());
+}
+
+}  // namespace
+
+TEST_CASE("every field that is supported reaches the request") {
+    const CompletionRequest request = parse(
+        R"("n": 2, "max_tokens": 7, "temperature": 0.5, "top_p": 0.25, "top_k": 3,
+           "min_p": 0.125, "repetition_penalty": 1.5, "seed": 5, "stop": ["a", "bc"],
+           "stream": true, "stream_options": {"include_usage": true}, "logprobs": 4)");
+    CHECK_FALSE(request.chat);
+    CHECK(request.prompts == std::vector<std::vector<Id>>{{byte_id('H'), byte_id('i')}});
+    CHECK(request.n == 2);
+    CHECK(request.max_new_tokens == 7);
+    CHECK(request.sampling.temperature == Real(0.5));
+    CHECK(request.sampling.top_p == Real(0.25));
+    CHECK(request.sampling.top_k == 3);
+    CHECK(request.sampling.min_p == Real(0.125));
+    CHECK(request.sampling.repetition_penalty == Real(1.5));
+    CHECK(request.seed == 5u);
+    CHECK(request.stop == std::vector<std::string>{"a", "bc"});
+    CHECK(request.stream);
+    CHECK(request.include_usage);
+    CHECK(request.top_logprobs == 4u);
+}
+
+TEST_CASE("absent fields and null have OpenAI's defaults") {
+    for (const std::string fields :
+         {"", R"("n": null, "stop": null, "stream": null, "seed": null, "logprobs": null)"}) {
+        const CompletionRequest request = parse(fields);
+        CHECK(request.n == 1);
+        CHECK(request.max_new_tokens == 16);
+        CHECK(request.sampling.temperature == 1);
+        CHECK_FALSE(request.seed.has_value());
+        CHECK(request.stop.empty());
+        CHECK_FALSE(request.stream);
+        CHECK_FALSE(request.top_logprobs.has_value());
+    }
+}
+
+TEST_CASE("neutral values of what is not supported are accepted") {
+    for (const std::string fields :
+         {R"("frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {})",
+          R"("best_of": 1, "echo": false, "suffix": "", "user": "me")",
+          R"("tools": [], "tool_choice": "none", "response_format": {"type": "text"})"})
+        CHECK(completion_error(fields) == "accepted");
+    CHECK(chat_error(R"("parallel_tool_calls": true, "store": false, "modalities": ["text"],
+                        "service_tier": "auto", "top_logprobs": null)") == "accepted");
+}
+
+TEST_CASE("everything else is rejected with the name of the field") {
+    const auto rejects = [](const std::string& fields, const std::string& message) {
+        CHECK(completion_error(fields) == message);
+    };
+    const std::string unsupported = " unsupported_parameter: ";
+    for (const std::string field : {"frequency_penalty", "presence_penalty"})
+        rejects('"' + field + R"(": 0.5)",
+                "400 " + field + unsupported + field + " is not supported: 0.5");
+    rejects(R"("logit_bias": {"5": 1})",
+            "400 logit_bias" + unsupported + "logit_bias is not supported: {\"5\":1}");
+    rejects(R"("response_format": {"type": "xml"})",
+            "400 response_format : response_format.type must be text, "
+            "json_object or json_schema");
+    rejects(R"("response_format": {"type": "json_schema"})",
+            "400 response_format : response_format.json_schema is missing");
+    rejects(R"("tools": [{}])", "400 tools" + unsupported + "tools is not supported: [{}]");
+    rejects(R"("best_of": 2)", "400 best_of" + unsupported + "best_of is not supported: 2");
+    rejects(R"("echo": true)", "400 echo" + unsupported + "echo is not supported: true");
+    rejects(R"("temprature": 1)",
+            "400 temprature unknown_parameter: unknown parameter: temprature");
+    rejects(R"("n": 17)", "400 n : n must be an integer from 1 to 16, not 17");
+    rejects(R"("n": 1.5)", "400 n : n must be an integer from 1 to 16, not 1.5");
+    rejects(R"("n": "1")", "400 n : n must be an integer from 1 to 16, not \"1\"");
+    rejects(R"("n": 18446744073709551615)",
+            "400 n : n must be an integer from 1 to 16, not 18446744073709551615");
+    rejects(R"("temperature": 2.5)",
+            "400 temperature : temperature must be a number from 0 to 2, not 2.5");
+    rejects(R"("temperature": 1e-9)",
+            "400 temperature : temperature must be 0, or from 0.01 to 2");
+    rejects(R"("top_p": true)", "400 top_p : top_p must be a number from 0 to 1, not true");
+    rejects(R"("stream": 1)", "400 stream : stream must be true or false");
+    rejects(R"("stream_options": {})",
+            "400 stream_options : stream_options is only allowed with stream: true");
+    rejects(
+        R"("stream": true, "stream_options": {"usage": true})",
+        "400 stream_options.usage unknown_parameter: unknown parameter: stream_options.usage");
+    rejects(R"("stop": [1])", "400 stop : stop must be a string or an array of strings");
+    rejects(R"("stop": [""])", "400 stop : a stop string must have from 1 to 1000 bytes");
+    rejects(R"("stop": ["1", "2", "3", "4", "5"])",
+            "400 stop : stop must have at most 4 strings");
+    rejects(R"("logprobs": 6)",
+            "400 logprobs : logprobs must be an integer from 0 to 5, not 6");
+    rejects(R"("user": 5)", "400 user : user must be a string");
+}
+
+TEST_CASE("a body that is no JSON object, or too deep, is rejected") {
+    const auto rejects = [](const std::string& body, const std::string& message) {
+        CHECK(error_of(body, false, byte_model()) == "400  : the body: " + message);
+    };
+    rejects("", "not valid JSON at column 1");
+    rejects("[1]", "not a JSON object");
+    rejects(R"({"model": "bytes", "model": "x"})", "an object has the key model twice");
+    rejects("{\"model\": \"\xff\"}", "not valid JSON at column 12");
+    rejects(R"({"n": 1e999})", "a number is too large");
+    std::string deep(100'000, '[');
+    rejects("{\"prompt\": " + deep, "nested more than 128 deep");
+    rejects("{\"prompt\": " + deep + std::string(deep.size(), ']') + "}",
+            "nested more than 128 deep");
+}
+
+TEST_CASE("another model is not found, and a model is required") {
+    CHECK(error_of(R"({"model": "gpt", "prompt": "Hi"})", false, byte_model()) ==
+          "404 model model_not_found: the model gpt does not exist; this server has bytes");
+    CHECK(error_of(R"({"prompt": "Hi"})", false, byte_model()) ==
+          "400 model : model is required");
+}
+
+TEST_CASE("a prompt is a text, tokens, or several of these") {
+    const auto prompts = [](const std::string& json) {
+        return parse_completion_request(R"({"model": "bytes", "prompt": )" + json + "}",
+                                        byte_model())
+            .prompts;
+    };
+    CHECK(prompts(R"([3, 258])") == std::vector<std::vector<Id>>{{3, 258}});
+    CHECK(prompts(R"(["H", "i"])") ==
+          std::vector<std::vector<Id>>{{byte_id('H')}, {byte_id('i')}});
+    CHECK(prompts(R"([[3], "H"])") == std::vector<std::vector<Id>>{{3}, {byte_id('H')}});
+    for (const std::string json : {"[]", "{}", "5", "[[]]", "[null]", "[3, 259]", "[3, -1]",
+                                   "[3, 1.5]", "[3, \"H\"]", "[[[3]]]", "true"})
+        CHECK_THROWS_AS(prompts(json), ApiError);
+}
+
+TEST_CASE("lengths: max_tokens is limited by the context, and missing ones fill it") {
+    CHECK(parse(R"("max_tokens": 198)").max_new_tokens == 198);
+    CHECK(completion_error(R"("max_tokens": 199)") ==
+          "400 prompt context_length_exceeded: the context has 200 tokens; the prompt has 2, "
+          "and max_tokens asks for 199 more");
+    CHECK(completion_error(R"("max_tokens": 0)").starts_with("400 max_tokens : "));
+    const std::string long_prompt =
+        R"({"model": "bytes", "prompt": ")" + std::string(151, 'a') + "\"}";
+    CHECK(error_of(long_prompt, false, byte_model()) ==
+          "400 prompt context_length_exceeded: the prompt has 151 tokens, at most 150 are "
+          "allowed");
+}
+
+TEST_CASE("messages become the tokens of the chat template") {
+    const ApiModel model = chat_model();
+    const std::string text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+    for (const std::string content : {R"("Hi")", R"([{"type": "text", "text": "Hi"}])"}) {
+        const CompletionRequest request = parse_chat_request(
+            R"({"model": "bytes", "messages": [{"role": "user", "content": )" + content + "}]}",
+            model);
+        CHECK(request.prompts.at(0) == model.tokenizer.encode(text));
+        CHECK(request.max_new_tokens == model.context_length - request.prompts[0].size());
+    }
+    CHECK(chat_error(R"("logprobs": true, "top_logprobs": 20)") == "accepted");
+    CHECK(chat_error(R"("top_logprobs": 2)") ==
+          "400 top_logprobs : top_logprobs needs logprobs: true");
+    CHECK(chat_error(R"("max_tokens": 2, "max_completion_tokens": 2)")
+              .starts_with("400 max_tokens : "));
+    CHECK(chat_error(R"("reasoning_effort": "low")")
+              .starts_with("400 reasoning_effort unsupported_parameter: "));
+}
+
+TEST_CASE("messages that are wrong are rejected with their place") {
+    const auto error = [](const std::string& messages) {
+        return error_of(R"({"model": "bytes", "messages": )" + messages + "}", true,
+                        chat_model());
+    };
+    CHECK(error("[]").starts_with("400 messages : "));
+    CHECK(error("[1]") == "400 messages[0] : messages[0] must be an object");
+    CHECK(error(R"([{"role": "user"}])") ==
+          "400 messages[0].content : messages[0].content is required");
+    CHECK(
+        error(R"([{"role": "robot", "content": "5"}])").starts_with("400 messages[0].role : "));
+    CHECK(error(R"([{"role": "tool", "content": "5"}])") ==
+          "400 messages[0].tool_call_id : messages[0].tool_call_id is required");
+    CHECK(error(R"([{"role": "user", "content": "a", "name": "b"}])") ==
+          "400 messages[0].name unknown_parameter: unknown parameter: messages[0].name");
+    CHECK(error(R"([{"role": "user", "content": [{"type": "image_url"}]}])") ==
+          "400 messages[0].content[0] unsupported_parameter: messages[0].content[0] of type "
+          "image_url is not supported");
+    CHECK(error_of(body_with("", true), true, byte_model()) ==
+          "400  : the model bytes has no chat template; /v1/completions continues texts");
+}
+
+TEST_CASE("a response_format becomes a grammar, whose errors have the path of the schema") {
+    CHECK_FALSE(parse(R"("response_format": {"type": "text"})").grammar);
+    CHECK(parse(R"("response_format": {"type": "json_object"})").grammar);
+    const auto schema = [](const std::string& text) {
+        return R"("response_format": {"type": "json_schema", "json_schema": {"name": "x", )" +
+               text + "}}";
+    };
+    CHECK(parse(schema(R"("strict": true, "schema": {"type": "integer"})")).grammar);
+    const std::string begin = "400 response_format : response_format";
+    CHECK(completion_error(schema(R"("strict": true)")) ==
+          begin + ".json_schema.schema is missing");
+    CHECK(completion_error(schema(R"("color": 1)")) ==
+          begin + ".json_schema.color is not supported");
+    const std::string unknown = completion_error(schema(
+        R"("schema": {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}})"));
+    CHECK(unknown.find(begin + ".json_schema.schema: ") == 0);
+    CHECK(unknown.find("#/properties/a") != std::string::npos);
+}
+
+TEST_CASE("2,000 damaged bodies are accepted or rejected as ApiError") {
+    const std::vector<std::string> bodies = {
+        body_with(R"("n": 2, "max_tokens": 7, "temperature": 0.5, "stop": ["a", "bc"],
+                     "stream": true, "stream_options": {"include_usage": true})"),
+        body_with(R"("response_format": {"type": "json_schema", "json_schema": {"name": "a",
+                     "schema": {"type": "object", "properties": {"b": {"type": "integer"}},
+                                "required": ["b"]}}})",
+                  true),
+        body_with(R"("tool_choice": "required", "tools": [{"type": "function", "function": {
+                     "name": "f", "parameters": {"type": "object", "properties": {}}}}])",
+                  true)};
+    const std::string bytes = "\"{}[],:0-9.eE \\u\x80\xff\n";
+    Generator generator(5);
+    std::size_t num_accepted = 0;
+    for (int i = 0; i < 2000; ++i) {
+        const bool chat = i % 3 > 0;
+        std::string body = bodies[i % 3];
+        for (std::uint32_t k = 0; k <= generator.next_32_bits() % 3; ++k) {
+            const std::size_t place = generator.next_32_bits() % body.size();
+            const std::size_t count = generator.next_32_bits() % 9;
+            switch (generator.next_32_bits() % 4) {
+                case 0:
+                    body[place] = bytes[generator.next_32_bits() % bytes.size()];
+                    break;
+                case 1:
+                    body.erase(place, count);
+                    break;
+                case 2:
+                    body.insert(place, body.substr(place, count));
+                    break;
+                case 3:
+                    body.resize(place + 1);
+                    break;
+            }
+        }
+        CAPTURE(body);
+        std::string result;
+        CHECK_NOTHROW(result = error_of(body, chat, chat_model()));
+        CHECK(
+            (result == "accepted" || result.starts_with("400 ") || result.starts_with("404 ")));
+        num_accepted += result == "accepted";
+    }
+    CHECK(num_accepted > 50);
+    CHECK(num_accepted < 1000);
+}

@@ -1,0 +1,219 @@
+#include "chapters/21_serving/constrained/json_schema.hpp"
+#include "common/files/mapped_file.hpp"
+#include "tests/support/check.hpp"
+#include "tests/support/grammar_helpers.hpp"
+
+using namespace llm;
+
+namespace {
+
+Grammar schema_grammar(const std::string& schema) { return json_schema_grammar(json(schema)); }
+
+std::string schema_error(const std::string& schema) try {
+    schema_grammar(schema);
+    return "none";
+} catch (const ValueError& error) {
+    return error.what();
+}
+
+void check_matches(const Grammar& grammar, const std::vector<std::string>& accepted,
+                   const std::vector<std::string>& rejected) {
+    for (const std::string& text : accepted) CHECK_MESSAGE(matches(grammar, text), text);
+    for (const std::string& text : rejected) CHECK_MESSAGE(!matches(grammar, text), text);
+}
+
+// A text of the grammar: random bytes, and after 100 of them those that end what is open.
+std::string random_text(const Grammar& grammar, RandomJson& random) {
+    std::string text;
+    GrammarState state = start_state(grammar);
+    while (true) {
+        std::string bytes, closing;
+        const ByteSet allowed = allowed_bytes(grammar, state);
+        for (std::size_t byte = 0; byte < 256; ++byte)
+            if (allowed[byte]) bytes += static_cast<char>(byte);
+        for (const char byte : std::string("\"]}n"))
+            if (bytes.find(byte) != bytes.npos) closing += byte;
+        if (is_complete(state) && (bytes.empty() || text.size() > 100 || random.below(8) == 0))
+            return text;
+        // A quote ends a string, but rarely comes first among 250 bytes.
+        const bool closes = !closing.empty() && (text.size() > 100 || random.below(4) == 0);
+        const std::string& choices = closes ? closing : bytes;
+        text += choices[random.below(static_cast<std::uint32_t>(choices.size()))];
+        state = advance(grammar, state, static_cast<unsigned char>(text.back()));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("each type has its JSON texts") {
+    check_matches(schema_grammar(R"({"type": "integer"})"),
+                  {"0", "-0", "7", "-12", "1234567890123456"},
+                  {"", "-", "01", "1.0", "1e2", "12345678901234567", "+1"});
+    check_matches(schema_grammar(R"({"type": "number"})"),
+                  {"0", "-1.5", "1e5", "2.50E-07", "1e99", "0.000123456789012345678"},
+                  {"1.", ".5", "1e", "1e100", "00.1", "NaN"});
+    check_matches(schema_grammar(R"({"type": "boolean"})"), {"true", "false"},
+                  {"True", "tru", "1"});
+    check_matches(schema_grammar(R"({"type": "null"})"), {"null"}, {"nul", "None", ""});
+    check_matches(schema_grammar(R"({"type": ["string", "null"]})"), {"null", "\"\""}, {"1"});
+    check_matches(schema_grammar("{}"), {"1", "\"a\"", "[]", "{\"a\":[1, {}]}", "null"},
+                  {"", "a"});
+}
+
+TEST_CASE("strings are valid JSON in valid UTF-8") {
+    check_matches(
+        schema_grammar(R"({"type": "string"})"),
+        {"\"\"", "\"a\"", "\"é語😀\"", R"("\n\"\\\/\u00e9")", R"("\ud83d\ude00")", "\"\x7f\""},
+        {"\"", "\"\n\"", "\"\x1f\"", R"("\x")", R"("\u12")", R"("\ud83d")", R"("\ude00")",
+         R"("\ud83d\u0041")", "\"\xc0\xaf\"", "\"\xe0\x9f\xbf\"", "\"\xed\xa0\x80\"",
+         "\"\xf0\x8f\xbf\xbf\"", "\"\xf4\x90\x80\x80\"", "\"\x80\"", "\"\xc3\"", "\"\xff\""});
+}
+
+TEST_CASE("lengths count code points, also those of escapes") {
+    check_matches(schema_grammar(R"({"type": "string", "minLength": 2, "maxLength": 3})"),
+                  {"\"ab\"", "\"é語😀\"", R"("\n\ud83d\ude00")"},
+                  {"\"a\"", "\"é\"", R"("\ud83d\ude00")", "\"abcd\""});
+}
+
+TEST_CASE("arrays have their number of items, with one space or none after commas") {
+    const std::string items = R"("items": {"type": "integer"})";
+    check_matches(schema_grammar(R"({"type": "array", )" + items + "}"),
+                  {"[]", "[1]", "[1,2]", "[1, 2,3]"}, {"[", "[,]", "[1,]", "[1,  2]", "[ 1]"});
+    for (std::size_t min = 0; min < 4; ++min)
+        for (std::size_t max = min; max < 5; ++max) {
+            const Grammar grammar =
+                schema_grammar(R"({"type": "array", )" + items + R"(, "minItems": )" +
+                               to_text(min) + R"(, "maxItems": )" + to_text(max) + "}");
+            for (std::size_t n = 0; n < 6; ++n) {
+                std::string text = "[";
+                for (std::size_t i = 0; i < n; ++i) text += i == 0 ? "1" : ", 1";
+                CHECK_MESSAGE(matches(grammar, text + "]") == (min <= n && n <= max), n);
+            }
+        }
+}
+
+TEST_CASE("properties come in the order of the schema, and optional ones may be missing") {
+    const std::string properties =
+        R"({"type": "object", "properties": {"b": {"const": 1}, "a": {"const": 2},
+            "c": {"const": 3}}, "required": )";
+    check_matches(
+        schema_grammar(properties + R"(["a"]})"),
+        {R"({"b":1,"a":2,"c":3})", R"({"b": 1, "a": 2})", R"({"a":2,"c":3})", R"({"a":2})"},
+        {"{}", R"({"a":2,"b":1})", R"({"b":1})", R"({"a":2,})", R"({"a":2,"a":2})",
+         R"({"a":2,"d":4})", R"({"c":3})"});
+    check_matches(schema_grammar(properties + R"([], "additionalProperties": false})"),
+                  {"{}", R"({"b":1})", R"({"c":3})", R"({"b":1,"c":3})"}, {"{,}", "{ }"});
+    check_matches(schema_grammar(R"({"type": "object", "additionalProperties": false})"),
+                  {"{}"}, {R"({"a":1})"});
+    check_matches(json_object_grammar(), {"{}", R"({"a": {"b":[1,true]}})"},
+                  {"[]", "1", "{1}"});
+}
+
+TEST_CASE("a reference may lead to the schema in which it stands") {
+    const std::string tree = R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "array",
+        "items": {"$ref": "#/$defs/tree"}}}})";
+    check_matches(schema_grammar(tree), {"[]", "[[], [[]]]"}, {"[1]", "[[]"});
+    check_matches(
+        schema_grammar(R"({"type": "object", "properties": {"next": {"$ref": "#"}}})"),
+        {"{}", R"({"next":{"next":{}}})"}, {R"({"next":1})"});
+}
+
+TEST_CASE("300 random schemas: texts of the grammar satisfy them, and their values match") {
+    RandomJson random{Generator(11)};
+    for (int trial = 0; trial < 300; ++trial) {
+        const Json schema = random.schema();
+        INFO(json_text(schema));
+        const Grammar grammar = json_schema_grammar(schema);
+        for (int i = 0; i < 5; ++i) {
+            const std::string text = random_text(grammar, random);
+            INFO(text);
+            REQUIRE(satisfies(json(text), schema, schema));
+            const std::string value = json_text(random.value(schema, schema));
+            REQUIRE_MESSAGE(matches(grammar, value), value);
+        }
+    }
+}
+
+TEST_CASE("what is not implemented is rejected with its path") {
+    CHECK(schema_error(R"({"type": "object", "properties": {"age": {"type": "integer",
+        "minimum": 0}}})") ==
+          "json_schema: #/properties/age: the keyword minimum is not supported for the type "
+          "integer");
+    CHECK(schema_error(R"({"type": "array", "items": {"anyOf": [{}, {"oneOf": []}]}})") ==
+          "json_schema: #/items/anyOf/1: the keyword oneOf is not supported without a type");
+    CHECK(schema_error(R"({"type": "object", "additionalProperties": true})") ==
+          "json_schema: #: only additionalProperties: false is supported");
+    CHECK(schema_error(R"({"$ref": "#", "minimum": 1})") ==
+          "json_schema: #: the keyword minimum is not supported beside $ref");
+    CHECK(schema_error(R"({"anyOf": [{}], "type": "null"})") ==
+          "json_schema: #: the keyword type is not supported beside anyOf");
+    CHECK(schema_error(R"({"enum": [1], "maxLength": 1})") ==
+          "json_schema: #: the keyword maxLength is not supported beside enum");
+    CHECK(schema_error(R"({"type": "array", "items": {"$defs": {}, "type": "null"}})") ==
+          "json_schema: #/items: the keyword $defs is not supported for the type null");
+    CHECK(schema_error(
+              R"({"title": "T", "description": "d", "type": "null", "default": null})") ==
+          "none");
+}
+
+TEST_CASE("values that a keyword cannot have are rejected with their path") {
+    CHECK(schema_error("[]") == "json_schema: #: expected a schema, got []");
+    CHECK(schema_error("false") == "json_schema: #: expected a schema, got false");
+    CHECK(schema_error(R"({"type": "text"})") == "json_schema: #/type: unknown type 'text'");
+    CHECK(schema_error(R"({"type": 1})") ==
+          "json_schema: #/type: expected the name of a type, got 1");
+    CHECK(schema_error(R"({"type": []})") == "json_schema: #/type: expected a type, got []");
+    CHECK(schema_error(R"({"enum": []})") ==
+          "json_schema: #/enum: expected a list of values, got []");
+    CHECK(schema_error(R"({"enum": 3})") ==
+          "json_schema: #/enum: expected a list of values, got 3");
+    CHECK(schema_error(R"({"anyOf": []})") ==
+          "json_schema: #/anyOf: expected a list of schemas, got []");
+    CHECK(schema_error(R"({"type": "string", "enum": ["a", 1]})") ==
+          "json_schema: #/enum: 1 is not of the type");
+    CHECK(schema_error(R"({"type": "string", "minLength": -1})") ==
+          "json_schema: #/minLength: expected at least 0, got -1");
+    CHECK(schema_error(R"({"type": "array", "minItems": 2.5})") ==
+          "json_schema: #/minItems: expected an integer, got 2.5");
+    CHECK(schema_error(R"({"type": "array", "minItems": 3, "maxItems": 2})") ==
+          "json_schema: #: minItems 3 is above maxItems 2");
+    CHECK(schema_error(R"({"$ref": "#/$defs/x"})") ==
+          "json_schema: #/$ref: there is no schema #/$defs/x");
+    CHECK(schema_error(R"({"type": "object", "properties": {}, "required": ["a"]})") ==
+          "json_schema: #/required: there is no property 'a'");
+}
+
+TEST_CASE("json_schema: integers keep all digits, and 1.0 is an integer") {
+    check_matches(schema_grammar(R"({"enum": [18446744073709551615, -9223372036854775809]})"),
+                  {"18446744073709551615", "-9223372036854775809"},
+                  {"1.8446744073709552e+19", "18446744073709551616"});
+    check_matches(schema_grammar(R"({"type": "integer", "enum": [9223372036854775808]})"),
+                  {"9223372036854775808"}, {"9.223372036854776e+18"});
+    const std::string digits = "123456789012345678901234567890";
+    check_matches(schema_grammar(R"({"const": )" + digits + "}"), {digits}, {"1e+29"});
+    check_matches(schema_grammar(R"({"type": "integer", "const": 1.0})"), {"1.0"}, {"2"});
+    CHECK(schema_error(R"({"type": "integer", "const": 1.5})") ==
+          "json_schema: #/const: 1.5 is not of the type");
+    check_matches(schema_grammar(R"({"type": "string", "maxLength": 1.0})"), {"\"a\""},
+                  {"\"aa\""});
+}
+
+TEST_CASE("hostile schemas are rejected in time") {
+    std::string deep = R"({"type": "null"})";
+    for (int i = 0; i < 50; ++i) deep = R"({"type": "array", "items": )" + deep + "}";
+    CHECK(schema_error(deep) == "none");
+    for (int i = 0; i < 30; ++i) deep = R"({"type": "array", "items": )" + deep + "}";
+    CHECK(schema_error(deep).find(" nested more than 64 deep") != std::string::npos);
+    CHECK_THROWS_WITH_AS(json(std::string(100000, '[')), "text: nested more than 128 deep",
+                         FileError);
+
+    CHECK(schema_error(R"({"type": "array", "minItems": 1000000000})") ==
+          "grammar: '#' is repeated 999999999 times, expected at most 262144");
+    CHECK(schema_error(R"({"type": "string", "maxLength": 9000000000000000000})")
+              .starts_with("grammar: '#' is repeated"));
+    CHECK(schema_error(R"({"$ref": "#"})") == "grammar: rule '#' has no finite text");
+    CHECK(schema_error(R"({"type": "array", "minItems": 1, "items": {"$ref": "#"}})")
+              .ends_with("has no finite text"));
+    CHECK(schema_error(R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})") ==
+          "grammar: rule '#' is left-recursive");
+}

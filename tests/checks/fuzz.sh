@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Fuzzes the functions that read files. Usage: tests/checks/fuzz.sh SECONDS, after
+# cmake --preset fuzz && cmake --build --preset fuzz
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+corpus=build-fuzz/corpus
+mkdir -p "$corpus"
+number=0
+add() { { printf '%b' "\\x$(printf %02x "$1")"; cat "$2"; } >"$corpus/seed_$((number += 1))"; }
+add 0 tests/fixtures/09_full_model/llama2c.bin
+for file in tests/fixtures/09_full_model/*/*.safetensors; do add 1 "$file"; done
+for file in tests/fixtures/09_full_model/*/config.json; do add 2 "$file"; done
+add 3 tests/fixtures/09_full_model/qwen2/model.safetensors.index.json
+for file in tests/fixtures/10_tokenizer/*/tokenizer.json; do add 4 "$file"; done
+for file in tests/fixtures/gguf/*.gguf; do
+    add 6 "$file"
+    add 7 "$file"
+    add 8 "$file"
+done
+add 9 assets/wordnet_answers/adapter_config.json
+add 10 assets/wordnet_answers/adapter_model.safetensors
+add 11 <(head -n 5 assets/wordnet/questions.jsonl)
+add 12 <(printf '%s' '{"prompt": [{"role": "user", "content": "1 + 1"}],' \
+    '"chosen": [{"role": "assistant", "content": "2"}],' \
+    '"rejected": [{"role": "assistant", "content": "3"}]}')
+for file in tests/fixtures/{1[789],20}*/*/config.json tests/fixtures/models/*/config.json; do add 13 "$file"; done
+add 14 <(python3 -c 'import json, sys; print(json.dumps({
+    "bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": sys.stdin.read()}))' \
+    <assets/wordnet_answers/chat_template.jinja)
+python3 - >"$corpus/seed_tokenizer" <<'END'
+import struct, sys
+pieces = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", " ", "a", "c", "f", "ca", "caf", " caf"]
+sys.stdout.buffer.write(b"\x05" + struct.pack("<i", 7) + b"".join(
+    struct.pack("<fi", -n, len(piece)) + piece.encode() for n, piece in enumerate(pieces)))
+END
+python3 - "$corpus" <<'END'
+import struct, sys
+
+def text(s):
+    return struct.pack("<Q", len(s.encode())) + s.encode()
+
+def value(v):  # a text, or an array of texts, integers or floats
+    if isinstance(v, str):
+        return struct.pack("<I", 8) + text(v)
+    kind = {str: 8, int: 5, float: 6}[type(v[0])]
+    elements = (text(e) if kind == 8 else struct.pack("<i" if kind == 5 else "<f", e) for e in v)
+    return struct.pack("<IIQ", 9, kind, len(v)) + b"".join(elements)
+
+def seed(name, **keys):
+    with open(f"{sys.argv[1]}/seed_gguf_{name}", "wb") as file:
+        file.write(b"\x07GGUF" + struct.pack("<IQQ", 3, 0, len(keys)))
+        for key, v in keys.items():
+            file.write(text(f"tokenizer.ggml.{key}") + value(v))
+
+def number(n):  # an unsigned integer or a float
+    return struct.pack("<II", 4, n) if isinstance(n, int) else struct.pack("<If", 6, n)
+
+sizes = {"block_count": 2, "context_length": 64, "embedding_length": 8, "feed_forward_length": 6,
+         "attention.head_count": 2, "attention.head_count_kv": 1, "attention.key_length": 4,
+         "rope.dimension_count": 4, "attention.sliding_window": 3, "expert_count": 4, "expert_used_count": 2,
+         "expert_feed_forward_length": 5, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
+         "attention.layer_norm_rms_epsilon": 0.001, "attention.layer_norm_epsilon": 0.001, "logit_scale": 0.5,
+         "rope.freq_base": 100.0}
+for architecture in ("gpt2", "gemma2", "gemma3", "granite", "cohere2", "phi3", "qwen3moe", "gpt-oss", "llama4"):
+    tensors = {"token_embd.weight": (8, 9), "blk.1.attn_norm.weight": (8,), "blk.1.ffn_gate_inp.weight": (8, 4)}
+    with open(f"{sys.argv[1]}/seed_family_{architecture}", "wb") as file:
+        file.write(b"\x0fGGUF" + struct.pack("<IQQ", 3, len(tensors), 1 + len(sizes)))
+        file.write(text("general.architecture") + value(architecture))
+        for key, n in sizes.items():
+            file.write(text(f"{architecture}.{key}") + number(n))
+        offset = 0
+        for name, shape in tensors.items():  # float32, at multiples of 32 bytes
+            file.write(text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, offset))
+            offset += -(-4 * (shape[0] * (shape[1:] or (1,))[0]) // 32) * 32
+        file.write(bytes(-file.tell() % 32 + 1 + offset))
+
+tokens = ["a", "b", "ab", "<|im_end|>", "c", "Ġ", "T", "h", "e", "f"]
+for pre in ("gpt-2", "llama-bpe", "qwen2", "smollm", "tekken"):
+    seed(pre, model="gpt2", pre=pre, tokens=tokens, token_type=[1, 1, 1, 3] + [1] * 6, merges=["a b"])
+tokens = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xBC>", "▁", "a", "b", "ab", "▁a"]
+seed("llama", model="llama", tokens=tokens, token_type=[2, 3, 3, 6, 6] + [1] * 5,
+     scores=[0.0] * 5 + [-9.0, -9.0, -9.0, -3.0, -4.0])
+END
+build-fuzz/fuzz_readers -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -max_len=131072 \
+    -print_final_stats=0 -print_funcs=0 -verbosity=0 -artifact_prefix=build-fuzz/ "$corpus"
+echo "no failure in $1 seconds"

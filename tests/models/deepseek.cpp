@@ -1,0 +1,200 @@
+// The configurations of DeepSeek-V2 and V3: published keys, defaults, what is rejected, and the
+// layers that are left out.
+#include <cmath>
+
+#include "chapters/models/model_size.hpp"
+#include "chapters/models/parameter_count.hpp"
+#include "tests/support/published_models.hpp"
+
+using namespace llm;
+using namespace llm::models;
+
+namespace {
+
+const std::string deepseek_sizes =
+    R"("qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "kv_lora_rank": 12,
+       "moe_intermediate_size": 10, "n_routed_experts": 8, "num_experts_per_tok": 2)";
+
+FamilyConfig read_deepseek(const std::string& type, const std::string& more) {
+    return read(type, deepseek_sizes + more);
+}
+std::string rejection_of_deepseek(const std::string& type, const std::string& more) {
+    return rejection_of(type, deepseek_sizes + more);
+}
+
+const std::string v2 = R"(, "q_lora_rank": null)";
+
+}  // namespace
+
+TEST_CASE("the keys of the published config.json of DeepSeek-V2-Lite and V3") {
+    const FamilyConfig lite = read_deepseek("deepseek_v2", R"(,
+        "architectures": ["DeepseekV2ForCausalLM"], "attention_bias": false,
+        "attention_dropout": 0.0, "aux_loss_alpha": 0.001,
+        "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV2Config"},
+        "bos_token_id": 1, "eos_token_id": 2, "first_k_dense_replace": 1, "hidden_act": "silu",
+        "initializer_range": 0.02, "moe_layer_freq": 1, "n_group": 1, "n_shared_experts": 2,
+        "norm_topk_prob": false, "pretraining_tp": 1, "q_lora_rank": null,
+        "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707,
+                         "mscale_all_dim": 0.707, "original_max_position_embeddings": 16,
+                         "type": "yarn"},
+        "rope_theta": 10000, "routed_scaling_factor": 1.0, "scoring_func": "softmax",
+        "seq_aux": true, "tie_word_embeddings": false, "topk_group": 1,
+        "topk_method": "greedy", "torch_dtype": "bfloat16", "use_cache": true)");
+    CHECK(lite.head_dim == 4);
+    CHECK_FALSE(lite.latent->q_lora_rank);
+    CHECK(lite.experts.n_shared_experts == 2);
+    const double mscale = 0.0707 * std::log(40.0) + 1;
+    CHECK(score_scale(lite) == doctest::Approx(mscale * mscale / std::sqrt(12.0)));
+    CHECK(*lite.yarn->attention_factor == 1);
+    CHECK(cached_numbers(lite) == 16);
+    CHECK_FALSE(std::get<SoftmaxRouting>(lite.routing).norm_topk_prob);
+
+    const FamilyConfig v3 = read_deepseek("deepseek_v3", R"(,
+        "attention_bias": false, "ep_size": 1, "first_k_dense_replace": 3, "head_dim": 4,
+        "hidden_act": "silu", "moe_layer_freq": 1, "n_group": 4, "n_shared_experts": 1,
+        "norm_topk_prob": true, "num_nextn_predict_layers": 1, "q_lora_rank": 9,
+        "qk_head_dim": 12, "rope_interleave": true, "rope_scaling": null,
+        "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "topk_group": 2,
+        "topk_method": "noaux_tc")");
+    CHECK(v3.latent->q_lora_rank == 9);
+    CHECK(score_scale(v3) == doctest::Approx(1 / std::sqrt(12.0)));
+    CHECK(v3.num_nextn_predict_layers == 1);
+    CHECK(std::get<SigmoidRouting>(v3.routing).groups.n_group == 4);
+    CHECK(v3.layers[2].is_moe == false);
+    CHECK(v3.layers[3].is_moe);
+}
+
+TEST_CASE("DeepSeek: defaults of keys that a file may leave out") {
+    const FamilyConfig config = read("deepseek_v3", "");
+    const LatentSizes& sizes = *config.latent;
+    CHECK(sizes.q_lora_rank == 1536);
+    CHECK(sizes.kv_lora_rank == 512);
+    CHECK(sizes.qk_nope_head_dim + 1000 * sizes.qk_rope_head_dim == 64128);
+    CHECK(sizes.v_head_dim == 128);
+    CHECK(config.experts.num_experts == 256);
+    CHECK(config.experts.num_experts_per_tok == 8);
+    CHECK(config.experts.moe_intermediate_size == 2048);
+    CHECK(config.experts.n_shared_experts == 1);
+    CHECK(std::get<SigmoidRouting>(config.routing).groups.n_group == 8);
+    CHECK(std::get<SigmoidRouting>(config.routing).groups.topk_group == 4);
+    CHECK_FALSE(config.layers[2].is_moe);
+    CHECK(config.layers[3].is_moe);
+    const FamilyConfig v2_config = read("deepseek_v2", R"("num_experts_per_tok": 6)");
+    CHECK(v2_config.layers[0].is_moe);
+    CHECK(v2_config.experts.num_experts == 64);
+    CHECK(v2_config.experts.moe_intermediate_size == 1407);
+    CHECK(v2_config.experts.n_shared_experts == 2);
+    CHECK(std::get<SoftmaxRouting>(v2_config.routing).routed_scaling_factor == 1);
+    CHECK(mentions(rejection_of("deepseek_v2", ""), "num_experts_per_tok"));
+    CHECK(config.rms_norm_eps == Real(1e-6));
+    CHECK(config.rope_theta == 10'000);
+    CHECK(std::get<SigmoidRouting>(config.routing).routed_scaling_factor == Real(2.5));
+    CHECK(std::get<SigmoidRouting>(config.routing).norm_topk_prob);
+    CHECK(config.num_nextn_predict_layers == 0);
+    CHECK(read_deepseek("deepseek_v3", R"(, "first_k_dense_replace": 0)").layers[0].is_moe);
+    const FamilyConfig yarn =
+        read_deepseek("deepseek_v2", v2 + R"(, "rope_scaling": {"type": "yarn", "factor": 4})");
+    CHECK(score_scale(yarn) == doctest::Approx(1 / std::sqrt(12.0)));
+    CHECK(*yarn.yarn->attention_factor == doctest::Approx(0.1 * std::log(4.0) + 1));
+}
+
+TEST_CASE("DeepSeek: what is not implemented, or contradicts itself, is rejected by name") {
+    const auto v3 = [](const std::string& more) {
+        return rejection_of_deepseek("deepseek_v3", ", " + more);
+    };
+    CHECK(v3(R"("scoring_func": "softmax")") ==
+          "scoring_func softmax is not supported; supported: sigmoid");
+    CHECK(v3(R"("topk_method": "greedy")") ==
+          "topk_method greedy is not supported; supported: noaux_tc");
+    CHECK(v3(R"("rope_interleave": false)") ==
+          "rope_interleave false is not supported; supported: true");
+    CHECK(v3(R"("moe_layer_freq": 2)") == "moe_layer_freq 2 is not supported; supported: 1");
+    CHECK(v3(R"("attention_bias": true)") ==
+          "attention_bias true is not supported; supported: false");
+    CHECK(mentions(v3(R"("n_group": 3)"), "n_group must divide the number of experts, 8"));
+    CHECK(mentions(v3(R"("n_group": 2, "topk_group": 3)"),
+                   "topk_group must be at most n_group, 2"));
+    CHECK(mentions(v3(R"("n_group": 8, "topk_group": 1)"),
+                   "topk_group groups have fewer than num_experts_per_tok experts, 2"));
+    CHECK(mentions(rejection_of("deepseek_v3", R"("qk_rope_head_dim": 3)"), "even"));
+    CHECK(mentions(v3(R"("rope_scaling": {"type": "linear", "factor": 2})"),
+                   "linear is not supported; supported: yarn"));
+    CHECK(mentions(v3(R"("index_topk": 1)"), "index_topk"));
+    const auto of_v2 = [](const std::string& more) {
+        return rejection_of_deepseek("deepseek_v2", v2 + ", " + more);
+    };
+    CHECK(of_v2(R"("scoring_func": "sigmoid")") ==
+          "scoring_func sigmoid is not supported; supported: softmax");
+    CHECK(of_v2(R"("norm_topk_prob": true)") ==
+          "norm_topk_prob true is not supported; supported: false");
+    CHECK(of_v2(R"("topk_method": "noaux_tc")") ==
+          "topk_method noaux_tc is not supported; supported: greedy and group_limited_greedy");
+    CHECK(mentions(rejection_of("mixtral", R"("kv_lora_rank": 4)"),
+                   "kv_lora_rank 4 is not supported: nothing reads it"));
+    CHECK(mentions(rejection_of("deepseek_v3", R"("kv_lora_rank": null)"),
+                   "kv_lora_rank is missing"));
+    CHECK(mentions(v3(R"("use_mla": false)"), "kv_lora_rank is missing"));
+}
+
+TEST_CASE("DeepSeek: layers for multi-token prediction are left out if the file counts them") {
+    const Scratch scratch;
+    const fs::path folder = scratch.copy_of("19_latent_attention/deepseek_v3");
+    CHECK(load_family_model(folder.string()).layers.size() == 3);
+    edit(folder / "config.json", "\"num_nextn_predict_layers\": 1",
+         "\"num_nextn_predict_layers\": 0");
+    try {
+        load_family_model(folder.string());
+        FAIL_CHECK("it was loaded");
+    } catch (const FileError& error) {
+        CHECK(mentions(error.what(), "the weights have a tensor model.layers.3."));
+    }
+}
+
+TEST_CASE("DeepSeek: what llama.cpp computes differently is not exported") {
+    const auto rejection = [](const std::string& type, const auto& change) {
+        FamilyModel model = load_family_model(fixture_path("19_latent_attention/" + type));
+        FamilyConfig& config = model.config;
+        config.rms_norm_eps = Real(1e-6);
+        config.yarn->beta_fast = 32;
+        config.yarn->beta_slow = 1;
+        change(config);
+        return rejection_of_gguf(model);
+    };
+    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.rms_norm_eps = 1; }),
+                   "one eps for all norms"));
+    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.mscale = 2; }),
+                   "one mscale"));
+    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.yarn->beta_slow = 2; }),
+                   "limits of 32 and 1"));
+    CHECK(mentions(rejection("deepseek_v2", [](auto&) {}),
+                   "low-rank queries unless it has 26 or 27 layers, not 3"));
+    CHECK(mentions(rejection("deepseek_v2",
+                             [](auto& config) {
+                                 config.latent->q_lora_rank = 9;
+                                 config.mscale = config.mscale_all_dim;
+                             }),
+                   "with a softmax has no groups"));
+}
+
+TEST_CASE("DeepSeek: parameters of the published sizes, and the cache of latent vectors") {
+    FamilyConfig config = config_with(deepseek_v3_family(), {});
+    config.hidden_size = 7168;
+    config.intermediate_size = 18432;
+    config.num_hidden_layers = 61;
+    config.num_attention_heads = config.num_key_value_heads = 128;
+    config.head_dim = 64;
+    config.vocab_size = 129280;
+    config.tie_word_embeddings = false;
+    config.latent = LatentSizes{7168, 128, 1536, 512, 128, 64, 128};
+    config.experts = {256, 8, 2048, 1};
+    config.routing = SigmoidRouting{};
+    config.layers.resize(61);
+    for (std::size_t n = 3; n < 61; ++n) config.layers[n].is_moe = true;
+    // Without the layer for multi-token prediction and the correction biases: 671 billion, 37
+    // active (the report's abstract).
+    CHECK(double(count_parameters(config).total()) / 1e9 ==
+          doctest::Approx(671).epsilon(0.001));
+    CHECK(double(count_parameters(config).active()) / 1e9 ==
+          doctest::Approx(36.6).epsilon(0.01));
+    CHECK(kv_cache_bytes(config, 1000, 2, 2) == std::uint64_t{2000} * 61 * 576 * 2);
+}
