@@ -1,7 +1,9 @@
 #include "chapters/16_quantization/block_types.hpp"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace llm {
 namespace {
@@ -46,6 +48,18 @@ void dequantize(const BlockQ5_0& block, Real* weights) {
         const int second = high_half(block.values[i]) + fifth_bit(16 + i);
         weights[i] = scale * static_cast<Real>(first - 16);
         weights[16 + i] = scale * static_cast<Real>(second - 16);
+    }
+}
+
+// A scale of 255 means NaN.
+void dequantize(const BlockMXFP4& block, Real* weights) {
+    constexpr Real values[] = {0,  Real(0.5),  1,  Real(1.5),  2,  3,  4,  6,
+                               -0, Real(-0.5), -1, Real(-1.5), -2, -3, -4, -6};
+    const Real scale = block.scale == 255 ? std::numeric_limits<Real>::quiet_NaN()
+                                          : std::ldexp(Real(1), block.scale - 127);
+    for (std::size_t i = 0; i < 16; ++i) {
+        weights[i] = scale * values[low_half(block.values[i])];
+        weights[16 + i] = scale * values[high_half(block.values[i])];
     }
 }
 
@@ -114,6 +128,8 @@ void dequantize_row(DType dtype, std::span<const std::byte> row, std::span<Real>
             return dequantize_blocks<BlockQ4_K>(dtype, row, weights);
         case DType::q6_k:
             return dequantize_blocks<BlockQ6_K>(dtype, row, weights);
+        case DType::mxfp4:
+            return dequantize_blocks<BlockMXFP4>(dtype, row, weights);
     }
 }
 

@@ -51,6 +51,8 @@ Real largest_accepted(DType dtype) {
             return 32 * largest_half;
         case DType::q6_k:
             return 30 * 128 * largest_half;
+        case DType::mxfp4:
+            break;
     }
     return 0;
 }
@@ -130,6 +132,8 @@ void quantize_row(DType dtype, std::span<const Real> weights, std::span<std::byt
             return quantize_blocks(weights, row, quantize_q4_k);
         case DType::q6_k:
             return quantize_blocks(weights, row, quantize_q6_k);
+        case DType::mxfp4:
+            require(false, "quantize: mxfp4 is only read");
     }
 }
 

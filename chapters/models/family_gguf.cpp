@@ -121,6 +121,10 @@ struct FamilyGgufReader : TensorReader<GgufTensors> {
                    const LatentSizes& sizes) {
         const std::size_t H = sizes.num_attention_heads, R = sizes.kv_lora_rank;
         const std::size_t Dn = sizes.qk_nope_head_dim, Dv = sizes.v_head_dim;
+        // The matrix itself, in files of before April 2025; some have it besides the others.
+        const std::string whole = layer + "attn_kv_b";
+        if (tensors.has(whole + ".weight")) linear(whole, kv_b_proj, H * (Dn + Dv), R);
+        if (!tensors.has(layer + "attn_k_b.weight") && tensors.has(whole + ".weight")) return;
         const Tensor3 keys = tensors.read(layer + "attn_k_b.weight", {H, R, Dn});
         const Tensor3 values = tensors.read(layer + "attn_v_b.weight", {H, Dv, R});
         kv_b_proj.weight = Matrix(std::array{H * (Dn + Dv), R});
@@ -148,6 +152,17 @@ struct FamilyGgufReader : TensorReader<GgufTensors> {
     template <class MatrixOf>
     void stacked(const std::string& name, std::vector<Expert>& experts, std::size_t out,
                  std::size_t in, const MatrixOf& matrix_of) {
+        // Files of before April 2024 have a tensor for each expert: "ffn_gate.0".
+        const std::string each = name.substr(0, name.rfind("_exps")) + ".";
+        if (!tensors.has(name + ".weight") && tensors.has(each + "0.weight")) {
+            for (std::size_t e = 0; e < experts.size(); ++e)
+                std::visit(
+                    [&](auto& mlp) {
+                        linear(each + std::to_string(e), matrix_of(mlp), out, in);
+                    },
+                    experts[e]);
+            return;
+        }
         const Tensor3 weights = tensors.read(name + ".weight", {experts.size(), out, in});
         Matrix biases;
         for (std::size_t e = 0; e < experts.size(); ++e)

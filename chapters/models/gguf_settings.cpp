@@ -81,7 +81,7 @@ FamilyConfig read_family_config(const Gguf& file) try {
         file.reject(gguf.full(rotary) + " " + to_text(gguf.size(rotary)) +
                     " is not supported; supported: the head_dim, " + to_text(config.head_dim));
     family.read_gguf(gguf, config);
-    file.reject_unread(gguf.full(""), unused_gguf_keys);
+    reject_unread_settings(file, gguf.full(""));
     return config;
 } catch (const ValueError& error) {
     file.reject(error.what());

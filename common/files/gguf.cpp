@@ -1,5 +1,6 @@
 #include "common/files/gguf.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -86,6 +87,19 @@ void Gguf::reject_unread(const std::string& prefix,
             reject(key + " is not supported: nothing reads it");
 }
 
+std::optional<double> Gguf::any_number(const std::string& key) const {
+    const auto found = metadata_.find(key);
+    if (found == metadata_.end()) return std::nullopt;
+    return std::visit(
+        [](const auto& value) -> std::optional<double> {
+            if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>)
+                return double(value);
+            else
+                return std::nullopt;
+        },
+        found->second);
+}
+
 double Gguf::number(const std::string& key) const {
     if (const auto* integer = std::get_if<std::int64_t>(&value(key)))
         return static_cast<double>(*integer);
@@ -98,7 +112,8 @@ namespace {
 
 std::string unreadable(const std::string& tensor, const std::string& type) {
     return fmt::format(
-        "tensor {} is of type {}; F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K and Q6_K can be read",
+        "tensor {} is of type {}; F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K and MXFP4 can "
+        "be read",
         tensor, type);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -37,6 +38,7 @@ class Gguf {
 
     // The metadata. The accessors reject missing keys and values of another type.
     bool has(const std::string& key) const { return metadata_.contains(key); }
+    const std::map<std::string, GgufValue>& metadata() const { return metadata_; }
     bool boolean(const std::string& key) const;
     std::int64_t integer(const std::string& key) const;
     std::size_t size(const std::string& key) const;  // an integer from 1 to 2^24
@@ -47,6 +49,8 @@ class Gguf {
     const std::vector<double>& numbers(const std::string& key) const;
     // Rejects the first key with this prefix that no accessor has read, unless its value is
     // false, 0 or empty, or what follows the prefix may be unread.
+    // The value of a key that has a number or true (1); it does not count as read.
+    std::optional<double> any_number(const std::string& key) const;
     void reject_unread(const std::string& prefix,
                        const std::set<std::string>& may_be_unread) const;
 

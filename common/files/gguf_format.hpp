@@ -33,8 +33,9 @@ enum class ValueType : std::uint32_t {
 
 // The numbers that stand for the types of tensors that can be read. Source: ggml.h.
 inline const std::map<std::uint32_t, DType> dtypes = {
-    {0, DType::float32}, {1, DType::float16}, {2, DType::q4_0},  {6, DType::q5_0},
-    {8, DType::q8_0},    {12, DType::q4_k},   {14, DType::q6_k}, {30, DType::bfloat16}};
+    {0, DType::float32}, {1, DType::float16},   {2, DType::q4_0},
+    {6, DType::q5_0},    {8, DType::q8_0},      {12, DType::q4_k},
+    {14, DType::q6_k},   {30, DType::bfloat16}, {39, DType::mxfp4}};
 inline constexpr std::array<char, 4> magic = {'G', 'G', 'U', 'F'};
 inline constexpr std::size_t default_alignment = 32;
 

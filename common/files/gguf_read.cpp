@@ -21,7 +21,7 @@ const std::map<std::uint32_t, std::string> other_dtypes = {
     {22, "IQ2_S"},      {23, "IQ4_XS"},  {24, "I8"},    {25, "I16"},        {26, "I32"},
     {27, "I64"},        {28, "F64"},     {29, "IQ1_M"}, {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},
     {33, "Q4_0_8_8"},   {34, "TQ1_0"},   {35, "TQ2_0"}, {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"},
-    {38, "IQ4_NL_8_8"}, {39, "MXFP4"},   {40, "NVFP4"}};
+    {38, "IQ4_NL_8_8"}, {40, "NVFP4"}};
 
 // ggml's name of a tensor's type.
 std::string type_name(std::uint32_t type) {

@@ -37,6 +37,8 @@ std::string_view to_text(DType dtype) {
             return "q4_k";
         case DType::q6_k:
             return "q6_k";
+        case DType::mxfp4:
+            return "mxfp4";
     }
     return "unknown dtype";
 }
@@ -46,6 +48,7 @@ std::size_t block_size(DType dtype) {
         case DType::q8_0:
         case DType::q4_0:
         case DType::q5_0:
+        case DType::mxfp4:
             return 32;
         case DType::q4_k:
         case DType::q6_k:
@@ -72,6 +75,8 @@ std::size_t bytes_per_block(DType dtype) {
             return 144;
         case DType::q6_k:
             return 210;
+        case DType::mxfp4:
+            return 17;
     }
     throw_value_error("bytes_per_block: unknown dtype", {});
 }

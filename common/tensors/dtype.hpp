@@ -23,10 +23,11 @@ enum class DType {
     q4_0,      // 18 bytes for 32 weights
     q5_0,      // 22 bytes for 32 weights
     q4_k,      // 144 bytes for 256 weights
-    q6_k       // 210 bytes for 256 weights
+    q6_k,      // 210 bytes for 256 weights
+    mxfp4      // 17 bytes for 32 weights; only read
 };
 std::string_view to_text(DType dtype);  // "float32"
-// All of them, from the least to the most bits per weight, and their names.
+// Those that can be written, from the least to the most bits per weight, and their names.
 inline constexpr std::array all_dtypes = {DType::q4_0,    DType::q4_k,   DType::q5_0,
                                           DType::q6_k,    DType::q8_0,   DType::bfloat16,
                                           DType::float16, DType::float32};

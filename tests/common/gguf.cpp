@@ -302,7 +302,8 @@ TEST_CASE("Gguf rejects a tensor of another type by name, when it is needed") {
                         CHECK(file.tensors().empty());
                         file.read("w", {32});
                     }) ==
-          "tensor w is of type IQ2_XS; F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K and Q6_K can be "
+          "tensor w is of type IQ2_XS; F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K and MXFP4 "
+          "can be "
           "read");
     CHECK(mentions(rejection(bytes, [](const Gguf& file) { file.reject_other_types(); }),
                    "tensor v is of type number 99"));

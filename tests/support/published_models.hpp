@@ -42,7 +42,7 @@ inline JsonFile config_json(const Scratch& scratch, const std::string& type,
 
 inline models::FamilyConfig read(const std::string& type, const std::string& members) {
     const Scratch scratch;
-    return read_family_config(config_json(scratch, type, members));
+    return models::read_family_config(config_json(scratch, type, members));
 }
 
 // The message, without the path of the file and the advice to --ignore the setting.
@@ -62,8 +62,8 @@ inline Tokenizer shipped_tokenizer() {
 }
 
 // A model of tests/fixtures with the vocabulary of the shipped tokenizer.
-inline FamilyModel dense_model(const std::string& type) {
-    FamilyModel model = load_family_model(fixture_path("models/" + type));
+inline models::FamilyModel dense_model(const std::string& type) {
+    models::FamilyModel model = models::load_family_model(fixture_path("models/" + type));
     Generator generator(3);
     model.config.vocab_size = 1024;
     const std::size_t width = model.config.hidden_size;
@@ -72,7 +72,7 @@ inline FamilyModel dense_model(const std::string& type) {
     return model;
 }
 
-inline std::string rejection_of_gguf(const FamilyModel& model) {
+inline std::string rejection_of_gguf(const models::FamilyModel& model) {
     const Scratch scratch;
     try {
         models::export_gguf(model, shipped_tokenizer(),

@@ -128,11 +128,15 @@ void add_deepseek_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
 }
 
 void read_deepseek_gguf(const GgufSettings& gguf, FamilyConfig& config) {
-    // Older files have attn_kv_b, and no sizes of the expanded heads.
+    // Files of before April 2025 have attn_kv_b, and the sizes of the expanded heads as
+    // key_length and value_length.
+    const bool absorbed =
+        gguf.file.any_number(gguf.full("attention.key_length_mla")).value_or(0) != 0;
+    const std::string suffix = absorbed ? "_mla" : "";
     const std::size_t rotated = gguf.size("rope.dimension_count"),
-                      key_length = gguf.size("attention.key_length_mla");
+                      key_length = gguf.size("attention.key_length" + suffix);
     if (key_length <= rotated)
-        gguf.file.reject(gguf.full("attention.key_length_mla") +
+        gguf.file.reject(gguf.full("attention.key_length" + suffix) +
                          " must exceed rope.dimension_count");
     config.latent = LatentSizes{config.hidden_size,
                                 config.num_attention_heads,
@@ -140,8 +144,8 @@ void read_deepseek_gguf(const GgufSettings& gguf, FamilyConfig& config) {
                                 gguf.size("attention.kv_lora_rank"),
                                 key_length - rotated,
                                 rotated,
-                                gguf.size("attention.value_length_mla")};
-    if (config.head_dim != config.latent->kv_lora_rank + rotated)
+                                gguf.size("attention.value_length" + suffix)};
+    if (absorbed && config.head_dim != config.latent->kv_lora_rank + rotated)
         gguf.file.reject(gguf.full("attention.key_length") +
                          " must be kv_lora_rank + rope.dimension_count");
     if (gguf.has("attention.q_lora_rank"))

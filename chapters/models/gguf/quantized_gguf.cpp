@@ -28,6 +28,10 @@ class QuantizedReader {
 
     WeightMatrix matrix(const std::string& name, std::size_t out, std::size_t in) {
         const DType dtype = file_.tensor(name + ".weight").dtype;
+        if (dtype == DType::mxfp4)
+            file_.reject("tensor " + name +
+                         ".weight is of type mxfp4, which has no fast path; --dtype bfloat16 "
+                         "converts it exactly");
         return {&quantization_kernels(dtype, activations_), out, in,
                 tensors_.read_bytes(name + ".weight", out, in)};
     }

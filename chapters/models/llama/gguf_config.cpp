@@ -1,8 +1,14 @@
 #include "chapters/models/llama/gguf_config.hpp"
 
+#include <algorithm>
+#include <limits>
+#include <map>
+
 #include "common/output/show.hpp"
 
 namespace llm::models {
+
+namespace {
 
 // They follow from tensors, or say how the file was made.
 const std::set<std::string> unused_gguf_keys = {
@@ -11,11 +17,36 @@ const std::set<std::string> unused_gguf_keys = {
     "rope.scaling.factor", "rope.scale_linear", "rope.scaling.original_context_length",
     "rope.scaling.finetuned",
     // Of embeddings of texts.
-    "pooling_type"};
+    "pooling_type", "decoder_start_token_id", "deepstack_mapping"};
 
-namespace {
+// What llama_model_save_to_file writes for the settings that an architecture does not have: the
+// defaults of llama.cpp where they are not 0. Source: llama-hparams.h (libllama 0.5.0, of
+// node-llama-cpp 3.22.1).
+const std::map<std::string, double> llama_cpp_defaults = {
+    {"activation.situ_beta", 1},
+    {"attention.causal", 1},
+    {"attention.rope_pattern", 1},
+    {"attn_logit_softcapping", 50},
+    {"expert_group_scale", Real(0.05)},
+    {"final_logit_softcapping", 30},
+    {"kda.gate_lower_bound", -std::numeric_limits<double>::infinity()},
+    {"rope.scaling.attn_factor", 1},
+    {"rope.scaling.yarn_attn_factor", 1},
+    {"rope.scaling.yarn_beta_fast", 32},
+    {"rope.scaling.yarn_beta_slow", 1},
+    {"rope.scaling.yarn_ext_factor", -1},
+    {"router_logit_softcapping", 30},
+    {"token_shift_count", 2}};
 
 const std::string architecture_key = "general.architecture";
+
+// Whether a number has llama.cpp's default, or 0, which means the same.
+bool has_default(const Gguf& file, const std::string& prefix, const std::string& key) {
+    const std::optional<double> value = file.any_number(prefix + key);
+    const auto found = llama_cpp_defaults.find(key);
+    return value &&
+           (*value == 0 || (found != llama_cpp_defaults.end() && *value == found->second));
+}
 
 // Reads the keys that begin with the name of the architecture: "llama.block_count".
 class GgufConfig {
@@ -47,7 +78,7 @@ class GgufConfig {
         config.rope_scaling = rope_scaling(config.head_dim);
         config.attention_bias = attention_bias();
         config.qk_norm = architecture_ == "qwen3" ? QKNormType::with_weights : QKNormType::none;
-        file_.reject_unread(full(""), unused_gguf_keys);
+        reject_unread_settings(file_, full(""));
         return config;
     }
 
@@ -98,14 +129,14 @@ class GgufConfig {
                                            {"logit_scale", 1},
                                            {"embedding_scale", 1},
                                            {"residual_scale", 1},
-                                           {"rope.scaling.attn_factor", 1}})
-            if (has(key) && file_.number(full(key)) != neutral)
+                                           {"rope.scaling.attn_factor", 1}}) {
+            if (!has(key) || has_default(file_, full(""), key)) continue;
+            if (file_.number(full(key)) != neutral)
                 reject(key, brief(file_.number(full(key))), to_text(neutral));
+        }
         if (has("expert_count") && file_.integer(full("expert_count")) != 0)
             reject("expert_count", to_text(file_.integer(full("expert_count"))),
                    "0, because a mixture of experts cannot be loaded");
-        if (has("attention.causal") && !file_.boolean(full("attention.causal")))
-            reject("attention.causal", "false", "true");
     }
 
     void reject_sliding_window(std::size_t max_position_embeddings) const {
@@ -143,7 +174,8 @@ class GgufConfig {
         const std::string type = has(type_key) ? file_.text(full(type_key)) : "linear";
         if (type != "none" && type != "linear") reject(type_key, type, "none and linear");
         for (const std::string key : {"rope.scaling.factor", "rope.scale_linear"})
-            if (has(key) && type == "linear") return above_0(key);
+            if (has(key) && type == "linear" && file_.number(full(key)) != 0)
+                return above_0(key);
         return 1;
     }
 
@@ -165,6 +197,34 @@ class GgufConfig {
 };
 
 }  // namespace
+
+void reject_unread_settings(const Gguf& file, const std::string& prefix) {
+    std::set<std::string> unused = unused_gguf_keys;
+    for (const auto& [key, value] : llama_cpp_defaults)
+        if (has_default(file, prefix, key)) unused.insert(key);
+    const auto all_zero = [](const auto& value) {
+        if constexpr (requires { value.front() * 2.0; })
+            return std::all_of(value.begin(), value.end(), [](auto each) { return each == 0; });
+        return false;
+    };
+    for (const char* list :
+         {"rope.dimension_sections", "swiglu_clamp_exp", "swiglu_clamp_shexp"})
+        if (const auto found = file.metadata().find(prefix + list);
+            found != file.metadata().end() && std::visit(all_zero, found->second))
+            unused.insert(list);
+    const auto causal = file.any_number(prefix + "attention.causal");
+    if (causal && *causal == 0)
+        file.reject(prefix + "attention.causal false is not supported; supported: true");
+    // Of layers with a window, if there are any.
+    const bool has_windows =
+        file.any_number(prefix + "attention.sliding_window").value_or(0) != 0;
+    for (const std::string key : {"attention.key_length", "attention.value_length",
+                                  "rope.dimension_count", "rope.freq_base"})
+        if (!has_windows ||
+            file.any_number(prefix + key + "_swa") == file.any_number(prefix + key))
+            unused.insert(key + "_swa");
+    file.reject_unread(prefix, unused);
+}
 
 Config read_config(const Gguf& file) try {
     return GgufConfig(file).read();

@@ -18,10 +18,11 @@ inline const std::string gguf_rope_factors = "rope_freqs.weight";
 Config read_config(const Gguf& file);
 
 // What all architectures have: sizes, theta, the ε of the norms, which has this key, and
-// whether the head is tied. The other keys are those of the architecture; unused_gguf_keys may
-// stay unread. Throws FileError.
+// whether the head is tied. The other keys are those of the architecture. Throws FileError.
 Config read_common_config(const Gguf& file, const std::string& eps_key);
-extern const std::set<std::string> unused_gguf_keys;
+// Throws FileError, which names a key that begins so and that nothing has read, unless it has
+// no effect: those of embeddings, and the defaults of llama.cpp for other architectures.
+void reject_unread_settings(const Gguf& file, const std::string& prefix);
 
 // The RoPE layout of q_proj and k_proj. For llama, llama.cpp's converter permutes the rows of
 // Hugging Face's weights to interleaved pairs.

@@ -33,6 +33,8 @@ class GgufTensors {
         unread_.erase(gguf_rope_factors);  // read_config has read it
     }
 
+    bool has(const std::string& name) const { return file_.has_tensor(name); }
+
     template <std::size_t N>
     xt::xtensor<Real, N> read(const std::string& name, const std::size_t (&shape)[N]) {
         unread_.erase(name);

@@ -63,6 +63,7 @@ class GgufTokenizer {
             file_.reject("tokenizer.ggml.model " + model +
                          " is not supported; llama and gpt2 are");
         read_tokens();
+        if (is_named_phi3()) strip_after_special_tokens();
         model == "llama" ? read_sentencepiece() : read_byte_level_bpe();
         for (std::size_t id = 0; id < types_.size(); ++id)
             if (types_[id] == Type::byte &&
@@ -121,6 +122,22 @@ class GgufTokenizer {
         if (special) tokenizer_.all_special_ids.insert(id);
         if (encodes && (special || type == Type::user_defined))
             tokenizer_.added_tokens.push_back({token, id});
+    }
+
+    // llama.cpp knows by the model's name that white space after Phi-3's special tokens is a
+    // part of them: no key of the file says it. Source: llama-vocab.cpp, "set attributes by
+    // model/tokenizer/architecture name".
+    bool is_named_phi3() const {
+        const std::string key = "general.name";
+        std::string name = file_.has(key) ? file_.text(key) : "";
+        for (char& letter : name)
+            if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+        return name.find("phi-3") != name.npos || name.find("phi3") != name.npos;
+    }
+    void strip_after_special_tokens() {
+        const std::set<std::string> others = {"<unk>", "<s>", "<|endoftext|>"};
+        for (AddedToken& token : tokenizer_.added_tokens)
+            token.rstrip = !others.contains(token.content);
     }
 
     // Replaces normal tokens with their bytes in a decoded text. Unused ones have none.

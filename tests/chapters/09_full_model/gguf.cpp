@@ -335,10 +335,13 @@ TEST_CASE("load_model rejects missing and invalid settings of GGUF files") {
           "llama.attention.layer_norm_rms_epsilon"})
         CHECK(mentions(rejection_with([&](EditableGguf& file) { file.remove(key); }),
                        key + " is missing"));
-    for (const std::string key :
-         {"attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.factor"})
+    for (const std::string key : {"attention.layer_norm_rms_epsilon", "rope.freq_base"})
         CHECK(
             mentions(rejection_with("llama." + key, 0.0), "llama." + key + " must be above 0"));
+    // A factor of 0 means none.
+    CHECK(rejection_with("llama.rope.scaling.factor", 0.0) == "it was loaded");
+    CHECK(mentions(rejection_with("llama.rope.scaling.factor", -1.0),
+                   "llama.rope.scaling.factor must be above 0"));
     CHECK(mentions(rejection_with("llama.attention.head_count_kv", std::int64_t{3}), "3"));
     CHECK(mentions(rejection_with("llama.attention.key_length", std::int64_t{5}),
                    "head_dim must be even"));

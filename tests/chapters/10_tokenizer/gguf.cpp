@@ -241,6 +241,22 @@ TEST_CASE("SentencePiece: the highest score first, unknown characters as bytes, 
     CHECK(gemma.decode({1, 10, 6}) == " aa");
 }
 
+TEST_CASE("Phi-3 in a GGUF file: white space after special tokens is a part of them") {
+    const auto named = [](const std::string& name) {
+        Metadata metadata = small_llama_metadata();
+        metadata["general.name"] = name;
+        return tokenizer_of(metadata);
+    };
+    const std::string text = "a</s>\n b<s> b";
+    for (const std::string name : {"Phi 3", "Llama", ""})
+        CHECK(named(name).encode("a</s> b") == Ids{1, 10, 2, 5, 5, 7});
+    for (const std::string name : {"Phi-3 mini", "my phi3"}) {
+        CHECK(named(name).encode("a</s> b") == Ids{1, 10, 2, 5, 7});
+        CHECK(named(name).encode("a</s> \n\t b") == Ids{1, 10, 2, 5, 7});
+        CHECK(named(name).encode("a<s> b") == Ids{1, 10, 1, 5, 5, 7});  // but not after <s>
+    }
+}
+
 TEST_CASE(
     "merges of a GGUF file are in the order of their ranks, of a pair listed twice the later") {
     Metadata metadata = small_metadata();

@@ -189,7 +189,7 @@ TEST_CASE("load_quantized_model rejects tensors that the model does not use") {
     overwrite(path, bytes);
     CHECK_THROWS_WITH_AS(models::load_quantized_model(path),
                          (path + ": tensor blk.1.attn_k.weight is of type IQ2_XS; F32, F16, "
-                                 "BF16, Q8_0, Q4_0, Q5_0, Q4_K and Q6_K can be read")
+                                 "BF16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K and MXFP4 can be read")
                              .c_str(),
                          FileError);
 }
