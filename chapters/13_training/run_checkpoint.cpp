@@ -47,6 +47,7 @@ std::vector<Setting> settings_of(const Model& model, const TrainingArguments& ar
 }
 
 using Metadata = std::map<std::string, std::string>;
+const std::string checksum_key = "checksum";
 
 // Lists the settings that differ from those of the saved run. Settings without an option, which
 // often follow from the options, are only listed if all options are equal. Empty if none
@@ -88,6 +89,11 @@ void for_each_tensor(TrainerState& state, const Visit& visit) {
 void write_run(const std::string& file, const std::vector<NamedTensor>& tensors,
                const std::vector<Setting>& settings, Metadata metadata) {
     for (const Setting& setting : settings) metadata[setting.name] = setting.value;
+    std::map<std::string, std::span<const Real>> by_name;
+    for (const NamedTensor& tensor : tensors) by_name[tensor.name] = tensor.elements;
+    std::uint64_t hash = fnv1a("");
+    for (const auto& [name, elements] : by_name) hash = fnv1a(std::as_bytes(elements), hash);
+    metadata[checksum_key] = to_text(hash);
     write_safetensors(file, tensors, DType::float32, metadata);
 }
 
@@ -98,6 +104,11 @@ SafeTensors open_run(const std::string& file, const std::vector<Setting>& settin
             throw FileError(file + ": saved by another version of this program");
     if (const std::string list = differences(settings, tensors.metadata()); !list.empty())
         throw FileError(file + ": this run has other options or another text: " + list);
+    // Files of earlier versions have no checksum.
+    const auto saved = tensors.metadata().find(checksum_key);
+    if (saved != tensors.metadata().end() && saved->second != to_text(tensors.checksum()))
+        throw FileError(file + " is damaged: the checksum of its tensors is " +
+                        to_text(tensors.checksum()) + ", not " + saved->second);
     return tensors;
 }
 

@@ -25,13 +25,15 @@ struct Setting {
     bool is_option() const { return name.starts_with("--") || is_checksum(); }
 };
 
-// Writes the tensors of a run, and its settings as metadata. The file is replaced atomically,
-// so that it is complete even if the program is killed while it writes. Throws FileError.
+// Writes the tensors of a run, and its settings and a checksum as metadata. The file is
+// replaced atomically, so that it is complete even if the program is killed while it writes.
+// Throws FileError.
 void write_run(const std::string& file, const std::vector<NamedTensor>& tensors,
                const std::vector<Setting>& settings,
                std::map<std::string, std::string> metadata = {});
 
-// Opens such a file. Throws FileError if a setting differs; the message names each difference.
+// Opens such a file. Throws FileError if a setting differs, whose message names each
+// difference, or if the tensors do not have the checksum.
 SafeTensors open_run(const std::string& file, const std::vector<Setting>& settings);
 
 // A whole number among the metadata of such a file. Throws FileError if it is none.

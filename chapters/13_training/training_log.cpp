@@ -25,6 +25,7 @@ TrainingLog::TrainingLog(const std::string& file, std::size_t global_step) : fil
         if (record.has("validation_loss"))
             evaluations_.push_back({step, record.number("validation_loss")});
         kept += line + "\n";
+        last_step_ = step;
     }
     write_file(file, [&](std::ostream& stream) { stream << kept; });
 }
@@ -38,6 +39,7 @@ void TrainingLog::append_step(std::size_t step, const StepMetrics& metrics, std:
                                      {"tokens", tokens},
                                      {"seconds", rounded(seconds)}}));
     seconds_ = seconds;
+    last_step_ = step;
 }
 
 void TrainingLog::append_evaluation(std::size_t step, double loss) {

@@ -22,6 +22,8 @@ class TrainingLog {
     };
     const std::vector<Evaluation>& evaluations() const { return evaluations_; }
     double seconds() const { return seconds_; }
+    // The last step with a line: earlier than global_step if the file was cut.
+    std::size_t last_step() const { return last_step_; }
 
     // Each line is written at once. Throw FileError.
     void append_step(std::size_t step, const StepMetrics& metrics, std::size_t tokens,
@@ -32,6 +34,7 @@ class TrainingLog {
     std::string file_;
     std::vector<Evaluation> evaluations_;
     double seconds_ = 0;
+    std::size_t last_step_ = 0;
 };
 
 }  // namespace llm

@@ -25,7 +25,9 @@ DpoLoss dpo_loss(const Vector& policy_chosen, const Vector& policy_rejected,
         const double margin = static_cast<double>(result.chosen_rewards(n)) -
                               static_cast<double>(result.rejected_rewards(n));
         result.loss -= log_sigmoid(margin) / static_cast<double>(num_pairs);
-        result.accuracy += (margin > 0 ? 1.0 : 0.0) / static_cast<double>(num_pairs);
+        // Before the first step, policy and reference differ only by rounding.
+        constexpr double rounding = 1e-5;
+        result.accuracy += (margin > rounding ? 1.0 : 0.0) / static_cast<double>(num_pairs);
 
         // The derivative of -log σ(m) is -σ(-m): pairs that are already in order count less.
         const Real weight = static_cast<Real>(std::exp(log_sigmoid(-margin)));

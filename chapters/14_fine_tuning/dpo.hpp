@@ -10,7 +10,8 @@ double log_sigmoid(double x);
 
 // The loss of N pairs, and what is usually plotted while it falls. The rewards are implicit:
 // beta * (policy - reference). The accuracy is the fraction of pairs whose chosen response has
-// the larger reward. Names as in TRL's DPOTrainer.
+// the larger reward, by more than the rounding of two forward passes. Names as in TRL's
+// DPOTrainer.
 struct DpoLoss {
     double loss;
     Vector chosen_gradient, rejected_gradient;  // (N): of the policy's log-probabilities

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/files/mapped_file.hpp"
+#include "common/numbers/hash.hpp"
 #include "common/tensors/dtype.hpp"
 #include "common/tensors/tensor.hpp"
 
@@ -29,6 +30,12 @@ class SafeTensors {
         std::vector<std::string> names;
         for (const auto& [name, entry] : tensors_) names.push_back(name);
         return names;
+    }
+    // A hash of the stored elements of all tensors, in the order of their names.
+    std::uint64_t checksum() const {
+        std::uint64_t hash = fnv1a("");
+        for (const auto& [name, entry] : tensors_) hash = fnv1a(entry.bytes, hash);
+        return hash;
     }
     // Gives each tensor the name new_name(name); one for which that is empty is left out.
     template <class NewName>

@@ -1,7 +1,9 @@
 // The FNV-1a hash, 64 bits. Source: Fowler, Noll and Vo, RFC 9923.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace llm {
@@ -11,6 +13,9 @@ inline std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce
     for (const char byte : text)
         hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
     return hash;
+}
+inline std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t hash) {
+    return fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, hash);
 }
 
 }  // namespace llm

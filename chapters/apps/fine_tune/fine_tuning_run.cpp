@@ -37,7 +37,7 @@ std::vector<Line> averages(const std::vector<std::string>& names,
 std::uint64_t checksum(const Model& model) {
     std::uint64_t hash = fnv1a("");
     for (const auto& [name, shape, values] : named_parameters(model))
-        hash = fnv1a({reinterpret_cast<const char*>(values.data()), values.size_bytes()}, hash);
+        hash = fnv1a(std::as_bytes(values), hash);
     return hash;
 }
 

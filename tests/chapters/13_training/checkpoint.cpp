@@ -274,6 +274,29 @@ TEST_CASE("a rejected checkpoint names every option that differs, with both valu
     CHECK(message(unchanged, run.tokens) == ": saved by another version of this program");
 }
 
+TEST_CASE("a checkpoint with a flipped bit is rejected by its checksum") {
+    const SavedRun run;
+    std::string bytes = content(run.file);
+    TrainerState state = make_trainer_state(run.model, run.args);
+    const auto load = [&] {
+        overwrite(run.file, bytes);
+        load_checkpoint(state, run.args, run.tokens, run.file);
+    };
+    for (const std::size_t from_end : {1u, 300u, 5000u}) {
+        char& byte = bytes[bytes.size() - from_end];
+        byte ^= 4;
+        CHECK_THROWS_WITH_AS(
+            load(), doctest::Contains(" is damaged: the checksum of its tensors"), FileError);
+        byte ^= 4;
+    }
+    CHECK_NOTHROW(load());
+    // A file of an earlier version has none.
+    const std::size_t key = bytes.find("\"checksum\"");
+    REQUIRE(key != bytes.npos);
+    bytes.replace(key, 10, "\"checksam\"");
+    CHECK_NOTHROW(load());
+}
+
 TEST_CASE("a checkpoint contains the schedule and the progress of its run") {
     const Scratch scratch;
     const std::string file = (scratch.folder / "run.safetensors").string();

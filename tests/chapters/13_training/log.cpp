@@ -35,6 +35,8 @@ TEST_CASE("a log has one JSON object per step and per evaluation") {
     append_two_steps(file);
     CHECK(content(file) == three_lines + fourth_line);
     CHECK(TrainingLog(file, 3).evaluations().size() == 1);
+    CHECK(TrainingLog(file, 3).last_step() == 3);
+    CHECK(TrainingLog(file, 5).last_step() == 3);  // cut: two completed steps have no line
     CHECK(content(file) == three_lines + fourth_line);
     CHECK_THROWS_AS(TrainingLog((scratch.folder / "none/log.jsonl").string(), 0), FileError);
 }

@@ -34,6 +34,11 @@ TEST_CASE("dpo_loss by hand: rewards, accuracy, and ln 2 for a policy equal to t
     CHECK_CLOSE(later.chosen_rewards, (Vector{0.5f, 0}), 1e-7);
     CHECK_CLOSE(later.rejected_rewards, (Vector{-1, 0.5f}), 1e-7);
     CHECK(later.accuracy == 0.5);
+
+    // Rounding between two forward passes does not count as a larger reward.
+    const Vector policy{-40, -50}, other_pass{-40.00002f, -50.00002f};
+    CHECK(dpo_loss(policy, policy, other_pass, policy, Real(0.1)).accuracy == 0);
+    CHECK(dpo_loss(policy, policy, {-40.01f, -50.01f}, policy, Real(0.1)).accuracy == 1);
 }
 
 TEST_CASE("log_sigmoid does not overflow") {

@@ -1,7 +1,9 @@
 """The commands of ./learn, in a clone."""
 
+import os
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -23,6 +25,14 @@ def learn(scratch):
 @pytest.mark.parametrize("arguments, message", LEARN_REJECTED)
 def test_invalid_commands_are_rejected(program, arguments, message):
     expect_rejection([program, *arguments.split()], message)
+
+
+def test_a_file_of_cmake_dated_in_the_future_is_named_at_once(learn):
+    file = learn.parent / "common/cmake/simd.cmake"
+    later = time.time() + 7200
+    os.utime(file, (later, later))
+    expect_rejection([learn, "1"], "the time of the file common/cmake/simd.cmake is in the future: check the clock")
+    os.utime(file)
 
 
 @pytest.mark.parametrize("slug", CHAPTERS)
