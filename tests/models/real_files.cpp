@@ -118,6 +118,14 @@ TEST_CASE("architectures: a class without a language-model head, or with another
                R"(, "id2label": {"0": "A", "1": "B", "2": "C"})") == whole - head + 3 * 4097);
     CHECK(with("MistralForQuestionAnswering") == whole - head + 2 * 4097);
     CHECK(with("SomethingOfItsOwn") == whole);
+    // Of a text model inside another, the class of the whole counts.
+    const auto inside = [&](const std::string& of_all, const std::string& of_text) {
+        return parameters_of(R"({"model_type": "mistral3", "architectures": [")" + of_all +
+                             R"("], "text_config": {)" + mistral_7b +
+                             R"(, "architectures": [")" + of_text + "\"]}}");
+    };
+    CHECK(inside("Mistral3ForConditionalGeneration", "MistralModel") == whole);
+    CHECK(inside("Mistral3Model", "MistralForCausalLM") == whole - head);
 
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/mistral");

@@ -4,7 +4,7 @@
 
 #include "chapters/19_latent_attention/absorbed_attention.hpp"
 #include "chapters/19_latent_attention/attention_cost.hpp"
-#include "common/files/json_file.hpp"
+#include "chapters/models/llama/config_file.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 
@@ -80,7 +80,7 @@ void show_rows(const TableRow& headings, const Row& row_of) {
 
 // The sizes of the attention layers of a config.json.
 PublishedAttention read_attention(const std::string& file) {
-    const JsonFile json(file);
+    const JsonFile json = models::open_config(file);
     const std::size_t C = json.size("hidden_size"), H = json.size("num_attention_heads");
     PublishedAttention result{json.has("model_type") ? json.text("model_type") : "model", "",
                               json.size("num_hidden_layers"), Config{}};

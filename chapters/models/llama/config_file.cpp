@@ -85,6 +85,9 @@ JsonFile open_config(const std::filesystem::path& file) {
         if (!found || !found->as<JsonObject>()) continue;
         JsonObject text = *found->as<JsonObject>();
         remove_ignored(text);
+        // The head is that of the whole model, whatever class the text model had.
+        if (find_in(text, "model_type") && find_in(all, "architectures"))
+            remove(text, "architectures");
         for (const JsonMember& member : all)
             if ((settings_of_all.contains(member.key) ||
                  std::count(other_objects.begin(), other_objects.end(), member.key) > 0) &&
