@@ -31,7 +31,9 @@ endif()
 if(EMSCRIPTEN)
   set_source_files_properties(
     chapters/09_full_model/checkpoint.cpp
-    chapters/models/llama/config_json.cpp chapters/models/llama/gguf_config.cpp
+    chapters/models/llama/config_file.cpp chapters/models/llama/config_json.cpp
+    chapters/models/llama/gguf_config.cpp chapters/models/llama/rope_keys.cpp
+    chapters/models/llama/settings_lists.cpp chapters/models/llama/unread_settings.cpp
     chapters/models/tokenizers/gguf_tokenizer.cpp chapters/models/tokenizers/save_tokenizer.cpp
     chapters/models/tokenizers/tokenizer_json.cpp
     chapters/models/gguf/gguf_export.cpp chapters/models/tokenizers/gguf_tokenizer_export.cpp

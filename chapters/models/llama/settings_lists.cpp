@@ -1,7 +1,6 @@
-// The lists of unread_settings.hpp.
-#include <algorithm>
+#include "chapters/models/llama/settings_lists.hpp"
 
-#include "chapters/models/llama/unread_settings.hpp"
+#include <algorithm>
 
 namespace llm::models {
 namespace {

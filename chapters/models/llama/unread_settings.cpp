@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "chapters/models/llama/settings_lists.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {

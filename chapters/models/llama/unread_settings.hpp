@@ -12,10 +12,7 @@
 // All else is a setting of a model (published_settings), and an error.
 #pragma once
 
-#include <map>
-#include <set>
 #include <string>
-#include <vector>
 
 #include "common/files/json_file.hpp"
 
@@ -35,10 +32,5 @@ void check_unread_settings(const JsonFile& json);
 
 // Prints a line about a file on standard error, once: readers open a config.json several times.
 void note_once(const JsonFile& json, const std::string& text);
-
-// The lists (settings_lists.cpp).
-extern const std::set<std::string> bookkeeping_settings, published_settings;
-extern const std::map<std::string, Json> neutral_values;
-extern const std::vector<std::set<std::string>> spellings;  // of one setting each
 
 }  // namespace llm::models

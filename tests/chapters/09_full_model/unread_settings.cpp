@@ -2,6 +2,7 @@
 #include "chapters/models/llama/unread_settings.hpp"
 
 #include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/llama/settings_lists.hpp"
 #include "tests/support/check.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/rejection.hpp"
