@@ -170,6 +170,9 @@ TEST_CASE("read_family_config names what is not supported") {
     CHECK(rejection_of("llama4_text", R"("rope_scaling": {"rope_type": "longrope"})") ==
           "rope_scaling.rope_type longrope is not supported; supported: default, linear, "
           "dynamic, llama3 and yarn");
+    for (const LayerConfig& layer :
+         read("qwen3_moe", R"("num_experts": 0, "num_experts_per_tok": 0)").layers)
+        CHECK_FALSE(layer.is_moe);
     CHECK(rejection_of("mixtral", R"("num_experts_per_tok": 0)") ==
           "num_experts_per_tok must be at least 1, not 0");
     CHECK(rejection_of("mixtral", R"("num_experts_per_tok": 9)") ==

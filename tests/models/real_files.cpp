@@ -94,6 +94,11 @@ TEST_CASE("config.json: missing keys have the defaults of the class") {
     CHECK(parameters_of(R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560,
         "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024,
         "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}})") == 3'880'263'168);
+    // A missing number of key/value heads is the class's, null is that of the query heads.
+    const std::string wide = R"({"model_type": "mistral", "num_attention_heads": 16)";
+    CHECK(parameters_of(wide + R"(, "num_key_value_heads": null})") -
+              parameters_of(wide + "}") ==
+          std::uint64_t{32} * 2 * 8 * 256 * 4096);  // k_proj and v_proj of 8 heads more
     // The sizes of Llama 2 7B with 64 more tokens: LLaVA 1.5.
     CHECK(parameters_of(R"({"model_type": "llava", "image_token_index": 32000,
         "vision_config": {"hidden_size": 1024}, "text_config": {"vocab_size": 32064,

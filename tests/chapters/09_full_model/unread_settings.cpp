@@ -53,8 +53,8 @@ TEST_CASE("config.json: bookkeeping and settings without an effect are left alon
 TEST_CASE("config.json: a setting of a model that nothing reads is an error") {
     for (const std::string member :
          {R"("alibi": true)", R"("clip_qkv": 8)", R"("is_causal": false)", R"("causal": false)",
-          R"("logit_scale": 0.5)", R"("num_experts": 8)", R"("n_embd": 17)",
-          R"("hidden_activation": "gelu")", R"("rotary_emb_base": 10000)",
+          R"("logit_scale": 0.5)", R"("lm_head_multiplier": 0)", R"("num_experts": 8)",
+          R"("n_embd": 17)", R"("hidden_activation": "gelu")", R"("rotary_emb_base": 10000)",
           R"("pruned_heads": {"0": [1]})", R"("is_encoder_decoder": true)",
           R"("shared_expert_intermediate_size": 8)", R"("add_cross_attention": true)"}) {
         INFO(member);
