@@ -26,6 +26,17 @@ TEST_CASE("load_family_gguf: the file of each family has the logits of the expor
         const std::string quantized = (scratch.folder / "q8_0.gguf").string();
         models::export_gguf(model, shipped_tokenizer(), quantized, DType::q8_0);
         CHECK(difference(load_family_gguf(quantized)(ids), model(ids), 1e-6) != "");
+        CHECK(Gguf(quantized).integer("general.quantization_version") == 2);
+        CHECK_FALSE(Gguf(path).has("general.quantization_version"));
+        const std::string prefix = model.config.family->gguf_architecture + ".";
+        const Config& sizes = model.config;
+        for (const auto& [key, size] : {std::pair{"block_count", sizes.num_hidden_layers},
+                                        {"context_length", sizes.max_position_embeddings},
+                                        {"embedding_length", sizes.hidden_size},
+                                        {"feed_forward_length", sizes.intermediate_size},
+                                        {"vocab_size", sizes.vocab_size},
+                                        {"attention.head_count", sizes.num_attention_heads}})
+            CHECK(Gguf(path).size(prefix + key) == size);
         models::export_gguf(loaded, shipped_tokenizer(),
                             (scratch.folder / "again.gguf").string());
         const Gguf first(path), again((scratch.folder / "again.gguf").string());
