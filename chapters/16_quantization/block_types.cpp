@@ -53,13 +53,11 @@ void dequantize(const BlockQ5_0& block, Real* weights) {
 
 // A scale of 255 means NaN.
 void dequantize(const BlockMXFP4& block, Real* weights) {
-    constexpr Real values[] = {0,  Real(0.5),  1,  Real(1.5),  2,  3,  4,  6,
-                               -0, Real(-0.5), -1, Real(-1.5), -2, -3, -4, -6};
     const Real scale = block.scale == 255 ? std::numeric_limits<Real>::quiet_NaN()
                                           : std::ldexp(Real(1), block.scale - 127);
     for (std::size_t i = 0; i < 16; ++i) {
-        weights[i] = scale * values[low_half(block.values[i])];
-        weights[16 + i] = scale * values[high_half(block.values[i])];
+        weights[i] = scale * mxfp4_values[low_half(block.values[i])];
+        weights[16 + i] = scale * mxfp4_values[high_half(block.values[i])];
     }
 }
 

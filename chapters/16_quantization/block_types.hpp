@@ -38,13 +38,16 @@ struct BlockQ5_0 {
 static_assert(sizeof(BlockQ5_0) == 22);
 
 // 32 weights of 4 bits in floating point, of gpt-oss: the scale, 2^(scale - 127), and
-// the halves of 16 bytes in the order of BlockQ4_0. Each is 0, 0.5, 1, 1.5, 2, 3, 4 or 6 with a
-// sign. Source: "OCP Microscaling Formats" (2023), section 5.3.
+// the halves of 16 bytes in the order of BlockQ4_0. Source: "OCP Microscaling Formats" (2023),
+// section 5.3.
 struct BlockMXFP4 {
     std::uint8_t scale;
     std::array<std::uint8_t, 16> values;
 };
 static_assert(sizeof(BlockMXFP4) == 17);
+// The weight of each code before it is multiplied by the scale.
+inline constexpr std::array<Real, 16> mxfp4_values = {
+    0, Real(0.5), 1, Real(1.5), 2, 3, 4, 6, 0, Real(-0.5), -1, Real(-1.5), -2, -3, -4, -6};
 
 // 256 weights of 4 bits in 8 groups of 32. A weight of group g is
 // scale * scales[g] * value - min_scale * mins[g]. The scales and mins have 6 bits each and are

@@ -102,7 +102,10 @@ Choice qk_norm_of(const FamilyConfig& config) {
 
 Choice biases_of(const FamilyConfig& config) {
     const std::string page = "02_projections.md";
-    if (config.family->has_biases) return {"biases", "all", page};
+    const bool attention = config.attention_bias == AttentionBias::qkvo;
+    if (attention && config.mlp_bias) return {"biases", "all", page};
+    if (attention) return {"biases", "attention", page};
+    if (config.mlp_bias) return {"biases", "MLP", page};
     if (config.attention_bias == AttentionBias::qkv) return {"biases", "q, k, v", page};
     return {"biases", "-", ""};
 }

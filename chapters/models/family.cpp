@@ -17,11 +17,7 @@ void reject_unsupported(const JsonFile& json, const Family& family) {
     const std::string rotary = "partial_rotary_factor";
     if (!family.partial_rotary && json.has(rotary) && json.number(rotary) != 1)
         json.reject_value(rotary, brief(json.number(rotary)), "1");
-    const bool qk_norm = family.qk_norm != QKNormType::none;
-    if (&family != &llama4_family() && json.boolean_or("use_qk_norm", qk_norm) != qk_norm)
-        json.reject_value("use_qk_norm", qk_norm ? "false" : "true",
-                          qk_norm ? "true" : "false");
-    if (json.boolean_or("qkv_bias", false) && &family != &qwen2_family())
+    if (json.boolean_or("qkv_bias", false) && !family.qkv_biases)
         json.reject_value("qkv_bias", "true", "false");
     if (json.boolean_or("use_bidirectional_attention", false))
         json.reject_value("use_bidirectional_attention", "true", "false");
@@ -38,16 +34,15 @@ Config read_common_sizes(const JsonFile& json, const Family& family) {
     return validate_model(config);
 }
 
-// Biases, the activation and RoPE. attention_bias means all four projections, but Qwen2 has
-// those of queries, keys and values without a key.
+// Biases, the activation and RoPE. attention_bias means all four projections.
 void read_common(const JsonFile& json, FamilyConfig& config) {
     const Family& family = *config.family;
     const bool all = json.boolean_or("attention_bias", family.has_biases);
     if (all && !family.has_key("attention_bias") && !family.has_biases)
         json.reject_value("attention_bias", "true", "false");
-    config.attention_bias = &family == &qwen2_family() ? AttentionBias::qkv
-                            : all                      ? AttentionBias::qkvo
-                                                       : AttentionBias::none;
+    config.attention_bias = family.qkv_biases ? AttentionBias::qkv
+                            : all             ? AttentionBias::qkvo
+                                              : AttentionBias::none;
     if (family.has_mlp_bias_key)
         config.mlp_bias = json.boolean_or("mlp_bias", false);
     else if (json.boolean_or("mlp_bias", false))
@@ -103,7 +98,8 @@ std::vector<std::string> all_model_types() {
 
 namespace {
 
-// The first files of transformers have no model_type: then by the class of their weights.
+// The family of the class in architectures, for files of the first versions of transformers,
+// which have no model_type; null if there is none.
 const Family* family_of_class(const JsonFile& json) {
     const std::string name = read_head(json).class_name;
     for (const Family* family : families())
@@ -148,6 +144,10 @@ FamilyConfig read_family_config(const JsonFile& json, const Family& family) try 
     FamilyConfig config = config_with(family, read_common_sizes(json, family));
     read_common(json, config);
     family.read(json, config);
+    const bool qk_norm = config.qk_norm != QKNormType::none;
+    if (json.boolean_or("use_qk_norm", qk_norm) != qk_norm)
+        json.reject_value("use_qk_norm", qk_norm ? "false" : "true",
+                          qk_norm ? "true" : "false");
     read_head_of_class(json, config);
     check_unread_settings(json);
     return config;

@@ -38,7 +38,7 @@ LoadedModel load_any_model(const std::string& path) {
 FamilyConfig read_any_config(const JsonFile& json) {
     if (const std::string method = quantization_method(json); !method.empty())
         json.remark("the weights are quantized (" + method +
-                    "); the numbers are those of the model without it");
+                    "); the sizes are those of the unquantized model");
     if (family_of(json)) return read_family_config(json);
     FamilyConfig config = config_with(llama_family(), read_config(json));
     read_head_of_class(json, config);

@@ -217,6 +217,14 @@ std::string text_of(const Json& json, std::string_view comma, std::string_view c
 
 std::string json_text(const Json& json) { return text_of(json, ",", ":"); }
 
+std::string brief_json(const Json& json) {
+    const std::string text = json_text(json);
+    std::size_t end = 60;
+    if (text.size() <= end) return text;
+    while ((text[end] & 0xC0) == 0x80) --end;  // inside of a character in UTF-8
+    return text.substr(0, end) + "...";
+}
+
 std::string spaced_json_text(const Json& json) { return text_of(json, ", ", ": "); }
 
 std::string json_line(const JsonMembers& members) { return one_line(nested(members)) + "\n"; }

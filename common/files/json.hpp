@@ -87,7 +87,10 @@ Json parse_json(std::string_view text, const std::string& source);
 // are not finite, which JSON does not have, become the strings "inf", "-inf" and "nan".
 std::string json_text(const Json& json);
 
-// The same with a space after each comma and colon outside of strings: Python's json.dumps with
+// The first 60 bytes of it, for messages.
+std::string brief_json(const Json& json);
+
+// The text with a space after each comma and colon outside of strings: Python's json.dumps with
 // ensure_ascii=False, which chat templates show tools with.
 std::string spaced_json_text(const Json& json);
 

@@ -41,7 +41,7 @@ bool is_setting(const Json& value) {
 std::string shortened(const Json& value) {
     if (value.as<JsonArray>()) return "a list";
     if (value.as<JsonObject>()) return "an object";
-    return json_text(value);
+    return brief_json(value);
 }
 
 struct JsonFile::Content {

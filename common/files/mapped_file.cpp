@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 namespace llm {
-namespace {
 
 std::string one_short_line(std::string text) {
     for (char& c : text)
@@ -20,8 +19,6 @@ std::string one_short_line(std::string text) {
     if (text.size() > 400) text = text.substr(0, 400) + " ...";
     return text;
 }
-
-}  // namespace
 
 FileError::FileError(const std::string& message)
     : std::runtime_error(one_short_line(message)) {}

@@ -13,6 +13,10 @@
 
 namespace llm {
 
+// The text as one line of a terminal: control characters are replaced by ?, and it is truncated
+// after 400 bytes.
+std::string one_short_line(std::string text);
+
 // Thrown if a file is missing, unreadable or invalid. The message is one line that names the
 // file. It may quote the file's content, so control characters are replaced by ? and long texts
 // are truncated.

@@ -101,6 +101,17 @@ TEST_CASE("dense families: settings that are not implemented are rejected") {
     CHECK(mentions(rejection_of("gemma", R"("sliding_window": 8)"), "sliding_window"));
     CHECK(mentions(rejection_of("smollm3", R"("no_rope_layers": [1])"),
                    "no_rope_layers has 1 entries for 8 layers"));
+    std::string types;
+    for (int n = 0; n < 8; ++n)
+        types += n == 0 ? R"("sliding_attention")" : R"(, "full_attention")";
+    CHECK(mentions(
+        rejection_of("smollm3", R"("sliding_window": 8, "layer_types": [)" + types + "]"),
+        "layer_types sliding_attention is not supported"));
+    CHECK(mentions(rejection_of("smollm3", R"("layer_types": ["full_attention"])"),
+                   "layer_types has 1 entries for 8 layers"));
+    CHECK(sliding_window(read("smollm3", R"("use_sliding_window": true, "sliding_window": 8,
+                                            "layer_types": [)" +
+                                             types + "]")) == 8);
     CHECK(mentions(rejection_of("phi3", R"("use_qk_norm": true)"),
                    "use_qk_norm true is not supported"));
     for (const auto& [member, message] :

@@ -120,8 +120,9 @@ TEST_CASE("a published model with caches equals one pass, for random cuts of the
                 first += count;
             }
             if (const auto window = sliding_window(model.config))
-                CHECK(std::get<RollingCache>(cache.layers[name == "models/qwen2_odd" ? 1 : 0])
-                          .keys.shape(2) == *window);
+                for (std::size_t n = 0; n < cache.layers.size(); ++n)
+                    if (std::holds_alternative<SlidingWindow>(model.config.layers[n].pattern))
+                        CHECK(std::get<RollingCache>(cache.layers[n]).keys.shape(2) == *window);
         }
         auto cache = make_cache(model, std::max<std::size_t>(48, length));
         const Tensor3 last = xt::view(expected, xt::all(), xt::range(length - 1, length));

@@ -28,8 +28,9 @@ class TrainingRun {
           logged_seconds_(log_.seconds()) {
         for (const auto& [step, loss] : log_.evaluations()) add_evaluation(step, loss);
         if (log_.last_step() < state.global_step)
-            note(folder.path + "/log.jsonl ends at step " + to_text(log_.last_step()) + " of " +
-                 to_text(state.global_step) + " completed ones: it was cut");
+            note(folder.path + "/log.jsonl ends at step " + to_text(log_.last_step()) +
+                 ", but " + to_text(state.global_step) +
+                 " steps are completed: lines are missing");
         run_.save_steps = folder.save_steps;
         run_.report = [this] { report(); };
         run_.write_checkpoint = [this] {

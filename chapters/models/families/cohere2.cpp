@@ -18,7 +18,7 @@ void check_other_keys(const JsonFile& json) {
                                          {"use_parallel_block", true}})
         if (json.boolean_or(key, supported) != supported)
             json.reject_value(key, supported ? "false" : "true", supported ? "true" : "false");
-    json.ignore("use_parallel_embedding");  // of several machines
+    json.ignore("use_parallel_embedding");  // the embedding is split over several devices
     if (json.has("rotary_pct") && json.number("rotary_pct") != 1)
         json.reject_value("rotary_pct", brief(json.number("rotary_pct")), "1");
 }

@@ -71,7 +71,6 @@ void read_moe(const JsonFile& json, const ExpertSizes& defaults, std::size_t den
     const std::size_t first = json.count_or("first_k_dense_replace", dense_layers);
     if (json.size_or("moe_layer_freq", 1) != 1)
         json.reject_value("moe_layer_freq", to_text(json.size("moe_layer_freq")), "1");
-    config.layers.resize(config.num_hidden_layers);
     for (std::size_t n = 0; n < config.layers.size(); ++n) config.layers[n].is_moe = n >= first;
     for (const char* of_training : {"aux_loss_alpha", "seq_aux", "ep_size"})
         json.ignore(of_training);

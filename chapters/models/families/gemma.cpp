@@ -117,13 +117,12 @@ void read_gemma_gguf(const GgufSettings& gguf, FamilyConfig& config) {
 
 // The first files say "gelu" and mean the approximation with tanh, as hidden_activation says in
 // later ones.
-void read_gemma1(const JsonFile& json, FamilyConfig& config) {
+void read_gemma1(const JsonFile& json, FamilyConfig&) {
     const std::string key = "hidden_act", tanh(GELUTanh.name);
     if (json.has("hidden_activation"))
         json.ignore(key);
     else if (json.has(key) && json.text(key) != tanh && json.text(key) != GELU.name)
         json.reject_value(key, json.text(key), tanh);
-    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
 }
 
 void check_gemma1_gguf(const FamilyConfig& config) {

@@ -21,7 +21,6 @@ void read_gpt2(const JsonFile& json, FamilyConfig& config) {
           "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
           "summary_type", "summary_use_proj", "task_specific_params"})
         json.ignore(key);
-    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
     for (LayerConfig& layer : config.layers) layer.use_rope = false;
 }
 

@@ -8,7 +8,6 @@ namespace {
 
 void read_granite(const JsonFile& json, FamilyConfig& config) {
     const auto number = [&](const std::string& key) { return Real(json.positive_or(key, 1)); };
-    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
     config.embedding_multiplier = number("embedding_multiplier");
     config.attention_multiplier = number("attention_multiplier");
     config.residual_multiplier = number("residual_multiplier");

@@ -23,10 +23,6 @@ void read_qwen(const JsonFile& json, FamilyConfig& config) {
     set_patterns(config, patterns);
 }
 
-void read_llama(const JsonFile&, FamilyConfig& config) {
-    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
-}
-
 void write_windows(const FamilyConfig& config, JsonMembers& json) {
     if (const auto window = sliding_window(config))
         json.insert(json.end(), {{"layer_types", layer_types(config)},
@@ -47,8 +43,6 @@ Family llama_like(const std::string& type, const std::string& architecture) {
             .names = hugging_face_layer_names(),
             .gguf_names = gguf_layer_names(),
             .defaults = class_defaults_of(type),
-            .read = read_qwen,
-            .write = write_windows,
             .check_gguf = reject_gguf};
 }
 
@@ -57,7 +51,6 @@ Family llama_like(const std::string& type, const std::string& architecture) {
 const Family& llama_family() {
     static const Family family = [] {
         Family llama = llama_like("llama", "LlamaForCausalLM");
-        llama.read = read_llama;
         llama.has_mlp_bias_key = true;
         return llama;
     }();
@@ -65,7 +58,13 @@ const Family& llama_family() {
 }
 
 const Family& qwen2_family() {
-    static const Family family = llama_like("qwen2", "Qwen2ForCausalLM");
+    static const Family family = [] {
+        Family qwen2 = llama_like("qwen2", "Qwen2ForCausalLM");
+        qwen2.qkv_biases = true;
+        qwen2.read = read_qwen;
+        qwen2.write = write_windows;
+        return qwen2;
+    }();
     return family;
 }
 
@@ -73,6 +72,8 @@ const Family& qwen3_family() {
     static const Family family = [] {
         Family qwen3 = llama_like("qwen3", "Qwen3ForCausalLM");
         qwen3.qk_norm = QKNormType::with_weights;
+        qwen3.read = read_qwen;
+        qwen3.write = write_windows;
         return qwen3;
     }();
     return family;

@@ -39,7 +39,6 @@ void read_llama4(const JsonFile& json, FamilyConfig& config) {
     config.routing = InputSigmoidRouting{};
     config.qk_norm =
         json.boolean_or("use_qk_norm", true) ? QKNormType::without_weights : QKNormType::none;
-    config.layers.resize(config.num_hidden_layers);
     read_use_rope(json, config.layers);
     read_moe_layers(json, config.layers);
     const ChunkedAttention chunks{json.size_or("attention_chunk_size", 8192)};

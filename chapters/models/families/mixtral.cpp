@@ -10,7 +10,6 @@ void read_mixtral(const JsonFile& json, FamilyConfig& config) {
     config.experts =
         read_experts(json, "num_local_experts", {8, 2, config.intermediate_size, 0});
     const std::size_t num_layers = config.num_hidden_layers;
-    set_patterns(config, std::vector<AttentionPattern>(num_layers, FullAttention{}));
     if (json.has("sliding_window"))
         set_patterns(config,
                      layer_patterns(num_layers, SlidingWindow{json.size("sliding_window")}, 0));

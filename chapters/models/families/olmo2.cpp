@@ -5,10 +5,6 @@
 namespace llm::models {
 namespace {
 
-void read_olmo2(const JsonFile&, FamilyConfig& config) {
-    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
-}
-
 void check_olmo2_gguf(const FamilyConfig& config) {
     require(!config.tie_word_embeddings, "export: llama.cpp's olmo2 has no tied head");
     reject_other_query_widths(config);
@@ -28,7 +24,6 @@ Family make_olmo2_family() {
             .norm_placement = NormPlacement::res_post_norm,
             .defaults = {50304, 4096, 11008, 32, 32, 0, 2048, 0, 1e-5},
             .qk_norm = QKNormType::over_all_heads,
-            .read = read_olmo2,
             .check_gguf = check_olmo2_gguf};
 }
 

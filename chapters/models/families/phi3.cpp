@@ -51,7 +51,6 @@ void read_phi3(const JsonFile& json, FamilyConfig& config) {
     const std::string inside = rope_object(json, false);
     read_partial_rotary_factor(json, inside, 1, config);
     config.longrope = read_longrope(json, inside, config);
-    set_patterns(config, {config.num_hidden_layers, FullAttention{}});
     if (json.has("sliding_window"))
         set_patterns(config,
                      {config.num_hidden_layers, SlidingWindow{json.size("sliding_window")}});

@@ -29,7 +29,6 @@ void read_linear_layers(const JsonFile& json, FamilyConfig& config) {
 void read_qwen3_next(const JsonFile& json, FamilyConfig& config) {
     const std::string inside = rope_object(json, false);
     read_partial_rotary_factor(json, inside, 0.25, config);
-    config.layers.resize(config.num_hidden_layers);
     read_linear_layers(json, config);
     config.linear = LinearSizes{config.hidden_size,
                                 json.size_or("linear_num_key_heads", 16),

@@ -8,16 +8,17 @@ namespace {
 void read_smollm3(const JsonFile& json, FamilyConfig& config) {
     read_use_rope(json, config.layers);
     const bool slides = json.boolean_or("use_sliding_window", false);
-    json.ignore("sliding_window");  // without use_sliding_window, it has no effect
-    json.ignore("layer_types");
-    if (!slides || !json.has("sliding_window")) return;
-    // Layers that layer_types lists, or those without RoPE, have a window.
-    const SlidingWindow window{json.size("sliding_window")};
+    const std::size_t width = json.size_or("sliding_window", config.max_position_embeddings);
+    // With use_sliding_window, the layers that layer_types lists, or those without RoPE, have a
+    // window.
     if (json.has("layer_types"))
-        set_patterns(config, read_layer_types(json, window, config.num_hidden_layers));
-    else
+        set_patterns(config,
+                     read_layer_types(json, SlidingWindow{width}, config.num_hidden_layers));
+    else if (slides && json.has("sliding_window"))
         for (LayerConfig& layer : config.layers)
-            if (!layer.use_rope) layer.pattern = window;
+            if (!layer.use_rope) layer.pattern = SlidingWindow{width};
+    if (!slides && sliding_window(config))
+        json.reject_value("layer_types", "sliding_attention", "full_attention");
 }
 
 void write_smollm3(const FamilyConfig& config, JsonMembers& json) {

@@ -1,7 +1,6 @@
 #include "chapters/models/llama/config_file.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "chapters/models/llama/unread_settings.hpp"
 
@@ -25,16 +24,12 @@ const std::map<std::string, std::string> text_model_types = {
     {"qwen3_vl_moe", "qwen3_moe"},
     {"qwen3_vl_moe_text", "qwen3_moe"}};
 
-constexpr std::array text_objects = {"text_config", "llm_config", "language_config"};
-// The objects of other parts than the text model.
-constexpr std::array other_objects = {"vision_config", "audio_config"};
-
 // What the whole file says of the text model, too.
 const std::set<std::string> settings_of_all = {
-    "architectures",       "auto_map",     "quantization_config", "quantization",
-    "compression_config",  "dtype",        "torch_dtype",         "transformers_version",
-    "tie_word_embeddings", "bos_token_id", "eos_token_id",        "pad_token_id",
-    "initializer_range"};
+    "architectures",       "auto_map",      "quantization_config", "quantization",
+    "compression_config",  "dtype",         "torch_dtype",         "transformers_version",
+    "tie_word_embeddings", "bos_token_id",  "eos_token_id",        "pad_token_id",
+    "initializer_range",   "vision_config", "audio_config"};
 
 // Removes a member; its key has dots if it is inside others.
 void remove(JsonObject& object, const std::string& key) {
@@ -55,51 +50,50 @@ void remove_ignored(JsonObject& object) {
     }
 }
 
-const Json* find_in(const JsonObject& object, const std::string& key) {
-    for (const auto& [name, value] : object)
-        if (name == key) return &value;
-    return nullptr;
+std::string model_type_in(const Json& object) {
+    const Json* type = object.find("model_type");
+    return type && type->as<std::string>() ? *type->as<std::string>() : "";
 }
 
-// Replaces the model_type by that of the text model, if the file has it.
-void set_text_type(JsonObject& object, const std::string& otherwise) {
-    const Json* named = find_in(object, "model_type");
-    const std::string* type = named ? named->as<std::string>() : nullptr;
-    const auto found = text_model_types.find(type ? *type : otherwise);
-    if (found == text_model_types.end()) return;
-    remove(object, "model_type");
-    object.emplace_back("model_type", found->second);
+// The members of this object with the model_type of a text model, if it is another one.
+JsonObject with_text_type(const Json& object, const std::string& otherwise) {
+    JsonObject members = *object.as<JsonObject>();
+    const std::string type = model_type_in(object);
+    const auto found = text_model_types.find(type.empty() ? otherwise : type);
+    if (found == text_model_types.end()) return members;
+    remove(members, "model_type");
+    members.emplace_back("model_type", found->second);
+    return members;
+}
+
+// The settings of the text model, and those of the whole file that it lacks.
+Json with_settings_of_all(Json text, const Json& all) {
+    JsonObject& members = std::get<JsonObject>(text.value);
+    remove_ignored(members);
+    // The head is that of the whole model, whatever class the text model had.
+    const bool has_type = !model_type_in(text).empty();
+    if (has_type && all.find("architectures")) remove(members, "architectures");
+    for (const JsonMember& member : *all.as<JsonObject>())
+        if (settings_of_all.contains(member.key) && !text.find(member.key))
+            members.push_back(member);
+    return text;
 }
 
 }  // namespace
 
 JsonFile open_config(const std::filesystem::path& file) {
-    const JsonFile json(file);
-    JsonObject all = json.members();
-    remove_ignored(all);
-    const Json* named = find_in(all, "model_type");
-    const std::string* type = named ? named->as<std::string>() : nullptr;
-    const std::string whole_type = type ? *type : "";
-    for (const char* key : text_objects) {
-        const Json* found = find_in(all, key);
-        if (!found || !found->as<JsonObject>()) continue;
-        JsonObject text = *found->as<JsonObject>();
-        remove_ignored(text);
-        // The head is that of the whole model, whatever class the text model had.
-        if (find_in(text, "model_type") && find_in(all, "architectures"))
-            remove(text, "architectures");
-        for (const JsonMember& member : all)
-            if ((settings_of_all.contains(member.key) ||
-                 std::count(other_objects.begin(), other_objects.end(), member.key) > 0) &&
-                !find_in(text, member.key))
-                text.push_back(member);
-        set_text_type(text, whole_type);
-        const JsonFile result = JsonFile::made_of(file, std::move(text), key);
-        result.remark("only the text model is read: " + std::string(key));
+    JsonObject members = JsonFile(file).members();
+    remove_ignored(members);
+    const Json all = members;
+    for (const std::string key : {"text_config", "llm_config", "language_config"}) {
+        const Json* text = all.find(key);
+        if (!text || !text->as<JsonObject>()) continue;
+        const JsonFile result = JsonFile::made_of(
+            file, with_text_type(with_settings_of_all(*text, all), model_type_in(all)), key);
+        result.remark("only the text model is read: " + key);
         return result;
     }
-    set_text_type(all, "");
-    return JsonFile::made_of(file, std::move(all), "");
+    return JsonFile::made_of(file, with_text_type(all, ""), "");
 }
 
 namespace {

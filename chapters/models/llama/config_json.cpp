@@ -47,7 +47,7 @@ Config read_sizes(const JsonFile& json, const ClassDefaults& defaults,
         json.boolean_or("tie_word_embeddings", defaults.tie_word_embeddings);
     config.qk_norm = QKNormType::none;
     if (!defaulted.empty())
-        json.remark("missing, so as in the class of transformers: " + defaulted);
+        json.remark("missing, so the defaults of transformers are used: " + defaulted);
     return config;
 }
 

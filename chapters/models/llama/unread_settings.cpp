@@ -15,7 +15,7 @@ SettingsPolicy& settings_policy() {
 
 void note_once(const JsonFile& json, const std::string& text) {
     static std::set<std::string> printed;
-    const std::string line = "note: " + json.path().string() + ": " + text;
+    const std::string line = one_short_line("note: " + json.path().string() + ": " + text);
     if (printed.insert(line).second) note(line);
 }
 
@@ -79,7 +79,7 @@ void check_unread_settings(const JsonFile& json) {
         if (is_bookkeeping(key) || has_no_effect(json, key, value)) continue;
         if (own_code || settings_policy().strict || published_settings.contains(name))
             json.reject_unread_value(key);
-        noted += (noted.empty() ? "" : ", ") + key + " " + shortened(value).substr(0, 40);
+        noted += (noted.empty() ? "" : ", ") + key + " " + shortened(value);
     }
     for (const std::string& text : json.remarks()) note_once(json, text);
     if (!noted.empty()) note_once(json, "ignored: " + noted);

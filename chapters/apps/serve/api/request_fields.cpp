@@ -6,18 +6,6 @@
 #include "common/output/show.hpp"
 
 namespace llm::serve {
-namespace {
-
-// The beginning of a value, for an error message.
-std::string brief_json(const Json& value) {
-    const std::string text = json_text(value);
-    std::size_t end = 60;
-    if (text.size() <= end) return text;
-    while ((text[end] & 0xC0) == 0x80) --end;  // inside of a character in UTF-8
-    return text.substr(0, end) + "...";
-}
-
-}  // namespace
 
 RequestFields::RequestFields(const Json& object, std::string inside)
     : object_(object.as<JsonObject>()), inside_(std::move(inside)) {
