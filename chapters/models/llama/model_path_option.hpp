@@ -7,13 +7,13 @@
 
 namespace llm::models {
 
-// --model, and what is done with settings of its config.json that are not read.
+// --model, and how strictly the settings of its config.json are read.
 inline void add_model_path(Options& options, std::string& path, const std::string& help) {
     options.path("--model", path, help);
     options.text("--ignore", settings_policy().ignored,
-                 "read config.json without these settings: KEY,KEY");
+                 "settings of config.json to leave out: KEY,KEY");
     options.flag("--strict", settings_policy().strict,
-                 "settings of config.json that are only noted are errors");
+                 "unknown settings of config.json are errors, not notes");
 }
 
 }  // namespace llm::models
