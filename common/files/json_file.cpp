@@ -119,11 +119,10 @@ void JsonFile::reject_value(const std::string& key, const std::string& value,
                                        path_.string(), full_key(key), value, supported),
                            key);
 }
-void JsonFile::reject_unread_value(const std::string& key) const {
-    throw UnsupportedValue(
-        fmt::format("{}: {} {} is not supported: nothing reads it", path_.string(),
-                    full_key(key), shortened(*content_->find_any(key))),
-        key);
+void JsonFile::reject_unread_value(const std::string& key, const Json& value) const {
+    throw UnsupportedValue(fmt::format("{}: {} {} is not supported: nothing reads it",
+                                       path_.string(), full_key(key), shortened(value)),
+                           key);
 }
 void JsonFile::reject_value(const std::string& key, const std::string& value,
                             const std::vector<std::string>& supported) const {
@@ -179,7 +178,7 @@ std::vector<JsonMember> JsonFile::unread() const {
 
 void JsonFile::reject_unread(const std::set<std::string>& may_be_unread) const {
     for (const auto& [key, value] : unread())
-        if (is_setting(value) && !may_be_unread.contains(key)) reject_unread_value(key);
+        if (is_setting(value) && !may_be_unread.contains(key)) reject_unread_value(key, value);
 }
 
 bool JsonFile::is_text(const std::string& key) const {

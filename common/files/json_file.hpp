@@ -98,7 +98,7 @@ class JsonFile {
     [[noreturn]] void reject(const std::string& key, const std::string& problem) const;
     // Throws UnsupportedValue: "FILE: KEY VALUE is not supported; supported: ...", or "FILE:
     // KEY VALUE is not supported: nothing reads it".
-    [[noreturn]] void reject_unread_value(const std::string& key) const;
+    [[noreturn]] void reject_unread_value(const std::string& key, const Json& value) const;
     [[noreturn]] void reject_value(const std::string& key, const std::string& value,
                                    const std::string& supported) const;
     [[noreturn]] void reject_value(const std::string& key, const std::string& value,

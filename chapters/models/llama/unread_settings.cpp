@@ -78,7 +78,7 @@ void check_unread_settings(const JsonFile& json) {
         const std::string name = key.substr(key.rfind('.') + 1);
         if (is_bookkeeping(key) || has_no_effect(json, key, value)) continue;
         if (own_code || settings_policy().strict || published_settings.contains(name))
-            json.reject_unread_value(key);
+            json.reject_unread_value(key, value);
         noted += (noted.empty() ? "" : ", ") + key + " " + shortened(value);
     }
     for (const std::string& text : json.remarks()) note_once(json, text);

@@ -89,6 +89,12 @@ TEST_CASE("config.json: leftovers are noted, unless --strict or code of the file
     CHECK(rejection(folder) == "it was loaded");
 }
 
+TEST_CASE("config.json: a key that has a dot itself is named with its value") {
+    const CommandLine strict({.strict = true});
+    CHECK(mentions(with(R"("llama.head_width": 8)"),
+                   "llama.head_width 8 is not supported: nothing reads it"));
+}
+
 TEST_CASE("--ignore: several settings, and members of objects") {
     const std::string members =
         R"("alibi": true, "clip_qkv": 8, "rope_parameters": {"rope_type": "yarn", "factor": 2})";
