@@ -10,20 +10,6 @@ const ByteSet digit = byte_range('0', '9'), nonzero = byte_range('1', '9');
 const ByteSet hex = digit | byte_range('a', 'f') | byte_range('A', 'F');
 const ByteSet continuation = byte_range(0x80, 0xbf);  // a byte of UTF-8 that begins nothing
 
-// Bytes of a character that UTF-8 allows: no overlong forms, no surrogates, at most U+10FFFF.
-std::vector<Sequence> utf8_characters() {
-    const ByteSet ascii = byte_range(0x20, 0x7f) & ~bytes_of("\"\\");
-    return {{ascii},
-            {byte_range(0xc2, 0xdf), continuation},
-            {byte_range(0xe0, 0xe0), byte_range(0xa0, 0xbf), continuation},
-            {byte_range(0xe1, 0xec), continuation, continuation},
-            {byte_range(0xed, 0xed), byte_range(0x80, 0x9f), continuation},
-            {byte_range(0xee, 0xef), continuation, continuation},
-            {byte_range(0xf0, 0xf0), byte_range(0x90, 0xbf), continuation, continuation},
-            {byte_range(0xf1, 0xf3), continuation, continuation, continuation},
-            {byte_range(0xf4, 0xf4), byte_range(0x80, 0x8f), continuation, continuation}};
-}
-
 // \n and the like; \uXXXX of a character, or of the two surrogates of one above U+FFFF.
 std::vector<Sequence> escapes() {
     const ByteSet d = bytes_of("dD"), not_d = hex & ~d;
@@ -54,6 +40,20 @@ void add_numbers(GrammarRules& rules, JsonRules& json) {
 }
 
 }  // namespace
+
+// No overlong forms, no surrogates, at most U+10FFFF.
+std::vector<Sequence> utf8_characters() {
+    const ByteSet ascii = byte_range(0x20, 0x7f) & ~bytes_of("\"\\");
+    return {{ascii},
+            {byte_range(0xc2, 0xdf), continuation},
+            {byte_range(0xe0, 0xe0), byte_range(0xa0, 0xbf), continuation},
+            {byte_range(0xe1, 0xec), continuation, continuation},
+            {byte_range(0xed, 0xed), byte_range(0x80, 0x9f), continuation},
+            {byte_range(0xee, 0xef), continuation, continuation},
+            {byte_range(0xf0, 0xf0), byte_range(0x90, 0xbf), continuation, continuation},
+            {byte_range(0xf1, 0xf3), continuation, continuation, continuation},
+            {byte_range(0xf4, 0xf4), byte_range(0x80, 0x8f), continuation, continuation}};
+}
 
 ElementRules add_element(GrammarRules& rules, const std::string& name, RuleIndex space,
                          const Symbol& element) {

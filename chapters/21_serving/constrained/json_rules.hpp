@@ -14,6 +14,10 @@ struct JsonRules {
 };
 JsonRules add_json_rules(GrammarRules& rules);
 
+// Bytes of a character that UTF-8 and JSON allow in a string without an escape; of those with
+// more than one byte, a sequence for each range.
+std::vector<Sequence> utf8_characters();
+
 // first (more)*, with min to max elements in total, between two brackets. The elements after
 // the first have the comma in front.
 struct ElementRules {

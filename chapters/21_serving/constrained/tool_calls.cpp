@@ -2,7 +2,7 @@
 
 #include "chapters/21_serving/constrained/calculator.hpp"
 #include "chapters/21_serving/constrained/json_rules.hpp"
-#include "chapters/21_serving/constrained/json_schema.hpp"
+#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "common/files/mapped_file.hpp"
 
 namespace llm {

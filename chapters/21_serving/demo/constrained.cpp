@@ -5,7 +5,7 @@
 
 #include "chapters/11_generation/generation.hpp"
 #include "chapters/21_serving/constrained/json_rules.hpp"
-#include "chapters/21_serving/constrained/json_schema.hpp"
+#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "chapters/21_serving/constrained/token_mask.hpp"
 #include "chapters/21_serving/constrained/tool_calls.hpp"
 #include "chapters/models/llama/load_model.hpp"

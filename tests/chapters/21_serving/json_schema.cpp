@@ -1,4 +1,4 @@
-#include "chapters/21_serving/constrained/json_schema.hpp"
+#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/support/check.hpp"
 #include "tests/support/grammar_helpers.hpp"
@@ -134,31 +134,48 @@ TEST_CASE("300 random schemas: texts of the grammar satisfy them, and their valu
     }
 }
 
-TEST_CASE("what is not implemented is rejected with its path") {
-    CHECK(schema_error(R"({"type": "object", "properties": {"age": {"type": "integer",
-        "minimum": 0}}})") ==
-          "json_schema: #/properties/age: the keyword minimum is not supported for the type "
-          "integer");
-    CHECK(schema_error(R"({"type": "array", "items": {"anyOf": [{}, {"oneOf": []}]}})") ==
-          "json_schema: #/items/anyOf/1: the keyword oneOf is not supported without a type");
-    CHECK(schema_error(R"({"type": "object", "additionalProperties": true})") ==
-          "json_schema: #: only additionalProperties: false is supported");
-    CHECK(schema_error(R"({"$ref": "#", "minimum": 1})") ==
-          "json_schema: #: the keyword minimum is not supported beside $ref");
-    CHECK(schema_error(R"({"anyOf": [{}], "type": "null"})") ==
-          "json_schema: #: the keyword type is not supported beside anyOf");
-    CHECK(schema_error(R"({"enum": [1], "maxLength": 1})") ==
-          "json_schema: #: the keyword maxLength is not supported beside enum");
-    CHECK(schema_error(R"({"type": "array", "items": {"$defs": {}, "type": "null"}})") ==
-          "json_schema: #/items: the keyword $defs is not supported for the type null");
-    CHECK(schema_error(
-              R"({"title": "T", "description": "d", "type": "null", "default": null})") ==
-          "none");
+TEST_CASE("what no grammar enforces is rejected with its path") {
+    CHECK(schema_error(R"({"type": "object", "properties": {"age": {"not": {"const": 1}}}})") ==
+          "json_schema: #/properties/age: the keyword not is not supported");
+    CHECK(schema_error(R"({"type": "array", "uniqueItems": true})") ==
+          "json_schema: #/uniqueItems: the keyword is only supported with maxItems 1");
+    CHECK(schema_error(R"({"type": "number", "multipleOf": 0.1})") ==
+          "json_schema: #/multipleOf: only integers are supported");
+    CHECK(schema_error(R"({"type": "string", "pattern": "(?<=a)b"})") ==
+          "json_schema: #: pattern: lookbehind is not supported at column 4");
+    CHECK(schema_error(R"({"type": "object", "minProperties": 2})") ==
+          "json_schema: #: the keyword minProperties is not supported here");
+    for (const std::string keyword :
+         {R"("if": {}, "then": false)", R"("contains": {})",
+          R"("dependentRequired": {"a": []})",
+          R"("oneOf": [{"type": "integer"}, {"type": "number"}])"}) {
+        CHECK(schema_error("{" + keyword + "}").starts_with("json_schema: #"));
+        // In the parameters of a tool that is not strict it is a description.
+        CHECK_NOTHROW(json_schema_grammar(json("{" + keyword + "}"), Unenforced::ignored));
+    }
+    check_matches(json_schema_grammar(json(R"({"type": "string", "pattern": "\\bx"})"),
+                                      Unenforced::ignored),
+                  {"\"abc\""}, {"1"});
+    CHECK(schema_error(R"({"type": "string", "minlength": 1})") ==
+          "json_schema: #: unknown keyword minlength; expected minLength");
+}
+
+TEST_CASE("annotations, and keywords that restrict nothing, pass") {
+    for (const std::string keywords :
+         {R"("title": "T", "description": "d", "default": null, "examples": [1])",
+          R"("deprecated": true, "readOnly": true, "x-order": 3, "discriminator": {})",
+          R"("contentEncoding": "base64", "format": "color", "$schema": "x", "$id": "y")",
+          R"("not": false, "if": {}, "uniqueItems": false, "minItems": 3, "minContains": 1)",
+          R"("dependentRequired": {}, "unevaluatedProperties": false, "markdown": {"a": [1]})"})
+        CHECK_MESSAGE(schema_error(R"({"type": "integer", )" + keywords + "}") == "none",
+                      keywords);
+    // The keywords of another type restrict nothing.
+    check_matches(schema_grammar(R"({"type": "integer", "maxLength": 0})"), {"12"}, {"\"\""});
 }
 
 TEST_CASE("values that a keyword cannot have are rejected with their path") {
     CHECK(schema_error("[]") == "json_schema: #: expected a schema, got []");
-    CHECK(schema_error("false") == "json_schema: #: expected a schema, got false");
+    CHECK(schema_error("false") == "json_schema: #: no value is allowed");
     CHECK(schema_error(R"({"type": "text"})") == "json_schema: #/type: unknown type 'text'");
     CHECK(schema_error(R"({"type": 1})") ==
           "json_schema: #/type: expected the name of a type, got 1");
@@ -169,8 +186,8 @@ TEST_CASE("values that a keyword cannot have are rejected with their path") {
           "json_schema: #/enum: expected a list of values, got 3");
     CHECK(schema_error(R"({"anyOf": []})") ==
           "json_schema: #/anyOf: expected a list of schemas, got []");
-    CHECK(schema_error(R"({"type": "string", "enum": ["a", 1]})") ==
-          "json_schema: #/enum: 1 is not of the type");
+    CHECK(schema_error(R"({"type": "string", "enum": [2, 1]})") ==
+          "json_schema: #: the other keywords allow no value of enum or const");
     CHECK(schema_error(R"({"type": "string", "minLength": -1})") ==
           "json_schema: #/minLength: expected at least 0, got -1");
     CHECK(schema_error(R"({"type": "array", "minItems": 2.5})") ==
@@ -179,8 +196,15 @@ TEST_CASE("values that a keyword cannot have are rejected with their path") {
           "json_schema: #: minItems 3 is above maxItems 2");
     CHECK(schema_error(R"({"$ref": "#/$defs/x"})") ==
           "json_schema: #/$ref: there is no schema #/$defs/x");
-    CHECK(schema_error(R"({"type": "object", "properties": {}, "required": ["a"]})") ==
-          "json_schema: #/required: there is no property 'a'");
+    CHECK(schema_error(R"({"type": "object", "additionalProperties": false,
+                           "properties": {}, "required": ["a"]})") ==
+          "json_schema: #/properties/a: no value is allowed");
+    CHECK(schema_error(R"({"type": "integer", "minimum": "a"})") ==
+          "json_schema: #/minimum: expected a number, got \"a\"");
+    CHECK(schema_error(R"({"type": "integer", "multipleOf": 0})") ==
+          "json_schema: #/multipleOf: expected a number above 0, got 0");
+    CHECK(schema_error(R"({"type": "integer", "minimum": 3, "maximum": 2})") ==
+          "json_schema: #: no integer is in the range");
 }
 
 TEST_CASE("json_schema: integers keep all digits, and 1.0 is an integer") {
@@ -193,7 +217,7 @@ TEST_CASE("json_schema: integers keep all digits, and 1.0 is an integer") {
     check_matches(schema_grammar(R"({"const": )" + digits + "}"), {digits}, {"1e+29"});
     check_matches(schema_grammar(R"({"type": "integer", "const": 1.0})"), {"1.0"}, {"2"});
     CHECK(schema_error(R"({"type": "integer", "const": 1.5})") ==
-          "json_schema: #/const: 1.5 is not of the type");
+          "json_schema: #: the other keywords allow no value of enum or const");
     check_matches(schema_grammar(R"({"type": "string", "maxLength": 1.0})"), {"\"a\""},
                   {"\"aa\""});
 }
@@ -211,9 +235,9 @@ TEST_CASE("hostile schemas are rejected in time") {
           "grammar: '#' is repeated 999999999 times, expected at most 262144");
     CHECK(schema_error(R"({"type": "string", "maxLength": 9000000000000000000})")
               .starts_with("grammar: '#' is repeated"));
-    CHECK(schema_error(R"({"$ref": "#"})") == "grammar: rule '#' has no finite text");
+    CHECK(schema_error(R"({"$ref": "#"})") == "json_schema: #: the schema names itself");
     CHECK(schema_error(R"({"type": "array", "minItems": 1, "items": {"$ref": "#"}})")
               .ends_with("has no finite text"));
     CHECK(schema_error(R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})") ==
-          "grammar: rule '#' is left-recursive");
+          "grammar: rule '#/anyOf' is left-recursive");
 }

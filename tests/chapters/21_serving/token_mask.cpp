@@ -1,6 +1,6 @@
 #include "chapters/21_serving/constrained/token_mask.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/21_serving/constrained/json_schema.hpp"
+#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/mapped_file.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "chapters/21_serving/constrained/json_schema.hpp"
+#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
 
 namespace llm::serve {
