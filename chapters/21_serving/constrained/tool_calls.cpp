@@ -2,7 +2,6 @@
 
 #include "chapters/21_serving/constrained/calculator.hpp"
 #include "chapters/21_serving/constrained/json_rules.hpp"
-#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "common/files/mapped_file.hpp"
 
 namespace llm {
@@ -46,13 +45,17 @@ ParsedAnswer parse_tool_calls(const std::string& text) {
     }
 }
 
+RuleIndex add_arguments_schema(GrammarRules& rules, const Tool& tool) {
+    return add_json_schema(rules, tool.parameters, {tool.unenforced, "object"});
+}
+
 RuleIndex add_tool_call(GrammarRules& rules, const std::vector<Tool>& tools) {
     require(!tools.empty(), "tool call: there are no tools");
     std::vector<Sequence> calls;
     for (const Tool& tool : tools)
         calls.push_back(joined({literal("{\"name\": " + json_text({tool.name})),
                                 literal(", \"arguments\": "),
-                                {add_json_schema(rules, tool.parameters)},
+                                {add_arguments_schema(rules, tool)},
                                 literal("}")}));
     const RuleIndex call = rules.add("call", calls);
     return rules.add("tool call",

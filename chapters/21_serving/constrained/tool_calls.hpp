@@ -5,15 +5,17 @@
 #include <vector>
 
 #include "chapters/14_fine_tuning/chat_template.hpp"
-#include "chapters/21_serving/constrained/grammar.hpp"
+#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "common/files/json.hpp"
 
 namespace llm {
 
-// A function that a model may call, and the JSON schema of its arguments, an object.
+// A function that a model may call, and the JSON schema of its arguments, an object. What no
+// grammar enforces is an error, or a description of the arguments.
 struct Tool {
     std::string name, description;
     Json parameters;
+    Unenforced unenforced = Unenforced::rejected;
 };
 Tool calculator_tool();
 
@@ -32,9 +34,11 @@ ParsedAnswer parse_tool_calls(const std::string& text);
 inline const std::string tool_call_begin = "<tool_call>", tool_call_end = "</tool_call>";
 
 // The grammar of one call of one of these tools. Throws ValueError as add_json_schema, and if
-// there are none. add_tool_call adds the rule of what stands after <tool_call>.
+// there are none. add_tool_call adds the rule of what stands after <tool_call>,
+// add_arguments_schema that of the arguments of one tool.
 Grammar tool_call_grammar(const std::vector<Tool>& tools);
 RuleIndex add_tool_call(GrammarRules& rules, const std::vector<Tool>& tools);
+RuleIndex add_arguments_schema(GrammarRules& rules, const Tool& tool);
 
 // Runs a call in this program: the result, or "error: ...", for the model to read in a message
 // of the role "tool". Throws ValueError if the tool is not known.

@@ -1,5 +1,6 @@
 // Requests as OpenAI's API defines them: each field is used, or rejected by name.
 #include "chapters/apps/serve/api/request_fields.hpp"
+#include "chapters/models/chat/chat_formats.hpp"
 #include "tests/support/serve_helpers.hpp"
 
 using namespace llm;
@@ -78,10 +79,17 @@ TEST_CASE("everything else is rejected with the name of the field") {
     };
     const std::string unsupported = " unsupported_parameter: ";
     for (const std::string field : {"frequency_penalty", "presence_penalty"})
-        rejects('"' + field + R"(": 0.5)",
-                "400 " + field + unsupported + field + " is not supported: 0.5");
-    rejects(R"("logit_bias": {"5": 1})",
-            "400 logit_bias" + unsupported + "logit_bias is not supported: {\"5\":1}");
+        rejects('"' + field + R"(": 2.5)",
+                "400 " + field + " : " + field + " must be a number from -2 to 2, not 2.5");
+    rejects(R"("logit_bias": [])",
+            "400 logit_bias : logit_bias must be an object of at most 1024 tokens");
+    for (const std::string key : {"259", "a", "-1", "1.0", "", "99999999999"})
+        rejects("\"logit_bias\": {\"" + key + "\": 1}",
+                "400 logit_bias : logit_bias: " + key + " is no token");
+    for (const std::string bias : {"101", "-100.5", "\"1\"", "true"})
+        rejects("\"logit_bias\": {\"5\": " + bias + "}",
+                "400 logit_bias : logit_bias: a bias must be a number from -100 to 100, not " +
+                    bias);
     rejects(R"("response_format": {"type": "xml"})",
             "400 response_format : response_format.type must be text, "
             "json_object or json_schema");
@@ -199,8 +207,14 @@ TEST_CASE("messages that are wrong are rejected with their place") {
         error(R"([{"role": "robot", "content": "5"}])").starts_with("400 messages[0].role : "));
     CHECK(error(R"([{"role": "tool", "content": "5"}])") ==
           "400 messages[0].tool_call_id : messages[0].tool_call_id is required");
-    CHECK(error(R"([{"role": "user", "content": "a", "name": "b"}])") ==
-          "400 messages[0].name unknown_parameter: unknown parameter: messages[0].name");
+    for (const std::string field :
+         {R"("audio": {"id": "a"})", R"("images": ["a"])", R"("prefix": true)",
+          R"("function_call": {"name": "f"})", R"("partial": true)"}) {
+        const std::string name = "messages[0]." + field.substr(1, field.find('"', 1) - 1);
+        CHECK(error(R"([{"role": "user", "content": "a", )" + field + "}]")
+                  .starts_with("400 " + name + " unsupported_parameter: "));
+    }
+    CHECK(error(R"([{"role": "assistant"}])") == "accepted");
     CHECK(error(R"([{"role": "user", "content": [{"type": "image_url"}]}])") ==
           "400 messages[0].content[0] unsupported_parameter: messages[0].content[0] of type "
           "image_url is not supported");
@@ -221,10 +235,93 @@ TEST_CASE("a response_format becomes a grammar, whose errors have the path of th
           begin + ".json_schema.schema is missing");
     CHECK(completion_error(schema(R"("color": 1)")) ==
           begin + ".json_schema.color is not supported");
-    const std::string unknown = completion_error(schema(
-        R"("schema": {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}})"));
+    const std::string unknown = completion_error(
+        schema(R"("schema": {"type": "object", "properties": {"a": {"not": {"const": 1}}}})"));
     CHECK(unknown.find(begin + ".json_schema.schema: ") == 0);
     CHECK(unknown.find("#/properties/a") != std::string::npos);
+    // A client that wants no guarantee says so.
+    const std::string unenforced = R"("schema": {"type": "array", "uniqueItems": true})";
+    CHECK(completion_error(schema(R"("strict": false, )" + unenforced)) == "accepted");
+    for (const std::string strict : {"", R"("strict": true, )", R"("strict": null, )"})
+        CHECK(completion_error(schema(strict + unenforced)).starts_with(begin));
+    CHECK(completion_error(schema(R"("strict": 1, "schema": {})")) ==
+          begin + ".json_schema.strict must be true or false");
+}
+
+TEST_CASE("a grammar that cannot begin is an error of the request") {
+    std::string many = R"({"const": "a"})";
+    for (int i = 0; i < 600; ++i)
+        many += R"(, {"type": "string", "minLength": )" + to_text(i) + "}";
+    CHECK(completion_error(R"("response_format": {"type": "json_schema", "json_schema":
+              {"schema": {"anyOf": [)" +
+                           many + "]}}}")
+              .starts_with("400 response_format : response_format: grammar: too ambiguous"));
+    // A vocabulary without "{".
+    ApiModel model = byte_model();
+    TokenTrie trie = *model.trie;
+    std::erase_if(trie.nodes, [](const TrieNode& node) { return node.byte == '{'; });
+    model.trie = std::make_shared<const TokenTrie>(trie);
+    CHECK(error_of(body_with(R"("response_format": {"type": "json_object"})"), false, model) ==
+          "400 response_format : response_format: token_mask: after 0 tokens, no token of the "
+          "vocabulary fits the grammar");
+}
+
+TEST_CASE("messages come back with what clients store in them") {
+    const auto prompt = [](const std::string& message) {
+        return parse_chat_request(R"({"model": "bytes", "messages": [)" + message + "]}",
+                                  chat_model())
+            .prompts.at(0);
+    };
+    const auto with = [&](const std::string& role, const std::string& fields) {
+        return prompt(R"({"role": ")" + role + R"(", "content": "a")" + fields + "}");
+    };
+    for (const std::string role : {"user", "system", "assistant"})
+        for (const std::string fields :
+             {R"(, "name": "anna")", R"(, "id": "m1", "created_at": 5, "metadata": {"a": 1})",
+              R"(, "refusal": null, "annotations": [{"type": "x"}], "audio": null)",
+              R"(, "parsed": {"a": 1}, "tool_calls": [], "function_call": null)",
+              R"(, "reasoning": "I think", "reasoning_details": [], "cache_control": {})",
+              R"(, "reasoning_content": "I think", "prefix": false)"}) {
+            INFO(role << fields);
+            CHECK(with(role, fields) == with(role, ""));
+        }
+    for (const std::string content : {"null", "\"\"", "[]"})
+        CHECK(prompt(R"({"role": "assistant", "content": )" + content + "}") ==
+              prompt(R"({"role": "assistant"})"));
+    CHECK(prompt(R"({"role": "assistant", "content": [{"type": "refusal", "refusal": "a"},
+                     {"type": "output_text", "text": "b", "annotations": []}]})") ==
+          prompt(R"({"role": "assistant", "content": "ab"})"));
+}
+
+TEST_CASE("Qwen3's template gets the reasoning of an answer, and whether it may think") {
+    ApiModel model = chat_model();
+    model.chat_template = models::chat_template_named("qwen3");
+    const auto prompt = [&](const std::string& messages, const std::string& fields = "") {
+        return parse_chat_request(
+                   R"({"model": "bytes", "messages": [)" + messages + "]" + fields + "}", model)
+            .prompts.at(0);
+    };
+    CHECK(prompt(R"({"role": "assistant", "content": "b", "reasoning_content": "a"})") ==
+          prompt(R"({"role": "assistant", "content": "<think>\na\n</think>\n\nb"})"));
+    const std::string user = R"({"role": "user", "content": "a"})";
+    const auto thinks = prompt(user), silent = prompt(user, R"(, "reasoning_effort": "none")");
+    CHECK(silent.size() > thinks.size());  // an empty <think></think>
+    CHECK(prompt(user, R"(, "chat_template_kwargs": {"enable_thinking": false})") == silent);
+    CHECK(prompt(user, R"(, "chat_template_kwargs": {"enable_thinking": true})") == thinks);
+    CHECK(chat_error(R"("chat_template_kwargs": {"a": 1})")
+              .starts_with("400 chat_template_kwargs.a unknown_parameter: "));
+}
+
+TEST_CASE("penalties and biases change the logits of tokens") {
+    const LogitChanges changes =
+        parse(
+            R"("frequency_penalty": 0.5, "presence_penalty": 2, "logit_bias": {"1": -100, "3": 4})")
+            .logit_changes;
+    const std::vector<Id> new_ids = {2, 3, 2};
+    const Vector logits = {1, 2, 3, 4, 5};
+    CHECK_CLOSE(changed_logits(changes, logits, new_ids), Vector({1, -98, 0, 5.5, 5}), 1e-6);
+    CHECK_FALSE(parse(R"("frequency_penalty": 0, "logit_bias": {})").logit_changes.any());
+    CHECK(parse(R"("top_k": -1)").sampling.top_k == 0);
 }
 
 TEST_CASE("2,000 damaged bodies are accepted or rejected as ApiError") {

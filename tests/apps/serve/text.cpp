@@ -102,6 +102,16 @@ TEST_CASE("the JSON of chats, completions and chunks") {
     CHECK(chunks_json(chat, {1, "a\nb"}).at(0) ==
           R"({"id":"id","object":"chat.completion.chunk","created":5,"model":"m","choices":[)"
           R"({"index":1,"delta":{"content":"a\nb"},"logprobs":null,"finish_reason":null}]})");
+    // With include_usage, each chunk has the key, and only the last one a value.
+    ResponseHead counted = chat;
+    counted.include_usage = true;
+    const std::string no_usage = R"("model":"m","usage":null,"choices":[)";
+    CHECK(chunks_json(counted, {1, "a"}).at(0).find(no_usage) != std::string::npos);
+    CHECK(role_chunk_json(counted, 0).find(no_usage) != std::string::npos);
+    CHECK(usage_chunk_json(counted, {3, 2}).find(R"("choices":[])") != std::string::npos);
+    CHECK(usage_chunk_json(counted, {3, 2}).find(R"("usage":{"prompt_tokens":3,)") !=
+          std::string::npos);
+    CHECK(response_json(counted, {}, {3, 2}).find("null") == std::string::npos);
     const TokenDetails token{{"a", -0.5}, {{"\xff", -1}, {"b", -infinity}}, 7};
     CHECK(
         chunks_json(text, {0, "a", {token}, "length"}).at(0) ==

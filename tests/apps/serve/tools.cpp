@@ -158,15 +158,20 @@ TEST_CASE("what is wrong with tools is rejected with the name of the field") {
           "tools[0].function.color");
     CHECK(function_error(R"("name": "f", "strict": 1)")
               .starts_with("400 tools[0].function.strict : "));
+    const std::string error = "400 " + path + " : " + path + ": json_schema: #";
+    CHECK(function_error(schema + "5") == error + ": expected a schema, got 5");
+    CHECK(function_error(schema + R"({"type": "string"})") == error + ": no type is allowed");
+    CHECK(function_error(schema + R"({"$ref": "#"})") == error + ": the schema names itself");
     for (const std::string parameters :
-         {"5", "[]", R"({"type": "string"})", R"({"$ref": "#"})"})
-        CHECK(function_error(schema + parameters) ==
-              "400 " + path + " : " + path + " must be a schema of the type object");
-    CHECK(function_error(schema +
-                         R"({"type": "object", "properties": {"a": {"pattern": "x"}}})") ==
-          "400 " + path + " : " + path +
-              ": json_schema: #/properties/a: the keyword pattern is not supported without a "
-              "type");
+         {R"({"properties": {"a": {"pattern": "x"}}})", "{}", "null", R"({"type": "object"})",
+          R"({"$ref": "#/definitions/f", "definitions": {"f": {"properties": {}}}})"})
+        CHECK(function_error(schema + parameters) == "accepted");
+    // What no grammar enforces is a description, unless the tool is strict.
+    const std::string unenforced = R"({"properties": {"a": {"not": {"const": 1}}}})";
+    CHECK(function_error(schema + unenforced) == "accepted");
+    CHECK(function_error(R"("strict": false, )" + schema + unenforced) == "accepted");
+    CHECK(function_error(R"("strict": true, )" + schema + unenforced) ==
+          error + "/properties/a: the keyword not is not supported");
     CHECK(function_error(schema + R"({"type": "object", "required": ["a"],
                                       "properties": {"a": {"$ref": "#"}}})")
               .starts_with("400 tools : tools: grammar: rule '#"));
@@ -255,13 +260,18 @@ TEST_CASE("calls and results in messages are checked") {
     CHECK(messages_error(answer_with_call(call_of("[1]"))) ==
           "400 messages[1].tool_calls[0].function.arguments : "
           "messages[1].tool_calls[0].function.arguments must be a JSON object");
-    CHECK(messages_error(R"({"role": "assistant", "content": null})") ==
-          "400 messages[1].content : messages[1].content is required");
+    for (const std::string stored :
+         {R"("index": 0)", R"("parsed": 1)"})  // and in the function, and of the result
+        CHECK(messages_error(
+                  R"({"role": "assistant", "tool_calls": [{"id": "call_1", )" + stored +
+                  R"(, "function": {"name": "f", "arguments": "", "parsed_arguments": {}}}]}, )"
+                  R"({"role": "tool", "tool_call_id": "call_1", "name": "f", "status": "ok", )"
+                  R"("content": [{"type": "text", "text": "2", "cache_control": {}}]})") ==
+              "accepted");
+    CHECK(messages_error(R"({"role": "assistant", "content": null})") == "accepted");
     CHECK(messages_error(R"({"role": "user", "content": "a", "tool_calls": [)" + call_of(sum) +
                          "]}")
               .starts_with("400 messages[1].tool_calls unsupported_parameter: "));
-    CHECK(messages_error(R"({"role": "user", "content": "a", "tool_call_id": "call_1"})")
-              .starts_with("400 messages[1].tool_call_id unknown_parameter: "));
 }
 
 TEST_CASE("no byte of a call becomes content, wherever the text is cut") {
@@ -292,13 +302,39 @@ TEST_CASE("a call arrives in pieces, first its name") {
     CHECK(put("Yes <tool_") == "content Yes \n");
     CHECK(put("call>\n{\"name\": \"f\", \"argu") == "");
     CHECK(put("ments\": {\"a\"") == "0 f(\n0 {\"a\"\n");
-    CHECK(put(": {}}") == "0 : {}\n");  // the last "}" may be that of the call
+    CHECK(put(": {}") == "0 : {}\n");
+    CHECK(put("}}") == "0 }\n");  // the second one is that of the call
     CHECK(calls.num_complete() == 0);
-    CHECK(put("}\n</tool_call>") == "0 }\n");
+    CHECK(put("\n</tool_call>") == "");
     CHECK(calls.num_complete() == 1);
     CHECK(put("\n<tool_call>\n{\"name\": \"g\", \"arguments\": {") == "1 g(\n1 {\n");
     CHECK(lines_of_parts(calls.finish()) == "");
     CHECK(calls.num_complete() == 1);
+}
+
+TEST_CASE("a call that is cut has no markup in its arguments, and its tag is no content") {
+    const std::string arguments = R"({"a": "}]\\\"}\n</tool_call>", "b": [{}, "{"]})";
+    const std::string answer = "Yes\n" + rendered_call({"f", arguments});
+    const std::size_t begin = answer.find(arguments);
+    for (std::size_t size = 4; size <= answer.size(); ++size)
+        for (const std::size_t piece : {1, 7, 1000}) {
+            ToolCallText calls;
+            Choice whole;
+            for (std::size_t at = 0; at < size; at += piece) {
+                const auto parts = calls.put(answer.substr(at, std::min(piece, size - at)));
+                append(whole, {0, parts.content, {}, "", parts.calls});
+            }
+            const auto last = calls.finish(true);
+            append(whole, {0, last.content, {}, "", last.calls});
+            INFO(answer.substr(0, size));
+            CHECK(whole.text == "Yes");
+            const std::size_t count = size > begin ? size - begin : 0;
+            if (whole.calls.empty())
+                CHECK(count == 0);
+            else
+                CHECK(whole.calls[0].arguments == arguments.substr(0, count));
+            CHECK(calls.num_complete() == (size == answer.size() ? 1 : 0));
+        }
 }
 
 TEST_CASE("stop strings end the text before a call, and not the call") {

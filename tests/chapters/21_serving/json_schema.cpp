@@ -151,10 +151,10 @@ TEST_CASE("what no grammar enforces is rejected with its path") {
           R"("oneOf": [{"type": "integer"}, {"type": "number"}])"}) {
         CHECK(schema_error("{" + keyword + "}").starts_with("json_schema: #"));
         // In the parameters of a tool that is not strict it is a description.
-        CHECK_NOTHROW(json_schema_grammar(json("{" + keyword + "}"), Unenforced::ignored));
+        CHECK_NOTHROW(json_schema_grammar(json("{" + keyword + "}"), {Unenforced::ignored}));
     }
     check_matches(json_schema_grammar(json(R"({"type": "string", "pattern": "\\bx"})"),
-                                      Unenforced::ignored),
+                                      {Unenforced::ignored}),
                   {"\"abc\""}, {"1"});
     CHECK(schema_error(R"({"type": "string", "minlength": 1})") ==
           "json_schema: #: unknown keyword minlength; expected minLength");

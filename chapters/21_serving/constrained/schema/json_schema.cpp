@@ -18,6 +18,13 @@ void SchemaCompiler::leave_out(const std::string& path, const std::string& probl
     require(unenforced_ == Unenforced::ignored, "json_schema: {}: {}", path, problem);
 }
 
+RuleIndex SchemaCompiler::compile_root(const std::string& type) {
+    const Json typed = JsonObject{{"type", type}};
+    std::vector<SchemaPart> parts = {{&document_.root(), "#"}};
+    if (!type.empty()) parts.push_back({&typed, "#"});
+    return compile(parts, "#");
+}
+
 // The rule of schemas that must all hold. It is declared first, because a schema may contain
 // itself.
 RuleIndex SchemaCompiler::compile(std::vector<SchemaPart> parts, const std::string& path) {
@@ -138,13 +145,14 @@ RuleIndex SchemaCompiler::of_type(const std::string& type, const SchemaParts& sc
     return type == "boolean" ? json_.boolean : json_.null;
 }
 
-RuleIndex add_json_schema(GrammarRules& rules, const Json& schema, Unenforced unenforced) {
-    return SchemaCompiler(rules, schema, unenforced).compile();
+RuleIndex add_json_schema(GrammarRules& rules, const Json& schema,
+                          const SchemaOptions& options) {
+    return SchemaCompiler(rules, schema, options.unenforced).compile_root(options.type);
 }
 
-Grammar json_schema_grammar(const Json& schema, Unenforced unenforced) {
+Grammar json_schema_grammar(const Json& schema, const SchemaOptions& options) {
     GrammarRules rules;
-    const RuleIndex root = add_json_schema(rules, schema, unenforced);
+    const RuleIndex root = add_json_schema(rules, schema, options);
     return Grammar(std::move(rules), root);
 }
 

@@ -9,6 +9,10 @@ namespace llm {
 // What becomes of a keyword that the grammar cannot enforce: an error, or, as of a description,
 // nothing.
 enum class Unenforced { rejected, ignored };
+struct SchemaOptions {
+    Unenforced unenforced = Unenforced::rejected;
+    std::string type{};  // of the whole value; empty: any
+};
 
 // The rules of a text that is valid JSON (RFC 8259) and satisfies a schema; returns the rule of
 // the whole text. Properties come in the order of the schema, without spaces but for a single
@@ -30,8 +34,8 @@ enum class Unenforced { rejected, ignored };
 // Throws ValueError with the path of the schema ("#/properties/age").
 // Source: JSON Schema 2020-12; llama.cpp, json_schema_to_grammar.py.
 RuleIndex add_json_schema(GrammarRules& rules, const Json& schema,
-                          Unenforced unenforced = Unenforced::rejected);
-Grammar json_schema_grammar(const Json& schema, Unenforced unenforced = Unenforced::rejected);
+                          const SchemaOptions& options = {});
+Grammar json_schema_grammar(const Json& schema, const SchemaOptions& options = {});
 
 // The grammar of any JSON object (response_format "json_object").
 Grammar json_object_grammar();

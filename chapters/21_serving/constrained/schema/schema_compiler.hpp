@@ -43,7 +43,7 @@ std::set<std::string> required_names(const SchemaParts& object);
 class SchemaCompiler {
  public:
     SchemaCompiler(GrammarRules& rules, const Json& root, Unenforced unenforced);
-    RuleIndex compile() { return compile({{&document_.root(), "#"}}, "#"); }
+    RuleIndex compile_root(const std::string& type);
 
  private:
     RuleIndex compile(std::vector<SchemaPart> parts, const std::string& path);

@@ -2,6 +2,7 @@
 
 #include "chapters/apps/serve/api/api_error.hpp"
 #include "chapters/apps/serve/api/tool_request.hpp"
+#include "chapters/models/chat/chat_formats.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 
@@ -29,7 +30,8 @@ class OpenCalls {
 
 std::string OpenCalls::read_arguments(RequestFields& function) const {
     const std::string name = function.full_name("arguments");
-    const std::string text = function.text("arguments");
+    std::string text = function.text("arguments");
+    if (text.empty()) text = "{}";  // of a call without arguments
     try {
         const Json arguments = parse_json(text, name);
         if (!arguments.as<JsonObject>())
@@ -47,10 +49,8 @@ ToolCall OpenCalls::read_call(const Json& value, const std::string& name) {
         throw invalid_request(name + ".id must have from 1 to 100 bytes", name + ".id");
     if (!ids_.insert(id).second)
         throw invalid_request(name + ".id is used twice", name + ".id");
-    RequestFields function = function_of(fields);
-    ToolCall call{read_function_name(function), read_arguments(function)};
-    function.reject_unread();
-    return call;
+    RequestFields function = function_of(fields, Extra::ignored);
+    return {read_function_name(function), read_arguments(function)};
 }
 
 std::vector<ToolCall> OpenCalls::read_calls(RequestFields& message) {
@@ -74,7 +74,8 @@ void OpenCalls::expect_none(const std::string& place) const {
         throw invalid_request(place + ": the call " + *ids_.begin() + " has no result", place);
 }
 
-// The text of a message: a string, or parts of type "text".
+// The text of a message: a string, or parts with a text. (Open Responses calls them input_text
+// and output_text.)
 std::string content_text(RequestFields& message) {
     const Json* content = message.find("content");
     const JsonArray* parts = content ? content->as<JsonArray>() : nullptr;
@@ -83,16 +84,36 @@ std::string content_text(RequestFields& message) {
     for (std::size_t i = 0; i < parts->size(); ++i) {
         const std::string name = message.full_name("content[" + std::to_string(i) + "]");
         RequestFields part((*parts)[i], name);
-        if (const std::string type = part.text("type"); type != "text")
+        const std::string type = part.text("type");
+        if (type == "refusal")
+            text += part.text("refusal");
+        else if (type == "text" || type == "input_text" || type == "output_text")
+            text += part.text("text");
+        else
             throw invalid_request(name + " of type " + escaped(type) + " is not supported",
                                   name, "unsupported_parameter");
-        text += part.text("text");
-        part.reject_unread();
     }
     return text;
 }
 
-Message read_message(const Json& value, const std::string& name, OpenCalls& calls) {
+// Clients store more in a message than its text and send it back: names, ids, what they parsed
+// or counted. That changes no answer. These fields would.
+void reject_unsupported(RequestFields& message) {
+    for (const char* asked : {"audio", "images", "function_call", "prefix", "partial"})
+        message.allow_only(asked, {false, "", JsonArray{}, JsonObject{}});
+}
+
+// The reasoning before an answer, for the templates that write it: Qwen3's. The other ones have
+// no place for it.
+std::string reasoning_of(RequestFields& message, const ChatTemplate& chat_template) {
+    const Json* value = message.find("reasoning_content");
+    const std::string* text = value ? value->as<std::string>() : nullptr;
+    if (!text || text->empty() || chat_template.format != &models::qwen3_format) return "";
+    return "<think>\n" + *text + "\n</think>\n\n";
+}
+
+Message read_message(const Json& value, const std::string& name,
+                     const ChatTemplate& chat_template, OpenCalls& calls) {
     RequestFields fields(value, name);
     Message message{fields.text("role"), ""};
     std::string& role = message.role;
@@ -108,13 +129,10 @@ Message read_message(const Json& value, const std::string& name, OpenCalls& call
         message.tool_calls = calls.read_calls(fields);
     else
         fields.allow_only("tool_calls", {JsonArray{}});
-    if (message.tool_calls.empty() || fields.find("content"))
-        message.content = content_text(fields);
-    // What an answer has, for clients that send it back.
-    fields.allow_only("annotations", {JsonArray{}});
-    for (const char* absent : {"refusal", "audio", "function_call", "reasoning_content"})
-        fields.allow_only(absent, {});
-    fields.reject_unread();
+    if (role == "assistant") message.content = reasoning_of(fields, chat_template);
+    // An answer may have no content: it was a call, was refused, or is empty.
+    if (role != "assistant" || fields.find("content")) message.content += content_text(fields);
+    reject_unsupported(fields);
     return message;
 }
 
@@ -131,7 +149,8 @@ std::vector<Message> read_messages(RequestFields& fields, const ChatTemplate& ch
                     chat_template.tools_in_system_message);
     std::vector<Message> messages;
     for (std::size_t i = 0; i < list->size(); ++i)
-        messages.push_back(read_message((*list)[i], element_name("messages", i), calls));
+        messages.push_back(
+            read_message((*list)[i], element_name("messages", i), chat_template, calls));
     calls.expect_none("messages");
     return messages;
 }

@@ -4,7 +4,36 @@
 #include "common/files/unicode.hpp"
 
 namespace llm::serve {
+
+Vector changed_logits(const LogitChanges& changes, const Vector& logits,
+                      std::span<const Id> new_ids) {
+    Vector changed = logits;
+    for (const auto& [id, bias] : changes.bias) changed(std::size_t(id)) += bias;
+    std::map<Id, std::size_t> counts;
+    for (const Id id : new_ids) ++counts[id];
+    for (const auto& [id, count] : counts)
+        changed(std::size_t(id)) -=
+            changes.presence_penalty + Real(count) * changes.frequency_penalty;
+    return changed;
+}
+
 namespace {
+
+using LogitsProcessor = std::function<Vector(const Vector& logits, std::span<const Id>)>;
+
+// Penalties and biases, then the grammar's mask.
+LogitsProcessor logits_processor(const CompletionRequest& request, const ApiModel& model) {
+    LogitsProcessor mask;
+    if (request.grammar)
+        mask =
+            constrained_logits(std::make_shared<TokenConstraint>(model.trie, request.grammar));
+    if (!request.logit_changes.any()) return mask;
+    return [mask, changes = request.logit_changes](const Vector& logits,
+                                                   std::span<const Id> new_ids) {
+        const Vector changed = changed_logits(changes, logits, new_ids);
+        return mask ? mask(changed, new_ids) : changed;
+    };
+}
 
 // The answers have seeds of their own, so that they differ.
 std::vector<GenerationRequest> sequences_of(const CompletionRequest& request,
@@ -16,9 +45,7 @@ std::vector<GenerationRequest> sequences_of(const CompletionRequest& request,
             sequence.config.sampling = request.sampling;
             sequence.config.max_new_tokens = request.max_new_tokens;
             sequence.config.eos_token_ids = model.eos_token_ids;
-            if (request.grammar)
-                sequence.config.logits_processor = constrained_logits(
-                    std::make_shared<TokenConstraint>(model.trie, request.grammar));
+            sequence.config.logits_processor = logits_processor(request, model);
             sequence.seed = request.seed.value_or(0) + std::uint32_t(sequences.size());
             sequences.push_back(std::move(sequence));
         }
@@ -83,19 +110,19 @@ std::optional<Choice> Completion::part_of(const SequenceEvent& event) {
     if (log_probs_) answer.tokens.push_back(details(answer, token));
     const std::string text = answer.text.put(token.token.id);
     if (!answer.text.finish_reason().empty()) return end(event.choice, text, {});
-    Choice part = part_with(event.choice, text, false);
+    Choice part = part_with(event.choice, text, TextEnd::none);
     if (part.text.empty() && part.calls.empty()) return {};
     part.tokens = std::exchange(answer.tokens, {});
     return part;
 }
 
 // A part without tokens: the text, or what it has of content and tool calls.
-Choice Completion::part_with(std::size_t index, const std::string& text, bool at_end) {
+Choice Completion::part_with(std::size_t index, const std::string& text, TextEnd end) {
     if (!has_tools_) return {index, text};
     ToolCallText& calls = answers_[index].calls;
     ToolCallText::Parts parts = calls.put(text);
-    if (at_end) {
-        ToolCallText::Parts last = calls.finish();
+    if (end != TextEnd::none) {
+        ToolCallText::Parts last = calls.finish(end == TextEnd::cut);
         parts.content += last.content;
         parts.calls.insert(parts.calls.end(), last.calls.begin(), last.calls.end());
     }
@@ -108,7 +135,7 @@ Choice Completion::end(std::size_t index, const std::string& text, const std::st
     answer.has_ended = true;
     --num_open_;
     open_->cancel(index);
-    Choice part = part_with(index, text, true);
+    Choice part = part_with(index, text, reason == "length" ? TextEnd::cut : TextEnd::complete);
     part.tokens = std::exchange(answer.tokens, {});
     part.finish_reason = answer.text.finish_reason();
     if (part.finish_reason.empty())

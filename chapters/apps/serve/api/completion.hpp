@@ -37,7 +37,8 @@ class Completion {
     std::optional<Choice> expire();
     std::optional<Choice> part_of(const SequenceEvent& event);
     Choice end(std::size_t index, const std::string& text, const std::string& reason);
-    Choice part_with(std::size_t index, const std::string& text, bool at_end);
+    enum class TextEnd { none, complete, cut };  // after this text
+    Choice part_with(std::size_t index, const std::string& text, TextEnd end);
     TokenDetails details(Answer& answer, const SampledToken& token) const;
 
     const ApiModel& model_;

@@ -1,6 +1,7 @@
 #include "chapters/apps/serve/api/openai_request.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
@@ -39,10 +40,39 @@ void read_sampling(RequestFields& fields, SamplingConfig& sampling) {
         throw invalid_request("temperature must be 0, or from 0.01 to 2", "temperature");
     sampling.top_p = Real(fields.number_or("top_p", 0, 1, sampling.top_p));
     // Not in OpenAI's API, but in those of vLLM and llama.cpp.
-    if (const auto top_k = fields.integer("top_k", 0, 1 << 24)) sampling.top_k = size_t(*top_k);
+    if (const auto top_k = fields.integer("top_k", -1, 1 << 24))
+        sampling.top_k = size_t(std::max<std::int64_t>(*top_k, 0));  // -1: off, as in vLLM
     sampling.min_p = Real(fields.number_or("min_p", 0, 1, sampling.min_p));
     sampling.repetition_penalty =
         Real(fields.number_or("repetition_penalty", 0.01, 100, sampling.repetition_penalty));
+}
+
+// Biases of logits by token: {"5": -100}.
+void read_logit_bias(RequestFields& fields, const ApiModel& model, LogitChanges& changes) {
+    const Json* value = fields.find("logit_bias");
+    if (!value) return;
+    const JsonObject* biases = value->as<JsonObject>();
+    if (!biases || biases->size() > 1024)
+        throw invalid_request("logit_bias must be an object of at most 1024 tokens",
+                              "logit_bias");
+    for (const auto& [key, bias] : *biases) {
+        const bool is_id =
+            !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == key.npos;
+        const std::optional<double> number = bias.number();
+        if (!is_id || std::stoul(key) >= model.tokenizer.vocab_size())
+            throw invalid_request("logit_bias: " + escaped(key) + " is no token", "logit_bias");
+        if (!number || !(std::abs(*number) <= 100))
+            throw invalid_request(
+                "logit_bias: a bias must be a number from -100 to 100, not " + brief_json(bias),
+                "logit_bias");
+        changes.bias.emplace_back(Id(std::stoul(key)), Real(*number));
+    }
+}
+
+void read_logit_changes(RequestFields& fields, const ApiModel& model, LogitChanges& changes) {
+    changes.frequency_penalty = Real(fields.number_or("frequency_penalty", -2, 2, 0));
+    changes.presence_penalty = Real(fields.number_or("presence_penalty", -2, 2, 0));
+    read_logit_bias(fields, model, changes);
 }
 
 void read_stop(RequestFields& fields, CompletionRequest& request) {
@@ -64,11 +94,22 @@ void read_stream(RequestFields& fields, CompletionRequest& request) {
     RequestFields options(*value, "stream_options");
     request.include_usage = options.flag_or("include_usage", false);
     options.allow_only("include_obfuscation", {false});
+    options.allow_only("continuous_usage_stats", {false});
     options.reject_unread();
 }
 
+// A grammar that is too ambiguous, or that no token of the vocabulary can begin, is a mistake
+// of the request: it must be known before the first token.
+void check_first_token(const ApiModel& model, const std::shared_ptr<const Grammar>& grammar,
+                       const std::string& param) try {
+    TokenConstraint(model.trie, grammar).allowed_tokens();
+} catch (const ValueError& error) {
+    throw invalid_request(param + ": " + error.what(), param);
+}
+
 // What restricts the text of an answer. /v1/completions has no tools.
-void read_constraints(RequestFields& fields, CompletionRequest& request) {
+void read_constraints(RequestFields& fields, const ApiModel& model,
+                      CompletionRequest& request) {
     if (const Json* format = fields.find("response_format"))
         request.grammar = grammar_of_response_format(*format);
     if (!request.chat) {
@@ -82,17 +123,17 @@ void read_constraints(RequestFields& fields, CompletionRequest& request) {
         request.grammar = std::move(tools.grammar);
         request.tools = std::move(tools.definitions);
     }
+    if (request.grammar)
+        check_first_token(model, request.grammar,
+                          request.tools.empty() ? "response_format" : "tools");
     fields.allow_only("functions", {JsonArray{}});
     fields.allow_only("function_call", {"none", "auto"});
 }
 
 // What is not implemented, with the values that ask for nothing, and labels.
 void read_neutral(RequestFields& fields) {
-    fields.allow_only("frequency_penalty", {0});
-    fields.allow_only("presence_penalty", {0});
-    fields.allow_only("logit_bias", {JsonObject{}});
     fields.allow_only("store", {false});
-    fields.allow_only("metadata", {JsonObject{}});
+    fields.find("metadata");  // of stored answers
     fields.allow_only("modalities", {JsonArray{"text"}});
     fields.allow_only("service_tier", {"auto", "default"});
     for (const char* name : {"user", "safety_identifier", "prompt_cache_key"})
@@ -104,12 +145,13 @@ void read_common(RequestFields& fields, const ApiModel& model, CompletionRequest
     read_model(fields, model);
     request.sampling = model.sampling;
     read_sampling(fields, request.sampling);
+    read_logit_changes(fields, model, request.logit_changes);
     request.n = size_t(fields.integer("n", 1, std::int64_t(max_choices)).value_or(1));
     if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX))
         request.seed = std::uint32_t(*seed) ^ std::uint32_t(std::uint64_t(*seed) >> 32);
     read_stop(fields, request);
     read_stream(fields, request);
-    read_constraints(fields, request);
+    read_constraints(fields, model, request);
     read_neutral(fields);
 }
 
@@ -136,6 +178,18 @@ void read_lengths(RequestFields& fields, const std::string& name, const ApiModel
     request.max_new_tokens = max_tokens ? size_t(*max_tokens) : std::min(room, otherwise);
 }
 
+// Whether Qwen3 may think before it answers: as vLLM's clients say it, or OpenAI's.
+bool reads_thinking(RequestFields& fields) {
+    const Json* effort = fields.find("reasoning_effort");
+    fields.allow_only("reasoning_effort", {"none"});
+    const Json* value = fields.find("chat_template_kwargs");
+    if (!value) return !effort;
+    RequestFields arguments(*value, "chat_template_kwargs");
+    const bool thinks = arguments.flag_or("enable_thinking", !effort);
+    arguments.reject_unread();
+    return thinks;
+}
+
 std::vector<Id> encode_messages(RequestFields& fields, const ApiModel& model,
                                 const CompletionRequest& request) {
     const ChatFormat& format = *model.chat_template->format;
@@ -145,6 +199,7 @@ std::vector<Id> encode_messages(RequestFields& fields, const ApiModel& model,
             "tools", "unsupported_parameter");
     RenderOptions options{true, true, bos_token_text(model.tokenizer), chat::today()};
     options.tools = request.tools;
+    options.enable_thinking = reads_thinking(fields);
     const std::vector<Message> messages = read_messages(fields, *model.chat_template);
     return encode_conversation(model.tokenizer,
                                render_conversation(*model.chat_template, messages, options));
@@ -220,7 +275,7 @@ CompletionRequest parse_chat_request(std::string_view body, const ApiModel& mode
                                   " has no chat template; /v1/completions continues texts");
         const bool logprobs = fields.flag_or("logprobs", false);
         const auto top_logprobs = fields.integer("top_logprobs", 0, 20);
-        if (top_logprobs && !logprobs)
+        if (top_logprobs.value_or(0) > 0 && !logprobs)
             throw invalid_request("top_logprobs needs logprobs: true", "top_logprobs");
         if (logprobs) request.top_logprobs = size_t(top_logprobs.value_or(0));
         request.prompts = {encode_messages(fields, model, request)};
@@ -232,8 +287,9 @@ CompletionRequest parse_chat_request(std::string_view body, const ApiModel& mode
                 "max_tokens");
         read_lengths(fields, is_old ? "max_tokens" : "max_completion_tokens", model,
                      model.context_length, request);
-        for (const char* name : {"audio", "prediction", "reasoning_effort", "verbosity",
-                                 "web_search_options", "prompt_cache_retention"})
+        fields.allow_only("verbosity", {"medium"});
+        fields.allow_only("prompt_cache_retention", {"in_memory", "in-memory"});
+        for (const char* name : {"audio", "prediction", "web_search_options"})
             fields.allow_only(name, {});
     });
 }

@@ -27,6 +27,20 @@ struct ApiModel {
     SamplingConfig sampling{};                // of requests that do not say otherwise
 };
 
+// Changes of logits before a token is sampled. The penalties are of tokens that the answer has:
+// presence_penalty once, frequency_penalty for each time. Source: OpenAI, "Frequency and
+// presence penalties".
+struct LogitChanges {
+    Real frequency_penalty = 0, presence_penalty = 0;
+    std::vector<std::pair<Id, Real>> bias{};
+
+    bool any() const {
+        return frequency_penalty != 0 || presence_penalty != 0 || !bias.empty();
+    }
+};
+Vector changed_logits(const LogitChanges& changes, const Vector& logits,  // (V) -> (V)
+                      std::span<const Id> new_ids);
+
 // A request after validation. Each prompt gets n answers.
 struct CompletionRequest {
     bool chat = true;
@@ -34,6 +48,7 @@ struct CompletionRequest {
     std::size_t n = 1;
     std::size_t max_new_tokens = 0;  // of each answer
     SamplingConfig sampling{};
+    LogitChanges logit_changes{};
     std::optional<std::uint32_t> seed{};  // none: the server chooses one
     std::vector<std::string> stop{};
     bool stream = false, include_usage = false;

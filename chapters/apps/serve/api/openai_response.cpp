@@ -112,8 +112,10 @@ json head_json(const ResponseHead& head, bool is_chunk) {
     const char* object = !head.chat ? "text_completion"
                          : is_chunk ? "chat.completion.chunk"
                                     : "chat.completion";
-    return {
+    json result = {
         {"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+    if (is_chunk && head.include_usage) result["usage"] = nullptr;  // but for the last chunk
+    return result;
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ struct ResponseHead {
     std::string id, model;
     std::int64_t created = 0;  // seconds since 1970
     bool log_probs = false;
+    bool include_usage = false;  // in a stream
 };
 
 std::string response_json(const ResponseHead& head, const std::vector<Choice>& choices,

@@ -30,8 +30,14 @@ std::shared_ptr<const Grammar> grammar_of_schema(const Json& format) {
     check_members(*described, ".json_schema", {"name", "description", "schema", "strict"});
     const Json* schema = described->find("schema");
     if (!schema) throw wrong(".json_schema.schema is missing");
+    // An answer follows its schema, unless the client says that it need not.
+    const Json* strict = described->find("strict");
+    if (strict && !strict->as<bool>() && !strict->as<std::nullptr_t>())
+        throw wrong(".json_schema.strict must be true or false");
+    const bool may_differ = strict && *strict == Json(false);
     try {
-        return std::make_shared<Grammar>(json_schema_grammar(*schema));
+        return std::make_shared<Grammar>(json_schema_grammar(
+            *schema, {may_differ ? Unenforced::ignored : Unenforced::rejected}));
     } catch (const ValueError& error) {
         throw wrong(std::string(".json_schema.schema: ") + error.what());
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
 
 namespace llm::serve {
@@ -38,14 +37,15 @@ std::string read_function_name(RequestFields& function) {
     return name;
 }
 
-RequestFields function_of(RequestFields& fields) {
+RequestFields function_of(RequestFields& fields, Extra extra) {
     const std::string type = fields.full_name("type");
-    if (fields.text("type") != "function")
+    const bool is_missing = extra == Extra::ignored && !fields.find("type");
+    if (!is_missing && fields.text("type") != "function")
         throw invalid_request(type + " must be function", type, "unsupported_parameter");
     const std::string name = fields.full_name("function");
     const Json* function = fields.find("function");
     if (!function) throw invalid_request(name + " is required", name);
-    fields.reject_unread();
+    if (extra == Extra::rejected) fields.reject_unread();
     return RequestFields(*function, name);
 }
 
@@ -64,18 +64,18 @@ Json parameters_of(RequestFields& function) {
 Tool read_tool(const Json& definition, const std::string& place, GrammarRules& rules) {
     RequestFields fields(definition, place);
     RequestFields function = function_of(fields);
-    Tool tool{read_function_name(function), "", {}};
+    Tool tool{read_function_name(function), "", {}, Unenforced::rejected};
     if (function.find("description")) tool.description = function.text("description");
-    function.flag_or("strict", true);  // arguments follow the schema in any case
+    // Arguments follow the schema in any case. Without "strict", what no grammar enforces is a
+    // description.
+    const bool is_strict = function.flag_or("strict", false);
+    tool.unenforced = is_strict ? Unenforced::rejected : Unenforced::ignored;
     tool.parameters = parameters_of(function);
     function.reject_unread();
 
     const std::string name = function.full_name("parameters");
-    const Json* type = tool.parameters.find("type");
-    if (!type || !type->as<std::string>() || *type->as<std::string>() != "object")
-        throw invalid_request(name + " must be a schema of the type object", name);
     try {
-        add_json_schema(rules, tool.parameters);
+        add_arguments_schema(rules, tool);
     } catch (const ValueError& error) {
         throw invalid_request(name + ": " + error.what(), name);
     }

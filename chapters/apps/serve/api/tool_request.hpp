@@ -21,8 +21,10 @@ ToolRequest read_tools(RequestFields& fields);
 inline constexpr std::size_t max_list_size = 128;  // of tools, and of calls: OpenAI's limit
 const JsonArray* find_list(RequestFields& fields, const std::string& name);  // or nullptr
 std::string element_name(const std::string& list, std::size_t i);            // "tools[0]"
-// The object "function" of {"type": "function", "function": {...}}, and its name.
-RequestFields function_of(RequestFields& fields);
+// The object "function" of {"type": "function", "function": {...}}, and its name. Other fields
+// beside it are rejected, or ignored: what clients store with a call, also if it has no type.
+enum class Extra { rejected, ignored };
+RequestFields function_of(RequestFields& fields, Extra extra = Extra::rejected);
 std::string read_function_name(RequestFields& function);
 
 }  // namespace llm::serve

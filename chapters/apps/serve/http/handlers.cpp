@@ -24,9 +24,12 @@ ResponseHead head_of(const HandlerContext& context, const CompletionRequest& req
                      std::uint64_t number) {
     const std::string id = std::to_string(context.created) + "-" + std::to_string(number);
     const auto now = std::chrono::system_clock::now().time_since_epoch();
-    return {request.chat, (request.chat ? "chatcmpl-" : "cmpl-") + id, context.model.name,
+    return {request.chat,
+            (request.chat ? "chatcmpl-" : "cmpl-") + id,
+            context.model.name,
             std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-            request.top_logprobs.has_value()};
+            request.top_logprobs.has_value(),
+            request.include_usage};
 }
 
 // Passes each part of the answers to a function, until they have ended. Returns false if the

@@ -8,8 +8,7 @@
 namespace llm::serve {
 namespace {
 
-// What tool_use_grammar writes around the name and the arguments. A JSON string has no line
-// feed, so that the end is the end also if a string quotes the tag.
+// What tool_use_grammar writes around the name and the arguments.
 const std::string before_name = "\n{\"name\": \"",
                   before_arguments = "\", \"arguments\": ", call_end = "}\n" + tool_call_end;
 
@@ -27,7 +26,24 @@ ToolCallText::Parts ToolCallText::put(const std::string& text) {
     return take(false);
 }
 
-ToolCallText::Parts ToolCallText::finish() { return take(true); }
+ToolCallText::Parts ToolCallText::finish(bool cut) {
+    Parts parts = take(!cut);
+    pending_.clear();
+    return parts;
+}
+
+bool JsonEnd::put(char byte) {
+    if (in_string_) {
+        in_string_ = escaped_ || byte != '"';
+        escaped_ = !escaped_ && byte == '\\';
+        return false;
+    }
+    in_string_ = byte == '"';
+    if (byte == '{' || byte == '[') ++depth_;
+    if (byte != '}' && byte != ']') return false;
+    --depth_;
+    return depth_ == 0;
+}
 
 ToolCallText::Parts ToolCallText::take(bool at_end) {
     Parts parts;
@@ -40,7 +56,10 @@ ToolCallText::Parts ToolCallText::take(bool at_end) {
                 goes_on = take_head(parts);
                 break;
             case Inside::arguments:
-                goes_on = take_arguments(parts, at_end);
+                goes_on = take_arguments(parts);
+                break;
+            case Inside::end:
+                goes_on = take_end();
                 break;
         }
     return parts;
@@ -74,15 +93,22 @@ bool ToolCallText::take_head(Parts& parts) {
     return true;
 }
 
-bool ToolCallText::take_arguments(Parts& parts, bool at_end) {
-    const std::size_t end = pending_.find(call_end);
-    const bool found = end != pending_.npos;
-    const std::size_t held = at_end ? 0 : overlap_length(pending_, call_end);
-    const std::string arguments = take_first(pending_, found ? end : pending_.size() - held);
+bool ToolCallText::take_arguments(Parts& parts) {
+    const auto end = std::find_if(pending_.begin(), pending_.end(),
+                                  [&](char byte) { return arguments_end_.put(byte); });
+    const bool found = end != pending_.end();
+    const std::string arguments =
+        take_first(pending_, std::size_t(end - pending_.begin()) + (found ? 1 : 0));
     if (!arguments.empty()) parts.calls.push_back({num_begun_ - 1, "", arguments});
-    if (!found) return false;
+    if (found) inside_ = Inside::end;
+    return found;
+}
+
+bool ToolCallText::take_end() {
+    if (pending_.size() < call_end.size()) return false;
     pending_.erase(0, call_end.size());
     ++num_complete_;
+    arguments_end_ = {};
     inside_ = Inside::content;
     return true;
 }

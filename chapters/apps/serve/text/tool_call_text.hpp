@@ -13,8 +13,20 @@ struct ToolCallPart {
     std::string arguments{};  // JSON, perhaps cut anywhere
 };
 
-// Splits a text of tool_use_grammar into content and calls. Nothing of a tag becomes content,
-// also if it arrives in several texts; neither does a line feed before or after a call.
+// Finds the end of a JSON object that arrives byte by byte.
+class JsonEnd {
+ public:
+    // Is this the last byte of the object?
+    bool put(char byte);
+
+ private:
+    std::size_t depth_ = 0;
+    bool in_string_ = false, escaped_ = false;
+};
+
+// Splits a text of tool_use_grammar into content and calls. Nothing of a tag becomes content or
+// arguments, also if it arrives in several texts or is cut; neither does a line feed before or
+// after a call.
 class ToolCallText {
  public:
     struct Parts {
@@ -22,18 +34,22 @@ class ToolCallText {
         std::vector<ToolCallPart> calls{};
     };
     Parts put(const std::string& text);
-    Parts finish();  // no text follows: what was held back
+    // No text follows: what was held back. `cut`: the text was to go on, so that the beginning
+    // of a tag at its end is no content.
+    Parts finish(bool cut = false);
 
     std::size_t num_complete() const { return num_complete_; }  // calls
 
  private:
-    enum class Inside { content, head, arguments };
+    enum class Inside { content, head, arguments, end };
     bool take_content(Parts& parts, bool at_end);
     bool take_head(Parts& parts);
-    bool take_arguments(Parts& parts, bool at_end);
+    bool take_arguments(Parts& parts);
+    bool take_end();
     Parts take(bool at_end);
 
     Inside inside_ = Inside::content;
+    JsonEnd arguments_end_{};
     std::size_t num_begun_ = 0, num_complete_ = 0;
     std::string pending_{};
 };
