@@ -77,6 +77,9 @@ TEST_CASE("schema: patternProperties and propertyNames") {
                  {R"({"a":1.5})"}, {R"({"a":null})"});
     check_schema(R"({"type": "object", "propertyNames": {"pattern": "^[a-z]{2}$"}})",
                  {R"({"ab":null})"}, {R"({"abc":1})"});
+    check_schema(R"({"type": "object", "propertyNames": {"type": "string", "maxLength": 2},
+                     "additionalProperties": {"const": 1}})",
+                 {"{}", R"({"ab":1,"":1})"}, {R"({"abc":1})"});
     check_schema(R"({"type": "object", "propertyNames": {"enum": ["a", "b"]},
                      "additionalProperties": {"const": 1}, "required": ["a"]})",
                  {R"({"a":1})", R"({"a":1,"b":1})"}, {R"({"b":1})", R"({"a":1,"c":1})"});
@@ -222,6 +225,12 @@ TEST_CASE("schema: pattern, format and lengths together") {
                  {"\"aa\"", "\"aaa\""}, {"\"a\"", "\"aaaa\"", "\"ab\""});
     check_schema(R"({"type": "string", "format": "date", "pattern": "^2026"})",
                  {"\"2026-01-31\""}, {"\"2025-01-31\"", "\"2026-1-1\""});
+    // Lengths that are larger than the automaton: none above maxLength.
+    check_schema(R"({"type": "string", "format": "uri", "minLength": 1, "maxLength": 2083})",
+                 {"\"http://a.b/c\""}, {"\"\"", "\"a\""});
+    check_schema(R"({"type": "string", "pattern": "^a*$", "maxLength": 1500})",
+                 {"\"" + std::string(1200, 'a') + "\""},
+                 {"\"" + std::string(1501, 'a') + "\""});
     check_schema(R"({"type": "string", "format": "color"})", {"\"x\""}, {"1"});
     CHECK(error(R"({"type": "string", "pattern": "^a$", "minLength": 2})") ==
           "json_schema: #: regex: no string matches");

@@ -123,8 +123,8 @@ Regex RegexPool::star(Regex regex) {
 }
 
 Regex RegexPool::repeat(Regex regex, std::size_t min, std::optional<std::size_t> max) {
-    constexpr std::size_t most = 1000;
-    require(min <= most && max.value_or(0) <= most, "regex: repeated more than {} times", most);
+    require(min < max_states && max.value_or(0) < max_states,
+            "regex: repeated more than {} times", max_states - 1);
     Regex result = max ? empty : star(regex);
     for (std::size_t i = min; max && i < *max; ++i)
         result = either({empty, concat(regex, result)});
@@ -189,7 +189,7 @@ RegexPool::Automaton RegexPool::automaton_of(Regex regex,
     Automaton automaton{{regex}, {}};
     std::map<Regex, std::size_t> state_of = {{regex, 0}};
     for (std::size_t state = 0; state < automaton.states.size(); ++state) {
-        require(state < 4096, "regex: more than 4096 states");
+        require(state < max_states, "regex: more than {} states", max_states);
         automaton.next.emplace_back();
         for (const CharacterSet& characters : classes) {
             const Regex after = derivative(automaton.states[state], characters._Find_first());
@@ -224,6 +224,10 @@ bool RegexPool::matches(Regex regex, std::string_view text) {
             regex = derivative(regex, std::min<std::size_t>(byte, 128));
     }
     return nodes_[regex].nullable;
+}
+
+std::size_t RegexPool::num_states(Regex regex) {
+    return automaton_of(regex, character_classes()).states.size();
 }
 
 RuleIndex RegexPool::add_string(GrammarRules& rules, const std::string& name, Regex regex) {

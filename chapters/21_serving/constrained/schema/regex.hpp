@@ -34,12 +34,14 @@ class RegexPool {
     Regex both(std::vector<Regex> parts);
     Regex complement(Regex regex);
     Regex star(Regex regex);
-    // min to max times, at least min times without max. Throws ValueError above 1000.
+    // min to max times, at least min times without max. Throws ValueError above max_states.
     Regex repeat(Regex regex, std::size_t min, std::optional<std::size_t> max);
 
     bool matches(Regex regex, std::string_view text);
-    // The rule of a JSON string whose characters match. Throws ValueError if there is none, or
-    // if the automaton has more than 4096 states.
+    // They throw ValueError if the automaton has more than max_states, add_string, which adds
+    // the rule of a JSON string whose characters match, also if there is none.
+    static constexpr std::size_t max_states = 4096;
+    std::size_t num_states(Regex regex);
     RuleIndex add_string(GrammarRules& rules, const std::string& name, Regex regex);
 
  private:

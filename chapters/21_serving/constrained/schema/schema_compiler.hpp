@@ -54,7 +54,7 @@ class SchemaCompiler {
     RuleIndex of_type(const std::string& type, const SchemaParts& schema);
 
     RuleIndex string(const SchemaParts& schema);
-    std::optional<RegexPool::Regex> regex_of(RegexPool& pool, const SchemaParts& schema);
+    RegexPool::Regex regex_of(RegexPool& pool, const SchemaParts& schema);
     RuleIndex integer(const SchemaParts& schema);
     RuleIndex number(const SchemaParts& schema);
 

@@ -116,10 +116,11 @@ RuleIndex SchemaCompiler::key_of(const SchemaParts& schema, const std::string* p
     for (const SchemaPart& names : schema.all("propertyNames")) {
         const SchemaParts name = document_.with_references({names});
         for (const SchemaPart& part : name.parts) check_keywords(part, unenforced_);
-        if (const auto regex = regex_of(pool, name)) parts.push_back(*regex);
+        parts.push_back(regex_of(pool, name));
     }
-    if (parts.empty()) return json_.string;
-    return pool.add_string(rules_, schema.path(), pool.both(parts));
+    const RegexPool::Regex keys = pool.both(parts);
+    if (keys == pool.any_text()) return json_.string;
+    return pool.add_string(rules_, schema.path(), keys);
 }
 
 // The alternatives of a member that is not declared: a key and its value.

@@ -8,8 +8,6 @@
 namespace llm {
 namespace {
 
-CharacterSet any_character() { return CharacterSet().set(); }
-
 double number_in(const SchemaPart& value) {
     const std::optional<double> number = value.schema->number();
     require(number.has_value(), "json_schema: {}: expected a number, got {}", value.path,
@@ -51,30 +49,42 @@ std::int64_t first_integer(const NumberBound& bound) {
     return static_cast<std::int64_t>(std::clamp(first, -limit, limit));
 }
 
+bool has_pattern(const SchemaParts& schema) {
+    const std::vector<SchemaPart> formats = schema.all("format");
+    return schema.find("pattern") ||
+           std::any_of(formats.begin(), formats.end(), [](const SchemaPart& format) {
+               return pattern_of_format(expect<std::string>(format, "a format")).has_value();
+           });
+}
+
 }  // namespace
 
-// The strings that satisfy pattern, format and lengths; none without pattern and format.
-std::optional<RegexPool::Regex> SchemaCompiler::regex_of(RegexPool& pool,
-                                                         const SchemaParts& schema) {
+// The strings that satisfy pattern, format and lengths. The states of a pattern are multiplied
+// by the lengths that they count, so a large maxLength becomes one that the automaton has room
+// for.
+RegexPool::Regex SchemaCompiler::regex_of(RegexPool& pool, const SchemaParts& schema) {
     std::vector<RegexPool::Regex> parts;
     for (const SchemaPart& pattern : schema.all("pattern"))
         parts.push_back(parse_pattern(pool, expect<std::string>(pattern, "a pattern")));
     for (const SchemaPart& format : schema.all("format"))
         if (const auto pattern = pattern_of_format(expect<std::string>(format, "a format")))
             parts.push_back(parse_pattern(pool, *pattern));
-    if (parts.empty()) return {};
-    const auto min = largest_count(schema, "minLength"),
-               max = smallest_count(schema, "maxLength");
-    if (min || max)
-        parts.push_back(pool.repeat(pool.one_of(any_character()), min.value_or(0), max));
+    const std::size_t min = largest_count(schema, "minLength").value_or(0);
+    auto max = smallest_count(schema, "maxLength");
+    if (max) {
+        const std::size_t room = RegexPool::max_states / pool.num_states(pool.both(parts));
+        max = std::max(min, std::min(*max, room - 1));
+    }
+    if (min > 0 || max)
+        parts.push_back(pool.repeat(pool.one_of(CharacterSet().set()), min, max));
     return pool.both(parts);
 }
 
 RuleIndex SchemaCompiler::string(const SchemaParts& schema) {
     try {
         RegexPool pool;
-        if (const auto regex = regex_of(pool, schema))
-            return pool.add_string(rules_, schema.path(), *regex);
+        if (has_pattern(schema))
+            return pool.add_string(rules_, schema.path(), regex_of(pool, schema));
     } catch (const ValueError& error) {
         leave_out(schema.path(), error.what());
         return json_.string;

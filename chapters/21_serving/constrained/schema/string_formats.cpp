@@ -19,10 +19,12 @@ std::map<std::string, std::string> make_patterns() {
         "(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])";
     const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?";
     const std::string hostname = label + "(\\." + label + "){0,5}";
+    const std::string any_label = "[A-Za-z0-9]+(-[A-Za-z0-9]+)*";  // of any length
     const std::string byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     const std::string group = "[0-9a-f]{1,4}";
     const std::string name = "[A-Za-z0-9_+-]+(\\.[A-Za-z0-9_+-]+)*";
-    const std::string uri = "[a-z][a-z0-9+.-]*://" + hostname +
+    const std::string uri = "[a-z][a-z0-9+.-]*://" + any_label + "(\\." + any_label +
+                            ")*"
                             "(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._~-]+)*/?"
                             "(\\?[A-Za-z0-9=&._~-]*)?(#[A-Za-z0-9._~-]*)?";
     return {{"date", date},
@@ -32,7 +34,7 @@ std::map<std::string, std::string> make_patterns() {
              "P([0-9]{1,4}W|[0-9]{1,4}D(T[0-9]{1,4}H([0-9]{1,4}M)?)?|"
              "T[0-9]{1,4}(H|M|S))"},
             {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"},
-            {"email", name + "@(" + label + "\\.){1,5}[A-Za-z]{2,20}"},
+            {"email", name + "@(" + any_label + "\\.)+[A-Za-z]{2,20}"},
             {"hostname", hostname},
             {"ipv4", "(" + byte + "\\.){3}" + byte},
             {"ipv6", "(" + group + ":){7}" + group},
