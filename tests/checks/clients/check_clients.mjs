@@ -51,7 +51,7 @@ async function check(title, create, expected) {
     const body = await response
     detail = body?.startsWith('{"error"') ? JSON.parse(body).error.message : `${error.name}: ${error.message}`
   }
-  console.log(`${passed ? 'passed' : 'FAILED'}: ${title} (${detail.slice(0, 300)})`)
+  console.log(`${passed ? 'passed' : 'FAILED'}: ${title} (${detail.replace(/\s+/g, ' ').slice(0, 300)})`)
   if (!passed) ++failures
 }
 
@@ -209,7 +209,12 @@ async function vercel() {
     await checkAgent(`${title}: ToolLoopAgent`, async () => (await new ToolLoopAgent({ ...settings, tools, instructions: brief }).generate({ prompt: sum })).text)
     await check(`${title}: a required tool`, async () => (await generateText({ ...settings, tools, toolChoice: 'required', prompt: sum })).toolResults[0].output, '563')
     await checkShapes(`${title}: generateObject`, async (shape, seed) => (await generateObject(sampled(shape, seed))).object)
-    await checkShapes(`${title}: streamObject`, (shape, seed) => streamObject({ ...sampled(shape, seed), ...quiet }).object, ['several fields'])
+    await checkShapes(`${title}: streamObject`, async (shape, seed) => {
+      const { partialObjectStream, object } = streamObject({ ...sampled(shape, seed), ...quiet })
+      object.catch(() => {})
+      for await (const _ of partialObjectStream);
+      return object
+    }, ['several fields'])
     await checkShapes(`${title}: Output.object`, async (shape, seed) => {
       const { schema, ...more } = sampled(shape, seed)
       return (await generateText({ ...more, output: Output.object({ schema }) })).output

@@ -1,5 +1,5 @@
 // Checks the JSON schemas of ./learn serve: 40 of zod, 40 of pydantic and 20 written by hand, each
-// with five answers, which ajv and zod must find valid. Prints what is refused and what is invalid.
+// with 20 answers, which ajv and zod must find valid. Prints what is refused and what is invalid.
 // Exits with 1 if an answer is invalid, or if fewer than 95 % of zod's or of pydantic's schemas are
 // accepted, and with 77 if the server or the packages are missing.
 // Usage: node tests/checks/clients/check_schemas.mjs BUILD, after npm --prefix tests/checks/clients ci.
@@ -24,10 +24,10 @@ const { z } = await import('zod')
 const { zodModels } = await import('./schemas/zod_models.mjs')
 setTimeout(() => { console.log('FAILED: not ready after 240 seconds'); process.exit(1) }, 240_000).unref()
 
-function validator(schema, draft, formats = true) {
+function validator(schema, draft) {
   const Draft = draft.includes('2020') ? Ajv2020 : draft.includes('draft-04') ? Ajv4 : Ajv
-  const ajv = new Draft({ strict: false, logger: false, validateSchema: false, validateFormats: formats })
-  if (formats) addFormats(ajv)
+  const ajv = new Draft({ strict: false, logger: false, validateSchema: false })
+  addFormats(ajv)
   return ajv.compile(schema)
 }
 const read = name => Object.entries(JSON.parse(readFileSync(path(`schemas/${name}`))))
@@ -35,70 +35,68 @@ const read = name => Object.entries(JSON.parse(readFileSync(path(`schemas/${name
 const withoutSecondFormat = { override: ({ jsonSchema }) => { if (jsonSchema.pattern) delete jsonSchema.format } }
 const cases = [
   ...Object.entries(zodModels).map(([name, model]) => {
-    const schema = z.toJSONSchema(model), validate = validator(z.toJSONSchema(model, withoutSecondFormat), '2020')
-    return { source: 'zod', name, schema, validate, format: validator(schema, '2020'),
-      errors: value => validate(value) ? model.safeParse(value).error?.message : JSON.stringify(validate.errors) }
+    const schema = z.toJSONSchema(model)
+    return { source: 'zod', name, model, schema, validate: validator(z.toJSONSchema(model, withoutSecondFormat), '2020'), format: validator(schema, '2020') }
   }),
   ...read('pydantic.json').map(([name, schema]) => ({ source: 'pydantic', name, schema, validate: validator(schema, 'draft-07') })),
   ...read('handwritten.json').map(([name, { schema, may_be_refused: optional }]) => ({ source: 'handwritten', name, schema, optional,
     validate: validator(schema, schema.$schema ?? '2020') })),
 ]
 
-const model = writeRandomModel(path('../../../assets/wordnet_calculator'))
-process.on('exit', () => rmSync(model, { recursive: true }))
-const server = await startServer(program, '--model', model, '--context-length', '4096', '--pages', '4096', '--max-waiting', '1024')
+const folder = writeRandomModel(path('../../../assets/wordnet_calculator'))
+process.on('exit', () => rmSync(folder, { recursive: true }))
+const server = await startServer(program, '--model', folder, '--context-length', '4096', '--pages', '4096', '--max-waiting', '1024')
 const id = (await (await fetch(`${server.url}/v1/models`)).json()).data[0].id
 
-// Returns the answer, or why the schema is refused.
-async function answer(schema, seed) {
+// Returns four answers, or why the schema is refused.
+async function answersTo(schema, seed, temperature) {
   const response = await fetch(`${server.url}/v1/chat/completions`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({
-    model: id, temperature: 1, seed, messages: [{ role: 'user', content: 'Hi' }], response_format: { type: 'json_schema', json_schema: { name: 'schema', strict: true, schema } } }) })
+    model: id, temperature, n: 4, seed, messages: [{ role: 'user', content: 'Hi' }], response_format: { type: 'json_schema', json_schema: { name: 'schema', strict: true, schema } } }) })
   const { choices, error } = await response.json()
   if (error) return { refused: `${response.status} ${error.message.replace('response_format.json_schema.schema: json_schema: ', '')}` }
-  return { text: choices[0].message.content, reason: choices[0].finish_reason }
+  return { texts: choices.map(({ message, finish_reason: reason }) => ({ text: message.content, reason })) }
+}
+// Why a whole answer is invalid.
+function flaw(text, { validate, model }) {
+  try {
+    const value = JSON.parse(text)
+    return validate(value) ? model?.safeParse(value).error?.message : JSON.stringify(validate.errors)
+  } catch (error) {
+    return error.message
+  }
 }
 
-const counts = {}
-let failures = 0, cut = 0, answers = 0, notes = 0
-for (const { source, name, schema, optional, validate, errors, format } of cases) {
-  const count = counts[source] ??= { accepted: 0, refused: 0 }
-  const results = await Promise.all([1, 2, 3, 4, 5].map(seed => answer(schema, seed)))
+let failures = 0
+const line = (title, { source, name }, detail = '') => console.log(`${title}: ${source}: ${name}${detail && ` (${detail.replace(/\s+/g, ' ').slice(0, 400)})`}`)
+const counts = { zod: { accepted: 0, refused: 0 }, pydantic: { accepted: 0, refused: 0 }, handwritten: { accepted: 0, refused: 0 } }
+let all = 0, cut = 0
+for (const [index, one] of cases.entries()) {
+  const results = await Promise.all([1, 1, 1, 2, 2].map((temperature, i) => answersTo(one.schema, 1000 * index + 100 * i, temperature)))
   const refused = results.find(result => result.refused)?.refused
+  ++counts[one.source][refused ? 'refused' : 'accepted']
   if (refused) {
-    ++count.refused
-    console.log(`refused: ${source}: ${name} (${refused})${optional ? `, which is allowed: ${optional}` : ''}`)
+    line(one.optional ? 'refused, as it may be' : 'refused', one, refused)
     continue
   }
-  ++count.accepted
-  for (const { text, reason } of results) {
-    ++answers
-    if (reason !== 'stop') {
-      ++cut
-      console.log(`cut: ${source}: ${name} (${text.length} characters: ${text.slice(0, 100)})`)
-      continue
-    }
-    let why
-    try {
-      const value = JSON.parse(text)
-      why = errors ? errors(value) : validate(value) ? undefined : JSON.stringify(validate.errors)
-      if (!why && format && !format(value)) {
-        ++notes
-        console.log(`note: ${source}: ${name}: fits the pattern, and not the format of ajv (${text.slice(0, 200)})`)
-      }
-    } catch (error) {
-      why = error.message
-    }
-    if (!why) continue
-    ++failures
-    console.log(`INVALID: ${source}: ${name} (${why.replace(/\s+/g, ' ').slice(0, 300)}: ${text.slice(0, 300)})`)
-  }
+  const answers = results.flatMap(({ texts }) => texts)
+  const whole = answers.filter(({ reason }) => reason === 'stop').map(({ text }) => ({ text, why: flaw(text, one) }))
+  all += answers.length
+  cut += answers.length - whole.length
+  const invalid = whole.filter(({ why }) => why)
+  if (invalid.length) ++failures
+  if (invalid.length) line('FAILED', one, `${invalid.length} of ${whole.length} answers are invalid: ${invalid[0].text.slice(0, 150)}: ${invalid[0].why}`)
+  else line('passed', one, `${whole.length} answers: ${whole[0]?.text.slice(0, 100)}`)
+  const other = one.format && whole.filter(({ text, why }) => !why && !one.format(JSON.parse(text)))
+  if (other?.length) line('note', one, `${other.length} answers fit the pattern, and not ajv's format: ${other[0].text}`)
+  if (whole.length < answers.length) line('note', one, `${answers.length - whole.length} answers are cut by the end of the context`)
 }
-for (const [source, { accepted, refused }] of Object.entries(counts)) {
-  console.log(`${source}: ${accepted} accepted, ${refused} refused`)
-  if (source !== 'handwritten' && accepted < 0.95 * (accepted + refused)) ++failures
+function check(title, passed) {
+  console.log(`${passed ? 'passed' : 'FAILED'}: ${title}`)
+  if (!passed) ++failures
 }
-console.log(`${answers} answers, ${cut} cut by the end of the context`)
-if (cut > 0.05 * answers) ++failures
+for (const [source, { accepted, refused }] of Object.entries(counts))
+  check(`${source}: ${accepted} accepted, ${refused} refused`, source === 'handwritten' || accepted >= 0.95 * (accepted + refused))
+check(`${cut} of ${all} answers are cut by the end of the context`, cut <= 0.02 * all)
 server.child.kill('SIGINT')
 await server.ended
 process.exit(failures ? 1 : 0)
