@@ -1,6 +1,7 @@
 // Checks ./learn serve with the clients of OpenAI, LangChain, Vercel (ai) and Hugging Face: chats,
 // streams, agents that call a calculator, and answers that follow a schema of zod. Prints one line
-// per check. Exits with 1 if one fails, and with 77 if the server or the clients are missing.
+// per check. Exits with 1 if one fails, and with 77 if the server or the clients are missing, or
+// Node is too old for them.
 // Usage: node tests/checks/clients/check_clients.mjs BUILD, after npm --prefix tests/checks/clients ci.
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
@@ -13,6 +14,10 @@ for (const file of [program, fileURLToPath(new URL('node_modules/ai', import.met
     console.log(`skipped: there is no ${file}`)
     process.exit(77)
   }
+if (Number(process.versions.node.split('.')[0]) < 20) {
+  console.log(`skipped: the clients need Node 20, this is ${process.version}`)
+  process.exit(77)
+}
 const { default: OpenAI } = await import('openai')
 const { zodFunction, zodResponseFormat } = await import('openai/helpers/zod')
 const { ChatOpenAI } = await import('@langchain/openai')
@@ -142,6 +147,10 @@ async function openai() {
 
   const formatted = (shape, seed) => ask(sum, { seed, temperature: 1, response_format: zodResponseFormat(shape, 'shape') })
   await checkShapes('openai: parse', async (shape, seed) => (await completions.parse(formatted(shape, seed))).choices[0].message.parsed)
+  await check('openai: a parsed answer is sent back', async () => {
+    const { message } = (await completions.parse(ask(sum, { response_format: zodResponseFormat(shapes['an enum'], 'shape') }))).choices[0]
+    return text(await completions.create(ask('', { messages: [{ role: 'user', content: sum }, message, { role: 'user', content: spelling }] })))
+  }, isSpelled)
   await checkShapes('openai: stream', async (shape, seed) => (await completions.stream(formatted(shape, seed)).finalChatCompletion()).choices[0].message.parsed, ['several fields'])
   await checkShapes('openai: a required zodFunction', async (shape, seed) => callOf(await completions.parse(ask(sum, {
     seed, temperature: 1, tool_choice: 'required', tools: [zodFunction({ name: 'answer', parameters: shape })] }))))
@@ -162,8 +171,8 @@ async function langchain() {
   await check('langchain: named human message', async () => (await chat.invoke([new HumanMessage({ content: spelling, name: 'anna' })])).content, isSpelled)
   await check('langchain: named answer', async () => (await chat.invoke([new HumanMessage('Hi'), new AIMessage({ content: 'Hello', name: 'bob' }), new HumanMessage(spelling)])).content, isSpelled)
   await check('langchain: text in parts', async () => (await chat.invoke([new HumanMessage({ content: [{ type: 'text', text: spelling }] })])).content, isSpelled)
-  await check('langchain: usual options', async () => (await create({ topP: 0.9, stop: [' k'], maxTokens: 50, frequencyPenalty: 0, presencePenalty: 0, n: 1, user: 'anna', logprobs: true, topLogprobs: 2 })
-    .invoke(spelling, { seed: 1 })).content, stopped)
+  const usual = { topP: 0.9, stop: [' k'], maxTokens: 50, frequencyPenalty: 0, presencePenalty: 0, n: 1, user: 'anna', logprobs: true, topLogprobs: 2 }
+  await check('langchain: usual options', async () => (await create(usual).invoke(spelling, { seed: 1 })).content, stopped)
   await check('langchain: batch', async () => (await chat.batch([spelling, spelling])).map(message => message.content), texts => texts.length === 2 && texts.every(isSpelled))
   await check('langchain: stream', async () => (await stream(chat, spelling)).content, isSpelled)
   await check('langchain: usage of a stream', async () => (await stream(chat, spelling)).usage_metadata, usage => usage?.total_tokens > 20)
@@ -180,13 +189,19 @@ async function langchain() {
   const withTools = chat.bindTools([calculatorTool])
   await checkAgent('langchain: agent', () => agent(invoke, withTools))
   await checkAgent('langchain: agent, streamed', () => agent(stream, withTools))
+  await check('langchain: the conversation goes on', async () => {
+    const messages = [new HumanMessage(sum)]
+    await agent(invoke, withTools, messages)
+    return (await withTools.invoke([...messages, new AIMessage(result), new HumanMessage(spelling)])).content
+  }, isSpelled)
   await checkAgent('langchain: agent with a strict tool', () => agent(invoke, chat.bindTools([calculatorTool], { strict: true })))
   await checkAgent('langchain: agent with system and named human message', () => agent(invoke, withTools, [
     new SystemMessage(brief), new HumanMessage({ content: sum, name: 'anna' })]))
 
   for (const method of ['jsonSchema', 'functionCalling'])
     await checkShapes(`langchain: ${method}`, (shape, seed) => create({ temperature: 1, modelKwargs: { seed } }).withStructuredOutput(shape, { method, name: 'shape' }).invoke(sum))
-  await check('langchain: jsonMode', () => whole(seed => create({ temperature: 1, modelKwargs: { seed } }).withStructuredOutput(z.looseObject({}), { method: 'jsonMode' }).invoke(sum)), value => typeof value === 'object')
+  await check('langchain: jsonMode', () => whole(seed => create({ temperature: 1, modelKwargs: { seed } }).withStructuredOutput(z.looseObject({}), { method: 'jsonMode' }).invoke(sum)),
+    value => typeof value === 'object')
 }
 
 async function vercel() {
@@ -206,6 +221,10 @@ async function vercel() {
     await check(`${title}: usage of a stream`, () => streamText({ ...settings, ...quiet, prompt: spelling }).usage, usage => usage.totalTokens > 20)
     await checkAgent(`${title}: generateText with tools`, async () => (await generateText({ ...settings, tools, prompt: sum, stopWhen: stepCountIs(3) })).text)
     await checkAgent(`${title}: streamText with tools`, () => streamText({ ...settings, ...quiet, tools, prompt: sum, stopWhen: stepCountIs(3) }).text)
+    await check(`${title}: the conversation goes on`, async () => {
+      const { response: { messages } } = await generateText({ ...settings, tools, prompt: sum, stopWhen: stepCountIs(3) })
+      return (await generateText({ ...settings, tools, messages: [{ role: 'user', content: sum }, ...messages, { role: 'user', content: spelling }] })).text
+    }, isSpelled)
     await checkAgent(`${title}: ToolLoopAgent`, async () => (await new ToolLoopAgent({ ...settings, tools, instructions: brief }).generate({ prompt: sum })).text)
     await check(`${title}: a required tool`, async () => (await generateText({ ...settings, tools, toolChoice: 'required', prompt: sum })).toolResults[0].output, '563')
     await checkShapes(`${title}: generateObject`, async (shape, seed) => (await generateObject(sampled(shape, seed))).object)
@@ -219,7 +238,8 @@ async function vercel() {
       const { schema, ...more } = sampled(shape, seed)
       return (await generateText({ ...more, output: Output.object({ schema }) })).output
     }, ['several fields'])
-    await check(`${title}: Output.choice`, async () => (await generateText({ ...settings, prompt: sum, output: Output.choice({ options: ['red', 'green'] }) })).output, choice => ['red', 'green'].includes(choice))
+    const options = ['red', 'green']
+    await check(`${title}: Output.choice`, async () => (await generateText({ ...settings, prompt: sum, output: Output.choice({ options }) })).output, choice => options.includes(choice))
   }
 }
 
@@ -227,15 +247,15 @@ async function huggingface() {
   const client = new InferenceClient('hf_none', { endpointUrl: baseURL, fetch: recordingFetch })
   const ask = (content, more = {}) => ({ model, temperature: 0, messages: [{ role: 'user', content }], ...more })
   const invoke = async request => (await client.chatCompletion(request)).choices[0].message
-  // Adds the parts of a message, as its pieces arrive.
+  // Adds the parts of a message as OpenAI's guide does: the calls keep their index.
   async function stream(request) {
     const message = { role: 'assistant', content: '' }
     for await (const { choices: [choice] } of client.chatCompletionStream(request)) {
       message.content += choice?.delta.content ?? ''
-      for (const { index, ...part } of choice?.delta.tool_calls ?? []) {
+      for (const part of choice?.delta.tool_calls ?? []) {
         message.tool_calls ??= []
-        if (message.tool_calls[index]) message.tool_calls[index].function.arguments += part.function.arguments
-        else message.tool_calls[index] = part
+        if (message.tool_calls[part.index]) message.tool_calls[part.index].function.arguments += part.function.arguments
+        else message.tool_calls[part.index] = part
       }
     }
     return message
@@ -252,7 +272,8 @@ async function huggingface() {
     }
   }
   await check('huggingface: chat', async () => (await invoke(ask(spelling))).content, isSpelled)
-  await check('huggingface: usual options', async () => (await invoke(ask(spelling, { top_p: 0.9, stop: [' k'], max_tokens: 50, seed: 1, frequency_penalty: 0, presence_penalty: 0 }))).content, stopped)
+  const usual = { top_p: 0.9, stop: [' k'], max_tokens: 50, seed: 1, frequency_penalty: 0, presence_penalty: 0 }
+  await check('huggingface: usual options', async () => (await invoke(ask(spelling, usual))).content, stopped)
   await check('huggingface: stream', async () => (await stream(ask(spelling))).content, isSpelled)
   await checkAgent('huggingface: agent', () => agent(invoke))
   await checkAgent('huggingface: agent, streamed', () => agent(stream))

@@ -1,7 +1,7 @@
 // Checks the JSON schemas of ./learn serve: 40 of zod, 40 of pydantic and 20 written by hand, each
 // with 20 answers, which ajv and zod must find valid. Prints what is refused and what is invalid.
 // Exits with 1 if an answer is invalid, or if fewer than 95 % of zod's or of pydantic's schemas are
-// accepted, and with 77 if the server or the packages are missing.
+// accepted, and with 77 if the server or the packages are missing, or Node is too old.
 // Usage: node tests/checks/clients/check_schemas.mjs BUILD, after npm --prefix tests/checks/clients ci.
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { resolve } from 'node:path'
@@ -16,6 +16,10 @@ for (const file of [program, path('node_modules/ajv')])
     console.log(`skipped: there is no ${file}`)
     process.exit(77)
   }
+if (Number(process.versions.node.split('.')[0]) < 20) {
+  console.log(`skipped: the clients need Node 20, this is ${process.version}`)
+  process.exit(77)
+}
 const { default: Ajv } = await import('ajv')
 const { default: Ajv2020 } = await import('ajv/dist/2020.js')
 const { default: Ajv4 } = await import('ajv-draft-04')
@@ -45,7 +49,7 @@ const cases = [
 
 const folder = writeRandomModel(path('../../../assets/wordnet_calculator'))
 process.on('exit', () => rmSync(folder, { recursive: true }))
-const server = await startServer(program, '--model', folder, '--context-length', '4096', '--pages', '4096', '--max-waiting', '1024')
+const server = await startServer(program, '--model', folder, '--context-length', '4096', '--pages', '4096')
 const id = (await (await fetch(`${server.url}/v1/models`)).json()).data[0].id
 
 // Returns four answers, or why the schema is refused.
@@ -56,6 +60,7 @@ async function answersTo(schema, seed, temperature) {
   if (error) return { refused: `${response.status} ${error.message.replace('response_format.json_schema.schema: json_schema: ', '')}` }
   return { texts: choices.map(({ message, finish_reason: reason }) => ({ text: message.content, reason })) }
 }
+
 // Why a whole answer is invalid.
 function flaw(text, { validate, model }) {
   try {
@@ -83,13 +88,14 @@ for (const [index, one] of cases.entries()) {
   all += answers.length
   cut += answers.length - whole.length
   const invalid = whole.filter(({ why }) => why)
-  if (invalid.length) ++failures
+  failures += invalid.length
   if (invalid.length) line('FAILED', one, `${invalid.length} of ${whole.length} answers are invalid: ${invalid[0].text.slice(0, 150)}: ${invalid[0].why}`)
   else line('passed', one, `${whole.length} answers: ${whole[0]?.text.slice(0, 100)}`)
   const other = one.format && whole.filter(({ text, why }) => !why && !one.format(JSON.parse(text)))
   if (other?.length) line('note', one, `${other.length} answers fit the pattern, and not ajv's format: ${other[0].text}`)
   if (whole.length < answers.length) line('note', one, `${answers.length - whole.length} answers are cut by the end of the context`)
 }
+
 function check(title, passed) {
   console.log(`${passed ? 'passed' : 'FAILED'}: ${title}`)
   if (!passed) ++failures
