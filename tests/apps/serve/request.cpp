@@ -1,4 +1,5 @@
 // Requests as OpenAI's API defines them: each field is used, or rejected by name.
+#include "chapters/21_serving/constrained/schema/json_schema.hpp"
 #include "chapters/apps/serve/api/request_fields.hpp"
 #include "chapters/models/chat/chat_formats.hpp"
 #include "tests/support/serve_helpers.hpp"
@@ -239,6 +240,14 @@ TEST_CASE("a response_format becomes a grammar, whose errors have the path of th
         schema(R"("schema": {"type": "object", "properties": {"a": {"not": {"const": 1}}}})"));
     CHECK(unknown.find(begin + ".json_schema.schema: ") == 0);
     CHECK(unknown.find("#/properties/a") != std::string::npos);
+    CHECK(
+        completion_error(R"("response_format": {"type": "json_object", "schema": {"type": 5}})")
+            .starts_with(begin + ".schema: json_schema: #/type"));
+    const auto any = parse(R"("response_format": {"type": "json_object"})").grammar;
+    const auto pair =
+        parse(R"("response_format": {"type": "json_object", "schema": {"enum": ["a"]}})")
+            .grammar;
+    CHECK(pair->rules().size() != any->rules().size());
     // A client that wants no guarantee says so.
     const std::string unenforced = R"("schema": {"type": "array", "uniqueItems": true})";
     CHECK(completion_error(schema(R"("strict": false, )" + unenforced)) == "accepted");
@@ -264,6 +273,47 @@ TEST_CASE("a grammar that cannot begin is an error of the request") {
     CHECK(error_of(body_with(R"("response_format": {"type": "json_object"})"), false, model) ==
           "400 response_format : response_format: token_mask: after 0 tokens, no token of the "
           "vocabulary fits the grammar");
+}
+
+TEST_CASE("the grammar of a request is kept for the next one") {
+    GrammarCache cache;
+    int num_made = 0;
+    const auto get = [&](const std::string& key) {
+        return cache.get(key, [&] {
+            ++num_made;
+            return std::make_shared<const Grammar>(json_object_grammar());
+        });
+    };
+    const auto first = get("a");
+    CHECK(get("a") == first);
+    CHECK(get("b") != first);
+    for (int i = 0; i < 14; ++i) get(to_text(i));
+    CHECK(get("a") == first);  // used again, so that it is not the oldest
+    get("c");
+    CHECK(num_made == 17);
+    CHECK(get("a") == first);
+    get("b");
+    CHECK(num_made == 18);
+    CHECK(get(std::string(70'000, 'x')) != get(std::string(70'000, 'x')));
+    CHECK_THROWS_AS(
+        cache.get("d", []() -> std::shared_ptr<const Grammar> { throw ValueError(""); }),
+        ValueError);
+    get("d");
+    CHECK(num_made == 21);
+
+    // What the grammar depends on is in the key.
+    const ApiModel model = chat_model();
+    const auto grammar = [&](const std::string& fields) {
+        return parse_chat_request(body_with(fields, true), model).grammar;
+    };
+    const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}}])";
+    std::set<std::shared_ptr<const Grammar>> grammars;
+    for (const std::string choice :
+         {"", R"(, "tool_choice": "required")", R"(, "parallel_tool_calls": false)",
+          R"(, "tool_choice": {"type": "function", "function": {"name": "f"}})"}) {
+        CHECK(grammars.insert(grammar(tools + choice)).second);
+        CHECK(grammars.contains(grammar(tools + choice)));
+    }
 }
 
 TEST_CASE("messages come back with what clients store in them") {

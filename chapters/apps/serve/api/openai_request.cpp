@@ -98,34 +98,40 @@ void read_stream(RequestFields& fields, CompletionRequest& request) {
     options.reject_unread();
 }
 
-// A grammar that is too ambiguous, or that no token of the vocabulary can begin, is a mistake
-// of the request: it must be known before the first token.
-void check_first_token(const ApiModel& model, const std::shared_ptr<const Grammar>& grammar,
-                       const std::string& param) try {
-    TokenConstraint(model.trie, grammar).allowed_tokens();
-} catch (const ValueError& error) {
-    throw invalid_request(param + ": " + error.what(), param);
+// The grammar that a field asks for. One that is too ambiguous, or that no token of the
+// vocabulary can begin, is a mistake of the request: it must be known before the first token.
+template <class Make>
+std::shared_ptr<const Grammar> checked_grammar(const ApiModel& model, const std::string& param,
+                                               const std::string& key, const Make& make) {
+    return model.grammars->get(param + key, [&] {
+        std::shared_ptr<const Grammar> grammar = make();
+        try {
+            if (grammar) TokenConstraint(model.trie, grammar).allowed_tokens();
+        } catch (const ValueError& error) {
+            throw invalid_request(param + ": " + error.what(), param);
+        }
+        return grammar;
+    });
 }
 
 // What restricts the text of an answer. /v1/completions has no tools.
 void read_constraints(RequestFields& fields, const ApiModel& model,
                       CompletionRequest& request) {
     if (const Json* format = fields.find("response_format"))
-        request.grammar = grammar_of_response_format(*format);
+        request.grammar = checked_grammar(model, "response_format", json_text(*format),
+                                          [&] { return grammar_of_response_format(*format); });
     if (!request.chat) {
         fields.allow_only("tools", {JsonArray{}});
         fields.allow_only("tool_choice", {"none", "auto"});
         fields.allow_only("parallel_tool_calls", {true, false});
-    } else if (ToolRequest tools = read_tools(fields); tools.grammar) {
+    } else if (ToolRequest tools = read_tools(fields); !tools.definitions.empty()) {
         if (request.grammar)
             throw invalid_request("response_format is not supported together with tools",
                                   "response_format", "unsupported_parameter");
-        request.grammar = std::move(tools.grammar);
+        request.grammar =
+            checked_grammar(model, "tools", tools.key, [&] { return grammar_of_tools(tools); });
         request.tools = std::move(tools.definitions);
     }
-    if (request.grammar)
-        check_first_token(model, request.grammar,
-                          request.tools.empty() ? "response_format" : "tools");
     fields.allow_only("functions", {JsonArray{}});
     fields.allow_only("function_call", {"none", "auto"});
 }

@@ -10,6 +10,7 @@
 #include "chapters/11_generation/sampling.hpp"
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/21_serving/constrained/token_mask.hpp"
+#include "chapters/apps/serve/api/grammar_cache.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 
 namespace llm::serve {
@@ -22,9 +23,10 @@ struct ApiModel {
     std::vector<Id> eos_token_ids{};              // with the token that ends an answer
     models::BadWords bad_words{};
     std::shared_ptr<const TokenTrie> trie{};  // of the tokenizer, for a grammar
-    std::size_t context_length = 0;           // tokens of a prompt and its answer
-    std::size_t max_prompt_tokens = 0;        // less than context_length
-    SamplingConfig sampling{};                // of requests that do not say otherwise
+    std::shared_ptr<GrammarCache> grammars = std::make_shared<GrammarCache>();
+    std::size_t context_length = 0;     // tokens of a prompt and its answer
+    std::size_t max_prompt_tokens = 0;  // less than context_length
+    SamplingConfig sampling{};          // of requests that do not say otherwise
 };
 
 // Changes of logits before a token is sampled. The penalties are of tokens that the answer has:

@@ -24,35 +24,38 @@ void check_members(const Json& object, const std::string& path,
             throw wrong(path + "." + key + " is not supported");
 }
 
-std::shared_ptr<const Grammar> grammar_of_schema(const Json& format) {
-    const Json* described = format.find("json_schema");
-    if (!described) throw wrong(".json_schema is missing");
-    check_members(*described, ".json_schema", {"name", "description", "schema", "strict"});
-    const Json* schema = described->find("schema");
-    if (!schema) throw wrong(".json_schema.schema is missing");
-    // An answer follows its schema, unless the client says that it need not.
-    const Json* strict = described->find("strict");
+// The grammar of the schema in an object. An answer follows it, unless "strict" is false.
+std::shared_ptr<const Grammar> grammar_of_schema(const Json& object, const std::string& path) {
+    const Json* schema = object.find("schema");
+    if (!schema) throw wrong(path + ".schema is missing");
+    const Json* strict = object.find("strict");
     if (strict && !strict->as<bool>() && !strict->as<std::nullptr_t>())
-        throw wrong(".json_schema.strict must be true or false");
+        throw wrong(path + ".strict must be true or false");
     const bool may_differ = strict && *strict == Json(false);
     try {
         return std::make_shared<Grammar>(json_schema_grammar(
             *schema, {may_differ ? Unenforced::ignored : Unenforced::rejected}));
     } catch (const ValueError& error) {
-        throw wrong(std::string(".json_schema.schema: ") + error.what());
+        throw wrong(path + ".schema: " + error.what());
     }
 }
 
 }  // namespace
 
 std::shared_ptr<const Grammar> grammar_of_response_format(const Json& format) {
-    check_members(format, "", {"type", "json_schema"});
+    check_members(format, "", {"type", "json_schema", "schema"});
     const Json* type = format.find("type");
     const std::string* name = type ? type->as<std::string>() : nullptr;
     if (name && *name == "text") return nullptr;
-    if (name && *name == "json_object") return std::make_shared<Grammar>(json_object_grammar());
-    if (name && *name == "json_schema") return grammar_of_schema(format);
-    throw wrong(".type must be text, json_object or json_schema");
+    if (name && *name == "json_object")  // with a schema: llama.cpp, Together
+        return format.find("schema") ? grammar_of_schema(format, "")
+                                     : std::make_shared<Grammar>(json_object_grammar());
+    if (!name || *name != "json_schema")
+        throw wrong(".type must be text, json_object or json_schema");
+    const Json* described = format.find("json_schema");
+    if (!described) throw wrong(".json_schema is missing");
+    check_members(*described, ".json_schema", {"name", "description", "schema", "strict"});
+    return grammar_of_schema(*described, ".json_schema");
 }
 
 }  // namespace llm::serve

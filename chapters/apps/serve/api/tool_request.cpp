@@ -118,13 +118,6 @@ ToolChoice tool_choice_named(const Json& choice) {
                           "tool_choice");
 }
 
-std::shared_ptr<const Grammar> grammar_of(const std::vector<Tool>& tools,
-                                          const ToolUse& use) try {
-    return std::make_shared<const Grammar>(tool_use_grammar(tools, use));
-} catch (const ValueError& error) {
-    throw invalid_request(std::string("tools: ") + error.what(), "tools");
-}
-
 }  // namespace
 
 ToolRequest read_tools(RequestFields& fields) {
@@ -136,17 +129,31 @@ ToolRequest read_tools(RequestFields& fields) {
         throw invalid_request("tool_choice needs tools", "tool_choice");
     if (!definitions) return {};
 
-    std::vector<Tool> tools = read_definitions(*definitions);
-    if (how == ToolChoice::none) return {};
-    if (choice && choice->as<JsonObject>()) {
-        tools = named_tool(*choice, tools);
+    if (how == ToolChoice::none) {
+        read_definitions(*definitions);
+        return {};
+    }
+    ToolRequest request{{}, definitions, choice, use, {}};
+    for (const Json& definition : *definitions) {
+        request.definitions.push_back(spaced_json_text(definition));
+        request.key += request.definitions.back() + "\n";
+    }
+    request.key += (choice ? json_text(*choice) : "") + (use.parallel ? "" : " alone");
+    return request;
+}
+
+std::shared_ptr<const Grammar> grammar_of_tools(const ToolRequest& request) {
+    std::vector<Tool> tools = read_definitions(*request.list);
+    ToolUse use = request.use;
+    if (request.choice && request.choice->as<JsonObject>()) {
+        tools = named_tool(*request.choice, tools);
         use.parallel = false;
     }
-    ToolRequest request;
-    for (const Json& definition : *definitions)
-        request.definitions.push_back(spaced_json_text(definition));
-    request.grammar = grammar_of(tools, use);
-    return request;
+    try {
+        return std::make_shared<const Grammar>(tool_use_grammar(tools, use));
+    } catch (const ValueError& error) {
+        throw invalid_request(std::string("tools: ") + error.what(), "tools");
+    }
 }
 
 }  // namespace llm::serve

@@ -10,12 +10,17 @@ namespace llm::serve {
 
 // The tools that an answer may call; none also if tool_choice is "none".
 struct ToolRequest {
-    std::vector<std::string> definitions{};    // as JSON texts, for the chat template
-    std::shared_ptr<const Grammar> grammar{};  // of the answer
+    std::vector<std::string> definitions{};  // as JSON texts, for the chat template
+    const JsonArray* list = nullptr;         // of the request
+    const Json* choice = nullptr;            // tool_choice, if it names a tool
+    ToolUse use{};
+    std::string key{};  // of all of these, for the cache of grammars
 };
 
-// Reads tools, tool_choice and parallel_tool_calls. Throws ApiError 400, which names the field.
+// Reads tools, tool_choice and parallel_tool_calls, and makes the grammar of answers. They
+// throw ApiError 400, which names the field.
 ToolRequest read_tools(RequestFields& fields);
+std::shared_ptr<const Grammar> grammar_of_tools(const ToolRequest& request);
 
 // What the definition of a tool, a call and a choice have in common. They throw ApiError 400.
 inline constexpr std::size_t max_list_size = 128;  // of tools, and of calls: OpenAI's limit
