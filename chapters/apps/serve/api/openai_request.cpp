@@ -15,7 +15,6 @@
 #include "common/files/unicode.hpp"
 
 namespace llm::serve {
-namespace {
 
 Json parse_body(std::string_view body) try {
     Json json = parse_json(body, "the body");
@@ -24,6 +23,8 @@ Json parse_body(std::string_view body) try {
 } catch (const FileError& error) {
     throw invalid_request(error.what());
 }
+
+namespace {
 
 void read_model(RequestFields& fields, const ApiModel& model) {
     const std::string name = fields.text("model");
@@ -255,9 +256,8 @@ std::vector<std::vector<Id>> encode_prompts(RequestFields& fields, const ApiMode
 
 // Reads the fields of one endpoint; errors of templates and tokenizers name the prompt.
 template <class Read>
-CompletionRequest parse_request(std::string_view body, const std::string& prompt,
-                                const Read& read) {
-    const Json object = parse_body(body);
+CompletionRequest read_request(const Json& object, const std::string& prompt,
+                               const Read& read) {
     try {
         CompletionRequest request;
         RequestFields fields(object);
@@ -274,7 +274,11 @@ CompletionRequest parse_request(std::string_view body, const std::string& prompt
 }  // namespace
 
 CompletionRequest parse_chat_request(std::string_view body, const ApiModel& model) {
-    return parse_request(body, "messages", [&](RequestFields& fields, auto& request) {
+    return read_chat_request(parse_body(body), model);
+}
+
+CompletionRequest read_chat_request(const Json& object, const ApiModel& model) {
+    return read_request(object, "messages", [&](RequestFields& fields, auto& request) {
         read_common(fields, model, request);
         if (!model.chat_template)
             throw invalid_request("the model " + model.name +
@@ -301,7 +305,7 @@ CompletionRequest parse_chat_request(std::string_view body, const ApiModel& mode
 }
 
 CompletionRequest parse_completion_request(std::string_view body, const ApiModel& model) {
-    return parse_request(body, "prompt", [&](RequestFields& fields, auto& request) {
+    return read_request(parse_body(body), "prompt", [&](RequestFields& fields, auto& request) {
         request.chat = false;
         read_common(fields, model, request);
         if (const auto top_logprobs = fields.integer("logprobs", 0, 5))

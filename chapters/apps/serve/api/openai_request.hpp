@@ -12,6 +12,7 @@
 #include "chapters/21_serving/constrained/token_mask.hpp"
 #include "chapters/apps/serve/api/grammar_cache.hpp"
 #include "chapters/models/chat/bad_words.hpp"
+#include "common/files/json.hpp"
 
 namespace llm::serve {
 
@@ -65,5 +66,9 @@ inline constexpr std::size_t max_choices = 16;  // of a request: prompts times n
 // is wrong, unknown or asks for what is not supported; 404 for another model.
 CompletionRequest parse_chat_request(std::string_view body, const ApiModel& model);
 CompletionRequest parse_completion_request(std::string_view body, const ApiModel& model);
+
+// The two steps of parse_chat_request.
+Json parse_body(std::string_view body);  // an object
+CompletionRequest read_chat_request(const Json& object, const ApiModel& model);
 
 }  // namespace llm::serve
