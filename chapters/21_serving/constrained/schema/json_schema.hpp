@@ -6,8 +6,7 @@
 
 namespace llm {
 
-// What becomes of a keyword that the grammar cannot enforce: an error, or, as of a description,
-// nothing.
+// A keyword that no grammar enforces is an error, or is ignored like a description.
 enum class Unenforced { rejected, ignored };
 struct SchemaOptions {
     Unenforced unenforced = Unenforced::rejected;

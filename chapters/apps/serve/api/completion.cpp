@@ -5,18 +5,6 @@
 
 namespace llm::serve {
 
-Vector changed_logits(const LogitChanges& changes, const Vector& logits,
-                      std::span<const Id> new_ids) {
-    Vector changed = logits;
-    for (const auto& [id, bias] : changes.bias) changed(std::size_t(id)) += bias;
-    std::map<Id, std::size_t> counts;
-    for (const Id id : new_ids) ++counts[id];
-    for (const auto& [id, count] : counts)
-        changed(std::size_t(id)) -=
-            changes.presence_penalty + Real(count) * changes.frequency_penalty;
-    return changed;
-}
-
 namespace {
 
 using LogitsProcessor = std::function<Vector(const Vector& logits, std::span<const Id>)>;

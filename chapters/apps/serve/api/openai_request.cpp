@@ -1,13 +1,13 @@
 #include "chapters/apps/serve/api/openai_request.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
 #include "chapters/apps/serve/api/chat_messages.hpp"
 #include "chapters/apps/serve/api/request_fields.hpp"
 #include "chapters/apps/serve/api/response_format.hpp"
+#include "chapters/apps/serve/api/sampling_fields.hpp"
 #include "chapters/apps/serve/api/tool_request.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/json.hpp"
@@ -33,47 +33,6 @@ void read_model(RequestFields& fields, const ApiModel& model) {
             404, "invalid_request_error",
             "the model " + escaped(name) + " does not exist; this server has " + model.name,
             "model", "model_not_found");
-}
-
-void read_sampling(RequestFields& fields, SamplingConfig& sampling) {
-    sampling.temperature = Real(fields.number_or("temperature", 0, 2, sampling.temperature));
-    if (sampling.temperature > 0 && sampling.temperature < Real(0.01))
-        throw invalid_request("temperature must be 0, or from 0.01 to 2", "temperature");
-    sampling.top_p = Real(fields.number_or("top_p", 0, 1, sampling.top_p));
-    // Not in OpenAI's API, but in those of vLLM and llama.cpp.
-    if (const auto top_k = fields.integer("top_k", -1, 1 << 24))
-        sampling.top_k = size_t(std::max<std::int64_t>(*top_k, 0));  // -1: off, as in vLLM
-    sampling.min_p = Real(fields.number_or("min_p", 0, 1, sampling.min_p));
-    sampling.repetition_penalty =
-        Real(fields.number_or("repetition_penalty", 0.01, 100, sampling.repetition_penalty));
-}
-
-// Biases of logits by token: {"5": -100}.
-void read_logit_bias(RequestFields& fields, const ApiModel& model, LogitChanges& changes) {
-    const Json* value = fields.find("logit_bias");
-    if (!value) return;
-    const JsonObject* biases = value->as<JsonObject>();
-    if (!biases || biases->size() > 1024)
-        throw invalid_request("logit_bias must be an object of at most 1024 tokens",
-                              "logit_bias");
-    for (const auto& [key, bias] : *biases) {
-        const bool is_id =
-            !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == key.npos;
-        const std::optional<double> number = bias.number();
-        if (!is_id || std::stoul(key) >= model.tokenizer.vocab_size())
-            throw invalid_request("logit_bias: " + escaped(key) + " is no token", "logit_bias");
-        if (!number || !(std::abs(*number) <= 100))
-            throw invalid_request(
-                "logit_bias: a bias must be a number from -100 to 100, not " + brief_json(bias),
-                "logit_bias");
-        changes.bias.emplace_back(Id(std::stoul(key)), Real(*number));
-    }
-}
-
-void read_logit_changes(RequestFields& fields, const ApiModel& model, LogitChanges& changes) {
-    changes.frequency_penalty = Real(fields.number_or("frequency_penalty", -2, 2, 0));
-    changes.presence_penalty = Real(fields.number_or("presence_penalty", -2, 2, 0));
-    read_logit_bias(fields, model, changes);
 }
 
 void read_stop(RequestFields& fields, CompletionRequest& request) {
@@ -152,7 +111,7 @@ void read_common(RequestFields& fields, const ApiModel& model, CompletionRequest
     read_model(fields, model);
     request.sampling = model.sampling;
     read_sampling(fields, request.sampling);
-    read_logit_changes(fields, model, request.logit_changes);
+    request.logit_changes = read_logit_changes(fields, model.tokenizer.vocab_size());
     request.n = size_t(fields.integer("n", 1, std::int64_t(max_choices)).value_or(1));
     if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX))
         request.seed = std::uint32_t(*seed) ^ std::uint32_t(std::uint64_t(*seed) >> 32);

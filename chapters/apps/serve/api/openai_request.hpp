@@ -11,6 +11,7 @@
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/21_serving/constrained/token_mask.hpp"
 #include "chapters/apps/serve/api/grammar_cache.hpp"
+#include "chapters/apps/serve/api/sampling_fields.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 #include "common/files/json.hpp"
 
@@ -29,20 +30,6 @@ struct ApiModel {
     std::size_t max_prompt_tokens = 0;  // less than context_length
     SamplingConfig sampling{};          // of requests that do not say otherwise
 };
-
-// Changes of logits before a token is sampled. The penalties are of tokens that the answer has:
-// presence_penalty once, frequency_penalty for each time. Source: OpenAI, "Frequency and
-// presence penalties".
-struct LogitChanges {
-    Real frequency_penalty = 0, presence_penalty = 0;
-    std::vector<std::pair<Id, Real>> bias{};
-
-    bool any() const {
-        return frequency_penalty != 0 || presence_penalty != 0 || !bias.empty();
-    }
-};
-Vector changed_logits(const LogitChanges& changes, const Vector& logits,  // (V) -> (V)
-                      std::span<const Id> new_ids);
 
 // A request after validation. Each prompt gets n answers.
 struct CompletionRequest {
