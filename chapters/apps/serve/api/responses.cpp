@@ -123,9 +123,9 @@ std::string ResponseItems::finish(const Usage& usage) {
     if (output_.empty()) events = add_text("");
     events += close(status);
     response_ = make_response(status);
-    if (!is_complete)
-        response_["incomplete_details"] = {
-            {"reason", finish_reason_ == "length" ? "max_output_tokens" : finish_reason_}};
+    const std::string reason =
+        finish_reason_ == "length" ? "max_output_tokens" : finish_reason_;
+    if (!is_complete) response_["incomplete_details"]["reason"] = reason;
     response_["usage"] = {{"input_tokens", usage.prompt_tokens},
                           {"input_tokens_details", {{"cached_tokens", 0}}},
                           {"output_tokens", usage.completion_tokens},

@@ -5,24 +5,22 @@
 
 #include <nlohmann/json.hpp>
 
+#include "chapters/apps/serve/api/answer_format.hpp"
 #include "chapters/apps/serve/api/openai_request.hpp"
-#include "chapters/apps/serve/api/openai_response.hpp"
 
 namespace llm::serve {
 
 // Throws ApiError 400, which names the field, as parse_chat_request; 404 for another model.
 CompletionRequest parse_responses_request(std::string_view body, const ApiModel& model);
 
-// The answer while it is generated. Its functions return server-sent events.
-class ResponseItems {
+class ResponseItems : public AnswerFormat {
  public:
     ResponseItems(const ResponseHead& head, std::string_view body);
-
-    std::string begin();
-    std::string add(const Choice& part);
-    std::string finish(const Usage& usage);
-    std::string fail(const ApiError& error);
-    std::string response_json() const { return response_.dump(); }
+    std::string begin() override;
+    std::string add(const Choice& part) override;
+    std::string finish(const Usage& usage) override;
+    std::string fail(const ApiError& error) override;
+    std::string response_json() const override { return response_.dump(); }
 
  private:
     using json = nlohmann::ordered_json;
