@@ -1,4 +1,5 @@
 // Keys of config.json that several families have.
+#include "chapters/models/activations.hpp"
 #include "chapters/models/family.hpp"
 #include "chapters/models/llama/rope_keys.hpp"
 #include "common/output/show.hpp"
@@ -29,15 +30,11 @@ Activation read_activation(const JsonFile& json, const std::string& key,
     if (!json.has(key)) return otherwise;
     const std::string name = json.text(key);
     if (name == otherwise.name) return otherwise;
-    const std::map<std::string, Activation> named = {
-        {"silu", SiLU},          {"swish", SiLU},
-        {"gelu", GELU},          {"gelu_python", GELU},
-        {"relu", ReLU},          {"sigmoid", Sigmoid},
-        {"gelu_new", GELUTanh},  {"gelu_pytorch_tanh", GELUTanh},
-        {"gelu_fast", GELUTanh}, {"gelu_accurate", GELUTanh}};
+    const auto& named = named_activations();
     const auto found = named.find(name);
     if (found == named.end())
-        json.reject_value(key, name, "silu, gelu, gelu_pytorch_tanh, relu and sigmoid");
+        json.reject_value(key, name,
+                          "silu, gelu, relu and the others of ACT2FN but prelu and xielu");
     return found->second;
 }
 

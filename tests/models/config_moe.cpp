@@ -154,9 +154,9 @@ TEST_CASE("read_family_config names what is not supported") {
     CHECK(rejection_of("deepseek_v32", "")
               .starts_with(
                   "model_type deepseek_v32 is not supported; supported: llama, mistral, "));
-    CHECK(rejection_of("mixtral", R"("hidden_act": "mish")") ==
-          "hidden_act mish is not supported; supported: silu, gelu, gelu_pytorch_tanh, relu "
-          "and sigmoid");
+    CHECK(rejection_of("mixtral", R"("hidden_act": "prelu")") ==
+          "hidden_act prelu is not supported; supported: silu, gelu, relu and the others of "
+          "ACT2FN but prelu and xielu");
     CHECK(rejection_of("mixtral", R"("attention_bias": true)") ==
           "attention_bias true is not supported; supported: false");
     CHECK(rejection_of("mixtral", R"("mlp_bias": true)") ==

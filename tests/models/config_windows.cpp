@@ -163,8 +163,8 @@ TEST_CASE("read_family_config rejects what is not implemented, by name") {
           "mixtral, qwen3_moe, gpt_oss, "
           "llama4_text, deepseek_v2, deepseek_v3, qwen3_next");
     CHECK(rejection_of("mistral", R"("hidden_act": "xielu")") ==
-          "hidden_act xielu is not supported; supported: silu, gelu, gelu_pytorch_tanh, relu "
-          "and sigmoid");
+          "hidden_act xielu is not supported; supported: silu, gelu, relu and the others of "
+          "ACT2FN but prelu and xielu");
     CHECK(rejection_of("mistral", R"("attention_bias": true)") ==
           "attention_bias true is not supported; supported: false");
     CHECK(rejection_of("llama", R"("mlp_bias": true, "sliding_window": 5)") ==

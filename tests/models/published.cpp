@@ -37,8 +37,6 @@ const std::vector<std::string> names = {"models/llama_odd",
 
 FamilyModel load(const std::string& name) { return load_family_model(fixture_path(name)); }
 
-IdMatrix fixture_ids(const std::string& name) { return load_ids<2>(fixture_file(name)); }
-
 // The input ids of the fixtures of a chapter.
 IdMatrix input_ids_of(const std::string& name) {
     return fixture_ids(name.substr(0, name.find('/')) + "/ids");

@@ -83,4 +83,6 @@ inline std::string rejection_of_gguf(const models::FamilyModel& model) {
     return "not rejected";
 }
 
+inline IdMatrix fixture_ids(const std::string& name) { return load_ids<2>(fixture_file(name)); }
+
 }  // namespace llm
