@@ -213,6 +213,36 @@ TEST_CASE("mrope: the positions of a text are equal in all three axes") {
     CHECK_CLOSE(logits_of(folder, ids), expected, 0);
 }
 
+TEST_CASE("the text models of the VL classes have defaults of their own") {
+    struct Class {
+        std::string type;
+        Real rope_theta, rms_norm_eps;
+    };
+    const std::vector<Class> classes = {{"qwen2", 10000, 1e-6},
+                                        {"qwen2_vl", 1e6, 1e-5},
+                                        {"qwen2_5_vl_text", 1e6, 1e-5},
+                                        {"qwen3_vl", 5e5, 1e-6}};
+    for (const Class& each : classes) {
+        const Scratch scratch;
+        const auto read = [&](const std::string& more) {
+            const std::filesystem::path file = scratch.folder / "config.json";
+            overwrite(file, "{\"model_type\": \"" + each.type + R"(", "vocab_size": 7,
+                      "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 1,
+                      "max_position_embeddings": 9, "num_attention_heads": 2,
+                      "num_key_value_heads": 1)" +
+                                more + "}");
+            return read_any_config(open_config(file));
+        };
+        INFO(each.type);
+        CHECK(read("").rope_theta == each.rope_theta);
+        CHECK(read("").rms_norm_eps == each.rms_norm_eps);
+        CHECK(read(R"(, "rope_theta": 77, "rms_norm_eps": 0.1)").rope_theta == 77);
+        CHECK(read(R"(, "rope_theta": 77, "rms_norm_eps": 0.1)").rms_norm_eps == Real(0.1));
+        CHECK(read(R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 77})")
+                  .rope_theta == 77);
+    }
+}
+
 TEST_CASE("settings that Llama and Qwen2 allow and chapter 09 lacks equal PyTorch") {
     for (const std::string name : {"models/llama_odd", "models/qwen2_odd"}) {
         CAPTURE(name);

@@ -24,6 +24,32 @@ const std::map<std::string, std::string> text_model_types = {
     {"qwen3_vl_moe", "qwen3_moe"},
     {"qwen3_vl_moe_text", "qwen3_moe"}};
 
+// Defaults of these classes that are not those of the text model alone.
+struct TextDefaults {
+    double rope_theta, rms_norm_eps;
+};
+const std::map<std::string, TextDefaults> text_defaults = {
+    {"qwen2_vl", {1e6, 1e-5}},     {"qwen2_vl_text", {1e6, 1e-5}},
+    {"qwen2_5_vl", {1e6, 1e-5}},   {"qwen2_5_vl_text", {1e6, 1e-5}},
+    {"qwen3_vl", {5e5, 1e-6}},     {"qwen3_vl_text", {5e5, 1e-6}},
+    {"qwen3_vl_moe", {5e5, 1e-6}}, {"qwen3_vl_moe_text", {5e5, 1e-6}}};
+
+// Adds those that the members lack.
+void add_text_defaults(const std::string& type, JsonObject& members) {
+    const auto found = text_defaults.find(type);
+    if (found == text_defaults.end()) return;
+    const Json object = members;
+    const auto has_theta = [&](const char* inside) {
+        const Json* rope = object.find(inside);
+        return rope && rope->find("rope_theta");
+    };
+    if (!object.find("rope_theta") && !has_theta("rope_parameters") &&
+        !has_theta("rope_scaling"))
+        members.emplace_back("rope_theta", found->second.rope_theta);
+    if (!object.find("rms_norm_eps"))
+        members.emplace_back("rms_norm_eps", found->second.rms_norm_eps);
+}
+
 // What the whole file says of the text model, too.
 const std::set<std::string> settings_of_all = {
     "architectures",       "auto_map",      "quantization_config", "quantization",
@@ -61,6 +87,7 @@ JsonObject with_text_type(const Json& object, const std::string& otherwise) {
     const std::string type = model_type_in(object);
     const auto found = text_model_types.find(type.empty() ? otherwise : type);
     if (found == text_model_types.end()) return members;
+    add_text_defaults(found->first, members);
     remove(members, "model_type");
     members.emplace_back("model_type", found->second);
     return members;

@@ -195,11 +195,8 @@ class FractionRules {
         if (const auto found = known_.find(key); found != known_.end()) return found->second;
         std::vector<Sequence> alternatives;
         if (may_end(limits, i)) alternatives.push_back({});
-        // After the last digit of the upper bound only zeros could follow.
-        const bool only_zeros = limits.high && i >= max_->fraction.size();
-        if (!only_zeros)
-            for (Sequence& digits : next_digits(limits, i))
-                alternatives.push_back(std::move(digits));
+        for (Sequence& digits : next_digits(limits, i))
+            alternatives.push_back(std::move(digits));
         return known_[key] = alternatives.empty()
                                  ? std::nullopt
                                  : std::optional(rules_.add(name_, alternatives));
