@@ -106,6 +106,10 @@ TEST_CASE("numbers: the bounds themselves, one bound, and no bound") {
         CHECK_MESSAGE(matches(positive, text), text);
     for (const std::string text : {"0", "0.0", "-1", "10000000000000000"})
         CHECK_FALSE(matches(positive, text));
+    const Grammar negative = numbers(NumberBound{-1, false}, NumberBound{0, true});
+    CHECK(matches(negative, "-0.5"));
+    for (const std::string text : {"-0", "-0.0", "0", "-1.5"})
+        CHECK_FALSE(matches(negative, text));
     const Grammar small = numbers(NumberBound{1e-7, false}, NumberBound{1e-6, false});
     CHECK(matches(small, "0.0000005"));
     CHECK_FALSE(matches(small, "0.00000005"));
