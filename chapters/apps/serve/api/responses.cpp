@@ -96,16 +96,20 @@ std::string ResponseItems::add_text(const std::string& text) {
 }
 
 std::string ResponseItems::add_call(const ToolCallPart& call) {
-    if (!call.name.empty())
-        return close("completed") +
-               open("fc", {{"type", "function_call"}, {"name", call.name}, {"arguments", ""}});
+    if (!call.name.empty()) {
+        std::string events = close("completed");
+        events +=
+            open("fc", {{"type", "function_call"}, {"name", call.name}, {"arguments", ""}});
+        return events;
+    }
     output_.back()["arguments"].get_ref<std::string&>() += call.arguments;
     return item_event("response.function_call_arguments.delta", {{"delta", call.arguments}});
 }
 
 std::string ResponseItems::begin() {
-    return event("response.created", {{"response", response_}}) +
-           event("response.in_progress", {{"response", response_}});
+    std::string events = event("response.created", {{"response", response_}});
+    events += event("response.in_progress", {{"response", response_}});
+    return events;
 }
 
 std::string ResponseItems::add(const Choice& part) {
