@@ -193,6 +193,22 @@ void Options::text(const std::string& name, std::string& value, const std::strin
     parser_->describe(name, "text", help);
 }
 
+void Options::list(const std::string& name, std::vector<std::string>& value,
+                   const std::string& help) {
+    parser_
+        ->add(name, help,
+              [&value](const std::string& text) {
+                  value.clear();
+                  for (std::size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
+                      end = std::min(text.find(',', begin), text.size());
+                      value.push_back(text.substr(begin, end - begin));
+                  }
+              })
+        .type_name("TEXT,...")
+        ->join(',');
+    parser_->describe(name, "text", help);
+}
+
 void Options::path(const std::string& name, std::string& value, const std::string& help) {
     parser_->app.add_option(name, value, help)->type_name("PATH");
     parser_->describe(name, "path", help);
