@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <sstream>
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -51,7 +52,8 @@ bool is_silent(int socket) {
 
 }  // namespace
 
-ClientConnection::ClientConnection(const httplib::Request& request) {
+ClientConnection::ClientConnection(const httplib::Request& request)
+    : has_chunks_(request.version != "HTTP/1.0") {
     for_each_client([&](int socket, const std::string& host, int port) {
         if (host == request.remote_addr && port == request.remote_port) socket_ = socket;
     });
@@ -65,20 +67,27 @@ bool ClientConnection::is_gone() const {
     return (poll_events(socket_, 0) & (POLLHUP | POLLERR)) != 0;
 }
 
-bool ClientConnection::send(const std::string& text) const {
-    for (std::size_t sent = 0; sent < text.size();) {
-        const ssize_t n = ::send(socket_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+bool ClientConnection::send(const std::string& bytes) const {
+    for (std::size_t sent = 0; sent < bytes.size();) {
+        const ssize_t n =
+            ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
         if (n <= 0) return false;
         sent += static_cast<std::size_t>(n);
     }
     return true;
 }
 
+bool ClientConnection::send_part(const std::string& text) const {
+    if (!has_chunks_) return send(text);
+    std::ostringstream size;
+    size << std::hex << text.size();
+    return send(size.str() + "\r\n" + text + "\r\n");
+}
+
 void ClientConnection::send_response(const httplib::Request& request,
                                      httplib::Response& response) const {
     std::string head = "HTTP/1.1 " + std::to_string(response.status) + " \r\n";
-    for (const auto& [name, value] : response.headers)
-        if (name != "Transfer-Encoding") head += name + ": " + value + "\r\n";
+    for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
     send(head + "\r\n" + (request.method == "HEAD" ? "" : response.body));
     if (response.content_provider_ && request.method != "HEAD") {
         httplib::DataSink sink;

@@ -24,10 +24,11 @@ class ClientConnection {
     // Has the client closed both sides, and answered what was sent since with a reset?
     bool is_gone() const;
 
-    bool send(const std::string& text) const;
-
-    // Sends all of a response, and ends the connection. Old versions of httplib send nothing to
-    // a client that has closed its sending side, which HTTP allows after a whole request.
+    // Old versions of httplib send nothing to a client that has closed its sending side, which
+    // HTTP allows after a whole request. These functions do: they send bytes, the next part of
+    // a stream (an empty one ends it; HTTP/1.0 knows no chunks), or all of a response.
+    bool send(const std::string& bytes) const;
+    bool send_part(const std::string& text) const;
     void send_response(const httplib::Request& request, httplib::Response& response) const;
 
     // Ends the sending side, and drops what still arrives: at most 2 seconds, and at most half
@@ -36,8 +37,10 @@ class ClientConnection {
     void drain() const;
 
     int socket() const { return socket_; }
+    bool has_chunks() const { return has_chunks_; }  // from HTTP/1.1 on
 
  private:
+    bool has_chunks_;
     int socket_ = -1;  // not found: counts as open
 };
 

@@ -54,11 +54,11 @@ bool for_each_part(Completion& completion, const ClientConnection& client, const
 // The whole answer at once. If the client goes away, the completion is destroyed, which frees
 // its pages. HTTP/1.0 has no interim responses: such a client is not probed.
 void answer(Completion& completion, const ClientConnection& client, const ResponseHead& head,
-            std::size_t num_answers, const Request& request, Response& response) {
+            std::size_t num_answers, Response& response) {
     std::vector<Choice> answers(num_answers);
     for (std::size_t i = 0; i < num_answers; ++i) answers[i].index = i;
     const auto probe = [&] {
-        return request.version == "HTTP/1.0" || client.send("HTTP/1.1 100 Continue\r\n\r\n");
+        return !client.has_chunks() || client.send("HTTP/1.1 100 Continue\r\n\r\n");
     };
     const bool is_complete = for_each_part(completion, client, probe, [&](const Choice& part) {
         append(answers[part.index], part);
@@ -77,7 +77,8 @@ bool write_events(Completion& completion, const ClientConnection& client,
                   const ResponseHead& head, const CompletionRequest& request,
                   httplib::DataSink& sink) {
     const auto write = [&](const std::string& text) {
-        return sink.write(text.data(), text.size());
+        return client.is_half_closed() ? client.send_part(text)
+                                       : sink.write(text.data(), text.size());
     };
     const auto probe = [&] { return write(sse_comment); };
     try {
@@ -96,6 +97,7 @@ bool write_events(Completion& completion, const ClientConnection& client,
     } catch (const std::exception& error) {  // out of memory
         write(sse_event(error_json({500, "server_error", error.what()})));
     }
+    if (client.is_half_closed()) return client.send_part("") && false;
     sink.done();
     return true;
 }
@@ -112,18 +114,17 @@ void complete(const HandlerContext& context, const Request& http, CompletionRequ
     const ResponseHead head = head_of(context, request, number);
     const ClientConnection client(http);
     if (!request.stream)
-        return answer(*completion, client, head, request.prompts.size() * request.n, http,
-                      response);
+        return answer(*completion, client, head, request.prompts.size() * request.n, response);
     response.set_header("Cache-Control", "no-store");
     const auto write = [completion, client, head, request](std::size_t,
                                                            httplib::DataSink& sink) {
         return write_events(*completion, client, head, request, sink);
     };
     // HTTP/1.0 knows no chunks: the end of the connection ends the answer.
-    if (http.version == "HTTP/1.0")
-        response.set_content_provider("text/event-stream", write);
-    else
+    if (client.has_chunks())
         response.set_chunked_content_provider("text/event-stream", write);
+    else
+        response.set_content_provider("text/event-stream", write);
 }
 
 // A handler whose errors become responses.
