@@ -24,6 +24,12 @@ std::vector<std::string> values_of(const Request& request, const std::string& he
     return values;
 }
 
+// Request::get_header_value of httplib 0.11 ends at the first zero byte.
+std::string value_of(const Request& request, const std::string& header) {
+    const std::vector<std::string> values = values_of(request, header);
+    return values.empty() ? "" : values[0];
+}
+
 // A page can give its own name the address 127.0.0.1 after it was loaded (DNS rebinding). The
 // browser then takes this server for the page's, but its requests have the page's name.
 void check_host(const Request& request, const AccessRules& rules) {
@@ -66,7 +72,7 @@ std::uint64_t checked_length(const Request& request) {
 void check_key(const Request& request, const AccessRules& rules) {
     if (rules.api_key.empty() || request.method == "OPTIONS") return;
     if (request.path == "/" || request.path == "/health") return;
-    const std::string key = bearer_key(request.get_header_value("Authorization"));
+    const std::string key = bearer_key(value_of(request, "Authorization"));
     if (!equal_in_constant_time(key, rules.api_key))
         throw rejection(401, "the API key is missing or wrong", "invalid_api_key");
 }
@@ -79,14 +85,14 @@ void check_body(const Request& request, std::uint64_t length, const AccessRules&
     for (const std::string& encoding : values_of(request, "Content-Encoding"))
         if (lower_case(encoding) != "identity")
             throw rejection(415, "the body must not be compressed");
-    if (request.method == "POST" && !is_json_type(request.get_header_value("Content-Type")))
+    if (request.method == "POST" && !is_json_type(value_of(request, "Content-Type")))
         throw rejection(415, "the Content-Type must be application/json");
 }
 
 // What Access-Control-Allow-Origin says; empty: the page must not read the answer.
 std::string accepted_origin(const Request& request, const AccessRules& rules) {
     if (contains(rules.origins, "*")) return "*";
-    const std::string origin = request.get_header_value("Origin");
+    const std::string origin = value_of(request, "Origin");
     return contains(rules.origins, origin) ? origin : "";
 }
 
@@ -125,12 +131,12 @@ void answer_preflight(const Request& request, const AccessRules& rules,
                       httplib::Response& response) {
     response.status = 204;
     if (accepted_origin(request, rules).empty()) return;
-    const std::string asked = request.get_header_value("Access-Control-Request-Headers");
+    const std::string asked = value_of(request, "Access-Control-Request-Headers");
     response.set_header("Access-Control-Allow-Methods", allowed_methods(request.path));
     response.set_header("Access-Control-Allow-Headers",
                         asked.empty() ? "Authorization, Content-Type" : asked);
     response.set_header("Access-Control-Max-Age", "600");
-    if (request.get_header_value("Access-Control-Request-Private-Network") == "true")
+    if (value_of(request, "Access-Control-Request-Private-Network") == "true")
         response.set_header("Access-Control-Allow-Private-Network", "true");
 }
 
