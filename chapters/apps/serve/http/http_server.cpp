@@ -29,6 +29,7 @@ void set_limits(httplib::Server& server, const HttpLimits& limits, ConnectionPoo
     server.set_payload_max_length(limits.max_body_bytes);
     server.set_read_timeout(limits.read);
     server.set_write_timeout(limits.write);
+    server.set_tcp_nodelay(true);  // each event of a stream at once
     // One request for each connection, because a connection that is kept holds a thread.
     server.set_keep_alive_max_count(1);
     server.set_keep_alive_timeout(limits.read.count());  // up to the first byte
