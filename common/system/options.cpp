@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <new>
 #include <span>
 #include <vector>
@@ -195,15 +194,7 @@ void Options::text(const std::string& name, std::string& value, const std::strin
 
 void Options::list(const std::string& name, std::vector<std::string>& value,
                    const std::string& help) {
-    parser_
-        ->add(name, help,
-              [&value](const std::string& text) {
-                  value.clear();
-                  for (std::size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
-                      end = std::min(text.find(',', begin), text.size());
-                      value.push_back(text.substr(begin, end - begin));
-                  }
-              })
+    parser_->add(name, help, [&value](const std::string& text) { value = split_list(text); })
         .type_name("TEXT,...")
         ->join(',');
     parser_->describe(name, "text", help);
@@ -237,18 +228,6 @@ void Options::folder(const std::string& name, std::string& value, const std::str
     parser_->written_folders.emplace_back(name, &value);
     parser_->describe(name, "folder", help);
 }
-
-namespace {
-
-// llama.cpp's names of data types, as PyTorch's.
-std::string with_pytorch_name(const std::string& text) {
-    const std::map<std::string, std::string> names = {
-        {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
-    const auto found = names.find(text);
-    return found == names.end() ? text : found->second;
-}
-
-}  // namespace
 
 void Options::choice(const std::string& name, std::string& value,
                      const std::vector<std::string>& choices, const std::string& help) {

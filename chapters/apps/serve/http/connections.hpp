@@ -32,8 +32,8 @@ class ClientConnection {
     void send_response(const httplib::Request& request, httplib::Response& response) const;
 
     // Ends the sending side, and drops what still arrives: at most 2 seconds, and at most half
-    // a second without a byte. If a socket is closed with bytes that nobody has read, the
-    // client gets a reset, and may lose the response.
+    // a second without a byte. If a socket is closed with unread bytes, the client gets a
+    // reset, and may lose the response.
     void drain() const;
 
     int socket() const { return socket_; }
