@@ -132,7 +132,7 @@ async function typesAndMethods(server) {
     ...['application/json', 'Application/JSON', 'application/json; charset=utf-8', 'application/json ;charset=utf-8'].map(type => [`the type ${type}`, postJson({ 'Content-Type': type }), 200]),
     ...['application/jsonp', 'application/json5', 'text/plain', 'text/plain; application/json', 'application/x-www-form-urlencoded', undefined].map(type => [`the type ${type}`, postJson({ 'Content-Type': type }), 415]),
     ...['/', '/health', '/metrics', '/v1/models', `/v1/models/${model}`, '/v1/chat/completions'].map(path => [`HEAD ${path}`, http(`HEAD ${path}`), 200]),
-    ['HEAD of an unknown path', http('HEAD /v2'), 404], ['an unknown path', http('GET /v1'), 404], ['POST of an unknown path', http('POST /v1/x', {}, '{}'), 404], ['/v1/models/', http('GET /v1/models/'), 404],
+    ['HEAD of an unknown path', http('HEAD /v2'), 404], ['an unknown path', http('GET /v1'), 404], ['an unknown path with ranges', http('GET /v1', { Range: 'bytes=0-1,3-4,6-' }), 404], ['POST of an unknown path', http('POST /v1/x', {}, '{}'), 404], ['/v1/models/', http('GET /v1/models/'), 404],
     ['a long path', http(`GET /v1/models/${'a'.repeat(8000)}`), 404], ['an unknown method', http('BREW /'), 400]])
   for (const [line, allow] of [['POST /', 'GET, HEAD'], ['DELETE /v1/models', 'GET, HEAD'], ['GET /v1/completions', 'POST'], ['HEAD /v1/completions', 'POST'], ['PUT /v1/chat/completions', 'GET, HEAD, POST'], ['TRACE /health', 'GET, HEAD'],
     ['PATCH /v1/chat/completions/x', 'GET, HEAD, POST, DELETE'], ['DELETE /v1/chat/completions/x/messages', 'GET, HEAD'], [`DELETE /v1/models/${model}`, 'GET, HEAD'], ['POST /metrics', 'GET, HEAD']]) {

@@ -157,11 +157,11 @@ void refuse(const Request& request, Response& response, const ApiError& error) {
 
 Server::HandlerResponse check_head(const HandlerContext& context, const Request& request,
                                    Response& response) {
+    // Ignore Range, since httplib would send every requested range, however many there are.
+    const_cast<Request&>(request).ranges.clear();
     try {
         check_request(request, context.rules);
-        // Ignore Range, since httplib would send every requested range, however many there
-        // are, and the encoding identity, which new versions do not know.
-        const_cast<Request&>(request).ranges.clear();
+        // New versions of httplib do not know the encoding identity.
         const_cast<Request&>(request).headers.erase("Content-Encoding");
         if (request.method != "OPTIONS") return Server::HandlerResponse::Unhandled;
         answer_preflight(request, context.rules, response);
