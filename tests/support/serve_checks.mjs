@@ -65,7 +65,7 @@ export async function failure(promise) {
 export function raw(server, ...parts) {
   return new Promise(done => {
     let text = ''
-    const socket = connect({ port: server.port, host: '127.0.0.1', allowHalfOpen: true }, async () => {
+    const socket = connect({ port: server.port, host: new URL(server.url).hostname.replace(/[[\]]/g, ''), allowHalfOpen: true }, async () => {
       for (const part of parts) {
         if (typeof part === 'number') await sleep(part)
         else if (part === null) socket.end()

@@ -13,11 +13,7 @@ bool is_loopback(int socket) {
     sockaddr_in6 address{};  // large enough for IPv4
     socklen_t size = sizeof address;
     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-    if (address.sin6_family == AF_INET6) {
-        const in6_addr& ipv6 = address.sin6_addr;
-        return IN6_IS_ADDR_LOOPBACK(&ipv6) ||
-               (IN6_IS_ADDR_V4MAPPED(&ipv6) && ipv6.s6_addr[12] == 127);
-    }
+    if (address.sin6_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);
     const auto* ipv4 = reinterpret_cast<const sockaddr_in*>(&address);
     return (ntohl(ipv4->sin_addr.s_addr) >> 24) == 127;
 }
