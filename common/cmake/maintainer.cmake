@@ -41,10 +41,14 @@ if(NODE)
   set_tests_properties(maintainer.llama_cpp PROPERTIES SKIP_RETURN_CODE 77)
 endif()
 
-# OpenAI's own client talks to the server.
+# OpenAI's own client talks to the server, and so do clients that send what they must not.
 if(NODE AND TARGET serve)
   maintainer_test(serve ${NODE} tests/checks/check_serve.mjs ${PROJECT_BINARY_DIR})
-  set_tests_properties(maintainer.serve PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2 TIMEOUT 300)
+  maintainer_test(serve_http ${NODE} tests/checks/check_serve_http.mjs ${PROJECT_BINARY_DIR})
+  maintainer_test(damaged_requests ${NODE} tests/checks/damaged_requests.mjs ${PROJECT_BINARY_DIR})
+  foreach(name serve serve_http damaged_requests)
+    set_tests_properties(maintainer.${name} PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2 TIMEOUT 300)
+  endforeach()
 endif()
 
 # The website's own code, and the site that ./learn site --build has made, in Chromium.

@@ -56,6 +56,22 @@ std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& 
     return ids;
 }
 
+std::vector<std::string> split_list(const std::string& text) {
+    std::vector<std::string> list;
+    for (std::size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
+        end = std::min(text.find(',', begin), text.size());
+        list.push_back(text.substr(begin, end - begin));
+    }
+    return list;
+}
+
+std::string with_pytorch_name(const std::string& text) {
+    const std::map<std::string, std::string> names = {
+        {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
+    const auto found = names.find(text);
+    return found == names.end() ? text : found->second;
+}
+
 std::string alternatives(const std::vector<std::string>& choices) {
     const std::span<const std::string> all_but_last(choices.data(), choices.size() - 1);
     return fmt::format("{} or {}", fmt::join(all_but_last, ", "), choices.back());

@@ -28,6 +28,11 @@ std::int64_t parse_number(const std::string& name, const std::string& text, std:
 float parse_real(const std::string& name, const std::string& text, double low, double high);
 std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text);  // 1,2,3
 
+std::vector<std::string> split_list(const std::string& text);  // the texts between commas
+
+// llama.cpp's names of data types, such as f32, as PyTorch's. Other texts stay as they are.
+std::string with_pytorch_name(const std::string& text);
+
 std::string alternatives(const std::vector<std::string>& choices);  // "a, b or c"
 
 }  // namespace llm

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <new>
 #include <span>
 #include <vector>
@@ -193,6 +192,14 @@ void Options::text(const std::string& name, std::string& value, const std::strin
     parser_->describe(name, "text", help);
 }
 
+void Options::list(const std::string& name, std::vector<std::string>& value,
+                   const std::string& help) {
+    parser_->add(name, help, [&value](const std::string& text) { value = split_list(text); })
+        .type_name("TEXT,...")
+        ->join(',');
+    parser_->describe(name, "text", help);
+}
+
 void Options::path(const std::string& name, std::string& value, const std::string& help) {
     parser_->app.add_option(name, value, help)->type_name("PATH");
     parser_->describe(name, "path", help);
@@ -221,18 +228,6 @@ void Options::folder(const std::string& name, std::string& value, const std::str
     parser_->written_folders.emplace_back(name, &value);
     parser_->describe(name, "folder", help);
 }
-
-namespace {
-
-// llama.cpp's names of data types, as PyTorch's.
-std::string with_pytorch_name(const std::string& text) {
-    const std::map<std::string, std::string> names = {
-        {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
-    const auto found = names.find(text);
-    return found == names.end() ? text : found->second;
-}
-
-}  // namespace
 
 void Options::choice(const std::string& name, std::string& value,
                      const std::vector<std::string>& choices, const std::string& help) {

@@ -43,6 +43,8 @@ class Options {
 
     // Adds a text (UTF-8, at most 16384 bytes), an integer or a real number within limits.
     void text(const std::string& name, std::string& value, const std::string& help);
+    void list(const std::string& name, std::vector<std::string>& value,
+              const std::string& help);  // texts between commas; may be given several times
     void count(const std::string& name, std::size_t& value, std::int64_t low, std::int64_t high,
                const std::string& help);
     void number(const std::string& name, float& value, double low, double high,

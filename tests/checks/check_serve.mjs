@@ -1,81 +1,10 @@
-// Checks ./learn serve with OpenAI's own client, with sockets that behave badly, and with signals.
+// Checks ./learn serve with OpenAI's own client and with signals. check_serve_http.mjs checks its HTTP.
 // Prints one line per check. Exits with 1 if one fails, and with 77 if the server or the client is
 // missing, or Node is too old for the client. Usage: node tests/checks/check_serve.mjs BUILD, after npm --prefix docs ci.
 import { spawn } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
-import { connect } from 'node:net'
-import { resolve } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
-import { sleep, startServer } from '../support/serve_process.mjs'
-
-const program = resolve(process.argv[2], 'serve')
-const library = fileURLToPath(new URL('../../docs/node_modules/openai/index.mjs', import.meta.url))
-for (const file of [program, library])
-  if (!existsSync(file)) {
-    console.log(`skipped: there is no ${file}`)
-    process.exit(77)
-  }
-if (Number(process.versions.node.split('.')[0]) < 20) {
-  console.log(`skipped: the client needs Node 20, this is ${process.version}`)
-  process.exit(77)
-}
-const { default: OpenAI } = await import(pathToFileURL(library))
-
-let failures = 0
-function check(title, passed, detail = '') {
-  console.log(`${passed ? 'passed' : 'FAILED'}: ${title}${detail === '' ? '' : ` (${detail})`}`)
-  if (!passed) ++failures
-}
-async function start(...options) {
-  const server = await startServer(program, ...options)
-  server.client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'key', maxRetries: 0 })
-  return server
-}
-setTimeout(() => { console.log('FAILED: not ready after 240 seconds'); process.exit(1) }, 240_000).unref()
-
-async function metric(server, name) {
-  const text = await (await fetch(`${server.url}/metrics`, { headers: { Authorization: 'Bearer key' } })).text()
-  return Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)[1])
-}
-// Waits until no page is used; returns how long that took.
-async function pagesFree(server) {
-  const began = performance.now()
-  while (performance.now() - began < 5000) {
-    if (await metric(server, 'llm_pages_used') === 0 && await metric(server, 'llm_requests_running') === 0) return Math.round(performance.now() - began)
-    await sleep(5)
-  }
-  return Infinity
-}
-
-const model = 'wordnet_answers'
-const ask = (content, more = {}) => ({ model, messages: [{ role: 'user', content }], temperature: 0, ...more })
-// Answers that do not end early: a text is continued up to the end of the context.
-const long = (more = {}) => ({ model, prompt: 'The', max_tokens: 240, n: 16, temperature: 2, ...more })
-async function failure(promise) {
-  try {
-    await promise
-    return 'accepted'
-  } catch (error) {
-    return `${error.status} ${error.param ?? ''} ${error.code ?? ''}`.trim().replace(/ +/g, ' ')
-  }
-}
-
-// A raw connection: what the server sends until it closes.
-function raw(server, ...parts) {
-  return new Promise(done => {
-    let text = ''
-    const socket = connect(server.port, '127.0.0.1', async () => {
-      for (const part of parts) {
-        if (typeof part === 'number') await sleep(part)
-        else if (!socket.destroyed) socket.write(part)
-      }
-    })
-    socket.on('data', data => text += data)
-    socket.on('error', () => {})
-    socket.on('close', () => done(text))
-  })
-}
-const post = (body, more = '') => `POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key\r\nContent-Type: application/json\r\n${more}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+import { readFileSync } from 'node:fs'
+import { sleep } from '../support/serve_process.mjs'
+import { ask, check, exit, failure, long, metric, model, OpenAI, pagesFree, raw, start } from '../support/serve_checks.mjs'
 
 async function conversation({ client, url }) {
   check('models are listed', (await client.models.list()).data[0].id === model)
@@ -215,23 +144,6 @@ async function errors({ client, url, port }) {
   for (const [title, actual, wanted] of expected) check(title, actual === wanted, actual)
 }
 
-// Bytes that are no request, half of one, or a request that arrives slowly.
-async function badConnections(server) {
-  const many = ['\r\n\r\n', 'GET\r\n\r\n', '\0'.repeat(10_000), 'x'.repeat(100_000), 'GET / HTTP/1.1\r\nRange: bytes=' + '0-0,'.repeat(1900) + '0-0\r\n\r\n',
-    'GET / HTTP/1.1\r\n' + 'A: b\r\n'.repeat(50_000) + '\r\n', `GET /${'a'.repeat(8000)} HTTP/1.1\r\n\r\n`, post('{"model": "\\ud800"}'),
-    'POST /v1/completions HTTP/1.1\r\nAuthorization: Bearer key\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffff\r\n',
-    'POST /v1/completions HTTP/1.1\r\nAuthorization: Bearer key\r\nContent-Type: application/json\r\nContent-Length: -1\r\n\r\n{}']
-  const waiting = many.map(bytes => Promise.race([raw(server, bytes), sleep(1500)]))
-  // Connected, and silent; half a head; half a body; a byte now and then, up to half a head.
-  const half = [raw(server), raw(server, 'GET /v1/mod'), raw(server, post('{"model": "x"}').slice(0, -4)),
-    raw(server, ...Array.from('GET /health HTTP/1.1\r\nHost: slow', c => [c, 150]).flat())]
-  const began = performance.now()
-  check('half-open and slow clients stop no one', (await server.client.chat.completions.create(ask('What is 1 + 1?'))).choices.length === 1, `${Math.round(performance.now() - began)} ms`)
-  await Promise.all(waiting)
-  check('bytes that are no request crash nothing', (await fetch(`${server.url}/health`)).ok)
-  return Promise.all(half).then(() => check('half requests end', performance.now() - began < 14_000, `${Math.round(performance.now() - began)} ms`))
-}
-
 // One sequence after the other, so that a request takes long. Its tokens are counted without an
 // abort first.
 async function clientsThatGoAway() {
@@ -324,14 +236,11 @@ const server = await start('--api-key', 'key', '--max-waiting', '256')
 await conversation(server)
 await toolCalls(server)
 await errors(server)
-const bad = badConnections(server)
-await sleep(2500)
 await clientsThatGoAway()
 await manyClients(server)
 await limits()
 await signals()
-await bad.then(half => half)
 check('the server still runs, and holds no page', await pagesFree(server) < 1000)
 server.child.kill('SIGINT')
 check('Ctrl-C ends an idle server', await server.ended === 0)
-process.exit(failures ? 1 : 0)
+exit()

@@ -5,6 +5,8 @@
 #include "chapters/21_serving/constrained/tool_use.hpp"
 #include "chapters/apps/chat/model_options.hpp"
 #include "chapters/apps/serve/http/handlers.hpp"
+#include "chapters/apps/serve/http/header_values.hpp"
+#include "chapters/apps/serve/http/http_server.hpp"
 #include "chapters/models/load.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -21,6 +23,7 @@ using namespace llm::serve;
 struct Arguments {
     ModelOptions model;
     std::string host = "127.0.0.1", api_key;
+    std::vector<std::string> origins;
     std::size_t port = 8080, context_length = 2048, max_prompt_tokens = 0, num_pages = 0;
     std::size_t max_waiting = 128, time_limit = 120, stop_seconds = 5;
     EngineConfig engine;
@@ -62,6 +65,8 @@ void add_options(Options& options, Arguments& arguments) {
                  "reach the server if it is not 127.0.0.1");
     options.text("--api-key", arguments.api_key,
                  "clients must send it: Authorization: Bearer KEY");
+    options.list("--allow-origin", arguments.origins,
+                 "of pages elsewhere that may ask, such as https://example.org; *: all");
     add_sampling_options(options, arguments.sampling);
     add_limit_options(options, arguments);
 }
@@ -133,6 +138,35 @@ void stop(httplib::Server& server, EngineLoop& loop, std::size_t seconds) {
     hang_up();
 }
 
+// Who may ask. Without a key, a server at a loopback address has only these names.
+AccessRules access_rules(const Arguments& arguments, const ListeningAddress& address) {
+    AccessRules rules{arguments.api_key, {}, arguments.origins, arguments.http.max_body_bytes};
+    if (!address.is_loopback || !arguments.api_key.empty()) return rules;
+    rules.hosts = {"localhost", "127.0.0.1", "[::1]"};
+    const std::string host = host_name(url_host(arguments.host));
+    if (!std::ranges::count(rules.hosts, host)) rules.hosts.push_back(host);
+    return rules;
+}
+
+void check_access(const Options& options, Arguments& arguments) {
+    require(!options.given("--api-key") || is_valid_key(arguments.api_key),
+            "--api-key must be visible ASCII without spaces and %, and not empty");
+    for (std::string& origin : arguments.origins) {
+        origin = lower_case(origin);
+        require(origin == "*" || is_origin(origin),
+                "--allow-origin takes SCHEME://HOST or SCHEME://HOST:PORT, not {}",
+                escaped(origin));
+    }
+}
+
+void print_address(const std::string& model, const std::string& host, int port) {
+    const std::string end = ":" + to_text(port), url = "http://" + url_host(host) + end;
+    note("Serving " + model + " at " + url + "  (Ctrl-C ends)");
+    note("OpenAI's clients need the base URL " + url + "/v1");
+    if (host == "0.0.0.0" || host == "::")
+        note("Other machines use the name of this one instead of " + url_host(host));
+}
+
 void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
     check_temperature(arguments.sampling);
     check_fast_path(files.model_path);
@@ -142,25 +176,29 @@ void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t 
     Metrics metrics;
     EngineLoop loop(std::get<FastModel>(chat.model), arguments.engine, arguments.max_waiting,
                     metrics);
+    ConnectionPool connections(arguments.http.max_connections);
+    httplib::Server server;
+    set_limits(server, arguments.http, connections);
+    const ListeningAddress address = bind_server(server, arguments.host, int(arguments.port));
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const HandlerContext context{model,
                                  loop,
                                  metrics,
+                                 connections,
                                  read_text(asset("serve/page.html")),
-                                 arguments.api_key,
+                                 access_rules(arguments, address),
                                  std::chrono::seconds(arguments.time_limit),
                                  seed,
                                  std::chrono::duration_cast<std::chrono::seconds>(now).count()};
-    httplib::Server server;
-    set_limits(server, arguments.http);
     add_endpoints(server, context);
-    const int port = bind_server(server, arguments.host, int(arguments.port));
 
     const InterruptHandler handler;
     std::thread listener([&] { server.listen_after_bind(); });
-    note("Serving " + model.name + " at http://" + arguments.host + ":" + to_text(port) +
-         "  (Ctrl-C ends)");
-    while (!InterruptHandler::interrupted()) sleep_briefly();
+    print_address(model.name, arguments.host, address.port);
+    while (!InterruptHandler::interrupted()) {
+        sleep_briefly();
+        connections.make_room();
+    }
     stop(server, loop, arguments.stop_seconds);
     listener.join();
 }
@@ -170,6 +208,7 @@ int main(int argc, char** argv) {
     Options options("serve", "OpenAI's API for a model, with continuous batching");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
+        check_access(options, arguments);
         run_server(arguments, chosen_files(options, arguments.model), options.seed());
     });
 }

@@ -118,6 +118,11 @@ json head_json(const ResponseHead& head, bool is_chunk) {
     return result;
 }
 
+json model_entry(const std::string& model, std::int64_t created) {
+    return {
+        {"id", model}, {"object", "model"}, {"created", created}, {"owned_by", "this server"}};
+}
+
 }  // namespace
 
 void append(Choice& whole, const Choice& part) {
@@ -187,10 +192,22 @@ std::string error_json(const ApiError& error) {
     return json{{"error", content}}.dump();
 }
 
+std::string model_json(const std::string& model, std::int64_t created) {
+    return model_entry(model, created).dump();
+}
+
 std::string models_json(const std::string& model, std::int64_t created) {
-    const json entry = {
-        {"id", model}, {"object", "model"}, {"created", created}, {"owned_by", "this server"}};
-    return json{{"object", "list"}, {"data", json::array({entry})}}.dump();
+    return json{{"object", "list"}, {"data", json::array({model_entry(model, created)})}}
+        .dump();
+}
+
+std::string empty_list_json() {
+    return json{{"object", "list"},
+                {"data", json::array()},
+                {"first_id", nullptr},
+                {"last_id", nullptr},
+                {"has_more", false}}
+        .dump();
 }
 
 }  // namespace llm::serve

@@ -59,8 +59,11 @@ std::string usage_chunk_json(const ResponseHead& head, const Usage& usage);
 // A server-sent event. Source: HTML Living Standard, section 9.2. JSON has no line ends.
 std::string sse_event(const std::string& json);
 inline constexpr const char* sse_done = "data: [DONE]\n\n";
+inline constexpr const char* sse_comment = ":\n\n";  // clients skip it
 
 std::string error_json(const ApiError& error);
+std::string model_json(const std::string& model, std::int64_t created);
 std::string models_json(const std::string& model, std::int64_t created);
+std::string empty_list_json();  // a page of a list without entries
 
 }  // namespace llm::serve

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 
 namespace llm::serve {
 namespace {
@@ -13,8 +14,9 @@ using httplib::Server;
 // How often a thread that waits for tokens looks whether its client is still there.
 constexpr std::chrono::milliseconds watch_interval(20);
 
-void set_error(Response& response, const ApiError& error) {
+void set_error(const Request& request, Response& response, const ApiError& error) {
     response.status = error.status;
+    if (error.status == 405) response.set_header("Allow", allowed_methods(request.path));
     if (error.status == 429) response.set_header("Retry-After", "1");
     if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
     response.set_content(error_json(error), "application/json");
@@ -33,12 +35,19 @@ ResponseHead head_of(const HandlerContext& context, const CompletionRequest& req
 }
 
 // Passes each part of the answers to a function, until they have ended. Returns false if the
-// client has gone away, or if the function says so.
-template <class Function>
-bool for_each_part(Completion& completion, const ClientConnection& client,
+// client has gone away, or if a function says so. A client that has closed its sending side may
+// still want its answer, or may have been killed: `probe` sends it something without a meaning,
+// once, which the system of a killed client answers with a reset.
+template <class Probe, class Function>
+bool for_each_part(Completion& completion, const ClientConnection& client, const Probe& probe,
                    const Function& function) {
+    bool was_probed = false;
     while (!completion.has_ended()) {
-        if (!client.is_open()) return false;
+        if (!was_probed && client.is_half_closed()) {
+            was_probed = true;
+            if (!probe()) return false;
+        }
+        if (client.is_gone()) return false;
         const auto part = completion.next_part(Clock::now() + watch_interval);
         if (part && !function(*part)) return false;
     }
@@ -46,12 +55,15 @@ bool for_each_part(Completion& completion, const ClientConnection& client,
 }
 
 // The whole answer at once. If the client goes away, the completion is destroyed, which frees
-// its pages.
+// its pages. HTTP/1.0 has no interim responses: such a client is not probed.
 void answer(Completion& completion, const ClientConnection& client, const ResponseHead& head,
             std::size_t num_answers, Response& response) {
     std::vector<Choice> answers(num_answers);
     for (std::size_t i = 0; i < num_answers; ++i) answers[i].index = i;
-    const bool is_complete = for_each_part(completion, client, [&](const Choice& part) {
+    const auto probe = [&] {
+        return !client.has_chunks() || client.send("HTTP/1.1 100 Continue\r\n\r\n");
+    };
+    const bool is_complete = for_each_part(completion, client, probe, [&](const Choice& part) {
         append(answers[part.index], part);
         return true;
     });
@@ -68,17 +80,19 @@ bool write_events(Completion& completion, const ClientConnection& client,
                   const ResponseHead& head, const CompletionRequest& request,
                   httplib::DataSink& sink) {
     const auto write = [&](const std::string& text) {
-        return sink.write(text.data(), text.size());
+        return client.is_half_closed() ? client.send_part(text)
+                                       : sink.write(text.data(), text.size());
     };
+    const auto probe = [&] { return write(sse_comment); };
     try {
         for (std::size_t i = 0; request.chat && i < request.n; ++i)
             write(sse_event(role_chunk_json(head, i)));
-        const bool is_complete = for_each_part(completion, client, [&](const Choice& part) {
+        const auto write_part = [&](const Choice& part) {
             for (const std::string& chunk : chunks_json(head, part))
                 if (!write(sse_event(chunk))) return false;
             return true;
-        });
-        if (!is_complete) return false;
+        };
+        if (!for_each_part(completion, client, probe, write_part)) return false;
         if (request.include_usage) write(sse_event(usage_chunk_json(head, completion.usage())));
         write(sse_done);
     } catch (const ApiError& error) {
@@ -86,12 +100,13 @@ bool write_events(Completion& completion, const ClientConnection& client,
     } catch (const std::exception& error) {  // out of memory
         write(sse_event(error_json({500, "server_error", error.what()})));
     }
+    if (client.is_half_closed()) return client.send_part("") && false;
     sink.done();
     return true;
 }
 
-void complete(const HandlerContext& context, const ClientConnection& client,
-              CompletionRequest request, Response& response) {
+void complete(const HandlerContext& context, const Request& http, CompletionRequest request,
+              Response& response) {
     static std::atomic<std::uint64_t> num_requests = 0;
     const std::uint64_t number = ++num_requests;
     if (!request.seed) request.seed = context.seed + std::uint32_t(number * max_choices);
@@ -100,123 +115,153 @@ void complete(const HandlerContext& context, const ClientConnection& client,
     const auto completion = std::make_shared<Completion>(context.model, request, context.loop,
                                                          Clock::now() + context.time_limit);
     const ResponseHead head = head_of(context, request, number);
+    const ClientConnection client(http);
     if (!request.stream)
         return answer(*completion, client, head, request.prompts.size() * request.n, response);
     response.set_header("Cache-Control", "no-store");
-    response.set_chunked_content_provider(
-        "text/event-stream",
-        [completion, client, head, request](std::size_t, httplib::DataSink& sink) {
-            return write_events(*completion, client, head, request, sink);
-        });
+    const auto write = [completion, client, head, request](std::size_t,
+                                                           httplib::DataSink& sink) {
+        return write_events(*completion, client, head, request, sink);
+    };
+    // HTTP/1.0 knows no chunks: the end of the connection ends the answer.
+    if (client.has_chunks())
+        response.set_chunked_content_provider("text/event-stream", write);
+    else
+        response.set_content_provider("text/event-stream", write);
 }
 
 // A handler whose errors become responses.
 template <class Function>
-Server::Handler handler(const Function& function) {
-    return [function](const Request& request, Response& response) {
+Server::Handler handler(const HandlerContext& context, const Function& function) {
+    return [&context, function](const Request& request, Response& response) {
         try {
+            context.connections.keep(ClientConnection(request));
             function(request, response);
         } catch (const ApiError& error) {
-            set_error(response, error);
+            set_error(request, response, error);
         } catch (const std::exception& error) {
-            set_error(response, {500, "server_error", error.what()});
+            set_error(request, response, {500, "server_error", error.what()});
         }
     };
 }
 
-void check_key(const HandlerContext& context, const Request& request) {
-    if (context.api_key.empty()) return;
-    const std::string given = request.get_header_value("Authorization");
-    if (!equal_in_constant_time(given, "Bearer " + context.api_key))
-        throw ApiError(401, "invalid_request_error", "the API key is missing or wrong", {},
-                       "invalid_api_key");
+// An error before the body has been read: it is read and dropped after the response.
+void refuse(const Request& request, Response& response, const ApiError& error) {
+    set_error(request, response, error);
+    const std::string body = std::exchange(response.body, {});
+    const auto send = [body, client = ClientConnection(request)](
+                          std::size_t offset, std::size_t length, httplib::DataSink& sink) {
+        sink.write(body.data() + offset, length);
+        client.drain();
+        return true;
+    };
+    response.set_content_provider(body.size(), "application/json", send);
 }
 
-// A page of another site can make a browser send a form or a text to this server, but not JSON.
-void check_content_type(const Request& request) {
-    if (!request.get_header_value("Content-Type").starts_with("application/json"))
-        throw ApiError(415, "invalid_request_error",
-                       "the Content-Type must be application/json");
-}
-
-// Before the body is read: httplib 0.11 limits neither one without a length nor what it
-// decompresses. All other errors come after the body, because a connection that is closed with
-// unread bytes is reset, and the client may lose the response.
-Server::HandlerResponse check_head(const Request& request, Response& response) {
-    // Ignore Range: httplib would send every requested range, however many there are.
+Server::HandlerResponse check_head(const HandlerContext& context, const Request& request,
+                                   Response& response) {
+    // Ignore Range, since httplib would send every requested range, however many there are.
     const_cast<Request&>(request).ranges.clear();
-    const bool sends_body =
-        request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
-    const std::string encoding = request.get_header_value("Content-Encoding");
-    if (request.has_header("Transfer-Encoding") ||
-        (sends_body && !request.has_header("Content-Length")))
-        set_error(response, {411, "invalid_request_error", "a Content-Length is required"});
-    else if (!encoding.empty() && encoding != "identity")
-        set_error(response, {415, "invalid_request_error", "the body must not be compressed"});
-    else
-        return Server::HandlerResponse::Unhandled;
+    try {
+        check_request(request, context.rules);
+        // New versions of httplib do not know the encoding identity.
+        const_cast<Request&>(request).headers.erase("Content-Encoding");
+        if (request.method != "OPTIONS") return Server::HandlerResponse::Unhandled;
+        answer_preflight(request, context.rules, response);
+    } catch (const ApiError& error) {
+        refuse(request, response, error);
+    }
     return Server::HandlerResponse::Handled;
 }
 
 // The errors of httplib itself.
 ApiError http_error(const Request& request, int status) {
-    if (status == 404)
+    if (status == 404)  // httplib's answer to HEAD and others
         return {404, "invalid_request_error", "no such endpoint: " + request.path};
-    if (status == 413) return {413, "invalid_request_error", "the body is too large"};
     if (status >= 500) return {status, "server_error", "the server failed"};
     return {status, "invalid_request_error", "the HTTP request is not valid"};
 }
 
-}  // namespace
-
-bool equal_in_constant_time(const std::string& a, const std::string& b) {
-    unsigned char difference = a.size() == b.size() ? 0 : 1;
-    for (std::size_t i = 0; i < a.size(); ++i)
-        difference =
-            static_cast<unsigned char>(difference | (a[i] ^ (i < b.size() ? b[i] : '\0')));
-    return difference == 0;
+void set_json(Response& response, const std::string& json) {
+    response.set_content(json, "application/json");
 }
 
-namespace {
+void get_model(const HandlerContext& context, const std::string& name, Response& response) {
+    if (name != context.model.name)
+        throw ApiError(
+            404, "invalid_request_error",
+            "the model " + name + " does not exist; this server has " + context.model.name,
+            "model", "model_not_found");
+    set_json(response, model_json(name, context.created));
+}
 
 void add_pages(Server& server, const HandlerContext& context) {
-    server.Get("/", handler([&context](const Request&, Response& response) {
-                   response.set_content(context.page, "text/html; charset=utf-8");
+    const auto get = [&](const char* path, const auto& function) {
+        server.Get(path, handler(context, function));
+    };
+    get("/", [&context](const Request&, Response& response) {
+        response.set_content(context.page, "text/html; charset=utf-8");
+    });
+    get("/health",
+        [](const Request&, Response& response) { set_json(response, R"({"status":"ok"})"); });
+    get("/metrics", [&context](const Request&, Response& response) {
+        response.set_content(context.metrics.text(), "text/plain; version=0.0.4");
+    });
+    get("/v1/models", [&context](const Request&, Response& response) {
+        set_json(response, models_json(context.model.name, context.created));
+    });
+    get("/v1/models/.+", [&context](const Request& request, Response& response) {
+        get_model(context, request.path.substr(std::string("/v1/models/").size()), response);
+    });
+}
+
+// OpenAI's API stores answers if `store` says so. This server stores none.
+void add_stored_completions(Server& server, const HandlerContext& context) {
+    server.Get("/v1/chat/completions", handler(context, [](const Request&, Response& response) {
+                   set_json(response, empty_list_json());
                }));
-    server.Get("/health", handler([](const Request&, Response& response) {
-                   response.set_content(R"({"status":"ok"})", "application/json");
-               }));
-    server.Get("/metrics", handler([&context](const Request& request, Response& response) {
-                   check_key(context, request);
-                   response.set_content(context.metrics.text(), "text/plain; version=0.0.4");
-               }));
-    server.Get("/v1/models", handler([&context](const Request& request, Response& response) {
-                   check_key(context, request);
-                   response.set_content(models_json(context.model.name, context.created),
-                                        "application/json");
-               }));
+    const Server::Handler not_found = handler(context, [](const Request& request, Response&) {
+        throw ApiError(404, "invalid_request_error",
+                       "there is no " + request.path + ": this server stores no answers");
+    });
+    const char* const one = "/v1/chat/completions/.+";
+    server.Get(one, not_found).Post(one, not_found).Delete(one, not_found);
 }
 
 using ParseRequest = CompletionRequest (*)(std::string_view body, const ApiModel& model);
 void add_completions(Server& server, const HandlerContext& context, const char* path,
                      ParseRequest parse) {
-    server.Post(path, handler([&context, parse](const Request& request, Response& response) {
-                    check_key(context, request);
-                    check_content_type(request);
-                    complete(context, ClientConnection(request),
-                             parse(request.body, context.model), response);
+    server.Post(path,
+                handler(context, [&context, parse](const Request& request, Response& response) {
+                    complete(context, request, parse(request.body, context.model), response);
                 }));
 }
 
 }  // namespace
 
 void add_endpoints(Server& server, const HandlerContext& context) {
-    server.set_pre_routing_handler(check_head);
+    server.set_pre_routing_handler([&context](const Request& request, Response& response) {
+        return check_head(context, request, response);
+    });
+    // Expect: 100-continue asks before the body is sent.
+    server.set_expect_100_continue_handler(
+        [&context](const Request& request, Response& response) {
+            const bool is_refused =
+                check_head(context, request, response) == Server::HandlerResponse::Handled;
+            return is_refused ? response.status : 100;
+        });
     add_pages(server, context);
+    add_stored_completions(server, context);
     add_completions(server, context, "/v1/completions", parse_completion_request);
     add_completions(server, context, "/v1/chat/completions", parse_chat_request);
     server.set_error_handler([](const Request& request, Response& response) {
-        if (response.body.empty()) set_error(response, http_error(request, response.status));
+        if (!response.has_header("Content-Type"))
+            set_error(request, response, http_error(request, response.status));
+    });
+    server.set_post_routing_handler([&context](const Request& request, Response& response) {
+        allow_origin(request, context.rules, response);
+        const ClientConnection client(request);
+        if (client.is_half_closed()) client.send_response(request, response);
     });
     server.set_logger([&context](const Request&, const Response& response) {
         context.metrics.add_response(response.status);

@@ -1,11 +1,13 @@
-// cpp-httplib's server: its limits, its port, and the connections of its clients. All of this
-// needs only what is the same in its versions from 0.11 on.
+// cpp-httplib's server: its limits and its address. All of this needs only what is the same in
+// its versions from 0.11 on.
 #pragma once
 
 #include <chrono>
 #include <string>
 
 #include <httplib.h>
+
+#include "chapters/apps/serve/http/connections.hpp"
 
 namespace llm::serve {
 
@@ -16,24 +18,18 @@ struct HttpLimits {
     std::chrono::seconds write{5};      // that a client may accept no bytes
 };
 
-void set_limits(httplib::Server& server, const HttpLimits& limits);
+void set_limits(httplib::Server& server, const HttpLimits& limits, ConnectionPool& pool);
 
-// Returns the port; 0 asks for a free one. Throws ValueError if it cannot be used.
-int bind_server(httplib::Server& server, const std::string& host, int port);
-
-// The connection of a request. httplib has Request::is_connection_closed, but not in 0.11.
-class ClientConnection {
- public:
-    explicit ClientConnection(const httplib::Request& request);
-
-    // Has the client neither gone away nor closed its side?
-    bool is_open() const;
-
- private:
-    int socket_ = -1;  // not found: counts as open
+struct ListeningAddress {
+    int port = 0;
+    bool is_loopback = false;  // other machines cannot reach it
 };
 
-// Ends the connections that wait for bytes of a request. The server accepts no new ones.
-void hang_up();
+// Port 0 asks for a free one. Throws ValueError if the address cannot be used.
+ListeningAddress bind_server(httplib::Server& server, const std::string& host, int port);
+
+// The host as a URL has it, and as Host has it: an IPv6 address in brackets. The addresses that
+// stand for all of this machine's become that of the loopback.
+std::string url_host(const std::string& host);
 
 }  // namespace llm::serve

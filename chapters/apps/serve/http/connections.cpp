@@ -1,0 +1,155 @@
+#include "chapters/apps/serve/http/connections.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <sstream>
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+
+namespace llm::serve {
+namespace {
+
+// Passes the socket of each client to a function, with its address as httplib writes it.
+// Sockets from FD_SETSIZE on, which old versions do not serve, are left out.
+template <class Function>
+void for_each_client(const Function& function) {
+    for (int socket = 0; socket < FD_SETSIZE; ++socket) {
+        sockaddr_storage peer{};
+        socklen_t size = sizeof peer;
+        auto* address = reinterpret_cast<sockaddr*>(&peer);
+        std::array<char, NI_MAXHOST> host;
+        std::array<char, NI_MAXSERV> port;
+        if (::getpeername(socket, address, &size) == 0 &&
+            (peer.ss_family == AF_INET || peer.ss_family == AF_INET6) &&
+            ::getnameinfo(address, size, host.data(), host.size(), port.data(), port.size(),
+                          NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+            function(socket, std::string(host.data()), std::stoi(port.data()));
+    }
+}
+
+short poll_events(int socket, short events, int milliseconds = 0) {
+    pollfd client{socket, events, 0};
+    ::poll(&client, 1, milliseconds);
+    return client.revents;
+}
+
+// Has the server read all that the client has sent, and has nothing come for 200 ms?
+bool is_silent(int socket) {
+    int num_unread = 0;
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    return ::ioctl(socket, FIONREAD, &num_unread) == 0 && num_unread == 0 &&
+           ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_last_data_recv >= 200;
+}
+
+}  // namespace
+
+ClientConnection::ClientConnection(const httplib::Request& request)
+    : has_chunks_(request.version != "HTTP/1.0") {
+    for_each_client([&](int socket, const std::string& host, int port) {
+        if (host == request.remote_addr && port == request.remote_port) socket_ = socket;
+    });
+}
+
+bool ClientConnection::is_half_closed() const {
+    return (poll_events(socket_, POLLRDHUP) & POLLRDHUP) != 0;
+}
+
+bool ClientConnection::is_gone() const {
+    return (poll_events(socket_, 0) & (POLLHUP | POLLERR)) != 0;
+}
+
+bool ClientConnection::send(const std::string& bytes) const {
+    for (std::size_t sent = 0; sent < bytes.size();) {
+        const ssize_t n =
+            ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+        if (n <= 0) return false;
+        sent += static_cast<std::size_t>(n);
+    }
+    return true;
+}
+
+bool ClientConnection::send_part(const std::string& text) const {
+    if (!has_chunks_) return send(text);
+    std::ostringstream size;
+    size << std::hex << text.size();
+    return send(size.str() + "\r\n" + text + "\r\n");
+}
+
+void ClientConnection::send_response(const httplib::Request& request,
+                                     httplib::Response& response) const {
+    std::string head = "HTTP/1.1 " + std::to_string(response.status) + " \r\n";
+    for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
+    send(head + "\r\n" + (request.method == "HEAD" ? "" : response.body));
+    if (response.content_provider_ && request.method != "HEAD") {
+        httplib::DataSink sink;
+        sink.write = [&](const char* data, std::size_t size) {
+            return send(std::string(data, size));
+        };
+        sink.done = [] {};
+        response.content_provider_(0, response.content_length_, sink);
+    }
+    ::shutdown(socket_, SHUT_RDWR);  // httplib cannot send it again
+    response.content_provider_ = nullptr;
+}
+
+void ClientConnection::drain() const {
+    ::shutdown(socket_, SHUT_WR);
+    std::array<char, 1 << 16> dropped;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (std::chrono::steady_clock::now() < end && poll_events(socket_, POLLIN, 500) != 0)
+        if (::recv(socket_, dropped.data(), dropped.size(), MSG_DONTWAIT) <= 0) return;
+}
+
+// httplib's own threads, counted. The type that enqueue returns depends on the version.
+class ConnectionPool::Threads : public httplib::TaskQueue {
+ public:
+    explicit Threads(ConnectionPool& pool) : pool_(pool), threads_(pool.max_connections_) {}
+
+    auto enqueue(std::function<void()> serve)
+        -> decltype(std::declval<httplib::ThreadPool&>().enqueue(serve)) override {
+        ++pool_.num_open_;
+        return threads_.enqueue([this, serve = std::move(serve)] {
+            serve();
+            const std::lock_guard lock(pool_.mutex_);
+            pool_.kept_sockets_.erase(std::this_thread::get_id());
+            --pool_.num_open_;
+        });
+    }
+    void shutdown() override { threads_.shutdown(); }
+
+ private:
+    ConnectionPool& pool_;
+    httplib::ThreadPool threads_;
+};
+
+httplib::TaskQueue* ConnectionPool::start_threads() { return new Threads(*this); }
+
+void ConnectionPool::keep(const ClientConnection& client) {
+    const std::lock_guard lock(mutex_);
+    kept_sockets_[std::this_thread::get_id()] = client.socket();
+}
+
+void ConnectionPool::make_room() {
+    if (num_open_ <= max_connections_) return;
+    const std::lock_guard lock(mutex_);
+    for_each_client([&](int socket, const std::string&, int) {
+        const bool is_kept = std::any_of(kept_sockets_.begin(), kept_sockets_.end(),
+                                         [&](auto& kept) { return kept.second == socket; });
+        if (!is_kept && is_silent(socket)) ::shutdown(socket, SHUT_RDWR);
+    });
+}
+
+void hang_up() {
+    for_each_client([](int socket, const std::string&, int) { ::shutdown(socket, SHUT_RD); });
+}
+
+}  // namespace llm::serve
