@@ -17,7 +17,8 @@ std::size_t Engine::submit(GenerationRequest request) {
     const std::size_t num_positions =
         num_cached_positions(model_.config, request.prompt_ids, request.config);
     const std::size_t number =
-        llm::submit(scheduler_, request.prompt_ids, num_positions - request.prompt_ids.size());
+        llm::submit(scheduler_, request.prompt_ids, num_positions - request.prompt_ids.size(),
+                    request.group);
     const std::uint32_t seed = request.seed;
     requests_.emplace(number, Running{std::move(request), Generator(seed)});
     return number;

@@ -24,6 +24,7 @@ struct GenerationRequest {
     std::vector<Id> prompt_ids;
     GenerationConfig config{};
     std::uint32_t seed = 0;
+    std::optional<std::size_t> group{};  // the scheduler treats groups alike; none: its own
     std::function<void(Id, std::span<const Real> logits)> on_token{};
 };
 
