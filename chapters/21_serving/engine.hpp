@@ -59,7 +59,7 @@ class Engine {
     };
     ConstMatrixView compute(std::span<const PlannedTokens> plan);
     std::vector<NewToken> sample_all(std::span<const PlannedTokens> plan,
-                                     ConstMatrixView logits);  // a row for each planned one
+                                     ConstMatrixView logits);  // a row for each new token
     NewToken sample(const ScheduledSequence& sequence, std::span<const Real> logits);  // (V)
 
     const FastModel& model_;
