@@ -85,7 +85,7 @@ struct StepPlan {
 //
 // Each request finishes. Take the oldest one that is not finished. If it runs, it advances, and
 // is never preempted. If it waits, none of its group runs, since those would be younger; so it
-// is the next one, nobody joins before it, and those that run finish or give back their pages.
+// is the next one, none joins before it, and those that run finish or give back their pages.
 StepPlan plan_step(Scheduler& scheduler);
 
 // Records a step that was computed, with the new token of each planned sequence that gives one.

@@ -23,7 +23,7 @@ async function request(server, length, max_tokens, n = 1) {
 }
 
 // The first token of a short request 0.1 s after the others.
-async function behind(server, others) {
+async function firstAfter(server, others) {
   const running = others()
   await sleep(100)
   const { first } = await request(server, 20, 8)
@@ -54,14 +54,14 @@ for (let round = 0; round < Number(rounds); ++round)
     const server = await startServer(program, '--model', model)
     server.model = (await (await fetch(`${server.url}/v1/models`)).json()).data[0].id
     measured[i].alone.push((await request(server, 20, 8)).first)
-    measured[i].long.push(await behind(server, () => [request(server, 1900, 8)]))
-    measured[i].many.push(await behind(server, () => Array.from({ length: 8 }, () => request(server, 20, 64, 16))))
+    measured[i].long.push(await firstAfter(server, () => [request(server, 1900, 8)]))
+    measured[i].many.push(await firstAfter(server, () => Array.from({ length: 8 }, () => request(server, 20, 64, 16))))
     measured[i].speed.push(await mixedLoad(server))
     server.child.kill('SIGINT')
     await server.ended
   }
 for (const [i, { alone, long, many, speed }] of measured.entries()) {
   console.log(`${programs[i]}: seconds to the first token, median of ${rounds}`)
-  console.log(`  alone ${median(alone).toFixed(2)}, behind a prompt of 1,900 tokens ${median(long).toFixed(2)},`,
-    `behind 8 requests for 16 answers ${median(many).toFixed(2)}; mixed load ${median(speed).toFixed(0)} tokens per second`)
+  console.log(`  alone ${median(alone).toFixed(2)}, after a prompt of 1,900 tokens ${median(long).toFixed(2)},`,
+    `after 8 requests for 16 answers ${median(many).toFixed(2)}; mixed load ${median(speed).toFixed(0)} tokens per second`)
 }

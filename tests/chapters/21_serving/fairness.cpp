@@ -50,7 +50,7 @@ TEST_CASE("the first token of a short request does not wait for a prompt of 1,90
     CHECK(steps_to_first_token(scheduler, 20) == 1);
     CHECK(take_step(scheduler) == Counts{{0, 63}, {1, 1}});  // it gets all that is left
 
-    // Behind four of them, a fifth of each step is its part.
+    // After four of them, a fifth of each step is its part.
     scheduler = make_scheduler({16, 64}, 512, 16);
     for (int i = 0; i < 4; ++i) submit(scheduler, fresh_prompt(1900), 8);
     take_step(scheduler);
@@ -155,7 +155,7 @@ TEST_CASE("an answer joins as soon as the full pages of its prompt are computed"
     CHECK(take_step(scheduler) == Counts{{0, 17}, {1, 17}});
 }
 
-TEST_CASE("others join while a group computes its prompt; alone, it says why it waits") {
+TEST_CASE("others join while a group computes its prompt, and its own sequences wait") {
     Scheduler scheduler = make_scheduler({4, 8}, 100, 4);
     submit_group(scheduler, 1, 2, fresh_prompt(20), 2);
     CHECK(plan_step(scheduler).why_next_waits == WaitReason::prompt);
@@ -228,7 +228,7 @@ TEST_CASE("pages that running sequences lack are not for those that wait") {
     CHECK(numbers_of(scheduler.running) == Numbers{0, 1});
 }
 
-TEST_CASE("200 random workloads: nobody joins to be preempted in the same step") {
+TEST_CASE("200 random workloads: no sequence joins to be preempted in the same step") {
     Generator generator(5);
     const auto random = [&](std::size_t low, std::size_t high) {
         return low + generator.next_32_bits() % (high - low + 1);

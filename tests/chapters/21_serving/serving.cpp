@@ -19,7 +19,7 @@ bool users_are_right(const Scheduler& scheduler) {
     for (const ScheduledSequence& sequence : scheduler.running)
         for (const PageId page : sequence.pages) ++users[page];
     for (const ScheduledSequence& sequence : scheduler.waiting)
-        if (!sequence.pages.empty()) return false;
+        if (!sequence.pages.empty() || sequence.num_cached > 0) return false;
     std::size_t num_unused = 0;
     for (PageId page = 0; page < users.size(); ++page) {
         if (users[page] != scheduler.pool.num_users(page)) return false;
