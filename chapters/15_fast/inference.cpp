@@ -55,6 +55,7 @@ MatrixView kept_rows(SequenceBatch batch, MatrixView hidden_states) {
     for (const SequenceTokens& sequence : batch) {
         const std::size_t count = sequence.new_ids.size();
         end_of_sequence += count;
+        if (!sequence.logits_to_keep) continue;
         const bool all = sequence.logits_to_keep == LogitsToKeep::all;
         for (std::size_t row = end_of_sequence - (all ? count : 1); row < end_of_sequence;
              ++row)
@@ -75,6 +76,7 @@ ConstMatrixView compute_logits(const FastModel& model, SequenceBatch batch, KVMe
     const MatrixView hidden_states = kept_rows(batch, of_all);
     const MatrixView logits =
         ensure_capacity(workspace.logits, hidden_states.num_rows, model.config.vocab_size);
+    if (hidden_states.num_rows == 0) return logits;
     const bool few_kept = hidden_states.num_rows <= max_decode_tokens;
     (few_kept ? decode_head : prefill_head)(model, hidden_states, logits, workspace);
     return logits;

@@ -19,7 +19,7 @@ struct SequenceTokens {
     std::span<const Id> new_ids;  // (T), at positions seq_len, seq_len + 1, ...
     std::size_t seq_len = 0;      // S: its tokens in the cache
     SlotMapping slots;            // of the cached tokens and the new ones
-    LogitsToKeep logits_to_keep = LogitsToKeep::last;
+    std::optional<LogitsToKeep> logits_to_keep = LogitsToKeep::last;  // none: no logits
     HiddenStateViews hidden_states = {};
 };
 using SequenceBatch = std::span<const SequenceTokens>;

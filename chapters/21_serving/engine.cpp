@@ -17,7 +17,8 @@ std::size_t Engine::submit(GenerationRequest request) {
     const std::size_t num_positions =
         num_cached_positions(model_.config, request.prompt_ids, request.config);
     const std::size_t number =
-        llm::submit(scheduler_, request.prompt_ids, num_positions - request.prompt_ids.size());
+        llm::submit(scheduler_, request.prompt_ids, num_positions - request.prompt_ids.size(),
+                    request.group);
     const std::uint32_t seed = request.seed;
     requests_.emplace(number, Running{std::move(request), Generator(seed)});
     return number;
@@ -31,7 +32,7 @@ bool Engine::cancel(std::size_t number) {
 std::vector<FinishedRequest> Engine::step() {
     const std::vector<PlannedTokens> plan = plan_step(scheduler_).tokens;
     if (plan.empty()) return {};
-    const ConstMatrixView logits = compute(plan);  // (number of planned sequences, V)
+    const ConstMatrixView logits = compute(plan);  // (number of new tokens, V)
     const std::vector<NewToken> new_tokens = sample_all(plan, logits);
 
     std::vector<FinishedRequest> finished;
@@ -55,28 +56,25 @@ ConstMatrixView Engine::compute(std::span<const PlannedTokens> plan) {
         const ScheduledSequence& sequence = scheduler_.running[i];
         batch.push_back({std::span(sequence.ids).subspan(sequence.num_cached, count),
                          sequence.num_cached,
-                         {sequence.pages, scheduler_.pool.page_size()}});
+                         {sequence.pages, scheduler_.pool.page_size()},
+                         gives_token ? std::optional(LogitsToKeep::last) : std::nullopt});
     }
     return compute_logits(model_, batch, memory_, workspace_);
 }
 
 std::vector<NewToken> Engine::sample_all(std::span<const PlannedTokens> plan,
                                          ConstMatrixView logits) {
-    // A token for each sequence whose last token was computed. Each has a generator of its own,
-    // so any thread can sample.
-    std::vector<NewToken> sampled(plan.size());
-    parallel_for(plan.size(), [&](std::size_t i) {
-        if (plan[i].gives_token)
-            sampled[i] = sample(scheduler_.running[plan[i].sequence], logits[i]);
-    });
+    // Each sequence has a generator of its own, so any thread can sample.
+    std::vector<const ScheduledSequence*> sequences;
+    for (const PlannedTokens& planned : plan)
+        if (planned.gives_token) sequences.push_back(&scheduler_.running[planned.sequence]);
+    std::vector<NewToken> new_tokens(sequences.size());
+    parallel_for(sequences.size(),
+                 [&](std::size_t i) { new_tokens[i] = sample(*sequences[i], logits[i]); });
 
-    std::vector<NewToken> new_tokens;
-    for (std::size_t i = 0; i < plan.size(); ++i) {
-        if (!plan[i].gives_token) continue;
-        new_tokens.push_back(sampled[i]);
-        const auto& on_token =
-            requests_.at(scheduler_.running[plan[i].sequence].number).request.on_token;
-        if (on_token && !sampled[i].ends_sequence) on_token(sampled[i].id, logits[i]);
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+        const auto& on_token = requests_.at(sequences[i]->number).request.on_token;
+        if (on_token && !new_tokens[i].ends_sequence) on_token(new_tokens[i].id, logits[i]);
     }
     return new_tokens;
 }

@@ -24,6 +24,7 @@ struct GenerationRequest {
     std::vector<Id> prompt_ids;
     GenerationConfig config{};
     std::uint32_t seed = 0;
+    std::optional<std::size_t> group{};  // the scheduler treats groups alike; none: its own
     std::function<void(Id, std::span<const Real> logits)> on_token{};
 };
 
@@ -58,7 +59,7 @@ class Engine {
     };
     ConstMatrixView compute(std::span<const PlannedTokens> plan);
     std::vector<NewToken> sample_all(std::span<const PlannedTokens> plan,
-                                     ConstMatrixView logits);  // a row for each planned one
+                                     ConstMatrixView logits);  // a row for each new token
     NewToken sample(const ScheduledSequence& sequence, std::span<const Real> logits);  // (V)
 
     const FastModel& model_;

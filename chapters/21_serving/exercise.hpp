@@ -48,7 +48,10 @@ struct State {
 };
 
 // How many tokens of each running job a step computes: 1 if it has one token left. The others
-// share what remains of max_step_tokens, the oldest first.
+// share what remains of max_step_tokens: in ascending order of the tokens that they have left,
+// and the older first if these are equal, each gets what remains divided by the number of jobs
+// that have not got theirs yet, rounded down, or as many tokens as it has left, if these are
+// fewer.
 std::vector<std::size_t> tokens_of_step(const State& state);
 
 // Gives running[i] the pages that `count` more tokens need. While none is unused, the last job
@@ -56,10 +59,11 @@ std::vector<std::size_t> tokens_of_step(const State& state);
 // Returns false if this was job i itself.
 bool make_room(State& state, std::size_t i, std::size_t count);
 
-// A step: the jobs whose tokens are computed, with their numbers of tokens. First those that
-// run, then, if none had to give back its pages, those that wait: while there are tokens left
-// in the step, fewer than max_running jobs run, and the pages of all tokens of the next one,
-// and of one more, are unused.
+// A step: the jobs whose tokens are computed, with their numbers of tokens, in the order of
+// arrival. First those that wait join: while fewer than max_running jobs run, and the unused
+// pages are enough for all tokens of the next one, and of one more, besides those that the
+// running ones still lack for all of theirs, and one more each. Then the tokens are divided,
+// and each job in turn makes room for its own.
 struct Planned {
     std::size_t number, count;
 };

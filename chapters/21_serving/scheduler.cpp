@@ -7,15 +7,26 @@
 namespace llm {
 namespace {
 
-// The last sequence gives back its pages and waits again, before all others that wait. If its
-// pages are still remembered then, it computes little again.
-void preempt_last(Scheduler& scheduler) {
-    ScheduledSequence sequence = std::move(scheduler.running.back());
-    scheduler.running.pop_back();
+bool same_group(const ScheduledSequence& a, const ScheduledSequence& b) {
+    return a.group ? a.group == b.group : a.number == b.number;
+}
+
+// Running and waiting sequences are kept in the order of arrival.
+void insert_in_order(auto& sequences, ScheduledSequence sequence) {
+    const auto later =
+        std::ranges::upper_bound(sequences, sequence.number, {}, &ScheduledSequence::number);
+    sequences.insert(later, std::move(sequence));
+}
+
+// The sequence gives back its pages and waits again. If they are still remembered when it runs
+// again, it computes little twice.
+void preempt(Scheduler& scheduler, std::size_t i) {
+    ScheduledSequence sequence = std::move(scheduler.running[i]);
+    scheduler.running.erase(scheduler.running.begin() + std::ptrdiff_t(i));
     scheduler.pool.release(sequence.pages);
     sequence.pages.clear();
     sequence.num_cached = 0;
-    scheduler.waiting.push_front(std::move(sequence));
+    insert_in_order(scheduler.waiting, std::move(sequence));
     ++scheduler.num_preemptions;
 }
 
@@ -29,56 +40,144 @@ bool allocate_pages(Scheduler& scheduler, std::size_t i, std::size_t count) {
         if (const std::optional<PageId> page = scheduler.pool.allocate())
             pages.push_back(*page);
         else
-            preempt_last(scheduler);
+            preempt(scheduler, scheduler.running.size() - 1);
     }
     return false;
 }
 
-PlannedTokens planned(const Scheduler& scheduler, std::size_t i, std::size_t count) {
-    return {i, count, count == scheduler.running[i].num_left()};
+// The pages that a sequence lacks for its tokens, and for one token more.
+std::size_t pages_lacking(const PagePool& pool, const ScheduledSequence& sequence) {
+    return pool.pages_for(sequence.ids.size() + 1) - sequence.pages.size();
 }
 
-// Moves the first sequence that waits to those that run, if the pages of its tokens, and of
-// one token more, are unused; otherwise returns why it waits. It begins after the longest
-// remembered prefix; at least its last token is computed, because its logits are needed.
-std::optional<WaitReason> admit_next(Scheduler& scheduler, std::size_t budget) {
+// Moves waiting[i] to the sequences that run, or returns why it cannot run now. The pages that
+// running sequences lack are not for it: otherwise it would join only to be preempted. It
+// begins after the longest remembered prefix; at least its last token is computed, because its
+// logits are needed.
+std::optional<WaitReason> join(Scheduler& scheduler, std::size_t i) {
     if (scheduler.running.size() == scheduler.config.max_sequences)
         return WaitReason::max_sequences;
-    if (budget == 0) return WaitReason::budget;
-    ScheduledSequence& next = scheduler.waiting.front();
+    ScheduledSequence& next = scheduler.waiting[i];
     PagePool& pool = scheduler.pool;
     if (scheduler.config.prefix_cache)
         next.pages = pool.share_prefix(std::span(next.ids).first(next.ids.size() - 1));
-    const std::size_t num_needed = pool.pages_for(next.ids.size() + 1) - next.pages.size();
-    if (num_needed > pool.num_unused()) {
+    std::size_t num_lacking = pages_lacking(pool, next);
+    for (const ScheduledSequence& each : scheduler.running)
+        num_lacking += pages_lacking(pool, each);
+    if (num_lacking > pool.num_unused()) {
         pool.release(next.pages);
         next.pages.clear();
         return WaitReason::pages;
     }
     next.num_cached = next.pages.size() * pool.page_size();
-    scheduler.running.push_back(std::move(next));
-    scheduler.waiting.pop_front();
+    insert_in_order(scheduler.running, std::move(next));
+    scheduler.waiting.erase(scheduler.waiting.begin() + std::ptrdiff_t(i));
     return std::nullopt;
 }
 
-// Plans the sequences that run, in the order of arrival. Returns what is left of
-// max_step_tokens.
-std::size_t plan_running(Scheduler& scheduler, std::vector<PlannedTokens>& plan) {
-    std::vector<ScheduledSequence>& running = scheduler.running;
+// Whether the sequence will fill another page with tokens of its prompt that others of its
+// group can share.
+bool fills_prompt_page(const Scheduler& scheduler, const ScheduledSequence& sequence) {
+    const std::size_t page_size = scheduler.pool.page_size();
+    return scheduler.config.prefix_cache && scheduler.config.continuous &&
+           (sequence.prompt_len - 1) / page_size > sequence.num_cached / page_size;
+}
 
-    // Each sequence that decodes gets one token; prompts share the others.
-    std::size_t budget = scheduler.config.max_step_tokens;
-    for (const ScheduledSequence& sequence : running) budget -= sequence.decodes() ? 1 : 0;
-    const auto chunk_of = [&](const ScheduledSequence& sequence) {
-        return sequence.decodes() ? 1 : std::min(sequence.num_left(), budget);
-    };
-    for (std::size_t i = 0; i < running.size(); ++i) {
-        const std::size_t count = chunk_of(running[i]);
-        if (count == 0 || !allocate_pages(scheduler, i, count)) continue;
-        if (!running[i].decodes()) budget -= count;
-        plan.push_back(planned(scheduler, i, count));
+// The sequence that joins next: the first one of the group of which the fewest run. None if
+// each waits until another one of its group has filled the pages of its prompt.
+std::optional<std::size_t> next_to_join(const Scheduler& scheduler) {
+    std::optional<std::size_t> next;
+    std::size_t fewest = 0;
+    for (std::size_t i = 0; i < scheduler.waiting.size(); ++i) {
+        std::size_t num_running = 0;
+        bool can_share_more = false;
+        for (const ScheduledSequence& each : scheduler.running) {
+            if (!same_group(each, scheduler.waiting[i])) continue;
+            ++num_running;
+            can_share_more = can_share_more || fills_prompt_page(scheduler, each);
+        }
+        if (can_share_more || (next && num_running >= fewest)) continue;
+        next = i;
+        fewest = num_running;
     }
-    return budget;
+    return next;
+}
+
+// The last sequence of the group of which the most run, if these are two or more.
+std::optional<std::size_t> last_of_largest_group(const Scheduler& scheduler) {
+    const std::vector<ScheduledSequence>& running = scheduler.running;
+    std::optional<std::size_t> last;
+    std::ptrdiff_t most = 1;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+        const std::ptrdiff_t count = std::ranges::count_if(
+            running, [&](const auto& each) { return same_group(each, running[i]); });
+        if (count < 2 || count < most) continue;
+        last = i;
+        most = count;
+    }
+    return last;
+}
+
+// Moves the next sequence to those that run, or returns why it waits. If none of its group
+// runs, larger groups make room, but keep one sequence each: so no two groups take each other's
+// places in turn.
+std::optional<WaitReason> admit_next(Scheduler& scheduler) {
+    while (const std::optional<std::size_t> next = next_to_join(scheduler)) {
+        const std::optional<WaitReason> reason = join(scheduler, *next);
+        if (!reason) return std::nullopt;
+        const bool group_runs = std::ranges::any_of(scheduler.running, [&](const auto& each) {
+            return same_group(each, scheduler.waiting[*next]);
+        });
+        const std::optional<std::size_t> last = last_of_largest_group(scheduler);
+        if (group_runs || !last) return reason;
+        preempt(scheduler, *last);
+    }
+    return WaitReason::prompt;
+}
+
+// The sequences of a group that compute their prompts, in the order of arrival.
+struct GroupPrompts {
+    std::vector<std::size_t> sequences{};
+    std::size_t num_left = 0;  // tokens
+};
+
+// Those with the fewest tokens first.
+std::vector<GroupPrompts> prompts_of_groups(std::span<const ScheduledSequence> running) {
+    std::vector<GroupPrompts> groups;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+        if (running[i].decodes()) continue;
+        auto group = std::ranges::find_if(groups, [&](const GroupPrompts& each) {
+            return same_group(running[each.sequences[0]], running[i]);
+        });
+        if (group == groups.end()) group = groups.insert(group, GroupPrompts{});
+        group->sequences.push_back(i);
+        group->num_left += running[i].num_left();
+    }
+    std::ranges::stable_sort(groups, {}, &GroupPrompts::num_left);
+    return groups;
+}
+
+// How many tokens of each running sequence a step computes: one of each that decodes; the
+// others are divided between the groups that have prompts, and in a group the oldest sequence
+// comes first. What a group does not need, the others share (max-min fairness). There is a
+// token for each group, because max_sequences <= max_step_tokens.
+std::vector<std::size_t> tokens_of_step(const Scheduler& scheduler) {
+    const std::vector<ScheduledSequence>& running = scheduler.running;
+    std::vector<std::size_t> counts(running.size());
+    std::size_t budget = scheduler.config.max_step_tokens;
+    for (std::size_t i = 0; i < running.size(); ++i)
+        if (running[i].decodes()) counts[i] = 1, --budget;
+
+    const std::vector<GroupPrompts> groups = prompts_of_groups(running);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        std::size_t part = std::min(groups[g].num_left, budget / (groups.size() - g));
+        budget -= part;
+        for (const std::size_t i : groups[g].sequences) {
+            counts[i] = std::min(running[i].num_left(), part);
+            part -= counts[i];
+        }
+    }
+    return counts;
 }
 
 }  // namespace
@@ -91,8 +190,8 @@ Scheduler make_scheduler(const SchedulerConfig& config, std::size_t num_pages,
     return {config, PagePool(num_pages, page_size)};
 }
 
-std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids,
-                   std::size_t max_new_tokens) {
+std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids, std::size_t max_new_tokens,
+                   std::optional<std::size_t> group) {
     require(!prompt_ids.empty(), "serving: the prompt must have at least one token");
     require(max_new_tokens > 0, "serving: max_new_tokens must be at least 1");
     const std::size_t prompt_len = prompt_ids.size();
@@ -103,29 +202,28 @@ std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids,
             prompt_len, max_new_tokens, num_needed, scheduler.pool.page_size(),
             scheduler.pool.num_pages());
     const std::size_t number = scheduler.num_arrived++;
-    scheduler.waiting.push_back({number, std::move(prompt_ids), prompt_len, max_new_tokens});
+    scheduler.waiting.push_back(
+        {number, std::move(prompt_ids), prompt_len, max_new_tokens, group});
     return number;
 }
 
 StepPlan plan_step(Scheduler& scheduler) {
     const bool batch_runs = !scheduler.config.continuous && !scheduler.running.empty();
-    const std::size_t num_preemptions = scheduler.num_preemptions;
     StepPlan plan;
-    std::size_t budget = plan_running(scheduler, plan.tokens);
 
     // Admit sequences that wait, until there is a reason why the next one cannot join.
-    const bool preempts = scheduler.num_preemptions > num_preemptions;
-    while (!scheduler.waiting.empty()) {
-        plan.why_first_waits = batch_runs ? WaitReason::batch
-                               : preempts ? WaitReason::pages
-                                          : admit_next(scheduler, budget);
-        if (plan.why_first_waits) break;
-        const std::size_t i = scheduler.running.size() - 1;
-        const std::size_t count = std::min(scheduler.running[i].num_left(), budget);
-        allocate_pages(scheduler, i, count);
-        budget -= count;
-        plan.tokens.push_back(planned(scheduler, i, count));
+    while (!scheduler.waiting.empty() && !plan.why_next_waits)
+        plan.why_next_waits = batch_runs ? WaitReason::batch : admit_next(scheduler);
+
+    // Divide the tokens of the step, and allocate their pages in the order of arrival.
+    const std::vector<std::size_t> counts = tokens_of_step(scheduler);
+    for (std::size_t i = 0; i < scheduler.running.size(); ++i) {
+        if (counts[i] == 0 || !allocate_pages(scheduler, i, counts[i])) continue;
+        const bool gives_token = counts[i] == scheduler.running[i].num_left();
+        plan.tokens.push_back({i, counts[i], gives_token});
     }
+    if (!scheduler.waiting.empty() && !plan.why_next_waits)
+        plan.why_next_waits = WaitReason::pages;
     return plan;
 }
 

@@ -16,6 +16,7 @@ struct ScheduledSequence {
     std::vector<Id> ids;         // the prompt, then the new tokens
     std::size_t prompt_len = 0;  // tokens of the prompt
     std::size_t max_new_tokens = 0;
+    std::optional<std::size_t> group{};  // none: a group of its own
     std::size_t num_cached = 0;
     std::vector<PageId> pages{};
 
@@ -36,6 +37,9 @@ struct SchedulerConfig {
 // preemption by recomputation). Sources: Yu et al., 2022; Agrawal et al., 2024; Kwon et al.,
 // 2023.
 //
+// The sequences of one client's request are a group. Groups get equal parts of a step, so a
+// long prompt or a request for many answers does not delay the others.
+//
 // The scheduler has no model, no clock and no thread: its state alone decides what comes next.
 struct Scheduler {
     SchedulerConfig config;
@@ -50,10 +54,11 @@ struct Scheduler {
 Scheduler make_scheduler(const SchedulerConfig& config, std::size_t num_pages,
                          std::size_t page_size);
 
-// Adds a request to those that wait; returns its number. Throws ValueError if the prompt is
-// empty, if no token is to be generated, or if all pages together are too few for its tokens.
-std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids,
-                   std::size_t max_new_tokens);
+// Adds a request to those that wait; returns its number. Without a group it is one of its own,
+// whatever number it has. Throws ValueError if the prompt is empty, if no token is to be
+// generated, or if all pages together are too few for its tokens.
+std::size_t submit(Scheduler& scheduler, std::vector<Id> prompt_ids, std::size_t max_new_tokens,
+                   std::optional<std::size_t> group = {});
 
 // What is computed in a step: the next `count` tokens of running[sequence]. If they are its
 // last ones, their logits give a new token.
@@ -62,21 +67,25 @@ struct PlannedTokens {
     bool gives_token = false;
 };
 
-// Why the first sequence that waits does not join the step.
+// Why the next sequence that waits does not join the step.
 enum class WaitReason {
     batch,          // static batching: another batch runs
     pages,          // too few are unused, or a sequence has just given back its own
     max_sequences,  // so many are running
-    budget          // max_step_tokens are planned
+    prompt          // a sequence of its group still computes pages that it may share
 };
 struct StepPlan {
     std::vector<PlannedTokens> tokens;
-    std::optional<WaitReason> why_first_waits;  // none: no sequence waits
+    std::optional<WaitReason> why_next_waits;  // none: no sequence waits
 };
 
-// Plans a step, and allocates its pages. First the sequences that run, in the order of arrival:
-// one token of each that decodes, and chunks of prompts from what is left of max_step_tokens;
-// then those that wait. The oldest sequence always advances, so each request finishes.
+// Plans a step, and allocates its pages. First sequences that wait join: always the next one of
+// the group of which the fewest run. Then each sequence that decodes gets one token, and the
+// prompts of the groups share the other max_step_tokens equally.
+//
+// Each request finishes. Take the oldest one that is not finished. If it runs, it advances, and
+// is never preempted. If it waits, none of its group runs, since those would be younger; so it
+// is the next one, none joins before it, and those that run finish or give back their pages.
 StepPlan plan_step(Scheduler& scheduler);
 
 // Records a step that was computed, with the new token of each planned sequence that gives one.

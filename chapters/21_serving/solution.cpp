@@ -63,19 +63,21 @@ Vector conditioned(const Vector& first, const Matrix& second,
     return result;
 }
 
-// Exercise 21.6 — the tokens of those that decode are set aside first.
+// Exercise 21.6 — the tokens of those that decode are set aside first; then the shortest prompt
+// comes first, so that the longer ones share what it does not need.
 std::vector<std::size_t> tokens_of_step(const State& state) {
-    const auto decodes = [](const Job& job) { return job.length - job.num_cached == 1; };
-    std::size_t left =
-        state.max_step_tokens - std::size_t(std::ranges::count_if(state.running, decodes));
-    std::vector<std::size_t> counts;
-    for (const Job& job : state.running) {
-        if (decodes(job)) {
-            counts.push_back(1);
-            continue;
-        }
-        counts.push_back(std::min(job.length - job.num_cached, left));
-        left -= counts.back();
+    const auto num_left = [&](std::size_t i) {
+        return state.running[i].length - state.running[i].num_cached;
+    };
+    std::vector<std::size_t> counts(state.running.size(), 1), prompts;
+    for (std::size_t i = 0; i < counts.size(); ++i)
+        if (num_left(i) > 1) prompts.push_back(i);
+    std::ranges::stable_sort(prompts, {}, num_left);
+
+    std::size_t budget = state.max_step_tokens - (counts.size() - prompts.size());
+    for (std::size_t k = 0; k < prompts.size(); ++k) {
+        counts[prompts[k]] = std::min(num_left(prompts[k]), budget / (prompts.size() - k));
+        budget -= counts[prompts[k]];
     }
     return counts;
 }
@@ -100,27 +102,23 @@ bool make_room(State& state, std::size_t i, std::size_t count) {
 }
 
 std::vector<Planned> plan(State& state) {
-    const std::vector<std::size_t> counts = tokens_of_step(state);
-    std::vector<Planned> planned;
-    std::size_t left = state.max_step_tokens;
-    for (std::size_t i = 0; i < state.running.size(); ++i) {
-        left -= counts[i];
-        if (counts[i] > 0 && make_room(state, i, counts[i]))
-            planned.push_back({state.running[i].number, counts[i]});
+    const auto num_lacking = [&](const Job& job) {
+        return ceil_div(job.length + 1, state.page_size) - job.num_pages;
+    };
+    std::size_t num_promised = 0;
+    for (const Job& job : state.running) num_promised += num_lacking(job);
+    while (!state.waiting.empty() && state.running.size() < state.max_running) {
+        num_promised += num_lacking(state.waiting.front());
+        if (num_promised > state.num_unused) break;
+        state.running.push_back(state.waiting.front());
+        state.waiting.pop_front();
     }
 
-    if (state.running.size() < counts.size()) return planned;  // pages are short
-    while (!state.waiting.empty() && left > 0 && state.running.size() < state.max_running) {
-        Job next = state.waiting.front();
-        const std::size_t num_needed = (next.length + state.page_size) / state.page_size;
-        if (num_needed > state.num_unused) break;
-        state.waiting.pop_front();
-        state.running.push_back(next);
-        const std::size_t count = std::min(next.length, left);
-        make_room(state, state.running.size() - 1, count);
-        left -= count;
-        planned.push_back({next.number, count});
-    }
+    const std::vector<std::size_t> counts = tokens_of_step(state);
+    std::vector<Planned> planned;
+    for (std::size_t i = 0; i < state.running.size(); ++i)
+        if (make_room(state, i, counts[i]))
+            planned.push_back({state.running[i].number, counts[i]});
     return planned;
 }
 

@@ -1,6 +1,8 @@
 // What the tests of chapter 21's scheduler share: a memory and a model that need no matrices.
 #pragma once
 
+#include <map>
+
 #include "chapters/21_serving/scheduler.hpp"
 #include "common/numbers/random.hpp"
 
@@ -28,6 +30,18 @@ inline std::vector<Id> answer_alone(std::vector<Id> ids, std::size_t max_new_tok
         ids.push_back(next.id);
     }
     return ids;
+}
+
+// Plans a step, gives token 1 wherever one is due, and returns the planned counts, by the
+// number of the sequence.
+using Counts = std::map<std::size_t, std::size_t>;
+inline Counts take_step(Scheduler& scheduler) {
+    const std::vector<PlannedTokens> plan = plan_step(scheduler).tokens;
+    Counts result;
+    for (const auto& [i, count, gives_token] : plan)
+        result[scheduler.running[i].number] = count;
+    record_step(scheduler, plan, std::vector<NewToken>(plan.size(), {1, false}));
+    return result;
 }
 
 // Computes steps: each slot of the memory holds, instead of keys and values, the hash of the

@@ -26,8 +26,8 @@ RequestState waiting_state(WaitReason reason) {
             return RequestState::waits_for_pages;
         case WaitReason::max_sequences:
             return RequestState::waits_for_a_sequence;
-        case WaitReason::budget:
-            return RequestState::waits_for_budget;
+        case WaitReason::prompt:
+            return RequestState::waits_for_the_prompt;
     }
     throw ValueError("there is no such reason");
 }
@@ -59,7 +59,7 @@ class Simulation {
         describe_preemptions(step, running);
         describe_evictions(step, remembered);
         describe_running(step, running, plan.tokens);
-        describe_waiting(step, running, plan.why_first_waits);
+        describe_waiting(step, running, plan.why_next_waits);
         step.requests.insert(step.requests.end(), others_.begin(), others_.end());
         describe_pages(step);
         compute(step, plan.tokens);
@@ -147,9 +147,9 @@ class Simulation {
     }
 
     void describe_waiting(SimulatedStep& step, const std::vector<ScheduledSequence>& running,
-                          const std::optional<WaitReason>& why_first_waits) const {
-        if (!why_first_waits) return;
-        RequestState state = waiting_state(*why_first_waits);
+                          const std::optional<WaitReason>& why_next_waits) const {
+        if (!why_next_waits) return;
+        RequestState state = waiting_state(*why_next_waits);
         for (const ScheduledSequence& sequence : scheduler_.waiting) {
             const bool ran = contains(running, sequence);
             step.requests.push_back({index_of(sequence), ran ? RequestState::preempted : state,
@@ -210,8 +210,8 @@ std::string to_text(RequestState state) {
             return "waits: max sequences";
         case RequestState::waits_for_the_batch:
             return "waits for the batch";
-        case RequestState::waits_for_budget:
-            return "waits: full step";
+        case RequestState::waits_for_the_prompt:
+            return "waits for the prompt";
         case RequestState::waits_for_its_turn:
             return "waits for its turn";
         case RequestState::preempted:

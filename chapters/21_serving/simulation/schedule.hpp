@@ -16,7 +16,7 @@ enum class RequestState {
     waits_for_pages,
     waits_for_a_sequence,  // max_sequences are running
     waits_for_the_batch,   // static batching
-    waits_for_budget,      // max_step_tokens are planned
+    waits_for_the_prompt,  // of another request of its group
     waits_for_its_turn,    // another request waits before it
     preempted,             // it has given back its pages in this step
     prefill,

@@ -7,58 +7,7 @@
 using namespace llm;
 using namespace llm::serve;
 
-namespace {
-
 using namespace std::chrono_literals;
-
-const EngineConfig small_engine{{4, 16}, 40, 4};
-
-GenerationRequest sequence(std::vector<Id> prompt_ids, std::size_t max_new_tokens,
-                           std::uint32_t seed = 0) {
-    GenerationRequest request{std::move(prompt_ids)};
-    request.config.max_new_tokens = max_new_tokens;
-    request.config.sampling.temperature = 50;  // the model would repeat the last token
-    request.seed = seed;
-    return request;
-}
-
-std::vector<Id> alone(const GenerationRequest& request) {
-    Engine engine(random_model(), small_engine);
-    return generate_all(engine, {request})[0].ids;
-}
-
-struct Received {
-    std::vector<Id> ids;
-    std::optional<SequenceEnd> end;
-};
-
-// Waits for the end of all sequences of a request.
-std::map<std::size_t, Received> receive(OpenRequest& open) {
-    std::map<std::size_t, Received> received;
-    while (open.num_open() > 0) {
-        const auto event = open.next_event(Clock::now() + 60s);
-        REQUIRE(event.has_value());
-        Received& one = received[event->choice];
-        if (const auto* token = std::get_if<SampledToken>(&event->what))
-            one.ids.push_back(token->token.id);
-        else
-            one.end = std::get<SequenceEnd>(event->what);
-    }
-    return received;
-}
-
-// The metrics are published after each step: waits until nothing runs, waits or holds a page.
-bool becomes_idle(const EngineLoop& loop, const Metrics& metrics) {
-    for (int i = 0; i < 6000; ++i) {
-        const EngineState state = metrics.state();
-        if (loop.num_open() + state.running + state.waiting + state.pages_used == 0)
-            return true;
-        std::this_thread::sleep_for(5ms);
-    }
-    return false;
-}
-
-}  // namespace
 
 TEST_CASE("requests of several threads get the texts that each gets alone") {
     Metrics metrics;

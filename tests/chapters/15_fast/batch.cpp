@@ -13,7 +13,7 @@ struct Sequence {
     std::vector<std::size_t> pages;
     std::size_t seq_len = 0;
 
-    SequenceTokens next(std::size_t count, LogitsToKeep keep) const {
+    SequenceTokens next(std::size_t count, std::optional<LogitsToKeep> keep) const {
         return {std::span(ids).subspan(seq_len, count), seq_len, {pages, page_size}, keep};
     }
 };
@@ -107,13 +107,13 @@ TEST_CASE("scattered pages give the logits of one page") {
     }
 }
 
-TEST_CASE("each sequence of a batch keeps the logits of all tokens or of its last one") {
+TEST_CASE("each sequence of a batch keeps the logits of all tokens, of its last one or none") {
     const FastModel fast = make_fast_model(model_named("GQA"), DType::float32);
     const std::vector<Sequence> sequences = three_sequences();
     KVMemory memory = make_kv_memory(fast.config, 30 * page_size);
     Workspace workspace = make_workspace(fast.config, 40);
     for (const std::size_t count : {3u, 9u}) {
-        const auto logits_of = [&](std::array<LogitsToKeep, 3> keep) {
+        const auto logits_of = [&](std::array<std::optional<LogitsToKeep>, 3> keep) {
             std::vector<SequenceTokens> batch;
             for (std::size_t i = 0; i < 3; ++i)
                 batch.push_back(sequences[i].next(count, keep[i]));
@@ -130,6 +130,11 @@ TEST_CASE("each sequence of a batch keeps the logits of all tokens or of its las
             CHECK_CLOSE(Vector(xt::row(some, std::ptrdiff_t(row))),
                         Vector(xt::row(every, std::ptrdiff_t(from))), 1e-5);
         }
+        const Matrix one = logits_of({std::nullopt, std::nullopt, last});
+        REQUIRE(one.shape(0) == 1);
+        CHECK_CLOSE(Vector(xt::row(one, 0)),
+                    Vector(xt::row(every, std::ptrdiff_t(3 * count - 1))), 1e-5);
+        CHECK(logits_of({std::nullopt, std::nullopt, std::nullopt}).shape(0) == 0);
     }
 }
 

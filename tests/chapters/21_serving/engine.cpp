@@ -89,16 +89,38 @@ TEST_CASE(
     const auto first = std::find(ids.begin(), ids.end(), ids[2]);
     requests[1].config.eos_token_ids = {ids[2]};
     requests[2].config.max_new_tokens = 100;
-    std::vector<Id> streamed;
+    std::vector<Id> streamed, streamed_before_eos;
+    requests[1].on_token = [&](Id id, auto) { streamed_before_eos.push_back(id); };
     requests[2].on_token = [&](Id id, auto) { streamed.push_back(id); };
     const std::vector<GeneratedTokens> all = generate_all(engine, requests);
     CHECK(all[0].reason == StopReason::max_new_tokens);
     CHECK(all[0].ids == ids);
     CHECK(all[1].reason == StopReason::eos_token);
     CHECK(all[1].ids == std::vector<Id>(ids.begin(), first));
+    CHECK(all[1].ids == streamed_before_eos);
     CHECK(all[2].reason == StopReason::last_position);
     CHECK(all[2].ids.size() == 9);
     CHECK(all[2].ids == streamed);
+}
+
+TEST_CASE("the scheduler gets a request's group, its logits processor the new tokens alone") {
+    const FastModel fast = make_fast_model(model_named("GQA"), DType::float32);
+    Engine engine(fast, {{4, 8}, 20, 4});
+    GenerationRequest of_group = request({1, 2, 3}, 3);
+    of_group.group = 7;
+    std::vector<std::vector<Id>> seen;
+    of_group.config.logits_processor = [&](const Vector& logits, std::span<const Id> new_ids) {
+        seen.emplace_back(new_ids.begin(), new_ids.end());
+        return logits;
+    };
+    engine.submit(of_group);
+    engine.submit(request({4}, 3));
+    CHECK(engine.step().empty());
+    CHECK(engine.scheduler().running.at(0).group == std::size_t{7});
+    CHECK_FALSE(engine.scheduler().running.at(1).group.has_value());
+    while (!engine.idle()) engine.step();
+    const std::vector<Id> ids = alone(fast, request({1, 2, 3}, 3)).ids;
+    CHECK(seen == std::vector<std::vector<Id>>{{}, {ids[0]}, {ids[0], ids[1]}});
 }
 
 TEST_CASE("a canceled request frees its pages, and the others go on") {

@@ -1,32 +1,11 @@
 #include "chapters/21_serving/scheduler.hpp"
 
-#include <map>
-
 #include "tests/support/check.hpp"
 #include "tests/support/serving_helpers.hpp"
 
 using namespace llm;
 
 namespace {
-
-// The planned counts of a step, by the number of the sequence.
-std::map<std::size_t, std::size_t> counts(const Scheduler& scheduler,
-                                          std::span<const PlannedTokens> plan) {
-    std::map<std::size_t, std::size_t> result;
-    for (const auto& [i, count, gives_token] : plan)
-        result[scheduler.running[i].number] = count;
-    return result;
-}
-using Counts = std::map<std::size_t, std::size_t>;
-
-// Plans a step, gives token 1 wherever one is due, and returns the planned counts.
-Counts take_step(Scheduler& scheduler) {
-    const std::vector<PlannedTokens> plan = plan_step(scheduler).tokens;
-    const Counts result = counts(scheduler, plan);
-    const std::vector<NewToken> ones(plan.size(), {1, false});
-    record_step(scheduler, plan, ones);
-    return result;
-}
 
 std::vector<Id> prompt(std::size_t length, Id first = 1) {
     std::vector<Id> ids(length);
@@ -40,7 +19,7 @@ bool users_are_right(const Scheduler& scheduler) {
     for (const ScheduledSequence& sequence : scheduler.running)
         for (const PageId page : sequence.pages) ++users[page];
     for (const ScheduledSequence& sequence : scheduler.waiting)
-        if (!sequence.pages.empty()) return false;
+        if (!sequence.pages.empty() || sequence.num_cached > 0) return false;
     std::size_t num_unused = 0;
     for (PageId page = 0; page < users.size(); ++page) {
         if (users[page] != scheduler.pool.num_users(page)) return false;
@@ -83,7 +62,9 @@ struct Workload {
         ids.back() += Id(random_count(generator, 0, 1));
         const std::size_t max_new_tokens =
             random_count(generator, 1, std::min<std::size_t>(room - ids.size(), 30));
-        const std::size_t number = submit(scheduler, ids, max_new_tokens);
+        std::optional<std::size_t> group;
+        if (random_count(generator, 0, 2) > 0) group = random_count(generator, 0, 3);
+        const std::size_t number = submit(scheduler, ids, max_new_tokens, group);
         expected[number] = answer_alone(ids, max_new_tokens);
     }
 

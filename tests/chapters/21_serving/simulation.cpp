@@ -160,10 +160,12 @@ TEST_CASE("simulation: a canceled request releases its pages, a finished one is 
     CHECK(states_of(steps, 2) == "arrives later, waits for its turn, canceled");
 }
 
-TEST_CASE("simulation: requests wait when the tokens of a step are used up") {
-    const auto steps = simulate_text({3, 4}, 32, "6+2 3+2 3+2");
-    CHECK(to_text(request_in(steps[0], 1).state) == "waits: full step");
-    CHECK(to_text(request_in(steps[0], 2).state) == "waits for its turn");
+TEST_CASE(
+    "simulation: prompts share the tokens of a step, and a short one takes what it needs") {
+    const auto steps = simulate_text({3, 8}, 32, "20+2 2+2 9+2");
+    CHECK(counts_of(steps, 0) == std::vector<std::size_t>{3, 4, 5, 7, 1, 1});
+    CHECK(counts_of(steps, 1) == std::vector<std::size_t>{2, 1, 0, 0, 0, 0});
+    CHECK(counts_of(steps, 2) == std::vector<std::size_t>{3, 3, 3, 1, 0, 0});
 }
 
 TEST_CASE("simulation: requests that need too many pages are rejected") {

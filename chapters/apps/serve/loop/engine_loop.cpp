@@ -71,7 +71,9 @@ OpenRequest EngineLoop::submit(std::vector<GenerationRequest> requests,
         const std::lock_guard lock(mutex_);
         if (!accepts_) throw ServerStops();
         if (waiting_in_engine_ + submissions_.size() >= max_waiting_) throw ServerBusy();
+        const SequenceId first_id = next_sequence_id_;
         for (GenerationRequest& request : requests) {
+            request.group = first_id;
             const std::size_t choice = open.open_.size();
             open.open_[choice] = next_sequence_id_;
             submissions_.push_back({next_sequence_id_++,

@@ -51,9 +51,9 @@ class EngineLoop {
                Metrics& metrics);
     ~EngineLoop();  // no OpenRequest may exist any more
 
-    // Adds the sequences of a request; top_logprobs is none if no log-probabilities are asked
-    // for. Throws ServerBusy if too many wait, ServerStops after stop_accepting. What the
-    // engine rejects ends with an error.
+    // Adds the sequences of a request, which are a group; top_logprobs is none if no
+    // log-probabilities are asked for. Throws ServerBusy if too many wait, ServerStops after
+    // stop_accepting. What the engine rejects ends with an error.
     OpenRequest submit(std::vector<GenerationRequest> requests,
                        std::optional<std::size_t> top_logprobs = {});
 
