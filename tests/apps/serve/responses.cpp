@@ -40,7 +40,7 @@ std::string items_error(const std::string& fields) try {
 // The types of events, in their order; each must be valid JSON with its number.
 std::vector<std::string> types_of(const std::string& events, std::size_t& number) {
     std::vector<std::string> types;
-    for (std::size_t at = 0; at < events.size();) {
+    for (std::size_t at = 0; at < events.size() && events.substr(at) != sse_done;) {
         const std::size_t line = events.find("\ndata: ", at), end = events.find("\n\n", at);
         const Json data = parse_json(events.substr(line + 7, end - line - 7), "event");
         types.push_back(*data.find("type")->as<std::string>());

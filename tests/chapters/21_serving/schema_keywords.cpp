@@ -37,6 +37,14 @@ TEST_CASE("schema: bounds of integers and numbers, in the spellings of all draft
           "json_schema: #: no integer is in the range");
     check_schema(R"({"type": "number", "minimum": 0, "exclusiveMaximum": 1})", {"0", "0.99"},
                  {"1", "-0.1"});
+    check_schema(R"({"type": "integer", "exclusiveMinimum": 0.5, "maximum": 2})", {"1", "2"},
+                 {"0", "3"});
+    check_schema(R"({"type": "integer", "minimum": 1, "exclusiveMinimum": 1, "maximum": 3,
+                     "exclusiveMaximum": 3})",
+                 {"2"}, {"1", "3"});
+    check_schema(R"({"type": ["integer", "number"]})", {"1", "1.5"}, {"true"});
+    check_schema(R"({"type": "integer", "multipleOf": 2, "allOf": [{"multipleOf": 3}]})",
+                 {"6", "-12"}, {"2", "3"});
     check_schema(R"({"type": "integer", "multipleOf": 5, "minimum": 1})", {"5", "100"},
                  {"0", "3"});
     check_schema(R"({"type": "number", "multipleOf": 2})", {"4"}, {"3", "2.5"});
@@ -52,6 +60,9 @@ TEST_CASE("schema: additionalProperties as a schema, and keys that are taken") {
                      "additionalProperties": {"type": "integer"}})",
                  {R"({"a":null})", R"({"a":null,"b":1})", R"({"a":null, "aa":1})"},
                  {R"({"a":null,"a":1})", R"({"b":1})", R"({"a":null,"\u0061":1})"});
+    check_schema(R"({"type": "object", "properties": {"é": {"const": 1}}, "required": ["é"],
+                     "additionalProperties": {"const": 2}})",
+                 {R"({"é":1})", R"({"é":1,"e":2})"}, {R"({"é":1,"é":2})"});
     for (const std::string open : {"true", "{}"})
         check_schema(R"({"type": "object", "additionalProperties": )" + open + "}",
                      {"{}", R"({"a":[1]})"}, {"1"});
@@ -83,6 +94,10 @@ TEST_CASE("schema: patternProperties and propertyNames") {
     check_schema(R"({"type": "object", "propertyNames": {"enum": ["a", "b"]},
                      "additionalProperties": {"const": 1}, "required": ["a"]})",
                  {R"({"a":1})", R"({"a":1,"b":1})"}, {R"({"b":1})", R"({"a":1,"c":1})"});
+    // A key that two patterns match is not written.
+    check_schema(R"({"type": "object", "patternProperties": {"^a": {"const": 1},
+                                                             "b$": {"const": 2}}})",
+                 {R"({"a":1,"b":2})"}, {R"({"ab":1})", R"({"ab":2})", R"({"c":1})"});
     // A property that a pattern matches must satisfy both.
     check_schema(R"({"type": "object", "properties": {"n_a": {"type": "number"}},
                      "patternProperties": {"^n_": {"minimum": 5}}, "required": ["n_a"]})",
@@ -104,6 +119,8 @@ TEST_CASE("schema: tuples in the spellings of all drafts") {
                      "items": [{"type": "integer"}, {"type": "string"}]})",
                  {"[1,\"a\"]"}, {"[1]", "[1,\"a\",2]"});
     check_schema(R"({"type": "array", "items": false})", {"[]"}, {"[1]"});
+    check_schema(R"({"type": "array", "prefixItems": [{"type": "integer"}]})", {"[1]"},
+                 {"[]", "[1,2]"});
     check_schema(R"({"type": "array", "items": {"const": 1}, "minItems": 1, "maxItems": 1,
                      "uniqueItems": true})",
                  {"[1]"}, {"[]", "[1,1]"});
@@ -127,7 +144,8 @@ TEST_CASE("schema: oneOf, if no text can satisfy two of its schemas") {
                  {R"({"a":1})", R"({"b":1})"}, {"{}"});
     for (const std::string overlapping :
          {R"({"type": "integer"}, {"type": "number"})", R"({"enum": [1, 2]}, {"enum": [2, 3]})",
-          R"({"type": "string"}, {"const": "a"})", R"({"type": "object"}, {"required": ["a"]})",
+          R"({"type": "string"}, {"const": "a"})", R"({"type": "string"}, {"minimum": 3})",
+          R"({"type": "object"}, {"required": ["a"]})",
           R"({"type": "object", "properties": {"a": {}}},
              {"type": "object", "properties": {"b": {}}})",
           R"({"type": "string", "maxLength": 3}, {"type": "string", "minLength": 3})"})

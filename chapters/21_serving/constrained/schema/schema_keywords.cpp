@@ -104,7 +104,6 @@ std::optional<TypeNames> named_types(const SchemaParts& schema) {
             if (allows(*types, name)) common.insert(name);
         types = common;
     }
-    if (types && types->contains("number")) types->erase("integer");
     return types;
 }
 

@@ -135,15 +135,17 @@ std::string ResponseItems::finish(const Usage& usage) {
                           {"output_tokens", usage.completion_tokens},
                           {"output_tokens_details", {{"reasoning_tokens", 0}}},
                           {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
-    return events + event(is_complete ? "response.completed" : "response.incomplete",
-                          {{"response", response_}});
+    return events +
+           event(is_complete ? "response.completed" : "response.incomplete",
+                 {{"response", response_}}) +
+           sse_done;
 }
 
 std::string ResponseItems::fail(const ApiError& error) {
     response_ = make_response("failed");
     response_["error"] = {{"code", error.code.empty() ? error.type : error.code},
                           {"message", replace_invalid_utf8(error.what())}};
-    return event("response.failed", {{"response", response_}});
+    return event("response.failed", {{"response", response_}}) + sse_done;
 }
 
 }  // namespace llm::serve

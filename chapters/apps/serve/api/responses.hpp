@@ -33,10 +33,11 @@ class ResponseItems : public AnswerFormat {
     std::string add_call(const ToolCallPart& call);
 
     ResponseHead head_;
-    json request_, response_, output_ = json::array();
+    json request_, output_ = json::array();
     bool is_open_ = false;  // may the last item still grow?
     std::size_t num_events_ = 0;
     std::string finish_reason_{};
+    json response_;  // made of the others
 };
 
 }  // namespace llm::serve

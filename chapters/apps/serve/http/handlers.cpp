@@ -1,8 +1,11 @@
 #include "chapters/apps/serve/http/handlers.hpp"
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <utility>
+
+#include "chapters/apps/serve/api/responses.hpp"
 
 namespace llm::serve {
 namespace {
@@ -22,12 +25,37 @@ void set_error(const Request& request, Response& response, const ApiError& error
     response.set_content(error_json(error), "application/json");
 }
 
-ResponseHead head_of(const HandlerContext& context, const CompletionRequest& request,
-                     std::uint64_t number) {
+// An endpoint that answers: its path, the beginning of the ids of its answers, and what it
+// reads and writes.
+struct Endpoint {
+    const char *path, *id;
+    CompletionRequest (*parse)(std::string_view body, const ApiModel& model);
+    std::shared_ptr<AnswerFormat> (*format)(const ResponseHead& head,
+                                            const CompletionRequest& request,
+                                            const std::string& body);
+};
+
+std::shared_ptr<AnswerFormat> choices_format(const ResponseHead& head,
+                                             const CompletionRequest& request,
+                                             const std::string&) {
+    return std::make_shared<ChoicesFormat>(head, request.prompts.size() * request.n);
+}
+
+const std::array endpoints = {
+    Endpoint{"/v1/completions", "cmpl-", parse_completion_request, choices_format},
+    Endpoint{"/v1/chat/completions", "chatcmpl-", parse_chat_request, choices_format},
+    Endpoint{"/v1/responses", "resp_", parse_responses_request,
+             [](const ResponseHead& head, const CompletionRequest&,
+                const std::string& body) -> std::shared_ptr<AnswerFormat> {
+                 return std::make_shared<ResponseItems>(head, body);
+             }}};
+
+ResponseHead head_of(const HandlerContext& context, const Endpoint& endpoint,
+                     const CompletionRequest& request, std::uint64_t number) {
     const std::string id = std::to_string(context.created) + "-" + std::to_string(number);
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     return {request.chat,
-            (request.chat ? "chatcmpl-" : "cmpl-") + id,
+            endpoint.id + id,
             context.model.name,
             std::chrono::duration_cast<std::chrono::seconds>(now).count(),
             request.top_logprobs.has_value(),
@@ -56,72 +84,65 @@ bool for_each_part(Completion& completion, const ClientConnection& client, const
 
 // The whole answer at once. If the client goes away, the completion is destroyed, which frees
 // its pages. HTTP/1.0 has no interim responses: such a client is not probed.
-void answer(Completion& completion, const ClientConnection& client, const ResponseHead& head,
-            std::size_t num_answers, Response& response) {
-    std::vector<Choice> answers(num_answers);
-    for (std::size_t i = 0; i < num_answers; ++i) answers[i].index = i;
+void answer(Completion& completion, const ClientConnection& client, AnswerFormat& format,
+            Response& response) {
     const auto probe = [&] {
         return !client.has_chunks() || client.send("HTTP/1.1 100 Continue\r\n\r\n");
     };
     const bool is_complete = for_each_part(completion, client, probe, [&](const Choice& part) {
-        append(answers[part.index], part);
+        format.add(part);
         return true;
     });
-    if (is_complete)
-        response.set_content(response_json(head, answers, completion.usage()),
-                             "application/json");
-    else
+    if (!is_complete) {
         response.status = 499;  // nginx's status of a client that closed the request
+        return;
+    }
+    format.finish(completion.usage());
+    response.set_content(format.response_json(), "application/json");
 }
 
 // Writes the answer as server-sent events. An error after the first byte cannot have a status
 // any more: it is an event. Returns false if the client has gone away.
-bool write_events(Completion& completion, const ClientConnection& client,
-                  const ResponseHead& head, const CompletionRequest& request,
+bool write_events(Completion& completion, const ClientConnection& client, AnswerFormat& format,
                   httplib::DataSink& sink) {
     const auto write = [&](const std::string& text) {
+        if (text.empty()) return true;  // an empty chunk would end the stream
         return client.is_half_closed() ? client.send_part(text)
                                        : sink.write(text.data(), text.size());
     };
     const auto probe = [&] { return write(sse_comment); };
+    const auto write_part = [&](const Choice& part) { return write(format.add(part)); };
     try {
-        for (std::size_t i = 0; request.chat && i < request.n; ++i)
-            write(sse_event(role_chunk_json(head, i)));
-        const auto write_part = [&](const Choice& part) {
-            for (const std::string& chunk : chunks_json(head, part))
-                if (!write(sse_event(chunk))) return false;
-            return true;
-        };
+        write(format.begin());
         if (!for_each_part(completion, client, probe, write_part)) return false;
-        if (request.include_usage) write(sse_event(usage_chunk_json(head, completion.usage())));
-        write(sse_done);
+        write(format.finish(completion.usage()));
     } catch (const ApiError& error) {
-        write(sse_event(error_json(error)));
+        write(format.fail(error));
     } catch (const std::exception& error) {  // out of memory
-        write(sse_event(error_json({500, "server_error", error.what()})));
+        write(format.fail({500, "server_error", error.what()}));
     }
     if (client.is_half_closed()) return client.send_part("") && false;
     sink.done();
     return true;
 }
 
-void complete(const HandlerContext& context, const Request& http, CompletionRequest request,
+void complete(const HandlerContext& context, const Endpoint& endpoint, const Request& http,
               Response& response) {
     static std::atomic<std::uint64_t> num_requests = 0;
     const std::uint64_t number = ++num_requests;
+    CompletionRequest request = endpoint.parse(http.body, context.model);
     if (!request.seed) request.seed = context.seed + std::uint32_t(number * max_choices);
 
     // Shared, because a std::function must be copyable. The response owns it.
     const auto completion = std::make_shared<Completion>(context.model, request, context.loop,
                                                          Clock::now() + context.time_limit);
-    const ResponseHead head = head_of(context, request, number);
+    const auto format =
+        endpoint.format(head_of(context, endpoint, request, number), request, http.body);
     const ClientConnection client(http);
-    if (!request.stream)
-        return answer(*completion, client, head, request.prompts.size() * request.n, response);
+    if (!request.stream) return answer(*completion, client, *format, response);
     response.set_header("Cache-Control", "no-store");
-    const auto write = [completion, client, head, request](std::size_t,
-                                                           httplib::DataSink& sink) {
-        return write_events(*completion, client, head, request, sink);
+    const auto write = [completion, client, format](std::size_t, httplib::DataSink& sink) {
+        return write_events(*completion, client, *format, sink);
     };
     // HTTP/1.0 knows no chunks: the end of the connection ends the answer.
     if (client.has_chunks())
@@ -228,13 +249,12 @@ void add_stored_completions(Server& server, const HandlerContext& context) {
     server.Get(one, not_found).Post(one, not_found).Delete(one, not_found);
 }
 
-using ParseRequest = CompletionRequest (*)(std::string_view body, const ApiModel& model);
-void add_completions(Server& server, const HandlerContext& context, const char* path,
-                     ParseRequest parse) {
-    server.Post(path,
-                handler(context, [&context, parse](const Request& request, Response& response) {
-                    complete(context, request, parse(request.body, context.model), response);
-                }));
+void add_answers(Server& server, const HandlerContext& context) {
+    for (const Endpoint& endpoint : endpoints)
+        server.Post(endpoint.path,
+                    handler(context, [&](const Request& request, Response& response) {
+                        complete(context, endpoint, request, response);
+                    }));
 }
 
 }  // namespace
@@ -252,8 +272,7 @@ void add_endpoints(Server& server, const HandlerContext& context) {
         });
     add_pages(server, context);
     add_stored_completions(server, context);
-    add_completions(server, context, "/v1/completions", parse_completion_request);
-    add_completions(server, context, "/v1/chat/completions", parse_chat_request);
+    add_answers(server, context);
     server.set_error_handler([](const Request& request, Response& response) {
         if (!response.has_header("Content-Type"))
             set_error(request, response, http_error(request, response.status));
