@@ -41,12 +41,14 @@ if(NODE)
   set_tests_properties(maintainer.llama_cpp PROPERTIES SKIP_RETURN_CODE 77)
 endif()
 
-# OpenAI's own client talks to the server, and so do clients that send what they must not.
+# Clients that people use talk to the server, and so do clients that send what they must not.
 if(NODE AND TARGET serve)
   maintainer_test(serve ${NODE} tests/checks/check_serve.mjs ${PROJECT_BINARY_DIR})
   maintainer_test(serve_http ${NODE} tests/checks/check_serve_http.mjs ${PROJECT_BINARY_DIR})
   maintainer_test(damaged_requests ${NODE} tests/checks/damaged_requests.mjs ${PROJECT_BINARY_DIR})
-  foreach(name serve serve_http damaged_requests)
+  maintainer_test(clients ${NODE} tests/checks/clients/check_clients.mjs ${PROJECT_BINARY_DIR})
+  maintainer_test(schemas ${NODE} tests/checks/clients/check_schemas.mjs ${PROJECT_BINARY_DIR})
+  foreach(name serve serve_http damaged_requests clients schemas)
     set_tests_properties(maintainer.${name} PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2 TIMEOUT 300)
   endforeach()
 endif()

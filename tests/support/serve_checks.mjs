@@ -7,7 +7,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { sleep, startServer } from './serve_process.mjs'
 
 export const program = resolve(process.argv[2], 'serve')
-const library = fileURLToPath(new URL('../../docs/node_modules/openai/index.mjs', import.meta.url))
+const library = fileURLToPath(new URL('../checks/clients/node_modules/openai/index.mjs', import.meta.url))
 for (const file of [program, library])
   if (!existsSync(file)) {
     console.log(`skipped: there is no ${file}`)
