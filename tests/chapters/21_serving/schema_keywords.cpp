@@ -234,6 +234,10 @@ TEST_CASE("schema: enum and const beside other keywords, nullable, and no type")
     check_schema(R"({"type": "object", "properties": {"a": false, "b": {"not": {}},
                                                       "c": {"const": 1}}})",
                  {"{}", R"({"c":1})"}, {R"({"a":1})", R"({"b":1})"});
+    check_schema(R"({"type": "object", "properties": {"a": {"$ref": "#/$defs/never"},
+                     "b": {"$ref": "#/$defs/never"}, "c": {"const": 1}},
+                     "$defs": {"never": {"allOf": [{"type": "string"}, {"type": "null"}]}}})",
+                 {"{}", R"({"c":1})"}, {R"({"a":})", R"({"b":})"});
     check_schema(R"({"type": "object", "properties": {"a": {"const": 1, "required": true}}})",
                  {R"({"a":1})"}, {"{}"});
 }

@@ -108,7 +108,6 @@ bool ToolCallText::take_end() {
     if (pending_.size() < call_end.size()) return false;
     pending_.erase(0, call_end.size());
     ++num_complete_;
-    arguments_end_ = {};
     inside_ = Inside::content;
     return true;
 }
