@@ -156,6 +156,18 @@ TEST_CASE("responses: calls are items of their own") {
     for (const Json& item : output) CHECK(*item.find("status") == Json("completed"));
 }
 
+TEST_CASE("responses: a text after a call is a message of its own") {
+    ResponseItems items(items_head, body_of(R"("input": "Hi")"));
+    items.add({0, "", {}, "", {{0, "f", ""}, {0, "", "{}"}}});
+    items.add({0, "Done", {}, "stop"});
+    items.finish({3, 2});
+    const Json response = parse_json(items.response_json(), "response");
+    const JsonArray& output = *response.find("output")->as<JsonArray>();
+    REQUIRE(output.size() == 2);
+    CHECK(*output[0].find("status") == Json("completed"));
+    CHECK(*output[1].find("type") == Json("message"));
+}
+
 TEST_CASE("responses: answers that are cut, empty, or fail") {
     ResponseItems cut(items_head, body_of(R"("input": "Hi")"));
     cut.add({0, "Ye", {}, "length"});
