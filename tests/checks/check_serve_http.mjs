@@ -1,9 +1,9 @@
 // Checks the HTTP of ./learn serve: who may ask, limits, methods, and connections that behave badly.
 // Prints one line per check; exits as check_serve.mjs does. Usage: node tests/checks/check_serve_http.mjs BUILD
-import { execFile, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { connect } from 'node:net'
 import { sleep } from '../support/serve_process.mjs'
-import { ask, check, exit, failure, long, metric, model, OpenAI, pagesFree, post, program, raw, start } from '../support/serve_checks.mjs'
+import { ask, check, exit, failure, long, metric, model, pagesFree, post, program, raw, start } from '../support/serve_checks.mjs'
 
 // The bytes of a request. A header that is undefined is left out, an array is sent several times.
 function http(line, headers = {}, body = '') {
@@ -162,6 +162,7 @@ async function oldClients(server) {
     check(`a stream of ${title}`, isStream(await raw(server, stream(version, { Connection }), null), version === '1.1'))
     check(`a stream of ${title} a little later`, isStream(await raw(server, stream(version, { Connection }), 15, null), version === '1.1'))
     check(`the models of ${title}`, jsonOf(await raw(server, http(`GET /v1/models HTTP/${version}`, { Connection }), null)).data?.length === 1)
+    check(`HEAD of ${title}`, (await raw(server, http(`HEAD /v1/models HTTP/${version}`, { Connection }), null)).endsWith('\r\n\r\n'))
     check(`401 of ${title}`, statusOf(await raw(server, http(`GET /v1/models HTTP/${version}`, { Connection, Authorization: undefined }), null)) === 401)
   }
 }
@@ -222,13 +223,23 @@ async function crowd(server) {
   sockets.forEach(socket => socket.destroy())
 }
 
-// Long answers on all connections: a client that waits for a thread has sent all, and is not ended.
-async function waitingClients() {
-  const server = await start('--max-connections', '2')
-  const busy = [0, 1].map(() => failure(server.client.completions.create(long({ n: 2 }))))
+// A server with one thread. A half-open client gets the socket of an earlier request, and is ended all
+// the same. A client that waits for the thread has sent all, and is not ended.
+async function oneConnection() {
+  const server = await start('--max-connections', '1')
+  await raw(server, http('GET /health'))
+  const half = raw(server, 'GET /v1/mod')
+  await sleep(50)
+  const began = performance.now()
+  await raw(server, http('GET /health'))
+  check('a half-open client on a used socket keeps no one out', performance.now() - began < 500, `${Math.round(performance.now() - began)} ms`)
+  await half
+  const busy = failure(server.client.completions.create(long()))
   await sleep(100)
-  const [waiting] = await Promise.all([raw(server, http('GET /v1/models')), sleep(600)])
-  check('a request that waits for a thread is answered', statusOf(waiting) === 200 && (await Promise.all(busy)).every(result => result === 'accepted'), statusOf(waiting))
+  const before = performance.now(), waiting = await raw(server, http('GET /v1/models'))
+  check('a request that waits for a thread is answered', statusOf(waiting) === 200 && await busy === 'accepted', `${Math.round(performance.now() - before)} ms`)
+  const { status } = spawnSync(program, ['--port', String(server.port)], { timeout: 20_000 })
+  check('two servers do not share a port', status === 2, status)
   server.child.kill('SIGINT')
 }
 
@@ -277,7 +288,7 @@ await wholeApi(server)
 await addresses()
 await bad.then(half => half)
 await abortedClients()
-await waitingClients()
+await oneConnection()
 await crowd(server)
 check('the server still runs, and holds no page', await pagesFree(server) < 1000)
 server.child.kill('SIGINT')
