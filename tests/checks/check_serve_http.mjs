@@ -226,8 +226,9 @@ async function crowd(server) {
 // A server with one thread. A half-open client gets the socket of an earlier request, and is ended all
 // the same. A client that waits for the thread has sent all, and is not ended.
 async function oneConnection() {
-  const server = await start('--max-connections', '1')
+  const server = await start('--max-connections', '1', '--max-sequences', '1')
   await raw(server, http('GET /health'))
+  await sleep(50)
   const half = raw(server, 'GET /v1/mod')
   await sleep(50)
   const began = performance.now()
