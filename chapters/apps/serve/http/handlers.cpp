@@ -257,22 +257,17 @@ void add_answers(Server& server, const HandlerContext& context) {
                     }));
 }
 
-}  // namespace
-
-void add_endpoints(Server& server, const HandlerContext& context) {
-    server.set_pre_routing_handler([&context](const Request& request, Response& response) {
+// What happens to every request before and after its handler.
+void add_checks(Server& server, const HandlerContext& context) {
+    const auto check = [&context](const Request& request, Response& response) {
         return check_head(context, request, response);
-    });
+    };
+    server.set_pre_routing_handler(check);
     // Expect: 100-continue asks before the body is sent.
-    server.set_expect_100_continue_handler(
-        [&context](const Request& request, Response& response) {
-            const bool is_refused =
-                check_head(context, request, response) == Server::HandlerResponse::Handled;
-            return is_refused ? response.status : 100;
-        });
-    add_pages(server, context);
-    add_stored_completions(server, context);
-    add_answers(server, context);
+    server.set_expect_100_continue_handler([check](const Request& request, Response& response) {
+        const bool is_refused = check(request, response) == Server::HandlerResponse::Handled;
+        return is_refused ? response.status : 100;
+    });
     server.set_error_handler([](const Request& request, Response& response) {
         if (!response.has_header("Content-Type"))
             set_error(request, response, http_error(request, response.status));
@@ -285,6 +280,15 @@ void add_endpoints(Server& server, const HandlerContext& context) {
     server.set_logger([&context](const Request&, const Response& response) {
         context.metrics.add_response(response.status);
     });
+}
+
+}  // namespace
+
+void add_endpoints(Server& server, const HandlerContext& context) {
+    add_checks(server, context);
+    add_pages(server, context);
+    add_stored_completions(server, context);
+    add_answers(server, context);
 }
 
 }  // namespace llm::serve
