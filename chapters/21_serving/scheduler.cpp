@@ -13,8 +13,9 @@ bool same_group(const ScheduledSequence& a, const ScheduledSequence& b) {
 
 // Running and waiting sequences are kept in the order of arrival.
 void insert_in_order(auto& sequences, ScheduledSequence sequence) {
-    const auto later =
-        std::ranges::upper_bound(sequences, sequence.number, {}, &ScheduledSequence::number);
+    const auto later = std::find_if(
+        sequences.begin(), sequences.end(),
+        [&](const ScheduledSequence& each) { return each.number > sequence.number; });
     sequences.insert(later, std::move(sequence));
 }
 
@@ -109,8 +110,9 @@ std::optional<std::size_t> last_of_largest_group(const Scheduler& scheduler) {
     std::optional<std::size_t> last;
     std::ptrdiff_t most = 1;
     for (std::size_t i = 0; i < running.size(); ++i) {
-        const std::ptrdiff_t count = std::ranges::count_if(
-            running, [&](const auto& each) { return same_group(each, running[i]); });
+        const std::ptrdiff_t count =
+            std::count_if(running.begin(), running.end(),
+                          [&](const auto& each) { return same_group(each, running[i]); });
         if (count < 2 || count < most) continue;
         last = i;
         most = count;
@@ -125,9 +127,9 @@ std::optional<WaitReason> admit_next(Scheduler& scheduler) {
     while (const std::optional<std::size_t> next = next_to_join(scheduler)) {
         const std::optional<WaitReason> reason = join(scheduler, *next);
         if (!reason) return std::nullopt;
-        const bool group_runs = std::ranges::any_of(scheduler.running, [&](const auto& each) {
-            return same_group(each, scheduler.waiting[*next]);
-        });
+        const bool group_runs = std::any_of(
+            scheduler.running.begin(), scheduler.running.end(),
+            [&](const auto& each) { return same_group(each, scheduler.waiting[*next]); });
         const std::optional<std::size_t> last = last_of_largest_group(scheduler);
         if (group_runs || !last) return reason;
         preempt(scheduler, *last);
@@ -146,14 +148,16 @@ std::vector<GroupPrompts> prompts_of_groups(std::span<const ScheduledSequence> r
     std::vector<GroupPrompts> groups;
     for (std::size_t i = 0; i < running.size(); ++i) {
         if (running[i].decodes()) continue;
-        auto group = std::ranges::find_if(groups, [&](const GroupPrompts& each) {
+        auto group = std::find_if(groups.begin(), groups.end(), [&](const GroupPrompts& each) {
             return same_group(running[each.sequences[0]], running[i]);
         });
         if (group == groups.end()) group = groups.insert(group, GroupPrompts{});
         group->sequences.push_back(i);
         group->num_left += running[i].num_left();
     }
-    std::ranges::stable_sort(groups, {}, &GroupPrompts::num_left);
+    std::stable_sort(
+        groups.begin(), groups.end(),
+        [](const GroupPrompts& a, const GroupPrompts& b) { return a.num_left < b.num_left; });
     return groups;
 }
 

@@ -33,6 +33,12 @@ std::vector<Sequence> json_characters(const CharacterSet& characters) {
 
 }  // namespace
 
+std::size_t first_character(const CharacterSet& characters) {
+    std::size_t first = 0;
+    while (first < characters.size() && !characters[first]) ++first;
+    return first;
+}
+
 using Regex = RegexPool::Regex;
 
 RegexPool::RegexPool() {
@@ -192,7 +198,8 @@ RegexPool::Automaton RegexPool::automaton_of(Regex regex,
         require(state < max_states, "regex: more than {} states", max_states);
         automaton.next.emplace_back();
         for (const CharacterSet& characters : classes) {
-            const Regex after = derivative(automaton.states[state], characters._Find_first());
+            const Regex after =
+                derivative(automaton.states[state], first_character(characters));
             const auto [found, is_new] = state_of.emplace(after, automaton.states.size());
             if (is_new) automaton.states.push_back(after);
             automaton.next[state].push_back(found->second);

@@ -15,6 +15,7 @@ namespace llm {
 
 // Characters of a string: each of ASCII, and all others together, as number 128.
 using CharacterSet = std::bitset<129>;
+std::size_t first_character(const CharacterSet& characters);  // 129: it is empty
 
 // Regular expressions as nodes, each once, so that equal ones have equal numbers. Grammars
 // have no intersection; regular languages do: the derivative of "a and b" by a character is the

@@ -217,9 +217,9 @@ class PatternParser {
             if (!is_range) continue;
             ++at_;
             const CharacterSet last = class_member();
-            expect(last.count() == 1 && first._Find_first() <= last._Find_first(),
+            expect(last.count() == 1 && first_character(first) <= first_character(last),
                    "a range is wrong");
-            characters |= character_range(first._Find_first(), last._Find_first());
+            characters |= character_range(first_character(first), first_character(last));
         }
         return negative ? ~characters : characters;
     }
