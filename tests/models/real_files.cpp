@@ -1,6 +1,8 @@
 // Files as other people's software writes them: text models inside others, quantized weights,
 // classes without a language-model head, keys that are missing.
 #include <cstring>
+#include <iostream>
+#include <sstream>
 
 #include "chapters/models/llama/config_file.hpp"
 #include "chapters/models/load.hpp"
@@ -45,6 +47,19 @@ void edit_header(const fs::path& file,
     std::string length(8, '\0');
     std::memcpy(length.data(), &new_size, 8);
     overwrite(file, length + header + all.substr(8 + size));
+}
+
+// Adds a vector of two numbers to a safetensors file.
+void add_tensor(const fs::path& file, const std::string& name) {
+    const std::string all = content(file);
+    std::uint64_t header_size = 0;
+    std::memcpy(&header_size, all.data(), 8);
+    const std::size_t size = all.size() - 8 - header_size;
+    overwrite(file, all + std::string(8, '\0'));
+    const std::string first = all.substr(8, all.find(':', 8) - 8);  // {"NAME"
+    edit_header(file, {{first, "{\"" + name + R"(": {"dtype": "F32", "shape": [2], )" +
+                                   R"("data_offsets": [)" + to_text(size) + ", " +
+                                   to_text(size + 8) + "]}, " + first.substr(1)}});
 }
 
 // Puts all settings of a folder into text_config of a file with this beginning.
@@ -123,6 +138,14 @@ TEST_CASE("architectures: a class without a language-model head, or with another
                R"(, "id2label": {"0": "A", "1": "B", "2": "C"})") == whole - head + 3 * 4097);
     CHECK(with("MistralForQuestionAnswering") == whole - head + 2 * 4097);
     CHECK(with("SomethingOfItsOwn") == whole);
+    // Neither a class that ends in Model nor one without a head: GPT-2's.
+    const auto class_named = [](const std::string& name) {
+        const Scratch scratch;
+        overwrite(scratch.folder / "config.json", R"({"architectures": [")" + name + "\"]}");
+        return read_head(JsonFile(scratch.folder / "config.json"));
+    };
+    CHECK(class_named("GPT2LMHeadModel").is_language_model);
+    CHECK_FALSE(class_named("GPT2Model").is_language_model);
     // Of a text model inside another, the class of the whole counts.
     const auto inside = [&](const std::string& of_all, const std::string& of_text) {
         return parameters_of(R"({"model_type": "mistral3", "architectures": [")" + of_all +
@@ -189,6 +212,106 @@ TEST_CASE("a text model inside another: its settings in text_config, its tensors
     const std::string folder = scratch.copy_of("09_full_model/mistral");
     edit_header(folder + "/model.safetensors", {{"\"model.norm", "\"visual.norm"}});
     CHECK(mentions(rejection_of_folder(folder), "model.norm"));
+}
+
+TEST_CASE("a text model beside other parts: their tensors, and embeddings of theirs") {
+    const std::string name = "09_full_model/mistral";
+    const IdMatrix ids = ids_of(name);
+    const Tensor3 expected = logits_of(fixture_path(name), ids);
+    // Without a key that names a part, its tensor is an error.
+    for (const bool has_parts : {true, false}) {
+        const Scratch scratch;
+        const std::string folder = scratch.copy_of(name);
+        add_tensor(folder + "/model.safetensors", "vision_tower.patches.weight");
+        if (has_parts)
+            edit(folder + "/config.json", "{", R"({"vision_config": {"depth": 2}, )");
+        if (has_parts)
+            CHECK_CLOSE(logits_of(folder, ids), expected, 0);
+        else
+            CHECK(mentions(rejection_of_folder(folder), "vision_tower.patches.weight"));
+    }
+    // The text model's embedding is the one with the shortest name.
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of(name);
+    edit_header(folder + "/model.safetensors", {{"\"model.", "\"language_model.model."}});
+    add_tensor(folder + "/model.safetensors", "audio_tower.decoder.layers.embed_tokens.weight");
+    wrap_config(folder, R"("model_type": "some_model", "audio_config": {"depth": 2})");
+    CHECK_CLOSE(logits_of(folder, ids), expected, 0);
+}
+
+TEST_CASE("what is left out of a file is noted once, on standard error") {
+    const Scratch scratch;
+    const fs::path file = scratch.folder / "config.json";
+    overwrite(file, R"({"model_type": "mistral3", "text_config": {)" + mistral_7b + "}}");
+    std::ostringstream notes;
+    std::streambuf* const before = std::cerr.rdbuf(notes.rdbuf());
+    for (int i = 0; i < 2; ++i) read_any_config(open_config(file));
+    std::cerr.rdbuf(before);
+    CHECK(notes.str() ==
+          "note: " + file.string() + ": only the text model is read: text_config\n");
+}
+
+TEST_CASE("linear scaling divides the frequency of each pair") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/llama");
+    edit(folder + "/config.json", "{",
+         R"({"rope_parameters": {"type": "linear", "factor": 4}, )");
+    edit(folder + "/config.json", "\"rope_scaling\"", "\"_old\"");
+    const FamilyConfig config = read_any_config(open_config(folder + "/config.json"));
+    const auto& factors = std::get<FrequencyFactors>(*config.rope_scaling).factors;
+    CHECK(factors.size() == config.head_dim / 2);
+    CHECK(factors(0) == 4);
+}
+
+TEST_CASE("YaRN without an original length: that of the context") {
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/qwen2");
+    const auto original = [&] {
+        return read_any_config(open_config(folder + "/config.json"))
+            .yarn->original_max_position_embeddings;
+    };
+    edit(folder + "/config.json", "{", R"({"rope_scaling": {"type": "yarn", "factor": 4.0}, )");
+    CHECK(original() == 64);
+    edit(folder + "/config.json", "4.0", R"(4.0, "original_max_position_embeddings": 16)");
+    CHECK(original() == 16);
+}
+
+TEST_CASE("text_config without a type: its own class says what it is") {
+    CHECK(parameters_of(R"({"architectures": ["SomethingOfItsOwn"], "text_config": {)" +
+                        mistral_7b.substr(mistral_7b.find(',') + 1) +
+                        R"(, "architectures": ["MistralForCausalLM"]}})") == 7'241'732'096);
+}
+
+TEST_CASE("Qwen2: windows only if they are used, from layer 0 on, and its biases by name") {
+    const auto patterns = [](const std::string& used, const std::string& window,
+                             const std::string& more = "") {
+        const Scratch scratch;
+        const std::string folder = scratch.copy_of("09_full_model/qwen2");
+        edit(folder + "/config.json", R"("use_sliding_window": false)",
+             R"("use_sliding_window": )" + used + more);
+        edit(folder + "/config.json", R"("sliding_window": 8)",
+             R"("sliding_window": )" + window);
+        std::string text;
+        for (const std::string& type :
+             layer_types(read_any_config(open_config(folder + "/config.json"))))
+            text += type[0];
+        return text;
+    };
+    CHECK(patterns("true", "3", R"(, "max_window_layers": 0)") == "ss");
+    CHECK(patterns("true", "3", R"(, "max_window_layers": 1)") == "fs");
+    CHECK(patterns("true", "3") == "ff");  // from layer 28 on
+    CHECK(patterns("true", "null", R"(, "max_window_layers": 0)") == "ff");
+    CHECK(patterns("false", "3", R"(, "max_window_layers": 0)") == "ff");
+    // transformers reads the window only if it is said to be used.
+    const FamilyConfig windows =
+        read_any_config(open_config(fixture_path("models/qwen2_odd") + "/config.json"));
+    const Json written = JsonObject(config_json(windows, DType::float32));
+    REQUIRE(sliding_window(windows));
+    CHECK(*written.find("use_sliding_window") == Json(true));
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("09_full_model/qwen2");
+    edit(folder + "/config.json", "{", R"({"qkv_bias": true, )");
+    CHECK(rejection_of_folder(folder) == "it was loaded");
 }
 
 TEST_CASE("a text model whose tensors have no prefix") {

@@ -114,6 +114,7 @@ TEST_CASE("an unsupported or invalid field of config.json is rejected by name") 
         {"\"hidden_act\"", "hidden_act", "not valid JSON at line "},
         {"\"rope_type\": \"default\"", "\"type\": \"linear\"", "factor must be above 0"},
         {"\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"", "factor is missing"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"", "factor is missing"},
         {"\"sliding_window\": null", "\"rope_scaling\": {\"type\": \"yarn\"}", "contradict"},
         {"\"head_dim\": 4", "\"head_dim\": 5", "head_dim must be even"},
         {"\"hidden_size\": 16", "\"hidden_size\": " + std::string(200000, '['),

@@ -35,7 +35,7 @@ TEST_CASE("config.json: bookkeeping and settings without an effect are left alon
           R"("id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0})",
           R"("chunk_size_feed_forward": 0, "diversity_penalty": 0.0, "length_penalty": 1.0)",
           R"("problem_type": "regression")", R"("output_past": true)", R"("is_decoder": true)",
-          R"("some_other_dropout": 0.1)", R"("vision_end_token_id": 7)",
+          R"("some_other_dropout": 0.1)", R"("some_pdrop": 0.1)", R"("vision_end_token_id": 7)",
           R"("transformers.js_config": {"dtype": "q4"})", R"("pretraining_tp": 2)",
           // Without an effect.
           R"("alibi": false)", R"("clip_qkv": null)", R"("expert_layers": [])",
