@@ -119,4 +119,9 @@ TEST_CASE("active parameters: K experts, no look-up table, a tied head once") {
     CHECK(one.experts == 4 * expert);
     CHECK(one.dense_mlp == 3 * 8 * 5);
     CHECK(one.router == 4 * 8);
+    // The gate of a shared expert is not the router: three layers of five experts, one dense.
+    const ParametersByPart shared = count_parameters(
+        load_family_model(fixture_path("20_linear_attention/qwen3_next")).config);
+    CHECK(shared.router == 3 * 5 * 24);
+    CHECK(shared.dense_mlp == 3 * 24 * 11 + 3 * (3 * 24 * 9 + 24));
 }

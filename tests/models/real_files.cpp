@@ -138,6 +138,14 @@ TEST_CASE("architectures: a class without a language-model head, or with another
                R"(, "id2label": {"0": "A", "1": "B", "2": "C"})") == whole - head + 3 * 4097);
     CHECK(with("MistralForQuestionAnswering") == whole - head + 2 * 4097);
     CHECK(with("SomethingOfItsOwn") == whole);
+    const auto active = [](const std::string& architecture) {
+        const Scratch scratch;
+        const fs::path file = scratch.folder / "config.json";
+        overwrite(file, "{" + mistral_7b + R"(, "architectures": [")" + architecture + "\"]}");
+        return count_parameters(read_any_config(open_config(file))).active_matrix_elements;
+    };
+    CHECK(active("MistralForCausalLM") - active("MistralForSequenceClassification") ==
+          head - 2 * 4096);
     // Neither a class that ends in Model nor one without a head: GPT-2's.
     const auto class_named = [](const std::string& name) {
         const Scratch scratch;
