@@ -1,9 +1,34 @@
 // A model of each family, exported as a GGUF file and read again, is the same model.
+#include <map>
+
 #include "common/files/gguf.hpp"
 #include "tests/support/random_family.hpp"
 
 using namespace llm;
 using namespace llm::models;
+
+namespace {
+
+// A file with the metadata of a model, changed, and of its tensors the embedding and the norm
+// of the last layer.
+std::string write_metadata(const Scratch& scratch, const FamilyModel& model,
+                           const std::string& architecture, std::size_t num_layers,
+                           const std::function<void(GgufMetadata&)>& change) {
+    const std::string path = (scratch.folder / "model.gguf").string();
+    GgufMetadata metadata = {{"general.architecture", architecture}};
+    for (const auto& entry : models::size_metadata(architecture, model.config))
+        metadata.push_back(entry);
+    if (model.config.family->add_gguf) model.config.family->add_gguf(model.config, metadata);
+    change(metadata);
+    models::GgufTensorList list(DType::float32);
+    list.add_matrix("token_embd.weight", model.embed_tokens);
+    list.add_vector("blk." + to_text(num_layers - 1) + ".attn_norm.weight",
+                    xt::ones<Real>({model.config.hidden_size}));
+    write_gguf(path, metadata, list.tensors());
+    return path;
+}
+
+}  // namespace
 
 TEST_CASE("load_family_gguf: the file of each family has the logits of the exported model") {
     Generator generator(11);
@@ -48,16 +73,7 @@ TEST_CASE("load_family_gguf names what the file lacks or what it does not read")
     const FamilyModel model = random_model("granite");
     const auto rejection = [&](const std::function<void(GgufMetadata&)>& change) {
         const Scratch scratch;
-        const std::string path = (scratch.folder / "model.gguf").string();
-        GgufMetadata metadata = {{"general.architecture", std::string("granite")}};
-        for (const auto& entry : models::size_metadata("granite", model.config))
-            metadata.push_back(entry);
-        model.config.family->add_gguf(model.config, metadata);
-        change(metadata);
-        models::GgufTensorList list(DType::float32);
-        list.add_matrix("token_embd.weight", model.embed_tokens);
-        list.add_vector("blk.3.attn_norm.weight", xt::ones<Real>({24}));
-        write_gguf(path, metadata, list.tensors());
+        const std::string path = write_metadata(scratch, model, "granite", 4, change);
         try {
             load_family_gguf(path);
         } catch (const FileError& error) {
@@ -82,6 +98,10 @@ TEST_CASE("load_family_gguf names what the file lacks or what it does not read")
                    }),
                    "granite.attention.clamp_kqv"));
     CHECK(mentions(rejection([](GgufMetadata& metadata) {
+                       metadata.emplace_back("granite.attention.clamp_kqv", 0.0);  // none
+                   }),
+                   "blk.0.attn_norm.weight"));
+    CHECK(mentions(rejection([](GgufMetadata& metadata) {
                        for (auto& [key, value] : metadata)
                            if (key == "granite.logit_scale") value = 0.0;
                    }),
@@ -92,6 +112,32 @@ TEST_CASE("load_family_gguf names what the file lacks or what it does not read")
                    }),
                    "granite.rope.dimension_count 4 is not supported; supported: the head_dim, "
                    "6"));
+}
+
+TEST_CASE("read_family_config: sizes that decide settings, and experts that are too few") {
+    const auto config_with = [](const std::string& type, const std::string& architecture,
+                                const std::map<std::string, std::int64_t>& numbers,
+                                std::size_t num_layers) {
+        const Scratch scratch;
+        const FamilyModel model = random_model(type);
+        const std::string path = write_metadata(
+            scratch, model, architecture, num_layers, [&](GgufMetadata& metadata) {
+                for (auto& [name, value] : metadata)
+                    for (const auto& [key, number] : numbers)
+                        if (name == architecture + "." + key) value = number;
+            });
+        return read_family_config(Gguf(path));
+    };
+    // Gemma 2 of 27 billion parameters scales scores by C / H.
+    const auto gemma2 = [&](std::int64_t num_layers) {
+        return config_with("gemma2", "gemma2",
+                           {{"block_count", num_layers}, {"attention.head_count", 2}},
+                           std::size_t(num_layers));
+    };
+    CHECK(gemma2(4).query_pre_attn_scalar == 6);  // head_dim
+    CHECK(gemma2(46).query_pre_attn_scalar == 12);
+    CHECK_THROWS_AS(config_with("mixtral", "llama", {{"expert_used_count", 100}}, 4),
+                    FileError);
 }
 
 TEST_CASE("find_family: a llama without experts is chapter 09's") {
