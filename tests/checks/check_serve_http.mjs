@@ -239,6 +239,9 @@ async function oneConnection() {
   await sleep(100)
   const before = performance.now(), waiting = await raw(server, http('GET /v1/models'))
   check('a request that waits for a thread is answered', statusOf(waiting) === 200 && (await busy).every(result => result === 'accepted'), `${Math.round(performance.now() - before)} ms`)
+  const crowd = await Promise.all(Array.from({ length: 400 }, () => raw(server, postJson())))
+  const answered = crowd.filter(answer => statusOf(answer) === 200).length
+  check('400 requests that wait for one thread are answered', answered === 400, answered)
   const { status } = spawnSync(program, ['--port', String(server.port)], { timeout: 20_000 })
   check('two servers do not share a port', status === 2, status)
   server.child.kill('SIGINT')
