@@ -4,7 +4,7 @@
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { sleep } from '../support/serve_process.mjs'
-import { ask, check, exit, failure, long, metric, model, OpenAI, pagesFree, raw, start } from '../support/serve_checks.mjs'
+import { ask, check, exit, failure, long, metric, model, OpenAI, pagesFree, raw, start, until } from '../support/serve_checks.mjs'
 
 async function conversation({ client, url }) {
   check('models are listed', (await client.models.list()).data[0].id === model)
@@ -165,7 +165,7 @@ async function clientsThatGoAway() {
   })
   await checkAbort('an abort of a whole answer', async before => {
     client.completions.create(request(), { signal: controllers[1].signal }).catch(() => {})
-    while (await generated() === before) await sleep(1)
+    await until(async () => await generated() !== before)
     controllers[1].abort()
   })
   const script = `fetch('${server.url}/v1/completions', { method: 'POST', headers: { 'Content-Type': 'application/json' },
@@ -200,7 +200,7 @@ async function limits() {
   const requests = []
   for (const waiting of [1, 17, 0]) {
     requests.push(failure(client.completions.create(long()).then(answer => cut ??= answer)))
-    while (await metric(server, 'llm_requests_waiting') < waiting) await sleep(1)
+    await until(async () => await metric(server, 'llm_requests_waiting') >= waiting)
   }
   const response = await fetch(`${server.url}/v1/completions`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(long()) })
   check('429 says when to try again', response.status === 429 && response.headers.get('Retry-After') === '1')
@@ -221,7 +221,7 @@ async function signals() {
     const server = await start('--stop-seconds', String(seconds), '--max-sequences', '2')
     const idle = raw(server, 'GET /')  // must not keep the server
     const answer = failure(server.client.completions.create(long()))
-    while (await metric(server, 'llm_requests_running') === 0) await sleep(1)
+    await until(async () => await metric(server, 'llm_requests_running') > 0)
     const began = performance.now()
     server.child.kill('SIGINT')
     const [result, code] = [await answer, await server.ended]

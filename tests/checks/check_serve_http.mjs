@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process'
 import { connect } from 'node:net'
 import { sleep } from '../support/serve_process.mjs'
-import { ask, check, exit, failure, long, metric, model, pagesFree, post, program, raw, start } from '../support/serve_checks.mjs'
+import { ask, check, exit, failure, long, metric, model, pagesFree, post, program, raw, start, until } from '../support/serve_checks.mjs'
 
 // The bytes of a request. A header that is undefined is left out, an array is sent several times.
 function http(line, headers = {}, body = '') {
@@ -173,7 +173,7 @@ async function abortedClients() {
   for (const [title, headers, stream] of [['a whole answer', {}, false], ['a whole answer with Connection: close', { Connection: 'close' }, false], ['a stream', {}, true], ['a stream with Connection: close', { Connection: 'close' }, true]]) {
     const before = await metric(server, 'llm_generated_tokens_total')
     const socket = connect(server.port, '127.0.0.1', () => socket.write(postJson(headers, JSON.stringify(long({ stream })))))
-    while (await metric(server, 'llm_generated_tokens_total') === before) await sleep(1)
+    await until(async () => await metric(server, 'llm_generated_tokens_total') !== before)
     socket.destroy()
     const free = await pagesFree(server)
     check(`an abort of ${title} frees its pages`, free < 500, `${free} ms`)
@@ -239,6 +239,9 @@ async function oneConnection() {
   await sleep(100)
   const before = performance.now(), waiting = await raw(server, http('GET /v1/models'))
   check('a request that waits for a thread is answered', statusOf(waiting) === 200 && (await busy).every(result => result === 'accepted'), `${Math.round(performance.now() - before)} ms`)
+  const crowd = await Promise.all(Array.from({ length: 400 }, () => raw(server, postJson())))
+  const answered = crowd.filter(answer => statusOf(answer) === 200).length
+  check('400 requests that wait for one thread are answered', answered === 400, answered)
   const { status } = spawnSync(program, ['--port', String(server.port)], { timeout: 20_000 })
   check('two servers do not share a port', status === 2, status)
   server.child.kill('SIGINT')

@@ -37,6 +37,14 @@ export async function metric(server, name) {
   const text = await (await fetch(`${server.url}/metrics`, { headers: { Authorization: 'Bearer key' } })).text()
   return Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)[1])
 }
+// Waits until an asynchronous condition holds; gives up after 20 seconds.
+export async function until(condition) {
+  const began = performance.now()
+  while (!await condition()) {
+    if (performance.now() - began > 20_000) throw Error(`20 seconds have passed until ${condition}`)
+    await sleep(1)
+  }
+}
 // Waits until no page is used; returns how long that took.
 export async function pagesFree(server) {
   const began = performance.now()

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <sstream>
+#include <utility>
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -40,14 +41,14 @@ short poll_events(int socket, short events, int milliseconds = 0) {
     return client.revents;
 }
 
-// Has the server read all that the client has sent, and has nothing come for 200 ms?
+// Has the server read all that the client has sent, and has nothing come for 100 ms?
 bool is_silent(int socket) {
     int num_unread = 0;
     tcp_info info{};
     socklen_t size = sizeof info;
     return ::ioctl(socket, FIONREAD, &num_unread) == 0 && num_unread == 0 &&
            ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           info.tcpi_last_data_recv >= 200;
+           info.tcpi_last_data_recv >= 100;
 }
 
 }  // namespace
@@ -138,13 +139,21 @@ void ConnectionPool::keep(const ClientConnection& client) {
     kept_sockets_[std::this_thread::get_id()] = client.socket();
 }
 
+// A request that has waited for a thread is silent, too, between the moment when all of it has
+// been read and that of keep(). Therefore a socket must stay silent for 100 ms of calls.
 void ConnectionPool::make_room() {
+    const auto silent_before = std::exchange(silent_since_, {});
     if (num_open_ <= max_connections_) return;
+    const auto now = std::chrono::steady_clock::now();
     const std::lock_guard lock(mutex_);
     for_each_client([&](int socket, const std::string&, int) {
         const bool is_kept = std::any_of(kept_sockets_.begin(), kept_sockets_.end(),
                                          [&](auto& kept) { return kept.second == socket; });
-        if (!is_kept && is_silent(socket)) ::shutdown(socket, SHUT_RDWR);
+        if (is_kept || !is_silent(socket)) return;
+        const auto before = silent_before.find(socket);
+        const auto since = before == silent_before.end() ? now : before->second;
+        silent_since_[socket] = since;
+        if (now - since >= std::chrono::milliseconds(100)) ::shutdown(socket, SHUT_RDWR);
     });
 }
 

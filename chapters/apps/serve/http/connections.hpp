@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <string>
@@ -55,7 +56,7 @@ class ConnectionPool {
     void keep(const ClientConnection& client);
 
     // If connections wait for a thread, ends those whose clients have been silent for 200 ms
-    // without having sent a whole request. To be called every few milliseconds.
+    // without having sent a whole request. To be called every few milliseconds, by one thread.
     void make_room();
 
  private:
@@ -65,6 +66,7 @@ class ConnectionPool {
     std::atomic<std::size_t> num_open_ = 0;  // with those that wait
     std::mutex mutex_{};
     std::map<std::thread::id, int> kept_sockets_{};
+    std::map<int, std::chrono::steady_clock::time_point> silent_since_{};  // of sockets
 };
 
 // Ends the connections that wait for bytes of a request. The server accepts no new ones.
