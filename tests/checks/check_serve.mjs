@@ -217,7 +217,7 @@ async function limits() {
 
 // Ctrl-C while answers are generated: with time they finish, without it they are canceled.
 async function signals() {
-  for (const seconds of [5, 0]) {
+  for (const seconds of [30, 0]) {
     const server = await start('--stop-seconds', String(seconds), '--max-sequences', '1')
     const idle = raw(server, 'GET /')  // must not keep the server
     const answers = Array.from({ length: 6 }, () => failure(server.client.completions.create(long())))
@@ -227,7 +227,7 @@ async function signals() {
     const [results, code] = [await Promise.all(answers), await server.ended]
     await idle
     const time = Math.round(performance.now() - began)
-    if (seconds) check('Ctrl-C lets answers finish', results.every(result => result === 'accepted') && code === 0 && time < 6000 && server.log.includes('0 were canceled'), `${time} ms`)
+    if (seconds) check('Ctrl-C lets answers finish', results.every(result => result === 'accepted') && code === 0 && time < 31_000 && server.log.includes('0 were canceled'), `${time} ms`)
     else check('Ctrl-C cancels what has no time', results.includes('503') && code === 0 && time < 2000 && /Stopping: \d+ sequences/.test(server.log), `${time} ms: ${results}`)
   }
 }
