@@ -187,6 +187,7 @@ TEST_CASE("messages become the tokens of the chat template") {
         CHECK(request.max_new_tokens == model.context_length - request.prompts[0].size());
     }
     CHECK(chat_error(R"("logprobs": true, "top_logprobs": 20)") == "accepted");
+    CHECK(chat_error(R"("top_logprobs": 0)") == "accepted");
     CHECK(chat_error(R"("top_logprobs": 2)") ==
           "400 top_logprobs : top_logprobs needs logprobs: true");
     CHECK(chat_error(R"("max_tokens": 2, "max_completion_tokens": 2)")
@@ -335,6 +336,7 @@ TEST_CASE("messages come back with what clients store in them") {
             INFO(role << fields);
             CHECK(with(role, fields) == with(role, ""));
         }
+    CHECK(with("developer", "") == with("system", ""));
     for (const std::string content : {"null", "\"\"", "[]"})
         CHECK(prompt(R"({"role": "assistant", "content": )" + content + "}") ==
               prompt(R"({"role": "assistant"})"));
@@ -358,6 +360,8 @@ TEST_CASE("Qwen3's template gets the reasoning of an answer, and whether it may 
     CHECK(silent.size() > thinks.size());  // an empty <think></think>
     CHECK(prompt(user, R"(, "chat_template_kwargs": {"enable_thinking": false})") == silent);
     CHECK(prompt(user, R"(, "chat_template_kwargs": {"enable_thinking": true})") == thinks);
+    CHECK(prompt(user, R"(, "chat_template_kwargs": {}, "reasoning_effort": "none")") ==
+          silent);
     CHECK(chat_error(R"("chat_template_kwargs": {"a": 1})")
               .starts_with("400 chat_template_kwargs.a unknown_parameter: "));
 }

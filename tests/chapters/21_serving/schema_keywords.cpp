@@ -73,6 +73,7 @@ TEST_CASE("schema: additionalProperties as a schema, and keys that are taken") {
     check_schema(R"({"type": "object", "maxProperties": 1, "minProperties": 1,
                      "additionalProperties": {"const": 1}})",
                  {R"({"a":1})"}, {"{}", R"({"a":1,"b":1})"});
+    check_schema(R"({"type": "object", "maxProperties": 0})", {"{}"}, {R"({"a":1})"});
     check_schema(R"({"type": "object", "required": ["b"], "properties": {"a": {"const": 1}},
                      "additionalProperties": {"const": 2}})",
                  {R"({"a":1,"b":2})", R"({"b":2,"c":2})"}, {R"({"a":1})", R"({"b":1})"});
@@ -121,6 +122,8 @@ TEST_CASE("schema: tuples in the spellings of all drafts") {
     check_schema(R"({"type": "array", "items": false})", {"[]"}, {"[1]"});
     check_schema(R"({"type": "array", "prefixItems": [{"type": "integer"}]})", {"[1]"},
                  {"[]", "[1,2]"});
+    check_schema(R"({"type": "array", "items": {"const": 1}, "uniqueItems": false})", {"[1,1]"},
+                 {"[2]"});
     check_schema(R"({"type": "array", "items": {"const": 1}, "minItems": 1, "maxItems": 1,
                      "uniqueItems": true})",
                  {"[1]"}, {"[]", "[1,1]"});
@@ -142,13 +145,19 @@ TEST_CASE("schema: oneOf, if no text can satisfy two of its schemas") {
                      {"type": "object", "properties": {"a": {}}, "required": ["a"]},
                      {"type": "object", "properties": {"b": {}}, "required": ["b"]}]})",
                  {R"({"a":1})", R"({"b":1})"}, {"{}"});
-    for (const std::string overlapping :
-         {R"({"type": "integer"}, {"type": "number"})", R"({"enum": [1, 2]}, {"enum": [2, 3]})",
-          R"({"type": "string"}, {"const": "a"})", R"({"type": "string"}, {"minimum": 3})",
-          R"({"type": "object"}, {"required": ["a"]})",
-          R"({"type": "object", "properties": {"a": {}}},
+    std::string deep = R"({"type": "integer"})";
+    for (int i = 0; i < 6; ++i)
+        deep = R"({"type": "object", "properties": {"a": )" + deep + R"(}, "required": ["a"]})";
+    for (const std::string& overlapping : std::vector<std::string>{
+             R"({"type": "integer"}, {"type": "number"})",
+             R"({"enum": [1, 2]}, {"enum": [2, 3]})", R"({"type": "string"}, {"const": "a"})",
+             R"({"type": "string"}, {"minimum": 3})",
+             R"({"type": ["object", "null"], "properties": {"a": {}}, "required": ["a"]},
+             {"type": ["object", "null"], "properties": {"b": {}}, "required": ["b"]})",
+             deep + ", " + deep, R"({"type": "object"}, {"required": ["a"]})",
+             R"({"type": "object", "properties": {"a": {}}},
              {"type": "object", "properties": {"b": {}}})",
-          R"({"type": "string", "maxLength": 3}, {"type": "string", "minLength": 3})"})
+             R"({"type": "string", "maxLength": 3}, {"type": "string", "minLength": 3})"})
         CHECK(error(R"({"oneOf": [)" + overlapping + "]}") ==
               "json_schema: #/oneOf: the schemas 0 and 1 may both hold; anyOf allows that");
     check_schema(R"({"oneOf": [{"anyOf": [{"type": "string"}, {"type": "null"}]},
@@ -198,6 +207,7 @@ TEST_CASE("schema: every reference inside the document") {
     const std::string id = R"("$id": "https://x.y/a/root.json", "$defs": {"one": )";
     check("root.json#/$defs/one", id + R"({"const": 1}})");
     check("https://x.y/a/root.json#/$defs/one", id + R"({"const": 1}})");
+    check("https://x.y/a/d/e:f", id + R"({"$id": "d/e:f", "const": 1}})");
     check("one.json", id + R"({"$id": "one.json", "const": 1}})");
     check("/a/one.json#/$defs/b",
           id + R"({"$id": "one.json", "$defs": {"b": {"const": 1}}, "const": 2}})");
@@ -217,6 +227,9 @@ TEST_CASE("schema: every reference inside the document") {
          {"#/$defs/x", "#x", "other.json", "http://x.y/z", "#/type/0", "#/$defs"})
         CHECK(error(R"({"$ref": ")" + missing + "\"}") ==
               "json_schema: #/$ref: there is no schema " + missing);
+    // A value is no schema, whatever its members are called.
+    CHECK(error(R"({"$ref": "x.json", "$defs": {"a": {"const": {"$id": "x.json"}}}})") ==
+          "json_schema: #/$ref: there is no schema x.json");
     CHECK(error(R"({"allOf": [{"$ref": "#"}]})") == "json_schema: #: the schema names itself");
 }
 
