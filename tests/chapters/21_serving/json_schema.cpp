@@ -235,6 +235,31 @@ TEST_CASE("hostile schemas are rejected in time") {
           "grammar: '#' is repeated 999999999 times, expected at most 262144");
     CHECK(schema_error(R"({"type": "string", "maxLength": 9000000000000000000})")
               .starts_with("grammar: '#' is repeated"));
+    // Patterns that grow by repetition, alternatives that must be compared with each other.
+    for (const std::string pattern : {"^((a{300}){300}){300}$", "^(.{0,900}a){3}.{0,900}$"})
+        CHECK(schema_error(R"({"type": "string", "pattern": ")" + pattern + "\"}")
+                  .starts_with("json_schema: #: regex: "));
+    std::string numbers = "0", constants = R"({"const": 0})", texts = R"({"const": "0"})";
+    for (int i = 1; i < 3000; ++i) {
+        numbers += "," + to_text(i);
+        constants += R"(,{"const": )" + to_text(i) + "}";
+        texts += R"(,{"const": ")" + to_text(i) + "\"}";
+    }
+    CHECK(schema_error(R"({"oneOf": [)" + constants + "]}") ==
+          "json_schema: #/oneOf: too many schemas to compare");
+    CHECK(schema_error(R"({"oneOf": [{"anyOf": [)" + constants + R"(]}, {"anyOf": [)" + texts +
+                       "]}]}") == "json_schema: #/oneOf: too many schemas to compare");
+    CHECK_NOTHROW(
+        json_schema_grammar(json(R"({"oneOf": [)" + constants + "]}"), {Unenforced::ignored}));
+    CHECK(schema_error(R"({"enum": [)" + numbers + R"(], "allOf": [{"enum": [)" + numbers +
+                       "]}]}") == "json_schema: #: too many values to compare");
+    CHECK(schema_error(R"({"enum": [)" + numbers + "]}") == "none");
+    CHECK(schema_error(R"({"type": "object", "patternProperties": {"^a$": {}
+}
+, "properties" : {
+    "a" : {}
+}
+})") == "json_schema: #: keys: regex: no string matches");
     CHECK(schema_error(R"({"$ref": "#"})") == "json_schema: #: the schema names itself");
     CHECK(schema_error(R"({"type": "array", "minItems": 1, "items": {"$ref": "#"}})")
               .ends_with("has no finite text"));

@@ -93,7 +93,7 @@ std::optional<RuleIndex> SchemaCompiler::choice(const SchemaParts& schema,
 }
 
 // Of oneOf, exactly one schema must hold.
-void SchemaCompiler::check_one_of(const SchemaPart& list, const SchemaParts& others) const {
+void SchemaCompiler::check_one_of(const SchemaPart& list, const SchemaParts& others) {
     const JsonArray& options = *list.schema->as<JsonArray>();
     std::vector<SchemaParts> schemas;
     for (std::size_t i = 0; i < options.size(); ++i) {
@@ -102,10 +102,15 @@ void SchemaCompiler::check_one_of(const SchemaPart& list, const SchemaParts& oth
         schemas.push_back(document_.with_references(parts));
     }
     for (std::size_t b = 0; b < schemas.size(); ++b)
-        for (std::size_t a = 0; a < b; ++a)
-            if (!are_disjoint(document_, schemas[a], schemas[b]))
-                leave_out(list.path, "the schemas " + to_text(a) + " and " + to_text(b) +
-                                         " may both hold; anyOf allows that");
+        for (std::size_t a = 0; a < b; ++a) {
+            if (are_disjoint(document_, schemas[a], schemas[b], num_comparisons_left_))
+                continue;
+            return leave_out(list.path, num_comparisons_left_ == 0
+                                            ? "too many schemas to compare"
+                                            : "the schemas " + to_text(a) + " and " +
+                                                  to_text(b) +
+                                                  " may both hold; anyOf allows that");
+        }
 }
 
 // enum and const: the texts of the values that the other keywords allow.

@@ -48,6 +48,8 @@ RegexPool::RegexPool() {
 
 Regex RegexPool::intern(Kind kind, std::vector<Regex> parts, bool nullable, std::size_t set) {
     Node node{kind, set, std::move(parts), nullable};
+    for (const Regex part : node.parts) node.size += nodes_[part].size;
+    require(node.size <= 1 << 14 && nodes_.size() < 1 << 17, "regex: too large");
     const auto [found, is_new] = index_of_.try_emplace(node, nodes_.size());
     if (is_new) nodes_.push_back(std::move(node));
     return found->second;

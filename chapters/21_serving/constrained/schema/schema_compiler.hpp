@@ -26,8 +26,10 @@ std::optional<JsonArray> values_of(const SchemaParts& schema);
 // enforced, for those that no grammar enforces.
 void check_keywords(const SchemaPart& schema, Unenforced unenforced);
 
-// Can no text that is written for one schema satisfy the other one, and the reverse?
-bool are_disjoint(const SchemaDocument& document, const SchemaParts& a, const SchemaParts& b);
+// Can no text that is written for one schema satisfy the other one, and the reverse? Takes the
+// comparisons of schemas that it needs from those that are left; without any the answer is no.
+bool are_disjoint(const SchemaDocument& document, const SchemaParts& a, const SchemaParts& b,
+                  std::size_t& num_left);
 
 // The schemas that a member of an object must satisfy; `is_declared`: properties or
 // patternProperties name it.
@@ -49,7 +51,7 @@ class SchemaCompiler {
     RuleIndex compile(std::vector<SchemaPart> parts, const std::string& path);
     RuleIndex rule_of(const SchemaParts& schema, const std::string& path);
     std::optional<RuleIndex> choice(const SchemaParts& schema, const std::string& keyword);
-    void check_one_of(const SchemaPart& list, const SchemaParts& others) const;
+    void check_one_of(const SchemaPart& list, const SchemaParts& others);
     RuleIndex one_of_values(const SchemaParts& schema, const std::string& path);
     RuleIndex of_type(const std::string& type, const SchemaParts& schema);
 
@@ -76,7 +78,7 @@ class SchemaCompiler {
     JsonRules json_;
     std::map<std::vector<std::pair<const Json*, std::set<std::string>>>, RuleIndex> known_{};
     std::map<IntegerRange, RuleIndex> integers_{};
-    std::size_t depth_ = 0;
+    std::size_t depth_ = 0, num_comparisons_left_ = 100'000;  // of schemas, for oneOf
 };
 
 }  // namespace llm

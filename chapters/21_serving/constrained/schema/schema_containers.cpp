@@ -103,7 +103,7 @@ ElementRules SchemaCompiler::with_property(const ElementRules& others, const std
 
 // Keys that are no declared names: those that a pattern matches, or, without one, that none
 // matches.
-RuleIndex SchemaCompiler::key_of(const SchemaParts& schema, const std::string* pattern) {
+RuleIndex SchemaCompiler::key_of(const SchemaParts& schema, const std::string* pattern) try {
     RegexPool pool;
     std::vector<RegexPool::Regex> parts;
     if (pattern) parts.push_back(parse_pattern(pool, *pattern));
@@ -121,6 +121,8 @@ RuleIndex SchemaCompiler::key_of(const SchemaParts& schema, const std::string* p
     const RegexPool::Regex keys = pool.both(parts);
     if (keys == pool.any_text()) return json_.string;
     return pool.add_string(rules_, schema.path(), keys);
+} catch (const ValueError& error) {
+    throw ValueError("json_schema: " + schema.path() + ": keys: " + error.what());
 }
 
 // The alternatives of a member that is not declared: a key and its value.

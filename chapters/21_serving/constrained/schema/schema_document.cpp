@@ -94,8 +94,9 @@ std::vector<SchemaPart> SchemaParts::all(const std::string& keyword) const {
 template <class T>
 const T& expect(const SchemaPart& value, const char* what) {
     const T* found = value.schema->as<T>();
-    require(found != nullptr, "json_schema: {}: expected {}, got {}", value.path,
-            std::string_view(what), json_text(*value.schema).substr(0, 40));
+    if (!found)  // only then is the value written, which may be the whole document
+        require(false, "json_schema: {}: expected {}, got {}", value.path,
+                std::string_view(what), json_text(*value.schema).substr(0, 40));
     return *found;
 }
 template const JsonArray& expect(const SchemaPart&, const char*);

@@ -15,7 +15,7 @@ namespace llm {
 struct SchemaPart {
     const Json* schema;
     std::string path;
-    std::set<std::string> done{};  // keywords that other parts stand for now
+    std::set<std::string> done{};  // keywords that have been expanded into other parts
 };
 
 // Schemas that must all hold: one schema with what it names in $ref and allOf. No parts: any

@@ -83,6 +83,12 @@ TypeNames names_in(const SchemaPart& type, const SchemaPart& schema) {
     return names;
 }
 
+constexpr std::size_t max_comparisons = 1 << 22;  // of values
+
+bool contains(const JsonArray& values, const Json& value) {
+    return std::find(values.begin(), values.end(), value) != values.end();
+}
+
 bool allows(const TypeNames& types, const std::string& type) {
     return types.contains(type) || (type == "integer" && types.contains("number"));
 }
@@ -130,10 +136,13 @@ TypeNames restricted_types(const SchemaParts& schema) {
 std::optional<JsonArray> values_of(const SchemaParts& schema) {
     std::optional<JsonArray> values;
     const auto keep_only = [&](const JsonArray& allowed) {
-        if (!values) values = allowed;
-        std::erase_if(*values, [&](const Json& value) {
-            return std::find(allowed.begin(), allowed.end(), value) == allowed.end();
-        });
+        if (!values) {
+            values = allowed;
+            return;
+        }
+        require(values->size() * allowed.size() <= max_comparisons,
+                "json_schema: {}: too many values to compare", schema.path());
+        std::erase_if(*values, [&](const Json& value) { return !contains(allowed, value); });
     };
     for (const SchemaPart& list : schema.all("enum")) {
         const JsonArray& allowed = expect<JsonArray>(list, "a list of values");
@@ -187,20 +196,22 @@ bool have_common_type(const TypeNames& a, const TypeNames& b) {
                        [&](const std::string& type) { return allows(a, type); });
 }
 
-// Can no text that is written for schema a satisfy b? False if that is not known.
+// Can no text that is written for schema a satisfy b? False if that is not known, or cannot be
+// known with the comparisons that are left.
 bool excludes(const SchemaDocument& document, const SchemaParts& a, const SchemaParts& b,
-              std::size_t depth) {
+              std::size_t depth, std::size_t& num_left) {
     if (a.never || b.never) return true;
-    if (depth == 0) return false;
-    const auto all_exclude = [&](const std::vector<SchemaParts>& options, bool of_a) {
+    if (depth == 0 || num_left == 0) return false;
+    --num_left;
+    for (const bool of_a : {true, false}) {
+        const std::vector<SchemaParts> options = options_of(document, of_a ? a : b);
+        if (options.empty()) continue;
+        num_left -= std::min(num_left, options.size());
         return std::all_of(options.begin(), options.end(), [&](const SchemaParts& option) {
-            return of_a ? excludes(document, option, b, depth - 1)
-                        : excludes(document, a, option, depth - 1);
+            return of_a ? excludes(document, option, b, depth - 1, num_left)
+                        : excludes(document, a, option, depth - 1, num_left);
         });
-    };
-    for (const bool of_a : {true, false})
-        if (const auto options = options_of(document, of_a ? a : b); !options.empty())
-            return all_exclude(options, of_a);
+    }
 
     const auto values_a = values_of(a), values_b = values_of(b);
     const auto types = [](const std::optional<JsonArray>& values, const TypeNames& otherwise) {
@@ -212,9 +223,9 @@ bool excludes(const SchemaDocument& document, const SchemaParts& a, const Schema
     const TypeNames types_b = types(values_b, named_types(b).value_or(all_types));
     if (!have_common_type(types(values_a, types_of(a)), types_b)) return true;
     if (values_a && values_b)
-        return std::none_of(values_a->begin(), values_a->end(), [&](const Json& value) {
-            return std::find(values_b->begin(), values_b->end(), value) != values_b->end();
-        });
+        return values_a->size() * values_b->size() <= max_comparisons &&
+               std::none_of(values_a->begin(), values_a->end(),
+                            [&](const Json& value) { return contains(*values_b, value); });
     if (values_a || values_b || types_of(a) != TypeNames{"object"}) return false;
 
     // A member that one has and the other cannot have, or that differs.
@@ -224,15 +235,17 @@ bool excludes(const SchemaDocument& document, const SchemaParts& a, const Schema
     }
     for (const std::string& name : required_names(a))
         if (excludes(document, document.with_references(schema_of_member(a, name).parts),
-                     document.with_references(schema_of_member(b, name).parts), depth - 1))
+                     document.with_references(schema_of_member(b, name).parts), depth - 1,
+                     num_left))
             return true;
     return false;
 }
 
 }  // namespace
 
-bool are_disjoint(const SchemaDocument& document, const SchemaParts& a, const SchemaParts& b) {
-    return excludes(document, a, b, 4) && excludes(document, b, a, 4);
+bool are_disjoint(const SchemaDocument& document, const SchemaParts& a, const SchemaParts& b,
+                  std::size_t& num_left) {
+    return excludes(document, a, b, 4, num_left) && excludes(document, b, a, 4, num_left);
 }
 
 }  // namespace llm
