@@ -7,47 +7,40 @@
 namespace llm::models {
 namespace {
 
-// The text models of files for text and pictures, which name them by other types or not at all.
-const std::map<std::string, std::string> text_model_types = {
-    {"gemma3", "gemma3_text"},
-    {"llama4", "llama4_text"},
-    {"llava", "llama"},
-    {"llava_next", "llama"},
-    {"mistral3", "mistral"},
-    {"pixtral", "mistral"},
-    {"qwen2_vl", "qwen2"},
-    {"qwen2_vl_text", "qwen2"},
-    {"qwen2_5_vl", "qwen2"},
-    {"qwen2_5_vl_text", "qwen2"},
-    {"qwen3_vl", "qwen3"},
-    {"qwen3_vl_text", "qwen3"},
-    {"qwen3_vl_moe", "qwen3_moe"},
-    {"qwen3_vl_moe_text", "qwen3_moe"}};
-
-// Defaults of these classes that are not those of the text model alone.
-struct TextDefaults {
-    double rope_theta, rms_norm_eps;
+// The text models of files for text and pictures, which name them by other types or not at all,
+// with the defaults of their classes that are not those of the text model alone; 0: none.
+struct TextModel {
+    std::string type;
+    double rope_theta = 0, rms_norm_eps = 0;
 };
-const std::map<std::string, TextDefaults> text_defaults = {
-    {"qwen2_vl", {1e6, 1e-5}},     {"qwen2_vl_text", {1e6, 1e-5}},
-    {"qwen2_5_vl", {1e6, 1e-5}},   {"qwen2_5_vl_text", {1e6, 1e-5}},
-    {"qwen3_vl", {5e5, 1e-6}},     {"qwen3_vl_text", {5e5, 1e-6}},
-    {"qwen3_vl_moe", {5e5, 1e-6}}, {"qwen3_vl_moe_text", {5e5, 1e-6}}};
+const std::map<std::string, TextModel> text_models = {
+    {"gemma3", {"gemma3_text"}},
+    {"llama4", {"llama4_text"}},
+    {"llava", {"llama"}},
+    {"llava_next", {"llama"}},
+    {"mistral3", {"mistral"}},
+    {"pixtral", {"mistral"}},
+    {"qwen2_vl", {"qwen2", 1e6, 1e-5}},
+    {"qwen2_vl_text", {"qwen2", 1e6, 1e-5}},
+    {"qwen2_5_vl", {"qwen2", 1e6, 1e-5}},
+    {"qwen2_5_vl_text", {"qwen2", 1e6, 1e-5}},
+    {"qwen3_vl", {"qwen3", 5e5}},
+    {"qwen3_vl_text", {"qwen3", 5e5}},
+    {"qwen3_vl_moe", {"qwen3_moe", 5e5}},
+    {"qwen3_vl_moe_text", {"qwen3_moe", 5e5}}};
 
-// Adds those that the members lack.
-void add_text_defaults(const std::string& type, JsonObject& members) {
-    const auto found = text_defaults.find(type);
-    if (found == text_defaults.end()) return;
+// Adds the defaults that the members lack.
+void add_defaults(const TextModel& model, JsonObject& members) {
     const Json object = members;
     const auto has_theta = [&](const char* inside) {
         const Json* rope = object.find(inside);
         return rope && rope->find("rope_theta");
     };
-    if (!object.find("rope_theta") && !has_theta("rope_parameters") &&
+    if (model.rope_theta > 0 && !object.find("rope_theta") && !has_theta("rope_parameters") &&
         !has_theta("rope_scaling"))
-        members.emplace_back("rope_theta", found->second.rope_theta);
-    if (!object.find("rms_norm_eps"))
-        members.emplace_back("rms_norm_eps", found->second.rms_norm_eps);
+        members.emplace_back("rope_theta", model.rope_theta);
+    if (model.rms_norm_eps > 0 && !object.find("rms_norm_eps"))
+        members.emplace_back("rms_norm_eps", model.rms_norm_eps);
 }
 
 // What the whole file says of the text model, too.
@@ -85,11 +78,11 @@ std::string model_type_in(const Json& object) {
 JsonObject with_text_type(const Json& object, const std::string& otherwise) {
     JsonObject members = *object.as<JsonObject>();
     const std::string type = model_type_in(object);
-    const auto found = text_model_types.find(type.empty() ? otherwise : type);
-    if (found == text_model_types.end()) return members;
-    add_text_defaults(found->first, members);
+    const auto found = text_models.find(type.empty() ? otherwise : type);
+    if (found == text_models.end()) return members;
+    add_defaults(found->second, members);
     remove(members, "model_type");
-    members.emplace_back("model_type", found->second);
+    members.emplace_back("model_type", found->second.type);
     return members;
 }
 
