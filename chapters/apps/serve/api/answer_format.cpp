@@ -2,8 +2,8 @@
 
 namespace llm::serve {
 
-ChoicesFormat::ChoicesFormat(const ResponseHead& head, std::size_t num_choices)
-    : head_(head), choices_(num_choices) {
+ChoicesFormat::ChoicesFormat(const ResponseHead& head, std::size_t num_choices, bool is_stream)
+    : head_(head), is_stream_(is_stream), choices_(num_choices) {
     for (std::size_t i = 0; i < num_choices; ++i) choices_[i].index = i;
 }
 
@@ -15,7 +15,10 @@ std::string ChoicesFormat::begin() {
 }
 
 std::string ChoicesFormat::add(const Choice& part) {
-    append(choices_[part.index], part);
+    if (!is_stream_) {
+        append(choices_[part.index], part);
+        return {};
+    }
     std::string events;
     for (const std::string& chunk : chunks_json(head_, part)) events += sse_event(chunk);
     return events;

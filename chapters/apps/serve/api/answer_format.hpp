@@ -11,21 +11,21 @@ class AnswerFormat {
  public:
     virtual ~AnswerFormat() = default;
 
-    // The events of a stream: before its first part, of a part, and after the last one, or of
-    // an error in between, which cannot have a status any more.
+    // The events, which only a stream has: before its first part, of a part, and after the last
+    // one, or of an error in between, which cannot have a status any more.
     virtual std::string begin() = 0;
     virtual std::string add(const Choice& part) = 0;
     virtual std::string finish(const Usage& usage) = 0;
     virtual std::string fail(const ApiError& error) = 0;
 
-    // The whole answer, after finish().
+    // The whole answer, after finish(), if it is no stream.
     virtual std::string response_json() const = 0;
 };
 
 // Of /v1/chat/completions and /v1/completions.
 class ChoicesFormat : public AnswerFormat {
  public:
-    ChoicesFormat(const ResponseHead& head, std::size_t num_choices);
+    ChoicesFormat(const ResponseHead& head, std::size_t num_choices, bool is_stream);
     std::string begin() override;
     std::string add(const Choice& part) override;
     std::string finish(const Usage& usage) override;
@@ -34,6 +34,7 @@ class ChoicesFormat : public AnswerFormat {
 
  private:
     ResponseHead head_;
+    bool is_stream_;
     std::vector<Choice> choices_;
     Usage usage_{};
 };

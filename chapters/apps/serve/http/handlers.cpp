@@ -38,7 +38,8 @@ struct Endpoint {
 std::shared_ptr<AnswerFormat> choices_format(const ResponseHead& head,
                                              const CompletionRequest& request,
                                              const std::string&) {
-    return std::make_shared<ChoicesFormat>(head, request.prompts.size() * request.n);
+    return std::make_shared<ChoicesFormat>(head, request.prompts.size() * request.n,
+                                           request.stream);
 }
 
 const std::array endpoints = {
