@@ -1,24 +1,12 @@
 // What the checks of ./learn serve share. Exits with 77 if the server or OpenAI's client is missing,
 // or Node is too old for the client.
-import { existsSync } from 'node:fs'
 import { connect } from 'node:net'
-import { resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { sleep, startServer } from './serve_process.mjs'
+import { programForClients, sleep, startServer } from './serve_process.mjs'
 
-export const program = resolve(process.argv[2], 'serve')
 const library = fileURLToPath(new URL('../checks/clients/node_modules/openai/index.mjs', import.meta.url))
-for (const file of [program, library])
-  if (!existsSync(file)) {
-    console.log(`skipped: there is no ${file}`)
-    process.exit(77)
-  }
-if (Number(process.versions.node.split('.')[0]) < 20) {
-  console.log(`skipped: the client needs Node 20, this is ${process.version}`)
-  process.exit(77)
-}
+export const program = programForClients(process.argv[2], library)
 export const { default: OpenAI } = await import(pathToFileURL(library))
-setTimeout(() => { console.log('FAILED: not ready after 240 seconds'); process.exit(1) }, 240_000).unref()
 
 let failures = 0
 export function check(title, passed, detail = '') {

@@ -1,5 +1,7 @@
 // A server of ./learn serve as a child process, which ends with this one.
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { resolve } from 'node:path'
 
 export const sleep = milliseconds => new Promise(done => setTimeout(done, milliseconds))
 
@@ -19,4 +21,21 @@ export async function startServer(program, ...options) {
   }
   server.port = Number(/:(\d+)$/.exec(server.url)?.[1])
   return server
+}
+
+// The program that a check runs. Exits with 77 if it or a file of the npm packages is missing, or Node
+// is too old for them, and with 1 after 240 seconds.
+export function programForClients(build, file) {
+  const program = resolve(build, 'serve')
+  for (const needed of [program, file])
+    if (!existsSync(needed)) {
+      console.log(`skipped: there is no ${needed}`)
+      process.exit(77)
+    }
+  if (Number(process.versions.node.split('.')[0]) < 20) {
+    console.log(`skipped: the clients need Node 20, this is ${process.version}`)
+    process.exit(77)
+  }
+  setTimeout(() => { console.log('FAILED: not ready after 240 seconds'); process.exit(1) }, 240_000).unref()
+  return program
 }

@@ -3,30 +3,19 @@
 // Exits with 1 if an answer is invalid, or if fewer than 95 % of zod's or of pydantic's schemas are
 // accepted, and with 77 if the server or the packages are missing, or Node is too old.
 // Usage: node tests/checks/clients/check_schemas.mjs BUILD, after npm --prefix tests/checks/clients ci.
-import { existsSync, readFileSync, rmSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { readFileSync, rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { startServer } from '../../support/serve_process.mjs'
+import { programForClients, startServer } from '../../support/serve_process.mjs'
 import { writeRandomModel } from './random_model.mjs'
 
 const path = name => fileURLToPath(new URL(name, import.meta.url))
-const program = resolve(process.argv[2], 'serve')
-for (const file of [program, path('node_modules/ajv')])
-  if (!existsSync(file)) {
-    console.log(`skipped: there is no ${file}`)
-    process.exit(77)
-  }
-if (Number(process.versions.node.split('.')[0]) < 20) {
-  console.log(`skipped: the clients need Node 20, this is ${process.version}`)
-  process.exit(77)
-}
+const program = programForClients(process.argv[2], path('node_modules/ajv'))
 const { default: Ajv } = await import('ajv')
 const { default: Ajv2020 } = await import('ajv/dist/2020.js')
 const { default: Ajv4 } = await import('ajv-draft-04')
 const { default: addFormats } = await import('ajv-formats')
 const { z } = await import('zod')
 const { zodModels } = await import('./schemas/zod_models.mjs')
-setTimeout(() => { console.log('FAILED: not ready after 240 seconds'); process.exit(1) }, 240_000).unref()
 
 function validator(schema, draft) {
   const Draft = draft.includes('2020') ? Ajv2020 : draft.includes('draft-04') ? Ajv4 : Ajv
