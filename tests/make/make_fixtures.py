@@ -23,6 +23,11 @@ def save(name, tensor):
     numpy.save(file, numpy.ascontiguousarray(tensor.detach().numpy()))
 
 
+def load_ids():
+    """The texts of the models in tests/fixtures/models: (2, 19) ids below 31."""
+    return torch.from_numpy(numpy.load(FOLDER / "models/ids.npy"))
+
+
 def random_numbers():
     """Values of each random function from one generator, in this order."""
     torch.manual_seed(1234)
