@@ -29,12 +29,16 @@ struct Llama3Scaling {
     Real low_freq_factor = 1;
     Real high_freq_factor = 4;
     Real original_max_position_embeddings = 8192;
+
+    bool operator==(const Llama3Scaling&) const = default;
 };
 
 // Explicit divisors of RoPE's frequencies, one per pair: how GGUF files describe the same
 // scaling (chapter 09). ggml calls them freq_factors.
 struct FrequencyFactors {
     Vector factors;  // (D/2)
+
+    bool operator==(const FrequencyFactors&) const = default;
 };
 
 // The configuration of a model. The defaults are those of the programs of chapters 01 to 08,

@@ -52,7 +52,11 @@ inline const TensorNames hugging_face_names = {
 //     void norm(const std::string& name, Vector& weight, std::size_t size);
 //     void bias(const std::string& name, Vector& bias, std::size_t size);  // of a norm
 //
-// A later architecture overloads visit_layer for its layers, and visit_norm for its final norm.
+// A later architecture overloads visit_layer for its layers, visit_norm for its final norm, and
+// layer_config if its layers differ.
+inline const Config& layer_config(const Config& config, std::size_t /*layer*/) {
+    return config;
+}
 template <class Norm, class Visitor>
 void visit_norm(Norm& norm, const std::string& name, std::size_t size, Visitor& visit) {
     visit.norm(name, norm.weight, size);
@@ -117,8 +121,8 @@ void visit_model(AnyModel& model, const TensorNames& names, const AnyLayerNames&
         visit.matrix(names.embed_positions, *model.embed_positions,
                      model.config.max_position_embeddings, C);
     for (std::size_t n = 0; n < model.layers.size(); ++n)
-        visit_layer(model.layers[n], model.config, names.layer + std::to_string(n) + ".",
-                    layer_names, layout, visit);
+        visit_layer(model.layers[n], layer_config(model.config, n),
+                    names.layer + std::to_string(n) + ".", layer_names, layout, visit);
     visit_norm(model.norm, names.norm, C, visit);
     if (model.lm_head) visit.matrix(names.lm_head, *model.lm_head, V, C);
 }

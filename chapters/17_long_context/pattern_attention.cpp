@@ -43,13 +43,18 @@ IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size) {
     return xt::repeat(reshape(position_ids, {1, position_ids.size()}), batch_size, 0);
 }
 
-AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RoPE& rope,
-                            std::size_t batch_size) {
-    require(rope.table < inputs.rotary_tables.size(),
-            "pattern_attention: rotary table {} of {} does not exist", rope.table,
+AttentionInputs rope_inputs(const PatternAttention& attention,
+                            const QueriesKeysValues& projected,
+                            const PatternAttentionInputs& inputs) {
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(projected.queries);
+    const auto* rope = std::get_if<RoPE>(&attention.position_encoding);
+    require(!rope || rope->table < inputs.rotary_tables.size(),
+            "pattern_attention: rotary table {} of {} does not exist", rope ? rope->table : 0,
             inputs.rotary_tables.size());
-    // The table has one row per token: row t is that of token t, whatever its position.
-    return {inputs.rotary_tables[rope.table],
+    const RotaryTable no_rotation{xt::ones<Real>({seq_len, head_dim / 2}),
+                                  xt::zeros<Real>({seq_len, head_dim / 2}), head_dim % 2};
+    // A table has one row per token: row t is that of token t, whatever its position.
+    return {rope ? inputs.rotary_tables[rope->table] : no_rotation,
             position_ids(batch_size, inputs.position_ids.size()),
             {}};
 }
@@ -57,15 +62,13 @@ AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RoPE& ro
 QueriesKeysValues encode_positions(const PatternAttention& attention,
                                    const QueriesKeysValues& projected,
                                    const PatternAttentionInputs& inputs) {
-    const std::size_t batch_size = projected.queries.shape(0);
-    if (const auto* rope = std::get_if<RoPE>(&attention.position_encoding))
-        return apply_qk_norm_and_rope(attention.layer.qk_norm, projected,
-                                      rope_inputs(inputs, *rope, batch_size));
-    const auto& tuning = std::get<NoPE>(attention.position_encoding).temperature_tuning;
-    if (!tuning) return projected;
-    return {tune_temperature(projected.queries, repeat_ids(inputs.position_ids, batch_size),
-                             *tuning),
-            projected.keys, projected.values};
+    QueriesKeysValues heads = apply_qk_norm_and_rope(attention.layer.qk_norm, projected,
+                                                     rope_inputs(attention, projected, inputs));
+    if (attention.temperature_tuning)
+        heads.queries = tune_temperature(
+            heads.queries, repeat_ids(inputs.position_ids, heads.queries.shape(0)),
+            *attention.temperature_tuning);
+    return heads;
 }
 
 AttentionLayer::Output PatternAttention::operator()(const Tensor3& hidden_states,
@@ -96,7 +99,9 @@ Tensor3 gate_and_project(const PatternAttention& attention, const Tensor3& hidde
 PatternAttention make_pattern_attention(const AttentionLayer& layer, std::size_t head_dim,
                                         const AttentionPattern& pattern) {
     const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
-    return {layer, pattern, RoPE{}, {scale, std::nullopt, std::nullopt}};
+    PatternAttention attention{layer, pattern, RoPE{}};
+    attention.score_mod.scale = scale;
+    return attention;
 }
 
 RollingCache PatternAttention::make_cache() const { return make_rolling_cache(pattern); }

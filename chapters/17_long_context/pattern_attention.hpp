@@ -13,7 +13,7 @@ namespace llm {
 
 // The inputs of all layers other than the hidden states.
 struct PatternAttentionInputs {
-    std::vector<RotaryTable> rotary_tables;  // (T, D/2); one per rope_theta: Gemma 3 has two
+    std::vector<RotaryTable> rotary_tables;  // (T, D/2); layers may have different ones
     IdVector position_ids;                   // (T), the same for all sequences
 };
 // For T tokens that follow past_len earlier ones: their rows of the tables. (Hugging Face:
@@ -23,22 +23,21 @@ PatternAttentionInputs pattern_attention_inputs(
     std::size_t seq_len, std::size_t past_len = 0);
 
 // How a layer knows positions. RoPE: by the angles of one of the rotary tables. NoPE: it does
-// not, apart from the mask; Llama 4's NoPE layers also leave out the QK norm.
+// not, apart from the mask.
 struct RoPE {
     std::size_t table = 0;  // index into rotary_tables
 };
-struct NoPE {
-    std::optional<TemperatureTuning> temperature_tuning = std::nullopt;
-};
+struct NoPE {};
 using LayerPositionEncoding = std::variant<RoPE, NoPE>;
 
-// The attention layer of chapter 05 with a pattern, a position encoding and a score
-// modification. Source: Hugging Face, modeling_gemma3.py, modeling_gpt_oss.py,
+// The attention layer of chapter 05 with a pattern, a position encoding, a temperature and a
+// score modification. Source: Hugging Face, modeling_gemma3.py, modeling_gpt_oss.py,
 // modeling_llama4.py.
 struct PatternAttention {
     AttentionLayer layer;  // projections, numbers of heads and QK norm
     AttentionPattern pattern = FullAttention{};
     LayerPositionEncoding position_encoding = RoPE{};
+    std::optional<TemperatureTuning> temperature_tuning = std::nullopt;  // none: always 1
     ScoreMod score_mod;
     // (H*D, C). The output of the heads is multiplied by the sigmoid of this projection of the
     // input: "Gated Attention for Large Language Models" (Qiu et al., 2025). none: it is not.
@@ -61,11 +60,12 @@ struct PatternAttention {
 };
 // The parts of the layer that its backward pass shares. Position ids of each sequence:
 IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size);  // (T) -> (B, T)
-// The inputs of chapter 05's QK norm and RoPE, without a mask. Throws ValueError if there is no
-// such table.
-AttentionInputs rope_inputs(const PatternAttentionInputs& inputs, const RoPE& rope,
-                            std::size_t batch_size);
-// QK norm and RoPE of a layer with RoPE; the temperature of one without.
+// The inputs of chapter 05's QK norm and RoPE, without a mask. NoPE rotates by angles of 0.
+// Throws ValueError if there is no such table.
+AttentionInputs rope_inputs(const PatternAttention& attention,
+                            const QueriesKeysValues& projected,
+                            const PatternAttentionInputs& inputs);
+// QK norm and RoPE, then the temperature of the queries.
 QueriesKeysValues encode_positions(const PatternAttention& attention,
                                    const QueriesKeysValues& projected,
                                    const PatternAttentionInputs& inputs);

@@ -15,17 +15,16 @@ QueriesKeysValues encode_positions_backward(const PatternAttention& attention,
                                             const PatternAttentionInputs& inputs,
                                             const QueriesKeysValues& output_gradient,
                                             PatternAttention& gradient) {
-    const std::size_t batch_size = projected.queries.shape(0);
-    if (const auto* rope = std::get_if<RoPE>(&attention.position_encoding))
-        return qk_norm_and_rope_backward(attention.layer.qk_norm, projected,
-                                         rope_inputs(inputs, *rope, batch_size),
-                                         output_gradient, gradient.layer.qk_norm);
     // A temperature multiplies queries, and so their gradient.
-    const auto& tuning = std::get<NoPE>(attention.position_encoding).temperature_tuning;
-    if (!tuning) return output_gradient;
-    return {tune_temperature(output_gradient.queries,
-                             repeat_ids(inputs.position_ids, batch_size), *tuning),
-            output_gradient.keys, output_gradient.values};
+    QueriesKeysValues heads_gradient = output_gradient;
+    if (attention.temperature_tuning)
+        heads_gradient.queries =
+            tune_temperature(output_gradient.queries,
+                             repeat_ids(inputs.position_ids, output_gradient.queries.shape(0)),
+                             *attention.temperature_tuning);
+    return qk_norm_and_rope_backward(attention.layer.qk_norm, projected,
+                                     rope_inputs(attention, projected, inputs), heads_gradient,
+                                     gradient.layer.qk_norm);
 }
 
 // (B, 1, T, T)

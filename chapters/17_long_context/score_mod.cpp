@@ -51,8 +51,8 @@ Tensor4 tune_temperature(const Tensor4& queries, const IdMatrix& position_ids,
             position_ids.shape(), queries.shape());
     Tensor4 temperatures(std::array{batch_size, std::size_t{1}, seq_len, std::size_t{1}});
     for (std::size_t i = 0; i < position_ids.size(); ++i) {
-        const Real position = static_cast<Real>(position_ids.data()[i]);
-        const Real step = std::floor((position + 1) / tuning.floor_scale);
+        const Id position = position_ids.data()[i] + tuning.first_position;
+        const Real step = std::floor(static_cast<Real>(position) / tuning.floor_scale);
         temperatures.data()[i] = 1 + tuning.attn_scale * std::log(1 + step);
     }
     return queries * temperatures;

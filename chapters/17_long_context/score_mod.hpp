@@ -24,12 +24,13 @@ struct SinkSoftmaxGradient {
 SinkSoftmaxGradient softmax_with_sink_backward(const SinkSoftmax& saved,
                                                ConstMatrixView output_gradient);  // (T, S)
 
-// Llama 4's temperature of the queries in layers without RoPE: 1 + attn_scale · ln(1 +
-// floor((position + 1) / floor_scale)). It makes the softmax sharper when it has more keys.
-// Source: Hugging Face, modeling_llama4.py, attn_temperature_tuning.
+// A temperature of the queries that grows with their positions: 1 + attn_scale · ln(1 +
+// floor((position + first_position) / floor_scale)). It makes the softmax sharper when it has
+// more keys. Source: Hugging Face, modeling_llama4.py, attn_temperature_tuning.
 struct TemperatureTuning {
     Real floor_scale = 8192;
     Real attn_scale = Real(0.1);
+    Id first_position = 1;  // how positions are counted here: from 1, or from 0
 };
 // Multiplies each query by its temperature. The backward pass is the same function, applied to
 // the gradient. Throws ValueError if the shapes do not match.

@@ -15,6 +15,8 @@ struct YarnScaling {
     Real beta_slow = 1;    // pairs that rotate at most so often are divided by the factor
     bool truncate = true;  // round the limits between to whole pairs; gpt-oss does not
     std::optional<Real> attention_factor = std::nullopt;  // if none, 0.1 ln(factor) + 1
+
+    bool operator==(const YarnScaling&) const = default;
 };
 
 // The frequencies of YaRN: position interpolation for low frequencies, the original ones for
@@ -38,6 +40,8 @@ struct LongRopeScaling {
     Vector short_factor, long_factor;  // (D/2) each
     std::size_t original_max_position_embeddings = 0;
     Real attention_factor = 1;  // multiplies cosine and sine, as YaRN's
+
+    bool operator==(const LongRopeScaling&) const = default;
 };
 // The attention factor of files without one: √(1 + ln s / ln original), where s is the maximum
 // context divided by the original one; 1 if s is at most 1.

@@ -1,6 +1,7 @@
 #include "chapters/models/anatomy.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "chapters/09_full_model/parameters.hpp"
@@ -25,51 +26,62 @@ std::size_t count_layers(const FamilyConfig& config,
 
 Choice positions_of(const FamilyConfig& config) {
     const std::string name = "positions";
-    if (config.family->learned_positions)
+    if (config.learned_positions)
         return {name, "learned", "04_rope.md#optional-absolute-position-embeddings"};
-    const std::size_t with_rope =
-        count_layers(config, [](const LayerConfig& layer) { return layer.use_rope; });
+    // Linear attention knows the order of tokens by itself.
+    const std::size_t with_rope = count_layers(config, [](const LayerConfig& layer) {
+        return rope_of(layer) || std::holds_alternative<LinearSizes>(layer.mixer);
+    });
     if (with_rope < config.layers.size())
         return {name, "RoPE, " + share(with_rope, config), "17_long_context.md#the-layer"};
     return {name, "RoPE", "04_rope.md"};
 }
 
+// All that the layers have, that of the layers without a window first.
 Choice theta_of(const FamilyConfig& config) {
-    if (config.family->learned_positions) return {"theta", "-", ""};
-    const auto whole = [](Real number) { return with_commas(std::uint64_t(number)); };
-    std::string theta = whole(config.rope_theta);
-    if (config.rope_local_base_freq) theta += ", " + whole(*config.rope_local_base_freq);
-    return {"theta", theta, "04_rope.md#formula"};
+    const RopeParameters* main = main_rope(config);
+    if (!main) return {"theta", "-", ""};
+    std::vector<Real> thetas = {main->rope_theta};
+    for (const LayerConfig& layer : config.layers)
+        if (const RopeParameters* rope = rope_of(layer))
+            if (std::find(thetas.begin(), thetas.end(), rope->rope_theta) == thetas.end())
+                thetas.push_back(rope->rope_theta);
+    std::string text;
+    for (const Real theta : thetas)
+        text += (text.empty() ? "" : ", ") + with_commas(std::uint64_t(theta));
+    return {"theta", text, "04_rope.md#formula"};
 }
 
 Choice scaling_of(const FamilyConfig& config) {
-    const std::string name = "scaling", page = "17_long_context.md#yarn";
-    if (config.yarn) return {name, "YaRN, " + brief(double(config.yarn->factor)), page};
-    if (config.longrope) return {name, "LongRoPE", page};
-    if (config.rope_factor != 1)
-        return {name, "linear, " + brief(double(config.rope_factor)),
-                "04_rope.md#optional-longer-contexts"};
-    if (!config.rope_scaling) return {name, "-", ""};
-    const auto* llama3 = std::get_if<Llama3Scaling>(&*config.rope_scaling);
-    return {name, llama3 ? "Llama 3, " + brief(double(llama3->factor)) : "frequency factors",
-            "04_rope.md#optional-longer-contexts"};
+    const std::string name = "scaling", page = "17_long_context.md#yarn",
+                      longer = "04_rope.md#optional-longer-contexts";
+    const RopeParameters* rope = main_rope(config);
+    if (!rope) return {name, "-", ""};
+    if (const auto* yarn = std::get_if<YarnScaling>(&rope->scaling))
+        return {name, "YaRN, " + brief(double(yarn->factor)), page};
+    if (std::holds_alternative<LongRopeScaling>(rope->scaling)) return {name, "LongRoPE", page};
+    if (const auto* divisors = std::get_if<FrequencyFactors>(&rope->scaling))
+        return {name, "linear, " + brief(double(divisors->factors(0))), longer};
+    if (const auto* llama3 = std::get_if<Llama3Scaling>(&rope->scaling))
+        return {name, "Llama 3, " + brief(double(llama3->factor)), longer};
+    return {name, "-", ""};
 }
 
 Choice window_of(const FamilyConfig& config) {
-    if (config.linear)
-        return {"window",
-                "linear, " +
-                    share(count_layers(
-                              config, [](const LayerConfig& layer) { return layer.is_linear; }),
-                          config),
-                "20_linear_attention.md"};
+    const std::size_t num_linear = count_layers(config, [](const LayerConfig& layer) {
+        return std::holds_alternative<LinearSizes>(layer.mixer);
+    });
+    if (num_linear > 0)
+        return {"window", "linear, " + share(num_linear, config), "20_linear_attention.md"};
     std::string width;
     const std::size_t count = count_layers(config, [&](const LayerConfig& layer) {
-        if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
+        const AttentionConfig* attention = attention_of(layer);
+        if (!attention) return false;
+        if (const auto* sliding = std::get_if<SlidingWindow>(&attention->pattern))
             width = to_text(sliding->window);
-        if (const auto* chunked = std::get_if<ChunkedAttention>(&layer.pattern))
+        if (const auto* chunked = std::get_if<ChunkedAttention>(&attention->pattern))
             width = "chunks " + to_text(chunked->chunk_size);
-        return !std::holds_alternative<FullAttention>(layer.pattern);
+        return !std::holds_alternative<FullAttention>(attention->pattern);
     });
     if (count == 0) return {"window", "-", ""};
     return {"window",
@@ -77,50 +89,57 @@ Choice window_of(const FamilyConfig& config) {
             "17_long_context.md#patterns"};
 }
 
+// Latent attention, if the first layer has it.
+const LatentSizes* latent_sizes(const FamilyConfig& config) {
+    const auto* latent = std::get_if<LatentConfig>(&config.layers.front().mixer);
+    return latent ? &latent->sizes : nullptr;
+}
+
 Choice kv_heads_of(const FamilyConfig& config) {
-    if (config.latent)
+    if (const LatentSizes* sizes = latent_sizes(config))
         return {"KV heads",
-                "latent, " + to_text(config.latent->kv_lora_rank) + " + " +
-                    to_text(config.latent->qk_rope_head_dim),
+                "latent, " + to_text(sizes->kv_lora_rank) + " + " +
+                    to_text(sizes->qk_rope_head_dim),
                 "19_latent_attention.md"};
     return {"KV heads", to_text(config.num_key_value_heads), "05_gqa.md"};
 }
 
 // The features of a query head.
 std::size_t query_head_dim(const FamilyConfig& config) {
-    return config.latent ? config.latent->qk_nope_head_dim + config.latent->qk_rope_head_dim
-                         : config.head_dim;
+    const LatentSizes* sizes = latent_sizes(config);
+    return sizes ? sizes->qk_nope_head_dim + sizes->qk_rope_head_dim : config.head_dim;
 }
 
 Choice qk_norm_of(const FamilyConfig& config) {
-    const std::string name = "QK norm", page = "05_gqa.md#optional-qk-norm";
-    if (config.qk_norm == QKNormType::with_weights) return {name, "each head", page};
-    if (config.qk_norm == QKNormType::over_all_heads) return {name, "all heads", page};
-    if (config.qk_norm == QKNormType::without_weights) return {name, "no weights", page};
-    return {name, "-", ""};
+    const std::map<QKNormType, std::string> names = {
+        {QKNormType::with_weights, "each head"},
+        {QKNormType::over_all_heads, "all heads"},
+        {QKNormType::without_weights, "no weights"}};
+    const AttentionConfig* attention = first_attention(config);
+    if (!attention || attention->qk_norm == QKNormType::none) return {"QK norm", "-", ""};
+    return {"QK norm", names.at(attention->qk_norm), "05_gqa.md#optional-qk-norm"};
 }
 
 Choice biases_of(const FamilyConfig& config) {
     const std::string page = "02_projections.md";
-    const bool attention = config.attention_bias == AttentionBias::qkvo;
-    if (attention && config.mlp_bias) return {"biases", "all", page};
-    if (attention) return {"biases", "attention", page};
-    if (config.mlp_bias) return {"biases", "MLP", page};
-    if (config.attention_bias == AttentionBias::qkv) return {"biases", "q, k, v", page};
+    const AttentionConfig* attention = first_attention(config);
+    const LayerConfig& first = config.layers.front();
+    const MlpConfig* dense = models::mlp_of(first);
+    const bool in_mlp = dense ? dense->bias : moe_of(first)->bias;
+    const AttentionBias bias = attention ? attention->bias : AttentionBias::none;
+    if (bias == AttentionBias::qkvo) return {"biases", in_mlp ? "all" : "attention", page};
+    if (in_mlp) return {"biases", "MLP", page};
+    if (bias == AttentionBias::qkv) return {"biases", "q, k, v", page};
     return {"biases", "-", ""};
 }
 
 Choice norm_of(const FamilyConfig& config) {
-    const std::string page = "07_rmsnorm_vs_layernorm.md";
-    switch (config.family->norm_type) {
-        case NormType::layer_norm:
-            return {"norm", "LayerNorm", page};
-        case NormType::layer_norm_without_bias:
-            return {"norm", "LayerNorm, no bias", page};
-        case NormType::rms_norm:
-            break;
-    }
-    return {"norm", config.family->norms_add_one ? "RMSNorm, 1 + w" : "RMSNorm", page};
+    const bool adds_one = config.family->layout.norm_offset == 1;
+    const std::map<NormType, std::string> names = {
+        {NormType::layer_norm, "LayerNorm"},
+        {NormType::layer_norm_without_bias, "LayerNorm, no bias"},
+        {NormType::rms_norm, adds_one ? "RMSNorm, 1 + w" : "RMSNorm"}};
+    return {"norm", names.at(config.norm_type), "07_rmsnorm_vs_layernorm.md"};
 }
 
 Choice placement_of(const FamilyConfig& config) {
@@ -129,26 +148,30 @@ Choice placement_of(const FamilyConfig& config) {
         {NormPlacement::res_post_norm, "res-post-norm"},
         {NormPlacement::sandwich, "sandwich"},
         {NormPlacement::parallel, "parallel"}};
-    return {"placement", names.at(config.family->norm_placement), "08_pre_vs_post_norm.md"};
+    return {"placement", names.at(config.norm_placement), "08_pre_vs_post_norm.md"};
 }
 
 Choice mlp_of(const FamilyConfig& config) {
     const std::string page = "06_swiglu.md";
-    if (!config.family->mlp_has_gate) return {"MLP", "GELU", page};
-    if (config.swiglu_limit)
+    const LayerConfig& first = config.layers.front();
+    const MlpConfig* dense = models::mlp_of(first);
+    const MoeConfig* moe = first_moe(config);
+    if (dense && !dense->gate) return {"MLP", "GELU", page};
+    if (moe && moe->swiglu_limit)
         return {"MLP", "SwiGLU, clamped", "18_experts.md#published-models"};
-    const bool gelu = config.activation.function == GELU.function ||
-                      config.activation.function == GELUTanh.function;
-    const bool silu = config.activation.function == SiLU.function;
+    const Activation activation = dense ? dense->activation : moe->activation;
+    const bool gelu =
+        activation.function == GELU.function || activation.function == GELUTanh.function;
+    const bool silu = activation.function == SiLU.function;
     return {"MLP",
             gelu   ? "GeGLU"
             : silu ? "SwiGLU"
-                   : "gated, " + std::string(config.activation.name),
+                   : "gated, " + std::string(activation.name),
             page};
 }
 
 bool has_dense_layers(const FamilyConfig& config) {
-    return count_layers(config, [](const LayerConfig& layer) { return !layer.is_moe; }) > 0;
+    return count_layers(config, [](const LayerConfig& layer) { return !moe_of(layer); }) > 0;
 }
 
 Choice ratio_of(const FamilyConfig& config) {
@@ -157,8 +180,8 @@ Choice ratio_of(const FamilyConfig& config) {
     };
     std::string text, page = "06_swiglu.md";
     if (has_dense_layers(config)) text = ratio(config.intermediate_size);
-    if (config.experts.num_experts > 0) {
-        const std::string each = ratio(config.experts.moe_intermediate_size) + " each";
+    if (const MoeConfig* moe = first_moe(config)) {
+        const std::string each = ratio(moe->sizes.moe_intermediate_size) + " each";
         text += text.empty() ? each : ", " + each;
         page = "18_experts.md";
     }
@@ -166,37 +189,43 @@ Choice ratio_of(const FamilyConfig& config) {
 }
 
 Choice experts_of(const FamilyConfig& config) {
-    const ExpertSizes& experts = config.experts;
-    if (experts.num_experts == 0) return {"experts", "-", ""};
+    const MoeConfig* moe = first_moe(config);
+    if (!moe) return {"experts", "-", ""};
     return {"experts",
-            to_text(experts.num_experts_per_tok) + " of " + to_text(experts.num_experts) +
-                shared_experts_of(experts),
+            to_text(moe->sizes.num_experts_per_tok) + " of " + to_text(moe->sizes.num_experts) +
+                shared_experts_of(moe->sizes),
             "18_experts.md"};
 }
 
 // Scores are multiplied by 1/√D in most models.
 Choice multipliers_of(const FamilyConfig& config) {
     std::vector<std::string> parts;
-    if (config.family->scales_embeddings) parts.push_back("embeddings √C");
-    if (config.attn_logit_softcapping)
-        parts.push_back("caps " + brief(double(*config.attn_logit_softcapping)) + " and " +
+    if (config.embedding_multiplier == std::sqrt(Real(config.hidden_size)))
+        parts.push_back("embeddings √C");
+    const AttentionConfig* attention = first_attention(config);
+    const bool cap = attention && attention->attn_logit_softcapping;
+    if (cap)
+        parts.push_back("caps " + brief(double(*attention->attn_logit_softcapping)) + " and " +
                         brief(double(config.final_logit_softcapping.value_or(0))));
-    if (config.attention_multiplier)
+    const bool mup = config.residual_multiplier != 1;
+    if (mup)
         parts.push_back("four of muP");
     else if (config.logits_scaling != 1)
         parts.push_back("logits " + brief(1 / double(config.logits_scaling)));
-    if (!config.family->names.sinks.empty()) parts.push_back("sinks");
-    if (config.temperature_tuning) parts.push_back("temperature");
+    if (attention && attention->sinks) parts.push_back("sinks");
+    if (count_layers(config, [](const LayerConfig& layer) {
+            return attention_of(layer) && attention_of(layer)->temperature_tuning;
+        }) > 0)
+        parts.push_back("temperature");
     if (parts.empty()) return {"multipliers", "-", ""};
     std::string text;
     for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
     return {"multipliers", text,
-            config.attention_multiplier ? "13_training.md#wider-models-mup"
-                                        : "17_long_context.md#scores"};
+            mup ? "13_training.md#wider-models-mup" : "17_long_context.md#scores"};
 }
 
 std::vector<Choice> parameters_of(const FamilyConfig& config) {
-    const bool moe = config.experts.num_experts > 0;
+    const bool moe = first_moe(config) != nullptr;
     return {{"parameters", with_commas(count_parameters(config).total()),
              "09_full_model.md#parameters-flops-and-cache"},
             {"active", moe ? with_commas(count_parameters(config).active()) : "-",

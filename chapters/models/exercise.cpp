@@ -27,7 +27,11 @@ Vector predicted_keys() {
 const Family& gpt2_again() {
     static const Family family = [] {
         Family result = gpt2_family();
-        result.activation = {"gelu_new", gelu, gelu_derivative};
+        result.build = [](FamilyConfig& config) {
+            gpt2_family().build(config);
+            for (LayerConfig& layer : config.layers)
+                mlp_of(layer)->activation = {"gelu_new", gelu, gelu_derivative};
+        };
         return result;
     }();
     return family;

@@ -2,7 +2,7 @@
 // checks them.
 #pragma once
 
-#include "chapters/models/family.hpp"
+#include "chapters/models/family_keys.hpp"
 
 namespace exercise {
 

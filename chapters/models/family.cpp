@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/models/family_keys.hpp"
 #include "chapters/models/llama/config_file.hpp"
-#include "chapters/models/llama/gguf_tensors.hpp"
 #include "chapters/models/llama/rope_keys.hpp"
 #include "chapters/models/llama/unread_settings.hpp"
 #include "common/output/show.hpp"
@@ -12,46 +12,46 @@
 namespace llm::models {
 namespace {
 
-// Settings of other families, which would change the layers.
-void reject_unsupported(const JsonFile& json, const Family& family) {
-    const std::string rotary = "partial_rotary_factor";
-    if (!family.partial_rotary && json.has(rotary) && json.number(rotary) != 1)
-        json.reject_value(rotary, brief(json.number(rotary)), "1");
-    if (json.boolean_or("qkv_bias", false) && !family.qkv_biases)
-        json.reject_value("qkv_bias", "true", "false");
-    if (json.boolean_or("use_bidirectional_attention", false))
-        json.reject_value("use_bidirectional_attention", "true", "false");
-}
-
 Config read_common_sizes(const JsonFile& json, const Family& family) {
-    Config config = read_sizes(json, family.defaults, [&](const std::string& common) {
-        const std::string own = family.key(common);
+    return validate_model(read_sizes(json, family.defaults, [&](const std::string& common) {
+        const std::string own = key_of(family, common);
         return !own.empty() && !json.has(own) && json.has(common) ? common : own;
-    });
-    if (family.latent_attention)
-        config.head_dim = json.size_or("qk_rope_head_dim", 64);  // of the rotary table
-    config.qk_norm = family.qk_norm;
-    return validate_model(config);
+    }));
 }
 
 // Biases, the activation and RoPE. attention_bias means all four projections.
 void read_common(const JsonFile& json, FamilyConfig& config) {
     const Family& family = *config.family;
-    const bool all = json.boolean_or("attention_bias", family.has_biases);
-    if (all && !family.has_key("attention_bias") && !family.has_biases)
-        json.reject_value("attention_bias", "true", "false");
-    config.attention_bias = family.qkv_biases ? AttentionBias::qkv
-                            : all             ? AttentionBias::qkvo
-                                              : AttentionBias::none;
-    if (family.has_mlp_bias_key)
-        config.mlp_bias = json.boolean_or("mlp_bias", false);
-    else if (json.boolean_or("mlp_bias", false))
-        json.reject_value("mlp_bias", "true", "false");
-    config.activation = read_activation(json, family.activation_key, family.activation);
-    if (!family.has_key("rope_theta")) return;
-    config.rope_theta =
-        read_rope_theta(json, rope_object(json, family.local_rope), family.defaults.rope_theta);
-    if (!family.reads_rope_scaling) read_rope_scaling(json, config);
+    const std::string bias_key = key_of(family, "attention_bias"),
+                      rope =
+                          key_of(family, "rope_theta").empty() ? "" : rope_object(json, true);
+    // One object for each type of layers is read by the families that have it.
+    const bool one_rope = !rope.empty() && !rope.ends_with(".full_attention");
+    for (LayerConfig& layer : config.layers) {
+        if (AttentionConfig* attention = attention_of(layer);
+            attention && !bias_key.empty() && attention->bias != AttentionBias::qkv)
+            attention->bias = json.boolean_or(bias_key, attention->bias == AttentionBias::qkvo)
+                                  ? AttentionBias::qkvo
+                                  : AttentionBias::none;
+        if (MlpConfig* mlp = mlp_of(layer))
+            mlp->activation =
+                read_activation(json, key_of(family, "hidden_act"), mlp->activation);
+        if (RopeParameters* parameters = one_rope ? rope_of(layer) : nullptr)
+            *parameters = read_rope(json, rope, config, *parameters);
+    }
+}
+
+// Llama's layer of these sizes.
+LayerConfig llama_layer(const Config& sizes) {
+    const std::size_t D = sizes.head_dim;
+    AttentionConfig attention{sizes.num_attention_heads, sizes.num_key_value_heads, D};
+    attention.rope = RopeParameters{sizes.rope_theta, D, D};
+    if (sizes.rope_scaling)
+        std::visit([&](const auto& scaling) { attention.rope->scaling = scaling; },
+                   *sizes.rope_scaling);
+    attention.bias = sizes.attention_bias;
+    attention.scale = 1 / std::sqrt(double(D));
+    return {attention, MlpConfig{sizes.intermediate_size}};
 }
 
 }  // namespace
@@ -60,26 +60,14 @@ FamilyConfig config_with(const Family& family, const Config& sizes) {
     FamilyConfig config;
     static_cast<Config&>(config) = sizes;
     config.family = &family;
-    config.activation = family.activation;
-    config.mlp_bias = family.has_biases;
-    config.query_pre_attn_scalar = static_cast<Real>(sizes.head_dim);
-    config.layers.resize(sizes.num_hidden_layers);
+    config.layers.assign(sizes.num_hidden_layers, llama_layer(sizes));
+    family.build(config);
     return config;
 }
 
-std::string Family::key(const std::string& common) const {
-    const auto renamed = attribute_map.find(common);
-    return renamed == attribute_map.end() ? common : renamed->second;
-}
-
-const std::vector<const Family*>& families() {
-    static const std::vector<const Family*> all = {
-        &llama_family(),   &qwen2_family(),       &qwen3_family(),       &gpt2_family(),
-        &mistral_family(), &gemma_family(),       &gemma2_family(),      &gemma3_family(),
-        &smollm3_family(), &granite_family(),     &olmo2_family(),       &phi3_family(),
-        &cohere2_family(), &mixtral_family(),     &qwen3_moe_family(),   &gpt_oss_family(),
-        &llama4_family(),  &deepseek_v2_family(), &deepseek_v3_family(), &qwen3_next_family()};
-    return all;
+std::string key_of(const Family& family, const std::string& common) {
+    const auto renamed = family.attribute_map.find(common);
+    return renamed == family.attribute_map.end() ? common : renamed->second;
 }
 
 const Family* find_family(const std::string& model_type) {
@@ -140,11 +128,15 @@ FamilyConfig read_family_config(const JsonFile& json) {
 }
 
 FamilyConfig read_family_config(const JsonFile& json, const Family& family) try {
-    reject_unsupported(json, family);
-    FamilyConfig config = config_with(family, read_common_sizes(json, family));
+    Config sizes = read_common_sizes(json, family);
+    if (family.defaults.rope_theta > 0) sizes.rope_theta = Real(family.defaults.rope_theta);
+    FamilyConfig config = config_with(family, sizes);
     read_common(json, config);
     family.read(json, config);
-    const bool qk_norm = config.qk_norm != QKNormType::none;
+    read_rope_by_layer_type(json, config);
+    if (const RopeParameters* rope = main_rope(config)) config.rope_theta = rope->rope_theta;
+    const AttentionConfig* attention = first_attention(config);
+    const bool qk_norm = attention && attention->qk_norm != QKNormType::none;
     if (json.boolean_or("use_qk_norm", qk_norm) != qk_norm)
         json.reject_value("use_qk_norm", qk_norm ? "false" : "true",
                           qk_norm ? "true" : "false");
@@ -164,78 +156,63 @@ void read_head_of_class(const JsonFile& json, FamilyConfig& config) {
         head.num_outputs * (config.hidden_size + (head.has_bias ? 1 : 0));
 }
 
+namespace {
+
+// The settings of the layers that all families write.
+JsonMembers layer_members(const FamilyConfig& config) {
+    JsonMembers members;
+    if (const AttentionConfig* attention = first_attention(config))
+        members.push_back({"attention_bias", attention->bias == AttentionBias::qkvo});
+    if (config.layers.empty()) return members;
+    const LayerConfig& first = config.layers.front();
+    const MlpConfig* dense = mlp_of(first);
+    const Activation& activation = dense ? dense->activation : moe_of(first)->activation;
+    members.push_back({"hidden_act", std::string(activation.name)});
+    return members;
+}
+
+}  // namespace
+
 JsonMembers config_json(const FamilyConfig& config, DType dtype) {
     const Family& family = *config.family;
     JsonMembers common = common_members(family.model_type, family.architecture, config, dtype);
-    common.insert(common.end(),
-                  {{"attention_bias", config.attention_bias == AttentionBias::qkvo},
-                   {family.activation_key, std::string(config.activation.name)}});
-    if (config.mlp_bias != family.has_biases) common.push_back({"mlp_bias", config.mlp_bias});
+    for (JsonMembers::value_type& member : layer_members(config))
+        common.push_back(std::move(member));
     JsonMembers json;
     for (const auto& [key, value] : common)
-        if (family.has_key(key)) json.push_back({family.key(key), value});
-    if (!family.reads_rope_scaling) add_rope_scaling(config, json);
+        if (const std::string own = key_of(family, key); !own.empty())
+            json.push_back({own, value});
+    if (const RopeParameters* rope = main_rope(config)) add_rope_scaling(*rope, json);
     family.write(config, json);
     return json;
 }
 
-FamilyLayerNames hugging_face_layer_names() { return {hugging_face_names.layers}; }
-
-FamilyLayerNames gguf_layer_names() {
-    FamilyLayerNames result{gguf_names.layers};
-    result.sinks = "attn_sinks.weight";
-    result.router = "ffn_gate_inp";
-    result.expert = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
-    result.shared_expert = {"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"};
-    return result;
+const AttentionConfig* first_attention(const FamilyConfig& config) {
+    for (const LayerConfig& layer : config.layers)
+        if (const AttentionConfig* attention = attention_of(layer)) return attention;
+    return nullptr;
 }
 
-Real score_scale(const FamilyConfig& config) {
-    const Real factor =
-        config.yarn ? yarn_mscale(config.yarn->factor, config.mscale_all_dim) : Real(1);
-    return config.attention_multiplier.value_or(factor * factor /
-                                                std::sqrt(config.query_pre_attn_scalar));
+const RopeParameters* main_rope(const FamilyConfig& config) {
+    const RopeParameters* of_window = nullptr;
+    for (const LayerConfig& layer : config.layers) {
+        const RopeParameters* rope = rope_of(layer);
+        if (rope && !window_of(layer)) return rope;
+        if (!of_window) of_window = rope;
+    }
+    return of_window;
 }
 
-std::uint64_t cached_numbers(const FamilyConfig& config) {
-    if (config.latent) return config.latent->kv_lora_rank + config.latent->qk_rope_head_dim;
-    return std::uint64_t{2} * config.num_key_value_heads * config.head_dim;
-}
-
-std::size_t rotary_dim(const FamilyConfig& config) {
-    // A factor that was divided by head_dim may be a little too small.
-    return static_cast<std::size_t>(double(config.head_dim) * config.partial_rotary_factor +
-                                    1e-6);
-}
-
-void set_patterns(FamilyConfig& config, const std::vector<AttentionPattern>& patterns) {
-    config.layers.resize(patterns.size());
-    for (std::size_t n = 0; n < patterns.size(); ++n) config.layers[n].pattern = patterns[n];
+const MoeConfig* first_moe(const FamilyConfig& config) {
+    for (const LayerConfig& layer : config.layers)
+        if (const MoeConfig* moe = moe_of(layer)) return moe;
+    return nullptr;
 }
 
 std::optional<std::size_t> sliding_window(const FamilyConfig& config) {
     for (const LayerConfig& layer : config.layers)
-        if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
-            return sliding->window;
+        if (const auto window = window_of(layer)) return window;
     return std::nullopt;
-}
-
-void reject_other_query_widths(const FamilyConfig& config) {
-    require(config.num_attention_heads * config.head_dim == config.hidden_size,
-            "export: llama.cpp's {} has {} heads of {} for a hidden size of {}",
-            config.family->gguf_architecture, config.num_attention_heads,
-            config.hidden_size / config.num_attention_heads, config.hidden_size);
-}
-
-void reject_windows_of_llama(const FamilyConfig& config) {
-    const std::size_t context = config.max_position_embeddings;
-    for (const LayerConfig& layer : config.layers) {
-        const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern);
-        require(
-            !sliding || sliding->window >= context,
-            "export: llama.cpp's {} has no window: {} tokens do not fit into a window of {}",
-            config.family->gguf_architecture, context, sliding ? sliding->window : 0);
-    }
 }
 
 }  // namespace llm::models

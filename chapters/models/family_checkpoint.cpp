@@ -21,13 +21,14 @@ struct WeightReader : TensorReader<const SafeTensors> {
         linear(name, router, out, in);
     }
     void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in) {
-        if (!config.family->conv1d) return TensorReader::linear(name, linear, out, in);
+        if (!config.family->layout.transposed)
+            return TensorReader::linear(name, linear, out, in);
         linear.weight = xt::transpose(tensors.read(name + ".weight", {in, out}));
         if (linear.bias) linear.bias = tensors.read(name + ".bias", {out});
     }
     void norm(const std::string& name, Vector& weight, std::size_t size) {
         TensorReader::norm(name, weight, size);
-        if (config.family->norms_add_one) weight = gemma_norm(weight, 0).weight;
+        weight = weight + config.family->layout.norm_offset;
     }
     void vector(const std::string& name, Vector& values, std::size_t size) {
         values = tensors.read(name, {size});
@@ -46,10 +47,10 @@ struct WeightReader : TensorReader<const SafeTensors> {
     void a_log(const std::string& name, Vector& values, std::size_t size) {
         vector(name, values, size);
     }
-    void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
-                      std::size_t num_heads, std::size_t rotated) {
+    void rotated(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
+                 const RotatedRows& rows) {
         linear(name, stored, out, in);
-        stored = reorder_last(stored, num_heads, rotated, interleaved_index);
+        stored = reorder_rows(stored, rows, interleaved_index);
     }
     void latent_up(const std::string& layer, const FamilyLayerNames& names, Linear& kv_b_proj,
                    const LatentSizes& sizes) {
@@ -57,16 +58,16 @@ struct WeightReader : TensorReader<const SafeTensors> {
                sizes.num_attention_heads * (sizes.qk_nope_head_dim + sizes.v_head_dim),
                sizes.kv_lora_rank);
     }
-    void experts(const std::string& layer, const FamilyLayerNames& names,
+    void experts(const std::string& layer, const FamilyLayerNames& names, const MoeConfig& moe,
                  std::vector<Expert>& experts) {
-        if (config.family->expert_storage != ExpertStorage::separate) {
-            read_stacked_experts(tensors, config, layer + names.experts, experts);
-            return;
-        }
+        const std::string prefix = layer + names.experts;
+        if (names.expert.gate_proj.empty())
+            return read_stacked_experts(tensors, config, moe, prefix, experts);
+        if (has_fused_experts(tensors, prefix))
+            return read_fused_experts(tensors, moe, config.hidden_size, prefix, experts);
         for (std::size_t e = 0; e < experts.size(); ++e)
-            visit_mlp(std::get<GatedMlp>(experts[e]),
-                      layer + names.experts + std::to_string(e) + ".", names.expert,
-                      config.hidden_size, config.experts.moe_intermediate_size, *this);
+            visit_mlp(std::get<GatedMlp>(experts[e]), prefix + std::to_string(e) + ".",
+                      names.expert, config.hidden_size, moe.sizes.moe_intermediate_size, *this);
     }
 };
 
@@ -86,24 +87,19 @@ struct TensorWriter {
     }
     void linear(const std::string& name, const Linear& linear, std::size_t out,
                 std::size_t in) {
-        if (config.family->conv1d)
+        if (config.family->layout.transposed)
             matrix(name, transposed.emplace_back(xt::transpose(linear.weight)), in, out);
         else
             matrix(name, linear.weight, out, in);
         if (linear.bias) tensors.push_back(named(name + ".bias", *linear.bias));
-    }
-    void interleaved(const std::string& name, const Linear& projection, std::size_t out,
-                     std::size_t in, std::size_t num_heads) {
-        linear(name, reordered.emplace_back(split_half_to_interleaved(projection, num_heads)),
-               out, in);
     }
     void router(const std::string& name, const Linear& router, std::size_t out,
                 std::size_t in) {
         linear(name, router, out, in);
     }
     void norm(const std::string& name, const Vector& weight, std::size_t) {
-        const Real added = config.family->norms_add_one ? 1 : 0;
-        tensors.push_back(named(name + ".weight", norms.emplace_back(weight - added)));
+        const Real offset = config.family->layout.norm_offset;
+        tensors.push_back(named(name + ".weight", norms.emplace_back(weight - offset)));
     }
     void bias(const std::string& name, const Vector& bias, std::size_t) {
         tensors.push_back(named(name + ".bias", bias));
@@ -125,27 +121,25 @@ struct TensorWriter {
     void a_log(const std::string& name, const Vector& values, std::size_t size) {
         vector(name, values, size);
     }
-    void rotated_last(const std::string& name, const Linear& stored, std::size_t out,
-                      std::size_t in, std::size_t num_heads, std::size_t rotated) {
-        linear(
-            name,
-            reordered.emplace_back(reorder_last(stored, num_heads, rotated, split_half_index)),
-            out, in);
+    void rotated(const std::string& name, const Linear& stored, std::size_t out, std::size_t in,
+                 const RotatedRows& rows) {
+        linear(name, reordered.emplace_back(reorder_rows(stored, rows, split_half_index)), out,
+               in);
     }
     void latent_up(const std::string& layer, const FamilyLayerNames& names,
                    const Linear& kv_b_proj, const LatentSizes&) {
         linear(layer + names.kv_b_proj, kv_b_proj, 0, 0);
     }
-    void experts(const std::string& layer, const FamilyLayerNames& names,
+    void experts(const std::string& layer, const FamilyLayerNames& names, const MoeConfig& moe,
                  const std::vector<Expert>& experts) {
         const std::string prefix = layer + names.experts;
-        if (config.family->expert_storage == ExpertStorage::separate) {
+        if (!names.expert.gate_proj.empty()) {
             for (std::size_t e = 0; e < experts.size(); ++e)
                 visit_mlp(std::get<GatedMlp>(experts[e]), prefix + std::to_string(e) + ".",
                           names.expert, 0, 0, *this);
             return;
         }
-        const StackedExperts& all = stacked.emplace_back(stack_experts(experts, config));
+        const StackedExperts& all = stacked.emplace_back(stack_experts(experts, config, moe));
         tensors.push_back(named(prefix + "gate_up_proj", all.gate_up_proj));
         tensors.push_back(named(prefix + "down_proj", all.down_proj));
         if (all.down_bias.size() == 0) return;
@@ -173,7 +167,8 @@ FamilyModel load_family_model(const std::string& folder) {
 FamilyModel load_family_model(const std::string& folder, const Family& family) {
     const JsonFile json = open_config(folder + "/config.json");
     const FamilyConfig config = read_family_config(json, family);
-    if (!config.mxfp4) reject_quantized_weights(json);
+    const bool stacked = !family.names.experts.empty() && family.names.expert.gate_proj.empty();
+    if (!stacked || quantization_method(json) != "mxfp4") reject_quantized_weights(json);
     reject_other_head(json, config.tie_word_embeddings);
     const TensorNames& names = family.model_names;
     SafeTensors tensors(folder);
@@ -182,7 +177,7 @@ FamilyModel load_family_model(const std::string& folder, const Family& family) {
     check_experts(config, tensors, names, family.names);
     FamilyModel model = make_empty_model(config);
     WeightReader reader{{tensors}, model.config};
-    visit_model(model, names, family.names, family.layout, reader);
+    visit_model(model, names, family.names, family.layout.rope, reader);
     // Layers for multi-token prediction follow those of the model.
     std::vector<std::string> unused = family.unused_tensors;
     for (std::size_t n = 0; n < config.num_nextn_predict_layers; ++n)
@@ -195,7 +190,7 @@ FamilyModel load_family_model(const std::string& folder, const Family& family) {
 void export_model(const FamilyModel& model, const std::string& folder, DType dtype) {
     TensorWriter writer{model.config};
     const Family& family = *model.config.family;
-    visit_model(model, family.model_names, family.names, family.layout, writer);
+    visit_model(model, family.model_names, family.names, family.layout.rope, writer);
     make_folder(folder);
     write_safetensors(folder + "/model.safetensors", writer.tensors, dtype);
     write_json(folder + "/config.json", config_json(model.config, dtype));

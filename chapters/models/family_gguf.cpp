@@ -1,6 +1,9 @@
 #include "chapters/models/family_gguf.hpp"
 
+#include <algorithm>
+
 #include "chapters/04_rope/rope_scaling.hpp"
+#include "chapters/models/family_keys.hpp"
 #include "chapters/models/layer_tensors.hpp"
 #include "chapters/models/llama/gguf_tensors.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
@@ -34,9 +37,9 @@ struct FamilyGgufWriter : GgufTensorWriter {
         for (Real& value : values) value = -std::exp(value);
         list.add_vector(name, values);
     }
-    void rotated_last(const std::string& name, const Linear& stored, std::size_t, std::size_t,
-                      std::size_t num_heads, std::size_t rotated) {
-        list.add_linear(name, reorder_last(stored, num_heads, rotated, split_half_index));
+    void rotated(const std::string& name, const Linear& stored, std::size_t, std::size_t,
+                 const RotatedRows& rows) {
+        list.add_linear(name, reorder_rows(stored, rows, split_half_index));
     }
     // W_UK transposed, (H, R, Dn), and W_UV, (H, Dv, R), for the absorbed order.
     void latent_up(const std::string& layer, const FamilyLayerNames&, const Linear& kv_b_proj,
@@ -56,7 +59,7 @@ struct FamilyGgufWriter : GgufTensorWriter {
         list.add_rows(layer + "attn_k_b.weight", {H, R, Dn}, keys);
         list.add_rows(layer + "attn_v_b.weight", {H, Dv, R}, values);
     }
-    void experts(const std::string& layer, const FamilyLayerNames& names,
+    void experts(const std::string& layer, const FamilyLayerNames& names, const MoeConfig&,
                  const std::vector<Expert>& experts) {
         std::vector<const Linear*> gates, ups, downs;
         for (const Expert& expert : experts)
@@ -112,10 +115,10 @@ struct FamilyGgufReader : TensorReader<GgufTensors> {
             value = std::log(-value);
         }
     }
-    void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
-                      std::size_t num_heads, std::size_t rotated) {
+    void rotated(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
+                 const RotatedRows& rows) {
         linear(name, stored, out, in);
-        stored = reorder_last(stored, num_heads, rotated, interleaved_index);
+        stored = reorder_rows(stored, rows, interleaved_index);
     }
     void latent_up(const std::string& layer, const FamilyLayerNames&, Linear& kv_b_proj,
                    const LatentSizes& sizes) {
@@ -137,9 +140,9 @@ struct FamilyGgufReader : TensorReader<GgufTensors> {
                     kv_b_proj.weight(first + Dn + d, r) = values(h, d, r);
             }
     }
-    void experts(const std::string& layer, const FamilyLayerNames& names,
+    void experts(const std::string& layer, const FamilyLayerNames& names, const MoeConfig& moe,
                  std::vector<Expert>& experts) {
-        const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
+        const std::size_t C = config.hidden_size, F = moe.sizes.moe_intermediate_size;
         stacked(layer + names.expert.gate_proj, experts, F, C,
                 [](auto& mlp) -> Linear& { return mlp.gate_proj; });
         stacked(layer + names.expert.up_proj, experts, F, C,
@@ -178,6 +181,9 @@ struct FamilyGgufReader : TensorReader<GgufTensors> {
     }
 };
 
+const std::string gguf_long_factors = "rope_factors_long.weight",
+                  gguf_short_factors = "rope_factors_short.weight";
+
 }  // namespace
 
 FamilyModel load_family_gguf(const std::string& path) {
@@ -187,15 +193,17 @@ FamilyModel load_family_gguf(const std::string& path) {
     file.reject_other_types();
     GgufTensors tensors(file);
     if (file.has_tensor(gguf_rope_factors))
-        config.rope_scaling =
-            FrequencyFactors{file.read(gguf_rope_factors, {config.head_dim / 2})};
+        set_rope_scaling(config, FrequencyFactors{file.read(
+                                     gguf_rope_factors, {main_rope(config)->rotary_dim / 2})});
+    if (const auto* longrope = longrope_of(config)) {
+        LongRopeScaling scaling = *longrope;
+        const std::size_t num_pairs = main_rope(config)->rotary_dim / 2;
+        scaling.long_factor = tensors.read(gguf_long_factors, {num_pairs});
+        scaling.short_factor = tensors.read(gguf_short_factors, {num_pairs});
+        set_rope_scaling(config, scaling);
+    }
     check_experts(config, tensors, gguf_names, family.gguf_names);
     FamilyModel model = make_empty_model(config);
-    if (config.longrope)
-        for (const auto& [name, factors] :
-             {std::pair{"rope_factors_long.weight", &model.config.longrope->long_factor},
-              {"rope_factors_short.weight", &model.config.longrope->short_factor}})
-            *factors = tensors.read(name, {rotary_dim(config) / 2});
     FamilyGgufReader reader{{tensors}, model.config};
     visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, reader);
     tensors.reject_unread();
@@ -206,18 +214,66 @@ namespace {
 
 // Settings that a config.json may change, and that llama.cpp's graph of the family fixes.
 void reject_settings_of_config_json(const FamilyConfig& config) {
-    const Family& family = *config.family;
-    const AttentionBias biases = family.has_biases ? AttentionBias::qkvo : AttentionBias::none;
+    const FamilyConfig fixed = config_with(*config.family, config);
     const auto expect = [&](bool holds, const char* what) {
-        require(holds, "export: llama.cpp's {} has another {}", family.gguf_architecture,
-                std::string_view(what));
+        require(holds, "export: llama.cpp's {} has another {}",
+                config.family->gguf_architecture, std::string_view(what));
     };
-    expect(config.activation.function == family.activation.function, "activation");
-    expect(config.attention_bias == biases && config.mlp_bias == family.has_biases,
-           "choice of biases");
-    expect((!config.yarn || family.reads_rope_scaling) &&
-               (config.rope_factor == 1 || family.local_rope),
-           "RoPE scaling");
+    for (std::size_t n = 0; n < config.layers.size(); ++n) {
+        const LayerConfig &layer = config.layers[n], &of_code = fixed.layers[n];
+        const MlpConfig *mlp = mlp_of(layer), *mlp_of_code = mlp_of(of_code);
+        const MoeConfig* moe = moe_of(layer);
+        const Activation& activation = mlp ? mlp->activation : moe->activation;
+        expect(activation.function == mlp_of_code->activation.function, "activation");
+        const AttentionConfig *attention = attention_of(layer),
+                              *attention_of_code = attention_of(of_code);
+        expect((mlp ? mlp->bias : moe->bias) == mlp_of_code->bias &&
+                   (!attention || attention->bias == attention_of_code->bias),
+               "choice of biases");
+    }
+}
+
+GgufMetadata settings_of(const FamilyConfig& config, DType dtype) {
+    const Family& family = *config.family;
+    GgufMetadata metadata = {{"general.architecture", family.gguf_architecture}};
+    if (block_size(dtype) > 1)
+        metadata.emplace_back("general.quantization_version", std::int64_t{2});
+    const bool rms_norm = config.norm_type == NormType::rms_norm;
+    for (const auto& entry :
+         size_metadata(family.gguf_architecture, config,
+                       rms_norm ? gguf_rms_norm_eps : "attention.layer_norm_epsilon"))
+        metadata.push_back(entry);
+    if (const RopeParameters* rope = main_rope(config))
+        for (auto& [key, value] : metadata)
+            if (key.ends_with("rope.dimension_count")) value = std::int64_t(rope->rotary_dim);
+    family.add_gguf(config, metadata);
+    return metadata;
+}
+
+// Llama 3's scaling as divisors of the frequencies, and LongRoPE's divisors. llama.cpp knows
+// others by its metadata, if its graph of the family reads them.
+void add_rope_factors(const FamilyConfig& config, const GgufMetadata& metadata,
+                      GgufTensorList& list) {
+    const RopeParameters* rope = main_rope(config);
+    if (!rope) return;
+    const bool in_metadata = std::any_of(
+        metadata.begin(), metadata.end(),
+        [](const auto& entry) { return entry.first.ends_with(".rope.scaling.type"); });
+    const auto* divisors = std::get_if<FrequencyFactors>(&rope->scaling);
+    const bool is_linear =
+        divisors && xt::all(xt::equal(divisors->factors, divisors->factors(0)));
+    require(in_metadata || (!is_linear && !std::holds_alternative<YarnScaling>(rope->scaling)),
+            "export: llama.cpp's {} has another RoPE scaling",
+            config.family->gguf_architecture);
+    if (divisors && !is_linear) list.add_vector(gguf_rope_factors, divisors->factors);
+    if (const auto* llama3 = std::get_if<Llama3Scaling>(&rope->scaling)) {
+        const Vector plain = inverse_frequencies(rope->rotary_dim, rope->rope_theta);
+        list.add_vector(gguf_rope_factors, plain / scale_like_llama3(plain, *llama3));
+    }
+    if (const LongRopeScaling* longrope = longrope_of(config)) {
+        list.add_vector(gguf_long_factors, longrope->long_factor);
+        list.add_vector(gguf_short_factors, longrope->short_factor);
+    }
 }
 
 }  // namespace
@@ -230,32 +286,11 @@ std::vector<TensorInOtherDType> export_gguf(const FamilyModel& model,
     reject_existing(file);
     reject_settings_of_config_json(config);
     family.check_gguf(config);
-    GgufMetadata metadata = {{"general.architecture", family.gguf_architecture}};
-    if (block_size(dtype) > 1)
-        metadata.emplace_back("general.quantization_version", std::int64_t{2});
-    for (const auto& entry :
-         size_metadata(family.gguf_architecture, config,
-                       family.norm_type == NormType::rms_norm ? gguf_rms_norm_eps
-                                                              : "attention.layer_norm_epsilon"))
-        metadata.push_back(entry);
-    if (rotary_dim(config) != config.head_dim)
-        for (auto& [key, value] : metadata)
-            if (key.ends_with("rope.dimension_count"))
-                value = static_cast<std::int64_t>(rotary_dim(config));
-    family.add_gguf(config, metadata);
+    GgufMetadata metadata = settings_of(config, dtype);
+    GgufTensorList list(dtype);
+    add_rope_factors(config, metadata, list);
     for (const auto& entry : tokenizer_metadata(tokenizer, config.vocab_size))
         metadata.push_back(entry);
-
-    GgufTensorList list(dtype);
-    // Llama 3's scaling as divisors of the frequencies.
-    if (config.rope_scaling)
-        list.add_vector(
-            gguf_rope_factors,
-            inverse_frequencies(config.head_dim, config.rope_theta) / rope_frequencies(config));
-    if (config.longrope) {
-        list.add_vector("rope_factors_long.weight", config.longrope->long_factor);
-        list.add_vector("rope_factors_short.weight", config.longrope->short_factor);
-    }
     FamilyGgufWriter writer{{list}};
     visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, writer);
     write_gguf(file, metadata, list.tensors());

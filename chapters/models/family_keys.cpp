@@ -1,10 +1,24 @@
 // Keys of config.json that several families have.
+#include "chapters/models/family_keys.hpp"
+
+#include <set>
+
 #include "chapters/models/activations.hpp"
-#include "chapters/models/family.hpp"
-#include "chapters/models/llama/rope_keys.hpp"
+#include "chapters/models/llama/gguf_tensors.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
+
+FamilyLayerNames hugging_face_layer_names() { return {hugging_face_names.layers}; }
+
+FamilyLayerNames gguf_layer_names() {
+    FamilyLayerNames result{gguf_names.layers};
+    result.sinks = "attn_sinks.weight";
+    result.router = "ffn_gate_inp";
+    result.expert = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
+    result.shared_expert = {"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"};
+    return result;
+}
 
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
                                                const SlidingWindow& window,
@@ -38,55 +52,33 @@ Activation read_activation(const JsonFile& json, const std::string& key,
     return found->second;
 }
 
-void read_rope_scaling(const JsonFile& json, FamilyConfig& config) {
-    const std::string inside = rope_object(json, config.family->local_rope);
-    const std::string type = read_rope_type(json, inside);
-    if (type == "linear") {
-        config.rope_factor = Real(json.positive_or(inside + ".factor", 0));
-        return;
-    }
-    if (read_simple_scaling(json, inside, config)) return;
-    if (type != "yarn")
-        json.reject_value(inside + ".rope_type", type,
-                          "default, linear, dynamic, llama3 and yarn");
-    json.number(inside + ".factor");
-    YarnScaling yarn = read_yarn_numbers(json, inside, 1);
-    if (!json.has(inside + ".original_max_position_embeddings"))
-        yarn.original_max_position_embeddings = Real(config.max_position_embeddings);
-    yarn.truncate = json.boolean_or(inside + ".truncate", true);
-    if (json.has(inside + ".attention_factor"))
-        yarn.attention_factor = Real(json.positive_or(inside + ".attention_factor", 1));
-    config.yarn = yarn;
+void read_mlp_bias(const JsonFile& json, FamilyConfig& config) {
+    for (LayerConfig& layer : config.layers)
+        if (MlpConfig* mlp = mlp_of(layer)) mlp->bias = json.boolean_or("mlp_bias", mlp->bias);
 }
 
-void add_rope_scaling(const FamilyConfig& config, JsonMembers& members) {
-    if (config.rope_factor != 1)
-        members.insert(members.end(), {{"rope_scaling.rope_type", std::string("linear")},
-                                       {"rope_scaling.factor", double(config.rope_factor)}});
-    if (config.yarn) {
-        add_yarn(*config.yarn, members);
-        members.push_back({"rope_scaling.truncate", config.yarn->truncate});
-        if (config.yarn->attention_factor)
-            members.push_back(
-                {"rope_scaling.attention_factor", double(*config.yarn->attention_factor)});
-    }
-    if (!config.rope_scaling) return;
-    const auto* llama3 = std::get_if<Llama3Scaling>(&*config.rope_scaling);
-    require(llama3, "export: no supported rope_scaling has a factor for each frequency");
-    add_llama3_scaling(*llama3, members);
+void add_mlp_bias(const FamilyConfig& config, JsonMembers& members) {
+    const MlpConfig* mlp = config.layers.empty() ? nullptr : mlp_of(config.layers.front());
+    if (mlp && mlp->bias) members.push_back({"mlp_bias", true});
 }
 
-void read_use_rope(const JsonFile& json, std::vector<LayerConfig>& layers) {
-    const std::size_t interval = json.size_or("no_rope_layer_interval", 4);
-    for (std::size_t n = 0; n < layers.size(); ++n)
-        layers[n].use_rope = (n + 1) % interval != 0;
-    if (!json.has("no_rope_layers")) return;
-    const std::vector<std::int64_t> given = json.ids("no_rope_layers");
-    if (given.empty()) return;
-    if (given.size() != layers.size())
-        json.reject("no_rope_layers has " + to_text(given.size()) + " entries for " +
-                    to_text(layers.size()) + " layers");
-    for (std::size_t n = 0; n < layers.size(); ++n) layers[n].use_rope = given[n] != 0;
+void read_use_rope(const JsonFile& json, FamilyConfig& config) {
+    const std::size_t interval = json.size_or("no_rope_layer_interval", 4),
+                      num_layers = config.layers.size();
+    std::vector<std::int64_t> uses_rope;
+    if (json.has("no_rope_layers")) uses_rope = json.ids("no_rope_layers");
+    if (!uses_rope.empty() && uses_rope.size() != num_layers)
+        json.reject("no_rope_layers has " + to_text(uses_rope.size()) + " entries for " +
+                    to_text(num_layers) + " layers");
+    for (std::size_t n = 0; n < num_layers; ++n)
+        if (uses_rope.empty() ? (n + 1) % interval == 0 : uses_rope[n] == 0)
+            attention_of(config.layers[n])->rope.reset();
+}
+
+std::vector<std::size_t> no_rope_layers(const FamilyConfig& config) {
+    std::vector<std::size_t> result;
+    for (const LayerConfig& layer : config.layers) result.push_back(rope_of(layer) ? 1 : 0);
+    return result;
 }
 
 void read_patterns(const JsonFile& json, std::size_t full_every, FamilyConfig& config) {
@@ -100,69 +92,23 @@ void read_patterns(const JsonFile& json, std::size_t full_every, FamilyConfig& c
         set_patterns(config, layer_patterns(num_layers, window, full_every));
 }
 
-void read_partial_rotary_factor(const JsonFile& json, const std::string& inside,
-                                double default_factor, FamilyConfig& config) {
-    const std::string outer = "partial_rotary_factor", inner = inside + "." + outer;
-    const double factor = json.positive_or(json.has(inner) ? inner : outer, default_factor);
-    if (json.has(inner) && json.positive_or(outer, factor) != factor)
-        json.reject(outer, "contradicts " + inner);
-    config.partial_rotary_factor = factor;
-    if (factor > 1 || rotary_dim(config) < 2 || rotary_dim(config) % 2 != 0)
-        json.reject_value(
-            outer, brief(factor),
-            "an even number of the " + to_text(config.head_dim) + " features of a head");
-}
-
-void read_moe_layers(const JsonFile& json, FamilyConfig& config) {
-    const std::size_t step = json.size_or("decoder_sparse_step", 1);
-    for (std::size_t n = 0; n < config.layers.size(); ++n)
-        config.layers[n].is_moe = config.experts.num_experts > 0 && (n + 1) % step == 0;
-    if (!json.has("mlp_only_layers")) return;
-    for (const std::int64_t n : json.ids("mlp_only_layers")) {
-        if (n >= std::int64_t(config.layers.size()))
-            json.reject("mlp_only_layers",
-                        "has no layer " + to_text(n) + " of " + to_text(config.layers.size()));
-        config.layers[static_cast<std::size_t>(n)].is_moe = false;
-    }
-}
-
-void add_moe_layers(const FamilyConfig& config, JsonMembers& members) {
-    std::vector<std::size_t> dense;
-    for (std::size_t n = 0; n < config.layers.size(); ++n)
-        if (!config.layers[n].is_moe) dense.push_back(n);
-    members.push_back({"decoder_sparse_step", std::size_t{1}});
-    members.push_back({"mlp_only_layers", dense});
+void set_patterns(FamilyConfig& config, const std::vector<AttentionPattern>& patterns) {
+    for (std::size_t n = 0; n < patterns.size(); ++n)
+        if (AttentionConfig* attention = attention_of(config.layers[n]))
+            attention->pattern = patterns[n];
 }
 
 std::vector<std::string> layer_types(const FamilyConfig& config) {
     std::vector<std::string> result;
     for (const LayerConfig& layer : config.layers)
-        result.push_back(std::holds_alternative<SlidingWindow>(layer.pattern)
-                             ? "sliding_attention"
-                             : "full_attention");
+        result.push_back(window_of(layer) ? "sliding_attention" : "full_attention");
     return result;
 }
 
-YarnScaling read_yarn_numbers(const JsonFile& json, const std::string& inside,
-                              double default_factor) {
-    const auto number = [&](const std::string& key, double otherwise) {
-        return Real(json.positive_or(inside + "." + key, otherwise));
-    };
-    YarnScaling yarn;
-    yarn.factor = number("factor", default_factor);
-    yarn.original_max_position_embeddings = number("original_max_position_embeddings", 4096);
-    yarn.beta_fast = number("beta_fast", 32);
-    yarn.beta_slow = number("beta_slow", 1);
-    return yarn;
-}
-
-void add_yarn(const YarnScaling& yarn, JsonMembers& members) {
-    members.insert(members.end(), {{"rope_scaling.rope_type", std::string("yarn")},
-                                   {"rope_scaling.factor", double(yarn.factor)},
-                                   {"rope_scaling.original_max_position_embeddings",
-                                    double(yarn.original_max_position_embeddings)},
-                                   {"rope_scaling.beta_fast", double(yarn.beta_fast)},
-                                   {"rope_scaling.beta_slow", double(yarn.beta_slow)}});
+void add_windows(const FamilyConfig& config, JsonMembers& members) {
+    if (const auto window = sliding_window(config))
+        members.insert(members.end(),
+                       {{"layer_types", layer_types(config)}, {"sliding_window", *window}});
 }
 
 ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_key,
@@ -182,6 +128,39 @@ ExpertSizes read_experts(const JsonFile& json, const std::string& num_experts_ke
                                                to_text(sizes.num_experts) + ", not " +
                                                to_text(sizes.num_experts_per_tok));
     return sizes;
+}
+
+MoeConfig make_experts(const FamilyConfig& config, const ExpertSizes& sizes,
+                       const Routing& routing) {
+    MoeConfig moe{sizes, routing};
+    const MlpConfig* mlp = config.layers.empty() ? nullptr : mlp_of(config.layers.front());
+    if (!mlp) return moe;
+    moe.activation = mlp->activation;
+    moe.bias = mlp->bias;
+    return moe;
+}
+
+void read_moe_layers(const JsonFile& json, const MoeConfig& moe, FamilyConfig& config) {
+    const std::size_t step = json.size_or("decoder_sparse_step", 1);
+    std::set<std::size_t> dense;
+    if (json.has("mlp_only_layers"))
+        for (const std::int64_t n : json.ids("mlp_only_layers")) {
+            if (n >= std::int64_t(config.layers.size()))
+                json.reject("mlp_only_layers", "has no layer " + to_text(n) + " of " +
+                                                   to_text(config.layers.size()));
+            dense.insert(std::size_t(n));
+        }
+    set_experts(config, moe, [&](std::size_t n) {
+        return moe.sizes.num_experts > 0 && (n + 1) % step == 0 && !dense.contains(n);
+    });
+}
+
+void add_moe_layers(const FamilyConfig& config, JsonMembers& members) {
+    std::vector<std::size_t> dense;
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        if (mlp_of(config.layers[n])) dense.push_back(n);
+    members.push_back({"decoder_sparse_step", std::size_t{1}});
+    members.push_back({"mlp_only_layers", dense});
 }
 
 }  // namespace llm::models

@@ -26,10 +26,24 @@ const MlpOrMoe& mlp_of(const FamilyLayer& layer);
 
 using FamilyModel = DecoderModel<FamilyLayer, FamilyConfig, FinalNorm>;
 
-// One table for layers with full attention, and, if windows have a theta of their own, a second
-// one. Throws ValueError if P exceeds max_position_embeddings.
+// One table for each distinct RoPE of the layers, in the order of the first layers that have
+// it; of a model without RoPE, none. Throws ValueError if P exceeds max_position_embeddings.
 std::vector<RotaryTable> rotary_tables(const FamilyConfig& config,
                                        std::size_t num_positions);  // P
+
+// The sizes of attention of one layer, as chapter 09's functions take them.
+Config sizes_of(const FamilyConfig& config, const AttentionConfig& attention);
+
+// The settings of which these mixers are built.
+inline const AttentionConfig& mixer_config(const PatternAttention&, const LayerConfig& layer) {
+    return std::get<AttentionConfig>(layer.mixer);
+}
+inline const LatentConfig& mixer_config(const LatentAttention&, const LayerConfig& layer) {
+    return std::get<LatentConfig>(layer.mixer);
+}
+inline const LinearSizes& mixer_config(const LinearAttention&, const LayerConfig& layer) {
+    return std::get<LinearSizes>(layer.mixer);
+}
 
 // A model with the structure that the configuration describes, whose tensors are still empty.
 FamilyModel make_empty_model(const FamilyConfig& config);

@@ -1,6 +1,6 @@
 #include <set>
 
-#include "chapters/models/family.hpp"
+#include "chapters/models/family_keys.hpp"
 #include "chapters/models/llama/gguf_tensors.hpp"
 #include "common/output/show.hpp"
 
@@ -26,15 +26,85 @@ void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every, FamilyC
                                             SlidingWindow{gguf.size(key)}, full_every));
 }
 
-void read_gguf_experts(const GgufSettings& gguf, const std::string& width, std::size_t step,
-                       FamilyConfig& config) {
-    config.experts.num_experts = gguf.size("expert_count");
-    config.experts.num_experts_per_tok = gguf.size("expert_used_count");
-    config.experts.moe_intermediate_size = gguf.size(width);
-    if (config.experts.num_experts_per_tok > config.experts.num_experts)
+ExpertSizes read_gguf_experts(const GgufSettings& gguf, const std::string& width) {
+    const ExpertSizes sizes{gguf.size("expert_count"), gguf.size("expert_used_count"),
+                            gguf.size(width)};
+    if (sizes.num_experts_per_tok > sizes.num_experts)
         gguf.file.reject(gguf.full("expert_used_count") + " exceeds expert_count");
+    return sizes;
+}
+
+std::optional<YarnScaling> read_gguf_yarn(const GgufSettings& gguf) {
+    if (!gguf.has("rope.scaling.type")) return std::nullopt;
+    gguf.expect_text("rope.scaling.type", "yarn");
+    YarnScaling yarn;
+    yarn.factor = gguf.positive("rope.scaling.factor");
+    yarn.original_max_position_embeddings =
+        gguf.positive("rope.scaling.original_context_length");
+    return yarn;
+}
+
+void add_gguf_size(const FamilyConfig& config, const std::string& key, std::size_t size,
+                   GgufMetadata& metadata) {
+    metadata.emplace_back(config.family->gguf_architecture + "." + key, std::int64_t(size));
+}
+
+void add_gguf_number(const FamilyConfig& config, const std::string& key, double number,
+                     GgufMetadata& metadata) {
+    metadata.emplace_back(config.family->gguf_architecture + "." + key, number);
+}
+
+void add_gguf_window(const FamilyConfig& config, GgufMetadata& metadata) {
+    if (const auto window = sliding_window(config))
+        add_gguf_size(config, "attention.sliding_window", *window, metadata);
+}
+
+void add_gguf_experts(const FamilyConfig& config, GgufMetadata& metadata) {
+    const ExpertSizes& sizes = first_moe(config)->sizes;
+    add_gguf_size(config, "expert_count", sizes.num_experts, metadata);
+    add_gguf_size(config, "expert_used_count", sizes.num_experts_per_tok, metadata);
+    add_gguf_size(config, "expert_feed_forward_length", sizes.moe_intermediate_size, metadata);
+}
+
+void add_gguf_yarn(const FamilyConfig& config, GgufMetadata& metadata) {
+    const RopeParameters* rope = main_rope(config);
+    const auto* yarn = rope ? std::get_if<YarnScaling>(&rope->scaling) : nullptr;
+    if (!yarn) return;
+    const std::string prefix = config.family->gguf_architecture + ".rope.scaling.";
+    metadata.emplace_back(prefix + "type", std::string("yarn"));
+    metadata.emplace_back(prefix + "factor", double(yarn->factor));
+    metadata.emplace_back(prefix + "original_context_length",
+                          std::int64_t(yarn->original_max_position_embeddings));
+}
+
+void reject_other_query_widths(const FamilyConfig& config) {
+    require(config.num_attention_heads * config.head_dim == config.hidden_size,
+            "export: llama.cpp's {} has {} heads of {} for a hidden size of {}",
+            config.family->gguf_architecture, config.num_attention_heads,
+            config.hidden_size / config.num_attention_heads, config.hidden_size);
+}
+
+void reject_windows_of_llama(const FamilyConfig& config) {
+    const std::size_t context = config.max_position_embeddings;
+    for (const LayerConfig& layer : config.layers) {
+        const auto window = window_of(layer);
+        require(
+            window.value_or(context) >= context,
+            "export: llama.cpp's {} has no window: {} tokens do not fit into a window of {}",
+            config.family->gguf_architecture, context, window.value_or(0));
+    }
+}
+
+void reject_dense_layers(const FamilyConfig& config) {
     for (std::size_t n = 0; n < config.layers.size(); ++n)
-        config.layers[n].is_moe = (n + 1) % step == 0;
+        require(moe_of(config.layers[n]),
+                "export: llama.cpp's {} has a mixture in every layer; layer {} is dense",
+                config.family->gguf_architecture, n);
+}
+
+void require_tied_head(const FamilyConfig& config, bool tied) {
+    require(config.tie_word_embeddings == tied, "export: llama.cpp's {} has {} head",
+            config.family->gguf_architecture, std::string_view(tied ? "a tied" : "no tied"));
 }
 
 const Family* find_family(const Gguf& file) {
@@ -58,29 +128,25 @@ const Family* find_family(const Gguf& file) {
 FamilyConfig read_family_config(const Gguf& file) try {
     const Family& family = *find_family(file);
     const GgufSettings gguf{file, family.gguf_architecture};
-    FamilyConfig config =
-        config_with(family, read_common_config(file, family.norm_type == NormType::rms_norm
-                                                         ? "attention.layer_norm_rms_epsilon"
-                                                         : "attention.layer_norm_epsilon"));
-    const std::string value_length = "attention.value_length";
-    if (!family.latent_attention && gguf.has(value_length) &&
-        gguf.size(value_length) != config.head_dim)
-        file.reject(gguf.full(value_length) + " " + to_text(gguf.size(value_length)) +
+    const FamilyConfig fixed = config_with(family, {});
+    const Config sizes = read_common_config(file, fixed.norm_type == NormType::rms_norm
+                                                      ? "attention.layer_norm_rms_epsilon"
+                                                      : "attention.layer_norm_epsilon");
+    const std::string rotary = "rope.dimension_count", values = "attention.value_length";
+    if (gguf.has(rotary) && gguf.size(rotary) > sizes.head_dim)
+        file.reject(gguf.full(rotary) + " " + to_text(gguf.size(rotary)) +
+                    " is not supported; supported: at most the head_dim, " +
+                    to_text(sizes.head_dim));
+    // The last layer must be there before memory for all is allocated.
+    file.tensor(gguf_names.layer + std::to_string(sizes.num_hidden_layers - 1) + "." +
+                family.gguf_names.attention_norm + ".weight");
+    FamilyConfig config = config_with(family, sizes);
+    if (gguf.has(rotary)) set_rotary_dim(config, gguf.size(rotary));
+    family.read_gguf(gguf, config);
+    if (first_attention(config) && gguf.has(values) && gguf.size(values) != config.head_dim)
+        file.reject(gguf.full(values) + " " + to_text(gguf.size(values)) +
                     " is not supported; supported: the head_dim of queries and keys, " +
                     to_text(config.head_dim));
-    config.qk_norm = family.qk_norm;
-    config.attention_bias = family.has_biases ? AttentionBias::qkvo : AttentionBias::none;
-    // The last layer must be there before memory for all is allocated.
-    file.tensor(gguf_names.layer + std::to_string(config.num_hidden_layers - 1) + "." +
-                family.gguf_names.attention_norm + ".weight");
-    const std::string rotary = "rope.dimension_count";
-    if (gguf.has(rotary))
-        config.partial_rotary_factor = double(gguf.size(rotary)) / double(config.head_dim);
-    if (config.partial_rotary_factor > 1 ||
-        (!family.partial_rotary && config.partial_rotary_factor != 1))
-        file.reject(gguf.full(rotary) + " " + to_text(gguf.size(rotary)) +
-                    " is not supported; supported: the head_dim, " + to_text(config.head_dim));
-    family.read_gguf(gguf, config);
     reject_unread_settings(file, gguf.full(""));
     return config;
 } catch (const ValueError& error) {

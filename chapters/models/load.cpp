@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chapters/models/families/families.hpp"
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/llama/config_file.hpp"
@@ -41,6 +42,7 @@ FamilyConfig read_any_config(const JsonFile& json) {
                     "); the sizes are those of the unquantized model");
     if (family_of(json)) return read_family_config(json);
     FamilyConfig config = config_with(llama_family(), read_config(json));
+    for (LayerConfig& layer : config.layers) attention_of(layer)->qk_norm = config.qk_norm;
     read_head_of_class(json, config);
     return config;
 }
@@ -48,10 +50,9 @@ FamilyConfig read_any_config(const JsonFile& json) {
 bool has_fast_path(const std::string& path) {
     if (!family_of(path)) return true;
     const FamilyConfig config = config_at(path);
-    const bool plain =
-        !config.latent &&
-        std::none_of(config.layers.begin(), config.layers.end(),
-                     [](const LayerConfig& layer) { return layer.is_moe || layer.is_linear; });
+    const bool plain = std::all_of(
+        config.layers.begin(), config.layers.end(),
+        [](const LayerConfig& layer) { return attention_of(layer) && mlp_of(layer); });
     // Without experts, whose number is not yet checked, an empty model takes little memory.
     return plain && as_llama_model(make_empty_model(config));
 }

@@ -12,19 +12,51 @@
 namespace llm::models {
 namespace {
 
-// Of one token and layer: two per feature of the queries and of the values. Latent attention is
-// counted with expanded keys and values.
-std::uint64_t flops_per_key(const FamilyConfig& config) {
-    const std::uint64_t heads = config.num_attention_heads;
-    if (!config.latent) return 4 * heads * config.head_dim;
-    const auto& [C, H, q_lora_rank, R, Dn, Dr, Dv] = *config.latent;
-    return 2 * heads * (Dn + Dr + Dv);
+// What a mixer computes and caches besides its matrices.
+struct MixerCost {
+    std::uint64_t position;  // of the token
+    std::uint64_t seq_len;   // cached tokens
+
+    // FLOPs: two per feature of the query and of the value for each key that is attended to.
+    std::uint64_t flops(const AttentionConfig& attention) const {
+        return num_attended(attention.pattern, position) * 4 * attention.num_attention_heads *
+               attention.head_dim;
+    }
+    // With expanded keys and values.
+    std::uint64_t flops(const LatentConfig& latent) const {
+        const auto& [C, H, q_lora_rank, R, Dn, Dr, Dv] = latent.sizes;
+        return (position + 1) * 2 * H * (Dn + Dr + Dv);
+    }
+    // Token by token.
+    std::uint64_t flops(const LinearSizes& sizes) const {
+        return sizes.num_value_heads *
+               recurrent_flops(1, sizes.key_head_dim, sizes.value_head_dim);
+    }
+
+    // Cached numbers.
+    std::uint64_t cached(const AttentionConfig& attention) const {
+        return num_cached_tokens(attention.pattern, seq_len) * 2 *
+               attention.num_key_value_heads * attention.head_dim;
+    }
+    std::uint64_t cached(const LatentConfig& latent) const {
+        return seq_len * (latent.sizes.kv_lora_rank + latent.sizes.qk_rope_head_dim);
+    }
+    std::uint64_t cached(const LinearSizes& sizes) const { return state_numbers(sizes); }
+};
+
+std::uint64_t mixer_flops(const LayerConfig& layer, std::uint64_t position) {
+    return std::visit(
+        [&](const auto& mixer) {
+            return MixerCost{position, 0}.flops(mixer);
+        },
+        layer.mixer);
 }
 
-// Of one token in the states of a layer with linear attention, token by token.
-std::uint64_t flops_of_states(const FamilyConfig& config) {
-    const LinearSizes& sizes = *config.linear;
-    return sizes.num_value_heads * recurrent_flops(1, sizes.key_head_dim, sizes.value_head_dim);
+template <class Mixer>
+bool has_mixer(const FamilyConfig& config) {
+    return std::any_of(
+        config.layers.begin(), config.layers.end(),
+        [](const LayerConfig& layer) { return std::holds_alternative<Mixer>(layer.mixer); });
 }
 
 std::string bytes(double number) {
@@ -65,26 +97,16 @@ std::uint64_t num_attended(const AttentionPattern& pattern, std::uint64_t positi
 
 std::uint64_t flops_per_token(const FamilyConfig& config, std::uint64_t position) {
     std::uint64_t flops = 2 * count_parameters(config).active_matrix_elements;
-    for (const LayerConfig& layer : config.layers)
-        flops += layer.is_linear
-                     ? flops_of_states(config)
-                     : num_attended(layer.pattern, position) * flops_per_key(config);
+    for (const LayerConfig& layer : config.layers) flops += mixer_flops(layer, position);
     return flops;
 }
 
 double flops_of_prefill(const FamilyConfig& config, std::uint64_t seq_len) {
     double flops =
         2 * double(count_parameters(config).active_matrix_elements) * double(seq_len);
-    for (const LayerConfig& layer : config.layers) {
-        if (layer.is_linear) {
-            flops += double(flops_of_states(config)) * double(seq_len);
-            continue;
-        }
-        double attended = 0;
+    for (const LayerConfig& layer : config.layers)
         for (std::uint64_t position = 0; position < seq_len; ++position)
-            attended += double(num_attended(layer.pattern, position));
-        flops += attended * double(flops_per_key(config));
-    }
+            flops += double(mixer_flops(layer, position));
     return flops;
 }
 
@@ -92,9 +114,11 @@ std::uint64_t kv_cache_bytes(const FamilyConfig& config, std::uint64_t seq_len,
                              std::uint64_t batch_size, std::size_t bytes_per_element) {
     std::uint64_t numbers = 0;  // of all layers
     for (const LayerConfig& layer : config.layers)
-        numbers += layer.is_linear
-                       ? state_numbers(*config.linear)
-                       : num_cached_tokens(layer.pattern, seq_len) * cached_numbers(config);
+        numbers += std::visit(
+            [&](const auto& mixer) {
+                return MixerCost{0, seq_len}.cached(mixer);
+            },
+            layer.mixer);
     return batch_size * numbers * bytes_per_element;
 }
 
@@ -105,15 +129,18 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
             "--context {} exceeds max_position_embeddings of {}", seq_len,
             config.max_position_embeddings);
     const double parameters = double(count_parameters(config).total());
+    const bool linear = has_mixer<LinearSizes>(config),
+               latent = has_mixer<LatentConfig>(config);
     const bool windows =
         std::any_of(config.layers.begin(), config.layers.end(), [](const LayerConfig& layer) {
-            return !std::holds_alternative<FullAttention>(layer.pattern);
+            const AttentionConfig* attention = attention_of(layer);
+            return attention && !std::holds_alternative<FullAttention>(attention->pattern);
         });
     const std::string length = with_commas(seq_len);
     step(example.name + ", " + to_text(batch_size) + " × " + length + " tokens");
     std::vector<TableRow> rows = {
         {"parameters", with_commas(std::uint64_t(parameters)), "of all tensors", "09"}};
-    if (config.experts.num_experts > 0)
+    if (first_moe(config))
         rows.push_back({"active per token", with_commas(count_parameters(config).active()),
                         "K of E experts", "18"});
     if (const auto biases = count_parameters(config).router_biases; biases > 0)
@@ -125,14 +152,14 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
                         fixed(8 * bytes_per_weight(dtype), 1) + " bits each", "16"});
     rows.push_back({"KV cache, float16",
                     bytes(double(kv_cache_bytes(config, seq_len, batch_size, 2))),
-                    config.linear   ? "4 Hkv D a token, states"
-                    : config.latent ? "2 L (R + Dr) a token"
-                    : windows       ? "4 Hkv D, windows at most W"
-                                    : "4 L Hkv D a token",
-                    config.linear   ? "20"
-                    : config.latent ? "19"
-                    : windows       ? "17"
-                                    : "05"});
+                    linear    ? "4 Hkv D a token, states"
+                    : latent  ? "2 L (R + Dr) a token"
+                    : windows ? "4 Hkv D, windows at most W"
+                              : "4 L Hkv D a token",
+                    linear    ? "20"
+                    : latent  ? "19"
+                    : windows ? "17"
+                              : "05"});
     rows.push_back({"prefill", flops(double(batch_size) * flops_of_prefill(config, seq_len)),
                     "2 a weight, 4 L H D a pair", "09"});
     rows.push_back({"one more token",

@@ -35,12 +35,8 @@ struct ParameterCounter {
                 std::size_t in) {
         add_matrix(part(name), out, in, linear.bias.has_value());
     }
-    void interleaved(const std::string& name, const Linear& projection, std::size_t out,
-                     std::size_t in, std::size_t) {
-        linear(name, projection, out, in);
-    }
-    void rotated_last(const std::string& name, const Linear& projection, std::size_t out,
-                      std::size_t in, std::size_t, std::size_t) {
+    void rotated(const std::string& name, const Linear& projection, std::size_t out,
+                 std::size_t in, const RotatedRows&) {
         linear(name, projection, out, in);
     }
     template <std::size_t N>
@@ -63,12 +59,12 @@ struct ParameterCounter {
         // One output: the gate of the shared expert, which counts as dense.
         add_matrix(out == 1 ? count.dense_mlp : count.router, out, in, router.bias.has_value());
     }
-    void experts(const std::string&, const FamilyLayerNames&, const std::vector<Expert>&) {
-        const std::uint64_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
-        const bool biases = config.family->has_biases;
-        const std::uint64_t expert = 3 * C * F + (biases ? 2 * F + C : 0);
-        const std::uint64_t num_active = config.experts.num_experts_per_tok;
-        count.experts += config.experts.num_experts * expert;
+    void experts(const std::string&, const FamilyLayerNames&, const MoeConfig& moe,
+                 const std::vector<Expert>&) {
+        const std::uint64_t C = config.hidden_size, F = moe.sizes.moe_intermediate_size;
+        const std::uint64_t expert = 3 * C * F + (moe.bias ? 2 * F + C : 0);
+        const std::uint64_t num_active = moe.sizes.num_experts_per_tok;
+        count.experts += moe.sizes.num_experts * expert;
         count.active_experts += num_active * expert;
         count.active_matrix_elements += num_active * 3 * C * F;
     }
@@ -102,9 +98,10 @@ ParametersByPart count_parameters(const FamilyConfig& config) {
     const Family& family = *config.family;
     // Build a single expert: the number in config.json has not been checked.
     FamilyConfig smaller = config;
-    smaller.experts.num_experts = std::min<std::size_t>(1, config.experts.num_experts);
+    for (LayerConfig& layer : smaller.layers)
+        if (auto* moe = std::get_if<MoeConfig>(&layer.mlp)) moe->sizes.num_experts = 1;
     FamilyModel model = make_empty_model(smaller);
-    model.config.experts = config.experts;
+    model.config.layers = config.layers;
     ParameterCounter counter{config};
     visit_model(std::as_const(model), family.model_names, family.names, RopeLayout::split_half,
                 counter);

@@ -15,33 +15,42 @@
 namespace llm::models {
 namespace {
 
-std::string text_of(const FamilyConfig& config, const LayerConfig& layer) {
-    if (const auto* sliding = std::get_if<SlidingWindow>(&layer.pattern))
+std::string text_of(const AttentionConfig& attention) {
+    if (const auto* sliding = std::get_if<SlidingWindow>(&attention.pattern))
         return "window of " + to_text(sliding->window);
-    if (const auto* chunked = std::get_if<ChunkedAttention>(&layer.pattern))
+    if (const auto* chunked = std::get_if<ChunkedAttention>(&attention.pattern))
         return "chunks of " + to_text(chunked->chunk_size);
-    if (layer.is_linear)
-        return "linear, " + to_text(config.linear->num_value_heads) + " states of " +
-               to_text(config.linear->key_head_dim) + " × " +
-               to_text(config.linear->value_head_dim);
-    if (config.latent)
-        return "latent, " + to_text(config.latent->kv_lora_rank) + " + " +
-               to_text(config.latent->qk_rope_head_dim);
-    return layer.use_rope ? "full" : "full, no RoPE";
+    return attention.rope ? "full" : "full, no RoPE";
 }
-
-std::string theta_of(const FamilyConfig& config, const LayerConfig& layer) {
-    if (!layer.use_rope || layer.is_linear) return "-";
-    const bool slides = std::holds_alternative<SlidingWindow>(layer.pattern);
-    return brief(double(slides && config.rope_local_base_freq ? *config.rope_local_base_freq
-                                                              : config.rope_theta));
+std::string text_of(const LinearSizes& sizes) {
+    return "linear, " + to_text(sizes.num_value_heads) + " states of " +
+           to_text(sizes.key_head_dim) + " × " + to_text(sizes.value_head_dim);
 }
-
-std::string mlp_of(const FamilyConfig& config, const LayerConfig& layer) {
-    const ExpertSizes& experts = config.experts;
-    if (!layer.is_moe) return "dense, " + to_text(config.intermediate_size);
+std::string text_of(const LatentConfig& latent) {
+    return "latent, " + to_text(latent.sizes.kv_lora_rank) + " + " +
+           to_text(latent.sizes.qk_rope_head_dim);
+}
+std::string text_of(const MlpConfig& mlp) { return "dense, " + to_text(mlp.intermediate_size); }
+std::string text_of(const MoeConfig& moe) {
+    const ExpertSizes& experts = moe.sizes;
     return to_text(experts.num_experts_per_tok) + " of " + to_text(experts.num_experts) +
            " experts of " + to_text(experts.moe_intermediate_size) + shared_experts_of(experts);
+}
+
+std::string cached_tokens(const LayerConfig& layer, std::size_t context) {
+    if (const AttentionConfig* attention = attention_of(layer))
+        return with_commas(num_cached_tokens(attention->pattern, context));
+    return std::holds_alternative<LatentConfig>(layer.mixer) ? with_commas(context) : "-";
+}
+
+// The scaling of the layers' RoPE.
+void show_scaling(const FamilyConfig& config) {
+    const RopeParameters* rope = main_rope(config);
+    if (!rope) return;
+    if (const auto* divisors = std::get_if<FrequencyFactors>(&rope->scaling))
+        show("positions of full attention are divided by", double(divisors->factors(0)));
+    if (const auto* yarn = std::get_if<YarnScaling>(&rope->scaling))
+        show("YaRN factor", double(yarn->factor));
 }
 
 void show_layers(const FamilyModel& model) {
@@ -51,29 +60,32 @@ void show_layers(const FamilyModel& model) {
     std::vector<TableRow> rows;
     for (std::size_t n = 0; n < config.layers.size(); ++n) {
         const LayerConfig& layer = config.layers[n];
-        rows.push_back(
-            {to_text(n), text_of(config, layer), theta_of(config, layer), mlp_of(config, layer),
-             layer.is_linear ? "-" : with_commas(num_cached_tokens(layer.pattern, context))});
+        const auto text = [](const auto& part) { return text_of(part); };
+        const RopeParameters* rope = rope_of(layer);
+        rows.push_back({to_text(n), std::visit(text, layer.mixer),
+                        rope ? brief(double(rope->rope_theta)) : "-",
+                        std::visit(text, layer.mlp), cached_tokens(layer, context)});
     }
     show_table({"layer", "attention", "theta", "MLP", "cached tokens"}, rows);
-    if (config.rope_factor != 1)
-        show("positions of full attention are divided by", double(config.rope_factor));
-    if (config.yarn) show("YaRN factor", double(config.yarn->factor));
-    show("scale of scores", fixed(double(score_scale(config)), 4));
+    show_scaling(config);
+    const AttentionConfig* attention = first_attention(config);
+    if (attention) show("scale of scores", fixed(attention->scale, 4));
+    if (const auto* latent = std::get_if<LatentConfig>(&config.layers.front().mixer))
+        show("scale of scores", fixed(latent->scale(), 4));
     for (const auto& [name, multiplier] : {std::pair{"embeddings", model.embedding_scale},
                                            {"residuals", config.residual_multiplier},
                                            {"logits", 1 / config.logits_scaling}})
         if (multiplier != 1)
             show("multiplier of the " + std::string(name), brief(double(multiplier)));
-    if (config.attn_logit_softcapping)
-        show("soft cap of scores", double(*config.attn_logit_softcapping));
+    if (attention && attention->attn_logit_softcapping)
+        show("soft cap of scores", double(*attention->attn_logit_softcapping));
     if (config.final_logit_softcapping)
         show("soft cap of logits", double(*config.final_logit_softcapping));
     if (config.num_nextn_predict_layers > 0)
         show("layers for multi-token prediction, not read", config.num_nextn_predict_layers);
     const ParametersByPart count = count_parameters(config);
     show("parameters", with_commas(count.total()));
-    if (config.experts.num_experts > 0) show("active per token", with_commas(count.active()));
+    if (first_moe(config)) show("active per token", with_commas(count.active()));
     show("bytes of the KV caches at most",
          with_commas(kv_cache_bytes(config, context, 1, sizeof(Real))));
 }

@@ -1,5 +1,7 @@
 #include "chapters/models/exercise.hpp"
 
+#include <cmath>
+
 namespace exercise {
 
 // Exercise M.1 — OLMo 2: q and o 64 · 64 each, k and v 64 · 32 each, the QK norm 64 + 32, two
@@ -19,7 +21,11 @@ Vector predicted_keys() { return {2, 4, 3, 1}; }
 const Family& gpt2_again() {
     static const Family family = [] {
         Family result = gpt2_family();
-        result.activation = {"gelu_new", gelu_tanh, gelu_tanh_derivative};
+        result.build = [](FamilyConfig& config) {
+            gpt2_family().build(config);
+            for (LayerConfig& layer : config.layers)
+                mlp_of(layer)->activation = {"gelu_new", gelu_tanh, gelu_tanh_derivative};
+        };
         return result;
     }();
     return family;
@@ -42,6 +48,7 @@ const Family& pebble_family() {
                       .names = names,
                       .gguf_names = gguf_layer_names(),
                       .model_names = {"tokens", "stack.", "final_norm", "", {}},
+                      .layout = {.rope = RopeLayout::interleaved, .norm_offset = 1},
                       .attribute_map = {{"hidden_size", "dim"},
                                         {"intermediate_size", "ffn_dim"},
                                         {"num_hidden_layers", "n_layers"},
@@ -49,13 +56,11 @@ const Family& pebble_family() {
                                         {"num_key_value_heads", "n_kv_heads"},
                                         {"max_position_embeddings", "max_seq_len"},
                                         {"rms_norm_eps", "norm_eps"}},
-                      .layout = RopeLayout::interleaved,
-                      .activation = GELUTanh,
-                      .norms_add_one = true,
-                      .scales_embeddings = true,
                       .defaults = {.tie_word_embeddings = true},
-                      .read = [](const JsonFile&, FamilyConfig& config) {
-                          set_patterns(config, {config.num_hidden_layers, FullAttention{}});
+                      .build = [](FamilyConfig& config) {
+                          config.embedding_multiplier = std::sqrt(Real(config.hidden_size));
+                          for (LayerConfig& layer : config.layers)
+                              mlp_of(layer)->activation = GELUTanh;
                       }};
     }();
     return family;

@@ -7,10 +7,10 @@ namespace {
 
 // The columns of gate_up_proj for feature f of F.
 std::size_t gate_column(const StackedExperts& all, std::size_t f) {
-    return all.interleaved ? 2 * f : f;
+    return all.alternate_columns ? 2 * f : f;
 }
 std::size_t up_column(const StackedExperts& all, std::size_t f) {
-    return all.interleaved ? 2 * f + 1 : all.down_proj.shape(1) + f;
+    return all.alternate_columns ? 2 * f + 1 : all.down_proj.shape(1) + f;
 }
 
 template <class AnyExpert>
@@ -70,15 +70,15 @@ Tensor3 read_mxfp4(const SafeTensors& tensors, const std::string& name, std::siz
 }
 
 // Tensors of the sizes of a configuration.
-StackedExperts empty_stack(const FamilyConfig& config) {
-    const std::size_t E = config.experts.num_experts, C = config.hidden_size,
-                      F = config.experts.moe_intermediate_size;
+StackedExperts empty_stack(const FamilyConfig& config, const MoeConfig& moe) {
+    const std::size_t E = moe.sizes.num_experts, C = config.hidden_size,
+                      F = moe.sizes.moe_intermediate_size;
     StackedExperts all{Tensor3(std::array{E, C, 2 * F}),
                        Tensor3(std::array{E, F, C}),
                        {},
                        {},
-                       config.family->expert_storage == ExpertStorage::interleaved};
-    if (!config.family->has_biases) return all;
+                       config.family->layout.alternate_columns};
+    if (!moe.bias) return all;
     all.gate_up_bias = Matrix(std::array{E, 2 * F});
     all.down_bias = Matrix(std::array{E, C});
     return all;
@@ -86,19 +86,38 @@ StackedExperts empty_stack(const FamilyConfig& config) {
 
 }  // namespace
 
+bool has_fused_experts(const SafeTensors& tensors, const std::string& name) {
+    return tensors.has(name + "gate_up_proj");
+}
+
+void read_fused_experts(const SafeTensors& tensors, const MoeConfig& moe,
+                        std::size_t hidden_size, const std::string& name,
+                        std::vector<Expert>& experts) {
+    const std::size_t E = experts.size(), C = hidden_size, F = moe.sizes.moe_intermediate_size;
+    const Tensor3 gate_up = tensors.read(name + "gate_up_proj", {E, 2 * F, C});
+    const Tensor3 down = tensors.read(name + "down_proj", {E, C, F});
+    for (std::size_t e = 0; e < E; ++e) {
+        auto& expert = std::get<GatedMlp>(experts[e]);
+        expert.gate_proj.weight = xt::view(gate_up, e, xt::range(0, F), xt::all());
+        expert.up_proj.weight = xt::view(gate_up, e, xt::range(F, 2 * F), xt::all());
+        expert.down_proj.weight = xt::view(down, e, xt::all(), xt::all());
+    }
+}
+
 void read_stacked_experts(const SafeTensors& tensors, const FamilyConfig& config,
-                          const std::string& name, std::vector<Expert>& experts) {
-    const std::size_t E = config.experts.num_experts, C = config.hidden_size,
-                      F = config.experts.moe_intermediate_size;
-    StackedExperts all = empty_stack(config);
-    if (config.mxfp4) {
+                          const MoeConfig& moe, const std::string& name,
+                          std::vector<Expert>& experts) {
+    const std::size_t E = moe.sizes.num_experts, C = config.hidden_size,
+                      F = moe.sizes.moe_intermediate_size;
+    StackedExperts all = empty_stack(config, moe);
+    if (tensors.has(name + "gate_up_proj_blocks")) {
         all.gate_up_proj = read_mxfp4(tensors, name + "gate_up_proj", E, 2 * F, C);
         all.down_proj = read_mxfp4(tensors, name + "down_proj", E, C, F);
     } else {
         all.gate_up_proj = tensors.read(name + "gate_up_proj", {E, C, 2 * F});
         all.down_proj = tensors.read(name + "down_proj", {E, F, C});
     }
-    if (config.family->has_biases) {
+    if (moe.bias) {
         all.gate_up_bias = tensors.read(name + "gate_up_proj_bias", {E, 2 * F});
         all.down_bias = tensors.read(name + "down_proj_bias", {E, C});
     }
@@ -106,8 +125,9 @@ void read_stacked_experts(const SafeTensors& tensors, const FamilyConfig& config
         std::visit([&](auto& expert) { read_expert(all, e, expert); }, experts[e]);
 }
 
-StackedExperts stack_experts(const std::vector<Expert>& experts, const FamilyConfig& config) {
-    StackedExperts all = empty_stack(config);
+StackedExperts stack_experts(const std::vector<Expert>& experts, const FamilyConfig& config,
+                             const MoeConfig& moe) {
+    StackedExperts all = empty_stack(config, moe);
     for (std::size_t e = 0; e < experts.size(); ++e)
         std::visit([&](const auto& expert) { write_expert(expert, e, all); }, experts[e]);
     return all;

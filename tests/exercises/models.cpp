@@ -10,20 +10,17 @@ using namespace exercise;
 namespace {
 
 Real count_of(const Family& family, std::size_t num_key_value_heads, bool tied) {
-    FamilyConfig config = config_with(family, {});
-    config.hidden_size = 64;
-    config.intermediate_size = 256;
-    config.num_hidden_layers = 2;
-    config.num_attention_heads = 4;
-    config.num_key_value_heads = num_key_value_heads;
-    config.head_dim = 16;
-    config.vocab_size = 1000;
-    config.max_position_embeddings = 128;
-    config.tie_word_embeddings = tied;
-    config.qk_norm = family.qk_norm;
-    if (family.has_biases) config.attention_bias = AttentionBias::qkvo;
-    set_patterns(config, {2, FullAttention{}});
-    return static_cast<Real>(count_parameters(config).total());
+    Config sizes;
+    sizes.hidden_size = 64;
+    sizes.intermediate_size = 256;
+    sizes.num_hidden_layers = 2;
+    sizes.num_attention_heads = 4;
+    sizes.num_key_value_heads = num_key_value_heads;
+    sizes.head_dim = 16;
+    sizes.vocab_size = 1000;
+    sizes.max_position_embeddings = 128;
+    sizes.tie_word_embeddings = tied;
+    return static_cast<Real>(count_parameters(config_with(family, sizes)).total());
 }
 
 IdMatrix input_ids() { return load_ids<2>(fixture_file("models/ids")); }

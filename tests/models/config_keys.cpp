@@ -169,22 +169,20 @@ TEST_CASE("the keys of published config.json files are read: chapter 09's model 
 }
 
 TEST_CASE("rope_scaling: the type and the factor have no default once the object is there") {
-    CHECK(read("gpt_oss", "").yarn->factor == 32);
-    CHECK(read("gpt_oss", R"("rope_scaling": {})").yarn->factor == 32);
-    CHECK_FALSE(read("gpt_oss", R"("rope_scaling": {"rope_type": "default"})").yarn);
+    CHECK(scaling_of<YarnScaling>(read("gpt_oss", ""))->factor == 32);
+    CHECK(scaling_of<YarnScaling>(read("gpt_oss", R"("rope_scaling": {})"))->factor == 32);
+    CHECK_FALSE(scaling_of<YarnScaling>(
+        read("gpt_oss", R"("rope_scaling": {"rope_type": "default"})")));
     CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {"factor": 2})"),
                    "rope_scaling has no rope_type"));
     CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {"rope_type": "yarn"})"),
                    "rope_scaling.factor is missing"));
-    CHECK(
-        mentions(rejection_of("gpt_oss", R"("rope_scaling": {"type": "linear", "factor": 2})"),
-                 "rope_scaling.rope_type linear is not supported; supported: yarn"));
     CHECK(mentions(rejection_of("gpt_oss", R"("rope_scaling": {"type": "linear", "factor": 2,
                                                "rope_type": "yarn"})"),
                    "contradict each other"));
-    CHECK(
-        read("gemma3_text", R"("rope_scaling": {"type": "linear", "factor": 8})").rope_factor ==
-        8);
+    const FamilyConfig gemma3 =
+        read("gemma3_text", R"("rope_scaling": {"type": "linear", "factor": 8})");
+    CHECK(scaling_of<FrequencyFactors>(gemma3, 5)->factors(0) == 8);
 }
 
 TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope_scaling") {
@@ -193,10 +191,12 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
         const FamilyConfig expected = read(type, old_members);
         const FamilyConfig config = read(type, new_members);
         CHECK(config.rope_theta == expected.rope_theta);
-        CHECK(config.rope_factor == expected.rope_factor);
-        CHECK(config.rope_local_base_freq == expected.rope_local_base_freq);
-        CHECK(config.yarn.has_value() == expected.yarn.has_value());
-        CHECK(config.rope_scaling.has_value() == expected.rope_scaling.has_value());
+        for (std::size_t n = 0; n < config.layers.size(); ++n) {
+            const RopeParameters *rope = rope_of(config.layers[n]),
+                                 *expected_rope = rope_of(expected.layers[n]);
+            REQUIRE(bool(rope) == bool(expected_rope));
+            if (rope) CHECK(*rope == *expected_rope);
+        }
         CHECK_CLOSE(rotary_tables(config, 16).front().cos,
                     rotary_tables(expected, 16).front().cos, 0);
     };
@@ -229,23 +229,28 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
     same_as("llama4_text", R"("rope_theta": 500.0, "rope_scaling": {)" + llama3 + "}",
             R"("rope_parameters": {"rope_theta": 500.0, )" + llama3 + "}");
 
-    CHECK(mentions(rejection_of("mixtral", R"("rope_parameters": {"rope_type": "longrope",
+    CHECK(mentions(rejection_of("mixtral", R"("rope_parameters": {"rope_type": "ntk",
                                                "factor": 2, "rope_theta": 500.0})"),
-                   "rope_parameters.rope_type longrope is not supported; supported: default, "
-                   "linear, dynamic, llama3 and yarn"));
+                   "rope_parameters.rope_type ntk is not supported; supported: default, "
+                   "linear, dynamic, llama3, yarn and longrope"));
     // Without a theta, that of the class.
     CHECK(read("mixtral", R"("rope_parameters": {"rope_type": "default"})").rope_theta ==
           1'000'000);
     CHECK(read("gpt_oss", R"("rope_parameters": {"rope_type": "yarn", "factor": 4})")
               .rope_theta == 150'000);
-    CHECK(mentions(
-        rejection_of("mixtral", R"("rope_parameters": {"full_attention": {"rope_theta": 1}})"),
-        "rope_parameters.full_attention is not supported; supported: one RoPE for all"));
-    CHECK(mentions(rejection_of("gemma3_text", R"("rope_parameters": {
+    // By type of layer, also with scaling of the windows.
+    const FamilyConfig by_type = read("gemma3_text", R"("rope_parameters": {
                      "full_attention": {"rope_theta": 500.0},
                      "sliding_attention": {"rope_type": "linear", "factor": 2.0,
-                                           "rope_theta": 100.0}})"),
-                   "rope_parameters.sliding_attention.rope_type linear is not supported"));
+                                           "rope_theta": 100.0}})");
+    CHECK(rope_of(by_type.layers[0])->rope_theta == 100);
+    CHECK(scaling_of<FrequencyFactors>(by_type, 0)->factors(1) == 2);
+    CHECK(rope_of(by_type.layers[5])->rope_theta == 500);
+    CHECK(scaling_of<std::monostate>(by_type, 5));
+    CHECK(by_type.rope_theta == 500);
+    const FamilyConfig without_windows = read("mixtral", R"("rope_parameters": {
+        "full_attention": {"rope_theta": 7.0}, "sliding_attention": {"rope_theta": 2.0}})");
+    CHECK(without_windows.rope_theta == 7);
     CHECK(mentions(rejection_of("gemma3_text", R"("rope_parameters": {
                      "full_attention": {"rope_theta": 500.0, "rotary_dim": 1},
                      "sliding_attention": {"rope_theta": 100.0}})"),
@@ -253,9 +258,14 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
 }
 
 TEST_CASE("Llama 4: attn_temperature_tuning may be a number, layer_types must agree") {
-    CHECK(read("llama4_text", R"("attn_temperature_tuning": 4)").temperature_tuning);
-    CHECK(!read("llama4_text", R"("attn_temperature_tuning": 0)").temperature_tuning);
-    CHECK(!read("llama4_text", R"("attn_temperature_tuning": false)").temperature_tuning);
+    const auto tuning = [](const std::string& value) {
+        const FamilyConfig config =
+            read("llama4_text", "\"attn_temperature_tuning\": " + value);
+        return attention(config, 3).temperature_tuning.has_value();
+    };
+    CHECK(tuning("4"));
+    CHECK(!tuning("0"));
+    CHECK(!tuning("false"));
     std::string types, layers;
     for (int n = 0; n < 8; ++n) {
         types += std::string(n > 0 ? ", " : "") +
@@ -263,7 +273,7 @@ TEST_CASE("Llama 4: attn_temperature_tuning may be a number, layer_types must ag
         layers += std::string(n > 0 ? ", " : "") + (n == 2 ? "0" : "1");
     }
     const std::string both = "\"layer_types\": [" + types + "], \"no_rope_layers\": [";
-    CHECK(!read("llama4_text", both + layers + "]").layers[2].use_rope);
+    CHECK(!rope_of(read("llama4_text", both + layers + "]").layers[2]));
     CHECK(mentions(rejection_of("llama4_text", both + "]"),
                    "layer_types and no_rope_layers contradict each other"));
 }

@@ -10,7 +10,7 @@ namespace {
 std::vector<int> patterns(const FamilyConfig& config) {
     std::vector<int> result;
     for (const LayerConfig& layer : config.layers) {
-        const AttentionPattern& pattern = layer.pattern;
+        const AttentionPattern& pattern = attention_of(layer)->pattern;
         const auto* sliding = std::get_if<SlidingWindow>(&pattern);
         const auto* chunked = std::get_if<ChunkedAttention>(&pattern);
         result.push_back(sliding   ? int(sliding->window)
@@ -24,16 +24,16 @@ using Layers = std::vector<bool>;
 
 Layers moe_layers(const FamilyConfig& config) {
     Layers result;
-    for (const LayerConfig& layer : config.layers) result.push_back(layer.is_moe);
+    for (const LayerConfig& layer : config.layers) result.push_back(moe_of(layer));
     return result;
 }
 Layers rope_layers(const FamilyConfig& config) {
     Layers result;
-    for (const LayerConfig& layer : config.layers) result.push_back(layer.use_rope);
+    for (const LayerConfig& layer : config.layers) result.push_back(rope_of(layer));
     return result;
 }
 bool norm_topk_prob(const FamilyConfig& config) {
-    return std::get<SoftmaxRouting>(config.routing).norm_topk_prob;
+    return std::get<SoftmaxRouting>(moe(config).routing).norm_topk_prob;
 }
 
 }  // namespace
@@ -61,9 +61,9 @@ TEST_CASE("read_family_config: defaults of mixtral and qwen3_moe") {
     CHECK(mixtral.rope_theta == 1'000'000);
     CHECK(mixtral.rms_norm_eps == Real(1e-5));
     CHECK_FALSE(mixtral.tie_word_embeddings);
-    CHECK(mixtral.experts.num_experts == 8);
-    CHECK(mixtral.experts.num_experts_per_tok == 2);
-    CHECK(mixtral.experts.moe_intermediate_size == 20);
+    CHECK(moe(mixtral).sizes.num_experts == 8);
+    CHECK(moe(mixtral).sizes.num_experts_per_tok == 2);
+    CHECK(moe(mixtral).sizes.moe_intermediate_size == 20);
     CHECK(norm_topk_prob(mixtral));
     CHECK(patterns(mixtral) == Patterns(8, 0));
     CHECK(patterns(read("mixtral", R"("sliding_window": 9)")) == Patterns(8, 9));
@@ -72,10 +72,10 @@ TEST_CASE("read_family_config: defaults of mixtral and qwen3_moe") {
     const FamilyConfig qwen = read("qwen3_moe", "");
     CHECK(qwen.rope_theta == 10'000);
     CHECK(qwen.rms_norm_eps == Real(1e-6));
-    CHECK(qwen.qk_norm == QKNormType::with_weights);
-    CHECK(qwen.experts.num_experts == 128);
-    CHECK(qwen.experts.num_experts_per_tok == 8);
-    CHECK(qwen.experts.moe_intermediate_size == 768);
+    CHECK(attention(qwen).qk_norm == QKNormType::with_weights);
+    CHECK(moe(qwen).sizes.num_experts == 128);
+    CHECK(moe(qwen).sizes.num_experts_per_tok == 8);
+    CHECK(moe(qwen).sizes.moe_intermediate_size == 768);
     CHECK_FALSE(norm_topk_prob(qwen));
     CHECK(norm_topk_prob(read("qwen3_moe", R"("norm_topk_prob": true)")));
     CHECK(moe_layers(qwen) == Layers(8, true));
@@ -97,26 +97,26 @@ TEST_CASE("read_family_config: defaults of gpt_oss, its windows and its YaRN") {
     const FamilyConfig config = read("gpt_oss", "");
     CHECK(config.head_dim == 64);
     CHECK(config.rope_theta == 150'000);
-    CHECK(config.qk_norm == QKNormType::none);
-    CHECK(config.experts.num_experts == 128);
-    CHECK(config.experts.num_experts_per_tok == 4);
-    CHECK(config.swiglu_limit == Real(7));
-    CHECK_FALSE(config.mxfp4);
+    CHECK(attention(config).qk_norm == QKNormType::none);
+    CHECK(moe(config).sizes.num_experts == 128);
+    CHECK(moe(config).sizes.num_experts_per_tok == 4);
+    CHECK(moe(config).swiglu_limit == Real(7));
     CHECK(patterns(config) == Patterns{128, 0, 128, 0, 128, 0, 128, 0});
-    REQUIRE(config.yarn);
-    CHECK(config.yarn->factor == 32);
-    CHECK(config.yarn->original_max_position_embeddings == 4096);
-    CHECK_FALSE(config.yarn->truncate);
-    CHECK(read("gpt_oss", R"("rope_scaling": {"rope_type": "yarn", "factor": 4})")
-              .yarn->truncate);
-    CHECK_FALSE(read("gpt_oss", R"("rope_scaling": null)").yarn);
-    CHECK(read("gpt_oss", R"("quantization_config": {"quant_method": "mxfp4"})").mxfp4);
+    const auto* yarn = scaling_of<YarnScaling>(config);
+    REQUIRE(yarn);
+    CHECK(yarn->factor == 32);
+    CHECK(yarn->original_max_position_embeddings == 4096);
+    CHECK_FALSE(yarn->truncate);
+    const FamilyConfig truncated =
+        read("gpt_oss", R"("rope_scaling": {"rope_type": "yarn", "factor": 4})");
+    CHECK(scaling_of<YarnScaling>(truncated)->truncate);
+    CHECK(scaling_of<std::monostate>(read("gpt_oss", R"("rope_scaling": null)")));
     CHECK(patterns(read("gpt_oss", R"("sliding_window": 3, "layer_types": [)"
                                    R"("full_attention", "sliding_attention", "full_attention",
                                       "full_attention", "full_attention", "full_attention",
                                       "full_attention", "full_attention"])")) ==
           Patterns{0, 3, 0, 0, 0, 0, 0, 0});
-    CHECK(read("gpt_oss", R"("experts_per_token": 3)").experts.num_experts_per_tok == 3);
+    CHECK(moe(read("gpt_oss", R"("experts_per_token": 3)")).sizes.num_experts_per_tok == 3);
 }
 
 TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every fourth layer") {
@@ -125,20 +125,25 @@ TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every four
     CHECK(config.head_dim == 128);
     CHECK(config.intermediate_size == 16384);
     CHECK(config.rope_theta == 500'000);
-    CHECK(config.experts.moe_intermediate_size == 20);
-    CHECK(config.experts.num_experts_per_tok == 1);
-    CHECK(config.experts.n_shared_experts == 1);
+    CHECK(moe(config).sizes.moe_intermediate_size == 20);
+    CHECK(moe(config).sizes.num_experts_per_tok == 1);
+    CHECK(moe(config).sizes.n_shared_experts == 1);
     CHECK(rope_layers(config) == every_fourth);
     CHECK(patterns(config) == Patterns{-8192, -8192, -8192, 0, -8192, -8192, -8192, 0});
-    REQUIRE(config.temperature_tuning);
-    CHECK(config.temperature_tuning->floor_scale == 8192);
+    // The temperature is that of the layers without RoPE, the QK norm that of the others.
+    CHECK_FALSE(attention(config, 2).temperature_tuning);
+    REQUIRE(attention(config, 3).temperature_tuning);
+    CHECK(attention(config, 3).temperature_tuning->floor_scale == 8192);
+    CHECK(attention(config, 3).qk_norm == QKNormType::none);
     CHECK(moe_layers(config) == Layers(8, true));
     CHECK(rope_layers(read("llama4_text", R"("no_rope_layers": [])")) == every_fourth);
     CHECK(rope_layers(read("llama4_text", R"("no_rope_layers": [0, 1, 1, 1, 1, 1, 1, 1])")) ==
           Layers{false, true, true, true, true, true, true, true});
-    CHECK(config.qk_norm == QKNormType::without_weights);
-    CHECK(read("llama4_text", R"("use_qk_norm": false)").qk_norm == QKNormType::none);
-    CHECK_FALSE(read("llama4_text", R"("attn_temperature_tuning": false)").temperature_tuning);
+    CHECK(attention(config, 2).qk_norm == QKNormType::without_weights);
+    CHECK(attention(read("llama4_text", R"("use_qk_norm": false)"), 2).qk_norm ==
+          QKNormType::none);
+    CHECK_FALSE(attention(read("llama4_text", R"("attn_temperature_tuning": false)"), 3)
+                    .temperature_tuning);
     CHECK(moe_layers(read("llama4_text", R"("interleave_moe_layer_step": 2)")) ==
           Layers{false, true, false, true, false, true, false, true});
     CHECK(moe_layers(
@@ -147,7 +152,7 @@ TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every four
     const std::string equal_factors =
         R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
            "high_freq_factor": 1, "original_max_position_embeddings": 8192})";
-    CHECK(read("llama4_text", equal_factors).rope_scaling.has_value());
+    CHECK(scaling_of<Llama3Scaling>(read("llama4_text", equal_factors)));
 }
 
 TEST_CASE("read_family_config names what is not supported") {
@@ -158,21 +163,21 @@ TEST_CASE("read_family_config names what is not supported") {
           "hidden_act prelu is not supported; supported: silu, gelu, relu and the others of "
           "ACT2FN but prelu and xielu");
     CHECK(rejection_of("mixtral", R"("attention_bias": true)") ==
-          "attention_bias true is not supported; supported: false");
+          "attention_bias true is not supported: nothing reads it");
     CHECK(rejection_of("mixtral", R"("mlp_bias": true)") ==
-          "mlp_bias true is not supported; supported: false");
+          "mlp_bias true is not supported: nothing reads it");
     CHECK(rejection_of("qwen3_moe", R"("use_qk_norm": false)") ==
           "use_qk_norm false is not supported; supported: true");
     CHECK(rejection_of("qwen3_moe", R"("rope_scaling": {"rope_type": "yarn"})") ==
           "rope_scaling.factor is missing");
     CHECK(rejection_of("gpt_oss", R"("rope_scaling": {"rope_type": "linear"})") ==
-          "rope_scaling.rope_type linear is not supported; supported: yarn");
-    CHECK(rejection_of("llama4_text", R"("rope_scaling": {"rope_type": "longrope"})") ==
-          "rope_scaling.rope_type longrope is not supported; supported: default, linear, "
-          "dynamic, llama3 and yarn");
+          "rope_scaling.factor must be above 0");
+    CHECK(rejection_of("llama4_text", R"("rope_scaling": {"rope_type": "proportional"})") ==
+          "rope_scaling.rope_type proportional is not supported; supported: default, linear, "
+          "dynamic, llama3, yarn and longrope");
     for (const LayerConfig& layer :
          read("qwen3_moe", R"("num_experts": 0, "num_experts_per_tok": 0)").layers)
-        CHECK_FALSE(layer.is_moe);
+        CHECK_FALSE(moe_of(layer));
     CHECK(rejection_of("mixtral", R"("num_experts_per_tok": 0)") ==
           "num_experts_per_tok must be at least 1, not 0");
     CHECK(rejection_of("mixtral", R"("num_experts_per_tok": 9)") ==

@@ -1,4 +1,6 @@
 // config.json of the model types of chapter 17: what is read, defaults, and what is rejected.
+#include <nlohmann/json.hpp>
+
 #include "tests/support/published_models.hpp"
 
 using namespace llm;
@@ -15,9 +17,7 @@ bool is_published(const std::string& type, const std::string& members) {
 std::vector<std::size_t> windows(const FamilyConfig& config) {
     std::vector<std::size_t> result;
     for (const LayerConfig& layer : config.layers) {
-        const AttentionPattern& pattern = layer.pattern;
-        const auto* sliding = std::get_if<SlidingWindow>(&pattern);
-        result.push_back(sliding ? sliding->window : 0);
+        result.push_back(window_of(layer).value_or(0));
     }
     return result;
 }
@@ -32,72 +32,55 @@ TEST_CASE("read_family_config: defaults of mistral, gemma2 and gemma3_text") {
     CHECK(mistral.rope_theta == 10000);
     CHECK_FALSE(mistral.tie_word_embeddings);
     CHECK(windows(mistral) == Windows(8, 4096));
-    CHECK(mistral.query_pre_attn_scalar == 4);
+    CHECK(attention(mistral).scale == 0.5);
     CHECK_FALSE(mistral.final_logit_softcapping.has_value());
 
     const FamilyConfig gemma2 = read("gemma2", "");
     CHECK(gemma2.head_dim == 256);
     CHECK(gemma2.rope_theta == 10000);
     CHECK(gemma2.tie_word_embeddings);
-    CHECK(gemma2.qk_norm == QKNormType::none);
+    CHECK(attention(gemma2).qk_norm == QKNormType::none);
     CHECK(windows(gemma2) == Windows{4096, 0, 4096, 0, 4096, 0, 4096, 0});
-    CHECK(gemma2.query_pre_attn_scalar == 256);
-    CHECK(gemma2.attn_logit_softcapping == Real(50));
+    CHECK(attention(gemma2).scale == 1.0 / 16);
+    CHECK(attention(gemma2).attn_logit_softcapping == Real(50));
     CHECK(gemma2.final_logit_softcapping == Real(30));
-    CHECK_FALSE(gemma2.rope_local_base_freq.has_value());
+    CHECK(attention(gemma2, 0).rope == attention(gemma2, 1).rope);
 
     const FamilyConfig gemma3 = read("gemma3_text", "");
     CHECK(gemma3.rope_theta == 1'000'000);
-    CHECK(gemma3.rope_local_base_freq == Real(10'000));
-    CHECK(gemma3.rope_factor == 1);
+    CHECK(attention(gemma3, 0).rope->rope_theta == 10'000);
+    CHECK(attention(gemma3, 5).rope->rope_theta == 1'000'000);
+    CHECK(scaling_of<std::monostate>(gemma3, 5));
     CHECK(gemma3.rms_norm_eps == Real(1e-6));
-    CHECK(gemma3.qk_norm == QKNormType::with_weights);
+    CHECK(attention(gemma3).qk_norm == QKNormType::with_weights);
     CHECK(windows(gemma3) == Windows{4096, 4096, 4096, 4096, 4096, 0, 4096, 4096});
-    CHECK_FALSE(gemma3.attn_logit_softcapping.has_value());
+    CHECK_FALSE(attention(gemma3).attn_logit_softcapping.has_value());
     CHECK_FALSE(gemma3.final_logit_softcapping.has_value());
 }
 
 // Source: the configuration files of transformers 4.57.
+// Those of a model whose hidden_size / num_attention_heads is 4; null: other names (gpt2).
 TEST_CASE("read_family_config: the defaults of every family for keys that all have") {
-    struct Defaults {
-        std::size_t head_dim;  // hidden_size / num_attention_heads is 4
-        double rms_norm_eps, rope_theta;
-        bool tie_word_embeddings;
-    };
-    const std::map<std::string, Defaults> defaults = {
-        {"llama", {4, 1e-6, 10'000, false}},
-        {"qwen2", {4, 1e-6, 10'000, false}},
-        {"qwen3", {128, 1e-6, 10'000, false}},
-        {"mistral", {4, 1e-6, 10'000, false}},
-        {"gemma", {256, 1e-6, 10'000, true}},
-        {"gemma2", {256, 1e-6, 10'000, true}},
-        {"gemma3_text", {256, 1e-6, 1'000'000, true}},
-        {"smollm3", {4, 1e-6, 2'000'000, true}},
-        {"granite", {4, 1e-6, 10'000, false}},
-        {"olmo2", {4, 1e-5, 10'000, false}},
-        {"phi3", {4, 1e-5, 10'000, false}},
-        {"cohere2", {4, 1e-5, 10'000, true}},
-        {"mixtral", {4, 1e-5, 1'000'000, false}},
-        {"qwen3_moe", {4, 1e-6, 10'000, false}},
-        {"gpt_oss", {64, 1e-5, 150'000, false}},
-        {"deepseek_v2", {64, 1e-6, 10'000, false}},
-        {"deepseek_v3", {64, 1e-6, 10'000, false}},
-        {"llama4_text", {128, 1e-5, 500'000, false}},
-        {"qwen3_next", {256, 1e-6, 10'000, false}}};
-    for (const auto& [name, expected] : defaults) {
-        const std::string& type = name;  // a lambda cannot capture a structured binding
+    const nlohmann::json defaults =
+        nlohmann::json::parse(content(fixture_path("models/defaults.json")));
+    for (const Family* const family : families()) {
+        const std::string& type = family->model_type;
         CAPTURE(type);
+        REQUIRE(defaults.contains(type));
+        const nlohmann::json& expected = defaults[type];
+        if (expected.is_null()) continue;
         const FamilyConfig config =
             read(type, type == "deepseek_v2" ? R"("num_experts_per_tok": 6)" : "");
-        CHECK(config.head_dim == expected.head_dim);
-        CHECK(config.rms_norm_eps == Real(expected.rms_norm_eps));
-        CHECK(config.rope_theta == Real(expected.rope_theta));
-        CHECK(config.tie_word_embeddings == expected.tie_word_embeddings);
+        CHECK(config.head_dim == expected["head_dim"].get<std::size_t>());
+        CHECK(config.rms_norm_eps == Real(expected["rms_norm_eps"].get<double>()));
+        CHECK(config.rope_theta == Real(expected["rope_theta"].get<double>()));
+        CHECK(config.tie_word_embeddings == expected["tie_word_embeddings"].get<bool>());
     }
-    CHECK(defaults.size() + 1 == families().size());  // gpt2 has other names
+    CHECK(defaults.size() == families().size());
     const FamilyConfig granite = read("granite", "");
-    for (const Real multiplier : {granite.embedding_multiplier, *granite.attention_multiplier,
-                                  granite.residual_multiplier, granite.logits_scaling})
+    CHECK(attention(granite).scale == 1);
+    for (const Real multiplier :
+         {granite.embedding_multiplier, granite.residual_multiplier, granite.logits_scaling})
         CHECK(multiplier == 1);
     CHECK(read("cohere2", "").logits_scaling == 16);
     const std::string longrope = R"("max_position_embeddings": 8192, "rope_scaling":
@@ -106,22 +89,23 @@ TEST_CASE("read_family_config: the defaults of every family for keys that all ha
     const fs::path file = scratch.folder / "config.json";
     overwrite(file, R"({"model_type": "phi3", "num_hidden_layers": 2, )" + small_sizes + ", " +
                         longrope + "}");
-    CHECK(read_family_config(JsonFile(file)).longrope->original_max_position_embeddings ==
-          4096);
+    CHECK(scaling_of<LongRopeScaling>(read_family_config(JsonFile(file)))
+              ->original_max_position_embeddings == 4096);
 }
 
 TEST_CASE("read_family_config: settings with two values, and older names of keys") {
     const FamilyConfig gemma = read("gemma2", R"("head_dim": 6)");
-    CHECK(gemma.query_pre_attn_scalar == 256);
-    CHECK(
-        read("gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 9)").query_pre_attn_scalar ==
-        9);
+    CHECK(attention(gemma).scale == 1.0 / 16);
+    CHECK(attention(read("gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 9)")).scale ==
+          1.0 / 3);
     CHECK(
         windows(read("gemma3_text", R"("sliding_window": 9, "_sliding_window_pattern": 2)")) ==
         Windows{9, 0, 9, 0, 9, 0, 9, 0});
-    CHECK(
-        read("gemma3_text", R"("rope_scaling": {"type": "linear", "factor": 4})").rope_factor ==
-        4);
+    // The factor is that of the layers that see all.
+    const FamilyConfig gemma3 =
+        read("gemma3_text", R"("rope_scaling": {"type": "linear", "factor": 4})");
+    CHECK(scaling_of<FrequencyFactors>(gemma3, 5)->factors(0) == 4);
+    CHECK(scaling_of<std::monostate>(gemma3, 4));
     for (const std::string key : {"rms_norm_eps", "rope_theta", "query_pre_attn_scalar"})
         CHECK(mentions(rejection_of("gemma2", "\"" + key + "\": 0"), key + " must be above 0"));
 }
@@ -149,31 +133,30 @@ TEST_CASE("read_family_config: layer_types wins over a pattern, null is no windo
                           "full_attention", "sliding_attention"])")) ==
           Windows{0, 9, 0, 0, 9, 0, 0, 9});
     CHECK(windows(read("mistral", R"("sliding_window": null)")) == Windows(8, 0));
-    CHECK_FALSE(
-        read("gemma2", R"("attn_logit_softcapping": null)").attn_logit_softcapping.has_value());
-    CHECK(read("gemma3_text", R"("rope_scaling": {"rope_type": "linear", "factor": 8})")
-              .rope_factor == 8);
+    CHECK_FALSE(attention(read("gemma2", R"("attn_logit_softcapping": null)"))
+                    .attn_logit_softcapping.has_value());
     CHECK(read("mistral", R"("rope_scaling": null, "head_dim": 6)").head_dim == 6);
 }
 
 TEST_CASE("read_family_config rejects what is not implemented, by name") {
+    std::string types;
+    for (const std::string& type : all_model_types())
+        types += (types.empty() ? "" : ", ") + type;
     CHECK(rejection_of("gemma9", "") ==
-          "model_type gemma9 is not supported; supported: llama, mistral, qwen2, qwen3, "
-          "mini-llm, gpt2, gemma, gemma2, gemma3_text, smollm3, granite, olmo2, phi3, cohere2, "
-          "mixtral, qwen3_moe, gpt_oss, "
-          "llama4_text, deepseek_v2, deepseek_v3, qwen3_next");
+          "model_type gemma9 is not supported; supported: " + types);
+    CHECK(types.starts_with("llama, mistral, qwen2, qwen3, mini-llm, gpt2, gemma, gemma2, "));
     CHECK(rejection_of("mistral", R"("hidden_act": "xielu")") ==
           "hidden_act xielu is not supported; supported: silu, gelu, relu and the others of "
           "ACT2FN but prelu and xielu");
     CHECK(rejection_of("mistral", R"("attention_bias": true)") ==
-          "attention_bias true is not supported; supported: false");
+          "attention_bias true is not supported: nothing reads it");
     CHECK(rejection_of("llama", R"("mlp_bias": true, "sliding_window": 5)") ==
           "sliding_window 5 is not supported: nothing reads it");
     CHECK(rejection_of("gemma3_text", R"("use_bidirectional_attention": true)") ==
-          "use_bidirectional_attention true is not supported; supported: false");
-    CHECK(rejection_of("gemma3_text", R"("rope_scaling": {"rope_type": "su", "factor": 8})") ==
-          "rope_scaling.rope_type su is not supported; supported: default, linear, dynamic, "
-          "llama3 and yarn");
+          "use_bidirectional_attention true is not supported: nothing reads it");
+    CHECK(rejection_of("gemma3_text", R"("rope_scaling": {"rope_type": "ntk", "factor": 8})") ==
+          "rope_scaling.rope_type ntk is not supported; supported: default, linear, dynamic, "
+          "llama3, yarn and longrope");
     CHECK(rejection_of("gemma3_text", R"("rope_scaling": {"factor": 8})") ==
           "rope_scaling has no rope_type");
     CHECK(rejection_of("mistral", R"("layer_types": ["full_attention"])") ==

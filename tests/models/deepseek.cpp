@@ -24,6 +24,15 @@ std::string rejection_of_deepseek(const std::string& type, const std::string& mo
 
 const std::string v2 = R"(, "q_lora_rank": null)";
 
+const LatentConfig& latent(const FamilyConfig& config) {
+    return std::get<LatentConfig>(config.layers.front().mixer);
+}
+template <class AnyRouting>
+const AnyRouting& routing(const FamilyConfig& config) {
+    return std::get<AnyRouting>(moe(config).routing);
+}
+bool is_moe(const FamilyConfig& config, std::size_t n) { return moe_of(config.layers[n]); }
+
 }  // namespace
 
 TEST_CASE("the keys of the published config.json of DeepSeek-V2-Lite and V3") {
@@ -41,13 +50,13 @@ TEST_CASE("the keys of the published config.json of DeepSeek-V2-Lite and V3") {
         "seq_aux": true, "tie_word_embeddings": false, "topk_group": 1,
         "topk_method": "greedy", "torch_dtype": "bfloat16", "use_cache": true)");
     CHECK(lite.head_dim == 4);
-    CHECK_FALSE(lite.latent->q_lora_rank);
-    CHECK(lite.experts.n_shared_experts == 2);
+    CHECK_FALSE(latent(lite).sizes.q_lora_rank);
+    CHECK(moe(lite).sizes.n_shared_experts == 2);
     const double mscale = 0.0707 * std::log(40.0) + 1;
-    CHECK(score_scale(lite) == doctest::Approx(mscale * mscale / std::sqrt(12.0)));
-    CHECK(*lite.yarn->attention_factor == 1);
-    CHECK(cached_numbers(lite) == 16);
-    CHECK_FALSE(std::get<SoftmaxRouting>(lite.routing).norm_topk_prob);
+    CHECK(latent(lite).scale() == doctest::Approx(mscale * mscale / std::sqrt(12.0)));
+    CHECK(*scaling_of<YarnScaling>(lite)->attention_factor == 1);
+    CHECK(kv_cache_bytes(lite, 1, 1, 1) == 16 * lite.layers.size());
+    CHECK_FALSE(routing<SoftmaxRouting>(lite).norm_topk_prob);
 
     const FamilyConfig v3 = read_deepseek("deepseek_v3", R"(,
         "attention_bias": false, "ep_size": 1, "first_k_dense_replace": 3, "head_dim": 4,
@@ -56,46 +65,47 @@ TEST_CASE("the keys of the published config.json of DeepSeek-V2-Lite and V3") {
         "qk_head_dim": 12, "rope_interleave": true, "rope_scaling": null,
         "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "topk_group": 2,
         "topk_method": "noaux_tc")");
-    CHECK(v3.latent->q_lora_rank == 9);
-    CHECK(score_scale(v3) == doctest::Approx(1 / std::sqrt(12.0)));
+    CHECK(latent(v3).sizes.q_lora_rank == 9);
+    CHECK(latent(v3).scale() == doctest::Approx(1 / std::sqrt(12.0)));
     CHECK(v3.num_nextn_predict_layers == 1);
-    CHECK(std::get<SigmoidRouting>(v3.routing).groups.n_group == 4);
-    CHECK(v3.layers[2].is_moe == false);
-    CHECK(v3.layers[3].is_moe);
+    CHECK(routing<SigmoidRouting>(v3).groups.n_group == 4);
+    CHECK_FALSE(is_moe(v3, 2));
+    CHECK(is_moe(v3, 3));
 }
 
 TEST_CASE("DeepSeek: defaults of keys that a file may leave out") {
     const FamilyConfig config = read("deepseek_v3", "");
-    const LatentSizes& sizes = *config.latent;
+    const LatentSizes& sizes = latent(config).sizes;
     CHECK(sizes.q_lora_rank == 1536);
     CHECK(sizes.kv_lora_rank == 512);
     CHECK(sizes.qk_nope_head_dim + 1000 * sizes.qk_rope_head_dim == 64128);
     CHECK(sizes.v_head_dim == 128);
-    CHECK(config.experts.num_experts == 256);
-    CHECK(config.experts.num_experts_per_tok == 8);
-    CHECK(config.experts.moe_intermediate_size == 2048);
-    CHECK(config.experts.n_shared_experts == 1);
-    CHECK(std::get<SigmoidRouting>(config.routing).groups.n_group == 8);
-    CHECK(std::get<SigmoidRouting>(config.routing).groups.topk_group == 4);
-    CHECK_FALSE(config.layers[2].is_moe);
-    CHECK(config.layers[3].is_moe);
+    CHECK(moe(config).sizes.num_experts == 256);
+    CHECK(moe(config).sizes.num_experts_per_tok == 8);
+    CHECK(moe(config).sizes.moe_intermediate_size == 2048);
+    CHECK(moe(config).sizes.n_shared_experts == 1);
+    CHECK(routing<SigmoidRouting>(config).groups.n_group == 8);
+    CHECK(routing<SigmoidRouting>(config).groups.topk_group == 4);
+    CHECK_FALSE(is_moe(config, 2));
+    CHECK(is_moe(config, 3));
     const FamilyConfig v2_config = read("deepseek_v2", R"("num_experts_per_tok": 6)");
-    CHECK(v2_config.layers[0].is_moe);
-    CHECK(v2_config.experts.num_experts == 64);
-    CHECK(v2_config.experts.moe_intermediate_size == 1407);
-    CHECK(v2_config.experts.n_shared_experts == 2);
-    CHECK(std::get<SoftmaxRouting>(v2_config.routing).routed_scaling_factor == 1);
+    CHECK(is_moe(v2_config, 0));
+    CHECK(moe(v2_config).sizes.num_experts == 64);
+    CHECK(moe(v2_config).sizes.moe_intermediate_size == 1407);
+    CHECK(moe(v2_config).sizes.n_shared_experts == 2);
+    CHECK(routing<SoftmaxRouting>(v2_config).routed_scaling_factor == 1);
     CHECK(mentions(rejection_of("deepseek_v2", ""), "num_experts_per_tok"));
     CHECK(config.rms_norm_eps == Real(1e-6));
     CHECK(config.rope_theta == 10'000);
-    CHECK(std::get<SigmoidRouting>(config.routing).routed_scaling_factor == Real(2.5));
-    CHECK(std::get<SigmoidRouting>(config.routing).norm_topk_prob);
+    CHECK(routing<SigmoidRouting>(config).routed_scaling_factor == Real(2.5));
+    CHECK(routing<SigmoidRouting>(config).norm_topk_prob);
     CHECK(config.num_nextn_predict_layers == 0);
-    CHECK(read_deepseek("deepseek_v3", R"(, "first_k_dense_replace": 0)").layers[0].is_moe);
+    CHECK(is_moe(read_deepseek("deepseek_v3", R"(, "first_k_dense_replace": 0)"), 0));
     const FamilyConfig yarn =
         read_deepseek("deepseek_v2", v2 + R"(, "rope_scaling": {"type": "yarn", "factor": 4})");
-    CHECK(score_scale(yarn) == doctest::Approx(1 / std::sqrt(12.0)));
-    CHECK(*yarn.yarn->attention_factor == doctest::Approx(0.1 * std::log(4.0) + 1));
+    CHECK(latent(yarn).scale() == doctest::Approx(1 / std::sqrt(12.0)));
+    CHECK(*scaling_of<YarnScaling>(yarn)->attention_factor ==
+          doctest::Approx(0.1 * std::log(4.0) + 1));
 }
 
 TEST_CASE("DeepSeek: what is not implemented, or contradicts itself, is rejected by name") {
@@ -110,15 +120,15 @@ TEST_CASE("DeepSeek: what is not implemented, or contradicts itself, is rejected
           "rope_interleave false is not supported; supported: true");
     CHECK(v3(R"("moe_layer_freq": 2)") == "moe_layer_freq 2 is not supported; supported: 1");
     CHECK(v3(R"("attention_bias": true)") ==
-          "attention_bias true is not supported; supported: false");
+          "attention_bias true is not supported: nothing reads it");
     CHECK(mentions(v3(R"("n_group": 3)"), "n_group must divide the number of experts, 8"));
     CHECK(mentions(v3(R"("n_group": 2, "topk_group": 3)"),
                    "topk_group must be at most n_group, 2"));
     CHECK(mentions(v3(R"("n_group": 8, "topk_group": 1)"),
                    "topk_group groups have fewer than num_experts_per_tok experts, 2"));
     CHECK(mentions(rejection_of("deepseek_v3", R"("qk_rope_head_dim": 3)"), "even"));
-    CHECK(mentions(v3(R"("rope_scaling": {"type": "linear", "factor": 2})"),
-                   "linear is not supported; supported: yarn"));
+    CHECK(mentions(v3(R"("rope_scaling": {"type": "ntk", "factor": 2})"),
+                   "ntk is not supported; supported: default, linear"));
     CHECK(mentions(v3(R"("index_topk": 1)"), "index_topk"));
     const auto of_v2 = [](const std::string& more) {
         return rejection_of_deepseek("deepseek_v2", v2 + ", " + more);
@@ -151,45 +161,64 @@ TEST_CASE("DeepSeek: layers for multi-token prediction are left out if the file 
 }
 
 TEST_CASE("DeepSeek: what llama.cpp computes differently is not exported") {
-    const auto rejection = [](const std::string& type, const auto& change) {
+    const auto rejection = [](const std::string& type, const auto& change_latent,
+                              const auto& change) {
         FamilyModel model = load_family_model(fixture_path("19_latent_attention/" + type));
         FamilyConfig& config = model.config;
         config.rms_norm_eps = Real(1e-6);
-        config.yarn->beta_fast = 32;
-        config.yarn->beta_slow = 1;
+        change_each<LatentConfig>(config, [&](LatentConfig& latent) {
+            auto& yarn = std::get<YarnScaling>(latent.rope.scaling);
+            yarn.beta_fast = 32;
+            yarn.beta_slow = 1;
+            change_latent(latent, yarn);
+        });
         change(config);
         return rejection_of_gguf(model);
     };
-    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.rms_norm_eps = 1; }),
-                   "one eps for all norms"));
-    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.mscale = 2; }),
+    const auto no_latent = [](LatentConfig&, YarnScaling&) {};
+    const auto nothing = [](FamilyConfig&) {};
+    CHECK(mentions(
+        rejection("deepseek_v3", no_latent, [](auto& config) { config.rms_norm_eps = 1; }),
+        "one eps for all norms"));
+    CHECK(mentions(rejection(
+                       "deepseek_v3",
+                       [](LatentConfig& latent, YarnScaling&) { latent.mscale = 2; }, nothing),
                    "one mscale"));
-    CHECK(mentions(rejection("deepseek_v3", [](auto& config) { config.yarn->beta_slow = 2; }),
+    CHECK(mentions(rejection(
+                       "deepseek_v3",
+                       [](LatentConfig&, YarnScaling& yarn) { yarn.beta_slow = 2; }, nothing),
                    "limits of 32 and 1"));
-    CHECK(mentions(rejection("deepseek_v2", [](auto&) {}),
+    CHECK(
+        mentions(rejection(
+                     "deepseek_v3",
+                     [](LatentConfig&, YarnScaling& yarn) { yarn.truncate = false; }, nothing),
+                 "limits of 32 and 1"));
+    CHECK(mentions(rejection("deepseek_v2", no_latent, nothing),
                    "low-rank queries unless it has 26 or 27 layers, not 3"));
-    CHECK(mentions(rejection("deepseek_v2",
-                             [](auto& config) {
-                                 config.latent->q_lora_rank = 9;
-                                 config.mscale = config.mscale_all_dim;
-                             }),
+    CHECK(mentions(rejection(
+                       "deepseek_v2",
+                       [](LatentConfig& latent, YarnScaling&) {
+                           latent.sizes.q_lora_rank = 9;
+                           latent.mscale = latent.mscale_all_dim;
+                       },
+                       nothing),
                    "with a softmax has no groups"));
 }
 
 TEST_CASE("DeepSeek: parameters of the published sizes, and the cache of latent vectors") {
-    FamilyConfig config = config_with(deepseek_v3_family(), {});
-    config.hidden_size = 7168;
-    config.intermediate_size = 18432;
-    config.num_hidden_layers = 61;
-    config.num_attention_heads = config.num_key_value_heads = 128;
-    config.head_dim = 64;
-    config.vocab_size = 129280;
-    config.tie_word_embeddings = false;
-    config.latent = LatentSizes{7168, 128, 1536, 512, 128, 64, 128};
-    config.experts = {256, 8, 2048, 1};
-    config.routing = SigmoidRouting{};
-    config.layers.resize(61);
-    for (std::size_t n = 3; n < 61; ++n) config.layers[n].is_moe = true;
+    Config sizes;
+    sizes.hidden_size = 7168;
+    sizes.intermediate_size = 18432;
+    sizes.num_hidden_layers = 61;
+    sizes.num_attention_heads = sizes.num_key_value_heads = 128;
+    sizes.head_dim = 64;
+    sizes.vocab_size = 129280;
+    sizes.tie_word_embeddings = false;
+    FamilyConfig config = config_with(deepseek_v3_family(), sizes);
+    for (std::size_t n = 0; n < 61; ++n) {
+        config.layers[n].mixer = LatentConfig{{7168, 128, 1536, 512, 128, 64, 128}};
+        if (n >= 3) config.layers[n].mlp = MoeConfig{{256, 8, 2048, 1}, SigmoidRouting{}};
+    }
     // Without the layer for multi-token prediction and the correction biases: 671 billion, 37
     // active (the report's abstract).
     CHECK(double(count_parameters(config).total()) / 1e9 ==

@@ -58,8 +58,9 @@ TEST_CASE("export_gguf of gpt2 and cohere2: metadata and tensors") {
         rejection_of_gguf(cohere2) ==
         "export: llama.cpp's cohere2 has full attention without RoPE in layers 3, 7, ..., and "
         "windows in all others");
+    const FamilyConfig cohere2_layers = cohere2.config;  // with a window, without
     for (std::size_t n = 0; n < cohere2.layers.size(); ++n)
-        cohere2.config.layers[n].use_rope = n != 3;
+        attention(cohere2.config, n) = attention(cohere2_layers, n == 3 ? 1 : 0);
     const Gguf cohere2_file = exported(cohere2);
     CHECK(cohere2_file.number("cohere2.attention.layer_norm_epsilon") == doctest::Approx(1e-3));
     CHECK(cohere2_file.number("cohere2.logit_scale") == doctest::Approx(0.3));
@@ -74,8 +75,9 @@ TEST_CASE("export_gguf of dense families rejects what llama.cpp does not compute
         rejection_of_gguf(dense_model("smollm3")) ==
         "export: llama.cpp's smollm3 has no RoPE in layers 3, 7, ..., and RoPE in all others");
     FamilyModel smollm3 = dense_model("smollm3");
+    const FamilyConfig smollm3_layers = smollm3.config;  // with RoPE, without
     for (std::size_t n = 0; n < smollm3.layers.size(); ++n)
-        smollm3.config.layers[n].use_rope = n != 3;
+        attention(smollm3.config, n) = attention(smollm3_layers, n == 3 ? 1 : 0);
     CHECK(rejection_of_gguf(smollm3) == "not rejected");
     FamilyModel gemma = dense_model("gemma");
     gemma.config.tie_word_embeddings = false;
@@ -86,7 +88,7 @@ TEST_CASE("export_gguf of dense families rejects what llama.cpp does not compute
     FamilyModel phi3 = dense_model("phi3");
     CHECK(rejection_of_gguf(phi3) ==
           "export: llama.cpp's phi3 has no window: 64 tokens do not fit into a window of 6");
-    set_patterns(phi3.config, {phi3.layers.size(), FullAttention{}});
+    set_patterns(phi3.config, {phi3.layers.size(), AttentionPattern{FullAttention{}}});
     CHECK(rejection_of_gguf(phi3) ==
           "export: llama.cpp's phi3 has 4 heads of 5 for a hidden size of 20");
     olmo2.config.tie_word_embeddings = true;
@@ -116,8 +118,8 @@ TEST_CASE("dense families: settings that are not implemented are rejected") {
                    "use_qk_norm true is not supported"));
     for (const auto& [member, message] :
          {std::pair{R"("rope_scaling": {"type": "longrope"})", "short_factor is missing"},
-          {R"("rope_scaling": {"type": "yarn", "factor": 2})",
-           "rope_scaling.rope_type yarn is not supported; supported: default and longrope"},
+          {R"("rope_scaling": {"type": "ntk", "factor": 2})",
+           "rope_scaling.rope_type ntk is not supported; supported: default, linear, "},
           {R"("rope_scaling": {"type": "su", "short_factor": [1], "long_factor": [1, 1]})",
            "short_factor must have 2 numbers, one per frequency, not 1"},
           {R"("rope_scaling": {"type": "su", "short_factor": [1, 0], "long_factor": [1, 1]})",
@@ -137,11 +139,10 @@ TEST_CASE("dense families: settings that are not implemented are rejected") {
         CHECK(mentions(rejection_of("phi3", member), expected));
     }
     CHECK(rejection_of("granite", R"("partial_rotary_factor": 1.0)") == "not rejected");
-    CHECK(mentions(rejection_of("llama4_text", R"("rope_parameters": {"full_attention": {
+    CHECK(mentions(rejection_of("llama4_text", R"("rope_parameters": {"chunked_attention": {
                                 "rope_theta": 500.0}})"),
-                   "rope_parameters.full_attention is not supported"));
-    CHECK(mentions(rejection_of("granite", R"("partial_rotary_factor": 0.5)"),
-                   "partial_rotary_factor 0.5 is not supported; supported: 1"));
+                   "rope_parameters chunked_attention is not supported; supported: "
+                   "full_attention and sliding_attention"));
     for (const auto& [member, message] :
          {std::pair{R"("head_dim": 8)",
                     "head_dim 8 is not supported; supported: hidden_size /"},

@@ -1,4 +1,6 @@
 // GGUF files of Gemma 2 and 3. check_llama_cpp.mjs lets the real llama.cpp read them.
+#include <cmath>
+
 #include "chapters/models/llama/load_model.hpp"
 #include "common/files/gguf.hpp"
 #include "tests/support/published_models.hpp"
@@ -7,6 +9,15 @@ using namespace llm;
 using namespace llm::models;
 
 namespace {
+
+void set_scale(FamilyConfig& config, double scale) {
+    change_each<AttentionConfig>(config, [&](AttentionConfig& each) { each.scale = scale; });
+}
+void set_local_theta(FamilyConfig& config, Real theta) {
+    change_each<AttentionConfig>(config, [&](AttentionConfig& each) {
+        if (std::holds_alternative<SlidingWindow>(each.pattern)) each.rope->rope_theta = theta;
+    });
+}
 
 // A model of tests/fixtures with the vocabulary of the shipped tokenizer and with settings that
 // llama.cpp has.
@@ -17,8 +28,8 @@ FamilyModel gemma_or_mistral(const std::string& type) {
     model.config.tie_word_embeddings = type != "mistral";
     model.embed_tokens = randn({1024, 20}, generator);
     if (model.lm_head) model.lm_head = randn({1024, 20}, generator);
-    model.config.query_pre_attn_scalar = 6;
-    if (type == "gemma3_text") model.config.rope_local_base_freq = Real(10'000);
+    set_scale(model.config, 1 / std::sqrt(6.0));
+    if (type == "gemma3_text") set_local_theta(model.config, Real(10'000));
     return model;
 }
 
@@ -68,18 +79,18 @@ TEST_CASE("export_gguf of Gemma and Mistral: metadata and tensors of gemma2 and 
 
 TEST_CASE("export_gguf of Gemma and Mistral rejects what llama.cpp does not compute") {
     FamilyModel model = gemma_or_mistral("gemma3_text");
-    model.config.layers[0].pattern = FullAttention{};
+    attention(model.config, 0).pattern = FullAttention{};
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma3_text has full attention in layers 5, 11, ... and windows "
           "in all others");
     model = gemma_or_mistral("gemma2");
-    model.config.layers[3].pattern = SlidingWindow{5};
+    attention(model.config, 3).pattern = SlidingWindow{5};
     CHECK(
         rejection_of_gguf(model) ==
         "export: llama.cpp's gemma2 has full attention in layers 1, 3, ... and windows in all "
         "others");
     model = gemma_or_mistral("gemma2");
-    model.config.query_pre_attn_scalar = 9;
+    set_scale(model.config, 1.0 / 3);
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma2 scales scores by 1/√head_dim: query_pre_attn_scalar must "
           "be 6");
@@ -88,7 +99,7 @@ TEST_CASE("export_gguf of Gemma and Mistral rejects what llama.cpp does not comp
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma2 has soft caps of scores and logits");
     model = gemma_or_mistral("gemma3_text");
-    model.config.rope_local_base_freq = Real(500);
+    set_local_theta(model.config, Real(500));
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's gemma3 has a rope_local_base_freq of 10000");
     CHECK(rejection_of_gguf(gemma_or_mistral("mistral")) ==
@@ -98,7 +109,7 @@ TEST_CASE("export_gguf of Gemma and Mistral rejects what llama.cpp does not comp
 TEST_CASE("export_gguf: a Mistral whose context fits into its window is a llama") {
     FamilyModel model = gemma_or_mistral("mistral");
     for (std::size_t n = 0; n < model.layers.size(); ++n) {
-        model.config.layers[n].pattern = SlidingWindow{64};
+        attention(model.config, n).pattern = SlidingWindow{64};
         std::get<MoeBlock>(model.layers[n]).self_attn.pattern = SlidingWindow{64};
     }
     const Scratch scratch;

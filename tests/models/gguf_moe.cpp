@@ -17,23 +17,33 @@ FamilyModel model_with_experts(const std::string& type) {
     config.vocab_size = 1024;
     model.embed_tokens = randn({1024, 32}, generator);
     model.lm_head = randn({1024, 32}, generator);
-    if (type == "gpt_oss") config.swiglu_limit = 7;
     if (type == "mixtral")
-        for (LayerConfig& layer : config.layers) layer.pattern = FullAttention{};
+        set_patterns(config, {config.layers.size(), AttentionPattern{FullAttention{}}});
     if (type == "qwen3_moe") {  // layer 1 has the only mixture of experts
-        for (LayerConfig& layer : config.layers) layer.is_moe = true;
+        const MoeConfig mixture = moe(config);
+        for (LayerConfig& layer : config.layers) layer.mlp = mixture;
         for (FamilyLayer& layer : model.layers)
             std::get<MoeBlock>(layer).mlp = mlp_of(model.layers[1]);
     }
     if (type == "gpt_oss") {
-        config.yarn->truncate = true;
-        config.yarn->beta_fast = 32;
+        change_each<MoeConfig>(config, [](MoeConfig& each) { each.swiglu_limit = 7; });
+        YarnScaling yarn = *scaling_of<YarnScaling>(config);
+        yarn.truncate = true;
+        yarn.beta_fast = 32;
+        set_rope_scaling(config, yarn);
     }
     if (type == "llama4_text") {
-        for (std::size_t n = 0; n < 4; ++n)
-            config.layers[n] = {ChunkedAttention{8192}, n != 3, n % 2 == 1};
-        config.layers[3].pattern = FullAttention{};
-        config.temperature_tuning = TemperatureTuning{};
+        const LayerConfig dense = config.layers[0], mixture = config.layers[1];
+        std::get<MoeBlock>(model.layers[2]).mlp = mlp_of(model.layers[0]);
+        for (std::size_t n = 0; n < 4; ++n) {
+            config.layers[n] = n % 2 == 1 ? mixture : dense;
+            attention(config, n) = attention(config, 0);
+            attention(config, n).pattern = ChunkedAttention{8192};
+        }
+        AttentionConfig& last = attention(config, 3);
+        last.pattern = FullAttention{};
+        last.rope.reset();
+        last.temperature_tuning = TemperatureTuning{};
     }
     return model;
 }
@@ -55,7 +65,7 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
         CHECK_THROWS_AS(models::export_gguf(model, shipped_tokenizer(), path), FileError);
         const Gguf file(path);
         CHECK(file.text("general.architecture") == architecture);
-        const ExpertSizes& sizes = model.config.experts;
+        const ExpertSizes& sizes = moe(model.config).sizes;
         const auto size = [&](const std::string& key) {
             return std::size_t(file.integer(architecture + "." + key));
         };
@@ -84,26 +94,31 @@ TEST_CASE("export_gguf of models with experts: metadata and tensors of each type
 
 TEST_CASE("export_gguf of models with experts rejects what llama.cpp does not compute") {
     FamilyModel model = model_with_experts("mixtral");
-    model.config.layers[1].pattern = SlidingWindow{6};
+    attention(model.config, 1).pattern = SlidingWindow{6};
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama has no window: 64 tokens do not fit into a window of 6");
     model = model_with_experts("qwen3_moe");
-    model.config.routing = SoftmaxRouting{false};
+    const auto change_moe = [&](const std::function<void(MoeConfig&)>& change) {
+        change_each<MoeConfig>(model.config, change);
+    };
+    change_moe([](MoeConfig& each) { each.routing = SoftmaxRouting{false}; });
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's qwen3moe normalizes the routing weights");
     model = model_with_experts("qwen3_moe");
-    model.config.layers[2].is_moe = false;
+    model.config.layers[2].mlp = MlpConfig{14};
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's qwen3moe has a mixture in every layer; layer 2 is dense");
     model = model_with_experts("gpt_oss");
-    model.config.yarn->truncate = false;
+    YarnScaling yarn = *scaling_of<YarnScaling>(model.config);
+    yarn.truncate = false;
+    set_rope_scaling(model.config, yarn);
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp rounds YaRN's limits, of 32 and 1 rotations, to whole pairs");
     model = model_with_experts("gpt_oss");
-    model.config.swiglu_limit = 6;
+    change_moe([](MoeConfig& each) { each.swiglu_limit = 6; });
     CHECK(rejection_of_gguf(model) == "export: llama.cpp's gpt-oss has a swiglu_limit of 7");
     model = model_with_experts("gpt_oss");
-    model.config.layers[1].pattern = SlidingWindow{5};
+    attention(model.config, 1).pattern = SlidingWindow{5};
     CHECK(
         rejection_of_gguf(model) ==
         "export: llama.cpp's gpt-oss has windows in layers 0, 2, ... and full attention in all "
@@ -112,24 +127,25 @@ TEST_CASE("export_gguf of models with experts rejects what llama.cpp does not co
     model.config.tie_word_embeddings = true;
     CHECK(rejection_of_gguf(model) == "export: llama.cpp's gpt-oss has an lm_head");
     model = model_with_experts("llama4_text");
-    model.config.temperature_tuning->attn_scale = 1;
+    attention(model.config, 3).temperature_tuning->attn_scale = 1;
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama4 has a floor_scale of 8192 and an attn_scale of 0.1");
     const std::string no_such_norm =
         "export: llama.cpp's llama4 has no QK norm if it has 128 experts, and one otherwise";
     model = model_with_experts("llama4_text");
-    model.config.qk_norm = QKNormType::none;
+    change_each<AttentionConfig>(
+        model.config, [](AttentionConfig& each) { each.qk_norm = QKNormType::none; });
     CHECK(rejection_of_gguf(model) == no_such_norm);
     model = model_with_experts("llama4_text");
-    model.config.experts.num_experts = 128;
+    change_moe([](MoeConfig& each) { each.sizes.num_experts = 128; });
     CHECK(rejection_of_gguf(model) == no_such_norm);
     model = model_with_experts("llama4_text");
-    model.config.layers[0].pattern = ChunkedAttention{5};
+    attention(model.config, 0).pattern = ChunkedAttention{5};
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama4 has full attention without RoPE in layers 3, 7, ... and "
           "chunks of 8192 in all others");
     model = model_with_experts("llama4_text");
-    model.config.layers[2].is_moe = true;
+    model.config.layers[2].mlp = moe(model.config);
     CHECK(rejection_of_gguf(model) ==
           "export: llama.cpp's llama4 has mixtures at equal distances, unlike layer 2");
 }

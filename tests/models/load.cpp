@@ -44,7 +44,7 @@ TEST_CASE("load_any_model: Llama's types as chapter 09's model, the others as th
 }
 
 TEST_CASE("has_fast_path: none of the families whose layers are not Llama's") {
-    for (const std::string& type : family_fixtures) {
+    for (const std::string& type : family_fixtures()) {
         CAPTURE(type);
         CHECK_FALSE(has_fast_path(fixture_path(type)));
     }
@@ -67,7 +67,7 @@ TEST_CASE(
     const FamilyConfig config = read_any_config(JsonFile(folder / "config.json"));
     CHECK(count_parameters(config).experts ==
           config.num_hidden_layers * std::uint64_t{16777216} * 3 * config.hidden_size *
-              config.experts.moe_intermediate_size);
+              moe(config).sizes.moe_intermediate_size);
 }
 
 TEST_CASE("A Phi-3 without a window has the fast path: the logits of its family") {
@@ -108,10 +108,11 @@ TEST_CASE("as_llama_model: each thing that Llama's layers do not have is enough 
         [](Published& model) { model.embedding_scale = 2; },
         [](Published& model) { model.logits_scaling = 2; },
         [](Published& model) { model.final_logit_softcapping = Real(30); },
-        [](Published& model) { model.config.yarn = YarnScaling{}; },
-        [](Published& model) { model.config.longrope = LongRopeScaling{}; },
-        [](Published& model) { model.config.rope_factor = 2; },
-        [](Published& model) { model.config.partial_rotary_factor = 0.67; },
+        [](Published& model) { set_rope_scaling(model.config, YarnScaling{}); },
+        [](Published& model) { set_rope_scaling(model.config, LongRopeScaling{}); },
+        [](Published& model) { set_rotary_dim(model.config, 2); },
+        [](Published& model) { attention(model.config, 1).rope->rope_theta = 7; },
+        [](Published& model) { attention(model.config, 1).num_attention_heads = 2; },
         [&](Published& model) { block(model).mlp = Mlp{}; },
         [&](Published& model) { block(model).mlp = MixtureOfExperts{}; },
         [&](Published& model) { std::get<GatedMlp>(block(model).mlp).activation = GELUTanh; },
@@ -119,7 +120,9 @@ TEST_CASE("as_llama_model: each thing that Llama's layers do not have is enough 
         [&](Published& model) { block(model).self_attn.pattern = SlidingWindow{63}; },
         [&](Published& model) { block(model).self_attn.pattern = ChunkedAttention{64}; },
         [&](Published& model) { block(model).self_attn.position_encoding = NoPE{}; },
-        [&](Published& model) { block(model).self_attn.position_encoding = RoPE{1}; },
+        [&](Published& model) {
+            block(model).self_attn.temperature_tuning = TemperatureTuning{};
+        },
         [&](Published& model) { block(model).self_attn.score_mod.scale *= 2; },
         [&](Published& model) {
             block(model).self_attn.score_mod.attn_logit_softcapping = Real(50);

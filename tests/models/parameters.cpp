@@ -11,10 +11,9 @@ namespace {
 FamilyConfig config_of(const Family& family, const Config& sizes, const ExpertSizes& experts) {
     FamilyConfig config = config_with(family, sizes);
     config.tie_word_embeddings = false;
-    config.qk_norm = family.qk_norm;
-    if (family.has_biases) config.attention_bias = AttentionBias::qkvo;
-    config.experts = experts;
-    config.layers.assign(sizes.num_hidden_layers, {FullAttention{}, true, true});
+    if (experts.num_experts == 0) return config;
+    const MoeConfig mixture = make_experts(config, experts, SoftmaxRouting{});
+    for (LayerConfig& layer : config.layers) layer.mlp = mixture;
     return config;
 }
 
@@ -60,9 +59,9 @@ TEST_CASE("count_parameters: dense families, the sizes that their makers give") 
     const auto count_of = [](const Family& family, const Config& sizes,
                              std::size_t intermediate_size, bool tied = true) {
         FamilyConfig config = config_of(family, sizes, {});
-        config.intermediate_size = intermediate_size;
         config.tie_word_embeddings = tied;
-        for (LayerConfig& layer : config.layers) layer.is_moe = false;
+        change_each<MlpConfig>(
+            config, [&](MlpConfig& mlp) { mlp.intermediate_size = intermediate_size; });
         return count_parameters(config).total();
     };
     // The safetensors files of Gemma 2B and 7B and of SmolLM3 3B; Granite 3.1 2B: 2.53 billion.
@@ -94,7 +93,7 @@ TEST_CASE("count_parameters: dense families, the sizes that their makers give") 
 }
 
 TEST_CASE("count_parameters counts the tensors of a loaded model") {
-    for (const std::string& type : family_fixtures) {
+    for (const std::string& type : family_fixtures()) {
         CAPTURE(type);
         FamilyModel model = load_family_model(fixture_path(type));
         std::uint64_t count = 0;
@@ -113,8 +112,7 @@ TEST_CASE("active parameters: K experts, no look-up table, a tied head once") {
     config.tie_word_embeddings = true;
     CHECK(count_parameters(config).total() == count.total() - 80);
     CHECK(count_parameters(config).active() == count.active());
-    config.layers[0].is_moe = false;
-    config.intermediate_size = 5;
+    config.layers[0].mlp = MlpConfig{5};
     const ParametersByPart one = count_parameters(config);
     CHECK(one.experts == 4 * expert);
     CHECK(one.dense_mlp == 3 * 8 * 5);

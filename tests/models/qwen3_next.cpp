@@ -17,9 +17,14 @@ FamilyModel load() { return load_family_model(fixture_path(folder_name)); }
 
 std::vector<bool> linear_layers(const FamilyConfig& config) {
     std::vector<bool> result;
-    for (const LayerConfig& layer : config.layers) result.push_back(layer.is_linear);
+    for (const LayerConfig& layer : config.layers) result.push_back(!attention_of(layer));
     return result;
 }
+
+const LinearSizes& linear_of(const FamilyConfig& config) {
+    return std::get<LinearSizes>(config.layers.front().mixer);
+}
+std::size_t rotary_dim(const FamilyConfig& config) { return main_rope(config)->rotary_dim; }
 
 }  // namespace
 
@@ -38,7 +43,7 @@ TEST_CASE("the keys of the published config.json of Qwen3-Next-80B-A3B") {
         "use_sliding_window": false)");
     CHECK(linear_layers(config) ==
           std::vector<bool>{true, true, true, false, true, true, true, false});
-    const LinearSizes& linear = *config.linear;
+    const LinearSizes& linear = linear_of(config);
     CHECK(linear.hidden_size == 16);
     CHECK(linear.num_key_heads == 2);
     CHECK(linear.num_value_heads == 6);
@@ -46,25 +51,25 @@ TEST_CASE("the keys of the published config.json of Qwen3-Next-80B-A3B") {
     CHECK(linear.value_head_dim == 7);
     CHECK(linear.conv_kernel_dim == 3);
     CHECK(rotary_dim(config) == 2);
-    CHECK(config.experts.shared_width() == 9);
-    CHECK(config.experts.moe_intermediate_size == 12);
-    CHECK(config.layers[0].is_moe);
-    CHECK(std::get<SoftmaxRouting>(config.routing).norm_topk_prob);
+    CHECK(moe(config).sizes.shared_width() == 9);
+    CHECK(moe(config).sizes.moe_intermediate_size == 12);
+    CHECK(moe_of(config.layers[0]));
+    CHECK(std::get<SoftmaxRouting>(moe(config).routing).norm_topk_prob);
 }
 
 TEST_CASE(
     "Qwen3-Next: defaults of keys that a file may leave out, and keys of transformers 5") {
     const FamilyConfig config = read("qwen3_next", "");
-    const LinearSizes& linear = *config.linear;
+    const LinearSizes& linear = linear_of(config);
     CHECK(linear.num_key_heads + 1000 * linear.num_value_heads == 32016);
     CHECK(linear.key_head_dim + 1000 * linear.value_head_dim == 128128);
     CHECK(linear.conv_kernel_dim == 4);
     CHECK(rotary_dim(config) == 64);
-    CHECK(config.experts.num_experts == 512);
-    CHECK(config.experts.num_experts_per_tok == 10);
-    CHECK(config.experts.moe_intermediate_size == 512);
-    CHECK(config.experts.shared_width() == 512);
-    CHECK(std::get<SoftmaxRouting>(config.routing).norm_topk_prob);
+    CHECK(moe(config).sizes.num_experts == 512);
+    CHECK(moe(config).sizes.num_experts_per_tok == 10);
+    CHECK(moe(config).sizes.moe_intermediate_size == 512);
+    CHECK(moe(config).sizes.shared_width() == 512);
+    CHECK(std::get<SoftmaxRouting>(moe(config).routing).norm_topk_prob);
     CHECK(linear_layers(config)[2]);
     CHECK_FALSE(linear_layers(config)[3]);
     const FamilyConfig nested = read("qwen3_next", R"("rope_parameters": {"rope_theta": 500,
@@ -73,9 +78,8 @@ TEST_CASE(
     CHECK(nested.rope_theta == 500);
     CHECK(linear_layers(read("qwen3_next", R"("full_attention_interval": 3)")) ==
           std::vector<bool>{true, true, false, true, true, false, true, true});
-    CHECK_FALSE(read("qwen3_next", R"("norm_topk_prob": false, "decoder_sparse_step": 2)")
-                    .layers[2]
-                    .is_moe);
+    CHECK_FALSE(moe_of(
+        read("qwen3_next", R"("norm_topk_prob": false, "decoder_sparse_step": 2)").layers[2]));
 }
 
 TEST_CASE("Qwen3-Next: what is not implemented, or contradicts itself, is rejected by name") {
@@ -89,8 +93,8 @@ TEST_CASE("Qwen3-Next: what is not implemented, or contradicts itself, is reject
           "linear_attention");
     CHECK(rejection_of("qwen3_next", R"("linear_num_key_heads": 5)") ==
           "linear_num_key_heads must divide linear_num_value_heads, 32");
-    CHECK(mentions(rejection_of("qwen3_next", R"("rope_scaling": {"rope_type": "longrope"})"),
-                   "rope_scaling.rope_type longrope is not supported"));
+    CHECK(mentions(rejection_of("qwen3_next", R"("rope_scaling": {"rope_type": "ntk"})"),
+                   "rope_scaling.rope_type ntk is not supported"));
     CHECK(mentions(rejection_of("qwen3_next", R"("sliding_window": 1)"), "sliding_window"));
     CHECK(mentions(rejection_of("mixtral", R"("linear_num_key_heads": 4)"),
                    "linear_num_key_heads"));
@@ -145,39 +149,49 @@ TEST_CASE("Qwen3-Next: what llama.cpp computes differently is not exported") {
         change(model.config);
         return rejection_of_gguf(model);
     };
-    CHECK(mentions(rejection([](auto&) {}), "one size of keys and values, not 4 and 6"));
+    const auto all_moe = [](FamilyConfig& config) { config.layers[1].mlp = moe(config); };
+    CHECK(mentions(rejection(all_moe), "one size of keys and values, not 4 and 6"));
     const auto with_equal_sizes = [&](const auto& change) {
         return rejection([&](FamilyConfig& config) {
-            config.linear->value_head_dim = 4;
+            change_each<LinearSizes>(config,
+                                     [](LinearSizes& linear) { linear.value_head_dim = 4; });
             change(config);
         });
     };
     CHECK(
         mentions(with_equal_sizes([](auto&) {}), "a mixture in every layer; layer 1 is dense"));
-    CHECK(mentions(with_equal_sizes([](auto& config) { config.layers[1].is_moe = true; }),
+    CHECK(mentions(with_equal_sizes(all_moe),
                    "full attention at one interval, 2; layer 3 differs"));
-    CHECK(
-        mentions(with_equal_sizes([](auto& config) { config.routing = SoftmaxRouting{false}; }),
-                 "normalizes the routing weights"));
+    CHECK(mentions(with_equal_sizes([&](FamilyConfig& config) {
+                       all_moe(config);
+                       change_each<MoeConfig>(config, [](MoeConfig& each) {
+                           each.routing = SoftmaxRouting{false};
+                       });
+                   }),
+                   "normalizes the routing weights"));
+    CHECK(mentions(with_equal_sizes([&](FamilyConfig& config) {
+                       all_moe(config);
+                       config.layers[0].mixer = attention(config, 1);
+                   }),
+                   "begins with linear attention"));
 }
 
 TEST_CASE("Qwen3-Next: 80 billion parameters, 3 billion active") {
-    FamilyConfig config = config_with(qwen3_next_family(), {});
-    config.hidden_size = 2048;
-    config.intermediate_size = 5120;
-    config.num_hidden_layers = 48;
-    config.num_attention_heads = 16;
-    config.num_key_value_heads = 2;
-    config.head_dim = 256;
-    config.vocab_size = 151936;
-    config.tie_word_embeddings = false;
-    config.qk_norm = QKNormType::with_weights;
-    config.linear = LinearSizes{2048, 16, 32, 128, 128, 4};
-    config.experts = {512, 10, 512, 1, std::size_t{512}};
-    config.layers.resize(48);
+    Config sizes;
+    sizes.hidden_size = 2048;
+    sizes.intermediate_size = 5120;
+    sizes.num_hidden_layers = 48;
+    sizes.num_attention_heads = 16;
+    sizes.num_key_value_heads = 2;
+    sizes.head_dim = 256;
+    sizes.vocab_size = 151936;
+    sizes.tie_word_embeddings = false;
+    FamilyConfig config = config_with(qwen3_next_family(), sizes);
+    MoeConfig mixture{{512, 10, 512, 1, std::size_t{512}}};
+    mixture.shared_gate = true;
     for (std::size_t n = 0; n < 48; ++n) {
-        config.layers[n].is_moe = true;
-        config.layers[n].is_linear = n % 4 != 3;
+        config.layers[n].mlp = mixture;
+        if (n % 4 != 3) config.layers[n].mixer = LinearSizes{2048, 16, 32, 128, 128, 4};
     }
     // Its safetensors, without mtp.*, and the report's "80B-A3B".
     CHECK(double(count_parameters(config).total()) / 1e9 ==

@@ -275,8 +275,8 @@ TEST_CASE("YaRN without an original length: that of the context") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("09_full_model/qwen2");
     const auto original = [&] {
-        return read_any_config(open_config(folder + "/config.json"))
-            .yarn->original_max_position_embeddings;
+        const FamilyConfig config = read_any_config(open_config(folder + "/config.json"));
+        return scaling_of<YarnScaling>(config)->original_max_position_embeddings;
     };
     edit(folder + "/config.json", "{", R"({"rope_scaling": {"type": "yarn", "factor": 4.0}, )");
     CHECK(original() == 64);

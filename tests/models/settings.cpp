@@ -1,5 +1,9 @@
 // Each setting of config.json that is read has an effect: with one value changed, the logits of
 // the fixtures change.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
 #include "chapters/models/llama/load_model.hpp"
 #include "tests/support/published_models.hpp"
 
@@ -48,7 +52,45 @@ const Change theta = {R"("rope_theta": 500)", R"("rope_theta": 50)"};
 // Adds a member that the config.json of the fixture leaves out.
 Change with(const std::string& member) { return {"{", "{" + member + ","}; }
 
+// A config.json with these members instead of its own; "rope_parameters.factor" is a member of
+// an object inside.
+void change_members(const fs::path& file, const nlohmann::json& changes) {
+    nlohmann::json config = nlohmann::json::parse(content(file));
+    for (const auto& [key, value] : changes.items()) {
+        std::string pointer = "/" + key;
+        std::replace(pointer.begin(), pointer.end(), '.', '/');
+        config[nlohmann::json::json_pointer(pointer)] = value;
+    }
+    overwrite(file, config.dump());
+}
+
 }  // namespace
+
+// The file is a list of objects, each with the members of one change.
+TEST_CASE("every change of a fixture's changes.json changes the logits") {
+    std::set<std::string> with_changes;
+    for (const std::string& name : family_fixtures()) {
+        const fs::path file = fs::path(fixture_path(name)) / "changes.json";
+        if (!fs::exists(file)) continue;
+        const IdMatrix ids = fixture_ids(name.substr(0, name.find('/')) + "/ids");
+        const FamilyModel model = load_family_model(fixture_path(name));
+        with_changes.insert(model.config.family->model_type);
+        const Tensor3 unchanged = model(ids);
+        for (const nlohmann::json& changes : nlohmann::json::parse(content(file))) {
+            const Scratch scratch;
+            const fs::path folder = scratch.copy_of(name);
+            change_members(folder / "config.json", changes);
+            INFO(name << ": " << changes.dump());
+            CHECK_FALSE(
+                difference(load_family_model(folder.string())(ids), unchanged, 1e-4).empty());
+        }
+    }
+    // The families before 2026 have their changes in the tests below.
+    for (std::size_t n = 20; n < families().size(); ++n) {
+        CAPTURE(families()[n]->model_type);
+        CHECK(with_changes.contains(families()[n]->model_type));
+    }
+}
 
 TEST_CASE("every setting of llama, mistral, qwen2 and qwen3 changes the logits") {
     check_effects("09_full_model/llama",

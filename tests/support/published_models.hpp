@@ -2,8 +2,12 @@
 // with which files are rejected.
 #pragma once
 
+#include <algorithm>
+#include <functional>
+
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
+#include "chapters/models/family_keys.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "tests/support/check.hpp"
 #include "tests/support/files.hpp"
@@ -11,25 +15,56 @@
 
 namespace llm {
 
-// A model of each family, and of Phi-3 a second one.
-inline const std::vector<std::string> family_fixtures = {"models/gpt2",
-                                                         "models/cohere2",
-                                                         "models/gemma",
-                                                         "models/smollm3",
-                                                         "models/granite",
-                                                         "models/olmo2",
-                                                         "models/phi3",
-                                                         "models/phi3_longrope",
-                                                         "18_experts/mixtral",
-                                                         "18_experts/qwen3_moe",
-                                                         "18_experts/gpt_oss",
-                                                         "18_experts/llama4_text",
-                                                         "17_long_context/mistral",
-                                                         "17_long_context/gemma2",
-                                                         "17_long_context/gemma3_text",
-                                                         "19_latent_attention/deepseek_v2",
-                                                         "19_latent_attention/deepseek_v3",
-                                                         "20_linear_attention/qwen3_next"};
+// The models of tests/fixtures with logits and a greedy text of PyTorch: "models/gpt2". At
+// least one of each family; families that write to the same folder are not listed anywhere
+// else.
+inline std::vector<std::string> family_fixtures() {
+    std::vector<std::string> names;
+    for (const std::string chapter : {"17_long_context", "18_experts", "19_latent_attention",
+                                      "20_linear_attention", "models"})
+        for (const auto& entry : fs::directory_iterator(fixture_path(chapter))) {
+            const std::string name = chapter + "/" + entry.path().filename().string();
+            if (fs::exists(entry.path() / "config.json") &&
+                fs::exists(fixture_file(name + "_greedy")))
+                names.push_back(name);
+        }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+// The settings of attention of layer n, and of the first mixture of experts.
+inline models::AttentionConfig& attention(models::FamilyConfig& config, std::size_t n) {
+    return std::get<models::AttentionConfig>(config.layers[n].mixer);
+}
+inline const models::AttentionConfig& attention(const models::FamilyConfig& config,
+                                                std::size_t n = 0) {
+    return std::get<models::AttentionConfig>(config.layers[n].mixer);
+}
+inline const models::MoeConfig& moe(const models::FamilyConfig& config) {
+    const models::MoeConfig* const found = models::first_moe(config);
+    REQUIRE(found);
+    return *found;
+}
+// The scaling of the layers' RoPE; null if it is of another type.
+template <class Scaling>
+Scaling* scaling_of(models::FamilyConfig& config, std::size_t n = 0) {
+    return std::get_if<Scaling>(&models::rope_of(config.layers[n])->scaling);
+}
+template <class Scaling>
+const Scaling* scaling_of(const models::FamilyConfig& config, std::size_t n = 0) {
+    return std::get_if<Scaling>(&models::rope_of(config.layers[n])->scaling);
+}
+// Changes the settings of this kind in all layers that have it.
+template <class Kind>
+void change_each(models::FamilyConfig& config, const std::function<void(Kind&)>& change) {
+    const auto change_if_so = [&](auto& part) {
+        if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, Kind>) change(part);
+    };
+    for (models::LayerConfig& layer : config.layers) {
+        std::visit(change_if_so, layer.mixer);
+        std::visit(change_if_so, layer.mlp);
+    }
+}
 
 inline JsonFile config_json(const Scratch& scratch, const std::string& type,
                             const std::string& members) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "chapters/models/layer_tensors.hpp"
+#include "chapters/models/llama/config_file.hpp"
 #include "tests/support/published_models.hpp"
 
 namespace llm::models {
@@ -17,10 +18,6 @@ struct RandomFiller {
     void linear(const std::string& name, Linear& linear, std::size_t out, std::size_t in) {
         matrix(name, linear.weight, out, in);
         if (linear.bias) bias(name, *linear.bias, out);
-    }
-    void interleaved(const std::string& name, Linear& projection, std::size_t out,
-                     std::size_t in, std::size_t) {
-        linear(name, projection, out, in);
     }
     void router(const std::string& name, Linear& router, std::size_t out, std::size_t in) {
         linear(name, router, out, in);
@@ -48,8 +45,8 @@ struct RandomFiller {
     void a_log(const std::string& name, Vector& values, std::size_t size) {
         vector(name, values, size);
     }
-    void rotated_last(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
-                      std::size_t, std::size_t) {
+    void rotated(const std::string& name, Linear& stored, std::size_t out, std::size_t in,
+                 const RotatedRows&) {
         linear(name, stored, out, in);
     }
     void latent_up(const std::string& layer, const FamilyLayerNames&, Linear& kv_b_proj,
@@ -58,9 +55,9 @@ struct RandomFiller {
                sizes.num_attention_heads * (sizes.qk_nope_head_dim + sizes.v_head_dim),
                sizes.kv_lora_rank);
     }
-    void experts(const std::string& name, const FamilyLayerNames&,
+    void experts(const std::string& name, const FamilyLayerNames&, const MoeConfig& moe,
                  std::vector<Expert>& experts) {
-        const std::size_t C = config.hidden_size, F = config.experts.moe_intermediate_size;
+        const std::size_t C = config.hidden_size, F = moe.sizes.moe_intermediate_size;
         for (Expert& expert : experts)
             std::visit(
                 [&](auto& mlp) {
@@ -120,22 +117,36 @@ inline const std::map<std::string, std::string> exportable = {
                       "linear_conv_kernel_dim": 3, "num_experts": 5, "num_experts_per_tok": 3,
                       "moe_intermediate_size": 10, "shared_expert_intermediate_size": 9)"}};
 
-inline FamilyModel random_model(const std::string& type) {
+// A family of the list, or a fixture with a llama_cpp.json: a config.json that llama.cpp can
+// express.
+inline std::vector<std::string> exportable_models() {
+    std::vector<std::string> names;
+    for (const auto& [type, members] : exportable) names.push_back(type);
+    for (const std::string& name : family_fixtures())
+        if (fs::exists(fs::path(fixture_path(name)) / "llama_cpp.json")) names.push_back(name);
+    return names;
+}
+
+inline FamilyModel random_model(const std::string& name) {
     const Scratch scratch;
-    const std::string layers = type == "gemma3_text" ? "6" : "4", rest = exportable.at(type);
-    overwrite(scratch.folder / "config.json",
-              type == "gpt2"
-                  ? R"({"model_type": "gpt2", "n_embd": 24, "n_inner": 14, "n_layer": 4,
-                        "n_head": 4, "n_positions": 64, "vocab_size": 1024})"
-                  : R"({"hidden_size": 24, "intermediate_size": 14, "num_attention_heads": 4,
-                        "num_key_value_heads": 2, "head_dim": 6, "vocab_size": 1024,
-                        "max_position_embeddings": 64, "num_hidden_layers": )" +
-                        layers + R"(, "model_type": ")" + type + "\"" + rest + "}");
-    FamilyModel model =
-        make_empty_model(read_family_config(JsonFile(scratch.folder / "config.json")));
+    const fs::path file = scratch.folder / "config.json";
+    if (name == "gpt2") {
+        overwrite(file, R"({"model_type": "gpt2", "n_embd": 24, "n_inner": 14, "n_layer": 4,
+                            "n_head": 4, "n_positions": 64, "vocab_size": 1024})");
+    } else if (exportable.contains(name)) {
+        overwrite(file, R"({"hidden_size": 24, "intermediate_size": 14,
+                            "num_attention_heads": 4, "num_key_value_heads": 2,
+                            "head_dim": 6, "vocab_size": 1024,
+                            "max_position_embeddings": 64, "num_hidden_layers": )" +
+                            std::string(name == "gemma3_text" ? "6" : "4") +
+                            R"(, "model_type": ")" + name + "\"" + exportable.at(name) + "}");
+    } else {
+        fs::copy_file(fs::path(fixture_path(name)) / "llama_cpp.json", file);
+    }
+    FamilyModel model = make_empty_model(read_family_config(open_config(file)));
     RandomFiller filler{model.config};
     const Family& family = *model.config.family;
-    visit_model(model, family.model_names, family.names, family.layout, filler);
+    visit_model(model, family.model_names, family.names, family.layout.rope, filler);
     return model;
 }
 

@@ -1,6 +1,7 @@
 #include "chapters/18_experts/demo/routing.hpp"
 
 #include "chapters/01_masking/masking.hpp"
+#include "chapters/models/family_keys.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "common/numbers/statistics.hpp"
 #include "common/output/plot.hpp"
@@ -38,18 +39,17 @@ FamilyConfig sizes_of(const Family& family, std::size_t hidden_size,
                       std::size_t num_hidden_layers, std::size_t num_attention_heads,
                       std::size_t num_key_value_heads, std::size_t head_dim,
                       std::size_t vocab_size, const ExpertSizes& experts) {
-    FamilyConfig result = config_with(family, {});
-    result.hidden_size = hidden_size;
-    result.num_hidden_layers = num_hidden_layers;
-    result.num_attention_heads = num_attention_heads;
-    result.num_key_value_heads = num_key_value_heads;
-    result.head_dim = head_dim;
-    result.vocab_size = vocab_size;
-    result.tie_word_embeddings = false;
-    result.qk_norm = family.qk_norm;
-    if (family.has_biases) result.attention_bias = AttentionBias::qkvo;
-    result.experts = experts;
-    result.layers.assign(num_hidden_layers, {FullAttention{}, true, true});
+    Config sizes;
+    sizes.hidden_size = hidden_size;
+    sizes.num_hidden_layers = num_hidden_layers;
+    sizes.num_attention_heads = num_attention_heads;
+    sizes.num_key_value_heads = num_key_value_heads;
+    sizes.head_dim = head_dim;
+    sizes.vocab_size = vocab_size;
+    sizes.tie_word_embeddings = false;
+    FamilyConfig result = config_with(family, sizes);
+    const MoeConfig moe = make_experts(result, experts, SoftmaxRouting{});
+    for (LayerConfig& layer : result.layers) layer.mlp = moe;
     return result;
 }
 
@@ -150,8 +150,8 @@ void published_sizes() {
         total.values.push_back(double(count.total()) / 1e9);
         active.values.push_back(double(count.active()) / 1e9);
         rows.push_back({name,
-                        to_text(config.experts.num_experts_per_tok) + " of " +
-                            to_text(config.experts.num_experts),
+                        to_text(first_moe(config)->sizes.num_experts_per_tok) + " of " +
+                            to_text(first_moe(config)->sizes.num_experts),
                         fixed(double(count.experts) / 1e9, 2), fixed(total.values.back(), 2),
                         fixed(active.values.back(), 2),
                         fixed(100 * active.values.back() / total.values.back(), 1)});

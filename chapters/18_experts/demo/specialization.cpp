@@ -68,7 +68,7 @@ std::string text_of(const Tokenizer& tokenizer, Id id) {
 
 void load_of_layers(const FamilyModel& model, const std::vector<Id>& tokens) {
     step("A trained model: the load of its experts on held-out text");
-    const std::size_t E = model.config.experts.num_experts;
+    const std::size_t E = first_moe(model.config)->sizes.num_experts;
     const IdMatrix input_ids = sequences_of(tokens);  // (B, T)
     const std::vector<RoutedTokens> routed = routed_tokens(model, input_ids);
     TableRow headings = {"layer, expert"};
@@ -88,7 +88,7 @@ void load_of_layers(const FamilyModel& model, const std::vector<Id>& tokens) {
 void words_of_experts(const FamilyModel& model, const Tokenizer& tokenizer,
                       const std::vector<Id>& tokens) {
     step("Which tokens each expert processes");
-    const std::size_t E = model.config.experts.num_experts;
+    const std::size_t E = first_moe(model.config)->sizes.num_experts;
     const IdMatrix input_ids = sequences_of(tokens);  // (B, T)
     const std::vector<RoutedTokens> routed = routed_tokens(model, input_ids);
     std::vector<TableRow> layers;

@@ -3,6 +3,7 @@
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"
 #include "chapters/models/family_checkpoint.hpp"
+#include "chapters/models/family_keys.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -78,9 +79,10 @@ Result train_variant(const Variant& variant, const Dataset& dataset, std::size_t
 
 ParametersByPart count_of(const Variant& variant, std::size_t vocab_size) {
     FamilyConfig config = config_with(mixtral_family(), config_of(variant, vocab_size));
-    config.experts = variant.sizes;
-    const bool is_moe = variant.sizes.num_experts > 0;
-    config.layers.assign(config.num_hidden_layers, {FullAttention{}, true, is_moe});
+    if (variant.sizes.num_experts > 0) {
+        const MoeConfig moe = make_experts(config, variant.sizes, SoftmaxRouting{});
+        for (LayerConfig& layer : config.layers) layer.mlp = moe;
+    }
     return count_parameters(config);
 }
 

@@ -1,11 +1,16 @@
 // Command R7B and Command A: attention and MLP in parallel, LayerNorm without bias, and three
 // layers with a window and RoPE to one with full attention and none. Source: Hugging Face,
 // modeling_cohere2.py.
-#include "chapters/models/family.hpp"
+#include "chapters/models/family_keys.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
 namespace {
+
+void build_cohere2(FamilyConfig& config) {
+    config.norm_type = NormType::layer_norm_without_bias;
+    config.norm_placement = NormPlacement::parallel;
+}
 
 // Keys that the published files have and transformers does not read, and what they must say.
 void check_other_keys(const JsonFile& json) {
@@ -23,6 +28,11 @@ void check_other_keys(const JsonFile& json) {
         json.reject_value("rotary_pct", brief(json.number("rotary_pct")), "1");
 }
 
+void remove_rope_of_full_layers(FamilyConfig& config) {
+    for (LayerConfig& layer : config.layers)
+        if (!window_of(layer)) attention_of(layer)->rope.reset();
+}
+
 void read_cohere2(const JsonFile& json, FamilyConfig& config) {
     if (config.num_attention_heads * config.head_dim != config.hidden_size)
         json.reject_value("head_dim", to_text(config.head_dim),
@@ -32,8 +42,7 @@ void read_cohere2(const JsonFile& json, FamilyConfig& config) {
     if (json.size_or("layer_switch", full_every) != full_every)
         json.reject("layer_switch", "contradicts sliding_window_pattern");
     read_patterns(json, full_every, config);
-    for (LayerConfig& layer : config.layers)
-        layer.use_rope = std::holds_alternative<SlidingWindow>(layer.pattern);
+    remove_rope_of_full_layers(config);
     config.logits_scaling = 1 / Real(json.positive_or("logit_scale", 0.0625));
 }
 
@@ -45,24 +54,21 @@ void write_cohere2(const FamilyConfig& config, JsonMembers& json) {
 
 void check_cohere2_gguf(const FamilyConfig& config) {
     for (std::size_t n = 0; n < config.layers.size(); ++n)
-        require(config.layers[n].use_rope == ((n + 1) % 4 != 0),
+        require(bool(rope_of(config.layers[n])) == ((n + 1) % 4 != 0),
                 "export: llama.cpp's cohere2 has full attention without RoPE in layers 3, 7, "
                 "..., and windows in all others");
-    require(config.tie_word_embeddings, "export: llama.cpp's cohere2 has a tied head");
+    require_tied_head(config, true);
 }
 
 void add_cohere2_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
-    metadata.emplace_back("cohere2.logit_scale", 1 / double(config.logits_scaling));
-    if (const auto window = sliding_window(config))
-        metadata.emplace_back("cohere2.attention.sliding_window",
-                              static_cast<std::int64_t>(*window));
+    add_gguf_number(config, "logit_scale", 1 / double(config.logits_scaling), metadata);
+    add_gguf_window(config, metadata);
 }
 
 void read_cohere2_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     gguf.expect_text("rope.scaling.type", "none");
     read_gguf_windows(gguf, 4, config);
-    for (LayerConfig& layer : config.layers)
-        layer.use_rope = std::holds_alternative<SlidingWindow>(layer.pattern);
+    remove_rope_of_full_layers(config);
     config.logits_scaling = 1 / gguf.positive("logit_scale");
 }
 
@@ -75,12 +81,11 @@ const Family& cohere2_family() {
         .gguf_architecture = "cohere2",
         .names = hugging_face_layer_names(),
         .gguf_names = gguf_layer_names(),
-        .attribute_map = {{"rms_norm_eps", "layer_norm_eps"}},
-        .layout = RopeLayout::interleaved,
+        .layout = {.rope = RopeLayout::interleaved},
         .gguf_layout = RopeLayout::interleaved,
-        .norm_placement = NormPlacement::parallel,
-        .norm_type = NormType::layer_norm_without_bias,
+        .attribute_map = {{"rms_norm_eps", "layer_norm_eps"}},
         .defaults = {256000, 8192, 22528, 40, 64, 0, 8192, 0, 1e-5, 10'000, true},
+        .build = build_cohere2,
         .read = read_cohere2,
         .write = write_cohere2,
         .check_gguf = check_cohere2_gguf,

@@ -8,46 +8,29 @@ namespace {
 
 constexpr std::int64_t softmax_gating = 1, sigmoid_gating = 2;  // expert_gating_func
 
-bool has_sigmoid(const FamilyConfig& config) {
-    return std::holds_alternative<SigmoidRouting>(config.routing);
-}
-
 void add_routing(const FamilyConfig& config, GgufMetadata& metadata) {
     const std::string prefix = config.family->gguf_architecture + ".";
-    const auto add = [&](const auto& routing) {
+    const Routing& routing = first_moe(config)->routing;
+    const auto* softmax = std::get_if<SoftmaxRouting>(&routing);
+    const auto add = [&](const auto& any_routing) {
         metadata.emplace_back(prefix + "expert_weights_scale",
-                              double(routing.routed_scaling_factor));
-        metadata.emplace_back(prefix + "expert_weights_norm", routing.norm_topk_prob);
-        if (routing.groups.n_group == 1) return;
+                              double(any_routing.routed_scaling_factor));
+        metadata.emplace_back(prefix + "expert_weights_norm", any_routing.norm_topk_prob);
+        if (any_routing.groups.n_group == 1) return;
         metadata.emplace_back(prefix + "expert_group_count",
-                              std::int64_t(routing.groups.n_group));
+                              std::int64_t(any_routing.groups.n_group));
         metadata.emplace_back(prefix + "expert_group_used_count",
-                              std::int64_t(routing.groups.topk_group));
+                              std::int64_t(any_routing.groups.topk_group));
     };
     metadata.emplace_back(prefix + "expert_gating_func",
-                          has_sigmoid(config) ? sigmoid_gating : softmax_gating);
-    if (has_sigmoid(config))
-        add(std::get<SigmoidRouting>(config.routing));
+                          softmax ? softmax_gating : sigmoid_gating);
+    if (softmax)
+        add(*softmax);
     else
-        add(std::get<SoftmaxRouting>(config.routing));
+        add(std::get<SigmoidRouting>(routing));
 }
 
-void read_yarn(const GgufSettings& gguf, FamilyConfig& config) {
-    if (!gguf.has("rope.scaling.type")) return;
-    gguf.expect_text("rope.scaling.type", "yarn");
-    YarnScaling yarn;
-    yarn.factor = gguf.positive("rope.scaling.factor");
-    yarn.original_max_position_embeddings =
-        gguf.positive("rope.scaling.original_context_length");
-    yarn.attention_factor = 1;
-    // 0.1 times mscale_all_dim, which equals mscale.
-    const std::string multiplier = "rope.scaling.yarn_log_multiplier";
-    config.mscale = config.mscale_all_dim =
-        gguf.has(multiplier) ? 10 * gguf.positive(multiplier) : 0;
-    config.yarn = yarn;
-}
-
-void read_routing(const GgufSettings& gguf, FamilyConfig& config) {
+Routing read_routing(const GgufSettings& gguf, FamilyConfig& config) {
     const std::string function = gguf.full("expert_gating_func"),
                       norm = gguf.full("expert_weights_norm");
     const std::int64_t gating =
@@ -59,42 +42,49 @@ void read_routing(const GgufSettings& gguf, FamilyConfig& config) {
         groups = {gguf.size("expert_group_count"), gguf.size("expert_group_used_count")};
     if (gating == sigmoid_gating) {
         config.family = &deepseek_v3_family();
-        config.routing = SigmoidRouting{{}, normalized, scale, groups};
-        return;
+        return SigmoidRouting{{}, normalized, scale, groups};
     }
     if (gating != softmax_gating || normalized || groups.n_group > 1)
         gguf.file.reject(function + " must be 2, or 1 without " + norm + " and groups");
-    config.routing = SoftmaxRouting{false, scale};
+    return SoftmaxRouting{false, scale};
 }
 
 }  // namespace
 
+const LatentConfig& latent_of(const FamilyConfig& config) {
+    return std::get<LatentConfig>(config.layers.front().mixer);
+}
+
 std::size_t num_dense_layers(const FamilyConfig& config) {
     const auto first = std::find_if(config.layers.begin(), config.layers.end(),
-                                    [](const LayerConfig& layer) { return layer.is_moe; });
+                                    [](const LayerConfig& layer) { return moe_of(layer); });
     return std::size_t(first - config.layers.begin());
 }
 
 void check_deepseek_gguf(const FamilyConfig& config) {
+    const LatentConfig& latent = latent_of(config);
     const std::size_t num_layers = config.num_hidden_layers;
     require(config.rms_norm_eps == Real(1e-6),
             "export: llama.cpp's deepseek2 has one eps for all norms, and that of the inner "
             "ones is 1e-6");
-    require(config.latent->q_lora_rank || num_layers == 26 || num_layers == 27,
+    require(latent.sizes.q_lora_rank || num_layers == 26 || num_layers == 27,
             "export: llama.cpp's deepseek2 has low-rank queries unless it has 26 or 27 layers, "
             "not {}",
             num_layers);
-    require(!config.yarn || (config.yarn->beta_fast == 32 && config.yarn->beta_slow == 1 &&
-                             config.mscale == config.mscale_all_dim),
+    const auto* yarn = std::get_if<YarnScaling>(&latent.rope.scaling);
+    require(!yarn || (yarn->beta_fast == 32 && yarn->beta_slow == 1 && yarn->truncate &&
+                      latent.mscale == latent.mscale_all_dim),
             "export: llama.cpp's deepseek2 has YaRN's limits of 32 and 1 rotations, and one "
             "mscale");
-    const auto* softmax = std::get_if<SoftmaxRouting>(&config.routing);
+    const auto* softmax =
+        first_moe(config) ? std::get_if<SoftmaxRouting>(&first_moe(config)->routing) : nullptr;
     require(!softmax || softmax->groups.n_group == 1,
             "export: llama.cpp's deepseek2 with a softmax has no groups of experts");
 }
 
 void add_deepseek_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
-    const LatentSizes& sizes = *config.latent;
+    const LatentConfig& latent = latent_of(config);
+    const LatentSizes& sizes = latent.sizes;
     const std::string prefix = config.family->gguf_architecture + ".";
     const auto add_size = [&](const std::string& key, std::size_t size) {
         metadata.emplace_back(prefix + key, std::int64_t(size));
@@ -113,18 +103,13 @@ void add_deepseek_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     add_size("attention.value_length_mla", sizes.v_head_dim);
 
     add_size("leading_dense_block_count", num_dense_layers(config));
-    add_size("expert_count", config.experts.num_experts);
-    add_size("expert_used_count", config.experts.num_experts_per_tok);
-    add_size("expert_feed_forward_length", config.experts.moe_intermediate_size);
-    add_size("expert_shared_count", config.experts.n_shared_experts);
+    add_gguf_experts(config, metadata);
+    add_size("expert_shared_count", first_moe(config)->sizes.n_shared_experts);
     add_routing(config, metadata);
-    if (!config.yarn) return;
-    metadata.emplace_back(prefix + "rope.scaling.type", std::string("yarn"));
-    metadata.emplace_back(prefix + "rope.scaling.factor", double(config.yarn->factor));
-    add_size("rope.scaling.original_context_length",
-             std::size_t(config.yarn->original_max_position_embeddings));
-    metadata.emplace_back(prefix + "rope.scaling.yarn_log_multiplier",
-                          0.1 * double(config.mscale_all_dim));
+    add_gguf_yarn(config, metadata);
+    if (std::holds_alternative<YarnScaling>(latent.rope.scaling))
+        add_gguf_number(config, "rope.scaling.yarn_log_multiplier",
+                        0.1 * double(latent.mscale_all_dim), metadata);
 }
 
 void read_deepseek_gguf(const GgufSettings& gguf, FamilyConfig& config) {
@@ -138,31 +123,33 @@ void read_deepseek_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     if (key_length <= rotated)
         gguf.file.reject(gguf.full("attention.key_length" + suffix) +
                          " must exceed rope.dimension_count");
-    config.latent = LatentSizes{config.hidden_size,
-                                config.num_attention_heads,
-                                std::nullopt,
-                                gguf.size("attention.kv_lora_rank"),
-                                key_length - rotated,
-                                rotated,
-                                gguf.size("attention.value_length" + suffix)};
-    if (absorbed && config.head_dim != config.latent->kv_lora_rank + rotated)
+    LatentConfig latent{{config.hidden_size, config.num_attention_heads, std::nullopt,
+                         gguf.size("attention.kv_lora_rank"), key_length - rotated, rotated,
+                         gguf.size("attention.value_length" + suffix)},
+                        {config.rope_theta, rotated, rotated}};
+    if (absorbed && config.head_dim != latent.sizes.kv_lora_rank + rotated)
         gguf.file.reject(gguf.full("attention.key_length") +
                          " must be kv_lora_rank + rope.dimension_count");
     if (gguf.has("attention.q_lora_rank"))
-        config.latent->q_lora_rank = gguf.size("attention.q_lora_rank");
+        latent.sizes.q_lora_rank = gguf.size("attention.q_lora_rank");
     gguf.size("attention.value_length");  // the rank again
     config.num_key_value_heads = config.num_attention_heads;
     config.head_dim = rotated;
-    config.partial_rotary_factor = 1;
-    config.query_pre_attn_scalar = static_cast<Real>(key_length);
+    if (auto yarn = read_gguf_yarn(gguf)) {
+        // 0.1 times mscale_all_dim, which equals mscale.
+        const std::string multiplier = "rope.scaling.yarn_log_multiplier";
+        latent.mscale = latent.mscale_all_dim =
+            gguf.has(multiplier) ? 10 * gguf.positive(multiplier) : 0;
+        yarn->attention_factor = 1;
+        latent.rope.scaling = *yarn;
+    }
+    for (LayerConfig& layer : config.layers) layer.mixer = latent;
 
-    read_gguf_experts(gguf, "expert_feed_forward_length", 1, config);
-    config.experts.n_shared_experts = gguf.size("expert_shared_count");
+    ExpertSizes sizes = read_gguf_experts(gguf, "expert_feed_forward_length");
+    sizes.n_shared_experts = gguf.size("expert_shared_count");
     const std::int64_t dense = gguf.file.integer(gguf.full("leading_dense_block_count"));
-    for (std::size_t n = 0; n < config.layers.size(); ++n)
-        config.layers[n].is_moe = std::int64_t(n) >= dense;
-    read_routing(gguf, config);
-    read_yarn(gguf, config);
+    set_experts(config, make_experts(config, sizes, read_routing(gguf, config)),
+                [&](std::size_t n) { return std::int64_t(n) >= dense; });
 }
 
 }  // namespace llm::models

@@ -1,7 +1,7 @@
 // GPT-2: learned positions instead of RoPE, LayerNorm and biases everywhere, an MLP without a
 // gate. Its linear layers are stored as (in, out), those of queries, keys and values as one.
 // Source: Hugging Face, modeling_gpt2.py; Radford et al., 2019.
-#include "chapters/models/family.hpp"
+#include "chapters/models/family_keys.hpp"
 
 namespace llm::models {
 namespace {
@@ -9,7 +9,17 @@ namespace {
 // In Hugging Face, gelu_new is the approximation with tanh.
 constexpr Activation gelu_new{"gelu_new", gelu_tanh, gelu_tanh_derivative};
 
-void read_gpt2(const JsonFile& json, FamilyConfig& config) {
+void build_gpt2(FamilyConfig& config) {
+    config.norm_type = NormType::layer_norm;
+    config.learned_positions = true;
+    for (LayerConfig& layer : config.layers) {
+        attention_of(layer)->rope.reset();
+        attention_of(layer)->bias = AttentionBias::qkvo;
+        layer.mlp = MlpConfig{config.intermediate_size, gelu_new, true, false};
+    }
+}
+
+void read_gpt2(const JsonFile& json, FamilyConfig&) {
     for (const auto& [key, supported] : {std::pair{"scale_attn_weights", true},
                                          {"scale_attn_by_inverse_layer_idx", false},
                                          {"add_cross_attention", false}})
@@ -21,7 +31,6 @@ void read_gpt2(const JsonFile& json, FamilyConfig& config) {
           "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
           "summary_type", "summary_use_proj", "task_specific_params"})
         json.ignore(key);
-    for (LayerConfig& layer : config.layers) layer.use_rope = false;
 }
 
 Family make_gpt2_family() {
@@ -43,6 +52,7 @@ Family make_gpt2_family() {
                             "lm_head",
                             {},
                             "transformer.wpe"},
+            .layout = {.transposed = true},
             .unused_tensors = {".attn.bias", ".attn.masked_bias"},  // causal masks
             .attribute_map = {{"hidden_size", "n_embd"},
                               {"intermediate_size", "n_inner"},
@@ -53,19 +63,11 @@ Family make_gpt2_family() {
                               {"max_position_embeddings", "n_positions"},
                               {"rms_norm_eps", "layer_norm_epsilon"},
                               {"rope_theta", ""},
-                              {"attention_bias", ""}},
-            .activation = gelu_new,
-            .activation_key = "activation_function",
-            .norm_type = NormType::layer_norm,
-            .mlp_has_gate = false,
-            .learned_positions = true,
-            .conv1d = true,
-            .has_biases = true,
+                              {"attention_bias", ""},
+                              {"hidden_act", "activation_function"}},
             .defaults = {50257, 768, 0, 12, 12, 0, 1024, 0, 1e-5, 0, true, 4},
-            .read = read_gpt2,
-            .read_gguf = [](const GgufSettings&, FamilyConfig& config) {
-                for (LayerConfig& layer : config.layers) layer.use_rope = false;
-            }};
+            .build = build_gpt2,
+            .read = read_gpt2};
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // Llama, Qwen2 and Qwen3. models/llama reads what chapter 09's model can compute; this reads
 // what it cannot: other activations, biases in the MLP, YaRN, windows. Source: Hugging Face,
 // modeling_llama.py, modeling_qwen2.py, modeling_qwen3.py.
-#include "chapters/models/family.hpp"
-#include "common/output/show.hpp"
+#include "chapters/models/family_keys.hpp"
 
 namespace llm::models {
 namespace {
@@ -23,11 +22,18 @@ void read_qwen(const JsonFile& json, FamilyConfig& config) {
     set_patterns(config, patterns);
 }
 
-void write_windows(const FamilyConfig& config, JsonMembers& json) {
-    if (const auto window = sliding_window(config))
-        json.insert(json.end(), {{"layer_types", layer_types(config)},
-                                 {"sliding_window", *window},
-                                 {"use_sliding_window", true}});
+void write_qwen(const FamilyConfig& config, JsonMembers& json) {
+    add_windows(config, json);
+    if (sliding_window(config)) json.push_back({"use_sliding_window", true});
+}
+
+void build_qwen2(FamilyConfig& config) {
+    for (LayerConfig& layer : config.layers) attention_of(layer)->bias = AttentionBias::qkv;
+}
+
+void build_qwen3(FamilyConfig& config) {
+    for (LayerConfig& layer : config.layers)
+        attention_of(layer)->qk_norm = QKNormType::with_weights;
 }
 
 // What chapter 09's model computes is exported from there.
@@ -43,6 +49,8 @@ Family llama_like(const std::string& type, const std::string& architecture) {
             .names = hugging_face_layer_names(),
             .gguf_names = gguf_layer_names(),
             .defaults = class_defaults_of(type),
+            .read = read_qwen,
+            .write = write_qwen,
             .check_gguf = reject_gguf};
 }
 
@@ -51,7 +59,8 @@ Family llama_like(const std::string& type, const std::string& architecture) {
 const Family& llama_family() {
     static const Family family = [] {
         Family llama = llama_like("llama", "LlamaForCausalLM");
-        llama.has_mlp_bias_key = true;
+        llama.read = read_mlp_bias;
+        llama.write = add_mlp_bias;
         return llama;
     }();
     return family;
@@ -60,9 +69,7 @@ const Family& llama_family() {
 const Family& qwen2_family() {
     static const Family family = [] {
         Family qwen2 = llama_like("qwen2", "Qwen2ForCausalLM");
-        qwen2.qkv_biases = true;
-        qwen2.read = read_qwen;
-        qwen2.write = write_windows;
+        qwen2.build = build_qwen2;
         return qwen2;
     }();
     return family;
@@ -71,9 +78,7 @@ const Family& qwen2_family() {
 const Family& qwen3_family() {
     static const Family family = [] {
         Family qwen3 = llama_like("qwen3", "Qwen3ForCausalLM");
-        qwen3.qk_norm = QKNormType::with_weights;
-        qwen3.read = read_qwen;
-        qwen3.write = write_windows;
+        qwen3.build = build_qwen3;
         return qwen3;
     }();
     return family;

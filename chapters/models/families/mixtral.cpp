@@ -1,36 +1,35 @@
 // Mixtral: a Mistral with a mixture of experts in every layer. Source: Hugging Face,
 // modeling_mixtral.py.
-#include "chapters/models/family.hpp"
+#include "chapters/models/family_keys.hpp"
 
 namespace llm::models {
 namespace {
 
+void set_mixtures(FamilyConfig& config, const ExpertSizes& sizes) {
+    set_experts(config, make_experts(config, sizes, SoftmaxRouting{}),
+                [](std::size_t) { return true; });
+}
+
 void read_mixtral(const JsonFile& json, FamilyConfig& config) {
     json.ignore("use_sliding_window");  // the window alone decides
-    config.experts =
-        read_experts(json, "num_local_experts", {8, 2, config.intermediate_size, 0});
-    const std::size_t num_layers = config.num_hidden_layers;
+    set_mixtures(config,
+                 read_experts(json, "num_local_experts", {8, 2, config.intermediate_size, 0}));
     if (json.has("sliding_window"))
-        set_patterns(config,
-                     layer_patterns(num_layers, SlidingWindow{json.size("sliding_window")}, 0));
-    for (LayerConfig& layer : config.layers) layer.is_moe = true;
+        set_patterns(config, {config.num_hidden_layers,
+                              AttentionPattern{SlidingWindow{json.size("sliding_window")}}});
 }
 
 void write_mixtral(const FamilyConfig& config, JsonMembers& json) {
-    json.insert(json.end(), {{"num_experts_per_tok", config.experts.num_experts_per_tok},
-                             {"num_local_experts", config.experts.num_experts}});
+    const ExpertSizes& sizes = first_moe(config)->sizes;
+    json.insert(json.end(), {{"num_experts_per_tok", sizes.num_experts_per_tok},
+                             {"num_local_experts", sizes.num_experts}});
     if (const auto window = sliding_window(config)) json.push_back({"sliding_window", *window});
 }
 
 void add_mixtral_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
-    metadata.emplace_back("llama.expert_count",
-                          static_cast<std::int64_t>(config.experts.num_experts));
-    metadata.emplace_back("llama.expert_used_count",
-                          static_cast<std::int64_t>(config.experts.num_experts_per_tok));
-}
-
-void read_mixtral_gguf(const GgufSettings& gguf, FamilyConfig& config) {
-    read_gguf_experts(gguf, "feed_forward_length", 1, config);
+    const ExpertSizes& sizes = first_moe(config)->sizes;
+    add_gguf_size(config, "expert_count", sizes.num_experts, metadata);
+    add_gguf_size(config, "expert_used_count", sizes.num_experts_per_tok, metadata);
 }
 
 }  // namespace
@@ -46,14 +45,16 @@ const Family& mixtral_family() {
                       .gguf_architecture = "llama",
                       .names = names,
                       .gguf_names = gguf_layer_names(),
-                      .attribute_map = {{"attention_bias", ""}},
                       .gguf_layout = RopeLayout::interleaved,
+                      .attribute_map = {{"attention_bias", ""}},
                       .defaults = {32000, 4096, 14336, 32, 32, 8, 131072, 0, 1e-5, 1'000'000},
                       .read = read_mixtral,
                       .write = write_mixtral,
                       .check_gguf = reject_windows_of_llama,
                       .add_gguf = add_mixtral_gguf,
-                      .read_gguf = read_mixtral_gguf};
+                      .read_gguf = [](const GgufSettings& gguf, FamilyConfig& config) {
+                          set_mixtures(config, read_gguf_experts(gguf, "feed_forward_length"));
+                      }};
     }();
     return family;
 }

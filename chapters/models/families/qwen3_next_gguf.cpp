@@ -7,36 +7,39 @@ namespace {
 // The interval of layers with full attention, or L + 1 if there are none.
 std::size_t full_interval(const FamilyConfig& config) {
     std::size_t interval = 1;
-    while (interval <= config.layers.size() && config.layers[interval - 1].is_linear)
+    while (interval <= config.layers.size() && !attention_of(config.layers[interval - 1]))
         ++interval;
     return interval;
+}
+
+const LinearSizes& linear_of(const FamilyConfig& config) {
+    return std::get<LinearSizes>(config.layers.front().mixer);
 }
 
 }  // namespace
 
 void check_qwen3_next_gguf(const FamilyConfig& config) {
-    require(std::get<SoftmaxRouting>(config.routing).norm_topk_prob,
+    reject_dense_layers(config);
+    require(std::get<SoftmaxRouting>(first_moe(config)->routing).norm_topk_prob,
             "export: llama.cpp's qwen3next normalizes the routing weights");
-    require(config.linear->key_head_dim == config.linear->value_head_dim,
-            "export: llama.cpp's qwen3next has one size of keys and values, not {} and {}",
-            config.linear->key_head_dim, config.linear->value_head_dim);
     const std::size_t interval = full_interval(config);
-    for (std::size_t n = 0; n < config.layers.size(); ++n) {
-        require(config.layers[n].is_moe,
-                "export: llama.cpp's qwen3next has a mixture in every layer; layer {} is dense",
-                n);
+    require(interval > 1, "export: llama.cpp's qwen3next begins with linear attention");
+    const LinearSizes& linear = linear_of(config);
+    require(linear.key_head_dim == linear.value_head_dim,
+            "export: llama.cpp's qwen3next has one size of keys and values, not {} and {}",
+            linear.key_head_dim, linear.value_head_dim);
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
         require(
-            config.layers[n].is_linear == ((n + 1) % interval != 0),
+            !attention_of(config.layers[n]) == ((n + 1) % interval != 0),
             "export: llama.cpp's qwen3next has full attention at one interval, {}; layer {} "
             "differs",
             interval, n);
-    }
 }
 
 void add_qwen3_next_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
-    const LinearSizes& linear = *config.linear;
+    const LinearSizes& linear = linear_of(config);
     const auto add_size = [&](const std::string& key, std::size_t size) {
-        metadata.emplace_back("qwen3next." + key, static_cast<std::int64_t>(size));
+        add_gguf_size(config, key, size, metadata);
     };
     add_size("full_attention_interval", full_interval(config));
     add_size("ssm.conv_kernel", linear.conv_kernel_dim);
@@ -44,34 +47,33 @@ void add_qwen3_next_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     add_size("ssm.group_count", linear.num_key_heads);
     add_size("ssm.time_step_rank", linear.num_value_heads);
     add_size("ssm.inner_size", linear.num_value_heads * linear.value_head_dim);
-    add_size("expert_count", config.experts.num_experts);
-    add_size("expert_used_count", config.experts.num_experts_per_tok);
-    add_size("expert_feed_forward_length", config.experts.moe_intermediate_size);
-    add_size("expert_shared_feed_forward_length", config.experts.shared_width());
+    add_gguf_experts(config, metadata);
+    add_size("expert_shared_feed_forward_length", first_moe(config)->sizes.shared_width());
 }
 
 void read_qwen3_next_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     const std::size_t interval =
         gguf.has("full_attention_interval") ? gguf.size("full_attention_interval") : 4;
-    for (std::size_t n = 0; n < config.layers.size(); ++n)
-        config.layers[n].is_linear = (n + 1) % interval != 0;
     const std::size_t value_heads = gguf.size("ssm.time_step_rank"),
                       key_heads = gguf.size("ssm.group_count"),
                       inner_size = gguf.size("ssm.inner_size");
     if (inner_size % value_heads != 0 || value_heads % key_heads != 0)
         gguf.file.reject(gguf.full("ssm.time_step_rank") +
                          " must divide ssm.inner_size, and be a multiple of ssm.group_count");
-    config.linear = LinearSizes{config.hidden_size,
-                                key_heads,
-                                value_heads,
-                                gguf.size("ssm.state_size"),
-                                inner_size / value_heads,
-                                gguf.size("ssm.conv_kernel")};
-    read_gguf_experts(gguf, "expert_feed_forward_length", 1, config);
-    config.experts.n_shared_experts = 1;
-    config.experts.shared_expert_intermediate_size =
-        gguf.size("expert_shared_feed_forward_length");
-    config.routing = SoftmaxRouting{true};
+    const LinearSizes linear{config.hidden_size,
+                             key_heads,
+                             value_heads,
+                             gguf.size("ssm.state_size"),
+                             inner_size / value_heads,
+                             gguf.size("ssm.conv_kernel")};
+    for (std::size_t n = 0; n < config.layers.size(); ++n)
+        if ((n + 1) % interval != 0) config.layers[n].mixer = linear;
+    ExpertSizes sizes = read_gguf_experts(gguf, "expert_feed_forward_length");
+    sizes.n_shared_experts = 1;
+    sizes.shared_expert_intermediate_size = gguf.size("expert_shared_feed_forward_length");
+    MoeConfig moe = make_experts(config, sizes, SoftmaxRouting{true});
+    moe.shared_gate = true;
+    set_experts(config, moe, [](std::size_t) { return true; });
 }
 
 FamilyLayerNames qwen3_next_gguf_names() {

@@ -1,7 +1,7 @@
 // Qwen3-Next in GGUF files.
 #pragma once
 
-#include "chapters/models/family.hpp"
+#include "chapters/models/family_keys.hpp"
 
 namespace llm::models {
 

@@ -1,47 +1,44 @@
 // SmolLM3: a Llama in which every fourth layer has no RoPE. Source: Hugging Face,
 // modeling_smollm3.py.
-#include "chapters/models/family.hpp"
+#include "chapters/models/family_keys.hpp"
 
 namespace llm::models {
 namespace {
 
 void read_smollm3(const JsonFile& json, FamilyConfig& config) {
-    read_use_rope(json, config.layers);
+    read_mlp_bias(json, config);
+    read_use_rope(json, config);
     const bool slides = json.boolean_or("use_sliding_window", false);
-    const std::size_t width = json.size_or("sliding_window", config.max_position_embeddings);
+    const SlidingWindow window{json.size_or("sliding_window", config.max_position_embeddings)};
     // With use_sliding_window, the layers that layer_types lists, or those without RoPE, have a
     // window.
     if (json.has("layer_types"))
-        set_patterns(config,
-                     read_layer_types(json, SlidingWindow{width}, config.num_hidden_layers));
+        set_patterns(config, read_layer_types(json, window, config.num_hidden_layers));
     else if (slides && json.has("sliding_window"))
         for (LayerConfig& layer : config.layers)
-            if (!layer.use_rope) layer.pattern = SlidingWindow{width};
+            if (!rope_of(layer)) attention_of(layer)->pattern = window;
     if (!slides && sliding_window(config))
         json.reject_value("layer_types", "sliding_attention", "full_attention");
 }
 
 void write_smollm3(const FamilyConfig& config, JsonMembers& json) {
-    std::vector<std::size_t> use_rope;
-    for (const LayerConfig& layer : config.layers) use_rope.push_back(layer.use_rope ? 1 : 0);
-    json.push_back({"no_rope_layers", use_rope});
-    if (const auto window = sliding_window(config))
-        json.insert(json.end(), {{"layer_types", layer_types(config)},
-                                 {"sliding_window", *window},
-                                 {"use_sliding_window", true}});
+    add_mlp_bias(config, json);
+    json.push_back({"no_rope_layers", no_rope_layers(config)});
+    add_windows(config, json);
+    if (sliding_window(config)) json.push_back({"use_sliding_window", true});
 }
 
 void check_smollm3_gguf(const FamilyConfig& config) {
     for (std::size_t n = 0; n < config.layers.size(); ++n)
-        require(config.layers[n].use_rope == ((n + 1) % 4 != 0),
+        require(bool(rope_of(config.layers[n])) == ((n + 1) % 4 != 0),
                 "export: llama.cpp's smollm3 has no RoPE in layers 3, 7, ..., and RoPE in all "
                 "others");
     require(!sliding_window(config), "export: llama.cpp's smollm3 has no windows");
 }
 
 void read_smollm3_gguf(const GgufSettings&, FamilyConfig& config) {
-    for (std::size_t n = 0; n < config.layers.size(); ++n)
-        config.layers[n].use_rope = (n + 1) % 4 != 0;
+    for (std::size_t n = 3; n < config.layers.size(); n += 4)
+        attention_of(config.layers[n])->rope.reset();
 }
 
 }  // namespace
@@ -54,7 +51,6 @@ const Family& smollm3_family() {
         .names = hugging_face_layer_names(),
         .gguf_names = gguf_layer_names(),
         .gguf_layout = RopeLayout::interleaved,
-        .has_mlp_bias_key = true,
         .defaults = {128256, 2048, 11008, 36, 16, 4, 32768, 0, 1e-6, 2'000'000, true},
         .read = read_smollm3,
         .write = write_smollm3,

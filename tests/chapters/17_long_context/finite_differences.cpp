@@ -77,7 +77,9 @@ TEST_CASE("forward_backward against central differences: a decoder with every ki
     layers[1]->pattern = ChunkedAttention{2};
     layers[1]->score_mod.attn_logit_softcapping = 1.5;
     layers[1]->score_mod.sinks = std::nullopt;
-    layers[2]->position_encoding = NoPE{TemperatureTuning{2, 0.5}};
+    layers[2]->position_encoding = NoPE{};
+    // With RoPE and a QK norm, and without.
+    layers[0]->temperature_tuning = layers[2]->temperature_tuning = TemperatureTuning{2, 0.5};
     layers[2]->output_gate = layers[2]->layer.projections.q_proj;  // other weights below
     for (const Parameter& parameter : named_parameters(decoder))
         for (Real& value : parameter.values) value = Real(0.5) * generator.next_normal();

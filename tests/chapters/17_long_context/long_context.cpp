@@ -3,6 +3,7 @@
 #include <random>
 
 #include "chapters/01_masking/masking.hpp"
+#include "chapters/05_gqa/rms_normalize.hpp"
 #include "chapters/08_pre_vs_post_norm/block.hpp"
 #include "chapters/09_full_model/run_layers.hpp"
 #include "chapters/17_long_context/pattern_attention.hpp"
@@ -52,7 +53,8 @@ std::vector<PatternBlock> mixed_layers() {
     layers[0].self_attn.score_mod.sinks = Vector{0.5f, -1, 2, 0};
     layers[0].self_attn.score_mod.attn_logit_softcapping = Real(1.5);
     layers[1].self_attn.position_encoding = RoPE{1};
-    layers[2].self_attn.position_encoding = NoPE{TemperatureTuning{3, Real(0.4)}};
+    layers[2].self_attn.position_encoding = NoPE{};
+    layers[2].self_attn.temperature_tuning = TemperatureTuning{3, Real(0.4)};
     return layers;
 }
 
@@ -115,9 +117,18 @@ TEST_CASE("a NoPE layer depends on the mask only: shifted positions change nothi
     attention.position_encoding = NoPE{};
     CHECK_CLOSE(at(9), at(0), 0);
 
-    // No RoPE and no QK norm: the projections themselves.
+    // With a QK norm, the normalized queries and keys; without one, the projections themselves.
     const auto [queries, keys, values] = project_qkv(attention.layer, states);
     const Tensor4 mask = expand_mask(pattern_mask(SlidingWindow{5}, 7, 7), B);
+    REQUIRE(std::holds_alternative<QKNormWithoutWeights>(attention.layer.qk_norm));
+    CHECK_CLOSE(
+        at(0),
+        project_output(attention.layer,
+                       grouped_query_attention(rms_normalize(queries, Real(1e-5)),
+                                               rms_normalize(keys, Real(1e-5)), values, mask)
+                           .context),
+        1e-5);
+    attention.layer.qk_norm = NoQKNorm{};
     CHECK_CLOSE(at(0),
                 project_output(attention.layer,
                                grouped_query_attention(queries, keys, values, mask).context),
@@ -125,7 +136,7 @@ TEST_CASE("a NoPE layer depends on the mask only: shifted positions change nothi
 
     // A temperature changes the queries only, and depends on the position.
     const TemperatureTuning tuning{4, 1};
-    attention.position_encoding = NoPE{tuning};
+    attention.temperature_tuning = tuning;
     const IdMatrix positions = position_ids(B, 7);
     CHECK_CLOSE(
         at(0),
@@ -170,7 +181,7 @@ TEST_CASE("each choice of a layer changes the result") {
         if (choice == 0) layers[0].self_attn.score_mod.sinks = std::nullopt;
         if (choice == 1) layers[0].self_attn.score_mod.attn_logit_softcapping = std::nullopt;
         if (choice == 2) layers[1].self_attn.position_encoding = RoPE{0};
-        if (choice == 3) layers[2].self_attn.position_encoding = NoPE{};
+        if (choice == 3) layers[2].self_attn.temperature_tuning = std::nullopt;
         if (choice == 4) layers[3].self_attn.pattern = SinksAndWindow{2, 4};
         CHECK(difference(run(layers, embeddings, inputs), expected, 1e-4) != "");
     }

@@ -138,6 +138,10 @@ TEST_CASE("tune_temperature equals Llama 4's formula, and begins at 1") {
     CHECK(tuned(0, 0, 0, 0) == 1);
     CHECK(tuned(0, 0, 1, 0) == doctest::Approx(1 + 0.1 * std::log(2.0)));
     CHECK(tuned(0, 0, 2, 0) == doctest::Approx(1 + 0.1 * std::log(3.0)));
+
+    // Ministral 3 counts positions from 0.
+    const Tensor4 from_0 = tune_temperature(ones, {{8191, 8192, 16384}}, {8192, 0.1f, 0});
+    CHECK_CLOSE(from_0, tuned, 1e-6);
 }
 
 TEST_CASE("grouped_query_attention names sinks and shapes that do not match") {
