@@ -5,31 +5,16 @@
 #include <iostream>
 #include <sstream>
 
-#include "chapters/models/load.hpp"
 #include "common/files/json.hpp"
 #include "common/numbers/ceil_div.hpp"
 #include "common/tensors/float8.hpp"
-#include "tests/support/published_models.hpp"
+#include "tests/support/model_folders.hpp"
 #include "tests/support/rejection.hpp"
-#include "tests/support/small_model.hpp"
 
 using namespace llm;
 using namespace llm::models;
 
 namespace {
-
-Tensor3 logits_of(const std::string& folder, const IdMatrix& ids) {
-    return std::visit([&](const auto& model) { return model(ids); }, load_any_model(folder));
-}
-
-std::string rejection_of_folder(const std::string& folder) {
-    try {
-        load_any_model(folder);
-    } catch (const FileError& error) {
-        return error.what();
-    }
-    return "it was loaded";
-}
 
 struct StoredTensor {
     std::string name, type;
@@ -157,7 +142,7 @@ TEST_CASE("families in FP8: the logits of the float32 weights, in every bit") {
          {"models/gemma", "models/phi3", "18_experts/mixtral", "18_experts/llama4_text",
           "19_latent_attention/deepseek_v3", "20_linear_attention/qwen3_next"}) {
         CAPTURE(name);
-        const IdMatrix ids = fixture_ids(name.substr(0, name.find('/')) + "/ids");
+        const IdMatrix ids = ids_of(name);
         for (const std::array<std::size_t, 2> block : {std::array<std::size_t, 2>{6, 10}, {}}) {
             const Copies copies(name, block);
             CHECK_CLOSE(logits_of(copies.fp8, ids), logits_of(copies.dequantized, ids), 0);

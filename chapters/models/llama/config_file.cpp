@@ -34,12 +34,11 @@ const std::map<std::string, TextModel> text_models = {
 // Adds the defaults that the members lack.
 void add_defaults(const TextModel& model, JsonObject& members) {
     const Json object = members;
-    const auto has_theta = [&](const char* inside) {
-        const Json* rope = object.find(inside);
-        return rope && rope->find("rope_theta");
-    };
-    if (model.rope_theta > 0 && !object.find("rope_theta") && !has_theta("rope_parameters") &&
-        !has_theta("rope_scaling"))
+    const Json* scaling = object.find("rope_scaling");
+    const Json* parameters = object.find("rope_parameters");  // which must have a theta
+    const bool has_theta =
+        object.find("rope_theta") || (scaling && scaling->find("rope_theta"));
+    if (model.rope_theta > 0 && !has_theta && !(parameters && parameters->as<JsonObject>()))
         members.emplace_back("rope_theta", model.rope_theta);
     if (model.rms_norm_eps > 0 && !object.find("rms_norm_eps"))
         members.emplace_back("rms_norm_eps", model.rms_norm_eps);
