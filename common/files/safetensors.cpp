@@ -1,34 +1,24 @@
 #include "common/files/safetensors.hpp"
 
+#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <optional>
-#include <ostream>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "common/files/json_file.hpp"
-#include "common/tensors/half.hpp"
 
 namespace llm {
 namespace {
 
-static_assert(sizeof(Real) == 4, "write_safetensors copies the bytes of Reals");
 static_assert(std::endian::native == std::endian::little,
               "safetensors files are little endian");
 
 const std::map<std::string, std::size_t> bytes_per_element = {
     {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},     {"I32", 4},
     {"I16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
-
-template <class T>
-T read_as(const std::byte* bytes) {
-    T value;
-    std::memcpy(&value, bytes, sizeof value);
-    return value;
-}
 
 // The number of elements of a shape, or nullopt if it exceeds 64 bits.
 std::optional<std::size_t> checked_count(const std::vector<std::size_t>& shape) {
@@ -85,7 +75,8 @@ std::pair<JsonObject, std::span<const std::byte>> header_and_data(
         throw FileError(fmt::format("{}: {}", path.string(), reason));
     };
     if (all.size() < 8) reject("too short for a safetensors file");
-    const auto size = read_as<std::uint64_t>(all.data());
+    std::uint64_t size = 0;
+    std::memcpy(&size, all.data(), 8);
     if (size > 100'000'000 || size > all.size() - 8)
         reject(
             fmt::format("a header of {} bytes does not fit into a file of {}: damaged, or not "
@@ -208,7 +199,7 @@ const SafeTensors::Entry& SafeTensors::entry_of(const std::string& name,
 std::vector<std::string> SafeTensors::unread() const {
     std::vector<std::string> names;
     for (const auto& [name, entry] : tensors_)
-        if (!read_.contains(name)) names.push_back(name);
+        if (!read_.contains(name) && !has_fp8_scales(name)) names.push_back(name);
     return names;
 }
 
@@ -219,82 +210,6 @@ std::span<const std::byte> SafeTensors::read_bytes(
         throw FileError(fmt::format("{}: tensor {} is of type {}; U8 was expected",
                                     files_[entry.file].path().string(), name, entry.type));
     return entry.bytes;
-}
-
-void SafeTensors::check(const std::string& name, std::span<const std::size_t> shape) const {
-    const Entry& entry = entry_of(name, shape);
-    const std::string file = files_[entry.file].path().string();
-    if (entry.type != "F32" && entry.type != "F16" && entry.type != "BF16")
-        throw FileError(
-            fmt::format("{}: tensor {} is of type {}; F32, F16 and BF16 can be read", file,
-                        name, entry.type));
-}
-
-void SafeTensors::convert(const std::string& name, std::span<Real> elements) const {
-    const Entry& entry = tensors_.at(name);
-    const std::byte* bytes = entry.bytes.data();
-    const auto convert_each = [&](auto element_at) {
-        for (std::size_t i = 0; i < elements.size(); ++i) {
-            elements[i] = element_at(i);
-            if (!std::isfinite(elements[i]))
-                throw FileError(fmt::format("{}: tensor {} has an element that is not finite",
-                                            files_[entry.file].path().string(), name));
-        }
-    };
-    if (entry.type == "F32")
-        convert_each([&](std::size_t i) { return read_as<float>(bytes + 4 * i); });
-    if (entry.type == "F16")
-        convert_each(
-            [&](std::size_t i) { return static_cast<float>(read_as<Half>(bytes + 2 * i)); });
-    if (entry.type == "BF16")
-        convert_each([&](std::size_t i) { return to_float(read_as<Bfloat16>(bytes + 2 * i)); });
-    files_[entry.file].forget(entry.bytes);
-}
-
-namespace {
-
-void write_elements(std::ostream& stream, std::span<const Real> elements, DType dtype) {
-    const auto write = [&](const auto& values) {
-        stream.write(reinterpret_cast<const char*>(values.data()),
-                     static_cast<std::streamsize>(std::span(values).size_bytes()));
-    };
-    if (dtype == DType::float32) return write(elements);
-    std::vector<Bfloat16> rounded(elements.size());
-    std::transform(elements.begin(), elements.end(), rounded.begin(), to_bfloat16);
-    write(rounded);
-}
-
-}  // namespace
-
-void write_safetensors(const std::filesystem::path& file,
-                       const std::vector<NamedTensor>& tensors, DType dtype,
-                       const std::map<std::string, std::string>& metadata) {
-    if (dtype != DType::float32 && dtype != DType::bfloat16)
-        throw FileError(fmt::format("{}: tensors are written in float32 or bfloat16, not {}",
-                                    file.string(), to_text(dtype)));
-    JsonObject texts(metadata.contains("format") ? 0 : 1, {"format", "pt"});
-    for (const auto& [key, text] : metadata) texts.emplace_back(key, text);
-    JsonObject header = {{"__metadata__", texts}};
-    const std::string type_name = dtype == DType::float32 ? "F32" : "BF16";
-    std::size_t offset = 0;
-    for (const auto& [name, shape, elements] : tensors) {
-        const std::size_t size = bytes_per_element.at(type_name) * elements.size();
-        const std::vector<std::size_t> offsets = {offset, offset + size};
-        header.emplace_back(
-            name,
-            JsonObject{{"dtype", type_name}, {"shape", shape}, {"data_offsets", offsets}});
-        offset += size;
-    }
-    std::string text = json_text(header);
-    text.append((8 - text.size() % 8) % 8, ' ');  // the data begins at a multiple of 8
-    const std::uint64_t header_size = text.size();
-
-    write_file(file, [&](std::ostream& stream) {
-        stream.write(reinterpret_cast<const char*>(&header_size), 8);
-        stream << text;
-        for (const NamedTensor& tensor : tensors)
-            write_elements(stream, tensor.elements, dtype);
-    });
 }
 
 }  // namespace llm

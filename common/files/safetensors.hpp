@@ -2,7 +2,9 @@
 // header, and the tensor data.
 #pragma once
 
+#include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,9 +12,13 @@
 #include "common/files/mapped_file.hpp"
 #include "common/numbers/hash.hpp"
 #include "common/tensors/dtype.hpp"
+#include "common/tensors/float8.hpp"
 #include "common/tensors/tensor.hpp"
 
 namespace llm {
+
+// The scales of the FP8 weights NAME are in the tensor NAME_scale_inv.
+inline const std::string scale_suffix = "_scale_inv";
 
 // The tensors of a model by name, in one file or several. The constructor reads only the
 // headers; read() converts a tensor to Real. All functions throw FileError, which names file
@@ -25,7 +31,8 @@ class SafeTensors {
 
     bool has(const std::string& name) const { return tensors_.contains(name); }
     std::size_t size_of(const std::string& name) const;  // of a tensor with one dimension
-    std::vector<std::string> unread() const;             // the tensors that were not read
+    // The tensors that were not read, without the scales of FP8 weights.
+    std::vector<std::string> unread() const;
     std::vector<std::string> names() const {
         std::vector<std::string> names;
         for (const auto& [name, entry] : tensors_) names.push_back(name);
@@ -49,8 +56,14 @@ class SafeTensors {
     // The texts of __metadata__, of all files.
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-    // Reads a tensor of type F32, F16 or BF16. It must have this shape and only finite
-    // elements.
+    // FP8 weights are products of a stored value and a scale, of which there is one for each
+    // block of so many rows and columns; nullopt: one for each matrix.
+    void set_weight_block_size(std::optional<std::array<std::size_t, 2>> size) {
+        weight_block_size_ = size;
+    }
+
+    // Reads a tensor of type F32, F16 or BF16, or matrices of type F8_E4M3 or F8_E5M2 with
+    // their scales. It must have this shape and only finite elements.
     template <std::size_t N>
     xt::xtensor<Real, N> read(const std::string& name, const std::size_t (&shape)[N]) const {
         check(name, shape);
@@ -82,11 +95,17 @@ class SafeTensors {
     std::map<std::string, Entry> tensors_;
     std::map<std::string, std::string> metadata_;
     mutable std::set<std::string> read_;
+    // The default of Hugging Face's FineGrainedFP8Config.
+    std::optional<std::array<std::size_t, 2>> weight_block_size_ = {{128, 128}};
 
     void add_file(const std::filesystem::path& file);
     const Entry& entry_of(const std::string& name, std::span<const std::size_t> shape) const;
+    bool has_fp8_scales(const std::string& name) const;
     void check(const std::string& name, std::span<const std::size_t> shape) const;
     void convert(const std::string& name, std::span<Real> elements) const;
+    void convert_fp8(const std::string& name, const Float8Values& values,
+                     std::span<Real> elements) const;
+    void store(const std::string& name, Real value, Real& element) const;  // if it is finite
 };
 
 // A tensor to write; the elements are not copied and must live until write_safetensors returns.

@@ -5,31 +5,19 @@
 #include <sstream>
 
 #include "chapters/models/llama/config_file.hpp"
-#include "chapters/models/load.hpp"
 #include "chapters/models/parameter_count.hpp"
-#include "tests/support/published_models.hpp"
+#include "tests/support/model_folders.hpp"
 
 using namespace llm;
 using namespace llm::models;
 
 namespace {
 
-// The input ids of the fixtures of a chapter; chapter 09 has none of its own.
-IdMatrix ids_of(const std::string& name) {
-    const std::string chapter = name.substr(0, name.find('/'));
-    return chapter == "09_full_model" ? IdMatrix{{1, 3, 16, 7, 2, 9, 9, 4, 11, 0, 5}}
-                                      : fixture_ids(chapter + "/ids");
-}
-
 std::uint64_t parameters_of(const std::string& json) {
     const Scratch scratch;
     overwrite(scratch.folder / "config.json", json);
     return count_parameters(read_any_config(open_config(scratch.folder / "config.json")))
         .total();
-}
-
-Tensor3 logits_of(const std::string& folder, const IdMatrix& ids) {
-    return std::visit([&](const auto& model) { return model(ids); }, load_any_model(folder));
 }
 
 // Replaces texts in the header of a safetensors file, which begins with its length.
@@ -66,15 +54,6 @@ void add_tensor(const fs::path& file, const std::string& name) {
 void wrap_config(const std::string& folder, const std::string& beginning) {
     const std::string text = content(folder + "/config.json");
     overwrite(folder + "/config.json", "{" + beginning + R"(, "text_config": )" + text + "}");
-}
-
-std::string rejection_of_folder(const std::string& folder) {
-    try {
-        load_any_model(folder);
-    } catch (const FileError& error) {
-        return error.what();
-    }
-    return "it was loaded";
 }
 
 const std::string mistral_7b =

@@ -1,6 +1,8 @@
 #include "chapters/models/llama/config_file.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "chapters/models/llama/unread_settings.hpp"
 
@@ -32,12 +34,11 @@ const std::map<std::string, TextModel> text_models = {
 // Adds the defaults that the members lack.
 void add_defaults(const TextModel& model, JsonObject& members) {
     const Json object = members;
-    const auto has_theta = [&](const char* inside) {
-        const Json* rope = object.find(inside);
-        return rope && rope->find("rope_theta");
-    };
-    if (model.rope_theta > 0 && !object.find("rope_theta") && !has_theta("rope_parameters") &&
-        !has_theta("rope_scaling"))
+    const Json* scaling = object.find("rope_scaling");
+    const Json* parameters = object.find("rope_parameters");  // which must have a theta
+    const bool has_theta =
+        object.find("rope_theta") || (scaling && scaling->find("rope_theta"));
+    if (model.rope_theta > 0 && !has_theta && !(parameters && parameters->as<JsonObject>()))
         members.emplace_back("rope_theta", model.rope_theta);
     if (model.rms_norm_eps > 0 && !object.find("rms_norm_eps"))
         members.emplace_back("rms_norm_eps", model.rms_norm_eps);
@@ -149,6 +150,12 @@ HeadOfClass read_head(const JsonFile& json) {
     return head;
 }
 
+namespace {
+
+const std::string activation_scheme = "quantization_config.activation_scheme";
+
+}  // namespace
+
 std::string quantization_method(const JsonFile& json) {
     for (const char* key : {"quantization_config", "compression_config", "quantization"}) {
         if (!json.is_object(key) || json.value(key).as<JsonObject>()->empty()) continue;
@@ -169,15 +176,52 @@ void reject_other_head(const JsonFile& json, bool tie_word_embeddings) {
 
 void reject_quantized_weights(const JsonFile& json) {
     const std::string method = quantization_method(json);
-    if (!method.empty())
+    if (method.empty()) return;
+    if (method != "fp8" || !json.is_object("quantization_config"))
         json.reject("quantization_config",
                     "says that the weights are quantized (" + method +
-                        "); supported: float32, float16 and bfloat16, mxfp4 of gpt-oss, and "
-                        "GGUF files");
+                        "); supported: float32, float16, bfloat16 and fp8, mxfp4 of gpt-oss, "
+                        "and GGUF files");
+    const std::string scheme = json.has(activation_scheme) ? json.text(activation_scheme) : "";
+    if (!scheme.empty() && scheme != "dynamic" && scheme != "static")
+        json.reject_value(activation_scheme, scheme, "dynamic and static");
 }
+
+namespace {
+
+// The rows and columns of FP8 weights that share a scale; nullopt if all of a matrix do. The
+// default is that of Hugging Face's FineGrainedFP8Config.
+std::optional<std::array<std::size_t, 2>> read_weight_block_size(const JsonFile& json) {
+    const std::string key = "quantization_config.weight_block_size";
+    if (json.is_null(key)) return std::nullopt;
+    if (!json.has(key)) return {{128, 128}};
+    const std::vector<std::int64_t> size = json.ids(key);
+    if (size.size() != 2 || size[0] == 0 || size[1] == 0)
+        json.reject(key,
+                    "must be two numbers above 0, or null, not " + json_text(json.value(key)));
+    return {{std::size_t(size[0]), std::size_t(size[1])}};
+}
+
+// Leaves out the scales with which other software rounds activations to FP8, too.
+void drop_activation_scales(const JsonFile& json, SafeTensors& tensors) {
+    std::size_t num_scales = 0;
+    tensors.rename([&](const std::string& name) {
+        if (!name.ends_with("activation_scale")) return name;
+        ++num_scales;
+        return std::string();
+    });
+    if (num_scales == 0) return;
+    note_once(json, "activation_scheme static: activations are not rounded to FP8, so " +
+                        std::to_string(num_scales) + " scales of activations are not read");
+}
+
+}  // namespace
 
 void name_as_causal_lm(const JsonFile& json, const std::string& embed_tokens,
                        const std::string& lm_head, SafeTensors& tensors) {
+    tensors.set_weight_block_size(read_weight_block_size(json));
+    if (json.has(activation_scheme) && json.text(activation_scheme) == "static")
+        drop_activation_scales(json, tensors);
     const std::size_t dot = embed_tokens.rfind('.') + 1;
     const std::string base = embed_tokens.substr(0, dot);           // "model."
     const std::string leaf = embed_tokens.substr(dot) + ".weight";  // "embed_tokens.weight"
@@ -196,7 +240,8 @@ void name_as_causal_lm(const JsonFile& json, const std::string& embed_tokens,
     const std::string head = lm_head + ".weight";
     std::size_t num_others = 0;
     tensors.rename([&](const std::string& name) -> std::string {
-        if (name == head || name.ends_with("." + head)) return head;
+        for (const std::string& tensor : {head, head + scale_suffix})
+            if (name == tensor || name.ends_with("." + tensor)) return tensor;
         if (name.starts_with(stem)) return base + name.substr(stem.size());
         ++num_others;
         return "";

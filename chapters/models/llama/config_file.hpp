@@ -27,14 +27,15 @@ HeadOfClass read_head(const JsonFile& json);
 std::string quantization_method(const JsonFile& json);
 
 // For readers of weights. Throw FileError if the class has no language-model head and the
-// embedding is not tied to one; if the weights are quantized.
+// embedding is not tied to one; if the weights are quantized by another method than fp8.
 void reject_other_head(const JsonFile& json, bool tie_word_embeddings);
 void reject_quantized_weights(const JsonFile& json);
 
 // Gives the tensors of the text model the names of Hugging Face's ...ForCausalLM, which begin
 // with that of the embedding: files have others for a model without a head (no "model.") and
 // for one inside another (language_model.model., model.language_model.). Tensors of other
-// parts, if there are any, are noted and not read.
+// parts, if there are any, are noted and not read; nor are scales with which activations would
+// be rounded to FP8. FP8 weights get the weight_block_size of quantization_config.
 void name_as_causal_lm(const JsonFile& json, const std::string& embed_tokens,
                        const std::string& lm_head, SafeTensors& tensors);
 

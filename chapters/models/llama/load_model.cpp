@@ -19,6 +19,9 @@ void reject_unread_tensors(const SafeTensors& tensors, const JsonFile& json,
                 return name.starts_with(part) || name.ends_with(part);
             }))
             continue;
+        if (name.ends_with(scale_suffix))
+            json.reject("the weights have the scales " + name + ", but no FP8 weights " +
+                        name.substr(0, name.size() - scale_suffix.size()));
         if (name != lm_head + ".weight")
             json.reject("the weights have a tensor " + name +
                         ", which these settings do not describe");

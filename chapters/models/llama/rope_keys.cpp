@@ -29,6 +29,9 @@ Real read_rope_theta(const JsonFile& json, const std::string& inside, double oth
     if (json.has(outer) && json.has(inner) && json.number(outer) != json.number(inner))
         json.reject("rope_theta " + brief(json.number(outer)) + " and " + inner + " " +
                     brief(json.number(inner)) + " contradict each other");
+    // Files of transformers 5 always have it: without it, they are damaged.
+    if (inside.starts_with("rope_parameters") && !json.has(outer) && !json.has(inner))
+        json.reject(inner, "is missing");
     double theta = otherwise;
     if (json.has(outer)) theta = json.number(outer);
     if (json.has(inner)) theta = json.number(inner);

@@ -11,7 +11,7 @@ namespace llm::models {
 // of layers, if these may differ. Throws FileError.
 std::string rope_object(const JsonFile& json, bool may_differ_by_layer_type);
 // The theta at the top level or in that object, or another value if both lack it. Throws
-// FileError if they differ.
+// FileError if they differ, or if both lack it although there is a rope_parameters.
 Real read_rope_theta(const JsonFile& json, const std::string& inside, double otherwise);
 
 // The type of RoPE scaling in rope_scaling or rope_parameters: its rope_type, or type, as files

@@ -9,9 +9,18 @@
 namespace llm::models {
 namespace {
 
+// The class that transformers 5 writes if a tokenizer needs none of its own.
+bool is_tokenizers_backend(const JsonFile& json) {
+    return json.is_text("tokenizer_class") &&
+           json.text("tokenizer_class") == "TokenizersBackend";
+}
+
 // transformers writes the post-processor of these classes anew, from add_bos_token and
-// add_eos_token. Other classes ignore the two.
+// add_eos_token; that of TokenizersBackend only if the file has one of the two. Other classes
+// ignore them. Source: tokenization_utils_tokenizers.py.
 bool obeys_add_bos_token(const JsonFile& json) {
+    if (is_tokenizers_backend(json))
+        return json.has("add_bos_token") || json.has("add_eos_token");
     const std::string name =
         json.is_text("tokenizer_class") ? json.text("tokenizer_class") : "";
     return name.starts_with("Llama") || name.starts_with("CodeLlama") ||
@@ -29,7 +38,8 @@ void read_tokenizer_config(const JsonFile& json, Tokenizer& tokenizer) {
     if (json.boolean_or("add_eos_token", false))
         json.reject_value("add_eos_token", "true", "false");
     const bool begins_with_bos = !tokenizer.prefix_tokens.empty();
-    if (json.boolean_or("add_bos_token", begins_with_bos) == begins_with_bos) return;
+    const bool otherwise = begins_with_bos && !is_tokenizers_backend(json);
+    if (json.boolean_or("add_bos_token", otherwise) == begins_with_bos) return;
     tokenizer.prefix_tokens.clear();
     if (begins_with_bos) return;
     if (!tokenizer.bos_token_id)
@@ -42,15 +52,22 @@ void read_bos_and_eos(const std::string& folder, Tokenizer& tokenizer) {
     for (const std::string name : {"/config.json", "/generation_config.json"}) {
         if (!is_file(folder + name)) continue;
         const JsonFile json(folder + name);
-        if (json.has("bos_token_id") && !json.ids("bos_token_id").empty())
-            tokenizer.bos_token_id = json.ids("bos_token_id")[0];
-        if (json.has("eos_token_id")) tokenizer.eos_token_ids = json.ids("eos_token_id");
+        if (const std::vector<Id> bos = token_ids(json, "bos_token_id"); !bos.empty())
+            tokenizer.bos_token_id = bos[0];
+        if (const std::vector<Id> eos = token_ids(json, "eos_token_id"); !eos.empty())
+            tokenizer.eos_token_ids = eos;
     }
     if (const std::string file = folder + "/tokenizer_config.json"; is_file(file))
         read_tokenizer_config(JsonFile(file), tokenizer);
 }
 
 }  // namespace
+
+std::vector<Id> token_ids(const JsonFile& json, const std::string& key) {
+    for (const std::string& found : {key, "text_config." + key})
+        if (json.has(found)) return json.ids(found);
+    return {};
+}
 
 std::optional<Id> special_token_id(const JsonFile& json, const std::string& key,
                                    const Tokenizer& tokenizer) {

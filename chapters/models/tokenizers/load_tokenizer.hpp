@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "common/files/json_file.hpp"
@@ -17,6 +18,10 @@ namespace llm::models {
 // unsupported.
 Tokenizer load_tokenizer(const std::string& path,
                          std::optional<std::size_t> vocab_size = std::nullopt);
+
+// bos_token_id or eos_token_id of a config.json or generation_config.json: a number or a list
+// of numbers, in text_config if the file has it only there; empty: there is none.
+std::vector<Id> token_ids(const JsonFile& json, const std::string& key);
 
 // The id of bos_token or eos_token of a tokenizer_config.json: a text, or an object with a
 // content. None if the vocabulary lacks the token: the model can then not sample it.

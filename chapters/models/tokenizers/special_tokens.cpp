@@ -8,11 +8,6 @@
 namespace llm::models {
 namespace {
 
-// The ids of bos_token_id or eos_token_id, a number or a list of numbers.
-std::vector<Id> ids_of(const JsonFile& json, const std::string& key) {
-    return json.has(key) ? json.ids(key) : std::vector<Id>();
-}
-
 void add(const std::vector<Id>& bos, const std::vector<Id>& eos, Tokenizer& tokenizer) {
     if (!tokenizer.bos_token_id && !bos.empty()) tokenizer.bos_token_id = bos[0];
     for (const Id id : eos)
@@ -26,7 +21,7 @@ void read_special_tokens(const std::string& folder, Tokenizer& tokenizer) {
     for (const char* name : {"/config.json", "/generation_config.json"}) {
         if (!is_file(folder + name)) continue;
         const JsonFile json(folder + name);
-        add(ids_of(json, "bos_token_id"), ids_of(json, "eos_token_id"), tokenizer);
+        add(token_ids(json, "bos_token_id"), token_ids(json, "eos_token_id"), tokenizer);
     }
     if (const std::string file = folder + "/tokenizer_config.json"; is_file(file)) {
         const JsonFile json(file);

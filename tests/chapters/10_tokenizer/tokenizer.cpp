@@ -507,6 +507,15 @@ TEST_CASE("tokenizer_config.json: BOS and EOS as a fallback, and add_bos_token")
     CHECK(load(llama + R"("add_bos_token": false)").encode("Hi") ==
           Ids(plain.begin() + 1, plain.end()));
     CHECK(load(R"("add_bos_token": false)").encode("Hi") == plain);  // ignored by its class
+    // transformers 5.
+    const std::string backend =
+        R"("backend": "tokenizers", "is_local": true, "bos_token": "<s>",
+           "extra_special_tokens": ["</s>"], "tokenizer_class": "TokenizersBackend")";
+    const Ids without(plain.begin() + 1, plain.end());
+    CHECK(load(backend).encode("Hi") == plain);
+    CHECK(load(backend + R"(, "add_bos_token": true)").encode("Hi") == plain);
+    CHECK(load(backend + R"(, "add_bos_token": false)").encode("Hi") == without);
+    CHECK(load(backend + R"(, "add_eos_token": false)").encode("Hi") == without);
     overwrite(folder + "/tokenizer_config.json", "{" + llama + R"("add_eos_token": true})");
     CHECK_THROWS_WITH_AS(
         models::load_tokenizer(folder + "/tokenizer.json"),

@@ -55,6 +55,9 @@ TEST_CASE("an EOS token counts if any of three files names it, in the model's fo
     const std::vector<std::array<std::string, 2>> files = {
         {"config.json", R"({"eos_token_id": 404})"},
         {"config.json", R"({"eos_token_id": [404]})"},
+        {"config.json", R"({"text_config": {"eos_token_id": 404}})"},
+        {"config.json", R"({"eos_token_id": 404, "text_config": {"eos_token_id": 3}})"},
+        {"config.json", R"({"eos_token_id": null, "text_config": {"eos_token_id": [404]}})"},
         {"generation_config.json", R"({"eos_token_id": 404})"},
         {"generation_config.json", R"({"eos_token_id": [404]})"},
         {"tokenizer_config.json", R"({"eos_token": "<|im_end|>"})"},
@@ -146,6 +149,7 @@ TEST_CASE("a GGUF model has its own tokenizer, unless --tokenizer names another 
 TEST_CASE("an empty prompt is the BOS token of any file, and rejected if there is none") {
     const std::vector<std::array<std::string, 2>> files = {
         {"config.json", R"({"bos_token_id": 402})"},
+        {"config.json", R"({"text_config": {"bos_token_id": 402}})"},
         {"generation_config.json", R"({"bos_token_id": 402})"},
         {"tokenizer_config.json", R"({"bos_token": "<|endoftext|>"})"},
         {"tokenizer_config.json", R"({"bos_token": {"content": "<|endoftext|>"}})"}};
@@ -169,6 +173,22 @@ TEST_CASE("an empty prompt is the BOS token of any file, and rejected if there i
         models::load_tokenizer(fixture_path("10_tokenizer/llama3/tokenizer.json"));
     CHECK(models::encode_prompt(llama3, "") ==
           Ids{406});  // its tokenizer.json prepends it to any text
+}
+
+TEST_CASE("generation_config.json of transformers 5: null and an empty list name no token") {
+    const Folders folders;
+    overwrite(folders.model + "/config.json", R"({"bos_token_id": 402, "eos_token_id": 404})");
+    for (const std::string none : {"null", "[]"}) {
+        overwrite(folders.model + "/generation_config.json",
+                  R"({"_from_model_config": true, "bos_token_id": )" + none +
+                      R"(, "eos_token_id": )" + none +
+                      R"(, "pad_token_id": -1, "transformers_version": "5.2.0"})");
+        CHECK(folders.eos() == Ids{404});
+        CHECK(models::encode_prompt(folders.load(), "") == Ids{402});
+        const Tokenizer beside = models::load_tokenizer(folders.model + "/tokenizer.json");
+        CHECK(beside.eos_token_ids == Ids{404});
+        CHECK(beside.bos_token_id == 402);
+    }
 }
 
 TEST_CASE("the sampling parameters of generation_config.json are not read") {

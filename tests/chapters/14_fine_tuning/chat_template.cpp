@@ -278,6 +278,11 @@ TEST_CASE("The template of a folder is chat_template.jinja, or else in tokenizer
 
     overwrite(folder + "/chat_template.jinja", "{{ messages }}");
     CHECK_THROWS_AS(find_chat_template(folder), FileError);
+
+    // As transformers 5 writes them.
+    overwrite(config, R"({"backend": "tokenizers", "tokenizer_class": "TokenizersBackend"})");
+    overwrite(folder + "/chat_template.jinja", chatml);
+    CHECK(find_chat_template(folder)->format == &chatml_format);
 }
 
 TEST_CASE("The template of an adapter comes before that of its model") {
