@@ -49,6 +49,14 @@ std::optional<Real> read_attention_factor(const JsonFile& json, const std::strin
            yarn_mscale(factor, Real(json.positive_or(all_dim, 1)));
 }
 
+// Throws FileError if the object has parameters of layers that are not known.
+void reject_other_layer_types(const JsonFile& json, const std::string& inside) {
+    if (!json.is_object(inside)) return;
+    for (const auto& [type, value] : *json.value(inside).as<JsonObject>())
+        if (value.as<JsonObject>() && type != "full_attention" && type != "sliding_attention")
+            json.reject_value(inside, type, "full_attention and sliding_attention");
+}
+
 std::size_t read_rotary_dim(const JsonFile& json, const std::string& inside,
                             const RopeParameters& otherwise) {
     const std::string outer = "partial_rotary_factor", inner = inside + "." + outer;
@@ -83,7 +91,12 @@ YarnScaling read_yarn(const JsonFile& json, const std::string& inside, double de
 RopeParameters read_rope(const JsonFile& json, const std::string& inside,
                          const FamilyConfig& config, const RopeParameters& otherwise) {
     RopeParameters rope = otherwise;
-    rope.rope_theta = read_rope_theta(json, inside, double(otherwise.rope_theta));
+    reject_other_layer_types(json, inside);
+    // A theta outside of the object is that of the layers that see all.
+    const std::string theta = inside + ".rope_theta";
+    rope.rope_theta = inside.ends_with(".sliding_attention") && json.has(theta)
+                          ? Real(json.positive_or(theta, 1))
+                          : read_rope_theta(json, inside, double(otherwise.rope_theta));
     rope.rotary_dim = read_rotary_dim(json, inside, otherwise);
     const std::string type = read_rope_type(json, inside);
     if (type == "longrope" || type == "su") {  // su: its name in the first files
@@ -115,9 +128,7 @@ void read_rope_by_layer_type(const JsonFile& json, FamilyConfig& config) {
     const std::string full = parameters + ".full_attention",
                       windows = parameters + ".sliding_attention";
     if (!json.is_object(parameters)) return;
-    for (const auto& [type, value] : *json.value(parameters).as<JsonObject>())
-        if (value.as<JsonObject>() && type != "full_attention" && type != "sliding_attention")
-            json.reject_value(parameters, type, "full_attention and sliding_attention");
+    reject_other_layer_types(json, parameters);
     if (!json.has(full) && !json.has(windows)) return;
     for (LayerConfig& layer : config.layers)
         if (RopeParameters* rope = rope_of(layer))

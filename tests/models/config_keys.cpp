@@ -233,11 +233,6 @@ TEST_CASE("rope_parameters of transformers 5 say the same as rope_theta and rope
                                                "factor": 2, "rope_theta": 500.0})"),
                    "rope_parameters.rope_type ntk is not supported; supported: default, "
                    "linear, dynamic, llama3, yarn and longrope"));
-    // Without a theta, that of the class.
-    CHECK(read("mixtral", R"("rope_parameters": {"rope_type": "default"})").rope_theta ==
-          1'000'000);
-    CHECK(read("gpt_oss", R"("rope_parameters": {"rope_type": "yarn", "factor": 4})")
-              .rope_theta == 150'000);
     // By type of layer, also with scaling of the windows.
     const FamilyConfig by_type = read("gemma3_text", R"("rope_parameters": {
                      "full_attention": {"rope_theta": 500.0},
