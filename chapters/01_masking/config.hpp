@@ -17,10 +17,10 @@ enum class AttentionBias {
 
 // How queries and keys are normalized (chapter 05).
 enum class QKNormType {
-    none,             // Llama 2 and 3
-    without_weights,  // Llama 4, after RoPE
-    with_weights,     // Qwen3, before RoPE
-    over_all_heads    // OLMo 2, before RoPE: one norm over the heads of a token, with weights
+    none,             // Llama
+    without_weights,  // after RoPE
+    with_weights,     // before RoPE: Qwen3
+    over_all_heads    // before RoPE: one norm over the heads of a token, with weights
 };
 
 // The rope_scaling of Llama 3.1, of rope_type llama3 (chapter 04).

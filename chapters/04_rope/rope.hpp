@@ -14,8 +14,7 @@ Vector inverse_frequencies(std::size_t head_dim, Real rope_theta);  // (D/2)
 struct RotaryTable {
     Matrix cos;  // (P, D/2)
     Matrix sin;  // (P, D/2)
-    // Features at the end of a head that are not rotated; the rest is then D. Partial rotary:
-    // GPT-NeoX, Phi-4-mini.
+    // Features at the end of a head that are not rotated (partial rotary); the rest is then D.
     std::size_t num_unrotated = 0;
 };
 RotaryTable make_rotary_table(const Vector& inverse_frequencies,  // (D/2)

@@ -16,14 +16,13 @@ namespace llm {
 using BlockOutput = AttentionLayer::Output;
 
 // x + f(norm(x)): the residual stream itself is never normalized, only the input of each
-// sublayer. Granite multiplies f by a constant. Source: GPT-2 (Radford et al., 2019), with
-// LayerNorm and Mlp; Llama, Qwen.
+// sublayer. Source: GPT-2 (Radford et al., 2019), with LayerNorm and Mlp; Llama, Qwen.
 template <class Norm, class MlpLayer, class Attention = AttentionLayer>
 struct PreNormBlockWith {
     Attention self_attn;
     MlpLayer mlp;
     Norm attention_norm, ffn_norm;  // HF: input_layernorm, post_attention_layernorm
-    Real residual_multiplier = 1;
+    Real residual_multiplier = 1;   // of f
 
     using AttentionType = Attention;
 

@@ -81,10 +81,10 @@ struct DecoderModel {
     std::vector<Layer> layers;      // L
     FinalNorm norm;                 // (C)
     std::optional<Matrix> lm_head;  // (V, C); none if tied to embed_tokens
-    Real embedding_scale = 1;       // Gemma: √C
-    std::optional<Real> final_logit_softcapping = std::nullopt;  // Gemma 2
-    Real logits_scaling = 1;                                     // divides the logits: Granite
-    std::optional<Matrix> embed_positions = std::nullopt;  // (P, C), instead of RoPE: GPT-2
+    // Neutral here; other architectures set them.
+    Real embedding_scale = 1, logits_scaling = 1;  // multiplies embeddings, divides logits
+    std::optional<Real> final_logit_softcapping = std::nullopt;
+    std::optional<Matrix> embed_positions = std::nullopt;  // (P, C), instead of RoPE
 
     const Matrix& head() const { return lm_head ? *lm_head : embed_tokens; }  // (V, C)
 

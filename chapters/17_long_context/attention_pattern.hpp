@@ -13,7 +13,7 @@ struct FullAttention {};  // all earlier keys, and the query's own
 struct SlidingWindow {    // the last "window" keys, the query's own included: Mistral
     std::size_t window = 0;
 };
-struct ChunkedAttention {  // the keys of the chunk: positions c·n to c·n + n - 1 (Llama 4)
+struct ChunkedAttention {  // the keys of the chunk: positions c·n to c·n + n - 1
     std::size_t chunk_size = 0;
 };
 struct SinksAndWindow {  // the first num_sinks keys and a sliding window: StreamingLLM
@@ -40,9 +40,9 @@ Tensor4 pattern_mask(const AttentionPattern& pattern,
 Matrix pattern_mask(const AttentionPattern& pattern, std::size_t query_len,
                     std::size_t kv_len);  // (T, S)
 
-// The patterns of L layers, of which every full_every-th has full attention: 6 in Gemma 3 (five
-// local layers, then a full one), 2 in Gemma 2 and gpt-oss, 0 for none in Mistral. Source:
-// Hugging Face, configuration_gemma3.py, layer_types.
+// The patterns of L layers, of which every full_every-th has full attention: 6 for five local
+// layers and then a full one, 0 for none. Source: Hugging Face, configuration_gemma3.py,
+// layer_types.
 std::vector<AttentionPattern> layer_patterns(std::size_t num_hidden_layers,  // L
                                              const AttentionPattern& local,
                                              std::size_t full_every);

@@ -40,9 +40,9 @@ Tensor4 tune_temperature(const Tensor4& queries,            // (B, H, T, D)
 
 // How a layer turns q · k into weights. (FlexAttention: score_mod.)
 struct ScoreMod {
-    Real scale = 1;  // 1/√D; Gemma: 1/√query_pre_attn_scalar
-    std::optional<Real> attn_logit_softcapping = std::nullopt;  // Gemma 2
-    std::optional<Vector> sinks = std::nullopt;                 // (H): gpt-oss
+    Real scale = 1;                                             // 1/√D in most models
+    std::optional<Real> attn_logit_softcapping = std::nullopt;  // none: scores have no cap
+    std::optional<Vector> sinks = std::nullopt;                 // (H); none: no sink
 };
 
 // The attention of chapter 05 of query head h, with these modifications.

@@ -13,7 +13,7 @@ struct YarnScaling {
     Real original_max_position_embeddings = 0;
     Real beta_fast = 32;   // pairs that rotate at least so often in the original context stay
     Real beta_slow = 1;    // pairs that rotate at most so often are divided by the factor
-    bool truncate = true;  // round the limits between to whole pairs; gpt-oss does not
+    bool truncate = true;  // round the limits between to whole pairs
     std::optional<Real> attention_factor = std::nullopt;  // if none, 0.1 ln(factor) + 1
 
     bool operator==(const YarnScaling&) const = default;

@@ -49,7 +49,7 @@ struct MixtureOfExperts {
     // dropped.
     std::optional<double> capacity_factor = std::nullopt;
     // (1, C). The output of the shared expert is multiplied by the sigmoid of this projection
-    // of the token: Qwen2-MoE. none: it is not.
+    // of the token. none: it is not.
     std::optional<Linear> shared_gate = std::nullopt;
 
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)

@@ -8,7 +8,7 @@
 namespace llm {
 
 // The MLP of a block: dense, or a mixture of experts. (Many models have both: the first layers
-// are dense in DeepSeek-V3, every second one in Llama 4 Maverick.) GPT-2's has no gate.
+// are dense, or every second one.) Mlp has no gate.
 struct MlpOrMoe : std::variant<GatedMlp, MixtureOfExperts, Mlp> {
     using variant::variant;
     Tensor3 operator()(const Tensor3& hidden_states) const;  // (B, T, C) -> (B, T, C)

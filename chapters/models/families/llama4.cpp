@@ -1,6 +1,6 @@
 // Llama 4 (text): chunked attention, every fourth layer without RoPE, a shared expert; a QK
 // norm without weights in Scout, none in Maverick. Source: Hugging Face, modeling_llama4.py.
-#include "chapters/models/family_keys.hpp"
+#include "chapters/models/families/llama4_gguf.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -36,48 +36,17 @@ void check_layer_types(const JsonFile& json, const std::vector<LayerConfig>& lay
         json.reject("layer_types and no_rope_layers contradict each other");
 }
 
-// Layers with RoPE have chunks and the QK norm, the others see everything with a temperature.
-void set_kinds(FamilyConfig& config, std::size_t chunk_size, bool qk_norm,
-               const std::optional<TemperatureTuning>& tuning) {
-    for (LayerConfig& layer : config.layers) {
-        AttentionConfig& attention = *attention_of(layer);
-        if (!attention.rope) {
-            attention.temperature_tuning = tuning;
-            continue;
-        }
-        attention.pattern = ChunkedAttention{chunk_size};
-        attention.qk_norm = qk_norm ? QKNormType::without_weights : QKNormType::none;
-    }
-}
-
 void read_llama4(const JsonFile& json, FamilyConfig& config) {
     read_use_rope(json, config);
     read_moe_layers(json, config);
     check_layer_types(json, config.layers);
-    std::optional<TemperatureTuning> tuning = TemperatureTuning{
-        Real(json.positive_or("floor_scale", 8192)), Real(json.positive_or("attn_scale", 0.1))};
+    Llama4Kinds kinds{TemperatureTuning{Real(json.positive_or("floor_scale", 8192)),
+                                        Real(json.positive_or("attn_scale", 0.1))},
+                      json.size_or("attention_chunk_size", 8192),
+                      json.boolean_or("use_qk_norm", true)};
     if (!json.truth_or("attn_temperature_tuning", true))  // Maverick has the number 4
-        tuning.reset();
-    set_kinds(config, json.size_or("attention_chunk_size", 8192),
-              json.boolean_or("use_qk_norm", true), tuning);
-}
-
-// The temperature of the layers without RoPE, and the chunks and the QK norm of the others.
-struct Llama4Kinds {
-    std::optional<TemperatureTuning> tuning = std::nullopt;
-    std::size_t chunk_size = 8192;
-    bool qk_norm = false;
-};
-Llama4Kinds kinds_of(const FamilyConfig& config) {
-    Llama4Kinds kinds;
-    for (const LayerConfig& layer : config.layers) {
-        const AttentionConfig& attention = *attention_of(layer);
-        if (!attention.rope) kinds.tuning = attention.temperature_tuning;
-        if (const auto* chunked = std::get_if<ChunkedAttention>(&attention.pattern))
-            kinds.chunk_size = chunked->chunk_size;
-        kinds.qk_norm = kinds.qk_norm || attention.qk_norm == QKNormType::without_weights;
-    }
-    return kinds;
+        kinds.tuning.reset();
+    set_kinds(config, kinds);
 }
 
 void write_llama4(const FamilyConfig& config, JsonMembers& json) {
@@ -100,55 +69,6 @@ void write_llama4(const FamilyConfig& config, JsonMembers& json) {
                              {"num_local_experts", moe->sizes.num_experts}});
     for (auto& [key, value] : json)
         if (key == "intermediate_size") value = moe->sizes.moe_intermediate_size;
-}
-
-// The number of layers up to the first with a mixture of experts, which llama.cpp expects to
-// repeat.
-std::size_t moe_step(const FamilyConfig& config) {
-    std::size_t first = 0;
-    while (first < config.layers.size() && !moe_of(config.layers[first])) ++first;
-    return first + 1;
-}
-
-void check_llama4_gguf(const FamilyConfig& config) {
-    const Llama4Kinds kinds = kinds_of(config);
-    const std::size_t num_experts =
-        first_moe(config) ? first_moe(config)->sizes.num_experts : 0;
-    require(kinds.tuning && kinds.tuning->floor_scale == 8192 &&
-                kinds.tuning->attn_scale == Real(0.1),
-            "export: llama.cpp's llama4 has a floor_scale of 8192 and an attn_scale of 0.1");
-    require(kinds.qk_norm != (num_experts == 128),
-            "export: llama.cpp's llama4 has no QK norm if it has 128 experts, and one "
-            "otherwise");
-    for (std::size_t n = 0; n < config.layers.size(); ++n) {
-        const AttentionConfig& attention = *attention_of(config.layers[n]);
-        const auto* chunked = std::get_if<ChunkedAttention>(&attention.pattern);
-        require(attention.rope.has_value() == ((n + 1) % 4 != 0) &&
-                    (!chunked || chunked->chunk_size == 8192),
-                "export: llama.cpp's llama4 has full attention without RoPE in layers 3, 7, "
-                "... and chunks of 8192 in all others");
-        require(bool(moe_of(config.layers[n])) == ((n + 1) % moe_step(config) == 0),
-                "export: llama.cpp's llama4 has mixtures at equal distances, unlike layer {}",
-                n);
-    }
-}
-
-void add_llama4_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
-    add_gguf_experts(config, metadata);
-    add_gguf_size(config, "interleave_moe_layer_step", moe_step(config), metadata);
-}
-
-void read_llama4_gguf(const GgufSettings& gguf, FamilyConfig& config) {
-    const std::string step_key = "interleave_moe_layer_step", chunk = "attention.chunk_size";
-    const std::size_t step = gguf.has(step_key) ? gguf.size(step_key) : 1;
-    ExpertSizes sizes = read_gguf_experts(gguf, "expert_feed_forward_length");
-    sizes.n_shared_experts = 1;
-    set_experts(config, make_experts(config, sizes, InputSigmoidRouting{}),
-                [&](std::size_t n) { return (n + 1) % step == 0; });
-    for (std::size_t n = 3; n < config.layers.size(); n += 4)
-        attention_of(config.layers[n])->rope.reset();
-    set_kinds(config, gguf.has(chunk) ? gguf.size(chunk) : 8192, sizes.num_experts != 128,
-              TemperatureTuning{});
 }
 
 }  // namespace
