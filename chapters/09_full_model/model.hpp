@@ -82,8 +82,9 @@ struct DecoderModel {
     FinalNorm norm;                 // (C)
     std::optional<Matrix> lm_head;  // (V, C); none if tied to embed_tokens
     // Neutral here; other architectures set them.
-    Real embedding_scale = 1, logits_scaling = 1;  // multiplies embeddings, divides logits
+    Real embedding_scale = 1;  // multiplies the embeddings
     std::optional<Real> final_logit_softcapping = std::nullopt;
+    Real logits_scaling = 1;                               // divides the logits
     std::optional<Matrix> embed_positions = std::nullopt;  // (P, C), instead of RoPE
 
     const Matrix& head() const { return lm_head ? *lm_head : embed_tokens; }  // (V, C)

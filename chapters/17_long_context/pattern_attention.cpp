@@ -99,9 +99,7 @@ Tensor3 gate_and_project(const PatternAttention& attention, const Tensor3& hidde
 PatternAttention make_pattern_attention(const AttentionLayer& layer, std::size_t head_dim,
                                         const AttentionPattern& pattern) {
     const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
-    PatternAttention attention{layer, pattern, RoPE{}};
-    attention.score_mod.scale = scale;
-    return attention;
+    return {layer, pattern, RoPE{}, std::nullopt, {scale, std::nullopt, std::nullopt}};
 }
 
 RollingCache PatternAttention::make_cache() const { return make_rolling_cache(pattern); }

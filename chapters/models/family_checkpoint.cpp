@@ -148,6 +148,17 @@ struct TensorWriter {
     }
 };
 
+// Mixtral's MLP is called block_sparse_moe in published files; transformers 5 may write mlp.
+void name_as_published(const Family& family, SafeTensors& tensors) {
+    const std::string published = "block_sparse_moe.", written = "mlp.";
+    if (!family.names.router.starts_with(published)) return;
+    tensors.rename([&](const std::string& name) -> std::string {
+        const std::size_t at = name.find("." + written);
+        if (at == name.npos) return name;
+        return name.substr(0, at + 1) + published + name.substr(at + 1 + written.size());
+    });
+}
+
 // The number of layers among the tensors that were not read whose names begin so.
 std::size_t count_unread_layers(const SafeTensors& tensors, const std::string& begin) {
     std::set<std::string> numbers;
@@ -173,6 +184,7 @@ FamilyModel load_family_model(const std::string& folder, const Family& family) {
     const TensorNames& names = family.model_names;
     SafeTensors tensors(folder);
     name_as_causal_lm(json, names.embed_tokens, names.lm_head, tensors);
+    name_as_published(family, tensors);
     check_last_layer(config, tensors, names, family.names);
     check_experts(config, tensors, names, family.names);
     FamilyModel model = make_empty_model(config);

@@ -10,31 +10,12 @@
 #include "common/tensors/float8.hpp"
 #include "tests/support/model_folders.hpp"
 #include "tests/support/rejection.hpp"
+#include "tests/support/stored_tensors.hpp"
 
 using namespace llm;
 using namespace llm::models;
 
 namespace {
-
-struct StoredTensor {
-    std::string name, type;
-    std::vector<std::size_t> shape;
-    std::string bytes;
-};
-
-void write_tensors(const std::string& file, const std::vector<StoredTensor>& tensors) {
-    JsonObject header;
-    std::string data;
-    for (const auto& [name, type, shape, bytes] : tensors) {
-        const std::vector<std::size_t> offsets = {data.size(), data.size() + bytes.size()};
-        header.emplace_back(
-            name, JsonObject{{"dtype", type}, {"shape", shape}, {"data_offsets", offsets}});
-        data += bytes;
-    }
-    const std::string text = json_text(header);
-    const std::uint64_t size = text.size();
-    overwrite(file, std::string(reinterpret_cast<const char*>(&size), 8) + text + data);
-}
 
 StoredTensor float32(const std::string& name, const std::vector<std::size_t>& shape,
                      const std::vector<Real>& elements) {

@@ -12,8 +12,6 @@ using namespace llm::models;
 
 namespace {
 
-const std::vector<std::string> names = family_fixtures();
-
 FamilyModel load(const std::string& name) { return load_family_model(fixture_path(name)); }
 
 // The input ids of the fixtures of a chapter.
@@ -29,7 +27,7 @@ IdMatrix columns(const IdMatrix& ids, std::size_t first, std::size_t count) {
 
 // The largest difference may be 2e-5 of the largest logit.
 TEST_CASE("load_family_model: every family equals PyTorch, gpt-oss also in MXFP4") {
-    for (const std::string& name : names) {
+    for (const std::string& name : family_fixtures()) {
         CAPTURE(name);
         CHECK_CLOSE(load(name)(input_ids_of(name)), fixture<3>(name + "_logits"), 2e-5);
     }
@@ -77,7 +75,7 @@ TEST_CASE("llama4_text without a QK norm, as Maverick, equals PyTorch, also once
 
 TEST_CASE("a published model with caches equals one pass, for random cuts of the prompt") {
     std::mt19937 random(7);
-    for (const std::string& name : names) {
+    for (const std::string& name : family_fixtures()) {
         CAPTURE(name);
         const FamilyModel model = load(name);
         const IdMatrix ids = input_ids_of(name);
@@ -110,7 +108,7 @@ TEST_CASE("a published model with caches equals one pass, for random cuts of the
 }
 
 TEST_CASE("generate: greedy text of every family equals PyTorch's, with caches and without") {
-    for (const std::string& name : names) {
+    for (const std::string& name : family_fixtures()) {
         CAPTURE(name);
         const FamilyModel model = load(name);
         const IdMatrix expected = fixture_ids(name + "_greedy");
@@ -155,7 +153,7 @@ TEST_CASE("generate shifts the full context of a model with rolling caches") {
 }
 
 TEST_CASE("export_model of a published model: the copy has the same logits, in every bit") {
-    for (const std::string& name : names) {
+    for (const std::string& name : family_fixtures()) {
         CAPTURE(name);
         const FamilyModel model = load(name);
         const IdMatrix ids = input_ids_of(name);
@@ -185,7 +183,7 @@ TEST_CASE("a published model names what it cannot do") {
 }
 
 TEST_CASE("forward_backward of published models: each parameter gets a gradient") {
-    for (const std::string& name : names) {
+    for (const std::string& name : family_fixtures()) {
         CAPTURE(name);
         const FamilyModel model = load(name);
         const IdMatrix ids = input_ids_of(name);
