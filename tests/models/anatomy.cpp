@@ -28,6 +28,7 @@ TEST_CASE("published models have as many parameters as their makers' files") {
         {"GPT-2 XL", "1,557,611,200"},           {"Llama 2 7B", "6,738,415,616"},
         {"Mistral 7B", "7,241,732,096"},         {"Mixtral 8x7B", "46,702,792,704"},
         {"Gemma 7B", "8,537,680,896"},           {"Phi-3 mini", "3,821,079,552"},
+        {"StarCoder2 7B", "7,173,923,840"},      {"GLM-4 9B 0414", "9,400,279,040"},
         {"Gemma 2 9B", "9,241,705,984"},         {"Llama 3.1 8B", "8,030,261,248"},
         {"Qwen2.5 7B", "7,615,616,512"},         {"OLMo 2 7B", "7,298,617,344"},
         {"Granite 3.1 2B", "2,533,531,648"},     {"Command R7B", "8,028,033,024"},
@@ -96,6 +97,12 @@ TEST_CASE("the choices of published models, each family's own") {
                          {"window", "4096, 21/42"},
                          {"multipliers", "embeddings √C, caps 50 and 30"}});
     check("Gemma 3 1B", {{"theta", "1,000,000, 10,000"}, {"window", "512, 22/26"}});
+    check("StarCoder2 7B", {{"norm", "LayerNorm"},
+                            {"MLP", "GELU"},
+                            {"biases", "all"},
+                            {"window", "4096"},
+                            {"tied", "yes"}});
+    check("GLM-4 9B 0414", {{"placement", "sandwich"}, {"biases", "q, k, v"}});
     check("OLMo 2 7B", {{"placement", "res-post-norm"}, {"QK norm", "all heads"}});
     check("SmolLM3 3B", {{"positions", "RoPE, 27/36"}});
     check("Granite 3.1 2B", {{"multipliers", "four of muP"}});
