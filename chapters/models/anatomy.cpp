@@ -28,9 +28,10 @@ Choice positions_of(const FamilyConfig& config) {
     const std::string name = "positions";
     if (config.learned_positions)
         return {name, "learned", "04_rope.md#optional-absolute-position-embeddings"};
-    // Linear attention knows the order of tokens by itself.
+    // Linear attention and convolutions know the order of tokens by themselves.
     const std::size_t with_rope = count_layers(config, [](const LayerConfig& layer) {
-        return rope_of(layer) || std::holds_alternative<LinearSizes>(layer.mixer);
+        return rope_of(layer) || std::holds_alternative<LinearSizes>(layer.mixer) ||
+               std::holds_alternative<GatedConvolutionSizes>(layer.mixer);
     });
     if (with_rope < config.layers.size())
         return {name, "RoPE, " + share(with_rope, config), "17_long_context.md#the-layer"};
@@ -73,6 +74,12 @@ Choice window_of(const FamilyConfig& config) {
     });
     if (num_linear > 0)
         return {"window", "linear, " + share(num_linear, config), "20_linear_attention.md"};
+    const std::size_t num_convolutions = count_layers(config, [](const LayerConfig& layer) {
+        return std::holds_alternative<GatedConvolutionSizes>(layer.mixer);
+    });
+    if (num_convolutions > 0)
+        return {"window", "convolution, " + share(num_convolutions, config),
+                "20_linear_attention.md#gated-short-convolutions"};
     std::string width;
     const std::size_t count = count_layers(config, [&](const LayerConfig& layer) {
         const AttentionConfig* attention = attention_of(layer);

@@ -181,6 +181,13 @@ struct FamilyGgufReader : TensorReader<GgufTensors> {
     }
 };
 
+// Outside of the layers. Ollama's files have output_norm also where llama.cpp's have not.
+TensorNames model_names_of(const Family& family) {
+    TensorNames names = gguf_names;
+    if (!family.gguf_names.final_norm.empty()) names.norm = family.gguf_names.final_norm;
+    return names;
+}
+
 const std::string gguf_long_factors = "rope_factors_long.weight",
                   gguf_short_factors = "rope_factors_short.weight";
 
@@ -205,7 +212,9 @@ FamilyModel load_family_gguf(const std::string& path) {
     check_experts(config, tensors, gguf_names, family.gguf_names);
     FamilyModel model = make_empty_model(config);
     FamilyGgufReader reader{{tensors}, model.config};
-    visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, reader);
+    TensorNames names = model_names_of(family);
+    if (!tensors.has(names.norm + ".weight")) names.norm = gguf_names.norm;
+    visit_model(model, names, family.gguf_names, family.gguf_layout, reader);
     tensors.reject_unread();
     return model;
 }
@@ -292,7 +301,7 @@ std::vector<TensorInOtherDType> export_gguf(const FamilyModel& model,
     for (const auto& entry : tokenizer_metadata(tokenizer, config.vocab_size))
         metadata.push_back(entry);
     FamilyGgufWriter writer{{list}};
-    visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, writer);
+    visit_model(model, model_names_of(family), family.gguf_names, family.gguf_layout, writer);
     write_gguf(file, metadata, list.tensors());
     return list.in_other_dtype();
 }

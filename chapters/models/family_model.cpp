@@ -82,6 +82,10 @@ struct LayerBuilder {
                 {{}, config.rms_norm_eps},
                 linear};
     }
+    GatedConvolution operator()(const GatedConvolutionSizes& sizes) const {
+        const Linear linear = empty_linear(sizes.bias);
+        return {linear, {}, linear.bias, linear};
+    }
     LatentAttention operator()(const LatentConfig& latent) const {
         const LatentSizes& sizes = latent.sizes;
         const Linear linear = empty_linear(false);
@@ -110,6 +114,9 @@ struct LayerBuilder {
                                 std::nullopt,
                                 moe.sizes.num_experts_per_tok,
                                 moe.routing};
+        if (auto* sigmoid = std::get_if<SigmoidRouting>(&result.routing);
+            sigmoid && !moe.correction_bias)
+            sigmoid->e_score_correction_bias = xt::zeros<Real>({moe.sizes.num_experts});
         Expert expert = gated(moe.bias, moe.activation);
         if (moe.swiglu_limit) {
             ClampedGatedMlp clamped{empty_linear(true), empty_linear(true), empty_linear(true)};

@@ -13,15 +13,16 @@ namespace llm::models {
 
 // A layer: pre-norm, with RMSNorm or (GPT-2) LayerNorm, Gemma's with four norms, OLMo 2's with
 // norms after the sublayers, Cohere's, whose sublayers are parallel, DeepSeek's, with latent
-// attention, or Qwen3-Next's, with linear attention.
+// attention, Qwen3-Next's, with linear attention, or LFM2's, with a gated convolution.
 using Gpt2Block = PreNormBlockWith<LayerNorm, MlpOrMoe, PatternAttention>;
 using GemmaBlock = SandwichBlockWith<MlpOrMoe, PatternAttention>;
 using OlmoBlock = ResPostNormBlockWith<MlpOrMoe, PatternAttention>;
 using CohereBlock = ParallelBlockWith<LayerNorm, MlpOrMoe, PatternAttention>;
 using DeepseekBlock = PreNormBlockWith<RMSNorm, MlpOrMoe, LatentAttention>;
 using QwenNextBlock = PreNormBlockWith<RMSNorm, MlpOrMoe, LinearAttention>;
+using ConvolutionBlock = PreNormBlockWith<RMSNorm, MlpOrMoe, GatedConvolution>;
 using FamilyLayer = BlockVariant<MoeBlock, GemmaBlock, OlmoBlock, Gpt2Block, CohereBlock,
-                                 DeepseekBlock, QwenNextBlock>;
+                                 DeepseekBlock, QwenNextBlock, ConvolutionBlock>;
 const MlpOrMoe& mlp_of(const FamilyLayer& layer);
 
 using FamilyModel = DecoderModel<FamilyLayer, FamilyConfig, FinalNorm>;
@@ -43,6 +44,10 @@ inline const LatentConfig& mixer_config(const LatentAttention&, const LayerConfi
 }
 inline const LinearSizes& mixer_config(const LinearAttention&, const LayerConfig& layer) {
     return std::get<LinearSizes>(layer.mixer);
+}
+inline const GatedConvolutionSizes& mixer_config(const GatedConvolution&,
+                                                 const LayerConfig& layer) {
+    return std::get<GatedConvolutionSizes>(layer.mixer);
 }
 
 // A model with the structure that the configuration describes, whose tensors are still empty.

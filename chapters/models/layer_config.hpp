@@ -11,6 +11,7 @@
 #include "chapters/17_long_context/yarn.hpp"
 #include "chapters/18_experts/mixture_of_experts.hpp"
 #include "chapters/19_latent_attention/latent_attention.hpp"
+#include "chapters/20_linear_attention/gated_convolution.hpp"
 #include "chapters/20_linear_attention/linear_attention.hpp"
 
 namespace llm::models {
@@ -54,7 +55,8 @@ struct LatentConfig {
 };
 
 // What stands where attention does in a Llama.
-using MixerConfig = std::variant<AttentionConfig, LatentConfig, LinearSizes>;
+using MixerConfig =
+    std::variant<AttentionConfig, LatentConfig, LinearSizes, GatedConvolutionSizes>;
 
 // The MLP of chapter 06: gated, or GPT-2's.
 struct MlpConfig {
@@ -72,6 +74,7 @@ struct MoeConfig {
     bool bias = false;                                // of router and experts
     std::optional<Real> swiglu_limit = std::nullopt;  // experts are ClampedGatedMlp
     bool shared_gate = false;                         // of the shared expert
+    bool correction_bias = true;                      // of SigmoidRouting; false: zeros
 };
 
 struct LayerConfig {

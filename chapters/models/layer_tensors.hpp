@@ -151,6 +151,18 @@ void visit_mixer(AnyAttention& attention, const FamilyConfig&, const LinearSizes
     visit.linear(layer + names.out_proj, attention.out_proj, C, value_width);
 }
 
+template <class AnyAttention, class Visitor>
+void visit_mixer(AnyAttention& convolution, const FamilyConfig&,
+                 const GatedConvolutionSizes& sizes, const std::string& layer,
+                 const FamilyLayerNames& names, RopeLayout, Visitor& visit) {
+    const std::size_t C = sizes.hidden_size;
+    visit.linear(layer + names.in_proj, convolution.in_proj, 3 * C, C);
+    visit.convolution(layer + names.conv1d, convolution.conv1d, C, sizes.conv_kernel_dim);
+    if (auto& bias = convolution.conv1d_bias)
+        visit.vector(layer + names.conv1d + ".bias", *bias, C);
+    visit.linear(layer + names.out_proj, convolution.out_proj, C, C);
+}
+
 // The MLP of a layer: without a gate, with one, or a mixture of experts.
 template <class AnyMlp, class Visitor>
 void visit_feed_forward(AnyMlp& mlp_or_moe, std::size_t C, const MlpConfig& config,
@@ -181,7 +193,8 @@ void visit_feed_forward(AnyMlp& mlp_or_moe, std::size_t C, const MoeConfig& conf
     auto& moe = std::get<MixtureOfExperts>(mlp_or_moe);
     const ExpertSizes& sizes = config.sizes;
     visit.router(layer + names.router, moe.router, sizes.num_experts, C);
-    if (auto* sigmoid = std::get_if<SigmoidRouting>(&moe.routing))
+    auto* sigmoid = std::get_if<SigmoidRouting>(&moe.routing);
+    if (sigmoid && config.correction_bias)
         visit.vector(layer + names.correction_bias, sigmoid->e_score_correction_bias,
                      sizes.num_experts);
     if (moe.shared)

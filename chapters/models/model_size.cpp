@@ -32,6 +32,10 @@ struct MixerCost {
         return sizes.num_value_heads *
                recurrent_flops(1, sizes.key_head_dim, sizes.value_head_dim);
     }
+    // Two gates.
+    std::uint64_t flops(const GatedConvolutionSizes& sizes) const {
+        return 2 * sizes.hidden_size;
+    }
 
     // Cached numbers.
     std::uint64_t cached(const AttentionConfig& attention) const {
@@ -42,6 +46,9 @@ struct MixerCost {
         return seq_len * (latent.sizes.kv_lora_rank + latent.sizes.qk_rope_head_dim);
     }
     std::uint64_t cached(const LinearSizes& sizes) const { return state_numbers(sizes); }
+    std::uint64_t cached(const GatedConvolutionSizes& sizes) const {
+        return std::uint64_t{sizes.conv_kernel_dim - 1} * sizes.hidden_size;
+    }
 };
 
 std::uint64_t mixer_flops(const LayerConfig& layer, std::uint64_t position) {
@@ -129,7 +136,8 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
             "--context {} exceeds max_position_embeddings of {}", seq_len,
             config.max_position_embeddings);
     const double parameters = double(count_parameters(config).total());
-    const bool linear = has_mixer<LinearSizes>(config),
+    const bool linear =
+                   has_mixer<LinearSizes>(config) || has_mixer<GatedConvolutionSizes>(config),
                latent = has_mixer<LatentConfig>(config);
     const bool windows =
         std::any_of(config.layers.begin(), config.layers.end(), [](const LayerConfig& layer) {

@@ -13,9 +13,12 @@ struct ParameterCounter {
     const FamilyConfig& config;
     ParametersByPart count{};
 
-    // Hugging Face's names of all attention layers have "attn": self_attn, linear_attn.
+    // Hugging Face's names of all attention layers have "attn": self_attn, linear_attn. What
+    // stands there instead counts with them: conv.
     std::uint64_t& part(const std::string& name) {
-        return name.find("attn") != std::string::npos ? count.attention : count.dense_mlp;
+        const bool is_mixer =
+            name.find("attn") != name.npos || name.find(".conv.") != name.npos;
+        return is_mixer ? count.attention : count.dense_mlp;
     }
     void add_matrix(std::uint64_t& sum, std::uint64_t rows, std::uint64_t columns,
                     bool has_bias) {

@@ -26,6 +26,9 @@ std::string text_of(const LinearSizes& sizes) {
     return "linear, " + to_text(sizes.num_value_heads) + " states of " +
            to_text(sizes.key_head_dim) + " × " + to_text(sizes.value_head_dim);
 }
+std::string text_of(const GatedConvolutionSizes& sizes) {
+    return "convolution of " + to_text(sizes.conv_kernel_dim);
+}
 std::string text_of(const LatentConfig& latent) {
     return "latent, " + to_text(latent.sizes.kv_lora_rank) + " + " +
            to_text(latent.sizes.qk_rope_head_dim);

@@ -27,5 +27,7 @@ const Family& deepseek_v3_family();
 const Family& qwen3_next_family();
 const Family& starcoder2_family();
 const Family& glm4_family();
+const Family& lfm2_family();
+const Family& lfm2_moe_family();
 
 }  // namespace llm::models

@@ -102,12 +102,22 @@ class GgufConfig {
         config.num_hidden_layers = size("block_count");
         config.num_attention_heads = size("attention.head_count");
         config.num_key_value_heads = has("attention.head_count_kv")
-                                         ? size("attention.head_count_kv")
+                                         ? largest("attention.head_count_kv")
                                          : config.num_attention_heads;
         config.head_dim = has("attention.key_length") ? size("attention.key_length") : 0;
         config.max_position_embeddings = size("context_length");
         config.vocab_size = vocab_size();
         return config;
+    }
+
+    // A size, or the largest of one for each layer. These do not count as read: a family must
+    // read them, or they are rejected.
+    std::size_t largest(const std::string& key) const {
+        const auto* sizes =
+            std::get_if<std::vector<std::int64_t>>(&file_.metadata().at(full(key)));
+        const std::int64_t most =
+            sizes && !sizes->empty() ? *std::max_element(sizes->begin(), sizes->end()) : 0;
+        return most > 0 && most < 1 << 24 ? std::size_t(most) : size(key);
     }
 
     // A number that is positive also in float32.
