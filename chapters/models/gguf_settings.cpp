@@ -114,6 +114,8 @@ const Family* find_family(const Gguf& file) {
                    ? &mixtral_family()
                    : nullptr;
     if (architecture == "qwen2" || architecture == "qwen3") return nullptr;
+    if (architecture == "olmo2" && file.has("olmo2.attention.sliding_window"))
+        return &olmo3_family();
     std::set<std::string> supported;
     for (const Family* family : families()) {
         if (family->gguf_architecture == architecture) return family;

@@ -44,9 +44,13 @@ std::optional<Real> read_attention_factor(const JsonFile& json, const std::strin
     const std::string explicit_key = inside + ".attention_factor", mscale = inside + ".mscale",
                       all_dim = inside + ".mscale_all_dim";
     if (json.has(explicit_key)) return Real(json.positive_or(explicit_key, 1));
-    if (!json.has(mscale) || !json.has(all_dim)) return std::nullopt;
-    return yarn_mscale(factor, Real(json.positive_or(mscale, 1))) /
-           yarn_mscale(factor, Real(json.positive_or(all_dim, 1)));
+    // 0 is as if the key were missing: Devstral 2.
+    const auto number = [&](const std::string& key) {
+        return json.has(key) && json.number(key) != 0 ? Real(json.positive_or(key, 1)) : 0;
+    };
+    const Real above = number(mscale), below = number(all_dim);
+    if (above == 0 || below == 0) return std::nullopt;
+    return yarn_mscale(factor, above) / yarn_mscale(factor, below);
 }
 
 // Throws FileError if the object has parameters of layers that are not known.

@@ -29,5 +29,7 @@ const Family& starcoder2_family();
 const Family& glm4_family();
 const Family& lfm2_family();
 const Family& lfm2_moe_family();
+const Family& olmo3_family();
+const Family& ministral3_family();
 
 }  // namespace llm::models
