@@ -8,7 +8,8 @@ const std::vector<const Family*>& families() {
         &mistral_family(), &gemma_family(),       &gemma2_family(),      &gemma3_family(),
         &smollm3_family(), &granite_family(),     &olmo2_family(),       &phi3_family(),
         &cohere2_family(), &mixtral_family(),     &qwen3_moe_family(),   &gpt_oss_family(),
-        &llama4_family(),  &deepseek_v2_family(), &deepseek_v3_family(), &qwen3_next_family()};
+        &llama4_family(),  &deepseek_v2_family(), &deepseek_v3_family(), &qwen3_next_family(),
+        &qwen3_5_family(), &qwen3_5_moe_family()};
     return all;
 }
 
