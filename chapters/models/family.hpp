@@ -57,9 +57,10 @@ struct FamilyLayerNames : LayerNames {
     std::string in_proj_qkvz = "", in_proj_qkv = "", in_proj_z = "";
     std::string in_proj_ba = "", in_proj_b = "", in_proj_a = "";
     std::string conv1d = "", A_log = "", dt_bias = "", state_norm = "", out_proj = "";
-    std::string in_proj = "";      // of a gated convolution, besides conv1d and out_proj
-    std::string shared_gate = "";  // of the expert for all tokens
-    std::string final_norm = "";   // GGUF: of the model, if it is not output_norm
+    std::string in_proj = "";        // of a gated convolution, besides conv1d and out_proj
+    bool tiled_value_heads = false;  // see value_heads.hpp; only in GGUF files
+    std::string shared_gate = "";    // of the expert for all tokens
+    std::string final_norm = "";     // GGUF: of the model, if it is not output_norm
 };
 
 // How weights are stored in a file, where it is not as here: (out, in), split halves, w.

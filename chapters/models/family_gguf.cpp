@@ -215,6 +215,9 @@ FamilyModel load_family_gguf(const std::string& path) {
     TensorNames names = model_names_of(family);
     if (!tensors.has(names.norm + ".weight")) names.norm = gguf_names.norm;
     visit_model(model, names, family.gguf_names, family.gguf_layout, reader);
+    // Layers for multi-token prediction follow those of the model.
+    for (std::size_t n = 0; n < config.num_nextn_predict_layers; ++n)
+        tensors.ignore(gguf_names.layer + to_text(config.num_hidden_layers + n) + ".");
     tensors.reject_unread();
     return model;
 }

@@ -66,7 +66,11 @@ struct LayerBuilder {
         result.score_mod.scale = Real(attention.scale);
         result.score_mod.attn_logit_softcapping = attention.attn_logit_softcapping;
         if (attention.sinks) result.score_mod.sinks = Vector{};
-        if (attention.output_gate) result.output_gate = empty_linear(false);
+        // Rows of q_proj have its bias.
+        const bool in_q_proj = config.family->names.output_gate.empty();
+        if (attention.output_gate)
+            result.output_gate =
+                empty_linear(in_q_proj && attention.bias != AttentionBias::none);
         return result;
     }
     LinearAttention operator()(const LinearSizes& sizes) const {

@@ -144,6 +144,7 @@ FamilyConfig read_family_config(const Gguf& file) try {
                 family.gguf_names.attention_norm + ".weight");
     FamilyConfig config = config_with(family, sizes);
     if (gguf.has(rotary)) set_rotary_dim(config, gguf.size(rotary));
+    config.num_nextn_predict_layers = gguf.size("block_count") - sizes.num_hidden_layers;
     family.read_gguf(gguf, config);
     if (first_attention(config) && gguf.has(values) && gguf.size(values) != config.head_dim)
         file.reject(gguf.full(values) + " " + to_text(gguf.size(values)) +

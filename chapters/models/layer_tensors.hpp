@@ -4,6 +4,7 @@
 
 #include "chapters/models/family_model.hpp"
 #include "chapters/models/matrix_rows.hpp"
+#include "chapters/models/value_heads.hpp"
 
 namespace llm::models {
 
@@ -118,9 +119,9 @@ void visit_mixer(AnyAttention& attention, const FamilyConfig&, const LatentConfi
 }
 
 template <class AnyAttention, class Visitor>
-void visit_mixer(AnyAttention& attention, const FamilyConfig&, const LinearSizes& sizes,
-                 const std::string& layer, const FamilyLayerNames& names, RopeLayout,
-                 Visitor& visit) {
+void visit_linear_attention(AnyAttention& attention, const LinearSizes& sizes,
+                            const std::string& layer, const FamilyLayerNames& names,
+                            Visitor& visit) {
     const auto& [C, Hk, Hv, Dk, Dv, K] = sizes;
     const std::size_t ratio = Hv / Hk, key_width = Hk * Dk, value_width = Hv * Dv;
     auto& qkv = attention.in_proj_qkv;
@@ -161,6 +162,24 @@ void visit_mixer(AnyAttention& convolution, const FamilyConfig&,
     if (auto& bias = convolution.conv1d_bias)
         visit.vector(layer + names.conv1d + ".bias", *bias, C);
     visit.linear(layer + names.out_proj, convolution.out_proj, C, C);
+}
+
+// Tiled value heads are read in this order and then reordered; a writer, which must copy what
+// it visits, gets a layer with this order.
+template <class AnyAttention, class Visitor>
+void visit_mixer(AnyAttention& attention, const FamilyConfig&, const LinearSizes& sizes,
+                 const std::string& layer, const FamilyLayerNames& names, RopeLayout,
+                 Visitor& visit) {
+    if constexpr (std::is_const_v<AnyAttention>) {
+        if (names.tiled_value_heads) {
+            const LinearAttention tiled = reorder_value_heads(attention, ValueHeadOrder::tiled);
+            return visit_linear_attention(tiled, sizes, layer, names, visit);
+        }
+    }
+    visit_linear_attention(attention, sizes, layer, names, visit);
+    if constexpr (!std::is_const_v<AnyAttention>)
+        if (names.tiled_value_heads)
+            attention = reorder_value_heads(attention, ValueHeadOrder::by_key_head);
 }
 
 // The MLP of a layer: without a gate, with one, or a mixture of experts.

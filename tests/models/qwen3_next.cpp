@@ -1,7 +1,7 @@
 // The configuration of Qwen3-Next: published keys, defaults, what is rejected, what is left
 // out, and what its layers keep.
+#include "chapters/models/families/qwen3_next.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/models/families/qwen3_next_gguf.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "tests/support/published_models.hpp"
@@ -216,14 +216,14 @@ TEST_CASE("Qwen3-Next: a GGUF file that contradicts itself is rejected by name")
         FamilyConfig result = config;
         try {
             const Gguf gguf(file);
-            read_qwen3_next_gguf({gguf, "qwen3next"}, result);
+            read_linear_layers_gguf({gguf, "qwen3next"}, result);
         } catch (const FileError& error) {
             return error.what();
         }
         return "not rejected";
     };
     GgufMetadata metadata = {{"general.architecture", std::string("qwen3next")}};
-    add_qwen3_next_gguf(config, metadata);
+    add_linear_layers_gguf(config, metadata);
     CHECK(rejection(metadata) == "not rejected");
     for (const std::string key : {"ssm.group_count", "ssm.time_step_rank"}) {
         GgufMetadata changed = metadata;

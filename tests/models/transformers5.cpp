@@ -71,7 +71,7 @@ std::vector<std::string> models_of_transformers_4() {
     const std::vector<std::string> fixtures = family_fixtures();
     names.insert(names.end(), fixtures.begin(), fixtures.end());
     std::erase_if(names, [](const std::string& name) {
-        return JsonFile(fixture_path(name) + "/config.json").has("rope_parameters");
+        return open_config(fixture_path(name) + "/config.json").has("rope_parameters");
     });
     return names;
 }

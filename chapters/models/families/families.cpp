@@ -12,7 +12,8 @@ const std::vector<const Family*>& families() {
         &gpt_oss_family(),     &llama4_family(),     &deepseek_v2_family(),
         &deepseek_v3_family(), &qwen3_next_family(), &starcoder2_family(),
         &glm4_family(),        &lfm2_family(),       &lfm2_moe_family(),
-        &olmo3_family(),       &ministral3_family()};
+        &olmo3_family(),       &ministral3_family(), &qwen3_5_family(),
+        &qwen3_5_moe_family()};
     return all;
 }
 

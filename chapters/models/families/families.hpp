@@ -31,5 +31,7 @@ const Family& lfm2_family();
 const Family& lfm2_moe_family();
 const Family& olmo3_family();
 const Family& ministral3_family();
+const Family& qwen3_5_family();
+const Family& qwen3_5_moe_family();
 
 }  // namespace llm::models

@@ -1,13 +1,13 @@
 // Qwen3-Next: three layers of Gated DeltaNet to one of attention with an output gate, whose
 // RoPE rotates a quarter of each head; many small experts, and a shared one with a gate.
 // Source: Hugging Face, modeling_qwen3_next.py.
-#include "chapters/models/families/qwen3_next_gguf.hpp"
+#include "chapters/models/families/qwen3_next.hpp"
+
 #include "common/output/show.hpp"
 
 namespace llm::models {
-namespace {
 
-void build_qwen3_next(FamilyConfig& config) {
+void build_gated_attention(FamilyConfig& config) {
     for (LayerConfig& layer : config.layers) {
         AttentionConfig& attention = *attention_of(layer);
         attention.qk_norm = QKNormType::with_weights;
@@ -16,8 +16,10 @@ void build_qwen3_next(FamilyConfig& config) {
     }
 }
 
+namespace {
+
 // Every full_attention_interval-th layer has full attention, unless layer_types lists them.
-std::vector<bool> read_linear_layers(const JsonFile& json, std::size_t num_layers) {
+std::vector<bool> read_is_linear(const JsonFile& json, std::size_t num_layers) {
     const std::size_t interval = json.size_or("full_attention_interval", 4);
     std::vector<bool> is_linear;
     for (std::size_t n = 0; n < num_layers; ++n) is_linear.push_back((n + 1) % interval != 0);
@@ -35,7 +37,9 @@ std::vector<bool> read_linear_layers(const JsonFile& json, std::size_t num_layer
     return is_linear;
 }
 
-void read_qwen3_next(const JsonFile& json, FamilyConfig& config) {
+}  // namespace
+
+void read_linear_layers(const JsonFile& json, FamilyConfig& config) {
     const LinearSizes linear{config.hidden_size,
                              json.size_or("linear_num_key_heads", 16),
                              json.size_or("linear_num_value_heads", 32),
@@ -45,46 +49,49 @@ void read_qwen3_next(const JsonFile& json, FamilyConfig& config) {
     if (linear.num_value_heads % linear.num_key_heads != 0)
         json.reject("linear_num_key_heads",
                     "must divide linear_num_value_heads, " + to_text(linear.num_value_heads));
-    const std::vector<bool> is_linear = read_linear_layers(json, config.layers.size());
+    const std::vector<bool> is_linear = read_is_linear(json, config.layers.size());
     for (std::size_t n = 0; n < is_linear.size(); ++n)
         if (is_linear[n]) config.layers[n].mixer = linear;
-
-    ExpertSizes sizes = read_experts(json, "num_experts",
-                                     {512, 10, json.size_or("moe_intermediate_size", 512), 1});
-    sizes.shared_expert_intermediate_size =
-        json.size_or("shared_expert_intermediate_size", 512);
-    MoeConfig moe =
-        make_experts(config, sizes, SoftmaxRouting{json.boolean_or("norm_topk_prob", true)});
-    moe.shared_gate = true;
-    read_moe_layers(json, moe, config);
 }
 
-void write_qwen3_next(const FamilyConfig& config, JsonMembers& json) {
+void add_linear_layers(const FamilyConfig& config, JsonMembers& members) {
     std::vector<std::string> types;
     const LinearSizes* linear = nullptr;
     for (const LayerConfig& layer : config.layers) {
         types.push_back(attention_of(layer) ? "full_attention" : "linear_attention");
         if (!attention_of(layer)) linear = std::get_if<LinearSizes>(&layer.mixer);
     }
-    json.push_back({"layer_types", types});
+    members.push_back({"layer_types", types});
     if (linear)
-        json.insert(json.end(), {{"linear_num_key_heads", linear->num_key_heads},
-                                 {"linear_num_value_heads", linear->num_value_heads},
-                                 {"linear_key_head_dim", linear->key_head_dim},
-                                 {"linear_value_head_dim", linear->value_head_dim},
-                                 {"linear_conv_kernel_dim", linear->conv_kernel_dim}});
-    add_moe_layers(config, json);
-    const MoeConfig* moe = first_moe(config);
-    if (!moe) return;
-    json.insert(json.end(),
-                {{"num_experts_per_tok", moe->sizes.num_experts_per_tok},
-                 {"num_experts", moe->sizes.num_experts},
-                 {"moe_intermediate_size", moe->sizes.moe_intermediate_size},
-                 {"shared_expert_intermediate_size", moe->sizes.shared_width()},
-                 {"norm_topk_prob", std::get<SoftmaxRouting>(moe->routing).norm_topk_prob}});
+        members.insert(members.end(), {{"linear_num_key_heads", linear->num_key_heads},
+                                       {"linear_num_value_heads", linear->num_value_heads},
+                                       {"linear_key_head_dim", linear->key_head_dim},
+                                       {"linear_value_head_dim", linear->value_head_dim},
+                                       {"linear_conv_kernel_dim", linear->conv_kernel_dim}});
 }
 
-FamilyLayerNames names_in_safetensors() {
+MoeConfig read_gated_experts(const JsonFile& json, const ExpertSizes& defaults,
+                             const Routing& routing, const FamilyConfig& config) {
+    ExpertSizes sizes = read_experts(json, "num_experts", defaults);
+    sizes.moe_intermediate_size =
+        json.size_or("moe_intermediate_size", defaults.moe_intermediate_size);
+    sizes.n_shared_experts = 1;
+    sizes.shared_expert_intermediate_size =
+        json.size_or("shared_expert_intermediate_size", 512);
+    MoeConfig moe = make_experts(config, sizes, routing);
+    moe.shared_gate = true;
+    return moe;
+}
+
+void add_gated_experts(const FamilyConfig& config, JsonMembers& members) {
+    if (const MoeConfig* moe = first_moe(config))
+        members.insert(members.end(),
+                       {{"num_experts_per_tok", moe->sizes.num_experts_per_tok},
+                        {"num_experts", moe->sizes.num_experts},
+                        {"shared_expert_intermediate_size", moe->sizes.shared_width()}});
+}
+
+FamilyLayerNames gated_layer_names() {
     FamilyLayerNames names = hugging_face_layer_names();
     names.router = "mlp.gate";
     names.experts = "mlp.experts.";
@@ -92,8 +99,6 @@ FamilyLayerNames names_in_safetensors() {
     names.shared_expert = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj",
                            "mlp.shared_expert.down_proj"};
     names.shared_gate = "mlp.shared_expert_gate";
-    names.in_proj_qkvz = "linear_attn.in_proj_qkvz";
-    names.in_proj_ba = "linear_attn.in_proj_ba";
     names.conv1d = "linear_attn.conv1d";
     names.A_log = "linear_attn.A_log";
     names.dt_bias = "linear_attn.dt_bias";
@@ -102,19 +107,67 @@ FamilyLayerNames names_in_safetensors() {
     return names;
 }
 
+namespace {
+
+void read_qwen3_next(const JsonFile& json, FamilyConfig& config) {
+    read_linear_layers(json, config);
+    const SoftmaxRouting routing{json.boolean_or("norm_topk_prob", true)};
+    read_moe_layers(json, read_gated_experts(json, {512, 10, 512}, routing, config), config);
+}
+
+void write_qwen3_next(const FamilyConfig& config, JsonMembers& json) {
+    add_linear_layers(config, json);
+    add_moe_layers(config, json);
+    add_gated_experts(config, json);
+    if (const MoeConfig* moe = first_moe(config))
+        json.insert(json.end(), {{"moe_intermediate_size", moe->sizes.moe_intermediate_size},
+                                 {"norm_topk_prob",
+                                  std::get<SoftmaxRouting>(moe->routing).norm_topk_prob}});
+}
+
+FamilyLayerNames qwen3_next_names() {
+    FamilyLayerNames names = gated_layer_names();
+    names.in_proj_qkvz = "linear_attn.in_proj_qkvz";
+    names.in_proj_ba = "linear_attn.in_proj_ba";
+    return names;
+}
+
+FamilyLayerNames qwen3_next_gguf_names() {
+    FamilyLayerNames names = gated_layer_gguf_names();
+    names.in_proj_ba = "ssm_ba";
+    return names;
+}
+
+void check_qwen3_next_gguf(const FamilyConfig& config) {
+    reject_dense_layers(config);
+    require(std::get<SoftmaxRouting>(first_moe(config)->routing).norm_topk_prob,
+            "export: llama.cpp's qwen3next normalizes the routing weights");
+    check_linear_layers_gguf(config);
+}
+
+void add_qwen3_next_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
+    add_linear_layers_gguf(config, metadata);
+    add_gated_experts_gguf(config, metadata);
+}
+
+void read_qwen3_next_gguf(const GgufSettings& gguf, FamilyConfig& config) {
+    read_linear_layers_gguf(gguf, config);
+    read_gated_experts_gguf(gguf, config);
+}
+
 }  // namespace
 
 const Family& qwen3_next_family() {
     static const Family family{.model_type = "qwen3_next",
                                .architecture = "Qwen3NextForCausalLM",
                                .gguf_architecture = "qwen3next",
-                               .names = names_in_safetensors(),
+                               .names = qwen3_next_names(),
                                .gguf_names = qwen3_next_gguf_names(),
                                .layout = {.norm_offset = 1},
                                .unused_tensors = {"mtp."},
                                .nextn_layers = "mtp.layers.",
                                .defaults = {151936, 2048, 5632, 48, 16, 2, 32768, 256},
-                               .build = build_qwen3_next,
+                               .build = build_gated_attention,
                                .read = read_qwen3_next,
                                .write = write_qwen3_next,
                                .check_gguf = check_qwen3_next_gguf,

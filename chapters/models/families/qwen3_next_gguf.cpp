@@ -1,5 +1,5 @@
-// Source: llama.cpp, convert_hf_to_gguf.py and the architecture qwen3next.
-#include "chapters/models/families/qwen3_next_gguf.hpp"
+// Source: llama.cpp, conversion/qwen.py and the architectures qwen3next, qwen35 and qwen35moe.
+#include "chapters/models/families/qwen3_next.hpp"
 
 namespace llm::models {
 namespace {
@@ -18,25 +18,22 @@ const LinearSizes& linear_of(const FamilyConfig& config) {
 
 }  // namespace
 
-void check_qwen3_next_gguf(const FamilyConfig& config) {
-    reject_dense_layers(config);
-    require(std::get<SoftmaxRouting>(first_moe(config)->routing).norm_topk_prob,
-            "export: llama.cpp's qwen3next normalizes the routing weights");
+void check_linear_layers_gguf(const FamilyConfig& config) {
+    const std::string& name = config.family->gguf_architecture;
     const std::size_t interval = full_interval(config);
-    require(interval > 1, "export: llama.cpp's qwen3next begins with linear attention");
+    require(interval > 1, "export: llama.cpp's {} begins with linear attention", name);
     const LinearSizes& linear = linear_of(config);
     require(linear.key_head_dim == linear.value_head_dim,
-            "export: llama.cpp's qwen3next has one size of keys and values, not {} and {}",
+            "export: llama.cpp's {} has one size of keys and values, not {} and {}", name,
             linear.key_head_dim, linear.value_head_dim);
     for (std::size_t n = 0; n < config.layers.size(); ++n)
-        require(
-            !attention_of(config.layers[n]) == ((n + 1) % interval != 0),
-            "export: llama.cpp's qwen3next has full attention at one interval, {}; layer {} "
-            "differs",
-            interval, n);
+        require(!attention_of(config.layers[n]) == ((n + 1) % interval != 0),
+                "export: llama.cpp's {} has full attention at one interval, {}; layer {} "
+                "differs",
+                name, interval, n);
 }
 
-void add_qwen3_next_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
+void add_linear_layers_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     const LinearSizes& linear = linear_of(config);
     const auto add_size = [&](const std::string& key, std::size_t size) {
         add_gguf_size(config, key, size, metadata);
@@ -47,11 +44,15 @@ void add_qwen3_next_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     add_size("ssm.group_count", linear.num_key_heads);
     add_size("ssm.time_step_rank", linear.num_value_heads);
     add_size("ssm.inner_size", linear.num_value_heads * linear.value_head_dim);
-    add_gguf_experts(config, metadata);
-    add_size("expert_shared_feed_forward_length", first_moe(config)->sizes.shared_width());
 }
 
-void read_qwen3_next_gguf(const GgufSettings& gguf, FamilyConfig& config) {
+void add_gated_experts_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
+    add_gguf_experts(config, metadata);
+    add_gguf_size(config, "expert_shared_feed_forward_length",
+                  first_moe(config)->sizes.shared_width(), metadata);
+}
+
+void read_linear_layers_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     const std::size_t interval =
         gguf.has("full_attention_interval") ? gguf.size("full_attention_interval") : 4;
     const std::size_t value_heads = gguf.size("ssm.time_step_rank"),
@@ -68,6 +69,9 @@ void read_qwen3_next_gguf(const GgufSettings& gguf, FamilyConfig& config) {
                              gguf.size("ssm.conv_kernel")};
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         if ((n + 1) % interval != 0) config.layers[n].mixer = linear;
+}
+
+void read_gated_experts_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     ExpertSizes sizes = read_gguf_experts(gguf, "expert_feed_forward_length");
     sizes.n_shared_experts = 1;
     sizes.shared_expert_intermediate_size = gguf.size("expert_shared_feed_forward_length");
@@ -76,13 +80,12 @@ void read_qwen3_next_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     set_experts(config, moe, [](std::size_t) { return true; });
 }
 
-FamilyLayerNames qwen3_next_gguf_names() {
+FamilyLayerNames gated_layer_gguf_names() {
     FamilyLayerNames names = gguf_layer_names();
     names.ffn_norm = "post_attention_norm";
     names.shared_gate = "ffn_gate_inp_shexp";
     names.in_proj_qkv = "attn_qkv";
     names.in_proj_z = "attn_gate";
-    names.in_proj_ba = "ssm_ba";
     names.conv1d = "ssm_conv1d";
     names.A_log = "ssm_a";
     names.dt_bias = "ssm_dt.bias";

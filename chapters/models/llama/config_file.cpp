@@ -26,6 +26,8 @@ const std::map<std::string, TextModel> text_models = {
     {"qwen2_vl_text", {"qwen2", 1e6, 1e-5}},
     {"qwen2_5_vl", {"qwen2", 1e6, 1e-5}},
     {"qwen2_5_vl_text", {"qwen2", 1e6, 1e-5}},
+    {"qwen3_5", {"qwen3_5_text"}},
+    {"qwen3_5_moe", {"qwen3_5_moe_text"}},
     {"qwen3_vl", {"qwen3", 5e5}},
     {"qwen3_vl_text", {"qwen3", 5e5}},
     {"qwen3_vl_moe", {"qwen3_moe", 5e5}},

@@ -98,8 +98,10 @@ class GgufConfig {
     Config read_sizes() const {
         Config config;
         config.hidden_size = size("embedding_length");
-        config.intermediate_size = size("feed_forward_length");
-        config.num_hidden_layers = size("block_count");
+        // A model whose layers all have experts may lack it.
+        const std::string dense = "feed_forward_length", expert = "expert_" + dense;
+        config.intermediate_size = size(has(dense) || !has(expert) ? dense : expert);
+        config.num_hidden_layers = size("block_count") - num_nextn_layers();
         config.num_attention_heads = size("attention.head_count");
         config.num_key_value_heads = has("attention.head_count_kv")
                                          ? largest("attention.head_count_kv")
@@ -118,6 +120,15 @@ class GgufConfig {
         const std::int64_t most =
             sizes && !sizes->empty() ? *std::max_element(sizes->begin(), sizes->end()) : 0;
         return most > 0 && most < 1 << 24 ? std::size_t(most) : size(key);
+    }
+
+    // The last of the layers, for multi-token prediction, are not read.
+    std::size_t num_nextn_layers() const {
+        const std::string key = "nextn_predict_layers";
+        if (file_.any_number(full(key)).value_or(0) == 0) return 0;
+        if (size(key) >= size("block_count"))
+            reject(key, to_text(size(key)), "fewer than block_count");
+        return size(key);
     }
 
     // A number that is positive also in float32.

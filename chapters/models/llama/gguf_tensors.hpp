@@ -48,6 +48,12 @@ class GgufTensors {
 
     [[noreturn]] void reject(const std::string& problem) const { file_.reject(problem); }
 
+    // Those whose names begin so are not needed.
+    void ignore(const std::string& begin) {
+        std::erase_if(unread_,
+                      [&](const std::string& name) { return name.starts_with(begin); });
+    }
+
     // Rejects tensors without which the model would compute something else.
     void reject_unread() const {
         if (!unread_.empty())
