@@ -1,4 +1,4 @@
-// Chapter 20, file 2 of 7: the same output from matrix products, chunk by chunk.
+// Chapter 20, file 2 of 8: the same output from matrix products, chunk by chunk.
 #pragma once
 
 #include "chapters/20_linear_attention/recurrence.hpp"

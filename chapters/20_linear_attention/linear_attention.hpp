@@ -1,4 +1,4 @@
-// Chapter 20, file 4 of 7: the layer: short convolution, gates, state, norm and output gate.
+// Chapter 20, file 4 of 8: the layer: short convolution, gates, state, norm and output gate.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Chapter 20, file 6 of 7: forward and backward passes of the layer.
+// Chapter 20, file 6 of 8: forward and backward passes of the layer.
 #pragma once
 
 #include "chapters/12_gradients/model_backward.hpp"

@@ -1,4 +1,4 @@
-// Chapter 20, file 7 of 7: what layers of linear attention keep and cost, beside softmax
+// Chapter 20, file 8 of 8: what layers of linear attention keep and cost, beside softmax
 // attention.
 #pragma once
 

@@ -21,5 +21,6 @@ int main(int argc, char** argv) {
         kept_numbers();
         flops_by_length();
         capacity(generator);
+        words_in_a_convolution();
     });
 }

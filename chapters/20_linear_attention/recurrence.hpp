@@ -1,4 +1,4 @@
-// Chapter 20, file 1 of 7 — Must attention look back at all?
+// Chapter 20, file 1 of 8 — Must attention look back at all?
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Chapter 20, file 5 of 7: backward passes of the recurrent and of the chunked form.
+// Chapter 20, file 5 of 8: backward passes of the recurrent and of the chunked form.
 #pragma once
 
 #include "chapters/20_linear_attention/chunked.hpp"

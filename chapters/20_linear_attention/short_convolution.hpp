@@ -1,4 +1,4 @@
-// Chapter 20, file 3 of 7: a convolution over the last few tokens.
+// Chapter 20, file 3 of 8: a convolution over the last few tokens.
 #pragma once
 
 #include "common/tensors/tensor.hpp"

@@ -1737,6 +1737,23 @@ def linear_attention():
     save("20_linear_attention/upstream", upstream.float())
 
 
+def gated_convolution():
+    """Chapter 20. LFM2's short convolution with biases, as PyTorch initializes it, then in float64: output and gradients."""
+    torch.manual_seed(21)
+    kernel, seq_len = 3, 9
+    conv = nn.Conv1d(C, C, kernel, groups=C, padding=kernel - 1)
+    in_proj, out_proj = nn.Linear(C, 3 * C), nn.Linear(C, C)
+    weights = [tensor for layer in (in_proj, conv, out_proj) for tensor in layer.double().parameters()]
+    x, upstream = torch.randn(B, seq_len, C).double().requires_grad_(), torch.randn(B, seq_len, C).double()
+    input_gate, output_gate, value = in_proj(x).transpose(1, 2).chunk(3, dim=1)
+    output = out_proj((output_gate * conv(input_gate * value)[..., :seq_len]).transpose(1, 2))
+    (output * upstream).sum().backward()
+    tensors = {"parameters": torch.cat([tensor.flatten() for tensor in weights]), "input": x, "output": output, "upstream": upstream,
+               "gradients": torch.cat([tensor.grad.flatten() for tensor in weights]), "input_gradient": x.grad}
+    for key, tensor in tensors.items():
+        save(f"20_linear_attention/convolution_{key}", tensor.float())
+
+
 def qwen3_next_decoder(config, weights, ids):
     """Logits of a qwen3_next model, in the precision of the weights, written from modeling_qwen3_next.py."""
     heads, kv_heads, head_dim, eps = (config[key] for key in ("num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps"))
@@ -1912,5 +1929,6 @@ if __name__ == "__main__":
     latent_attention()
     deepseek_models()
     linear_attention()
+    gated_convolution()
     qwen3_next_model()
     multi_token_prediction()

@@ -1,6 +1,7 @@
 #include "chapters/20_linear_attention/demo/layer.hpp"
 
 #include "chapters/03_head_splitting/head_splitting.hpp"
+#include "chapters/20_linear_attention/gated_convolution.hpp"
 #include "chapters/20_linear_attention/linear_cost.hpp"
 #include "chapters/20_linear_attention/short_convolution.hpp"
 #include "common/numbers/statistics.hpp"
@@ -95,6 +96,21 @@ void flops_by_length() {
                         millions(chunked_flops(seq_len, 128, 128, seq_len))});
     }
     show_table({"tokens", "softmax", "recurrent", "chunks of 64", "parallel"}, rows);
+}
+
+void words_in_a_convolution() {
+    step("A gated short convolution: one channel, the last three words");
+    const GatedConvolution layer{{}, {{Real(0.25), Real(0.5), 1}}, {}, {}};
+    const auto [input_gate, output_gate, value] =
+        split_gates({{{0, 1, 4}, {1, 1, 2}, {0, 2, 6}, {1, 0, 8}}});
+    const Tensor3 product = input_gate * value, none = no_inputs(1, layer.conv1d);
+    const Tensor3 convolved = convolve_channels(layer, product, none);
+    const Tensor3 output = output_gate * convolved;
+    const Tensor3 columns = xt::concatenate(
+        xt::xtuple(input_gate, value, product, convolved, output_gate, output), 2);
+    show("words", reshape(columns, {4, 6}), {"the", "sky", "is", "blue"},
+         {"input gate", "value", "product", "convolved", "output gate", "output"});
+    show("kept_products", last_inputs(none, product));
 }
 
 }  // namespace llm
