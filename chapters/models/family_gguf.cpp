@@ -206,6 +206,8 @@ FamilyModel load_family_gguf(const std::string& path) {
     FamilyModel model = make_empty_model(config);
     FamilyGgufReader reader{{tensors}, model.config};
     visit_model(model, gguf_names, family.gguf_names, family.gguf_layout, reader);
+    for (std::size_t n = 0; n < config.num_nextn_predict_layers; ++n)
+        tensors.ignore(gguf_names.layer + std::to_string(config.num_hidden_layers + n) + ".");
     tensors.reject_unread();
     return model;
 }

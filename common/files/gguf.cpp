@@ -65,6 +65,14 @@ const std::vector<double>& Gguf::numbers(const std::string& key) const {
     return value_of_type<std::vector<double>>(key);
 }
 
+std::vector<bool> Gguf::flags(const std::string& key) const {
+    if (!std::holds_alternative<std::vector<std::int64_t>>(value(key)))
+        return value_of_type<std::vector<bool>>(key);
+    std::vector<bool> flags;
+    for (const std::int64_t number : integers(key)) flags.push_back(number != 0);
+    return flags;
+}
+
 std::size_t Gguf::size(const std::string& key) const {
     const std::int64_t number = integer(key);
     if (number < 1 || number > 1 << 24)

@@ -25,5 +25,7 @@ const Family& llama4_family();
 const Family& deepseek_v2_family();
 const Family& deepseek_v3_family();
 const Family& qwen3_next_family();
+const Family& granite_swa_family();
+const Family& glm4_moe_lite_family();
 
 }  // namespace llm::models

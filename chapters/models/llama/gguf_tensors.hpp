@@ -48,6 +48,10 @@ class GgufTensors {
 
     [[noreturn]] void reject(const std::string& problem) const { file_.reject(problem); }
 
+    // Leaves out the tensors whose names begin so.
+    void ignore(const std::string& prefix) {
+        std::erase_if(unread_, [&](const auto& name) { return name.starts_with(prefix); });
+    }
     // Rejects tensors without which the model would compute something else.
     void reject_unread() const {
         if (!unread_.empty())
