@@ -306,13 +306,15 @@ function randomGemma(type) {
 // Phi-3 with LongRoPE, short and long lists: llama.cpp rounds the context of 64 up to 256.
 function randomDense(name) {
   const type = name.split('_')[0]
+  const swa = name === 'granite_swa'
   const [V, C, F, L] = [1024, 64, 96, 4]
   const D = ['olmo2', 'phi3'].includes(type) ? 16 : 32
   const tied = type === 'gemma'
   const config = {
-    model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
+    model_type: swa ? name : type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
     num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
     rope_theta: 10000, tie_word_embeddings: tied,
+    ...(swa ? { sliding_window: 8, layer_rope_theta: [10000, 10000, 0, 10000] } : {}),
     ...(type === 'granite' ? { embedding_multiplier: 3, attention_multiplier: 0.3, residual_multiplier: 0.4, logits_scaling: 0.5 } : {}),
     ...(name.includes('longrope') ? {
       max_position_embeddings: 512, original_max_position_embeddings: name.endsWith('long') ? 8 : 256, partial_rotary_factor: 0.75,
@@ -329,13 +331,14 @@ function randomDense(name) {
       shapes.push([`${layer}${name}.weight`, [out, into]])
     const norms = ['post_attention_layernorm', type === 'olmo2' ? 'post_feedforward_layernorm' : 'input_layernorm']
     for (const name of norms) shapes.push([`${layer}${name}.weight`, [C]])
+    if (swa) shapes.push([`${layer}self_attn.sinks`, [4]])
     if (type === 'olmo2') shapes.push([`${layer}self_attn.q_norm.weight`, [4 * D]], [`${layer}self_attn.k_norm.weight`, [2 * D]])
   }
   return randomModel(name, config, shapes, (name, shape) => {
     if (name === 'model.embed_tokens.weight' || name === 'lm_head.weight') return [2, 0]
     if (name === 'model.norm.weight') return [0.5, tied ? 0 : 1]
     if (shape.length === 2) return [6 / Math.sqrt(shape[1]), 0]
-    return [1, tied ? 0 : 1]
+    return name.endsWith('.sinks') ? [2, 2] : [1, tied ? 0 : 1]
   })
 }
 
@@ -448,18 +451,20 @@ function randomMixture(type) {
 
 // Latent attention, with low-rank queries but in V2-Lite, YaRN, a dense layer and shared experts; V3 with groups.
 function randomDeepseek(type) {
-  const [V, C, F, H, E, R, Dn, Dr, Dv, Rq] = [1024, 64, 96, 4, 8, 48, 24, 16, 20, 40]
-  const isLite = type.endsWith('lite')
+  const isGlm = type === 'glm4_moe_lite'
+  const [V, C, F, H, E, R, Dn, Dr, Dv, Rq] = [1024, 64, 96, 4, 8, 48, 24, 16, isGlm ? 32 : 20, 40]
+  const isLite = type.endsWith('v2_lite')
   const L = isLite ? 27 : 4
   const config = {
     model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: H,
     num_key_value_heads: H, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6, rope_theta: 10000,
     tie_word_embeddings: false, kv_lora_rank: R, q_lora_rank: isLite ? null : Rq, qk_nope_head_dim: Dn, qk_rope_head_dim: Dr, v_head_dim: Dv,
     moe_intermediate_size: F, n_routed_experts: E, num_experts_per_tok: 3, n_shared_experts: 2, first_k_dense_replace: 1,
-    rope_scaling: { type: 'yarn', factor: 4, original_max_position_embeddings: 16, beta_fast: 32, beta_slow: 1, mscale: 0.7, mscale_all_dim: 0.7 },
+    ...(isGlm ? { mlp_layer_types: ['dense', 'sparse', 'sparse', 'sparse'] }
+      : { rope_scaling: { type: 'yarn', factor: 4, original_max_position_embeddings: 16, beta_fast: 32, beta_slow: 1, mscale: 0.7, mscale_all_dim: 0.7 } }),
     ...(type.startsWith('deepseek_v2') ? { routed_scaling_factor: 1.5 } : { n_group: type.endsWith('groups') ? 4 : 1, topk_group: type.endsWith('groups') ? 2 : 1 })
   }
-  config.model_type = type.replace(/_(groups|lite)$/, '')
+  config.model_type = type.replace(/_groups$|(?<=v2)_lite$/, '')
   const shapes = [['model.embed_tokens.weight', [V, C]], ['model.norm.weight', [C]], ['lm_head.weight', [V, C]]]
   for (let n = 0; n < L; ++n) {
     const layer = `model.layers.${n}.`
@@ -472,7 +477,7 @@ function randomDeepseek(type) {
       matrices.push(['mlp.gate', E, C])
       addMlp('mlp.shared_experts.', 2 * F)
       for (let e = 0; e < E; ++e) addMlp(`mlp.experts.${e}.`, F)
-      if (type.startsWith('deepseek_v3')) shapes.push([`${layer}mlp.gate.e_score_correction_bias`, [E]])
+      if (!type.startsWith('deepseek_v2')) shapes.push([`${layer}mlp.gate.e_score_correction_bias`, [E]])
     }
     for (const [name, out, into] of matrices) shapes.push([`${layer}${name}.weight`, [out, into]])
     for (const [name, size] of [['input_layernorm', C], ['post_attention_layernorm', C], ['self_attn.kv_a_layernorm', R], ...(isLite ? [] : [['self_attn.q_a_layernorm', Rq]])])
@@ -547,10 +552,10 @@ async function continueGreedily(file, ids, count) {
 for (const [program, type, folder] of [
   ['model', 'gpt2', randomGpt2()],
   ['model', 'cohere2', randomCohere2()],
-  ...['gemma', 'smollm3', 'granite', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long'].map(type => ['model', type, randomDense(type)]),
+  ...['gemma', 'smollm3', 'granite', 'granite_swa', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long'].map(type => ['model', type, randomDense(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)]),
-  ...['deepseek_v2', 'deepseek_v2_lite', 'deepseek_v3', 'deepseek_v3_groups'].map(type => ['model', type, randomDeepseek(type)]),
+  ...['deepseek_v2', 'deepseek_v2_lite', 'deepseek_v3', 'deepseek_v3_groups', 'glm4_moe_lite'].map(type => ['model', type, randomDeepseek(type)]),
   ['model', 'qwen3_next', randomQwen3Next('qwen3_next')]]) {
   const file = join(scratch, `${type}.gguf`)
   const quantized = join(scratch, `${type}_q8_0.gguf`)
@@ -581,7 +586,7 @@ for (const [program, type, folder] of [
   // Matrices in q8_0, also the stacked ones of experts: the logits differ by the rounding of weights and activations.
   // (A token whose router logits are nearly equal may get another expert, so the median of several prefixes counts. Of groups
   // whose sums are nearly equal, random weights have too many, and 26 layers of experts have too many tokens like that.)
-  if (/groups|lite|next/.test(type)) continue
+  if (/groups|v2_lite|next/.test(type)) continue
   const differences = []
   for (const length of [8, 12, 16, 20, 24]) {
     const [rounded] = (await continueGreedily(quantized, ids.slice(0, length), 1)).logits

@@ -36,7 +36,8 @@ TEST_CASE("published models have as many parameters as their makers' files") {
         {"Qwen3 8B", "8,190,735,360"},           {"Qwen3 30B-A3B", "30,532,122,624"},
         {"SmolLM3 3B", "3,075,098,624"},         {"gpt-oss-20b", "20,914,757,184"},
         {"DeepSeek-V2-Lite", "15,706,484,224"},  {"DeepSeek-V3", "671,026,404,352"},
-        {"Qwen3-Next 80B-A3B", "79,674,391,296"}};
+        {"Qwen3-Next 80B-A3B", "79,674,391,296"}, {"GLM-4.7-Flash", "29,943,390,976"},
+        {"Granite SWASH 2B", "2,144,463,840"}};
     const std::vector<Anatomy> anatomies = published_anatomies();
     CHECK(anatomies.size() == published.size());
     for (const Anatomy& anatomy : anatomies) {

@@ -41,7 +41,10 @@ TEST_CASE("load_family_gguf: the file of each family has the logits of the expor
         models::export_gguf(model, shipped_tokenizer(), path);
         const FamilyModel loaded = load_family_gguf(path);
         const IdMatrix ids = randint(0, 1024, {2, 19}, generator);
-        CHECK(loaded.config.family == model.config.family);
+        // A GLM-4.7-Flash is a DeepSeek-V3 there.
+        const Family* const family = model.config.family;
+        CHECK(loaded.config.family ==
+              (family == &glm4_moe_lite_family() ? &deepseek_v3_family() : family));
         CHECK_CLOSE(loaded(ids), model(ids), 2e-6);
         // A phi3 on the other side of the original length.
         const IdMatrix few = xt::view(ids, xt::all(), xt::range(0, 9));

@@ -54,7 +54,7 @@ std::string rewrite_config(const std::string& folder, RopeType form, bool with_t
         }
         members.emplace_back("rope_parameters", rope);
     }
-    take(members, "torch_dtype");
+    for (const char* key : {"torch_dtype", "dtype", "transformers_version"}) take(members, key);
     for (const JsonMember& member :
          JsonObject{{"dtype", "bfloat16"}, {"transformers_version", "5.2.0"}})
         members.push_back(member);

@@ -2,6 +2,8 @@
 // of experts with shared ones, from limited groups. Source: Hugging Face,
 // modeling_deepseek_v2.py and modeling_deepseek_v3.py; for YaRN's factor, which transformers
 // leaves out in V2, DeepSeek's own modeling_deepseek.py.
+#include "chapters/models/families/deepseek.hpp"
+
 #include "chapters/models/families/deepseek_gguf.hpp"
 #include "chapters/models/llama/rope_keys.hpp"
 #include "common/output/show.hpp"
@@ -11,17 +13,19 @@ namespace {
 
 // Latent attention in all layers, with the RoPE that has been read of qk_rope_head_dim
 // features. YaRN's factors are DeepSeek's.
-void read_latent(const JsonFile& json, FamilyConfig& config) {
+void read_latent(const JsonFile& json, const LatentSizes& defaults, FamilyConfig& config) {
     if (json.is_null("kv_lora_rank") || !json.boolean_or("use_mla", true))
         json.reject("kv_lora_rank",
                     "is missing: attention that is not latent is not supported");
-    LatentConfig latent{
-        {config.hidden_size, config.num_attention_heads, std::nullopt,
-         json.size_or("kv_lora_rank", 512), json.size_or("qk_nope_head_dim", 128),
-         config.head_dim, json.size_or("v_head_dim", 128)},
-        *main_rope(config)};
+    LatentConfig latent{{config.hidden_size, config.num_attention_heads, std::nullopt,
+                         json.size_or("kv_lora_rank", defaults.kv_lora_rank),
+                         json.size_or("qk_nope_head_dim", defaults.qk_nope_head_dim),
+                         config.head_dim, json.size_or("v_head_dim", defaults.v_head_dim)},
+                        *main_rope(config)};
+    if (latent.rope.rotary_dim != latent.rope.head_dim)
+        json.reject("partial_rotary_factor", "must be 1: qk_rope_head_dim is what is rotated");
     if (!json.is_null("q_lora_rank"))
-        latent.sizes.q_lora_rank = json.size_or("q_lora_rank", 1536);
+        latent.sizes.q_lora_rank = json.size_or("q_lora_rank", *defaults.q_lora_rank);
     json.ignore("head_dim");  // newer versions repeat it there
     json.ignore("qk_head_dim");
     if (auto* yarn = std::get_if<YarnScaling>(&latent.rope.scaling)) {
@@ -59,14 +63,13 @@ ExpertSizes read_sizes_of_experts(const JsonFile& json, const ExpertSizes& defau
     return sizes;
 }
 
-// The first layers are dense.
-void read_moe_layers(const JsonFile& json, std::size_t dense_layers, const ExpertSizes& sizes,
-                     const Routing& routing, FamilyConfig& config) {
-    const std::size_t first = json.count_or("first_k_dense_replace", dense_layers);
+void set_routed_experts(const JsonFile& json, const std::vector<bool>& has_experts,
+                        const ExpertSizes& sizes, const Routing& routing,
+                        FamilyConfig& config) {
     if (json.size_or("moe_layer_freq", 1) != 1)
         json.reject_value("moe_layer_freq", to_text(json.size("moe_layer_freq")), "1");
     set_experts(config, make_experts(config, sizes, routing),
-                [&](std::size_t n) { return n >= first; });
+                [&](std::size_t n) { return has_experts[n]; });
     for (const char* of_training : {"aux_loss_alpha", "seq_aux", "ep_size"})
         json.ignore(of_training);
 }
@@ -75,8 +78,10 @@ void expect_text(const JsonFile& json, const std::string& key, const std::string
     if (json.has(key) && json.text(key) != text) json.reject_value(key, json.text(key), text);
 }
 
+const LatentSizes default_latent = {0, 0, 1536, 512, 128, 64, 128};
+
 void read_deepseek_v2(const JsonFile& json, FamilyConfig& config) {
-    read_latent(json, config);
+    read_latent(json, default_latent, config);
     const std::size_t count = json.size("num_experts_per_tok");  // transformers has no default
     const ExpertSizes sizes = read_sizes_of_experts(json, {64, count, 1407, 2});
     expect_text(json, "scoring_func", "softmax");
@@ -85,26 +90,15 @@ void read_deepseek_v2(const JsonFile& json, FamilyConfig& config) {
     const std::string method = json.has("topk_method") ? json.text("topk_method") : "greedy";
     if (method != "greedy" && method != "group_limited_greedy")
         json.reject_value("topk_method", method, "greedy and group_limited_greedy");
-    read_moe_layers(json, 0, sizes,
-                    SoftmaxRouting{false, Real(json.positive_or("routed_scaling_factor", 1)),
-                                   read_groups(json, sizes, {}, method != "greedy")},
-                    config);
+    set_routed_experts(json, read_first_dense_layers(json, 0, config), sizes,
+                       SoftmaxRouting{false, Real(json.positive_or("routed_scaling_factor", 1)),
+                                      read_groups(json, sizes, {}, method != "greedy")},
+                       config);
 }
 
-void read_deepseek_v3(const JsonFile& json, FamilyConfig& config) {
-    read_latent(json, config);
-    const ExpertSizes sizes = read_sizes_of_experts(json, {256, 8, 2048, 1});
-    expect_text(json, "scoring_func", "sigmoid");
-    expect_text(json, "topk_method", "noaux_tc");
-    if (!json.boolean_or("rope_interleave", true))
-        json.reject_value("rope_interleave", "false", "true");
-    read_moe_layers(json, 3, sizes,
-                    SigmoidRouting{{},
-                                   json.boolean_or("norm_topk_prob", true),
-                                   Real(json.positive_or("routed_scaling_factor", 2.5)),
-                                   read_groups(json, sizes, {8, 4}, true)},
-                    config);
-    config.num_nextn_predict_layers = json.count_or("num_nextn_predict_layers", 0);
+void read_deepseek_v3_defaults(const JsonFile& json, FamilyConfig& config) {
+    read_deepseek_v3(json, {default_latent, {256, 8, 2048, 1}, Real(2.5), {8, 4}},
+                     read_first_dense_layers(json, 3, config), config);
 }
 
 void write_routing(const Routing& any_routing, JsonMembers& json) {
@@ -187,6 +181,33 @@ Family deepseek_family() {
 
 }  // namespace
 
+std::vector<bool> read_first_dense_layers(const JsonFile& json, std::size_t dense_layers,
+                                          const FamilyConfig& config) {
+    const std::size_t first = json.count_or("first_k_dense_replace", dense_layers);
+    std::vector<bool> has_experts;
+    for (std::size_t n = 0; n < config.layers.size(); ++n) has_experts.push_back(n >= first);
+    return has_experts;
+}
+
+void read_deepseek_v3(const JsonFile& json, const DeepseekDefaults& defaults,
+                      const std::vector<bool>& has_experts, FamilyConfig& config) {
+    read_latent(json, defaults.latent, config);
+    const ExpertSizes sizes = read_sizes_of_experts(json, defaults.experts);
+    expect_text(json, "scoring_func", "sigmoid");
+    expect_text(json, "topk_method", "noaux_tc");
+    if (!json.boolean_or("rope_interleave", true))
+        json.reject_value("rope_interleave", "false", "true");
+    const double factor =
+        json.positive_or("routed_scaling_factor", double(defaults.routed_scaling_factor));
+    set_routed_experts(json, has_experts, sizes,
+                       SigmoidRouting{{},
+                                      json.boolean_or("norm_topk_prob", true),
+                                      Real(factor),
+                                      read_groups(json, sizes, defaults.groups, true)},
+                       config);
+    config.num_nextn_predict_layers = json.count_or("num_nextn_predict_layers", 0);
+}
+
 const Family& deepseek_v2_family() {
     static const Family family = deepseek_family();
     return family;
@@ -199,7 +220,7 @@ const Family& deepseek_v3_family() {
         v3.defaults = {129280, 7168, 18432, 61, 128, 128, 4096, 64};
         v3.architecture = "DeepseekV3ForCausalLM";
         v3.names.correction_bias = "mlp.gate.e_score_correction_bias";
-        v3.read = read_deepseek_v3;
+        v3.read = read_deepseek_v3_defaults;
         return v3;
     }();
     return family;

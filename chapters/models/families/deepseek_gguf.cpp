@@ -30,11 +30,21 @@ void add_routing(const FamilyConfig& config, GgufMetadata& metadata) {
         add(std::get<SigmoidRouting>(routing));
 }
 
+bool has_correction_bias(const Gguf& file) {
+    return std::any_of(file.tensors().begin(), file.tensors().end(), [](const auto& tensor) {
+        return tensor.first.ends_with("exp_probs_b.bias");
+    });
+}
+
 Routing read_routing(const GgufSettings& gguf, FamilyConfig& config) {
     const std::string function = gguf.full("expert_gating_func"),
                       norm = gguf.full("expert_weights_norm");
+    // Files of DeepSeek-V2 leave the function out, and those of GLM-4.7-Flash, which has a
+    // bias.
+    const std::int64_t otherwise =
+        has_correction_bias(gguf.file) ? sigmoid_gating : softmax_gating;
     const std::int64_t gating =
-        gguf.has("expert_gating_func") ? gguf.file.integer(function) : softmax_gating;
+        gguf.has("expert_gating_func") ? gguf.file.integer(function) : otherwise;
     const Real scale = gguf.positive("expert_weights_scale");
     const bool normalized = gguf.has("expert_weights_norm") && gguf.file.boolean(norm);
     ExpertGroups groups;
@@ -76,6 +86,12 @@ void check_deepseek_gguf(const FamilyConfig& config) {
                       latent.mscale == latent.mscale_all_dim),
             "export: llama.cpp's deepseek2 has YaRN's limits of 32 and 1 rotations, and one "
             "mscale");
+    const std::size_t num_dense = num_dense_layers(config);
+    require(
+        num_dense < num_layers &&
+            std::all_of(config.layers.begin() + std::ptrdiff_t(num_dense), config.layers.end(),
+                        [](auto& layer) { return moe_of(layer); }),
+        "export: llama.cpp's deepseek2 has experts in all layers after the first dense ones");
     const auto* softmax =
         first_moe(config) ? std::get_if<SoftmaxRouting>(&first_moe(config)->routing) : nullptr;
     require(!softmax || softmax->groups.n_group == 1,

@@ -33,5 +33,7 @@ const Family& olmo3_family();
 const Family& ministral3_family();
 const Family& qwen3_5_family();
 const Family& qwen3_5_moe_family();
+const Family& granite_swa_family();
+const Family& glm4_moe_lite_family();
 
 }  // namespace llm::models
