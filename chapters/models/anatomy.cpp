@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/models/llama/config_file.hpp"
-#include "chapters/models/load.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "common/output/show.hpp"
@@ -51,6 +50,19 @@ Choice theta_of(const FamilyConfig& config) {
     for (const Real theta : thetas)
         text += (text.empty() ? "" : ", ") + with_commas(std::uint64_t(theta));
     return {"theta", text, "04_rope.md#formula"};
+}
+
+// How many features of each head RoPE rotates: where there are others, all that layers have.
+Choice rotated_of(const FamilyConfig& config) {
+    std::string text;
+    std::set<std::size_t> seen;
+    for (const LayerConfig& layer : config.layers)
+        if (const RopeParameters* rope = attention_of(layer) ? rope_of(layer) : nullptr;
+            rope && rope->rotary_dim < rope->head_dim && seen.insert(rope->rotary_dim).second)
+            text += (text.empty() ? "" : ", ") + to_text(rope->rotary_dim) + " of " +
+                    to_text(rope->head_dim);
+    if (text.empty()) return {"rotated", "-", ""};
+    return {"rotated", text, "04_rope.md#optional-longer-contexts"};
 }
 
 Choice scaling_of(const FamilyConfig& config) {
@@ -125,6 +137,13 @@ Choice qk_norm_of(const FamilyConfig& config) {
     const AttentionConfig* attention = first_attention(config);
     if (!attention || attention->qk_norm == QKNormType::none) return {"QK norm", "-", ""};
     return {"QK norm", names.at(attention->qk_norm), "05_gqa.md#optional-qk-norm"};
+}
+
+// The output of attention or of linear attention is multiplied by a gate.
+Choice gate_of(const FamilyConfig& config) {
+    const AttentionConfig* attention = first_attention(config);
+    if (!attention || !attention->output_gate) return {"output gate", "-", ""};
+    return {"output gate", "each feature", "20_linear_attention.md"};
 }
 
 Choice biases_of(const FamilyConfig& config) {
@@ -248,6 +267,7 @@ Anatomy anatomy_of(const PublishedExample& example) {
     std::vector<Choice> choices = {
         positions_of(config),
         theta_of(config),
+        rotated_of(config),
         scaling_of(config),
         window_of(config),
         {"heads", to_text(config.num_attention_heads), "03_head_splitting.md"},
@@ -255,6 +275,7 @@ Anatomy anatomy_of(const PublishedExample& example) {
         {"head_dim", to_text(query_head_dim(config)), "03_head_splitting.md"},
         {"H · D / C", fixed(H * double(query_head_dim(config)) / C, 2), "03_head_splitting.md"},
         qk_norm_of(config),
+        gate_of(config),
         norm_of(config),
         placement_of(config),
         biases_of(config),
@@ -270,34 +291,6 @@ Anatomy anatomy_of(const PublishedExample& example) {
         {"tied", config.tie_word_embeddings ? "yes" : "no", sizes}};
     for (Choice& choice : parameters_of(config)) choices.push_back(std::move(choice));
     return {example.name, example.year, std::move(choices)};
-}
-
-std::vector<PublishedExample> published_examples() {
-    std::vector<PublishedExample> examples;
-    for (const JsonFile& model : JsonFile(asset("published_models.json")).objects("models"))
-        examples.push_back(
-            {model.text("name"), model.size("year"), read_any_config(model.object("config"))});
-    return examples;
-}
-
-std::vector<Anatomy> published_anatomies() {
-    std::vector<Anatomy> anatomies;
-    for (const PublishedExample& example : published_examples())
-        anatomies.push_back(anatomy_of(example));
-    return anatomies;
-}
-
-PublishedExample find_example(const std::string& name_or_folder) {
-    std::string names;
-    for (const PublishedExample& example : published_examples()) {
-        if (example.name == name_or_folder) return example;
-        names += (names.empty() ? "" : ", ") + example.name;
-    }
-    const std::string file =
-        is_file(name_or_folder) ? name_or_folder : name_or_folder + "/config.json";
-    require(is_file(file), "{} is neither a config.json or its folder nor one of {}",
-            name_or_folder, names);
-    return {name_or_folder, 0, read_any_config(open_config(file))};
 }
 
 }  // namespace llm::models

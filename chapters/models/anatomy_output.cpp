@@ -15,8 +15,9 @@ struct TableOfChoices {
     std::vector<std::string> names;
 };
 const std::vector<TableOfChoices> tables = {
-    {"Positions and windows", {"positions", "theta", "scaling", "window"}},
-    {"Attention", {"heads", "KV heads", "head_dim", "H · D / C", "QK norm"}},
+    {"Positions", {"positions", "theta", "rotated", "scaling"}},
+    {"Attention", {"window", "QK norm", "output gate"}},
+    {"Heads", {"heads", "KV heads", "head_dim", "H · D / C"}},
     {"Norms and biases", {"norm", "placement", "biases"}},
     {"MLP", {"MLP", "F / C", "experts"}},
     {"Sizes", {"layers", "C", "C / L", "vocabulary", "context", "tied"}},

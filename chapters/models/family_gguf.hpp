@@ -24,4 +24,9 @@ std::vector<TensorInOtherDType> export_gguf(const FamilyModel& model,
 // files of other makers. Throws FileError, which names the file and the key or tensor.
 FamilyModel load_family_gguf(const std::string& file);
 
+// Names outside of the layers, and the tensors of LongRoPE's divisors.
+TensorNames gguf_model_names(const Family& family);
+inline const std::string gguf_long_factors = "rope_factors_long.weight",
+                         gguf_short_factors = "rope_factors_short.weight";
+
 }  // namespace llm::models
