@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 #include "common/files/safetensors.hpp"
 #include "common/tensors/float8.hpp"
@@ -168,4 +169,31 @@ TEST_CASE("SafeTensors::unread: an FP8 weight and its scales are one tensor") {
     CHECK(SafeTensors(file).unread() == Names{"w", "w_scale_inv"});
     write_safetensors(file, {named("_scale_inv", ones), named("v_scale_inv", ones)});
     CHECK(SafeTensors(file).unread() == Names{"_scale_inv", "v_scale_inv"});
+}
+
+namespace {
+
+// Of this process, the memory that holds pages of files.
+std::size_t file_memory() {
+    std::ifstream status("/proc/self/status");
+    std::string line;
+    while (std::getline(status, line))
+        if (line.starts_with("RssFile:")) return std::size_t(std::stoul(line.substr(8))) * 1024;
+    return 0;
+}
+
+}  // namespace
+
+TEST_CASE("SafeTensors: tensors that were read take no memory in the mapped file") {
+    const std::size_t rows = 4096, columns = 4096;
+    const OneWeight weight("[4096, 4096]", rows * columns, "[32, 32]", 1024);
+    const SafeTensors tensors(weight.file);
+    const std::size_t before = file_memory();
+    if (before == 0) {
+        MESSAGE("skipped: /proc/self/status does not say how much memory files take");
+        return;
+    }
+    const Matrix weights = tensors.read("w", {rows, columns});
+    CHECK(weights(4095, 4095) == 0);
+    CHECK(file_memory() < before + rows * columns / 4);
 }

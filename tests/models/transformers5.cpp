@@ -123,8 +123,11 @@ TEST_CASE("without rope_parameters, a missing rope_theta is that of the class") 
             CHECK(read_any_config(open_config(scratch.folder / "config.json")).rope_theta ==
                   one.second);
         }
-    // The text models of the VL classes have defaults of their own for the old files only.
     const Scratch scratch;
+    config_json(scratch, "qwen3_vl",
+                R"("rope_scaling": {"type": "default", "rope_theta": 77})");
+    CHECK(read_any_config(open_config(scratch.folder / "config.json")).rope_theta == 77);
+    // The text models of the VL classes have defaults of their own for the old files only.
     config_json(scratch, "qwen3_vl", R"("rope_parameters": {"rope_type": "default"})");
     CHECK_THROWS_WITH_AS(
         read_any_config(open_config(scratch.folder / "config.json")),
