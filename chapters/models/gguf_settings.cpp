@@ -127,25 +127,13 @@ const Family* find_family(const Gguf& file) {
                 " is not supported; supported: " + names);
 }
 
-namespace {
-
-std::size_t read_nextn_layers(const GgufSettings& gguf, std::size_t num_layers) {
-    const std::string key = gguf.full("nextn_predict_layers");
-    const std::int64_t count = gguf.file.has(key) ? gguf.file.integer(key) : 0;
-    if (count < 0 || count >= std::int64_t(num_layers))
-        gguf.file.reject(key + " must be below block_count, not " + to_text(count));
-    return std::size_t(count);
-}
-
-}  // namespace
-
 FamilyConfig read_family_config(const Gguf& file) try {
     const Family& family = *find_family(file);
     const GgufSettings gguf{file, family.gguf_architecture};
     const FamilyConfig fixed = config_with(family, {});
-    Config sizes = read_common_config(file, fixed.norm_type == NormType::rms_norm
-                                                ? "attention.layer_norm_rms_epsilon"
-                                                : "attention.layer_norm_epsilon");
+    const Config sizes = read_common_config(file, fixed.norm_type == NormType::rms_norm
+                                                      ? "attention.layer_norm_rms_epsilon"
+                                                      : "attention.layer_norm_epsilon");
     const std::string rotary = "rope.dimension_count", values = "attention.value_length";
     if (gguf.has(rotary) && gguf.size(rotary) > sizes.head_dim)
         file.reject(gguf.full(rotary) + " " + to_text(gguf.size(rotary)) +
@@ -154,11 +142,7 @@ FamilyConfig read_family_config(const Gguf& file) try {
     // The last layer must be there before memory for all is allocated.
     file.tensor(gguf_names.layer + std::to_string(sizes.num_hidden_layers - 1) + "." +
                 family.gguf_names.attention_norm + ".weight");
-    // The last layers may be for multi-token prediction; they are left out.
-    const std::size_t nextn = read_nextn_layers(gguf, sizes.num_hidden_layers);
-    sizes.num_hidden_layers -= nextn;
     FamilyConfig config = config_with(family, sizes);
-    config.num_nextn_predict_layers = nextn;
     if (gguf.has(rotary)) set_rotary_dim(config, gguf.size(rotary));
     config.num_nextn_predict_layers = gguf.size("block_count") - sizes.num_hidden_layers;
     family.read_gguf(gguf, config);
