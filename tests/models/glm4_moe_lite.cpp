@@ -147,7 +147,8 @@ TEST_CASE("glm4_moe_lite in GGUF: without a gating function, and with another la
     CHECK(loaded.config.num_nextn_predict_layers == 1);
     CHECK_THROWS_WITH_AS(
         with_another_layer(5),
-        (other.string() + ": deepseek2.nextn_predict_layers 5 is not supported; supported: fewer than block_count")
+        (other.string() + ": deepseek2.nextn_predict_layers 5 is not supported; supported: "
+                          "fewer than block_count")
             .c_str(),
         FileError);
     CHECK_THROWS_AS(with_another_layer(-1), FileError);
