@@ -54,7 +54,9 @@ std::string rewrite_config(const std::string& folder, RopeType form, bool with_t
         }
         members.emplace_back("rope_parameters", rope);
     }
-    for (const char* key : {"torch_dtype", "dtype", "transformers_version"}) take(members, key);
+    // theta: a second spelling in files of LFM2.
+    for (const char* key : {"torch_dtype", "dtype", "transformers_version", "theta"})
+        take(members, key);
     for (const JsonMember& member :
          JsonObject{{"dtype", "bfloat16"}, {"transformers_version", "5.2.0"}})
         members.push_back(member);
