@@ -22,8 +22,8 @@ const std::set<std::string> unused_keys = {
     "suffix_token_id"};
 
 // The patterns and NFC are those of the published tokenizer.json, with which the model was
-// trained. llama.cpp's ids differ for combining characters: it applies no NFC for qwen2, and
-// its pattern for tekken lacks \p{M}.
+// trained. llama.cpp's ids differ for combining characters: it applies no NFC for qwen2
+// and qwen35, and its pattern for tekken lacks \p{M}.
 std::vector<PreType> make_pre_types() {
     const std::string contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
     const std::string letters = R"([^\r\n\p{L}\p{N}]?\p{L}+|)";
@@ -38,6 +38,12 @@ std::vector<PreType> make_pre_types() {
     const PreType qwen2{.names = {"qwen2"},
                         .patterns = {contractions + letters + R"(\p{N})" + others},
                         .nfc = true};
+    // Marks, such as the vowels of Hindi, belong to words.
+    const PreType qwen35{
+        .names = {"qwen35"},
+        .patterns = {contractions + R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})" +
+                     R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+        .nfc = true};
     const PreType tekken{
         .names = {"tekken"},
         .patterns = {before_word + upper + "*" + lower + "+|" + before_word + upper + "+" +
@@ -47,6 +53,7 @@ std::vector<PreType> make_pre_types() {
     return {{.names = {"gpt-2"}, .patterns = {gpt2_split_pattern}},
             llama3,
             qwen2,
+            qwen35,
             {.names = {"smollm"}, .patterns = {R"(\p{N})", gpt2_split_pattern}},
             tekken};
 }

@@ -302,7 +302,7 @@ TEST_CASE("special tokens of a GGUF file: BOS in front if the file or its model 
         CHECK(tokenizer_of(with(bos, "pre", pre)).ignore_merges);
         CHECK(prefix_of(with(with(bos, "pre", pre), "add_bos_token", false)).empty());
     }
-    for (const std::string pre : {"qwen2", "smollm"})
+    for (const std::string pre : {"qwen2", "qwen35", "smollm"})
         CHECK(prefix_of(with(bos, "pre", pre)).empty());
     CHECK(prefix_of(with(small_llama_metadata(), "add_bos_token", false)).empty());
     CHECK(prefix_of(with(small_llama_metadata(), "bos_token_id", std::int64_t(7))) == Ids{7});
@@ -335,7 +335,7 @@ TEST_CASE("special tokens of a GGUF file: BOS in front if the file or its model 
 }
 
 TEST_CASE("pre-tokenizers of GGUF files split as the published tokenizers do") {
-    const std::string text = "We'LL see 12345 DoesIt naïve!!\n/\n  x";
+    std::string text = "We'LL see 12345 DoesIt naïve!!\n/\n  x";
     const auto words = [&](const std::string& pre) {
         const Tokenizer tokenizer = tokenizer_of(
             with(with(small_metadata(), "pre", pre), "bos_token_id", std::int64_t(3)));
@@ -348,7 +348,11 @@ TEST_CASE("pre-tokenizers of GGUF files split as the published tokenizers do") {
     CHECK(words("smollm") == "We·'·LL· see· ·1·2·3·4·5· DoesIt· naïve·!!·\n·/·\n · x");
     CHECK(words("llama-bpe") == "We·'LL· see· ·123·45· DoesIt· naïve·!!\n·/\n· · x");
     CHECK(words("qwen2") == "We·'LL· see· ·1·2·3·4·5· DoesIt· naïve·!!\n·/\n· · x");
+    CHECK(words("qwen35") == words("qwen2"));
     CHECK(words("tekken") == "We·'LL· see· ·1·2·3·4·5· Does·It· naïve·!!\n/\n· · x");
+    text = "x̣̄y मि́ !̄\n?";  // marks in words, at their ends and after punctuation
+    CHECK(words("qwen2") == "x·̣̄·y· म·ि́· !̄\n·?");
+    CHECK(words("qwen35") == "x̣̄y· मि́· !·̄·\n·?");
 }
 
 TEST_CASE("damaged or unsupported tokenizers of GGUF files are rejected") {
@@ -362,7 +366,8 @@ TEST_CASE("damaged or unsupported tokenizers of GGUF files are rejected") {
         CHECK(rejection(with(small, "model", model)) ==
               "tokenizer.ggml.model " + replaced(model, "\n", "?") +
                   " is not supported; llama and gpt2 are");
-    const std::string names = "gpt-2, llama-bpe, llama-v3, llama3, qwen2, smollm, tekken";
+    const std::string names =
+        "gpt-2, llama-bpe, llama-v3, llama3, qwen2, qwen35, smollm, tekken";
     for (const std::string pre : {"default", "deepseek-llm"})
         CHECK(rejection(with(small, "pre", pre)) ==
               "tokenizer.ggml.pre " + pre + " is not supported; " + names + " are");

@@ -470,6 +470,12 @@ TEST_CASE("exported tokenizers with byte-level BPE give the same ids and texts")
         check_equal(again(tokenizer), tokenizer, texts);
         CHECK(again(tokenizer).eos_token_ids == Ids{1});
     }
+    // Qwen3.5's differs from Qwen2's only where there are marks.
+    Tokenizer qwen35 = with_eos(fixture_tokenizer("qwen"), 1);
+    for (const models::PreType& pre : models::pre_types())
+        if (pre.names.front() == "qwen35") qwen35.pre_tokenizers = pre.pre_tokenizers();
+    CHECK(written<std::string>(qwen35, "pre") == "qwen35");
+    check_equal(again(qwen35), qwen35, texts);
 }
 
 TEST_CASE(
@@ -634,8 +640,8 @@ TEST_CASE("tokenizers that llama.cpp does not have are rejected") {
     const Tokenizer gpt2 = with_eos(fixture_tokenizer("gpt2"), 402);
     const std::string no_pre_type =
         "export: pre_tokenizer, normalizer and ignore_merges are not those of a name in "
-        "tokenizer.ggml.pre; supported: gpt-2, llama-bpe, llama-v3, llama3, qwen2, smollm, "
-        "tekken";
+        "tokenizer.ggml.pre; supported: gpt-2, llama-bpe, llama-v3, llama3, qwen2, qwen35, "
+        "smollm, tekken";
     Tokenizer changed = gpt2;
     changed.pre_tokenizers = {byte_level_pre_tokenizer(true, true)};
     CHECK(tokenizer_rejection(changed) == no_pre_type);
