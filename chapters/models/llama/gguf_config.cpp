@@ -71,6 +71,8 @@ class GgufConfig {
                          " is not supported; supported: llama, qwen2 and qwen3 "
                          "(./learn model reads other architectures)");
         reject_unsupported();
+        const std::string kv_heads = "attention.head_count_kv";
+        if (has(kv_heads)) size(kv_heads);  // not one for each layer
         Config config = read_common("attention.layer_norm_rms_epsilon");
         expect_head_dim("attention.value_length", config.head_dim);
         expect_head_dim("rope.dimension_count", config.head_dim);
