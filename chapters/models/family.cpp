@@ -12,11 +12,19 @@
 namespace llm::models {
 namespace {
 
+// The settings of so many layers take 5 MB; a damaged number would take all memory.
+constexpr std::size_t most_layers = 10'000;
+
 Config read_common_sizes(const JsonFile& json, const Family& family) {
-    return validate_model(read_sizes(json, family.defaults, [&](const std::string& common) {
+    Config sizes = read_sizes(json, family.defaults, [&](const std::string& common) {
         const std::string own = key_of(family, common);
         return !own.empty() && !json.has(own) && json.has(common) ? common : own;
-    }));
+    });
+    if (sizes.num_hidden_layers > most_layers)
+        json.reject(key_of(family, "num_hidden_layers"), "must be at most " +
+                                                             to_text(most_layers) + ", not " +
+                                                             to_text(sizes.num_hidden_layers));
+    return validate_model(sizes);
 }
 
 // Biases, the activation and RoPE. attention_bias means all four projections.
