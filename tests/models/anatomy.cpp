@@ -28,6 +28,7 @@ TEST_CASE("published models have as many parameters as their makers' files") {
         {"GPT-2 XL", "1,557,611,200"},           {"Llama 2 7B", "6,738,415,616"},
         {"Mistral 7B", "7,241,732,096"},         {"Mixtral 8x7B", "46,702,792,704"},
         {"Gemma 7B", "8,537,680,896"},           {"Phi-3 mini", "3,821,079,552"},
+        {"OLMo 3 7B", "7,298,011,136"},          {"Ministral 3 8B", "8,489,553,920"},
         {"Gemma 2 9B", "9,241,705,984"},         {"Llama 3.1 8B", "8,030,261,248"},
         {"Qwen2.5 7B", "7,615,616,512"},         {"OLMo 2 7B", "7,298,617,344"},
         {"Granite 3.1 2B", "2,533,531,648"},     {"Command R7B", "8,028,033,024"},
@@ -97,6 +98,9 @@ TEST_CASE("the choices of published models, each family's own") {
                          {"multipliers", "embeddings √C, caps 50 and 30"}});
     check("Gemma 3 1B", {{"theta", "1,000,000, 10,000"}, {"window", "512, 22/26"}});
     check("OLMo 2 7B", {{"placement", "res-post-norm"}, {"QK norm", "all heads"}});
+    check("OLMo 3 7B",
+          {{"placement", "res-post-norm"}, {"scaling", "YaRN, 8"}, {"window", "4096, 24/32"}});
+    check("Ministral 3 8B", {{"theta", "1,000,000"}, {"scaling", "YaRN, 16"}, {"window", "-"}});
     check("SmolLM3 3B", {{"positions", "RoPE, 27/36"}});
     check("Granite 3.1 2B", {{"multipliers", "four of muP"}});
     check("Command R7B", {{"positions", "RoPE, 24/32"},
