@@ -303,19 +303,25 @@ function randomGemma(type) {
 }
 
 // SmolLM3: the fourth layer has no RoPE. Granite: four multipliers. OLMo 2: norms after the sublayers and over all heads.
+// OLMo 3: windows, and YaRN in the fourth layer. Ministral 3: YaRN and a temperature, which grows every 16 tokens.
 // Phi-3 with LongRoPE, short and long lists: llama.cpp rounds the context of 64 up to 256.
 function randomDense(name) {
   const type = name.split('_')[0]
   const swa = name === 'granite_swa'
   const [V, C, F, L] = [1024, 64, 96, 4]
-  const D = ['olmo2', 'phi3'].includes(type) ? 16 : 32
+  const D = ['olmo2', 'olmo3', 'phi3'].includes(type) ? 16 : 32
   const tied = type === 'gemma'
+  const yarn = { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 16, rope_theta: 10000 }
   const config = {
     model_type: swa ? name : type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
     num_key_value_heads: 2, head_dim: D, vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-6,
     rope_theta: 10000, tie_word_embeddings: tied,
     ...(swa ? { sliding_window: 8, layer_rope_theta: [10000, 10000, 0, 10000] } : {}),
     ...(type === 'granite' ? { embedding_multiplier: 3, attention_multiplier: 0.3, residual_multiplier: 0.4, logits_scaling: 0.5 } : {}),
+    ...(type === 'olmo3' ? { sliding_window: 8, rope_parameters: { full_attention: yarn, sliding_attention: { rope_theta: 10000 } } } : {}),
+    ...(type === 'ministral3' ? {
+      rope_parameters: { ...yarn, beta_fast: 4, beta_slow: 0.5, mscale: 1, mscale_all_dim: name.endsWith('mscale') ? 0.4 : 1, llama_4_scaling_beta: 0.5 }
+    } : {}),
     ...(name.includes('longrope') ? {
       max_position_embeddings: 512, original_max_position_embeddings: name.endsWith('long') ? 8 : 256, partial_rotary_factor: 0.75,
       rope_scaling: { type: 'longrope', short_factor: [1, 1.2, 1.5, 2, 3, 4], long_factor: [1.1, 2, 4, 8, 16, 30] }
@@ -329,10 +335,10 @@ function randomDense(name) {
       : [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C], ['mlp.gate_proj', F, C], ['mlp.up_proj', F, C]]
     for (const [name, out, into] of [...inputs, ['self_attn.o_proj', C, 4 * D], ['mlp.down_proj', C, F]])
       shapes.push([`${layer}${name}.weight`, [out, into]])
-    const norms = ['post_attention_layernorm', type === 'olmo2' ? 'post_feedforward_layernorm' : 'input_layernorm']
+    const norms = ['post_attention_layernorm', type.startsWith('olmo') ? 'post_feedforward_layernorm' : 'input_layernorm']
     for (const name of norms) shapes.push([`${layer}${name}.weight`, [C]])
     if (swa) shapes.push([`${layer}self_attn.sinks`, [4]])
-    if (type === 'olmo2') shapes.push([`${layer}self_attn.q_norm.weight`, [4 * D]], [`${layer}self_attn.k_norm.weight`, [2 * D]])
+    if (type.startsWith('olmo')) shapes.push([`${layer}self_attn.q_norm.weight`, [4 * D]], [`${layer}self_attn.k_norm.weight`, [2 * D]])
   }
   return randomModel(name, config, shapes, (name, shape) => {
     if (name === 'model.embed_tokens.weight' || name === 'lm_head.weight') return [2, 0]
@@ -558,7 +564,7 @@ async function continueGreedily(file, ids, count) {
 for (const [program, type, folder] of [
   ['model', 'gpt2', randomGpt2()],
   ['model', 'cohere2', randomCohere2()],
-  ...['gemma', 'smollm3', 'granite', 'granite_swa', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long'].map(type => ['model', type, randomDense(type)]),
+  ...['gemma', 'smollm3', 'granite', 'granite_swa', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long', 'olmo3', 'ministral3', 'ministral3_mscale'].map(type => ['model', type, randomDense(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)]),
   ...['deepseek_v2', 'deepseek_v2_lite', 'deepseek_v3', 'deepseek_v3_groups', 'glm4_moe_lite'].map(type => ['model', type, randomDeepseek(type)]),

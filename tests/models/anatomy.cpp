@@ -52,7 +52,9 @@ TEST_CASE("published models have as many parameters as their makers' files") {
         {"GLM-4.7-Flash", "29,943,390,976"},
         {"Granite SWASH 2B", "2,144,463,840"},
         {"Qwen3.5 9B", "8,953,803,264"},
-        {"Qwen3.5 35B-A3B", "34,660,610,688"}};
+        {"Qwen3.5 35B-A3B", "34,660,610,688"},
+        {"OLMo 3 7B", "7,298,011,136"},
+        {"Ministral 3 8B", "8,489,553,920"}};
     const std::vector<Anatomy> anatomies = published_anatomies();
     CHECK(anatomies.size() == published.size());
     for (const Anatomy& anatomy : anatomies) {
@@ -120,6 +122,9 @@ TEST_CASE("the choices of published models, each family's own") {
                             {"tied", "yes"}});
     check("GLM-4 9B 0414", {{"placement", "sandwich"}, {"biases", "q, k, v"}});
     check("OLMo 2 7B", {{"placement", "res-post-norm"}, {"QK norm", "all heads"}});
+    check("OLMo 3 7B",
+          {{"placement", "res-post-norm"}, {"scaling", "YaRN, 8"}, {"window", "4096, 24/32"}});
+    check("Ministral 3 8B", {{"theta", "1,000,000"}, {"scaling", "YaRN, 16"}, {"window", "-"}});
     check("SmolLM3 3B", {{"positions", "RoPE, 27/36"}});
     check("Granite 3.1 2B", {{"multipliers", "four of muP"}});
     check("Command R7B", {{"positions", "RoPE, 24/32"},
