@@ -25,6 +25,7 @@ TEST_CASE("published models have as many parameters as their makers' files") {
     // billion, gpt-oss 20.91 billion (3.61 active), Llama 4 Scout 109 billion with its vision
     // encoder, DeepSeek-V2-Lite 15.7, DeepSeek-V3 671 (37 active), Qwen3-Next 80 billion,
     // Qwen3.5 9B without its vision encoder and multi-token prediction.
+    // LFM2-8B-A1B 8.3 billion.
     const std::map<std::string, std::string> published = {
         {"GPT-2 XL", "1,557,611,200"},
         {"Llama 2 7B", "6,738,415,616"},
@@ -54,7 +55,9 @@ TEST_CASE("published models have as many parameters as their makers' files") {
         {"Qwen3.5 9B", "8,953,803,264"},
         {"Qwen3.5 35B-A3B", "34,660,610,688"},
         {"OLMo 3 7B", "7,298,011,136"},
-        {"Ministral 3 8B", "8,489,553,920"}};
+        {"Ministral 3 8B", "8,489,553,920"},
+        {"LFM2 1.2B", "1,170,340,608"},
+        {"LFM2 8B-A1B", "8,339,929,856"}};
     const std::vector<Anatomy> anatomies = published_anatomies();
     CHECK(anatomies.size() == published.size());
     for (const Anatomy& anatomy : anatomies) {
@@ -103,6 +106,12 @@ TEST_CASE("the choices of published models, each family's own") {
                                  {"KV heads", "2"},
                                  {"F / C", "0.25 each"},
                                  {"experts", "10 of 512, one shared"}});
+    check("LFM2 1.2B", {{"window", "convolution, 10/16"},
+                        {"positions", "RoPE"},
+                        {"QK norm", "each head"},
+                        {"F / C", "4.00"},
+                        {"tied", "yes"}});
+    check("LFM2 8B-A1B", {{"experts", "4 of 32"}, {"F / C", "3.50, 0.88 each"}});
     check("Mistral 7B", {{"window", "4096"}, {"context", "32,768"}});
     check("Qwen2.5 7B", {{"biases", "q, k, v"}, {"F / C", "5.29"}});
     check("Qwen3 30B-A3B", {{"H · D / C", "2.00"},

@@ -1,8 +1,8 @@
-// LFM2 and LFM2-MoE: layers of gated short convolutions, and some of attention with a QK norm;
-// the experts are routed as DeepSeek-V3's. Sources: Hugging Face, modeling_lfm2.py and
-// modeling_lfm2_moe.py. The published files of LFM2 have keys of Liquid AI's own library.
+// LFM2: layers of gated short convolutions, and some of attention with a QK norm. Source:
+// Hugging Face, modeling_lfm2.py. The first files have keys of Liquid AI's own library.
+#include "chapters/models/families/lfm2.hpp"
+
 #include "chapters/06_swiglu/mlp.hpp"
-#include "chapters/models/families/lfm2_gguf.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -15,8 +15,9 @@ void build_lfm2(FamilyConfig& config) {
 
 // layer_types, or the numbers of the layers with attention; without both, all have it.
 std::vector<bool> read_convolution_layers(const JsonFile& json, std::size_t num_layers) {
-    std::vector<bool> result(num_layers, json.has("full_attn_idxs"));
-    if (!json.has("layer_types") && json.has("full_attn_idxs"))
+    const bool lists_attention = !json.has("layer_types") && json.has("full_attn_idxs");
+    std::vector<bool> result(num_layers, lists_attention);
+    if (lists_attention)
         for (const std::int64_t n : json.ids("full_attn_idxs")) {
             if (std::size_t(n) >= num_layers)
                 json.reject("full_attn_idxs",
@@ -38,8 +39,8 @@ std::vector<bool> read_convolution_layers(const JsonFile& json, std::size_t num_
     return result;
 }
 
-// Two thirds, times a multiplier, rounded up. As transformers, which does not round without a
-// multiplier (llama.cpp's converter does).
+// Two thirds, times a multiplier, rounded up. As transformers, which does not round if the
+// multiplier is null (llama.cpp's converter does).
 std::size_t read_width(const JsonFile& json, std::size_t width) {
     const std::size_t multiple = json.size_or("block_multiple_of", 256);
     const double multiplier = json.positive_or("block_ffn_dim_multiplier", 1);
@@ -49,10 +50,60 @@ std::size_t read_width(const JsonFile& json, std::size_t width) {
     return round_up(std::size_t(multiplier * double(width)), multiple);
 }
 
-// What both types have.
-void read_common(const JsonFile& json, FamilyConfig& config) {
-    const std::size_t C = config.hidden_size;
-    const GatedConvolutionSizes sizes{C, json.size_or("conv_L_cache", 3),
+// Liquid AI's theta, besides rope_theta or without it.
+void read_theta(const JsonFile& json, FamilyConfig& config) {
+    if (!json.has("theta")) return;
+    const Real theta = Real(json.positive_or("theta", 1));
+    const bool has_other = json.has("rope_theta") || json.has("rope_parameters");
+    for (LayerConfig& layer : config.layers)
+        if (RopeParameters* rope = rope_of(layer)) {
+            if (has_other && rope->rope_theta != theta)
+                json.reject("theta", "contradicts rope_theta");
+            rope->rope_theta = theta;
+        }
+}
+
+// Settings that transformers does not read: other values than these were never published.
+void check_settings_of_liquid(const JsonFile& json, std::size_t hidden_size) {
+    for (const char* width : {"block_dim", "conv_dim", "conv_dim_out"})
+        if (json.size_or(width, hidden_size) != hidden_size)
+            json.reject_value(width, to_text(json.size(width)),
+                              "the hidden_size, " + to_text(hidden_size));
+    for (const char* key : {"block_use_swiglu", "use_pos_enc"})
+        if (!json.boolean_or(key, true)) json.reject_value(key, "false", "true");
+    for (const char* of_training :
+         {"block_mlp_init_scale", "block_norm_eps", "block_out_init_scale",
+          "block_use_xavier_init", "conv_use_xavier_init"})
+        json.ignore(of_training);
+}
+
+void read_lfm2(const JsonFile& json, FamilyConfig& config) {
+    const std::size_t width = config.intermediate_size;
+    if (json.size_or("intermediate_size", width) != width)
+        json.reject("intermediate_size", "contradicts block_ff_dim");
+    config.intermediate_size = read_width(json, width);
+    for (LayerConfig& layer : config.layers)
+        mlp_of(layer)->intermediate_size = config.intermediate_size;
+    read_theta(json, config);
+    check_settings_of_liquid(json, config.hidden_size);
+    read_lfm2_layers(json, config);
+}
+
+void write_lfm2(const FamilyConfig& config, JsonMembers& json) {
+    json.push_back({"block_auto_adjust_ff_dim", false});
+    write_lfm2_layers(config, json);
+}
+
+}  // namespace
+
+const GatedConvolutionSizes* convolution_of(const FamilyConfig& config) {
+    for (const LayerConfig& layer : config.layers)
+        if (const auto* sizes = std::get_if<GatedConvolutionSizes>(&layer.mixer)) return sizes;
+    return nullptr;
+}
+
+void read_lfm2_layers(const JsonFile& json, FamilyConfig& config) {
+    const GatedConvolutionSizes sizes{config.hidden_size, json.size_or("conv_L_cache", 3),
                                       json.boolean_or("conv_bias", false)};
     const std::vector<bool> is_convolution =
         read_convolution_layers(json, config.layers.size());
@@ -63,70 +114,17 @@ void read_common(const JsonFile& json, FamilyConfig& config) {
         json.reject_value("hidden_act", json.text("hidden_act"), "silu");
 }
 
-void read_lfm2(const JsonFile& json, FamilyConfig& config) {
-    const std::size_t C = config.hidden_size, F = config.intermediate_size;
-    if (json.size_or("intermediate_size", F) != F)
-        json.reject("intermediate_size", "contradicts block_ff_dim");
-    config.intermediate_size = read_width(json, F);
-    for (LayerConfig& layer : config.layers)
-        mlp_of(layer)->intermediate_size = config.intermediate_size;
-    read_common(json, config);
-    // Liquid AI's theta, besides rope_theta or without it.
-    for (LayerConfig& layer : config.layers)
-        if (RopeParameters* rope = json.has("theta") ? rope_of(layer) : nullptr) {
-            const Real theta = Real(json.positive_or("theta", 1));
-            if ((json.has("rope_theta") || json.has("rope_parameters")) &&
-                rope->rope_theta != theta)
-                json.reject("theta", "contradicts rope_theta");
-            rope->rope_theta = theta;
-        }
-    for (const char* width : {"block_dim", "conv_dim", "conv_dim_out"})
-        if (json.size_or(width, C) != C)
-            json.reject_value(width, to_text(json.size(width)),
-                              "the hidden_size, " + to_text(C));
-    for (const char* key : {"block_use_swiglu", "use_pos_enc"})
-        if (!json.boolean_or(key, true)) json.reject_value(key, "false", "true");
-    for (const char* of_training :
-         {"block_mlp_init_scale", "block_norm_eps", "block_out_init_scale",
-          "block_use_xavier_init", "conv_use_xavier_init"})
-        json.ignore(of_training);
-}
-
-void read_lfm2_moe(const JsonFile& json, FamilyConfig& config) {
-    read_common(json, config);
-    MoeConfig moe = make_experts(
-        config,
-        read_experts(json, "num_experts", {32, 4, json.size_or("moe_intermediate_size", 1792)}),
-        SigmoidRouting{{},
-                       json.boolean_or("norm_topk_prob", true),
-                       Real(json.positive_or("routed_scaling_factor", 1))});
-    moe.correction_bias = json.boolean_or("use_expert_bias", true);
-    const std::size_t dense = json.count_or("num_dense_layers", 2);
-    set_experts(config, moe, [&](std::size_t n) { return n >= dense; });
-}
-
-void write_lfm2(const FamilyConfig& config, JsonMembers& json) {
+void write_lfm2_layers(const FamilyConfig& config, JsonMembers& json) {
     std::vector<std::string> types;
     for (const LayerConfig& layer : config.layers)
         types.push_back(attention_of(layer) ? "full_attention" : "conv");
     json.push_back({"layer_types", types});
-    if (config.family == &lfm2_family()) json.push_back({"block_auto_adjust_ff_dim", false});
     if (const GatedConvolutionSizes* sizes = convolution_of(config))
         json.insert(json.end(),
                     {{"conv_L_cache", sizes->conv_kernel_dim}, {"conv_bias", sizes->bias}});
-    const MoeConfig* moe = first_moe(config);
-    if (!moe) return;
-    const auto& routing = std::get<SigmoidRouting>(moe->routing);
-    json.insert(json.end(), {{"num_dense_layers", num_dense_layers(config)},
-                             {"num_experts", moe->sizes.num_experts},
-                             {"num_experts_per_tok", moe->sizes.num_experts_per_tok},
-                             {"moe_intermediate_size", moe->sizes.moe_intermediate_size},
-                             {"use_expert_bias", moe->correction_bias},
-                             {"norm_topk_prob", routing.norm_topk_prob},
-                             {"routed_scaling_factor", double(routing.routed_scaling_factor)}});
 }
 
-FamilyLayerNames names_in_safetensors() {
+Family make_lfm2_family() {
     FamilyLayerNames names = hugging_face_layer_names();
     names.attention_norm = "operator_norm";
     names.ffn_norm = "ffn_norm";
@@ -136,53 +134,32 @@ FamilyLayerNames names_in_safetensors() {
     names.in_proj = "conv.in_proj";
     names.conv1d = "conv.conv";
     names.out_proj = "conv.out_proj";
-    names.expert = {"w1", "w3", "w2"};
     names.mlp = {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"};
-    names.router = "feed_forward.gate";
-    names.correction_bias = "feed_forward.expert_bias";
-    names.experts = "feed_forward.experts.";
-    return names;
-}
-
-Family make_family() {
     TensorNames model_names = hugging_face_names;
     model_names.norm = "model.embedding_norm";  // despite its name, after the layers
-    return {.model_type = "lfm2",
-            .architecture = "Lfm2ForCausalLM",
-            .gguf_architecture = "lfm2",
-            .names = names_in_safetensors(),
+    return {.names = names,
             .gguf_names = lfm2_gguf_names(),
             .model_names = model_names,
             .attribute_map = {{"rms_norm_eps", "norm_eps"},
-                              {"intermediate_size", "block_ff_dim"},
                               {"attention_bias", ""},
                               {"hidden_act", ""}},
-            .defaults = {65536, 2560, 12288, 32, 32, 8, 128'000, 0, 1e-5, 1'000'000, true},
             .build = build_lfm2,
-            .read = read_lfm2,
-            .write = write_lfm2,
             .check_gguf = check_lfm2_gguf,
             .add_gguf = add_lfm2_gguf,
             .read_gguf = read_lfm2_gguf};
 }
 
-}  // namespace
-
 const Family& lfm2_family() {
-    static const Family family = make_family();
-    return family;
-}
-
-const Family& lfm2_moe_family() {
     static const Family family = [] {
-        Family moe = make_family();
-        moe.model_type = "lfm2_moe";
-        moe.architecture = "Lfm2MoeForCausalLM";
-        moe.gguf_architecture = "lfm2moe";
-        moe.attribute_map.erase("intermediate_size");
-        moe.defaults = {65536, 2048, 7168, 32, 32, 8, 128'000, 0, 1e-5, 1'000'000, true};
-        moe.read = read_lfm2_moe;
-        return moe;
+        Family lfm2 = make_lfm2_family();
+        lfm2.model_type = "lfm2";
+        lfm2.architecture = "Lfm2ForCausalLM";
+        lfm2.gguf_architecture = "lfm2";
+        lfm2.attribute_map["intermediate_size"] = "block_ff_dim";
+        lfm2.defaults = {65536, 2560, 12288, 32, 32, 8, 128'000, 0, 1e-5, 1'000'000, true};
+        lfm2.read = read_lfm2;
+        lfm2.write = write_lfm2;
+        return lfm2;
     }();
     return family;
 }

@@ -1,7 +1,5 @@
 // Source: llama.cpp, conversion/lfm2.py and the architectures lfm2 and lfm2moe.
-#include "chapters/models/families/lfm2_gguf.hpp"
-
-#include <cmath>
+#include "chapters/models/families/lfm2.hpp"
 
 #include "common/output/show.hpp"
 
@@ -12,12 +10,6 @@ const std::string key_value_heads = "attention.head_count_kv";  // of each layer
 constexpr std::int64_t gating_by_sigmoid = 2;                   // expert_gating_func
 
 }  // namespace
-
-const GatedConvolutionSizes* convolution_of(const FamilyConfig& config) {
-    for (const LayerConfig& layer : config.layers)
-        if (const auto* sizes = std::get_if<GatedConvolutionSizes>(&layer.mixer)) return sizes;
-    return nullptr;
-}
 
 void check_lfm2_gguf(const FamilyConfig& config) {
     const std::string name = "export: llama.cpp's " + config.family->gguf_architecture;

@@ -1,7 +1,7 @@
 """LFM2 and LFM2-MoE of Liquid AI, written from transformers' modeling_lfm2.py and modeling_lfm2_moe.py (4.54 to 5.17), "LFM2 Technical Report"
 (2025) and mlx-lm's lfm2.py and lfm2_moe.py. A layer is a short convolution or attention: in_proj gives B, C and x, in this order; the layer is
 out_proj(C · conv(B · x)), without an activation. `embedding_norm` is the final norm. A config.json has one of three spellings: that of Liquid AI
-(full_attn_idxs, block_ff_dim, theta), that of transformers 4 (layer_types, rope_theta) and that of transformers 5 (rope_parameters). The width
+(full_attn_idxs, block_ff_dim), that of transformers 4 (layer_types, rope_theta) and that of transformers 5 (rope_parameters). The width
 of a dense MLP is computed from three keys in lfm2, and is intermediate_size in lfm2_moe, whose experts have a router as DeepSeek-V3's."""
 
 import torch
@@ -98,7 +98,7 @@ def models():
     # As Liquid AI published LFM2-350M: without a key for tied embeddings, and with the settings of a library that is not public.
     newer = ("intermediate_size", "layer_types", "rope_parameters", "tie_word_embeddings")
     published = {key: value for key, value in lfm2.items() if key not in newer}
-    published |= {"block_ff_dim": 17, "full_attn_idxs": [1, 3], "theta": 500.0, "rope_theta": 500.0, "block_dim": 24, "block_mlp_init_scale": 1.0,
+    published |= {"block_ff_dim": 17, "full_attn_idxs": [1, 3], "rope_theta": 500.0, "block_dim": 24, "block_mlp_init_scale": 1.0,
                   "block_norm_eps": 1e-3, "block_out_init_scale": 1.0, "block_use_swiglu": True, "block_use_xavier_init": True, "conv_dim": 24,
                   "conv_dim_out": 24, "conv_use_xavier_init": True, "num_heads": 4, "use_pos_enc": True}
     # Biases in the convolutions, a width that is not adjusted, heads that do not fill the hidden size, a head of its own; as LFM2.5's keys.
@@ -161,7 +161,7 @@ def mixture(config, weights, x, name):
 
 def logits(config, weights, ids):
     eps = config["norm_eps"]
-    theta = config["rope_parameters"]["rope_theta"] if "rope_parameters" in config else config.get("theta", config.get("rope_theta"))
+    theta = config.get("rope_parameters", config)["rope_theta"]
     frequencies = inverse_frequencies(head_dim(config), theta)
     x = weights["model.embed_tokens.weight"][ids]
     for n, kind in enumerate(layer_types(config)):
