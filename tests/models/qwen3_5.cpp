@@ -14,7 +14,7 @@ using namespace llm::models;
 
 namespace {
 
-FamilyConfig read_file(const std::string& members) {
+FamilyConfig read_qwen3_5_file(const std::string& members) {
     const Scratch scratch;
     overwrite(scratch.folder / "config.json", "{" + members + "}");
     return read_family_config(open_config(scratch.folder / "config.json"));
@@ -48,7 +48,7 @@ IdMatrix some_ids() { return load_ids<2>(fixture_file("models/ids")); }
 }  // namespace
 
 TEST_CASE("the keys of the published config.json of Qwen3.8-27B") {
-    const FamilyConfig config = read_file(R"("architectures":
+    const FamilyConfig config = read_qwen3_5_file(R"("architectures":
         ["Qwen3_5ForConditionalGeneration"], "image_token_id": 248056, "language_model_only":
         false, "model_type": "qwen3_5", "text_config": {"attention_bias": false,
         "attention_dropout": 0.0, "attn_output_gate": true, "bos_token_id": 248044, "dtype":
@@ -75,7 +75,7 @@ TEST_CASE("the keys of the published config.json of Qwen3.8-27B") {
 
 // Whose class defaults are the sizes of Qwen3.5-9B and of Qwen3.5-35B-A3B.
 TEST_CASE("Qwen3.5: class defaults, and the parameters of the published text models") {
-    const FamilyConfig dense = read_file(R"("model_type": "qwen3_5_text")");
+    const FamilyConfig dense = read_qwen3_5_file(R"("model_type": "qwen3_5_text")");
     for (std::size_t n = 0; n < 32; ++n)
         CHECK(bool(attention_of(dense.layers[n])) == (n % 4 == 3));
     CHECK(main_rope(dense)->rotary_dim == 64);
@@ -83,7 +83,7 @@ TEST_CASE("Qwen3.5: class defaults, and the parameters of the published text mod
     // The tensors of the published file without model.visual.* and mtp.*.
     CHECK(count_parameters(dense).total() == 8'953'803'264);
 
-    const FamilyConfig mixture = read_file(R"("model_type": "qwen3_5_moe_text")");
+    const FamilyConfig mixture = read_qwen3_5_file(R"("model_type": "qwen3_5_moe_text")");
     CHECK(moe(mixture).sizes.num_experts_per_tok == 8);
     CHECK(moe(mixture).sizes.shared_width() == 512);
     const ParametersByPart parameters = count_parameters(mixture);
@@ -103,8 +103,8 @@ TEST_CASE("Qwen3.5: text_config by any of its model types, or by none") {
           {"qwen3_5", "", &qwen3_5_family()},
           {"qwen3_5_moe", R"(, "model_type": "qwen3_5_moe_text")", &qwen3_5_moe_family()},
           {"qwen3_5_moe", "", &qwen3_5_moe_family()}})
-        CHECK(read_file(R"("model_type": ")" + std::string(outer) + R"(", "text_config": {)" +
-                        sizes + inner + "}")
+        CHECK(read_qwen3_5_file(R"("model_type": ")" + std::string(outer) +
+                                R"(", "text_config": {)" + sizes + inner + "}")
                   .family == family);
 }
 
