@@ -59,7 +59,8 @@ TEST_CASE("olmo3: the keys of the published config.json, YaRN in full layers alo
         CHECK(window_of(config.layers[n]).value_or(0) == (n % 4 == 3 ? 0 : 16));
         CHECK(bool(scaling_of<YarnScaling>(config, n)) == (n % 4 == 3));
     }
-    CHECK(*scaling_of<YarnScaling>(config, 3)->attention_factor == doctest::Approx(1.2079441541679836));
+    CHECK(*scaling_of<YarnScaling>(config, 3)->attention_factor ==
+          doctest::Approx(1.2079441541679836));
     // Every fourth layer, 4096 tokens.
     const FamilyConfig defaults = read("olmo3", "");
     CHECK(window_of(defaults.layers[2]) == 4096);
