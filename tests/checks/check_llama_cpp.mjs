@@ -393,6 +393,58 @@ function randomCohere2() {
   })
 }
 
+// StarCoder2: LayerNorm, biases everywhere, an MLP without a gate. GLM-4: four norms, RoPE of three quarters of each head in interleaved
+// pairs, and biases of queries, keys and values, or none.
+function randomStarcoder2() {
+  const [V, C, F, L, D] = [1024, 64, 96, 4, 16]
+  const config = {
+    model_type: 'starcoder2', hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4,
+    num_key_value_heads: 2, vocab_size: V, max_position_embeddings: 64, norm_epsilon: 1e-5, rope_theta: 10000, sliding_window: 64
+  }
+  const shapes = [['model.embed_tokens.weight', [V, C]]]
+  const add = (name, ...shape) => shapes.push([`${name}.weight`, shape], [`${name}.bias`, [shape[0]]])
+  add('model.norm', C)
+  for (let n = 0; n < L; ++n) {
+    const layer = `model.layers.${n}.`
+    for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
+      ['self_attn.o_proj', C, 4 * D], ['mlp.c_fc', F, C], ['mlp.c_proj', C, F]])
+      add(layer + name, out, into)
+    for (const name of ['input_layernorm', 'post_attention_layernorm']) add(layer + name, C)
+  }
+  return randomModel('starcoder2', config, shapes, (name, shape) => {
+    if (name === 'model.embed_tokens.weight') return [2, 0]
+    if (shape.length === 2) return [6 / Math.sqrt(shape[1]), 0]
+    return name.endsWith('.bias') ? [name === 'model.norm.bias' ? 0.1 : 1, 0] : [1, 1]
+  })
+}
+
+function randomGlm4(name) {
+  const [V, C, F, L, D] = [1024, 64, 96, 4, 32]
+  const biased = name === 'glm4'
+  const config = {
+    model_type: 'glm4', hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4, num_key_value_heads: 2, head_dim: D,
+    vocab_size: V, max_position_embeddings: 64, rms_norm_eps: 1e-5, attention_bias: biased, tie_word_embeddings: false,
+    rope_parameters: { rope_type: 'default', rope_theta: 10000, partial_rotary_factor: 0.75 }
+  }
+  const shapes = [['model.embed_tokens.weight', [V, C]], ['lm_head.weight', [V, C]], ['model.norm.weight', [C]]]
+  for (let n = 0; n < L; ++n) {
+    const layer = `model.layers.${n}.`
+    for (const [name, out, into] of [['self_attn.q_proj', 4 * D, C], ['self_attn.k_proj', 2 * D, C], ['self_attn.v_proj', 2 * D, C],
+      ['self_attn.o_proj', C, 4 * D], ['mlp.gate_up_proj', 2 * F, C], ['mlp.down_proj', C, F]]) {
+      shapes.push([`${layer}${name}.weight`, [out, into]])
+      if (biased && /[qkv]_proj/.test(name)) shapes.push([`${layer}${name}.bias`, [out]])
+    }
+    for (const name of ['input_layernorm', 'post_self_attn_layernorm', 'post_attention_layernorm', 'post_mlp_layernorm'])
+      shapes.push([`${layer}${name}.weight`, [C]])
+  }
+  return randomModel(name, config, shapes, (name, shape) => {
+    if (/embed_tokens|lm_head/.test(name)) return [2, 0]
+    if (name === 'model.norm.weight') return [0.5, 1]
+    if (shape.length === 2) return [6 / Math.sqrt(shape[1]), 0]
+    return [1, name.endsWith('.bias') ? 0 : 1]
+  })
+}
+
 // Types with a mixture of experts. Llama 4: a dense layer before each mixture; the fourth layer has no RoPE.
 function randomMixture(type) {
   const [V, C, F, D, E] = [1024, 64, 96, 32, 8]
@@ -564,7 +616,7 @@ async function continueGreedily(file, ids, count) {
 for (const [program, type, folder] of [
   ['model', 'gpt2', randomGpt2()],
   ['model', 'cohere2', randomCohere2()],
-  ...['gemma', 'smollm3', 'granite', 'granite_swa', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long', 'olmo3', 'ministral3', 'ministral3_mscale'].map(type => ['model', type, randomDense(type)]),
+  ...['gemma', 'smollm3', 'granite', 'granite_swa', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long', 'olmo3', 'ministral3', 'ministral3_mscale', 'model', 'starcoder2', 'glm4', 'glm4_unbiased'].map(type => ['model', type, randomDense(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)]),
   ...['deepseek_v2', 'deepseek_v2_lite', 'deepseek_v3', 'deepseek_v3_groups', 'glm4_moe_lite'].map(type => ['model', type, randomDeepseek(type)]),
