@@ -1,7 +1,7 @@
 // Qwen3.5, 3.6 and 3.8: the layers of Qwen3-Next, whose input projections are apart, with a
 // dense MLP or with experts; the text part of models for pictures. Source: Hugging Face,
-// modeling_qwen3_5.py and modeling_qwen3_5_moe.py; llama.cpp, conversion/qwen.py.
-#include "chapters/models/families/qwen3_next.hpp"
+// modeling_qwen3_5.py and modeling_qwen3_5_moe.py.
+#include "chapters/models/families/qwen3_5_gguf.hpp"
 
 namespace llm::models {
 namespace {
@@ -44,39 +44,6 @@ FamilyLayerNames qwen3_5_names() {
     names.in_proj_b = "linear_attn.in_proj_b";
     names.in_proj_a = "linear_attn.in_proj_a";
     return names;
-}
-
-FamilyLayerNames qwen3_5_gguf_names() {
-    FamilyLayerNames names = gated_layer_gguf_names();
-    names.in_proj_b = "ssm_beta";
-    names.in_proj_a = "ssm_alpha";
-    names.tiled_value_heads = true;
-    return names;
-}
-
-// A token of a text has three equal positions, so that the parts of the pairs have no effect.
-void add_qwen3_5_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
-    add_linear_layers_gguf(config, metadata);
-    const auto pairs = std::int64_t(main_rope(config)->rotary_dim / 2);
-    metadata.emplace_back(
-        config.family->gguf_architecture + ".rope.dimension_sections",
-        std::vector<std::int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
-}
-
-void read_qwen3_5_gguf(const GgufSettings& gguf, FamilyConfig& config) {
-    if (gguf.has("rope.dimension_sections"))
-        gguf.file.integers(gguf.full("rope.dimension_sections"));
-    read_linear_layers_gguf(gguf, config);
-}
-
-void add_qwen3_5_moe_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
-    add_qwen3_5_gguf(config, metadata);
-    add_gated_experts_gguf(config, metadata);
-}
-
-void read_qwen3_5_moe_gguf(const GgufSettings& gguf, FamilyConfig& config) {
-    read_qwen3_5_gguf(gguf, config);
-    read_gated_experts_gguf(gguf, config);
 }
 
 Family make_qwen3_5(const std::string& model_type, const std::string& architecture,
