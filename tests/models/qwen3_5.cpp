@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/models/llama/config_file.hpp"
+#include "chapters/models/llama/unread_settings.hpp"
 #include "chapters/models/model_size.hpp"
 #include "chapters/models/parameter_count.hpp"
 #include "common/files/unicode.hpp"
@@ -47,7 +48,8 @@ IdMatrix some_ids() { return load_ids<2>(fixture_file("models/ids")); }
 
 }  // namespace
 
-TEST_CASE("the keys of the published config.json of Qwen3.8-27B") {
+TEST_CASE("the keys of the published config.json of Qwen3.8-27B, all known") {
+    settings_policy().strict = true;
     const FamilyConfig config = read_qwen3_5_file(R"("architectures":
         ["Qwen3_5ForConditionalGeneration"], "image_token_id": 248056, "language_model_only":
         false, "model_type": "qwen3_5", "text_config": {"attention_bias": false,
@@ -66,6 +68,7 @@ TEST_CASE("the keys of the published config.json of Qwen3.8-27B") {
         "tie_word_embeddings": false, "transformers_version": "4.57.0.dev0", "video_token_id":
         248057, "vision_config": {"depth": 27, "hidden_size": 1152, "model_type": "qwen3_5"},
         "vision_end_token_id": 248054, "vision_start_token_id": 248053)");
+    settings_policy().strict = false;
     CHECK(config.family == &qwen3_5_family());
     CHECK(linear(config).num_value_heads == 48);
     CHECK(main_rope(config)->rotary_dim == 64);
@@ -183,6 +186,20 @@ TEST_CASE("Qwen3.5: in GGUF files, key heads take turns: the first value head of
         CHECK(qkv(row, 7) == layer.in_proj_qkv.weight(row, 7));
     CHECK(file.integers("qwen35.rope.dimension_sections") ==
           std::vector<std::int64_t>{1, 1, 0, 0});
+}
+
+TEST_CASE("Qwen3.5: a model without attention is exported, one without linear layers is not") {
+    FamilyModel model = random_model("models/qwen3_5");
+    FamilyConfig& config = model.config;
+    const LayerConfig linear_layer = config.layers[0], attention_layer = config.layers[2];
+    const FamilyLayer linear_block = model.layers[0], attention_block = model.layers[2];
+    config.layers.assign(4, linear_layer);
+    model.layers.assign(4, linear_block);
+    CHECK(rejection_of_gguf(model) == "not rejected");
+    config.layers.assign(4, attention_layer);
+    model.layers.assign(4, attention_block);
+    CHECK(rejection_of_gguf(model) ==
+          "export: llama.cpp's qwen35 begins with linear attention");
 }
 
 TEST_CASE("Qwen3.5: GGUF files with a layer for multi-token prediction, or of experts alone") {

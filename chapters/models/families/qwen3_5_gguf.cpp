@@ -14,7 +14,8 @@ FamilyLayerNames qwen3_5_gguf_names() {
 // A token of a text has three equal positions, so that the parts of the pairs have no effect.
 void add_qwen3_5_gguf(const FamilyConfig& config, GgufMetadata& metadata) {
     add_linear_layers_gguf(config, metadata);
-    const auto pairs = std::int64_t(main_rope(config)->rotary_dim / 2);
+    const RopeParameters* rope = main_rope(config);
+    const auto pairs = std::int64_t((rope ? rope->rotary_dim : config.head_dim) / 2);
     metadata.emplace_back(
         config.family->gguf_architecture + ".rope.dimension_sections",
         std::vector<std::int64_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
