@@ -137,7 +137,10 @@ Family make_lfm2_family() {
     names.mlp = {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"};
     TensorNames model_names = hugging_face_names;
     model_names.norm = "model.embedding_norm";  // despite its name, after the layers
-    return {.names = names,
+    return {.model_type = "",
+            .architecture = "",
+            .gguf_architecture = "",
+            .names = names,
             .gguf_names = lfm2_gguf_names(),
             .model_names = model_names,
             .attribute_map = {{"rms_norm_eps", "norm_eps"},

@@ -24,8 +24,9 @@ void read_olmo3(const JsonFile& json, FamilyConfig& config) {
 
 // The first layer with a window, or without.
 auto layer_with(const FamilyConfig& config, bool window) {
-    return std::ranges::find_if(
-        config.layers, [=](const auto& layer) { return bool(window_of(layer)) == window; });
+    return std::find_if(
+        config.layers.begin(), config.layers.end(),
+        [=](const LayerConfig& layer) { return window_of(layer).has_value() == window; });
 }
 
 void add_rope(const std::string& type, const RopeParameters& rope, JsonMembers& json) {
