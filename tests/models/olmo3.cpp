@@ -117,7 +117,7 @@ TEST_CASE("olmo3: an exported config.json is nested only where one object does n
     }
 }
 
-TEST_CASE("export_gguf of olmo3: windows and YaRN; what llama.cpp lacks is rejected") {
+TEST_CASE("export_gguf of olmo3: windows and YaRN, and what llama.cpp lacks is rejected") {
     const FamilyModel model = exportable_model();
     const Scratch scratch;
     const std::string path = (scratch.folder / "model.gguf").string();
