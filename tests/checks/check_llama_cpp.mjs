@@ -616,7 +616,9 @@ async function continueGreedily(file, ids, count) {
 for (const [program, type, folder] of [
   ['model', 'gpt2', randomGpt2()],
   ['model', 'cohere2', randomCohere2()],
-  ...['gemma', 'smollm3', 'granite', 'granite_swa', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long', 'olmo3', 'ministral3', 'ministral3_mscale', 'model', 'starcoder2', 'glm4', 'glm4_unbiased'].map(type => ['model', type, randomDense(type)]),
+  ...['gemma', 'smollm3', 'granite', 'granite_swa', 'olmo2', 'phi3', 'phi3_longrope', 'phi3_longrope_long', 'olmo3', 'ministral3', 'ministral3_mscale'].map(type => ['model', type, randomDense(type)]),
+  ['model', 'starcoder2', randomStarcoder2()],
+  ...['glm4', 'glm4_unbiased'].map(type => ['model', type, randomGlm4(type)]),
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)]),
   ...['deepseek_v2', 'deepseek_v2_lite', 'deepseek_v3', 'deepseek_v3_groups', 'glm4_moe_lite'].map(type => ['model', type, randomDeepseek(type)]),

@@ -61,7 +61,7 @@ TEST_CASE("the published config.json of GLM-4.7-Flash, and its parameters") {
 
     // What the class of transformers has for all keys that a file leaves out.
     const Scratch empty;
-    overwrite(empty.folder / "config.json", R"({"model_type": "glm4_moe_lite"})");
+    overwrite(empty.folder / "config.json", R"({"architectures": ["Glm4MoeLiteForCausalLM"]})");
     const FamilyConfig defaults = read_family_config(JsonFile(empty.folder / "config.json"));
     CHECK(count_parameters(defaults).total() == count_parameters(config).total());
     CHECK(moe(defaults).sizes.num_experts_per_tok == 4);
@@ -133,7 +133,13 @@ TEST_CASE("glm4_moe_lite in GGUF: without a gating function, and with another la
     REQUIRE(Gguf(file).has(gating));
     edit_gguf(file, other, {{gating, std::nullopt}});
     CHECK_CLOSE(load_family_gguf(other.string())(ids), expected, 2e-6);
-    // Its last block is the layer for multi-token prediction.
+    // Without a bias, they are an old DeepSeek-V2.
+    const FamilyModel v2 = random_model("deepseek_v2");
+    const fs::path of_v2 = scratch.folder / "v2.gguf", old_v2 = scratch.folder / "old_v2.gguf";
+    models::export_gguf(v2, shipped_tokenizer(), of_v2.string());
+    edit_gguf(of_v2, old_v2, {{gating, std::nullopt}});
+    CHECK_CLOSE(load_family_gguf(old_v2.string())(ids), v2(ids), 2e-6);
+    // The last block is the layer for multi-token prediction.
     const auto with_another_layer = [&](std::int64_t count) {
         edit_gguf(file, other,
                   {{"deepseek2.block_count", std::int64_t{5}},

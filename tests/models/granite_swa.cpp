@@ -55,6 +55,8 @@ TEST_CASE("the published config.json of granite-swash-2b, and its parameters") {
     CHECK(attention(config, 1).sinks);
     CHECK(attention(config, 1).scale == 0.0078125);
     CHECK(config.residual_multiplier == Real(0.28));
+    CHECK(read_granite_file(R"({"architectures": ["GraniteSWAForCausalLM"]})").family ==
+          &granite_swa_family());
     // All sizes are the defaults of the class; the model card has 2.1 billion parameters.
     const FamilyConfig whole = read_granite_file(R"({"model_type": "granite_swa"})");
     CHECK(count_parameters(whole).total() == 2'144'463'840);
