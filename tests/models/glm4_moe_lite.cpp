@@ -134,11 +134,11 @@ TEST_CASE("glm4_moe_lite in GGUF: without a gating function, and with another la
     edit_gguf(file, other, {{gating, std::nullopt}});
     CHECK_CLOSE(load_family_gguf(other.string())(ids), expected, 2e-6);
     // Without a bias, they are an old DeepSeek-V2.
-    const FamilyModel v2 = random_model("deepseek_v2");
+    const FamilyModel deepseek = random_model("deepseek_v2");
     const fs::path of_v2 = scratch.folder / "v2.gguf", old_v2 = scratch.folder / "old_v2.gguf";
-    models::export_gguf(v2, shipped_tokenizer(), of_v2.string());
+    models::export_gguf(deepseek, shipped_tokenizer(), of_v2.string());
     edit_gguf(of_v2, old_v2, {{gating, std::nullopt}});
-    CHECK_CLOSE(load_family_gguf(old_v2.string())(ids), v2(ids), 2e-6);
+    CHECK_CLOSE(load_family_gguf(old_v2.string())(ids), deepseek(ids), 2e-6);
     // The last block is the layer for multi-token prediction.
     const auto with_another_layer = [&](std::int64_t count) {
         edit_gguf(file, other,
