@@ -74,13 +74,18 @@ TEST_CASE("glm4: a file whose heads cannot be rotated is rejected by name") {
                    "the 128 features of a head"));
 }
 
-TEST_CASE("glm4 in GGUF: the rotated features must be counted") {
+TEST_CASE("glm4 in GGUF: the names of llama.cpp; the rotated features must be counted") {
     const Scratch scratch;
     const fs::path path = scratch.folder / "model.gguf";
     const FamilyModel model = dense_model("glm4");
     models::export_gguf(model, shipped_tokenizer(), path.string());
     const Gguf file(path);
     CHECK(file.integer("glm4.rope.dimension_count") == 6);
+    for (const std::string name :
+         {"attn_norm.weight", "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.weight",
+          "post_attention_norm.weight", "ffn_norm.weight", "ffn_up.weight", "ffn_down.weight",
+          "post_ffw_norm.weight"})
+        CHECK(file.has_tensor("blk.2." + name));
     auto metadata = file.metadata();
     metadata.erase("glm4.rope.dimension_count");
     std::vector<NamedGgufTensor> tensors;

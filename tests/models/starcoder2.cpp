@@ -40,6 +40,11 @@ TEST_CASE("starcoder2: the keys of the published config.json, a window in every 
     CHECK(config.rope_theta == Real(999999.4420358813));
     for (const LayerConfig& layer : config.layers) CHECK(window_of(layer) == 40);
     CHECK_FALSE(sliding_window(read("starcoder2", R"("sliding_window": null)")));
+    // Without a model_type, the class says it.
+    const Scratch scratch;
+    overwrite(scratch.folder / "config.json",
+              R"({"architectures": ["Starcoder2ForCausalLM"]})");
+    CHECK(&family_named_in(JsonFile(scratch.folder / "config.json")) == &starcoder2_family());
 }
 
 TEST_CASE("starcoder2: defaults are biases everywhere, no window and the GELU with tanh") {
@@ -88,6 +93,19 @@ TEST_CASE("starcoder2: what llama.cpp's graph has not is not exported") {
     CHECK(mentions(
         rejection("starcoder2_full", [](FamilyConfig& config) { config.head_dim = 4; }),
         "llama.cpp's starcoder2 has 4 heads of 6"));
+}
+
+TEST_CASE("starcoder2 in GGUF: the names of llama.cpp, with biases") {
+    const Scratch scratch;
+    const fs::path path = scratch.folder / "model.gguf";
+    models::export_gguf(dense_model("starcoder2_full"), shipped_tokenizer(), path.string());
+    const Gguf file(path);
+    CHECK(file.text("general.architecture") == "starcoder2");
+    for (const std::string name : {"attn_norm", "attn_q", "attn_k", "attn_v", "attn_output",
+                                   "ffn_norm", "ffn_up", "ffn_down"})
+        for (const std::string part : {".weight", ".bias"})
+            CHECK(file.has_tensor("blk.2." + name + part));
+    CHECK(file.has_tensor("output_norm.bias"));
 }
 
 TEST_CASE("starcoder2: parameters of the published sizes") {
