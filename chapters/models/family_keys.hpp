@@ -75,6 +75,9 @@ void add_moe_layers(const FamilyConfig& config, JsonMembers& members);
 // GGUF. Windows of this key in all layers but every full_every-th.
 void read_gguf_windows(const GgufSettings& gguf, std::size_t full_every, FamilyConfig& config);
 void add_gguf_window(const FamilyConfig& config, GgufMetadata& metadata);
+// A flag for each layer, under this key. Throws FileError if there are more or fewer.
+std::vector<bool> read_gguf_flags(const GgufSettings& gguf, const std::string& key,
+                                  std::size_t num_layers);
 // The sizes of the experts, and the same to write; width: the key of that of one expert.
 ExpertSizes read_gguf_experts(const GgufSettings& gguf, const std::string& width);
 void add_gguf_experts(const FamilyConfig& config, GgufMetadata& metadata);

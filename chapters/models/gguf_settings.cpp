@@ -44,6 +44,15 @@ std::optional<YarnScaling> read_gguf_yarn(const GgufSettings& gguf) {
     return yarn;
 }
 
+std::vector<bool> read_gguf_flags(const GgufSettings& gguf, const std::string& key,
+                                  std::size_t num_layers) {
+    std::vector<bool> flags = gguf.file.flags(gguf.full(key));
+    if (flags.size() != num_layers)
+        gguf.file.reject(gguf.full(key) + " has " + to_text(flags.size()) + " entries for " +
+                         to_text(num_layers) + " layers");
+    return flags;
+}
+
 void add_gguf_size(const FamilyConfig& config, const std::string& key, std::size_t size,
                    GgufMetadata& metadata) {
     metadata.emplace_back(config.family->gguf_architecture + "." + key, std::int64_t(size));

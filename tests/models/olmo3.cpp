@@ -184,7 +184,7 @@ TEST_CASE("olmo3 in GGUF files of converters: patterns, attention factors, no wi
     CHECK(windows({{pattern, std::nullopt}}) == "SSSF");
     CHECK(windows({{pattern, std::vector<std::int64_t>{0, 1, 1, 0}}}) == "FSSF");
     CHECK(files.rejection({{pattern, std::vector<bool>{true, false}}}) ==
-          pattern + " must have one flag per layer");
+          pattern + " has 2 entries for 4 layers");
     // 0.1 ln 4 + 1, under the name of 2025 and that of 2026.
     for (const std::string& key : {scaling + "attn_factor", scaling + "yarn_attn_factor"}) {
         CHECK(*scaling_of<YarnScaling>(files.read({{key, 1.138629436}}), 1) ==

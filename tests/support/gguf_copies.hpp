@@ -1,6 +1,7 @@
 // For tests of the metadata of GGUF files: copies of an exported file with other values.
 #pragma once
 
+#include "tests/support/gguf_edit.hpp"
 #include "tests/support/published_models.hpp"
 
 namespace llm {
@@ -8,7 +9,7 @@ namespace llm {
 class GgufCopies {
  public:
     // A key and its new value; none: the copy lacks the key.
-    using Changes = std::vector<std::pair<std::string, std::optional<GgufValue>>>;
+    using Changes = std::map<std::string, std::optional<GgufValue>>;
 
     explicit GgufCopies(const models::FamilyModel& model) {
         models::export_gguf(model, shipped_tokenizer(), file());
@@ -35,16 +36,8 @@ class GgufCopies {
 
     std::string file() const { return (folder_.folder / "model.gguf").string(); }
     std::string copy(const Scratch& scratch, const Changes& changes) const {
-        const Gguf original(file());
-        std::map<std::string, GgufValue> metadata = original.metadata();
-        for (const auto& [key, value] : changes) {
-            metadata.erase(key);
-            if (value) metadata.emplace(key, *value);
-        }
-        std::vector<NamedGgufTensor> tensors;
-        for (const auto& [name, tensor] : original.tensors()) tensors.push_back({name, tensor});
         const std::string path = (scratch.folder / "copy.gguf").string();
-        write_gguf(path, {metadata.begin(), metadata.end()}, tensors);
+        edit_gguf(file(), path, changes);
         return path;
     }
 };

@@ -4,19 +4,6 @@
 #include "common/output/show.hpp"
 
 namespace llm::models {
-namespace {
-
-// An entry for each layer: a boolean, or a number.
-std::vector<bool> read_layers(const GgufSettings& gguf, const std::string& key,
-                              std::size_t num_layers) {
-    std::vector<bool> layers = gguf.file.flags(gguf.full(key));
-    if (layers.size() != num_layers)
-        gguf.file.reject(gguf.full(key) + " has " + to_text(layers.size()) + " entries for " +
-                         to_text(num_layers) + " layers");
-    return layers;
-}
-
-}  // namespace
 
 void check_granite_swa_gguf(const FamilyConfig& config) {
     require(sliding_window(config).has_value(), "export: llama.cpp's granite_swa has a window");
@@ -45,9 +32,10 @@ void read_granite_swa_gguf(const GgufSettings& gguf, FamilyConfig& config) {
     const SlidingWindow window{gguf.size("attention.sliding_window")};
     const std::string windows = "attention.sliding_window_pattern",
                       ropes = "attention.rope_pattern";
-    const std::vector<bool> has_window = read_layers(gguf, windows, num_layers);
-    const std::vector<bool> has_rope = gguf.has(ropes) ? read_layers(gguf, ropes, num_layers)
-                                                       : std::vector<bool>(num_layers, true);
+    const std::vector<bool> has_window = read_gguf_flags(gguf, windows, num_layers);
+    const std::vector<bool> has_rope = gguf.has(ropes)
+                                           ? read_gguf_flags(gguf, ropes, num_layers)
+                                           : std::vector<bool>(num_layers, true);
     for (std::size_t n = 0; n < num_layers; ++n) {
         AttentionConfig& attention = *attention_of(config.layers[n]);
         if (has_window[n]) attention.pattern = window;

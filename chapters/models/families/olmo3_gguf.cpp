@@ -42,14 +42,13 @@ namespace {
 
 // The pattern is true for a window, for each layer; or a number: every so many-th has none.
 void read_pattern(const GgufSettings& gguf, FamilyConfig& config) {
-    const std::string key = gguf.full("attention.sliding_window_pattern");
-    const std::size_t num_layers = config.num_hidden_layers;
-    if (!gguf.file.has(key) || gguf.file.any_number(key))
-        return read_gguf_windows(gguf, gguf.file.has(key) ? gguf.file.size(key) : 4, config);
-    const std::vector<bool> windows = gguf.file.flags(key);
-    if (windows.size() != num_layers) gguf.file.reject(key + " must have one flag per layer");
-    std::vector<AttentionPattern> patterns(num_layers, FullAttention{});
-    for (std::size_t n = 0; n < num_layers; ++n)
+    const std::string key = "attention.sliding_window_pattern";
+    if (!gguf.has(key)) return read_gguf_windows(gguf, 4, config);
+    if (gguf.file.any_number(gguf.full(key)))
+        return read_gguf_windows(gguf, gguf.size(key), config);
+    const std::vector<bool> windows = read_gguf_flags(gguf, key, config.num_hidden_layers);
+    std::vector<AttentionPattern> patterns(windows.size(), FullAttention{});
+    for (std::size_t n = 0; n < windows.size(); ++n)
         if (windows[n]) patterns[n] = SlidingWindow{gguf.size("attention.sliding_window")};
     set_patterns(config, patterns);
 }
