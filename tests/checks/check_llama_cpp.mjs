@@ -591,6 +591,48 @@ function randomQwen3Next(type) {
   })
 }
 
+// LFM2: a convolution over three tokens in layers 0, 1 and 3, attention with a QK norm in layer 2; experts after a dense layer.
+function randomLfm2(type) {
+  const [V, C, F, H, Hkv, D, E, L] = [1024, 64, 96, 4, 2, 16, 8, 4]
+  const moe = type === 'lfm2_moe'
+  const config = {
+    model_type: type, hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: H, num_key_value_heads: Hkv, vocab_size: V,
+    max_position_embeddings: 64, norm_eps: 1e-5, rope_parameters: { rope_theta: 10000, rope_type: 'default' }, conv_L_cache: 3,
+    layer_types: ['conv', 'conv', 'full_attention', 'conv'],
+    ...moe ? { num_experts: E, num_experts_per_tok: 3, moe_intermediate_size: 80, num_dense_layers: 1 } : { block_auto_adjust_ff_dim: false }
+  }
+  const shapes = [['model.embed_tokens.weight', [V, C]], ['model.embedding_norm.weight', [C]]]
+  for (let n = 0; n < L; ++n) {
+    const layer = `model.layers.${n}.`
+    const matrices = []
+    const addMlp = (prefix, width) => matrices.push([`${prefix}.w1`, width, C], [`${prefix}.w3`, width, C], [`${prefix}.w2`, C, width])
+    for (const name of ['operator_norm', 'ffn_norm']) shapes.push([`${layer}${name}.weight`, [C]])
+    if (config.layer_types[n] === 'conv') {
+      matrices.push(['conv.in_proj', 3 * C, C], ['conv.out_proj', C, C])
+      shapes.push([`${layer}conv.conv.weight`, [C, 1, 3]])
+    } else {
+      for (const [name, heads] of [['q', H], ['k', Hkv], ['v', Hkv]]) matrices.push([`self_attn.${name}_proj`, heads * D, C])
+      matrices.push(['self_attn.out_proj', C, H * D])
+      for (const name of ['q', 'k']) shapes.push([`${layer}self_attn.${name}_layernorm.weight`, [D]])
+    }
+    if (moe && n > 0) {
+      matrices.push(['feed_forward.gate', E, C])
+      shapes.push([`${layer}feed_forward.expert_bias`, [E]])
+      for (let e = 0; e < E; ++e) addMlp(`feed_forward.experts.${e}`, 80)
+    } else {
+      addMlp('feed_forward', F)
+    }
+    for (const [name, out, into] of matrices) shapes.push([`${layer}${name}.weight`, [out, into]])
+  }
+  return randomModel(type, config, shapes, (name, shape) => {
+    if (name === 'model.embed_tokens.weight') return [2, 0]
+    if (name === 'model.embedding_norm.weight') return [0.5, 1]
+    if (name.endsWith('.expert_bias')) return [0.5, 0]
+    if (shape.length === 3) return [2, 0]
+    return shape.length === 2 ? [6 / Math.sqrt(shape[1]), 0] : [1, 1]
+  })
+}
+
 // llama.cpp's greedy continuation of these ids, and the logits at each of its positions.
 async function continueGreedily(file, ids, count) {
   const model = await llama.loadModel({ modelPath: file, useMmap: false })
@@ -622,7 +664,8 @@ for (const [program, type, folder] of [
   ...['gemma2', 'gemma3_text'].map(type => ['17_long_context', type, randomGemma(type)]),
   ...['mixtral', 'qwen3_moe', 'gpt_oss', 'llama4_text'].map(type => ['18_experts', type, randomMixture(type)]),
   ...['deepseek_v2', 'deepseek_v2_lite', 'deepseek_v3', 'deepseek_v3_groups', 'glm4_moe_lite'].map(type => ['model', type, randomDeepseek(type)]),
-  ...['qwen3_next', 'qwen3_5_text', 'qwen3_5_moe_text'].map(type => ['model', type, randomQwen3Next(type)])]) {
+  ...['qwen3_next', 'qwen3_5_text', 'qwen3_5_moe_text'].map(type => ['model', type, randomQwen3Next(type)]),
+  ...['lfm2', 'lfm2_moe'].map(type => ['model', type, randomLfm2(type)])]) {
   const file = join(scratch, `${type}.gguf`)
   const quantized = join(scratch, `${type}_q8_0.gguf`)
   run(program, '--model', folder, '--gguf', file)
