@@ -35,7 +35,7 @@ sys.stdout.buffer.write(b"\x05" + struct.pack("<i", 7) + b"".join(
     struct.pack("<fi", -n, len(piece)) + piece.encode() for n, piece in enumerate(pieces)))
 END
 python3 - "$corpus" <<'END'
-import struct, sys
+import json, struct, sys
 
 def text(s):
     return struct.pack("<Q", len(s.encode())) + s.encode()
@@ -74,6 +74,20 @@ for architecture in ("gpt2", "gemma2", "gemma3", "granite", "cohere2", "phi3", "
             file.write(text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, offset))
             offset += -(-4 * (shape[0] * (shape[1:] or (1,))[0]) // 32) * 32
         file.write(bytes(-file.tell() % 32 + 1 + offset))
+
+# The mistral checkpoint with matrices of FP8 zeros and one scale each.
+file = open("tests/fixtures/09_full_model/mistral/model.safetensors", "rb")
+header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+fp8, data = {}, b""
+for name, entry in header.items():
+    begin, end = entry["data_offsets"]
+    raw = bytes(end - begin)
+    scales = [("F8_E4M3", entry["shape"], raw[::4], name), ("F32", [1, 1], bytes(4), name + "_scale_inv")]
+    for kind, shape, raw, name in scales if len(entry["shape"]) == 2 else [("F32", entry["shape"], raw, name)]:
+        fp8[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+with open(f"{sys.argv[1]}/seed_fp8", "wb") as file:
+    file.write(b"\x01" + text(json.dumps(fp8)) + data)
 
 tokens = ["a", "b", "ab", "<|im_end|>", "c", "Ġ", "T", "h", "e", "f"]
 for pre in ("gpt-2", "llama-bpe", "qwen2", "smollm", "tekken"):
