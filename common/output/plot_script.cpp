@@ -138,7 +138,7 @@ std::string panel_script(const Heatmap& heatmap) {
     std::string script = heatmap_settings(heatmap, cells, with_numbers);
 
     // Draw the cells first, then their values: white on dark cells, black on light ones. From
-    // 0.45 of the palette on, black has the greater contrast. Small cells overlap slightly, so
+    // 0.438 of the palette on, black has the greater contrast. Small cells overlap slightly, so
     // that no gaps are visible.
     const double half_cell =
         (longest <= 40 ? 0.5 : 0.6) * static_cast<double>(stride_of(heatmap.values));
@@ -162,7 +162,7 @@ std::string panel_script(const Heatmap& heatmap) {
     if (!cells.colored.empty()) {
         script += "$cells << END\n" + cells.colored + "END\n";
         boxes("$cells", ":3", "palette");
-        const double light = cells.low + 0.45 * (cells.high - cells.low);
+        const double light = cells.low + 0.438 * (cells.high - cells.low);
         if (with_numbers) {
             labels("$cells", fmt::format("$3 > {} ? stringcolumn(4) : ''", light), "black");
             labels("$cells", fmt::format("$3 > {} ? '' : stringcolumn(4)", light), "white");
