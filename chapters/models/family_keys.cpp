@@ -1,6 +1,7 @@
 // Keys of config.json that several families have.
 #include "chapters/models/family_keys.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "chapters/models/activations.hpp"
@@ -20,22 +21,33 @@ FamilyLayerNames gguf_layer_names() {
     return result;
 }
 
+std::vector<bool> read_layer_kinds(const JsonFile& json, const std::string& key,
+                                   const std::string& kind, const std::string& other,
+                                   std::size_t num_layers) {
+    std::vector<bool> result;
+    for (const auto& names : json.text_lists(key)) {
+        const std::string name = names.empty() ? "" : names.front();
+        if (name != kind && name != other)
+            json.reject_value(key, name,
+                              std::min(kind, other) + " and " + std::max(kind, other));
+        result.push_back(name == kind);
+    }
+    if (result.size() != num_layers)
+        json.reject(key + " has " + to_text(result.size()) + " entries for " +
+                    to_text(num_layers) + " layers");
+    return result;
+}
+
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
                                                const SlidingWindow& window,
                                                std::size_t num_hidden_layers) {
     std::vector<AttentionPattern> patterns;
-    for (const auto& names : json.text_lists("layer_types")) {
-        const std::string name = names.empty() ? "" : names.front();
-        if (name != "full_attention" && name != "sliding_attention")
-            json.reject_value("layer_types", name, "full_attention and sliding_attention");
-        if (name == "sliding_attention" && json.is_null("sliding_window"))
+    for (const bool slides : read_layer_kinds(json, "layer_types", "sliding_attention",
+                                              "full_attention", num_hidden_layers)) {
+        if (slides && json.is_null("sliding_window"))
             json.reject("layer_types has sliding_attention, but sliding_window is null");
-        patterns.push_back(name == "full_attention" ? AttentionPattern{FullAttention{}}
-                                                    : AttentionPattern{window});
+        patterns.push_back(slides ? AttentionPattern{window} : FullAttention{});
     }
-    if (patterns.size() != num_hidden_layers)
-        json.reject("layer_types has " + to_text(patterns.size()) + " entries for " +
-                    to_text(num_hidden_layers) + " layers");
     return patterns;
 }
 
@@ -138,6 +150,12 @@ MoeConfig make_experts(const FamilyConfig& config, const ExpertSizes& sizes,
     moe.activation = mlp->activation;
     moe.bias = mlp->bias;
     return moe;
+}
+
+std::size_t num_dense_layers(const FamilyConfig& config) {
+    const auto first = std::find_if(config.layers.begin(), config.layers.end(),
+                                    [](const LayerConfig& layer) { return moe_of(layer); });
+    return std::size_t(first - config.layers.begin());
 }
 
 void read_moe_layers(const JsonFile& json, const MoeConfig& moe, FamilyConfig& config) {

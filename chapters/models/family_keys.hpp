@@ -17,6 +17,12 @@ Activation read_activation(const JsonFile& json, const std::string& key,
 void read_mlp_bias(const JsonFile& json, FamilyConfig& config);
 void add_mlp_bias(const FamilyConfig& config, JsonMembers& members);
 
+// Which layers are of this kind, from a key that has its name or the other's for each layer.
+// Throws FileError.
+std::vector<bool> read_layer_kinds(const JsonFile& json, const std::string& key,
+                                   const std::string& kind, const std::string& other,
+                                   std::size_t num_layers);
+
 // Patterns of the layers with attention. The pattern of each layer from layer_types, which has
 // sliding_attention or full_attention for each; throws FileError.
 std::vector<AttentionPattern> read_layer_types(const JsonFile& json,
@@ -67,6 +73,8 @@ void set_experts(FamilyConfig& config, const MoeConfig& moe, const Holds& holds)
     for (std::size_t n = 0; n < config.layers.size(); ++n)
         if (holds(n)) config.layers[n].mlp = moe;
 }
+// How many layers stand before the first that has one.
+std::size_t num_dense_layers(const FamilyConfig& config);
 // Which layers have one: decoder_sparse_step divides their number, counted from 1, and
 // mlp_only_layers does not list them. Throws FileError. The same to write.
 void read_moe_layers(const JsonFile& json, const MoeConfig& moe, FamilyConfig& config);

@@ -164,8 +164,9 @@ TEST_CASE("read_family_config rejects what is not implemented, by name") {
     CHECK(rejection_of("mistral", R"("layer_types": ["chunked_attention"])") ==
           "layer_types chunked_attention is not supported; supported: full_attention and "
           "sliding_attention");
-    CHECK(rejection_of("mistral",
-                       R"("sliding_window": null, "layer_types": ["sliding_attention"])") ==
+    CHECK(rejection_of("mistral", R"("sliding_window": null, "layer_types": [
+              "sliding_attention", "full_attention", "full_attention", "full_attention",
+              "full_attention", "full_attention", "full_attention", "full_attention"])") ==
           "layer_types has sliding_attention, but sliding_window is null");
     CHECK(rejection_of("gemma2", R"("final_logit_softcapping": -1)") ==
           "final_logit_softcapping must be above 0");

@@ -74,7 +74,7 @@ TEST_CASE("glm4: a file whose heads cannot be rotated is rejected by name") {
                    "the 128 features of a head"));
 }
 
-TEST_CASE("glm4 in GGUF: the names of llama.cpp; the rotated features must be counted") {
+TEST_CASE("glm4 in GGUF: the names of llama.cpp, and the number of rotated features") {
     const Scratch scratch;
     const fs::path path = scratch.folder / "model.gguf";
     const FamilyModel model = dense_model("glm4");

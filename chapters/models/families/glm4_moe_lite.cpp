@@ -3,7 +3,6 @@
 // the published file has DeepSeek's first_k_dense_replace, which transformers 5 writes as
 // mlp_layer_types. llama.cpp knows it as deepseek2.
 #include "chapters/models/families/deepseek.hpp"
-#include "common/output/show.hpp"
 
 namespace llm::models {
 namespace {
@@ -11,18 +10,8 @@ namespace {
 // mlp_layer_types has dense or sparse for each layer; without it, the first layers are dense.
 std::vector<bool> read_mlp_layer_types(const JsonFile& json, const FamilyConfig& config) {
     if (!json.has("mlp_layer_types")) return read_first_dense_layers(json, 1, config);
-    std::vector<bool> sparse;
-    for (const auto& names : json.text_lists("mlp_layer_types")) {
-        const std::string name = names.empty() ? "" : names.front();
-        if (name != "dense" && name != "sparse")
-            json.reject_value("mlp_layer_types", name, "dense and sparse");
-        sparse.push_back(name == "sparse");
-    }
-    if (sparse.size() != config.layers.size())
-        json.reject("mlp_layer_types has " + to_text(sparse.size()) + " entries for " +
-                    to_text(config.layers.size()) + " layers");
     json.ignore("first_k_dense_replace");
-    return sparse;
+    return read_layer_kinds(json, "mlp_layer_types", "sparse", "dense", config.layers.size());
 }
 
 void read_glm4_moe_lite(const JsonFile& json, FamilyConfig& config) {

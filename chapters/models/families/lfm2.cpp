@@ -8,37 +8,6 @@
 namespace llm::models {
 namespace {
 
-void build_lfm2(FamilyConfig& config) {
-    for (LayerConfig& layer : config.layers)
-        attention_of(layer)->qk_norm = QKNormType::with_weights;
-}
-
-// layer_types, or the numbers of the layers with attention; without both, all have it.
-std::vector<bool> read_convolution_layers(const JsonFile& json, std::size_t num_layers) {
-    const bool lists_attention = !json.has("layer_types") && json.has("full_attn_idxs");
-    std::vector<bool> result(num_layers, lists_attention);
-    if (lists_attention)
-        for (const std::int64_t n : json.ids("full_attn_idxs")) {
-            if (std::size_t(n) >= num_layers)
-                json.reject("full_attn_idxs",
-                            "has no layer " + to_text(n) + " of " + to_text(num_layers));
-            result[std::size_t(n)] = false;
-        }
-    json.ignore("full_attn_idxs");
-    if (!json.has("layer_types")) return result;
-    const auto types = json.text_lists("layer_types");
-    if (types.size() != num_layers)
-        json.reject("layer_types has " + to_text(types.size()) + " entries for " +
-                    to_text(num_layers) + " layers");
-    for (std::size_t n = 0; n < num_layers; ++n) {
-        const std::string type = types[n].empty() ? "" : types[n].front();
-        if (type != "conv" && type != "full_attention")
-            json.reject_value("layer_types", type, "conv and full_attention");
-        result[n] = type == "conv";
-    }
-    return result;
-}
-
 // Two thirds, times a multiplier, rounded up. As transformers, which does not round if the
 // multiplier is null (llama.cpp's converter does).
 std::size_t read_width(const JsonFile& json, std::size_t width) {
@@ -95,62 +64,6 @@ void write_lfm2(const FamilyConfig& config, JsonMembers& json) {
 }
 
 }  // namespace
-
-const GatedConvolutionSizes* convolution_of(const FamilyConfig& config) {
-    for (const LayerConfig& layer : config.layers)
-        if (const auto* sizes = std::get_if<GatedConvolutionSizes>(&layer.mixer)) return sizes;
-    return nullptr;
-}
-
-void read_lfm2_layers(const JsonFile& json, FamilyConfig& config) {
-    const GatedConvolutionSizes sizes{config.hidden_size, json.size_or("conv_L_cache", 3),
-                                      json.boolean_or("conv_bias", false)};
-    const std::vector<bool> is_convolution =
-        read_convolution_layers(json, config.layers.size());
-    for (std::size_t n = 0; n < is_convolution.size(); ++n)
-        if (is_convolution[n]) config.layers[n].mixer = sizes;
-    config.tie_word_embeddings = json.boolean_or("tie_embedding", config.tie_word_embeddings);
-    if (json.has("hidden_act") && json.text("hidden_act") != "silu")
-        json.reject_value("hidden_act", json.text("hidden_act"), "silu");
-}
-
-void write_lfm2_layers(const FamilyConfig& config, JsonMembers& json) {
-    std::vector<std::string> types;
-    for (const LayerConfig& layer : config.layers)
-        types.push_back(attention_of(layer) ? "full_attention" : "conv");
-    json.push_back({"layer_types", types});
-    if (const GatedConvolutionSizes* sizes = convolution_of(config))
-        json.insert(json.end(),
-                    {{"conv_L_cache", sizes->conv_kernel_dim}, {"conv_bias", sizes->bias}});
-}
-
-Family make_lfm2_family() {
-    FamilyLayerNames names = hugging_face_layer_names();
-    names.attention_norm = "operator_norm";
-    names.ffn_norm = "ffn_norm";
-    names.o_proj = "self_attn.out_proj";
-    names.q_norm = "self_attn.q_layernorm";
-    names.k_norm = "self_attn.k_layernorm";
-    names.in_proj = "conv.in_proj";
-    names.conv1d = "conv.conv";
-    names.out_proj = "conv.out_proj";
-    names.mlp = {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"};
-    TensorNames model_names = hugging_face_names;
-    model_names.norm = "model.embedding_norm";  // despite its name, after the layers
-    return {.model_type = "",
-            .architecture = "",
-            .gguf_architecture = "",
-            .names = names,
-            .gguf_names = lfm2_gguf_names(),
-            .model_names = model_names,
-            .attribute_map = {{"rms_norm_eps", "norm_eps"},
-                              {"attention_bias", ""},
-                              {"hidden_act", ""}},
-            .build = build_lfm2,
-            .check_gguf = check_lfm2_gguf,
-            .add_gguf = add_lfm2_gguf,
-            .read_gguf = read_lfm2_gguf};
-}
 
 const Family& lfm2_family() {
     static const Family family = [] {

@@ -1,7 +1,7 @@
 // LFM2 and LFM2-MoE: what their files share.
 #pragma once
 
-#include "chapters/models/families/deepseek_gguf.hpp"
+#include "chapters/models/family_keys.hpp"
 
 namespace llm::models {
 
