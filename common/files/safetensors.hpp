@@ -103,9 +103,9 @@ class SafeTensors {
     bool has_fp8_scales(const std::string& name) const;
     void check(const std::string& name, std::span<const std::size_t> shape) const;
     void convert(const std::string& name, std::span<Real> elements) const;
+    [[noreturn]] void reject_element(const std::string& name) const;  // not finite
     void convert_fp8(const std::string& name, const Float8Values& values,
                      std::span<Real> elements) const;
-    void store(const std::string& name, Real value, Real& element) const;  // if it is finite
 };
 
 // A tensor to write; the elements are not copied and must live until write_safetensors returns.

@@ -44,19 +44,19 @@ void SafeTensors::check(const std::string& name, std::span<const std::size_t> sh
                         files_[entry.file].path().string(), name, entry.type));
 }
 
-void SafeTensors::store(const std::string& name, Real value, Real& element) const {
-    if (!std::isfinite(value))
-        throw FileError(fmt::format("{}: tensor {} has an element that is not finite",
-                                    files_[tensors_.at(name).file].path().string(), name));
-    element = value;
+void SafeTensors::reject_element(const std::string& name) const {
+    throw FileError(fmt::format("{}: tensor {} has an element that is not finite",
+                                files_[tensors_.at(name).file].path().string(), name));
 }
 
 void SafeTensors::convert(const std::string& name, std::span<Real> elements) const {
     const Entry& entry = tensors_.at(name);
     const std::byte* bytes = entry.bytes.data();
     const auto convert_each = [&](auto element_at) {
-        for (std::size_t i = 0; i < elements.size(); ++i)
-            store(name, element_at(i), elements[i]);
+        for (std::size_t i = 0; i < elements.size(); ++i) {
+            elements[i] = element_at(i);
+            if (!std::isfinite(elements[i])) reject_element(name);
+        }
     };
     if (entry.type == "F32")
         convert_each([&](std::size_t i) { return read_as<float>(bytes + 4 * i); });
@@ -98,8 +98,8 @@ void SafeTensors::convert_fp8(const std::string& name, const Float8Values& value
             const std::size_t end = std::min(columns, column + block_columns);
             for (; column < end; ++column) {
                 const std::size_t i = row * columns + column;
-                store(name, values[std::to_integer<std::size_t>(entry.bytes[i])] * scale,
-                      elements[i]);
+                elements[i] = values[std::to_integer<std::size_t>(entry.bytes[i])] * scale;
+                if (!std::isfinite(elements[i])) reject_element(name);
             }
         }
     }
