@@ -31,6 +31,7 @@ struct FastModel {
     RMSNorm norm;
     std::optional<WeightMatrix> lm_head;  // (V, C), or none: tied to embed_tokens
 
+    WeightMatrix& head() { return lm_head ? *lm_head : embed_tokens; }
     const WeightMatrix& head() const { return lm_head ? *lm_head : embed_tokens; }
 
     // Bytes of the matrices that a decode step reads: those of all layers and the head. (Of an

@@ -87,7 +87,14 @@ ConstMatrixView rows_as_floats(const WeightMatrix& weights, std::size_t begin,
     if (weights.dtype() == DType::float32) return rows_of<Real>(weights, begin, count);
     const std::size_t in = weights.in_features;
     const MatrixView rows{buffer.data(), count, in, in};
-    for (std::size_t i = 0; i < count; ++i) weights.dequantize_row(begin + i, rows[i]);
+    const std::size_t group = weights.rows_per_group;
+    for (std::size_t i = 0; i < count; i += group)
+        if (group == 1)
+            weights.dequantize_row(begin + i, rows[i]);
+        else
+            weights.kernels->quantized_inputs->dequantize(
+                weights.dtype(), weights.rows(begin + i, group),
+                rows.rows(i, std::min(group, count - i)));
     return rows;
 }
 
@@ -134,6 +141,10 @@ void multiply_quantized_inputs(ConstMatrixView inputs, const WeightMatrix& weigh
                    });
 }
 
+std::size_t rows_per_group_of(const WeightKernels& kernels) {
+    return kernels.quantized_inputs ? kernels.quantized_inputs->rows_per_group : 1;
+}
+
 }  // namespace
 
 const WeightKernels& kernels_of(DType dtype) {
@@ -142,15 +153,48 @@ const WeightKernels& kernels_of(DType dtype) {
     throw ValueError("quantize: chapter 15 has no weights of " + std::string(to_text(dtype)));
 }
 
+std::uint64_t WeightMatrix::nbytes() const {
+    return std::uint64_t{out_features} * bytes_per_row(dtype(), in_features);
+}
 std::span<const std::byte> WeightMatrix::rows(std::size_t first, std::size_t count) const {
     const std::size_t row_size = bytes_per_row(dtype(), in_features);
-    return {bytes.get() + first * row_size, count * row_size};
+    const std::size_t num_groups = ceil_div(count, rows_per_group);
+    return {bytes.get() + first * row_size, num_groups * rows_per_group * row_size};
 }
 Real WeightMatrix::dot_row(std::size_t row, std::span<const Real> inputs) const {
     return kernels->dot(rows(row, 1), inputs);
 }
 void WeightMatrix::dequantize_row(std::size_t row, std::span<Real> weights) const {
-    kernels->dequantize(rows(row, 1), weights);
+    if (rows_per_group == 1) return kernels->dequantize(rows(row, 1), weights);
+    const std::size_t lane = row % rows_per_group;
+    std::vector<std::byte> copy(bytes_per_row(dtype(), in_features));
+    kernels->quantized_inputs->copy_row(dtype(), rows(row - lane, rows_per_group), lane, copy);
+    kernels->dequantize(copy, weights);
+}
+
+std::size_t num_bytes_for_kernels(const WeightMatrix& weights) {
+    const std::size_t rows_per_group = rows_per_group_of(*weights.kernels);
+    return ceil_div(weights.out_features, rows_per_group) * rows_per_group *
+           bytes_per_row(weights.dtype(), weights.in_features);
+}
+
+WeightMatrix for_kernels(const WeightMatrix& weights, std::shared_ptr<std::byte> memory) {
+    const std::span<const std::byte> rows = weights.rows(0, weights.out_features);
+    WeightMatrix result = weights;
+    result.rows_per_group = rows_per_group_of(*weights.kernels);
+    if (result.rows_per_group == 1)
+        std::ranges::copy(rows, memory.get());
+    else
+        weights.kernels->quantized_inputs->interleave(
+            weights.dtype(), rows, weights.in_features,
+            {memory.get(), num_bytes_for_kernels(weights)});
+    result.bytes = std::move(memory);
+    return result;
+}
+
+WeightMatrix for_kernels(const WeightMatrix& weights) {
+    if (rows_per_group_of(*weights.kernels) == 1) return weights;
+    return for_kernels(weights, allocate_bytes(num_bytes_for_kernels(weights)));
 }
 
 std::uint64_t MatmulWorkspace::nbytes() const {
@@ -170,7 +214,7 @@ WeightMatrix quantize(const Matrix& weights, const WeightKernels& kernels) {
             require(std::isfinite(weight), "quantize: a matrix of {} holds inf or NaN",
                     weights.shape());
     }
-    return {&kernels, out_features, in_features, bytes};
+    return {&kernels, out_features, in_features, bytes, 1};
 }
 
 WeightMatrix quantize(const Matrix& weights, DType dtype) {

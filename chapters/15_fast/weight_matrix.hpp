@@ -25,6 +25,16 @@ struct QuantizedInputKernels {
                    Update update);
     bool for_many_tokens = false;  // whether a prefill uses them, too
     std::size_t min_tokens = 1;    // fewer are multiplied in float32
+    // So many rows are interleaved (chapter 16); 1: rows follow one another.
+    std::size_t rows_per_group = 1;
+    // Interleaves rows, with zeros for missing rows of the last group; and the inverse, of a
+    // row.
+    void (*interleave)(DType dtype, std::span<const std::byte> rows, std::size_t in_features,
+                       std::span<std::byte> interleaved) = nullptr;
+    void (*copy_row)(DType dtype, std::span<const std::byte> group, std::size_t row_of_group,
+                     std::span<std::byte> row) = nullptr;
+    void (*dequantize)(DType dtype, std::span<const std::byte> group,
+                       MatrixView rows) = nullptr;
 };
 
 // The functions of a dtype. A row of weights is stored in bytes_per_row(dtype, in) bytes.
@@ -49,9 +59,11 @@ struct WeightMatrix {
     const WeightKernels* kernels = nullptr;
     std::size_t out_features = 0, in_features = 0;
     std::shared_ptr<const std::byte> bytes;  // out times bytes_per_row(dtype, in)
+    std::size_t rows_per_group = 1;          // that are interleaved
 
     DType dtype() const { return kernels->dtype; }
-    std::uint64_t nbytes() const { return rows(0, out_features).size(); }
+    std::uint64_t nbytes() const;
+    // Some rows: whole groups, if they are interleaved.
     std::span<const std::byte> rows(std::size_t first, std::size_t count) const;
     // The dot product of a row with the inputs, and the row converted to float.
     Real dot_row(std::size_t row, std::span<const Real> inputs) const;    // (in)
@@ -64,6 +76,13 @@ WeightMatrix quantize(const Matrix& weights,  // (out, in)
                       const WeightKernels& kernels);
 WeightMatrix quantize(const Matrix& weights, DType dtype);  // with kernels_of(dtype)
 Matrix dequantize(const WeightMatrix& weights);             // (out, in)
+
+// A copy in this memory, with the rows interleaved if its kernels multiply interleaved rows.
+// The matrix must not be interleaved yet.
+std::size_t num_bytes_for_kernels(const WeightMatrix& weights);
+WeightMatrix for_kernels(const WeightMatrix& weights, std::shared_ptr<std::byte> memory);
+// The same in memory of its own, or the matrix itself if nothing is interleaved.
+WeightMatrix for_kernels(const WeightMatrix& weights);
 
 // Memory of matrix products, which every call reuses.
 struct MatmulWorkspace {

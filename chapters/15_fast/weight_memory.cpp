@@ -18,28 +18,38 @@ std::shared_ptr<std::byte> WeightMemory::allocate(std::size_t num_bytes) {
     return block_;
 }
 
+namespace {
+
+// The rows of all matrices, one after another.
+WeightMatrix concatenate(std::span<const WeightMatrix> matrices) {
+    WeightMatrix all = matrices[0];
+    all.out_features = 0;
+    for (const WeightMatrix& matrix : matrices) all.out_features += matrix.out_features;
+    const std::shared_ptr<std::byte> memory = allocate_bytes(all.nbytes());
+    std::byte* end = memory.get();
+    for (const WeightMatrix& matrix : matrices) {
+        const std::span<const std::byte> rows = matrix.rows(0, matrix.out_features);
+        end = std::copy(rows.begin(), rows.end(), end);
+    }
+    all.bytes = memory;
+    return all;
+}
+
+}  // namespace
+
 std::vector<WeightMatrix> WeightMemory::fuse(const std::vector<WeightMatrix>& matrices) {
+    for (const WeightMatrix& matrix : matrices)
+        require(matrix.in_features == matrices[0].in_features,
+                "fast model: weights of ({}, {}) and ({}, {}) do not read the same input",
+                matrix.out_features, matrix.in_features, matrices[0].out_features,
+                matrices[0].in_features);
     std::vector<WeightMatrix> fused;
     for (std::size_t first = 0, last = 0; first < matrices.size(); first = last) {
         // The matrices from first to before last become one.
-        WeightMatrix rows{matrices[first].kernels, 0, matrices[0].in_features, {}};
-        for (; last < matrices.size() && matrices[last].kernels == rows.kernels; ++last) {
-            const auto& [kernels, out_features, in_features, bytes] = matrices[last];
-            require(in_features == rows.in_features,
-                    "fast model: weights of ({}, {}) and ({}, {}) do not read the same input",
-                    out_features, in_features, matrices[0].out_features, rows.in_features);
-            rows.out_features += out_features;
-        }
-        const std::size_t row_size = bytes_per_row(rows.dtype(), rows.in_features);
-        const std::shared_ptr<std::byte> memory = allocate(rows.out_features * row_size);
-        std::byte* end = memory.get();
-        for (std::size_t i = first; i < last; ++i) {
-            const std::span<const std::byte> part =
-                matrices[i].rows(0, matrices[i].out_features);
-            end = std::copy(part.begin(), part.end(), end);
-        }
-        rows.bytes = memory;
-        fused.push_back(rows);
+        while (last < matrices.size() && matrices[last].kernels == matrices[first].kernels)
+            ++last;
+        const WeightMatrix rows = concatenate(std::span(matrices).subspan(first, last - first));
+        fused.push_back(for_kernels(rows, allocate(num_bytes_for_kernels(rows))));
     }
     return fused;
 }

@@ -13,7 +13,8 @@ namespace llm {
 class WeightMemory {
  public:
     // Copies matrices that read the same input into this memory, and fuses those that follow
-    // one another and have the same kernels: their rows become one matrix. Throws ValueError if
+    // one another and have the same kernels: their rows become one matrix, in the
+    // layout that the kernels multiply. Throws ValueError if
     // the numbers of input features differ.
     std::vector<WeightMatrix> fuse(const std::vector<WeightMatrix>& matrices);
 

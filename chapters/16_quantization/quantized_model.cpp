@@ -19,11 +19,18 @@ struct Kernels {
         if constexpr (dtype == DType::float16)
             to_float({reinterpret_cast<const Half*>(row.data()), weights.size()}, weights);
         else
-            dequantize_by_unpacking(dtype, row, weights);
+            dequantize_row(dtype, row, weights);
     }
     static const WeightKernels& with(Activations activations) {
-        static const QuantizedInputKernels integers = {quantized_input_bytes, quantize_inputs,
-                                                       matmul_quantized, has_vnni()};
+        static const QuantizedInputKernels integers = {quantized_input_bytes,
+                                                       quantize_inputs,
+                                                       matmul_quantized,
+                                                       is_fast_for_many_tokens(dtype),
+                                                       1,
+                                                       num_interleaved_rows(),
+                                                       interleave_rows,
+                                                       copy_interleaved_row,
+                                                       dequantize_interleaved};
         static const WeightKernels float32 = {dtype, quantize, dequantize, nullptr};
         static const WeightKernels int8 = {dtype, quantize, dequantize, nullptr, &integers};
         return activations == Activations::quantized ? int8 : float32;

@@ -71,7 +71,7 @@ endif()
 # The vector instructions of this machine.
 check_cxx_compiler_flag(-march=native HAS_MARCH_NATIVE)
 if(NATIVE AND HAS_MARCH_NATIVE)
-  set(instruction_set -march=native)
+  set(instruction_set -march=${MARCH})
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(instruction_set -msse4.2)
 endif()

@@ -2,185 +2,132 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
-#include "chapters/15_fast/kernels/simd.hpp"
 #include "chapters/16_quantization/kernels/quantized_inputs.hpp"
 #include "chapters/16_quantization/kernels/unpack_blocks.hpp"
-
-#if (defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)
-#define LLM_VNNI
-#endif
-#ifdef LLM_VNNI
-#include "chapters/16_quantization/kernels/integer_rows.hpp"
-#include "chapters/16_quantization/kernels/integer_tiles.hpp"
-#endif
 
 namespace llm {
 namespace {
 
-// Multiplies 16 weights by 16 inputs and adds the products to four sums: those of weights 0 to
-// 3 to the first one, and so on. This is a single instruction of VNNI. Without it, widen 8 bits
-// to 16, multiply, and add up pairs of products in 32 bits.
-Integers add_products(Bytes weights, SignedBytes inputs, Integers sums) {
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-    return Integers{_mm_dpbusd_epi32(sums.raw, weights.raw, inputs.raw)};
-#elif defined(LLM_VNNI)
-    return Integers{_mm_dpbusd_avx_epi32(sums.raw, weights.raw, inputs.raw)};
-#else
-    constexpr hn::FixedTag<std::int16_t, 8> shorts;
-    constexpr hn::Half<decltype(bytes)> half;
-    constexpr hn::Half<decltype(signed_bytes)> signed_half;
-    Integers more_sums = hn::Zero(integers);
-    sums = hn::ReorderWidenMulAccumulate(
-        integers, hn::PromoteTo(shorts, hn::LowerHalf(half, weights)),
-        hn::PromoteTo(shorts, hn::LowerHalf(signed_half, inputs)), sums, more_sums);
-    sums = hn::ReorderWidenMulAccumulate(
-        integers, hn::PromoteTo(shorts, hn::UpperHalf(half, weights)),
-        hn::PromoteTo(shorts, hn::UpperHalf(signed_half, inputs)), sums, more_sums);
-    return hn::Add(sums, more_sums);
-#endif
-}
-
-// The sum of the products of a part of a block. Parts are added up independently, so that they
-// do not wait for each other.
-template <class Block>
-HWY_INLINE FourFloats sum_of_part(const Part<Block>& weights, const std::int8_t* inputs,
-                                  const Real* scales) {
-    constexpr std::size_t registers_per_group = BlockTraits<Block>::group_size / 16;
-    FourFloats sum = hn::Zero(four_floats);
-    for (std::size_t g = 0; g < weights.size() / registers_per_group; ++g) {
-        Integers products = hn::Zero(integers);
-        for (std::size_t k = 0; k < registers_per_group; ++k) {
-            const std::size_t i = g * registers_per_group + k;
-            products =
-                add_products(weights[i], hn::LoadU(signed_bytes, inputs + 16 * i), products);
-        }
-        sum = hn::MulAdd(hn::ConvertTo(four_floats, products), hn::Set(four_floats, scales[g]),
-                         sum);
-    }
-    return sum;
-}
-
-// Σ of the products of a block's mins and the sums of its inputs.
-template <std::size_t num_groups>
-Real product_of_mins(const std::array<Real, num_groups>& mins, const Real* input_sums) {
-    if constexpr (num_groups == 1) return mins[0] * input_sums[0];
-    FourFloats sum = hn::Zero(four_floats);
-    for (std::size_t g = 0; g + 4 <= num_groups; g += 4)
-        sum = hn::MulAdd(hn::LoadU(four_floats, &mins[g]),
-                         hn::LoadU(four_floats, input_sums + g), sum);
-    return hn::GetLane(hn::SumOfLanes(four_floats, sum));
-}
-
-// The products of a block of weights and some tokens. It is unpacked once for all of them.
+// Adds the products of a block of all rows and some tokens. Each part is unpacked once for all
+// tokens.
 template <class Block, std::size_t num_tokens>
-HWY_INLINE void add_block(const Block& block,
+HWY_INLINE void add_block(const std::byte* block,
                           const std::array<QuantizedInputs, num_tokens>& tokens,
-                          std::array<FourFloats, num_tokens>& sums,
-                          std::array<Real, num_tokens>& mins) {
-    using Traits = BlockTraits<Block>;
-    const GroupScales<Block> weights = unpack_scales(block);
-    constexpr std::size_t num_groups = GroupScales<Block>::num_groups;
-    std::array<std::array<Real, num_groups>, num_tokens> scales;
-    for (std::size_t t = 0; t < num_tokens; ++t) {
-        for (std::size_t g = 0; g < num_groups; ++g)
-            scales[t][g] = weights.scales[g] * tokens[t].groups.scales[g];
-        mins[t] += product_of_mins(weights.mins, tokens[t].groups.sums);
-    }
-    for (std::size_t begin = 0; begin < Traits::block_size; begin += Traits::part_size) {
-        const Part<Block> part = unpack_part(block, begin / Traits::part_size);
-        for (std::size_t t = 0; t < num_tokens; ++t)
-            sums[t] =
-                hn::Add(sums[t], sum_of_part<Block>(part, tokens[t].values + begin,
-                                                    &scales[t][begin / Traits::group_size]));
+                          std::size_t first_input, std::array<Floats, num_tokens>& sums) {
+    using Rows = Unpacker<Block>;
+    const Rows rows{{block}};
+    for (std::size_t p = 0; p < Rows::block_size / Rows::part_size; ++p) {
+        const auto weights = rows.part(p);
+        for (std::size_t i = 0; i < Rows::part_size; i += Rows::group_size) {
+            const std::size_t begin = p * Rows::part_size + i;
+            const std::size_t group = begin / Rows::group_size, input = first_input + begin,
+                              input_group = input / Rows::group_size;
+            const Floats scale = rows.scale(group);
+            for (std::size_t t = 0; t < num_tokens; ++t) {
+                const auto [input_scales, input_sums] = tokens[t].groups;
+                const Integers products = sum_products<Rows::largest, Rows::group_size / 4>(
+                    &weights[i / 4], tokens[t].values + input);
+                const Floats input_sum = hn::Set(floats, input_sums[input_group]);
+                Floats scaled = hn::Mul(hn::ConvertTo(floats, products),
+                                        hn::Set(floats, input_scales[input_group]));
+                if constexpr (Rows::offset > 0)
+                    scaled = hn::NegMulAdd(hn::Set(floats, Rows::offset), input_sum, scaled);
+                sums[t] = hn::MulAdd(scale, scaled, sums[t]);
+                if constexpr (Rows::has_mins)
+                    sums[t] = hn::NegMulAdd(rows.min(group), input_sum, sums[t]);
+            }
+        }
     }
 }
 
-// The products of one row and some tokens.
-template <std::size_t num_tokens, class Block>
-void multiply_row(const Product<Block>& product, std::size_t row, std::size_t first_token) {
-    using Traits = BlockTraits<Block>;
+// Writes the products of up to num_lanes rows and one token.
+void store(Floats sums, std::span<Real> outputs, Update update) {
+    std::array<Real, num_lanes> products;
+    hn::StoreU(sums, floats, products.data());
+    for (std::size_t r = 0; r < outputs.size(); ++r)
+        outputs[r] = update == Update::accumulate ? outputs[r] + products[r] : products[r];
+}
+
+// The products of num_lanes rows and some tokens: a register tile.
+template <class Block, std::size_t num_tokens>
+void multiply_tile(const Product<Block>& product, std::size_t row, std::size_t first_token) {
     std::array<QuantizedInputs, num_tokens> tokens;
-    for (std::size_t t = 0; t < num_tokens; ++t) tokens[t] = product.token(first_token + t, 0);
-    std::array<FourFloats, num_tokens> sums;
-    sums.fill(hn::Zero(four_floats));
-    std::array<Real, num_tokens> mins{};
-
-    const Block* blocks = product.row(row);
-    for (std::size_t b = 0; b < product.in_features / Traits::block_size; ++b) {
-        add_block(blocks[b], tokens, sums, mins);
-        for (QuantizedInputs& token : tokens) {
-            token.values += Traits::block_size;
-            token.groups.scales += GroupScales<Block>::num_groups;
-            token.groups.sums += GroupScales<Block>::num_groups;
-        }
-    }
-    for (std::size_t t = 0; t < num_tokens; ++t) {
-        Real& output = product.outputs[first_token + t][row];
-        const Real result = hn::GetLane(hn::SumOfLanes(four_floats, sums[t])) - mins[t];
-        output = product.update == Update::accumulate ? output + result : result;
-    }
+    for (std::size_t t = 0; t < num_tokens; ++t) tokens[t] = product.token(first_token + t);
+    std::array<Floats, num_tokens> sums;
+    sums.fill(hn::Zero(floats));
+    const std::byte* blocks = product.group(row);
+    for (std::size_t b = 0; b < product.num_blocks(); ++b)
+        add_block<Block>(blocks + b * num_lanes * sizeof(Block), tokens,
+                         b * Unpacker<Block>::block_size, sums);
+    const std::size_t num_rows = std::min(num_lanes, product.outputs.num_columns - row);
+    for (std::size_t t = 0; t < num_tokens; ++t)
+        store(sums[t], product.outputs[first_token + t].subspan(row, num_rows), product.update);
 }
 
-// The products of one row and all tokens.
-template <class Block>
-void multiply_row_by_all(const Product<Block>& product, std::size_t row) {
-    const std::size_t num_tokens = product.outputs.num_rows;
-#ifdef LLM_VNNI
-    using Traits = BlockTraits<Block>;
-    if constexpr (Traits::block_size == 32) {
-        for (std::size_t n = 0; n < num_tokens; ++n) {
-            const Real result =
-                multiply_blocks(product.row(row), product.in_features / Traits::block_size,
-                                product.token(n, 0));
-            Real& output = product.outputs[n][row];
-            output = product.update == Update::accumulate ? output + result : result;
-        }
-        return;
-    }
-#endif
-    std::size_t n = 0;
-    for (; n + 4 <= num_tokens; n += 4) multiply_row<4>(product, row, n);
-    for (; n < num_tokens; ++n) multiply_row<1>(product, row, n);
-}
-
-// A decode step: each row is read once, and while it is multiplied, a later one is prefetched.
-template <class Block>
-void multiply_rows(const Product<Block>& product, std::size_t first_row) {
-    constexpr std::size_t prefetch_distance = 4096;
-    for (std::size_t row = first_row; row < product.outputs.num_columns; ++row) {
-        const std::size_t ahead =
-            std::min(row * product.row_size() + prefetch_distance, product.rows.size());
-        prefetch(product.rows.subspan(
-            ahead, std::min(product.row_size(), product.rows.size() - ahead)));
-        multiply_row_by_all(product, row);
-    }
-}
-
+// Rows of as many weights as fit into the cache are read from memory once for all tokens.
 template <class Block>
 void multiply(const Product<Block>& product) {
-    std::size_t first_row = 0;
-#ifdef LLM_VNNI
-    if (product.outputs.num_rows > 1) first_row = multiply_tiles(product);
-#endif
-    multiply_rows(product, first_row);
+    constexpr std::array tiles = {multiply_tile<Block, 1>, multiply_tile<Block, 2>,
+                                  multiply_tile<Block, 3>, multiply_tile<Block, 4>};
+    const std::size_t num_tokens = product.outputs.num_rows;
+    for (std::size_t row = 0; row < product.outputs.num_columns; row += num_lanes)
+        for (std::size_t n = 0; n < num_tokens; n += tiles.size())
+            tiles[std::min(tiles.size(), num_tokens - n) - 1](product, row, n);
 }
 
+// Four registers hold 16 weights of each row, four to a lane. Transposes the blocks of 4 x 4
+// lanes: then the 16 weights of a row are adjacent. Row 4j + k is block j of register k.
+void store_by_row(const Integers* four, std::int8_t* weights) {
+    const hn::RepartitionToWide<decltype(integers)> pairs;
+    const auto lower = [&](Integers a, Integers b) {
+        return hn::BitCast(pairs, hn::InterleaveLower(integers, a, b));
+    };
+    const auto upper = [&](Integers a, Integers b) {
+        return hn::BitCast(pairs, hn::InterleaveUpper(integers, a, b));
+    };
+    const auto lower01 = lower(four[0], four[1]), lower23 = lower(four[2], four[3]);
+    const auto upper01 = upper(four[0], four[1]), upper23 = upper(four[2], four[3]);
+    const std::array rows = {hn::InterleaveLower(pairs, lower01, lower23),
+                             hn::InterleaveUpper(pairs, lower01, lower23),
+                             hn::InterleaveLower(pairs, upper01, upper23),
+                             hn::InterleaveUpper(pairs, upper01, upper23)};
+    for (std::size_t k = 0; k < 4; ++k)
+        hn::StoreU(hn::BitCast(integers, rows[k]), integers,
+                   reinterpret_cast<std::int32_t*>(weights) + k * num_lanes);
+}
+
+// The weights of a group of rows.
 template <class Block>
-void dequantize(const Block& block, Real* weights) {
-    using Traits = BlockTraits<Block>;
-    const GroupScales<Block> groups = unpack_scales(block);
-    for (std::size_t begin = 0; begin < Traits::block_size; begin += Traits::part_size) {
-        std::size_t i = begin;
-        for (const Bytes sixteen : unpack_part(block, begin / Traits::part_size)) {
-            const std::size_t g = i / Traits::group_size;
-            std::array<std::uint8_t, 16> values;
-            hn::StoreU(sixteen, bytes, values.data());
-            for (std::size_t k = 0; k < 16; k += 4, i += 4) {
-                const FourFloats four = scaled(&values[k], groups.scales[g]);
-                hn::StoreU(hn::Sub(four, hn::Set(four_floats, groups.mins[g])), four_floats,
-                           weights + i);
+void dequantize_group(const std::byte* blocks, MatrixView rows) {
+    using Rows = Unpacker<Block>;
+    using Byte = std::conditional_t<Rows::largest == 128, std::int8_t, std::uint8_t>;
+    constexpr hn::Rebind<Byte, decltype(integers)> some_bytes;
+    std::array<std::int8_t, 16 * num_lanes> values;
+    std::array<Real, num_lanes> scales, mins;
+    for (std::size_t begin = 0; begin < rows.num_columns; begin += Rows::part_size) {
+        const std::size_t in_block = begin % Rows::block_size;
+        const Rows unpacker{{blocks + begin / Rows::block_size * num_lanes * sizeof(Block)}};
+        const auto weights = unpacker.part(in_block / Rows::part_size);
+        for (std::size_t i = 0; i < Rows::part_size; i += 16) {
+            const std::size_t group = (in_block + i) / Rows::group_size;
+            const Floats scale = unpacker.scale(group);
+            hn::StoreU(scale, floats, scales.data());
+            if constexpr (Rows::has_mins)
+                hn::StoreU(unpacker.min(group), floats, mins.data());
+            else
+                hn::StoreU(hn::Mul(scale, hn::Set(floats, Rows::offset)), floats, mins.data());
+            store_by_row(&weights[i / 4], values.data());
+            for (std::size_t r = 0; r < rows.num_rows; ++r) {
+                const std::size_t place = r % 4 * (num_lanes / 4) + r / 4;
+                const auto* bytes = reinterpret_cast<const Byte*>(&values[16 * place]);
+                for (std::size_t k = 0; k < 16; k += num_lanes) {
+                    const Floats value = hn::ConvertTo(
+                        floats, hn::PromoteTo(integers, hn::LoadU(some_bytes, bytes + k)));
+                    hn::StoreU(
+                        hn::MulSub(value, hn::Set(floats, scales[r]), hn::Set(floats, mins[r])),
+                        floats, &rows[r][begin + i + k]);
+                }
             }
         }
     }
@@ -267,22 +214,19 @@ void matmul_quantized(DType dtype, std::span<const std::byte> rows, std::size_t 
     });
 }
 
-bool has_vnni() {
-#ifdef LLM_VNNI
+void dequantize_interleaved(DType dtype, std::span<const std::byte> group, MatrixView rows) {
+    for_dtype(dtype,
+              [&]<class Block>(const Block&) { dequantize_group<Block>(group.data(), rows); });
+}
+
+bool is_fast_for_many_tokens([[maybe_unused]] DType dtype) {
+#if defined(LLM_VNNI) || defined(LLM_SDOT)
     return true;
+#elif defined(LLM_MADDUBS)
+    return dtype != DType::q8_0;
 #else
     return false;
 #endif
-}
-
-void dequantize_by_unpacking(DType dtype, std::span<const std::byte> row,
-                             std::span<Real> weights) {
-    for_dtype(dtype, [&]<class Block>(const Block&) {
-        constexpr std::size_t block_size = BlockTraits<Block>::block_size;
-        const auto* blocks = reinterpret_cast<const Block*>(row.data());
-        for (std::size_t i = 0; i < weights.size() / block_size; ++i)
-            dequantize(blocks[i], &weights[i * block_size]);
-    });
 }
 
 }  // namespace llm

@@ -1,5 +1,5 @@
 // Chapter 16, kernels: what a product of integers consists of. Only integer_products.cpp
-// and integer_tiles.hpp include this file.
+// includes this file.
 #pragma once
 
 #include <span>
@@ -33,24 +33,22 @@ InputGroups<T> input_groups(T* scales, std::size_t in_features) {
 // A product, of any number of rows and tokens.
 template <class Block>
 struct Product {
-    using Traits = BlockTraits<Block>;
     std::span<const std::byte> rows;
     std::size_t in_features;
     std::span<const std::byte> inputs;
     MatrixView outputs;
     Update update;
 
-    std::size_t row_size() const { return in_features / Traits::block_size * sizeof(Block); }
-    const Block* row(std::size_t r) const {
-        return reinterpret_cast<const Block*>(&rows[r * row_size()]);
+    std::size_t num_blocks() const { return in_features / Unpacker<Block>::block_size; }
+    // The first blocks of some rows, as many as a register has lanes.
+    const std::byte* group(std::size_t first_row) const {
+        return &rows[first_row * num_blocks() * sizeof(Block)];
     }
-    QuantizedInputs token(std::size_t n, std::size_t begin) const {
+    QuantizedInputs token(std::size_t n) const {
         const std::byte* memory = &inputs[quantized_input_bytes(n, in_features)];
-        const auto [scales, sums] = input_groups<Traits::group_size>(
+        const auto [scales, sums] = input_groups<Unpacker<Block>::group_size>(
             reinterpret_cast<const Real*>(memory + in_features), in_features);
-        const std::size_t group = begin / Traits::group_size;
-        return {reinterpret_cast<const std::int8_t*>(memory) + begin,
-                {scales + group, sums + group}};
+        return {reinterpret_cast<const std::int8_t*>(memory), {scales, sums}};
     }
 };
 

@@ -33,7 +33,7 @@ class QuantizedReader {
                          ".weight is of type mxfp4, which has no fast path; --dtype bfloat16 "
                          "converts it exactly");
         return {&quantization_kernels(dtype, activations_), out, in,
-                tensors_.read_bytes(name + ".weight", out, in)};
+                tensors_.read_bytes(name + ".weight", out, in), 1};
     }
 
     RMSNorm norm(const std::string& name) {
@@ -130,6 +130,7 @@ FastModel load_quantized_model(const std::string& gguf_path, Activations activat
     if (!config.tie_word_embeddings)
         model.lm_head =
             reader.matrix(gguf_names.lm_head, config.vocab_size, config.hidden_size);
+    model.head() = for_kernels(model.head());
     tensors.reject_unread();
     return model;
 }

@@ -1,9 +1,12 @@
 #include "chapters/16_quantization/kernels/integer_products.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "chapters/16_quantization/block_types.hpp"
+#include "common/numbers/ceil_div.hpp"
 #include "common/numbers/random.hpp"
 #include "tests/support/fast_helpers.hpp"
 
@@ -36,6 +39,15 @@ std::vector<std::byte> random_rows(DType dtype, std::size_t in, std::size_t out,
             std::memcpy(&rows[block + offset], &scale, sizeof scale);
         }
     return rows;
+}
+
+// As many rows as fill whole groups.
+std::vector<std::byte> interleaved(DType dtype, const std::vector<std::byte>& rows,
+                                   std::size_t in) {
+    const std::size_t row_size = bytes_per_row(dtype, in), lanes = num_interleaved_rows();
+    std::vector<std::byte> result(ceil_div(rows.size() / row_size, lanes) * lanes * row_size);
+    interleave_rows(dtype, rows, in, result);
+    return result;
 }
 
 std::vector<std::byte> quantized(ConstMatrixView inputs) {
@@ -90,7 +102,8 @@ struct Product {
         }
     }
     void multiply_into(MatrixView outputs, Update update) const {
-        matmul_quantized(dtype, rows, in, quantized_inputs, outputs, update);
+        matmul_quantized(dtype, interleaved(dtype, rows, in), in, quantized_inputs, outputs,
+                         update);
     }
     // Number of wrong outputs, of "times" the product.
     int count_wrong(ConstMatrixView outputs, Real times) const {
@@ -126,25 +139,84 @@ Real sum_of(const std::vector<Real>& inputs, std::size_t num_tokens) {
     Matrix tokens = xt::ones<Real>({num_tokens, std::size_t{96}});
     std::ranges::copy(inputs, &tokens(num_tokens - 1, 0));
     Matrix outputs = xt::zeros<Real>({num_tokens, std::size_t{16}});
-    matmul_quantized(DType::q8_0, row, 96, quantized(view_of(std::as_const(tokens))),
-                     view_of(outputs), Update::overwrite);
+    matmul_quantized(DType::q8_0, interleaved(DType::q8_0, row, 96), 96,
+                     quantized(view_of(std::as_const(tokens))), view_of(outputs),
+                     Update::overwrite);
     return outputs(num_tokens - 1, 0);
 }
 
 }  // namespace
 
-TEST_CASE("dequantize_by_unpacking equals dequantize_row") {
+TEST_CASE("interleave_rows: a unit at offset o moves to lanes * o + size * lane") {
+    // Bytes count from 0 in each row of two blocks; each row has another upper half.
+    const std::size_t lanes = num_interleaved_rows();
+    const auto place = [&](DType dtype, std::size_t offset, std::size_t lane) {
+        std::vector<std::byte> rows(lanes * bytes_per_row(dtype, 2 * block_size(dtype)));
+        const std::size_t row_size = rows.size() / lanes;
+        rows[lane * row_size + offset] = std::byte{1};
+        const std::vector<std::byte> result = interleaved(dtype, rows, 2 * block_size(dtype));
+        REQUIRE(result.size() == rows.size());
+        return std::size_t(std::ranges::find(result, std::byte{1}) - result.begin());
+    };
+    // Scales of two bytes, everything else by four.
+    CHECK(place(DType::q8_0, 0, 3) == 6);
+    CHECK(place(DType::q8_0, 1, 3) == 7);
+    CHECK(place(DType::q8_0, 2, 3) == 2 * lanes + 12);
+    CHECK(place(DType::q8_0, 7, 3) == 6 * lanes + 13);
+    CHECK(place(DType::q4_0, 18, 2) == 18 * lanes + 4);  // the scale of the second block
+    CHECK(place(DType::q5_0, 5, 1) == 2 * lanes + 7);
+    CHECK(place(DType::q4_k, 3, 1) == 2 * lanes + 3);  // the second scale
+    CHECK(place(DType::q4_k, 4, 1) == 4 * lanes + 4);
+    CHECK(place(DType::q6_k, 1, 2) == 9);
+    CHECK(place(DType::q6_k, 208, 2) == 208 * lanes + 4);
+    CHECK(place(DType::q6_k, 210, 2) == 210 * lanes + 8);
+}
+
+TEST_CASE("copy_interleaved_row is the inverse of interleave_rows") {
+    Generator generator(6);
+    const std::size_t lanes = num_interleaved_rows();
+    for (const DType dtype : block_dtypes) {
+        INFO(to_text(dtype));
+        const std::size_t in = 2 * block_size(dtype), num_rows = lanes + 3;
+        const std::vector<std::byte> rows = random_rows(dtype, in, num_rows, generator);
+        const std::vector<std::byte> groups = interleaved(dtype, rows, in);
+        const std::size_t row_size = bytes_per_row(dtype, in);
+        for (std::size_t r = 0; r < 2 * lanes; ++r) {
+            std::vector<std::byte> row(row_size);
+            copy_interleaved_row(
+                dtype,
+                std::span(groups).subspan(r / lanes * lanes * row_size, lanes * row_size),
+                r % lanes, row);
+            if (r < num_rows)
+                CHECK(std::ranges::equal(row, std::span(rows).subspan(r * row_size, row_size)));
+            else  // the last group is filled up
+                CHECK(std::ranges::all_of(row,
+                                          [](std::byte byte) { return byte == std::byte{0}; }));
+        }
+    }
+}
+
+TEST_CASE("dequantize_interleaved equals dequantize_row") {
     Generator generator(1);
     for (const DType dtype : block_dtypes)
-        for (const std::size_t in : sizes_of(dtype)) {
-            INFO(to_text(dtype), ", ", in, " weights");
-            const std::vector<std::byte> row = random_rows(dtype, in, 1, generator);
-            std::vector<Real> expected(in), actual(in, 77);
-            dequantize_row(dtype, row, expected);
-            dequantize_by_unpacking(dtype, row, actual);
-            for (std::size_t i = 0; i < in; ++i)
-                CHECK(std::abs(actual[i] - expected[i]) <= 1e-6 * std::abs(expected[i]) + 5e-4);
-        }
+        for (const std::size_t in : sizes_of(dtype))
+            for (const std::size_t num_rows : {num_interleaved_rows(), std::size_t{3}}) {
+                INFO(to_text(dtype), ", ", num_rows, " rows of ", in, " weights");
+                const std::vector<std::byte> rows = random_rows(dtype, in, num_rows, generator);
+                Matrix actual = xt::ones<Real>({num_rows + 1, in}) * Real(77);
+                dequantize_interleaved(dtype, interleaved(dtype, rows, in),
+                                       view_of(actual).rows(0, num_rows));
+                std::vector<Real> expected(in);
+                const std::size_t row_size = bytes_per_row(dtype, in);
+                for (const auto [r, i] : every_index(num_rows, in)) {
+                    if (i == 0)
+                        dequantize_row(dtype, std::span(rows).subspan(r * row_size, row_size),
+                                       expected);
+                    CHECK(std::abs(actual(r, i) - expected[i]) <=
+                          1e-6 * std::abs(expected[i]) + 5e-4);
+                }
+                CHECK(actual(num_rows, 0) == 77);
+            }
 }
 
 TEST_CASE("matmul_quantized: the products of the rounded weights and the rounded inputs") {
@@ -172,25 +244,31 @@ TEST_CASE("matmul_quantized: 1 to 17 tokens, and rows of one block") {
                 check(Product(dtype, block_size(dtype), out, num_tokens, generator));
 }
 
-TEST_CASE("matmul_quantized: largest integers of both signs do not overflow") {
-    for (const Real weight_sign : {Real(1), Real(-1)})
-        for (const Real input_sign : {Real(1), Real(-1)})
-            for (const std::size_t num_tokens : {1u, 8u}) {
-                // -128 has the largest magnitude.
-                std::vector<std::byte> rows(16 * bytes_per_row(DType::q8_0, 512),
-                                            std::byte(weight_sign > 0 ? 127 : 128));
-                const Half one(1.0f);
-                for (std::size_t i = 0; i < rows.size(); i += sizeof(BlockQ8_0))
-                    std::memcpy(&rows[i], &one, sizeof one);
-                const Matrix inputs =
-                    xt::ones<Real>({num_tokens, std::size_t{512}}) * input_sign;
-                Matrix outputs = xt::zeros<Real>({num_tokens, std::size_t{16}});
-                matmul_quantized(DType::q8_0, rows, 512, quantized(view_of(inputs)),
-                                 view_of(outputs), Update::overwrite);
-                const Real weight = weight_sign > 0 ? 127 : -128;
-                for (const Real output : outputs)
-                    CHECK(output == doctest::Approx(512 * weight * input_sign).epsilon(1e-6));
-            }
+TEST_CASE("matmul_quantized: sums of the largest integers neither overflow nor saturate") {
+    // x86's maddubs sums two products in 16 bits, and saturates beyond 32767.
+    constexpr std::size_t in = 512;
+    for (const DType dtype : block_dtypes)
+        for (const int byte : {0x00, 0x7F, 0x80, 0xFF})  // q8_0: 0, 127, -128, -1
+            for (const Real input_sign : {Real(1), Real(-1)})
+                for (const std::size_t num_tokens : {1u, 2u, 3u, 8u}) {
+                    INFO(to_text(dtype), ", bytes of ", byte, ", inputs of ", input_sign);
+                    const std::size_t row_size = bytes_per_row(dtype, in);
+                    std::vector<std::byte> rows(3 * row_size, std::byte(byte));
+                    const Half one(1.0f);
+                    for (std::size_t i = 0; i < rows.size(); i += bytes_per_block(dtype))
+                        for (const std::size_t offset : half_offsets(dtype))
+                            std::memcpy(&rows[i + offset], &one, sizeof one);
+                    std::vector<Real> weights(in);
+                    dequantize_row(dtype, std::span(rows).first(row_size), weights);
+                    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+                    const Matrix inputs = xt::ones<Real>({num_tokens, in}) * input_sign;
+                    Matrix outputs = xt::zeros<Real>({num_tokens, std::size_t{3}});
+                    matmul_quantized(dtype, interleaved(dtype, rows, in), in,
+                                     quantized(view_of(inputs)), view_of(outputs),
+                                     Update::overwrite);
+                    for (const Real output : outputs)
+                        CHECK(output == doctest::Approx(input_sign * sum).epsilon(1e-5));
+                }
 }
 
 TEST_CASE("quantize_inputs rounds to the nearest multiple of the scale of 32 inputs") {
@@ -206,7 +284,8 @@ TEST_CASE("quantize_inputs rounds to the nearest multiple of the scale of 32 inp
             std::memcpy(&row[block * sizeof(BlockQ8_0)], &one, sizeof one);
         row[i / 32 * sizeof(BlockQ8_0) + 2 + i % 32] = std::byte{1};
         Real output = 0;
-        matmul_quantized(DType::q8_0, row, 96, result, {&output, 1, 1, 1}, Update::overwrite);
+        matmul_quantized(DType::q8_0, interleaved(DType::q8_0, row, 96), 96, result,
+                         {&output, 1, 1, 1}, Update::overwrite);
         CHECK(std::abs(output - expected[i]) < 2e-4);
         Real absmax = 0;
         for (const Real input : std::span(inputs).subspan(i / 32 * 32, 32))

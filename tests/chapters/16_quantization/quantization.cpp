@@ -115,10 +115,10 @@ TEST_CASE("with int8 activations, decode steps change by the rounding of the act
         CHECK(error < 0.03);
         CHECK(error > 1e-4);  // the integer products have been used
         // A few tokens at once multiply the same integers, and so does a prefill if the
-        // processor has VNNI. Their sums differ in the last digits only, but such a difference
-        // can round the next input to another integer.
+        // processor multiplies integers of 8 bits. Their sums differ in the last digits only,
+        // but such a difference can round the next input to another integer.
         CHECK(relative_rms(in_chunks(quantized, ids, {1, 4, 16, 1, 16, 2}), logits) < error);
-        if (has_vnni())
+        if (is_fast_for_many_tokens(dtype))
             CHECK(relative_rms(in_one_call(quantized, ids), logits) < error);
         else
             CHECK_CLOSE(in_one_call(quantized, ids), expected, 1e-5);
