@@ -9,6 +9,24 @@
 namespace llm {
 namespace {
 
+// Adds the products of a group of weights of all rows and one token. The group begins at this
+// input of the token.
+template <class Block>
+HWY_INLINE Floats add_group(const Integers* weights, Floats scale, Floats min,
+                            const QuantizedInputs& token, std::size_t input, Floats sum) {
+    using Rows = Unpacker<Block>;
+    const Integers products =
+        sum_products<Rows::largest, Rows::group_size / 4>(weights, token.values + input);
+    const std::size_t input_group = input / Rows::group_size;
+    const Floats input_sum = hn::Set(floats, token.groups.sums[input_group]);
+    Floats scaled = hn::Mul(hn::ConvertTo(floats, products),
+                            hn::Set(floats, token.groups.scales[input_group]));
+    if constexpr (Rows::offset > 0)
+        scaled = hn::NegMulAdd(hn::Set(floats, Rows::offset), input_sum, scaled);
+    sum = hn::MulAdd(scale, scaled, sum);
+    return Rows::has_mins ? hn::NegMulAdd(min, input_sum, sum) : sum;
+}
+
 // Adds the products of a block of all rows and some tokens. Each part is unpacked once for all
 // tokens.
 template <class Block, std::size_t num_tokens>
@@ -21,22 +39,12 @@ HWY_INLINE void add_block(const std::byte* block,
         const auto weights = rows.part(p);
         for (std::size_t i = 0; i < Rows::part_size; i += Rows::group_size) {
             const std::size_t begin = p * Rows::part_size + i;
-            const std::size_t group = begin / Rows::group_size, input = first_input + begin,
-                              input_group = input / Rows::group_size;
-            const Floats scale = rows.scale(group);
-            for (std::size_t t = 0; t < num_tokens; ++t) {
-                const auto [input_scales, input_sums] = tokens[t].groups;
-                const Integers products = sum_products<Rows::largest, Rows::group_size / 4>(
-                    &weights[i / 4], tokens[t].values + input);
-                const Floats input_sum = hn::Set(floats, input_sums[input_group]);
-                Floats scaled = hn::Mul(hn::ConvertTo(floats, products),
-                                        hn::Set(floats, input_scales[input_group]));
-                if constexpr (Rows::offset > 0)
-                    scaled = hn::NegMulAdd(hn::Set(floats, Rows::offset), input_sum, scaled);
-                sums[t] = hn::MulAdd(scale, scaled, sums[t]);
-                if constexpr (Rows::has_mins)
-                    sums[t] = hn::NegMulAdd(rows.min(group), input_sum, sums[t]);
-            }
+            const Floats scale = rows.scale(begin / Rows::group_size);
+            Floats min = hn::Zero(floats);
+            if constexpr (Rows::has_mins) min = rows.min(begin / Rows::group_size);
+            for (std::size_t t = 0; t < num_tokens; ++t)
+                sums[t] = add_group<Block>(&weights[i / 4], scale, min, tokens[t],
+                                           first_input + begin, sums[t]);
         }
     }
 }
@@ -217,6 +225,10 @@ void matmul_quantized(DType dtype, std::span<const std::byte> rows, std::size_t 
 void dequantize_interleaved(DType dtype, std::span<const std::byte> group, MatrixView rows) {
     for_dtype(dtype,
               [&]<class Block>(const Block&) { dequantize_group<Block>(group.data(), rows); });
+}
+
+std::string integer_instruction() {
+    return instruction_name + std::string(", ") + std::to_string(32 * num_lanes) + " bits";
 }
 
 bool is_fast_for_many_tokens([[maybe_unused]] DType dtype) {

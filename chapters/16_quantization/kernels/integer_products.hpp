@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "common/tensors/dtype.hpp"
 #include "common/tensors/matmul.hpp"
@@ -38,6 +39,9 @@ void matmul_quantized(DType dtype, std::span<const std::byte> rows, std::size_t 
                       std::span<const std::byte> inputs,  // quantized_input_bytes(N, in)
                       MatrixView outputs,                 // (N, number of rows)
                       Update update);
+
+// The instruction that multiplies integers, and the bits of its registers.
+std::string integer_instruction();
 
 // Is matmul_quantized faster than a float32 product of many tokens, too? With an instruction
 // that sums four products of 8 bits (VNNI of x86, Arm's sdot), yes. With x86's maddubs, only if

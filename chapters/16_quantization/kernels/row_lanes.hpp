@@ -56,6 +56,7 @@ HWY_INLINE Integers four_inputs(const std::int8_t* inputs) {
 // VNNI multiplies unsigned weights by signed inputs and adds the four products of a lane to its
 // sum, all with one instruction.
 constexpr bool signed_weights = false;
+constexpr auto instruction_name = "VNNI";
 template <int largest, std::size_t count>
 HWY_INLINE Integers sum_products(const Integers* weights, const std::int8_t* inputs) {
     Integers sums = hn::Zero(integers);
@@ -102,6 +103,7 @@ HWY_INLINE __m128i sum_fours(__m128i pairs) { return _mm_madd_epi16(pairs, _mm_s
 // of a weight at most `largest`, so no sum of pairs exceeds 2 * 127 * largest. As many of those
 // are added in 16 bits as never exceed 32767, then pairs of sums in 32 bits.
 constexpr bool signed_weights = true;
+constexpr auto instruction_name = "maddubs";
 template <int largest, std::size_t count>
 HWY_INLINE Integers sum_products(const Integers* weights, const std::int8_t* inputs) {
     constexpr int largest_sum = 2 * 127 * largest;
@@ -127,6 +129,7 @@ HWY_INLINE Integers sum_products(const Integers* weights, const std::int8_t* inp
 
 // Arm's sdot multiplies signed integers.
 constexpr bool signed_weights = true;
+constexpr auto instruction_name = "sdot";
 template <int largest, std::size_t count>
 HWY_INLINE Integers sum_products(const Integers* weights, const std::int8_t* inputs) {
     const auto bytes = [](Integers values) { return vreinterpretq_s8_s32(values.raw); };
@@ -142,6 +145,7 @@ HWY_INLINE Integers sum_products(const Integers* weights, const std::int8_t* inp
 // Without such an instruction: the even and the odd bytes are widened to 16 bits. Highway sums
 // pairs of products in two registers, in an order of its own.
 constexpr bool signed_weights = true;
+constexpr auto instruction_name = "multiplication of 16 bits";
 template <int largest, std::size_t count>
 HWY_INLINE Integers sum_products(const Integers* weights, const std::int8_t* inputs) {
     constexpr hn::Repartition<std::int16_t, decltype(integers)> shorts;

@@ -279,6 +279,7 @@ int main(int argc, char** argv) {
 
         benchmark_model(model, repetitions);
         benchmark_layer(generator, repetitions);
+        benchmark_integer_products(generator, repetitions);
         benchmark_small_models(repetitions);
         benchmark_training(repetitions);
         benchmark_linear_attention(generator, repetitions);

@@ -45,6 +45,9 @@ void show_roofline_of(const BenchmarkResults& results);
 // bench_layer.cpp: the parts of a layer, at 512 tokens.
 void benchmark_layer(Generator& generator, int repetitions);
 
+// bench_kernels.cpp: products of one matrix in the types of chapter 16.
+void benchmark_integer_products(Generator& generator, int repetitions);
+
 // bench_small_models.cpp: tokens per second of two small models.
 void benchmark_small_models(int repetitions);
 
