@@ -155,6 +155,20 @@ TEST_CASE("llama4_text: 1 in no_rope_layers means RoPE, an empty list every four
     CHECK(scaling_of<Llama3Scaling>(read("llama4_text", equal_factors)));
 }
 
+TEST_CASE("config_json: windows, and layers with a mixture, are written and read again") {
+    const auto written = [](const FamilyConfig& config) {
+        const Scratch scratch;
+        const fs::path file = scratch.folder / "config.json";
+        write_json(file, config_json(config, DType::float32));
+        return read_family_config(JsonFile(file));
+    };
+    const FamilyConfig windows =
+        written(read("qwen3_moe", R"("use_sliding_window": true, "sliding_window": 9)"));
+    CHECK(patterns(windows) == Patterns(8, 9));
+    CHECK(moe_layers(written(read("llama4_text", R"("moe_layers": [0, 3])"))) ==
+          Layers{true, false, false, true, false, false, false, false});
+}
+
 TEST_CASE("read_family_config names what is not supported") {
     CHECK(rejection_of("deepseek_v32", "")
               .starts_with(

@@ -71,6 +71,12 @@ TEST_CASE("read_family_config: the defaults of every family for keys that all ha
         if (expected.is_null()) continue;
         const FamilyConfig config =
             read(type, type == "deepseek_v2" ? R"("num_experts_per_tok": 6)" : "");
+        // V, C, F, L, H, Hkv (0: H) and the positions, of a file without these keys.
+        const ClassDefaults& sizes = family->defaults;
+        CHECK(expected["sizes"] ==
+              nlohmann::json({sizes.vocab_size, sizes.hidden_size, sizes.intermediate_size,
+                              sizes.num_hidden_layers, sizes.num_attention_heads,
+                              sizes.num_key_value_heads, sizes.max_position_embeddings}));
         CHECK(config.head_dim == expected["head_dim"].get<std::size_t>());
         CHECK(config.rms_norm_eps == Real(expected["rms_norm_eps"].get<double>()));
         CHECK(config.rope_theta == Real(expected["rope_theta"].get<double>()));

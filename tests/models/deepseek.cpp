@@ -195,6 +195,17 @@ TEST_CASE("DeepSeek: what llama.cpp computes differently is not exported") {
                  "limits of 32 and 1"));
     CHECK(mentions(rejection("deepseek_v2", no_latent, nothing),
                    "low-rank queries unless it has 26 or 27 layers, not 3"));
+    for (const std::size_t num_layers : {25, 26, 27, 28}) {
+        const std::string message =
+            rejection("deepseek_v2", no_latent, [&](FamilyConfig& config) {
+                config.num_hidden_layers = num_layers;
+                config.layers.resize(num_layers, config.layers.back());
+                change_each<LatentConfig>(
+                    config, [](LatentConfig& latent) { latent.sizes.q_lora_rank.reset(); });
+            });
+        const bool is_lite = num_layers == 26 || num_layers == 27;
+        CHECK((message.find("low-rank queries") == message.npos) == is_lite);
+    }
     CHECK(mentions(rejection(
                        "deepseek_v2",
                        [](LatentConfig& latent, YarnScaling&) {

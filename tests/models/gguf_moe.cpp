@@ -124,6 +124,12 @@ TEST_CASE("export_gguf of models with experts rejects what llama.cpp does not co
         "export: llama.cpp's gpt-oss has windows in layers 0, 2, ... and full attention in all "
         "others");
     model = model_with_experts("gpt_oss");
+    attention(model.config, 0).pattern = FullAttention{};
+    CHECK(
+        rejection_of_gguf(model) ==
+        "export: llama.cpp's gpt-oss has windows in layers 0, 2, ... and full attention in all "
+        "others");
+    model = model_with_experts("gpt_oss");
     model.config.tie_word_embeddings = true;
     CHECK(rejection_of_gguf(model) == "export: llama.cpp's gpt-oss has an lm_head");
     model = model_with_experts("llama4_text");

@@ -86,6 +86,7 @@ TEST_CASE("glm4 in GGUF: the names of llama.cpp, and the number of rotated featu
           "post_attention_norm.weight", "ffn_norm.weight", "ffn_up.weight", "ffn_down.weight",
           "post_ffw_norm.weight"})
         CHECK(file.has_tensor("blk.2." + name));
+    CHECK_FALSE(file.has_tensor("blk.2.ffn_gate.weight"));  // in ffn_up
     auto metadata = file.metadata();
     metadata.erase("glm4.rope.dimension_count");
     std::vector<NamedGgufTensor> tensors;
