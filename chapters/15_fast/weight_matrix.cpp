@@ -111,8 +111,11 @@ void multiply_one_token(std::span<const Real> inputs, const WeightMatrix& weight
                          outputs.subspan(begin, end - begin), update);
                 return;
             }
+            const std::span<const std::byte> rows = weights.rows(begin, end - begin);
+            const std::size_t row_size = bytes_per_row(weights.dtype(), inputs.size());
             for (std::size_t row = begin; row < end; ++row) {
-                const Real product = weights.dot_row(row, inputs);
+                const Real product = weights.kernels->dot(
+                    rows.subspan((row - begin) * row_size, row_size), inputs);
                 outputs[row] = update == Update::accumulate ? outputs[row] + product : product;
             }
         });
@@ -160,9 +163,6 @@ std::span<const std::byte> WeightMatrix::rows(std::size_t first, std::size_t cou
     const std::size_t row_size = bytes_per_row(dtype(), in_features);
     const std::size_t num_groups = ceil_div(count, rows_per_group);
     return {bytes.get() + first * row_size, num_groups * rows_per_group * row_size};
-}
-Real WeightMatrix::dot_row(std::size_t row, std::span<const Real> inputs) const {
-    return kernels->dot(rows(row, 1), inputs);
 }
 void WeightMatrix::dequantize_row(std::size_t row, std::span<Real> weights) const {
     if (rows_per_group == 1) return kernels->dequantize(rows(row, 1), weights);

@@ -65,8 +65,7 @@ struct WeightMatrix {
     std::uint64_t nbytes() const;
     // Some rows: whole groups, if they are interleaved.
     std::span<const std::byte> rows(std::size_t first, std::size_t count) const;
-    // The dot product of a row with the inputs, and the row converted to float.
-    Real dot_row(std::size_t row, std::span<const Real> inputs) const;    // (in)
+    // A row converted to float.
     void dequantize_row(std::size_t row, std::span<Real> weights) const;  // (in)
 };
 

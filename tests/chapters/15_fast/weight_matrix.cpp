@@ -92,8 +92,9 @@ TEST_CASE("dequantize_row and dot_row: each row of a quantized matrix by itself"
                 quantized.dequantize_row(row, alone.values());
                 CHECK(std::ranges::equal(alone.values(), view_of(dequantized)[row]));
                 CHECK(alone.intact());
-                const double gap = quantized.dot_row(row, inputs.values()) -
-                                   sum_of_products(alone.values(), inputs.values());
+                const double gap =
+                    quantized.kernels->dot(quantized.rows(row, 1), inputs.values()) -
+                    sum_of_products(alone.values(), inputs.values());
                 CHECK(std::abs(gap) <= tolerance_of(alone.values(), inputs.values()));
             }
         }
@@ -325,7 +326,7 @@ TEST_CASE("matmul_by_rows computes with quantized inputs if the kernels have the
                 for_many_tokens.min_tokens = N + 1;
                 matmul_by_rows(rows, stored, outputs, workspace);
                 CHECK_CLOSE(matrix_of(outputs), unrounded, 2e-6);
-                CHECK(std::abs(quantized.dot_row(out - 1, rows[N - 1]) -
+                CHECK(std::abs(quantized.kernels->dot(quantized.rows(out - 1, 1), rows[N - 1]) -
                                unrounded(N - 1, out - 1)) <=
                       tolerance_of(view_of(rounded_weights)[out - 1], rows[N - 1]) + 1e-6);
             }
