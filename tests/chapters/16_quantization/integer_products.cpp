@@ -147,7 +147,7 @@ Real sum_of(const std::vector<Real>& inputs, std::size_t num_tokens) {
 
 }  // namespace
 
-TEST_CASE("interleave_rows: a unit at offset o moves to lanes * o + size * lane") {
+TEST_CASE("interleave_rows: what stands at an offset in each row follows for all rows") {
     // Bytes count from 0 in each row of two blocks; each row has another upper half.
     const std::size_t lanes = num_interleaved_rows();
     const auto place = [&](DType dtype, std::size_t offset, std::size_t lane) {
