@@ -83,7 +83,8 @@ endif()
 if(SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
   file(GLOB readers CONFIGURE_DEPENDS chapters/models/families/*.cpp
        chapters/10_tokenizer/merge_queue.cpp
-       chapters/16_quantization/k_quants.cpp chapters/models/family_keys.cpp chapters/models/gguf_settings.cpp
+       chapters/16_quantization/k_quants.cpp chapters/16_quantization/kernels/interleave.cpp
+       chapters/models/family_keys.cpp chapters/models/gguf_settings.cpp
        chapters/models/rope_parameters.cpp
        common/files/gguf_*.cpp common/files/safetensors_*.cpp common/output/numbers_as_text.cpp)
   collect_sources(sources tests/checks/fuzz_readers.cpp ${readers})
