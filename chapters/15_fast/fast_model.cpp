@@ -58,7 +58,7 @@ FastModel make_fast_model(const Model& model, const ChooseKernels& kernels) {
     FastModel fast{
         model.config, quantize(model.embed_tokens, of_hidden_size), {}, model.norm, {}};
     if (model.lm_head) fast.lm_head = quantize(*model.lm_head, of_hidden_size);
-    fast.head() = for_kernels(fast.head());
+    fast.head() = repack(fast.head());
     WeightMemory memory;
     for (const PreNormBlock& block : model.layers) {
         const auto& [q_proj, k_proj, v_proj, o_proj] = block.self_attn.projections;

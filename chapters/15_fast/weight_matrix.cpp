@@ -53,6 +53,9 @@ void check_shapes(ConstMatrixView inputs, const WeightMatrix& weights, MatrixVie
             "matmul: weights of ({}, {}) do not map ({}, {}) to ({}, {})", weights.out_features,
             weights.in_features, inputs.num_rows, inputs.num_columns, outputs.num_rows,
             outputs.num_columns);
+    require(weights.rows_per_group == weights.kernels->rows_per_group(),
+            "matmul: weights of {} are not in the layout of their kernels (repack)",
+            to_text(weights.dtype()));
 }
 
 // Calls function(begin, end, thread) for chunks of the rows of a weight matrix, on all threads.
@@ -92,9 +95,9 @@ ConstMatrixView rows_as_floats(const WeightMatrix& weights, std::size_t begin,
         if (group == 1)
             weights.dequantize_row(begin + i, rows[i]);
         else
-            weights.kernels->quantized_inputs->dequantize(
-                weights.dtype(), weights.rows(begin + i, group),
-                rows.rows(i, std::min(group, count - i)));
+            weights.kernels->interleaved->dequantize(weights.dtype(),
+                                                     weights.rows(begin + i, group),
+                                                     rows.rows(i, std::min(group, count - i)));
     return rows;
 }
 
@@ -144,10 +147,6 @@ void multiply_quantized_inputs(ConstMatrixView inputs, const WeightMatrix& weigh
                    });
 }
 
-std::size_t rows_per_group_of(const WeightKernels& kernels) {
-    return kernels.quantized_inputs ? kernels.quantized_inputs->rows_per_group : 1;
-}
-
 }  // namespace
 
 const WeightKernels& kernels_of(DType dtype) {
@@ -168,33 +167,30 @@ void WeightMatrix::dequantize_row(std::size_t row, std::span<Real> weights) cons
     if (rows_per_group == 1) return kernels->dequantize(rows(row, 1), weights);
     const std::size_t lane = row % rows_per_group;
     std::vector<std::byte> copy(bytes_per_row(dtype(), in_features));
-    kernels->quantized_inputs->copy_row(dtype(), rows(row - lane, rows_per_group), lane, copy);
+    kernels->interleaved->copy_row(dtype(), rows(row - lane, rows_per_group), lane, copy);
     kernels->dequantize(copy, weights);
 }
 
-std::size_t num_bytes_for_kernels(const WeightMatrix& weights) {
-    const std::size_t rows_per_group = rows_per_group_of(*weights.kernels);
+std::size_t repacked_nbytes(const WeightMatrix& weights) {
+    const std::size_t rows_per_group = weights.kernels->rows_per_group();
     return ceil_div(weights.out_features, rows_per_group) * rows_per_group *
            bytes_per_row(weights.dtype(), weights.in_features);
 }
 
-WeightMatrix for_kernels(const WeightMatrix& weights, std::shared_ptr<std::byte> memory) {
-    const std::span<const std::byte> rows = weights.rows(0, weights.out_features);
+WeightMatrix repack(const WeightMatrix& weights, std::shared_ptr<std::byte> memory) {
+    const InterleavedRows* layout = weights.kernels->interleaved;
+    if (!layout) return weights;
+    layout->interleave(weights.dtype(), weights.rows(0, weights.out_features),
+                       weights.in_features, {memory.get(), repacked_nbytes(weights)});
     WeightMatrix result = weights;
-    result.rows_per_group = rows_per_group_of(*weights.kernels);
-    if (result.rows_per_group == 1)
-        std::ranges::copy(rows, memory.get());
-    else
-        weights.kernels->quantized_inputs->interleave(
-            weights.dtype(), rows, weights.in_features,
-            {memory.get(), num_bytes_for_kernels(weights)});
+    result.rows_per_group = layout->rows_per_group;
     result.bytes = std::move(memory);
     return result;
 }
 
-WeightMatrix for_kernels(const WeightMatrix& weights) {
-    if (rows_per_group_of(*weights.kernels) == 1) return weights;
-    return for_kernels(weights, allocate_bytes(num_bytes_for_kernels(weights)));
+WeightMatrix repack(const WeightMatrix& weights) {
+    if (!weights.kernels->interleaved) return weights;
+    return repack(weights, allocate_bytes(repacked_nbytes(weights)));
 }
 
 std::uint64_t MatmulWorkspace::nbytes() const {
@@ -237,7 +233,7 @@ void matmul_by_rows(ConstMatrixView inputs, const WeightMatrix& weights, MatrixV
     if (inputs.num_rows == 1 && weights.kernels->dot)
         return multiply_one_token(inputs[0], weights, outputs[0], update);
 
-    constexpr std::size_t rows_at_once = 8;
+    const std::size_t rows_at_once = std::max<std::size_t>(8, weights.rows_per_group);
     const std::size_t in = weights.in_features, buffer_size = rows_at_once * in;
     workspace.dequantized.resize(weights.kernels->dot ? 0 : num_threads() * buffer_size);
     for_row_chunks(

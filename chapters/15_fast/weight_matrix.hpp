@@ -25,16 +25,20 @@ struct QuantizedInputKernels {
                    Update update);
     bool for_many_tokens = false;  // whether a prefill uses them, too
     std::size_t min_tokens = 1;    // fewer are multiplied in float32
-    // So many rows are interleaved (chapter 16); 1: rows follow one another.
-    std::size_t rows_per_group = 1;
-    // Interleaves rows, with zeros for missing rows of the last group; and the inverse, of a
-    // row.
+};
+
+// A layout in which the bytes of some rows, a group, are interleaved (chapter 16).
+struct InterleavedRows {
+    std::size_t rows_per_group;
+    // Writes whole groups; missing rows of the last one are zeros.
     void (*interleave)(DType dtype, std::span<const std::byte> rows, std::size_t in_features,
-                       std::span<std::byte> interleaved) = nullptr;
+                       std::span<std::byte> groups);
+    // The inverse, of one row of a group.
     void (*copy_row)(DType dtype, std::span<const std::byte> group, std::size_t row_of_group,
-                     std::span<std::byte> row) = nullptr;
+                     std::span<std::byte> row);
+    // The first rows of a group, or all, as floats.
     void (*dequantize)(DType dtype, std::span<const std::byte> group,
-                       MatrixView rows) = nullptr;
+                       MatrixView rows);  // (up to rows_per_group, in)
 };
 
 // The functions of a dtype. A row of weights is stored in bytes_per_row(dtype, in) bytes.
@@ -47,6 +51,11 @@ struct WeightKernels {
     Real (*dot)(std::span<const std::byte> row, std::span<const Real> inputs);
     // None: all products are computed in float32.
     const QuantizedInputKernels* quantized_inputs = nullptr;
+    // The layout that they multiply, and that is dequantized fastest. None: rows follow one
+    // another.
+    const InterleavedRows* interleaved = nullptr;
+
+    std::size_t rows_per_group() const { return interleaved ? interleaved->rows_per_group : 1; }
 };
 
 // The dtypes of this chapter: 4 and 2 bytes per weight. kernels_of throws
@@ -59,7 +68,7 @@ struct WeightMatrix {
     const WeightKernels* kernels = nullptr;
     std::size_t out_features = 0, in_features = 0;
     std::shared_ptr<const std::byte> bytes;  // out times bytes_per_row(dtype, in)
-    std::size_t rows_per_group = 1;          // that are interleaved
+    std::size_t rows_per_group = 1;          // 1: not interleaved
 
     DType dtype() const { return kernels->dtype; }
     std::uint64_t nbytes() const;
@@ -76,12 +85,11 @@ WeightMatrix quantize(const Matrix& weights,  // (out, in)
 WeightMatrix quantize(const Matrix& weights, DType dtype);  // with kernels_of(dtype)
 Matrix dequantize(const WeightMatrix& weights);             // (out, in)
 
-// A copy in this memory, with the rows interleaved if its kernels multiply interleaved rows.
-// The matrix must not be interleaved yet.
-std::size_t num_bytes_for_kernels(const WeightMatrix& weights);
-WeightMatrix for_kernels(const WeightMatrix& weights, std::shared_ptr<std::byte> memory);
-// The same in memory of its own, or the matrix itself if nothing is interleaved.
-WeightMatrix for_kernels(const WeightMatrix& weights);
+// The matrix in the layout of its kernels: interleaved into this memory of repacked_nbytes, or
+// itself if its kernels have no such layout. The rows must not be interleaved yet.
+std::size_t repacked_nbytes(const WeightMatrix& weights);
+WeightMatrix repack(const WeightMatrix& weights, std::shared_ptr<std::byte> memory);
+WeightMatrix repack(const WeightMatrix& weights);  // in memory of its own
 
 // Memory of matrix products, which every call reuses.
 struct MatmulWorkspace {

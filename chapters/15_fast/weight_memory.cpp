@@ -20,36 +20,37 @@ std::shared_ptr<std::byte> WeightMemory::allocate(std::size_t num_bytes) {
 
 namespace {
 
-// The rows of all matrices, one after another.
-WeightMatrix concatenate(std::span<const WeightMatrix> matrices) {
-    WeightMatrix all = matrices[0];
-    all.out_features = 0;
-    for (const WeightMatrix& matrix : matrices) all.out_features += matrix.out_features;
-    const std::shared_ptr<std::byte> memory = allocate_bytes(all.nbytes());
+// Copies the rows of all matrices, one after another, into this memory.
+WeightMatrix concatenate(std::span<const WeightMatrix> matrices, std::size_t out_features,
+                         std::shared_ptr<std::byte> memory) {
     std::byte* end = memory.get();
     for (const WeightMatrix& matrix : matrices) {
         const std::span<const std::byte> rows = matrix.rows(0, matrix.out_features);
         end = std::copy(rows.begin(), rows.end(), end);
     }
-    all.bytes = memory;
-    return all;
+    return {matrices[0].kernels, out_features, matrices[0].in_features, std::move(memory), 1};
 }
 
 }  // namespace
 
 std::vector<WeightMatrix> WeightMemory::fuse(const std::vector<WeightMatrix>& matrices) {
-    for (const WeightMatrix& matrix : matrices)
-        require(matrix.in_features == matrices[0].in_features,
-                "fast model: weights of ({}, {}) and ({}, {}) do not read the same input",
-                matrix.out_features, matrix.in_features, matrices[0].out_features,
-                matrices[0].in_features);
     std::vector<WeightMatrix> fused;
     for (std::size_t first = 0, last = 0; first < matrices.size(); first = last) {
         // The matrices from first to before last become one.
-        while (last < matrices.size() && matrices[last].kernels == matrices[first].kernels)
-            ++last;
-        const WeightMatrix rows = concatenate(std::span(matrices).subspan(first, last - first));
-        fused.push_back(for_kernels(rows, allocate(num_bytes_for_kernels(rows))));
+        WeightMatrix rows{matrices[first].kernels, 0, matrices[0].in_features, {}, 1};
+        for (; last < matrices.size() && matrices[last].kernels == rows.kernels; ++last) {
+            const auto& [kernels, out_features, in_features, bytes, group] = matrices[last];
+            require(in_features == rows.in_features,
+                    "fast model: weights of ({}, {}) and ({}, {}) do not read the same input",
+                    out_features, in_features, matrices[0].out_features, rows.in_features);
+            rows.out_features += out_features;
+        }
+        // Rows that are interleaved are concatenated elsewhere first.
+        const std::shared_ptr<std::byte> memory = allocate(repacked_nbytes(rows));
+        const bool interleaves = rows.kernels->interleaved != nullptr;
+        rows = concatenate(std::span(matrices).subspan(first, last - first), rows.out_features,
+                           interleaves ? allocate_bytes(rows.nbytes()) : memory);
+        fused.push_back(repack(rows, memory));
     }
     return fused;
 }

@@ -22,17 +22,16 @@ struct Kernels {
             dequantize_row(dtype, row, weights);
     }
     static const WeightKernels& with(Activations activations) {
-        static const QuantizedInputKernels integers = {quantized_input_bytes,
-                                                       quantize_inputs,
+        static const QuantizedInputKernels integers = {quantized_input_bytes, quantize_inputs,
                                                        matmul_quantized,
-                                                       is_fast_for_many_tokens(dtype),
-                                                       1,
-                                                       num_interleaved_rows(),
-                                                       interleave_rows,
-                                                       copy_interleaved_row,
-                                                       dequantize_interleaved};
-        static const WeightKernels float32 = {dtype, quantize, dequantize, nullptr};
-        static const WeightKernels int8 = {dtype, quantize, dequantize, nullptr, &integers};
+                                                       is_fast_for_many_tokens(dtype)};
+        static const InterleavedRows rows = {num_interleaved_rows(), interleave_rows,
+                                             copy_interleaved_row, dequantize_interleaved};
+        constexpr bool has_blocks = dtype != DType::float16;
+        static const WeightKernels float32 = {dtype,   quantize, dequantize,
+                                              nullptr, nullptr,  has_blocks ? &rows : nullptr};
+        static const WeightKernels int8 = {dtype,   quantize,  dequantize,
+                                           nullptr, &integers, &rows};
         return activations == Activations::quantized ? int8 : float32;
     }
 };

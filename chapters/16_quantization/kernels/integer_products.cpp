@@ -34,7 +34,8 @@ HWY_INLINE void add_block(const std::byte* block,
                           const std::array<QuantizedInputs, num_tokens>& tokens,
                           std::size_t first_input, std::array<Floats, num_tokens>& sums) {
     using Rows = Unpacker<Block>;
-    const Rows rows{{block}};
+    Rows rows;
+    rows.blocks = {block};
     for (std::size_t p = 0; p < Rows::block_size / Rows::part_size; ++p) {
         const auto weights = rows.part(p);
         for (std::size_t i = 0; i < Rows::part_size; i += Rows::group_size) {
@@ -73,7 +74,7 @@ void multiply_tile(const Product<Block>& product, std::size_t row, std::size_t f
         store(sums[t], product.outputs[first_token + t].subspan(row, num_rows), product.update);
 }
 
-// Rows of as many weights as fit into the cache are read from memory once for all tokens.
+// The rows of a tile are read from memory once, and stay in the cache for all tokens.
 template <class Block>
 void multiply(const Product<Block>& product) {
     constexpr std::array tiles = {multiply_tile<Block, 1>, multiply_tile<Block, 2>,
@@ -109,13 +110,15 @@ void store_by_row(const Integers* four, std::int8_t* weights) {
 template <class Block>
 void dequantize_group(const std::byte* blocks, MatrixView rows) {
     using Rows = Unpacker<Block>;
-    using Byte = std::conditional_t<Rows::largest == 128, std::int8_t, std::uint8_t>;
+    using Byte =
+        std::conditional_t<Rows::largest == largest_with_sign, std::int8_t, std::uint8_t>;
     constexpr hn::Rebind<Byte, decltype(integers)> some_bytes;
     std::array<std::int8_t, 16 * num_lanes> values;
     std::array<Real, num_lanes> scales, mins;
     for (std::size_t begin = 0; begin < rows.num_columns; begin += Rows::part_size) {
         const std::size_t in_block = begin % Rows::block_size;
-        const Rows unpacker{{blocks + begin / Rows::block_size * num_lanes * sizeof(Block)}};
+        Rows unpacker;
+        unpacker.blocks = {blocks + begin / Rows::block_size * num_lanes * sizeof(Block)};
         const auto weights = unpacker.part(in_block / Rows::part_size);
         for (std::size_t i = 0; i < Rows::part_size; i += 16) {
             const std::size_t group = (in_block + i) / Rows::group_size;

@@ -44,6 +44,9 @@ using Integers = hn::Vec<decltype(integers)>;
 using Floats = hn::Vec<decltype(floats)>;
 constexpr std::size_t num_lanes = hn::MaxLanes(integers);
 
+// The magnitude of a weight is at most `largest`. Only weights from -128 to 127 have a sign.
+constexpr int largest_with_sign = 128;
+
 // The same four inputs in all lanes.
 HWY_INLINE Integers four_inputs(const std::int8_t* inputs) {
     std::int32_t four;
@@ -115,7 +118,7 @@ HWY_INLINE Integers sum_products(const Integers* weights, const std::int8_t* inp
         for (std::size_t i = begin; i < count && i < begin + adds; ++i) {
             const auto x = four_inputs(inputs + 4 * i).raw;
             // Weights with a sign: their magnitudes, and inputs that get the sign.
-            if constexpr (largest == 128)
+            if constexpr (largest == largest_with_sign)
                 pairs = sum_pairs(absolute(weights[i].raw), with_sign_of(x, weights[i].raw));
             else
                 pairs = add_pairs(pairs, sum_pairs(weights[i].raw, x));

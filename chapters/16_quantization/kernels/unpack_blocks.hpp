@@ -12,7 +12,7 @@ namespace {
 // offset in a block follows for all rows.
 template <class Block>
 struct InterleavedBlocks {
-    const std::byte* bytes;
+    const std::byte* bytes = nullptr;
 
     Integers word(std::size_t offset) const {
         return hn::LoadU(integers, reinterpret_cast<const std::int32_t*>(at(offset)));
@@ -47,17 +47,21 @@ HWY_INLINE Floats unsigned_byte(Integers bytes, std::size_t i) {
 template <class Block>
 struct Unpacker;
 
-template <>
-struct Unpacker<BlockQ8_0> {
+// 32 weights with one scale.
+template <class Block>
+struct OneScale {
     static constexpr std::size_t block_size = 32, part_size = 32, group_size = 32;
-    static constexpr int largest = signed_weights ? 128 : 255,
-                         offset = signed_weights ? 0 : 128;
     static constexpr bool has_mins = false;
-    InterleavedBlocks<BlockQ8_0> blocks;
+    InterleavedBlocks<Block> blocks;
 
-    HWY_INLINE Floats scale(std::size_t) const {
-        return blocks.half(offsetof(BlockQ8_0, scale));
-    }
+    HWY_INLINE Floats scale(std::size_t) const { return blocks.half(offsetof(Block, scale)); }
+};
+
+template <>
+struct Unpacker<BlockQ8_0> : OneScale<BlockQ8_0> {
+    static constexpr int largest = signed_weights ? largest_with_sign : 255,
+                         offset = signed_weights ? 0 : 128;
+
     HWY_INLINE std::array<Integers, 8> part(std::size_t) const {
         std::array<Integers, 8> weights;
         for (std::size_t i = 0; i < 8; ++i) {
@@ -72,15 +76,9 @@ struct Unpacker<BlockQ8_0> {
 };
 
 template <>
-struct Unpacker<BlockQ4_0> {
-    static constexpr std::size_t block_size = 32, part_size = 32, group_size = 32;
+struct Unpacker<BlockQ4_0> : OneScale<BlockQ4_0> {
     static constexpr int largest = 15, offset = 8;
-    static constexpr bool has_mins = false;
-    InterleavedBlocks<BlockQ4_0> blocks;
 
-    HWY_INLINE Floats scale(std::size_t) const {
-        return blocks.half(offsetof(BlockQ4_0, scale));
-    }
     HWY_INLINE std::array<Integers, 8> part(std::size_t) const {
         std::array<Integers, 8> weights;
         for (std::size_t i = 0; i < 4; ++i) {
@@ -93,15 +91,9 @@ struct Unpacker<BlockQ4_0> {
 };
 
 template <>
-struct Unpacker<BlockQ5_0> {
-    static constexpr std::size_t block_size = 32, part_size = 32, group_size = 32;
+struct Unpacker<BlockQ5_0> : OneScale<BlockQ5_0> {
     static constexpr int largest = 31, offset = 16;
-    static constexpr bool has_mins = false;
-    InterleavedBlocks<BlockQ5_0> blocks;
 
-    HWY_INLINE Floats scale(std::size_t) const {
-        return blocks.half(offsetof(BlockQ5_0, scale));
-    }
     HWY_INLINE std::array<Integers, 8> part(std::size_t) const {
         const Integers high_bits = blocks.word(offsetof(BlockQ5_0, high_bits));
         // Bits 4i to 4i + 3 become bit 4 of four bytes: the product copies them four times, at

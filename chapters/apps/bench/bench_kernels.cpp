@@ -31,12 +31,12 @@ Benchmark product(const WeightMatrix& weights, std::size_t num_tokens, Generator
 
 void benchmark_integer_products(Generator& generator, int repetitions) {
     step("Products of integers: a matrix of 1024 x 1024, one thread, microseconds");
-    say("Instructions: " + std::string(integer_instruction()));
+    say("Instructions: " + integer_instruction());
     const Matrix weights = randn({size, size}, generator);
     std::vector<Benchmark> benchmarks;
     for (const DType dtype : types) {
         const WeightKernels& kernels = quantization_kernels(dtype, Activations::quantized);
-        const WeightMatrix interleaved = for_kernels(quantize(weights, kernels));
+        const WeightMatrix interleaved = repack(quantize(weights, kernels));
         for (const std::size_t num_tokens : counts)
             benchmarks.push_back(product(interleaved, num_tokens, generator));
     }

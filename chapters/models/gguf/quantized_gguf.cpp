@@ -130,7 +130,7 @@ FastModel load_quantized_model(const std::string& gguf_path, Activations activat
     if (!config.tie_word_embeddings)
         model.lm_head =
             reader.matrix(gguf_names.lm_head, config.vocab_size, config.hidden_size);
-    model.head() = for_kernels(model.head());
+    model.head() = repack(model.head());
     tensors.reject_unread();
     return model;
 }

@@ -125,6 +125,34 @@ TEST_CASE("with int8 activations, decode steps change by the rounding of the act
     }
 }
 
+TEST_CASE("repack: a matrix keeps its weights, and without it no product is computed") {
+    Generator generator(4);
+    const Matrix inputs = randn({2, 256}, generator), weights = randn({19, 256}, generator);
+    for (const Activations activations : {Activations::quantized, Activations::float32})
+        for (const DType dtype : block_dtypes) {
+            INFO(to_text(dtype));
+            const WeightMatrix rows =
+                quantize(weights, quantization_kernels(dtype, activations));
+            Matrix outputs = xt::zeros<Real>({2, 19});
+            MatmulWorkspace workspace;
+            const std::string message = "matmul: weights of " + std::string(to_text(dtype)) +
+                                        " are not in the layout of their kernels (repack)";
+            CHECK_THROWS_WITH_AS(
+                matmul_by_rows(view_of(inputs), rows, view_of(outputs), workspace),
+                message.c_str(), ValueError);
+            CHECK_THROWS_WITH_AS(
+                matmul_transposed(view_of(inputs), rows, view_of(outputs), workspace),
+                message.c_str(), ValueError);
+            const WeightMatrix repacked = repack(rows);
+            CHECK(repacked.nbytes() == rows.nbytes());
+            CHECK(dequantize(repacked) == dequantize(rows));
+            matmul_by_rows(view_of(inputs), repacked, view_of(outputs), workspace);
+            CHECK(relative_rms(outputs, matmul_transposed(inputs, dequantize(rows))) < 0.01);
+        }
+    const WeightMatrix plain = quantize(weights, DType::bfloat16);
+    CHECK(repack(plain).bytes == plain.bytes);
+}
+
 TEST_CASE("load_quantized_model: files that llama.cpp has quantized give PyTorch's logits") {
     const IdMatrix ids{{3, 16, 0, 5, 5}, {9, 1, 2, 3, 4}};
     for (const std::string name :
