@@ -49,7 +49,7 @@ std::vector<WeightMatrix> WeightMemory::fuse(const std::vector<WeightMatrix>& ma
         const std::shared_ptr<std::byte> memory = allocate(repacked_nbytes(rows));
         const bool interleaves = rows.kernels->interleaved != nullptr;
         rows = concatenate(std::span(matrices).subspan(first, last - first), rows.out_features,
-                           interleaves ? allocate_bytes(rows.nbytes()) : memory);
+                           interleaves ? allocate_bytes(std::size_t(rows.nbytes())) : memory);
         fused.push_back(repack(rows, memory));
     }
     return fused;
