@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "chapters/05_gqa/rms_normalize.hpp"
+#include "common/tensors/elementwise.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 namespace {
@@ -36,20 +38,17 @@ Tensor3 normalize_tokens(const auto& norm, const Tensor3& hidden_states) {
 Matrix layer_normalize(const Matrix& rows, Real eps) {
     const auto [num_rows, width] = dims(rows);
     const Real n = static_cast<Real>(width);
-    Matrix normalized = rows;  // (N, C)
+    const Matrix sums = row_sum(rows);  // (N, 1)
+    Matrix normalized = rows;           // (N, C)
     for (std::size_t row = 0; row < num_rows; ++row) {
-        Real sum = 0;
-        for (std::size_t c = 0; c < width; ++c) sum += rows(row, c);
-        const Real mean = sum / n;
+        const std::span<Real> x = view_of(normalized)[row];
+        const Real mean = sums(row, 0) / n;
+        for (Real& element : x) element -= mean;
 
         // The biased variance: the mean of the squared deviations from the mean.
-        Real sum_of_squares = 0;
-        for (std::size_t c = 0; c < width; ++c)
-            sum_of_squares += (rows(row, c) - mean) * (rows(row, c) - mean);
+        const Real sum_of_squares = dot_product(x, x);
         const Real deviation = std::sqrt(sum_of_squares / n + eps);
-
-        for (std::size_t c = 0; c < width; ++c)
-            normalized(row, c) = (rows(row, c) - mean) / deviation;
+        for (Real& element : x) element /= deviation;
     }
     return normalized;
 }
@@ -100,8 +99,8 @@ Matrix partial_rms_normalize(const Matrix& rows, double fraction, Real eps) {
     Matrix normalized = rows;  // (N, C)
     for (std::size_t row = 0; row < num_rows; ++row) {
         // Estimate the RMS from the first features only, then divide all of them by it.
-        Real sum_of_squares = 0;
-        for (std::size_t c = 0; c < part; ++c) sum_of_squares += rows(row, c) * rows(row, c);
+        const std::span<const Real> first = view_of(rows)[row].first(part);
+        const Real sum_of_squares = dot_product(first, first);
         const Real rms = std::sqrt(sum_of_squares / static_cast<Real>(part) + eps);
         for (std::size_t c = 0; c < width; ++c) normalized(row, c) = rows(row, c) / rms;
     }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "chapters/04_rope/rope_scaling.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 
@@ -76,7 +77,7 @@ Tensor3 lm_head(const Matrix& weight, const Tensor3& hidden_states) {
     const Matrix rows = reshape(hidden_states, {batch_size * seq_len, width});  // (B*T, C)
 
     // A linear layer without bias: each logit is the dot product with one row of the weight.
-    Matrix flat_logits = xt::linalg::dot(rows, xt::transpose(weight));  // (B*T, V)
+    Matrix flat_logits = matmul_transposed(rows, weight);  // (B*T, V)
     return reshape(std::move(flat_logits), {batch_size, seq_len, weight.shape(0)});
 }
 

@@ -126,9 +126,9 @@ void unknown_characters(const Tokenizer& tokenizer) {
     step("Bytes: 256 tokens for any text");
     const std::string text = "naïve café\n";
     std::string byte_level, fallback;
-    for (const char byte : text) {
-        byte_level += byte_to_unicode(static_cast<unsigned char>(byte));
-        if (byte < 0) fallback += byte_fallback_token(static_cast<unsigned char>(byte));
+    for (const unsigned char byte : text) {
+        byte_level += byte_to_unicode(byte);
+        if (byte >= 0x80) fallback += byte_fallback_token(byte);
     }
     show("text", escaped(text));
     show("byte-level, GPT-2's characters", byte_level);

@@ -63,28 +63,21 @@ Matrix rms_normalize_backward(const Matrix& input, const Matrix& output_gradient
 Matrix layer_normalize_backward(const Matrix& input, const Matrix& output_gradient, Real eps) {
     const auto [num_rows, width] = dims(input);
     const Real C = static_cast<Real>(width);
-    Matrix input_gradient = input;  // (N, C)
+    const Matrix sums = row_sum(input), gradient_sums = row_sum(output_gradient);  // (N, 1)
+    Matrix input_gradient = input;                                                 // (N, C)
     for (std::size_t n = 0; n < num_rows; ++n) {
-        Real mean = 0, variance = 0;
-        for (std::size_t c = 0; c < width; ++c) mean += input(n, c) / C;
-        for (std::size_t c = 0; c < width; ++c)
-            variance += (input(n, c) - mean) * (input(n, c) - mean) / C;
-        const Real inverse_std = 1 / std::sqrt(variance + eps);
+        const std::span<Real> x = view_of(input_gradient)[n];
+        for (Real& element : x) element -= sums(n, 0) / C;
+        const Real inverse_std = 1 / std::sqrt(dot_product(x, x) / C + eps);
 
         // The mean of the upstream gradient, and of its product with the normalized row, x̂.
-        Real gradient_mean = 0, mean_product = 0;
-        for (std::size_t c = 0; c < width; ++c) {
-            gradient_mean += output_gradient(n, c) / C;
-            mean_product += output_gradient(n, c) * (input(n, c) - mean) * inverse_std / C;
-        }
+        const Real gradient_mean = gradient_sums(n, 0) / C;
+        const Real mean_product = dot_product(view_of(output_gradient)[n], x) * inverse_std / C;
 
         // dx = (dx̂ - mean(dx̂) - x̂ mean(dx̂ x̂)) / std: shifting or scaling does not change x̂.
-        for (std::size_t c = 0; c < width; ++c) {
-            const Real normalized = (input(n, c) - mean) * inverse_std;
-            input_gradient(n, c) =
-                (output_gradient(n, c) - gradient_mean - normalized * mean_product) *
-                inverse_std;
-        }
+        for (std::size_t c = 0; c < width; ++c)
+            x[c] = (output_gradient(n, c) - gradient_mean - x[c] * inverse_std * mean_product) *
+                   inverse_std;
     }
     return input_gradient;
 }

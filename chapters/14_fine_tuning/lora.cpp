@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "chapters/09_full_model/model_tensors.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 
@@ -60,7 +61,7 @@ auto& find_linear(const std::vector<Named>& linears, const LoraLayer& layer) {
 }
 
 Matrix scaled_product(const LoraLayer& layer, Real scaling) {  // s B A: (out, in)
-    const Matrix product = xt::linalg::dot(layer.lora_B, layer.lora_A);
+    const Matrix product = matmul(layer.lora_B, layer.lora_A);
     return product * scaling;
 }
 
@@ -95,8 +96,8 @@ LoraAdapter make_lora(const Model& model, const LoraConfig& config, Generator& g
 
 Matrix lora_linear(const Linear& linear, const LoraLayer& layer, Real scaling,
                    const Matrix& inputs) {
-    const Matrix low_rank = xt::linalg::dot(inputs, xt::transpose(layer.lora_A));  // (N, r)
-    const Matrix update = xt::linalg::dot(low_rank, xt::transpose(layer.lora_B));  // (N, out)
+    const Matrix low_rank = matmul_transposed(inputs, layer.lora_A);  // (N, r)
+    const Matrix update = matmul_transposed(low_rank, layer.lora_B);  // (N, out)
     return linear(inputs) + update * scaling;
 }
 
@@ -136,10 +137,8 @@ void lora_backward(const LoraAdapter& adapter, const Model& model_gradient,
     for (std::size_t n = 0; n < adapter.layers.size(); ++n) {
         const LoraLayer& layer = adapter.layers[n];
         const Matrix& weight_gradient = find_linear(linears, layer).weight;  // (out, in)
-        const Matrix b_gradient =
-            xt::linalg::dot(weight_gradient, xt::transpose(layer.lora_A));  // (out, r)
-        const Matrix a_gradient =
-            xt::linalg::dot(xt::transpose(layer.lora_B), weight_gradient);  // (r, in)
+        const Matrix b_gradient = matmul_transposed(weight_gradient, layer.lora_A);  // (out, r)
+        const Matrix a_gradient = transposed_matmul(layer.lora_B, weight_gradient);  // (r, in)
         gradient.layers[n].lora_B = gradient.layers[n].lora_B + b_gradient * scaling;
         gradient.layers[n].lora_A = gradient.layers[n].lora_A + a_gradient * scaling;
     }

@@ -107,7 +107,7 @@ Matrix matmul_simd(const Matrix& inputs, const Matrix& weight) {
 
 Matrix matmul_blas(const Matrix& inputs, const Matrix& weight) {
     check_shapes(inputs, weight);
-    return xt::linalg::dot(inputs, xt::transpose(weight));
+    return matmul_transposed(inputs, weight);
 }
 
 Tensor3 forward_with(Matmul matmul, const Model& model, const IdMatrix& input_ids) {

@@ -9,14 +9,15 @@ set(headers <common/tensors/tensor.hpp> <cmath> <complex> <filesystem> <function
 file(GLOB numeric_sources CONFIGURE_DEPENDS common/numbers/*.cpp common/tensors/*.cpp)
 list(FILTER numeric_sources EXCLUDE REGEX "/(elementwise|tensor)\\.cpp$")
 add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/system/parallel.cpp
-                          common/system/timer.cpp $<TARGET_OBJECTS:vectorized>)
+                          common/system/processor.cpp common/system/timer.cpp $<TARGET_OBJECTS:vectorized>)
 target_precompile_headers(common PRIVATE ${headers})
 
 # Elementwise functions, in vector registers. Exponentials are vectorized only with
 # -fno-trapping-math: both results of a comparison are computed, of which one may set a
 # floating-point exception flag. No result changes.
 set(vectorized -O3 -fno-trapping-math ${instruction_set})
-add_library(vectorized OBJECT common/tensors/elementwise.cpp common/tensors/tensor.cpp)
+add_library(vectorized OBJECT common/system/compiled_extensions.cpp common/tensors/elementwise.cpp
+                              common/tensors/tensor.cpp)
 target_link_libraries(vectorized PRIVATE settings)
 target_compile_options(vectorized PRIVATE ${vectorized})
 

@@ -14,7 +14,7 @@ target_include_directories(lesson_16_quantization PRIVATE ${HWY_FOLDER})
 
 # Processors that this machine is not: their vector instructions at least compile, with each compiler of
 # .ci/run. (-O1 inlines the instructions, whose processors are checked then.)
-if(HAS_MARCH_NATIVE AND (MAINTAINER OR SANITIZE))
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND (MAINTAINER OR SANITIZE))
   foreach(processor x86-64-v3 alderlake skylake-avx512 sapphirerapids)
     foreach(file ${simd_files})
       get_filename_component(name ${file} NAME_WE)

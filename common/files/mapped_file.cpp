@@ -13,11 +13,19 @@
 
 namespace llm {
 
-std::string one_short_line(std::string text) {
-    for (char& c : text)
-        if ((c >= 0 && c < ' ') || c == 0x7F) c = '?';
-    if (text.size() > 400) text = text.substr(0, 400) + " ...";
+std::string one_line(std::string text) {
+    for (char& c : text) {
+        const auto byte = static_cast<unsigned char>(c);  // on Arm, char has no sign
+        if (byte < ' ' || byte == 0x7F) c = '?';
+    }
     return text;
+}
+
+std::string one_short_line(std::string text) {
+    text = one_line(std::move(text));
+    if (text.size() <= 400) return text;
+    text.resize(400);
+    return text += " ...";
 }
 
 FileError::FileError(const std::string& message)

@@ -13,8 +13,9 @@
 
 namespace llm {
 
-// The text as one line of a terminal: control characters are replaced by ?, and it is truncated
-// after 400 bytes.
+// The text as one line of a terminal: control characters are replaced by ?. one_short_line
+// truncates it after 400 bytes.
+std::string one_line(std::string text);
 std::string one_short_line(std::string text);
 
 // Thrown if a file is missing, unreadable or invalid. The message is one line that names the

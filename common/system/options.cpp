@@ -11,12 +11,14 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/output/events.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/output/terminal.hpp"
 #include "common/system/option_values.hpp"
+#include "common/system/processor.hpp"
 #include "common/system/run_program.hpp"
 
 namespace llm {
@@ -277,6 +279,7 @@ int Options::run(int argc, char** argv, const std::function<void()>& program) {
         set_print_options(parser_->printing);
         if (parser_->plots != "none") collect_plots(parser_->slug, parser_->plots);
         limit_memory();
+        require_compiled_extensions();
         run_and_report(program, parser_->printing);
         return 0;
     } catch (const CLI::CallForHelp&) {

@@ -40,12 +40,6 @@ void limit_memory() {
 #endif
 }
 
-std::string one_line(std::string text) {
-    for (char& c : text)
-        if (c >= 0 && c < ' ') c = '?';
-    return text;
-}
-
 namespace {
 
 // With --only, lists the steps if none has this number, and throws UsageError if it is not 0.

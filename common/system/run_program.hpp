@@ -27,9 +27,6 @@ class Folders {
 // which need a large address space.)
 void limit_memory();
 
-// Replaces control characters by ?, so that the message is one line.
-std::string one_line(std::string text);
-
 // Runs the program, with --only until the end of the step that is printed, and draws the
 // figures.
 // Throws UsageError if --only has no such step.

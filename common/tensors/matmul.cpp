@@ -48,5 +48,10 @@ Matrix matmul_transposed(const Matrix& a, const Matrix& b) {
 void transposed_matmul(ConstMatrixView a, ConstMatrixView b, MatrixView result, Update update) {
     gemm(a, Trans, b, NoTrans, result, update);
 }
+Matrix transposed_matmul(const Matrix& a, const Matrix& b) {
+    Matrix result(std::array{a.shape(1), b.shape(1)});
+    transposed_matmul(view_of(a), view_of(b), view_of(result));
+    return result;
+}
 
 }  // namespace llm

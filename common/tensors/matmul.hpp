@@ -56,15 +56,16 @@ void matmul_transposed(ConstMatrixView a,                   // (N, K)
                        MatrixView result,                   // (N, M)
                        Update update = Update::overwrite);  // accumulate: result += a bᵀ
 
-// The same, into a new matrix: a b, and a bᵀ.
-Matrix matmul(const Matrix& a, const Matrix& b);             // (N, K), (K, M) -> (N, M)
-Matrix matmul_transposed(const Matrix& a, const Matrix& b);  // (N, K), (M, K) -> (N, M)
-
 // result = aᵀ b, as in the gradient of a weight: element (n, m) is the dot product of column n
 // of a and column m of b. Throws ValueError unless the shapes fit.
 void transposed_matmul(ConstMatrixView a,                   // (K, N)
                        ConstMatrixView b,                   // (K, M)
                        MatrixView result,                   // (N, M)
                        Update update = Update::overwrite);  // accumulate: result += aᵀ b
+
+// The same, into a new matrix: a b, a bᵀ and aᵀ b.
+Matrix matmul(const Matrix& a, const Matrix& b);             // (N, K), (K, M) -> (N, M)
+Matrix matmul_transposed(const Matrix& a, const Matrix& b);  // (N, K), (M, K) -> (N, M)
+Matrix transposed_matmul(const Matrix& a, const Matrix& b);  // (K, N), (K, M) -> (N, M)
 
 }  // namespace llm

@@ -10,6 +10,7 @@
 #include "common/output/terminal.hpp"
 #include "common/system/options.hpp"
 #include "common/system/parallel.hpp"
+#include "common/system/processor.hpp"
 #include "tests/support/check.hpp"
 #include "tests/support/count_memory.hpp"
 
@@ -300,4 +301,15 @@ TEST_CASE("Options: --only lists the steps, for a number that no step has with a
     CHECK(word.errors == "test: --only takes an integer from 0 to 999, not 'two'\n");
     CHECK(word.steps.empty());
     CHECK(word.exit_code == 2);
+}
+
+TEST_CASE("a program names the extension of the processor that it was compiled for and lacks") {
+    const auto message =
+        "this program was compiled for a processor with AVX-512, which this one "
+        "lacks; compile it here, in a new build folder";
+    const Extension present{"AVX2", true, true}, missing{"AVX-512", true, false},
+        unused{"SVE", false, false};
+    CHECK_NOTHROW(require_extensions(std::array{present, unused}));
+    CHECK_THROWS_WITH(require_extensions(std::array{present, unused, missing}), message);
+    CHECK_NOTHROW(require_compiled_extensions());
 }

@@ -2,8 +2,6 @@
 
 #include <array>
 
-// Registers of Arm's SVE cannot be elements of an array; NEON is used instead.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #include "chapters/15_fast/kernels/registers.hpp"
 #include "common/numbers/ceil_div.hpp"
 

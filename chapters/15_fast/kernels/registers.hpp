@@ -12,6 +12,8 @@
 // Highway is an interface to the vector instructions of x86, Arm and WebAssembly. With static
 // dispatch, it uses the best instruction set that the compiler options enable. By default it
 // uses AVX2 only together with AES, the instructions for encryption, which are not needed here.
+// Registers of Arm's SVE cannot be elements of an array; NEON is used instead.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #define HWY_COMPILE_ONLY_STATIC
 #define HWY_DISABLE_PCLMUL_AES
 #include <hwy/highway.h>
@@ -48,7 +50,7 @@ hn::Vec<Tag> load(Tag tag, const Bfloat16* values) {
 
 // Does one instruction convert a register of float16? Otherwise Highway emulates it, but
 // without infinities and NaN, and rounds toward 0.
-#if defined(__F16C__) || HWY_TARGET == HWY_NEON
+#if defined(__F16C__) || HWY_ARCH_ARM_A64
 #define LLM_FLOAT16
 #endif
 

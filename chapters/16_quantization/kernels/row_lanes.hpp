@@ -28,7 +28,7 @@
 #define LLM_VNNI(sums, weights, inputs) _mm256_dpbusd_avx_epi32(sums, weights, inputs)
 #elif HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
 #define LLM_MADDUBS
-#elif HWY_TARGET == HWY_NEON && defined(__ARM_FEATURE_DOTPROD)
+#elif HWY_ARCH_ARM_A64 && defined(__ARM_FEATURE_DOTPROD)
 #define LLM_SDOT
 #endif
 

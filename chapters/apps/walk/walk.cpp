@@ -256,7 +256,7 @@ void show_next(const Walk& walk, const Pass& pass) {
                         fixed(double(logits(id)), 2), fixed(double(probabilities(id)), 3)});
     show_table({"next", "id", "logit", "p"}, rows);
     show_line("09_full_model/model.cpp", "lm_head",
-              "Matrix flat_logits = xt::linalg::dot(rows, xt::transpose(weight));");
+              "Matrix flat_logits = matmul_transposed(rows, weight);");
 }
 
 void show_origin(const Walk& walk) {

@@ -40,6 +40,27 @@ TEST_CASE(
     CHECK_CLOSE(rms_normalize(x, 0), x / Real(5), 1e-6);
 }
 
+// A single float32 sum of a long row loses the small addends beside a large partial sum.
+TEST_CASE("norms of 4096 features with outliers equal those in double precision") {
+    Generator generator(5);
+    Matrix x = randn({3, 4096}, generator) + Real(3);
+    for (std::size_t row = 0; row < 3; ++row)
+        for (std::size_t c = row; c < 2000; c += 400) x(row, c) *= 300;
+    const xt::xtensor<double, 2> in_double = x;
+    xt::xtensor<double, 2> layer_normalized = in_double, partly_normalized = in_double;
+    for (std::size_t row = 0; row < 3; ++row) {
+        const auto values = xt::view(in_double, row);
+        const double mean = xt::mean<double>(values)();
+        const double variance = xt::mean<double>(xt::square(values - mean))();
+        xt::view(layer_normalized, row) = (values - mean) / std::sqrt(variance);
+        const double square =
+            xt::mean<double>(xt::square(xt::view(values, xt::range(0, 3072))))();
+        xt::view(partly_normalized, row) = values / std::sqrt(square);
+    }
+    CHECK_CLOSE(layer_normalize(x, 0), Matrix(layer_normalized), 3e-7);
+    CHECK_CLOSE(partial_rms_normalize(x, 0.75, 0), Matrix(partly_normalized), 3e-7);
+}
+
 TEST_CASE("LayerNorm equals PyTorch's, with eps inside the square root") {
     const Tensor3 x = pinned<3>("hidden_states");
     CHECK_CLOSE(pinned_layer_norm(Real(1e-5))(x), pinned<3>("layer_norm"), 1e-5);
