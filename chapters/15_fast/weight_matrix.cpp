@@ -59,15 +59,18 @@ void check_shapes(ConstMatrixView inputs, const WeightMatrix& weights, MatrixVie
 }
 
 // Calls function(begin, end, thread) for chunks of the rows of a weight matrix, on all threads.
-// There are more chunks than threads, so that a slower thread computes fewer of them (dynamic
-// scheduling), but none has less work than it takes to start a thread: a microsecond. All
-// chunks except the last one consist of whole tiles.
+// If the matrix is large, there are several chunks per thread, so that a slower thread computes
+// fewer of them (dynamic scheduling). No chunk has less work than it takes to start a thread, a
+// microsecond; the next chunk of the same thread costs less, but is not read as fast as one
+// long chunk. All chunks except the last one consist of whole tiles.
 template <typename Function>
 void for_row_chunks(std::size_t num_rows, std::size_t in_features, std::size_t rows_of_tile,
                     const Function& function) {
-    constexpr std::size_t min_chunk_weights = 16384;
-    const std::size_t num_chunks = std::clamp<std::size_t>(
-        num_rows * in_features / min_chunk_weights, 1, 4 * num_threads());
+    const std::size_t num_weights = num_rows * in_features;
+    const std::size_t per_thread =
+        std::clamp<std::size_t>(num_weights / (49152 * num_threads()), 1, 8);
+    const std::size_t num_chunks =
+        std::clamp<std::size_t>(num_weights / 16384, 1, per_thread * num_threads());
     const std::size_t chunk_size =
         ceil_div(ceil_div(num_rows, num_chunks), rows_of_tile) * rows_of_tile;
     parallel_for(num_chunks, [&](std::size_t chunk, std::size_t thread) {
