@@ -13,21 +13,33 @@ target_include_directories(lesson_15_fast PRIVATE ${HWY_FOLDER})
 target_include_directories(lesson_16_quantization PRIVATE ${HWY_FOLDER})
 
 # Processors that this machine is not: their vector instructions at least compile, with each compiler of
-# .ci/run. (-O1 inlines the instructions, whose processors are checked then.)
+# .ci/run; those of Arm with a cross compiler, which finds the libraries' headers after its own.
+# (tests/checks/check_arm64.sh runs them.) -O1 inlines the instructions, whose processors are checked then.
+function(compiles_for processor file)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "COMPILER" "OPTIONS")
+  get_filename_component(name ${file} NAME_WE)
+  add_test(NAME maintainer.${name}.${processor}
+           COMMAND ${arg_COMPILER} -std=c++20 -O1 -march=${processor} -I${PROJECT_SOURCE_DIR} ${arg_OPTIONS}
+                   -Wall -Wextra -Wshadow -Werror -c ${file} -o ${PROJECT_BINARY_DIR}/${name}_${processor}.o)
+  set_tests_properties(maintainer.${name}.${processor} PROPERTIES LABELS maintainer)
+endfunction()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND (MAINTAINER OR SANITIZE))
-  foreach(processor x86-64-v3 alderlake skylake-avx512 sapphirerapids)
-    foreach(file ${simd_files})
-      get_filename_component(name ${file} NAME_WE)
-      if(processor STREQUAL alderlake AND NOT name STREQUAL integer_products)
-        continue()  # AVX2 with VNNI, which only this file uses
-      endif()
-      add_test(NAME maintainer.${name}.${processor}
-               COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -O1 -march=${processor} -I${PROJECT_SOURCE_DIR}
-                       -Wall -Wextra -Wshadow -Werror ${false_alarms} -c ${file}
-                       -o ${PROJECT_BINARY_DIR}/${name}_${processor}.o)
-      set_tests_properties(maintainer.${name}.${processor} PROPERTIES LABELS maintainer)
+  foreach(file ${simd_files})
+    foreach(processor x86-64-v3 skylake-avx512 sapphirerapids)
+      compiles_for(${processor} ${file} COMPILER ${CMAKE_CXX_COMPILER} OPTIONS ${false_alarms})
     endforeach()
   endforeach()
+  set(integer_products chapters/16_quantization/kernels/integer_products.cpp)
+  compiles_for(alderlake ${PROJECT_SOURCE_DIR}/${integer_products} # AVX2 with VNNI
+               COMPILER ${CMAKE_CXX_COMPILER} OPTIONS ${false_alarms})
+  find_program(ARM_COMPILER aarch64-linux-gnu-g++)
+  if(ARM_COMPILER AND MAINTAINER)
+    set(for_arm COMPILER ${ARM_COMPILER} OPTIONS -idirafter /usr/include)
+    foreach(file ${simd_files})
+      compiles_for(armv8-a+crypto ${file} ${for_arm})
+    endforeach()
+    compiles_for(armv8.2-a+dotprod+crypto ${PROJECT_SOURCE_DIR}/${integer_products} ${for_arm})
+  endif()
 endif()
 
 # What reads and writes files need not be fast on the website, but small.
