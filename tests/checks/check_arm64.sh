@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the lessons and their tests for 64-bit Arm, and runs the tests in QEMU.
 # Usage: tests/checks/check_arm64.sh [FOLDER], a build folder, by default build-arm64. CXX=clang++
-# takes Clang instead of GCC, MARCH=armv8-a+crypto or another processor instead of armv8.2-a+dotprod+crypto,
-# LIBCXX=1 Clang's standard library, which is also that of macOS.
+# takes Clang instead of GCC, MARCH=armv8-a+crypto or another processor instead of armv8.2-a+dotprod+crypto.
 # Needs g++-aarch64-linux-gnu and qemu-user; the libraries for Arm are unpacked into FOLDER.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -12,8 +11,6 @@ folder=$(realpath "$folder")
 export ARM64_LIBRARIES=$folder/arm64
 packages=(libxtensor-dev libxtensor-blas-dev doctest-dev libopenblas-dev libcli11-dev libfmt-dev
     nlohmann-json3-dev libhwy-dev libonig-dev libutf8proc-dev)
-flags=(-Werror)
-[[ -z ${LIBCXX:-} ]] || packages+=(libc++-dev)
 
 # A package manager of its own, in which nothing is installed. Oniguruma's package cannot be installed for
 # two kinds of processors at once.
@@ -30,13 +27,7 @@ if [[ ! -e $ARM64_LIBRARIES/usr ]]; then
     # What Debian's alternatives would link.
     ln -s openblas-pthread/libopenblas.so openblas-pthread/libopenblas.so.0 "$ARM64_LIBRARIES/usr/lib/aarch64-linux-gnu"
 fi
-if [[ -n ${LIBCXX:-} ]]; then
-    export CXX=clang++ LDFLAGS=-stdlib=libc++
-    # The library fmt of the packages has interfaces of the other standard library.
-    flags+=(-stdlib=libc++ -DFMT_HEADER_ONLY "-isystem $ARM64_LIBRARIES/usr/include/c++/v1")
-fi
-
 cmake -B "$folder" --preset default --toolchain common/cmake/arm64.cmake "-DMARCH=${MARCH:-armv8.2-a+dotprod+crypto}" \
-    "-DCMAKE_CXX_FLAGS=${flags[*]}"
+    -DCMAKE_CXX_FLAGS=-Werror
 cmake --build "$folder" --target all tests -- -k 0
 ctest --test-dir "$folder" --output-on-failure -j "$(nproc)" -LE 'maintainer|browser'
