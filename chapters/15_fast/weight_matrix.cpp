@@ -59,18 +59,19 @@ void check_shapes(ConstMatrixView inputs, const WeightMatrix& weights, MatrixVie
 }
 
 // Calls function(begin, end, thread) for chunks of the rows of a weight matrix, on all threads.
-// If the matrix is large, there are several chunks per thread, so that a slower thread computes
-// fewer of them (dynamic scheduling). No chunk has less work than it takes to start a thread, a
-// microsecond; the next chunk of the same thread costs less, but is not read as fast as one
-// long chunk. All chunks except the last one consist of whole tiles.
+// A large matrix has several chunks per thread, so that a slower thread computes fewer of them
+// (dynamic scheduling); with smaller chunks than these, decode steps were measured to be
+// slower. A small matrix has one per thread, or fewer if computing a chunk would take less time
+// than starting a thread, a microsecond. All chunks except the last one consist of whole tiles.
 template <typename Function>
 void for_row_chunks(std::size_t num_rows, std::size_t in_features, std::size_t rows_of_tile,
                     const Function& function) {
+    constexpr std::size_t weights_worth_a_thread = 16384, weights_per_chunk = 49152;
     const std::size_t num_weights = num_rows * in_features;
-    const std::size_t per_thread =
-        std::clamp<std::size_t>(num_weights / (49152 * num_threads()), 1, 8);
-    const std::size_t num_chunks =
-        std::clamp<std::size_t>(num_weights / 16384, 1, per_thread * num_threads());
+    const std::size_t chunks_per_thread =
+        std::clamp<std::size_t>(num_weights / (weights_per_chunk * num_threads()), 1, 8);
+    const std::size_t num_chunks = std::clamp<std::size_t>(
+        num_weights / weights_worth_a_thread, 1, chunks_per_thread * num_threads());
     const std::size_t chunk_size =
         ceil_div(ceil_div(num_rows, num_chunks), rows_of_tile) * rows_of_tile;
     parallel_for(num_chunks, [&](std::size_t chunk, std::size_t thread) {
