@@ -48,6 +48,7 @@ void ResumableRun::report_and_save() {
 
 void ResumableRun::report_now() {
     reported_at_ = now();
+    ++num_reports_made_;
     report();
     save();
     seconds_per_report_ = now() - reported_at_;
@@ -79,9 +80,11 @@ void ResumableRun::estimate_last_step() {
 bool ResumableRun::is_report_due() const {
     if (is_over()) return true;
     if (!length_.deadline) return is_report_step(global_step_, last_step_, length_.num_reports);
+    if (num_reports_made_ + 1 >= length_.num_reports) return false;  // the last one ends the run
+    const double seconds_left = start_ + training_seconds() - reported_at_;
+    const double interval = seconds_left / double(length_.num_reports - num_reports_made_);
     // At most a quarter of the time is for reports.
-    return now() - reported_at_ >=
-           std::max(training_seconds() / double(length_.num_reports), 4 * seconds_per_report_);
+    return now() - reported_at_ >= std::max(interval, 4 * seconds_per_report_);
 }
 
 // After about a minute, for at most a twentieth of the time.

@@ -68,7 +68,7 @@ class ResumableRun {
     void save();
 
     RunLength length_;
-    std::size_t global_step_, first_step_, last_step_;
+    std::size_t global_step_, first_step_, last_step_, num_reports_made_ = 0;
     double start_ = 0, step_start_ = 0, seconds_ = 0;
     double reported_at_ = 0, seconds_per_report_ = 0, saved_at_ = 0, seconds_per_save_ = 0;
 };

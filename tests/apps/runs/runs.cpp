@@ -93,6 +93,18 @@ TEST_CASE("reports take a quarter of the time at most, checkpoints between them 
     }
 }
 
+TEST_CASE("with a deadline, there are no more reports than asked for, at any speed") {
+    TimedRun run{.report = 7};  // all but the last reports are slow
+    const Deadline deadline{200, 3, [&] {
+                                if (run.reports.size() >= 4) run.report = 0;
+                                return run.seconds;
+                            }};
+    run.train(1000, deadline);
+    CHECK(run.reports.size() >= 4);
+    CHECK(run.reports.size() <= 6);
+    CHECK(run.reports.back() == run.global_step);
+}
+
 TEST_CASE("with a deadline, a run and what follows end in time, at any speed") {
     for (const double step : {0.5, 1.0, 7.0})
         for (const double report : {0.0, 1.0, 5.0}) {
