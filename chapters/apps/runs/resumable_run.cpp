@@ -80,7 +80,8 @@ void ResumableRun::estimate_last_step() {
 bool ResumableRun::is_report_due() const {
     if (is_over()) return true;
     if (!length_.deadline) return is_report_step(global_step_, last_step_, length_.num_reports);
-    if (num_reports_made_ + 1 >= length_.num_reports) return false;  // the last one ends the run
+    if (num_reports_made_ + 1 >= length_.num_reports)
+        return false;  // the last one ends the run
     const double seconds_left = start_ + training_seconds() - reported_at_;
     const double interval = seconds_left / double(length_.num_reports - num_reports_made_);
     // At most a quarter of the time is for reports.
