@@ -9,7 +9,8 @@ set(headers <common/tensors/tensor.hpp> <cmath> <complex> <filesystem> <function
 file(GLOB numeric_sources CONFIGURE_DEPENDS common/numbers/*.cpp common/tensors/*.cpp)
 list(FILTER numeric_sources EXCLUDE REGEX "/(elementwise|tensor)\\.cpp$")
 add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/system/parallel.cpp
-                          common/system/processor.cpp common/system/timer.cpp $<TARGET_OBJECTS:vectorized>)
+                          common/system/processor.cpp common/system/timer.cpp $<TARGET_OBJECTS:vectorized>
+                          common/parallel/communicator.cpp common/parallel/thread_ranks.cpp)
 target_precompile_headers(common PRIVATE ${headers})
 
 # Elementwise functions, in vector registers. Exponentials are vectorized only with
@@ -171,5 +172,29 @@ function(add_tests folder)
 endfunction()
 
 add_tests(common model_files options)
-target_sources(test_common PRIVATE common/web/blas.cpp)  # that of the website, compared with the system's
+target_sources(test_common PRIVATE common/web/blas.cpp  # that of the website, compared with the system's
+                                   tests/support/thread_ranks.cpp)
 add_tests(common/xtensor)
+
+# Ranks that are processes, where there is an MPI library. CMake looks for one for seconds, so look for its
+# compiler first.
+find_program(MPICXX NAMES mpicxx)
+if(MPICXX AND NOT EMSCRIPTEN AND NOT CMAKE_CROSSCOMPILING)
+  set(MPI_CXX_SKIP_MPICXX ON)  # bindings of C++ that MPI has deprecated, with dozens of warnings
+  find_package(MPI COMPONENTS CXX)
+endif()
+if(MPI_CXX_FOUND)
+  add_library(mpi_ranks STATIC EXCLUDE_FROM_ALL common/parallel/mpi_ranks.cpp)
+  target_link_libraries(mpi_ranks PUBLIC common PRIVATE MPI::MPI_CXX)
+  test_executable(test_mpi HEADERS check LIBRARIES test_main check mpi_ranks
+                  SOURCES tests/common/communicator.cpp tests/support/mpi_ranks.cpp)
+  add_dependencies(tests test_mpi)
+  # As root, with more ranks than cores, of which none is bound to a core. Open MPI keeps memory of its own.
+  set(environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+                  OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 ASAN_OPTIONS=detect_leaks=0)
+  foreach(num_ranks 1 2 3 4)
+    add_test(NAME mpi.${num_ranks} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${num_ranks} $<TARGET_FILE:test_mpi>)
+    set_tests_properties(mpi.${num_ranks} PROPERTIES LABELS mpi ENVIRONMENT "${environment}" PROCESSORS 2
+                                                     TIMEOUT 120)
+  endforeach()
+endif()

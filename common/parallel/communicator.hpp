@@ -1,0 +1,101 @@
+// Messages between the ranks of a group: threads of this process (thread_ranks.hpp), or
+// processes on one machine or many (mpi_ranks.hpp). Source: MPI: A Message-Passing Interface
+// Standard, version 3.1, chapters 3, 5 and 6.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <variant>
+
+namespace llm {
+
+// Numbers that a reduction adds.
+using Numbers = std::variant<std::span<float>, std::span<double>>;
+
+// A range of N numbers: `begin` to begin + size - 1.
+struct Part {
+    std::size_t begin, size;
+};
+// Part number `index` of N numbers that are divided among ranks. The first N % num_parts parts
+// have one number more than the others. Throws ValueError unless index < num_parts.
+Part part_of(std::size_t count, std::size_t num_parts, std::size_t index);
+
+// A group of ranks, as one of them sees it. Each rank calls the functions of its own object,
+// from one thread. A function that takes the number of a rank throws ValueError if there is no
+// such rank.
+class Communicator {
+ public:
+    virtual ~Communicator() = default;
+
+    std::size_t rank() const { return rank_; }  // 0 to size() - 1
+    std::size_t size() const { return size_; }
+
+    // Point to point. Messages from one rank to another arrive in the order in which they are
+    // sent. `send` may wait until the message is received, so two ranks that first send to each
+    // other wait forever, MPI only if the messages are long. Throws ValueError if a message is
+    // not as long as its receiver expects.
+    template <class Number>
+    void send(std::span<const Number> message, std::size_t destination) {
+        check_rank(destination);
+        send_bytes(std::as_bytes(message), destination);
+        num_bytes_sent_ += message.size_bytes();
+    }
+    template <class Number>
+    void receive(std::span<Number> message, std::size_t source) {
+        check_rank(source);
+        receive_bytes(std::as_writable_bytes(message), source);
+    }
+    // Both at once, so that all ranks of a ring can call it.
+    template <class Number>
+    void send_receive(std::span<const Number> sent, std::size_t destination,
+                      std::span<Number> received, std::size_t source) {
+        check_rank(destination);
+        check_rank(source);
+        send_receive_bytes(std::as_bytes(sent), destination, std::as_writable_bytes(received),
+                           source);
+        num_bytes_sent_ += sent.size_bytes();
+    }
+    // The bytes of all messages that this rank has sent, without those of collective functions.
+    std::uint64_t num_bytes_sent() const { return num_bytes_sent_; }
+
+    // Collective functions, those of the library: all ranks of the group call them, in the same
+    // order and with the same sizes.
+    virtual void barrier() = 0;  // returns when all ranks have called it
+    template <class Number>
+    void broadcast(std::span<Number> values, std::size_t root) {  // those of root, on all ranks
+        check_rank(root);
+        broadcast_bytes(std::as_writable_bytes(values), root);
+    }
+    // The sums over all ranks, on each rank. The order of the additions depends on the number
+    // of ranks and on the length; each rank gets the same bits.
+    virtual void all_reduce(Numbers values) = 0;
+    // The sums over all ranks, of which each rank gets its part_of; its other numbers do
+    // not change.
+    virtual void reduce_scatter(Numbers values) = 0;
+    // Each rank has its part_of the numbers; afterwards each has all.
+    virtual void all_gather(Numbers values) = 0;
+
+    // A group of the ranks that pass the same color, in the order of their ranks.
+    virtual std::unique_ptr<Communicator> split(std::size_t color) = 0;
+
+ protected:
+    using Bytes = std::span<std::byte>;
+    using ConstBytes = std::span<const std::byte>;
+
+    Communicator(std::size_t rank, std::size_t size) : rank_(rank), size_(size) {}
+    void check_rank(std::size_t other) const;
+
+ private:
+    virtual void send_bytes(ConstBytes message, std::size_t destination) = 0;
+    virtual void receive_bytes(Bytes message, std::size_t source) = 0;
+    virtual void send_receive_bytes(ConstBytes sent, std::size_t destination, Bytes received,
+                                    std::size_t source) = 0;
+    virtual void broadcast_bytes(Bytes values, std::size_t root) = 0;
+
+    std::size_t rank_, size_;
+    std::uint64_t num_bytes_sent_ = 0;
+};
+
+}  // namespace llm

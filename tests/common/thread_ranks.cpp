@@ -1,0 +1,81 @@
+// Ranks that are threads: what ends a run.
+#include "common/parallel/thread_ranks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+#include "common/tensors/shape.hpp"
+
+using namespace llm;
+
+namespace {
+
+TEST_CASE("run_ranks: each rank runs once") {
+    std::vector<std::atomic<int>> calls(5);
+    run_ranks(5, [&](Communicator& world) {
+        CHECK(world.size() == 5);
+        ++calls[world.rank()];
+    });
+    for (const std::atomic<int>& count : calls) CHECK(count == 1);
+    CHECK_THROWS_WITH_AS(run_ranks(0, [](Communicator&) {}), "run_ranks: 0 ranks", ValueError);
+}
+
+TEST_CASE("run_ranks: two ranks that first send and then receive are a deadlock") {
+    const auto send_first = [](Communicator& world) {
+        std::vector<float> message(1);
+        world.send<float>(std::as_const(message), 1 - world.rank());
+        world.receive<float>(message, 1 - world.rank());
+    };
+    CHECK_THROWS_WITH(run_ranks(2, send_first),
+                      "deadlock: rank 0 waits until rank 1 receives its message, rank 1 waits "
+                      "until rank 0 receives its message");
+}
+
+TEST_CASE("run_ranks: a rank that ends early leaves the others waiting, which is an error") {
+    const auto uneven = [](Communicator& world) {
+        const std::size_t num_batches = world.rank() == 0 ? 2 : 3;
+        for (std::size_t batch = 0; batch < num_batches; ++batch) {
+            std::vector<float> gradient(4);
+            world.all_reduce(gradient);
+        }
+    };
+    CHECK_THROWS_WITH(run_ranks(3, uneven),
+                      "deadlock: rank 0 has ended, rank 1 waits for all ranks of a group of 3, "
+                      "rank 2 waits for all ranks of a group of 3");
+    const auto from_nobody = [](Communicator& world) {
+        std::vector<float> message(1);
+        if (world.rank() == 1) world.receive<float>(message, 0);
+    };
+    CHECK_THROWS_WITH(run_ranks(2, from_nobody),
+                      "deadlock: rank 0 has ended, rank 1 waits for a message from rank 0");
+}
+
+TEST_CASE("run_ranks: an exception of one rank ends the others, and is thrown") {
+    const auto fail = [](Communicator& world) {
+        if (world.rank() == 1) throw std::domain_error("the loss is NaN");
+        world.barrier();
+    };
+    CHECK_THROWS_WITH_AS(run_ranks(4, fail), "the loss is NaN", std::domain_error);
+}
+
+TEST_CASE("run_ranks: messages and vectors of other lengths are errors that name the ranks") {
+    const auto long_message = [](Communicator& world) {
+        std::vector<float> message(world.rank() == 0 ? 3 : 2);
+        if (world.rank() == 0)
+            world.send<float>(std::as_const(message), 1);
+        else
+            world.receive<float>(message, 0);
+    };
+    CHECK_THROWS_WITH_AS(run_ranks(2, long_message),
+                         "rank 1 expects 8 bytes from rank 0, which sent 12", ValueError);
+    const auto long_vector = [](Communicator& world) {
+        std::vector<double> values(world.rank() == 0 ? 3 : 2);
+        world.all_reduce(values);
+    };
+    CHECK_THROWS_AS(run_ranks(2, long_vector), ValueError);
+}
+
+}  // namespace
