@@ -75,9 +75,11 @@ TEST_CASE("send_receive: all ranks of a ring send and receive at once") {
         const std::size_t previous = (world.rank() + world.size() - 1) % world.size();
         for (const std::size_t count : counts) {
             std::vector<float> received(count);
+            const std::uint64_t before = world.num_bytes_sent();
             world.send_receive<float>(numbers_of_rank<float>(world.rank(), count), next,
                                       received, previous);
             CHECK(received == numbers_of_rank<float>(previous, count));
+            CHECK(world.num_bytes_sent() - before == 4 * count);
         }
     });
 }
@@ -175,14 +177,35 @@ TEST_CASE("barrier: no rank goes on before the last one has come") {
     });
 }
 
+TEST_CASE("a message of another length is an error, and can be received afterwards") {
+    for_ranks([](Communicator& world) {
+        const std::size_t last = world.size() - 1;
+        if (last == 0) return;
+        const std::vector<float> message = {1, 2, 3};
+        if (world.rank() == 0) world.send<float>(message, last);
+        if (world.rank() != last) return;
+        std::vector<float> received(2);
+        const std::string error =
+            "rank " + std::to_string(last) + " expects 8 bytes from rank 0, which sent 12";
+        CHECK_THROWS_WITH_AS(world.receive<float>(received, 0), error.c_str(), ValueError);
+        received.resize(3);
+        world.receive<float>(received, 0);
+        CHECK(received == message);
+    });
+}
+
 TEST_CASE("a rank that does not exist is an error") {
     for_ranks([](Communicator& world) {
         const std::vector<float> message(1);
-        const std::string error = "rank 9 of a group of " + std::to_string(world.size());
-        CHECK_THROWS_WITH_AS(world.send<float>(message, 9), error.c_str(), ValueError);
         std::vector<float> values(1);
-        CHECK_THROWS_WITH_AS(world.receive<float>(values, 9), error.c_str(), ValueError);
-        CHECK_THROWS_WITH_AS(world.broadcast<float>(values, 9), error.c_str(), ValueError);
+        const std::size_t size = world.size();
+        const std::string error =
+            "rank " + std::to_string(size) + " of a group of " + std::to_string(size);
+        CHECK_THROWS_WITH_AS(world.send<float>(message, size), error.c_str(), ValueError);
+        CHECK_THROWS_WITH_AS(world.receive<float>(values, size), error.c_str(), ValueError);
+        CHECK_THROWS_WITH_AS(world.send_receive<float>(message, 0, values, size), error.c_str(),
+                             ValueError);
+        CHECK_THROWS_WITH_AS(world.broadcast<float>(values, size), error.c_str(), ValueError);
     });
 }
 

@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "common/tensors/shape.hpp"
@@ -45,6 +47,12 @@ TEST_CASE("run_ranks: a rank that ends early leaves the others waiting, which is
     CHECK_THROWS_WITH(run_ranks(3, uneven),
                       "deadlock: rank 0 has ended, rank 1 waits for all ranks of a group of 3, "
                       "rank 2 waits for all ranks of a group of 3");
+    const auto late = [](Communicator& world) {  // when the others wait already
+        if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        if (world.rank() > 0) world.barrier();
+    };
+    CHECK_THROWS_WITH(run_ranks(2, late),
+                      "deadlock: rank 0 has ended, rank 1 waits for all ranks of a group of 2");
     const auto from_nobody = [](Communicator& world) {
         std::vector<float> message(1);
         if (world.rank() == 1) world.receive<float>(message, 0);
@@ -54,11 +62,14 @@ TEST_CASE("run_ranks: a rank that ends early leaves the others waiting, which is
 }
 
 TEST_CASE("run_ranks: an exception of one rank ends the others, and is thrown") {
-    const auto fail = [](Communicator& world) {
+    std::atomic<int> num_after_barrier = 0;
+    const auto fail = [&](Communicator& world) {
         if (world.rank() == 1) throw std::domain_error("the loss is NaN");
         world.barrier();
+        ++num_after_barrier;
     };
     CHECK_THROWS_WITH_AS(run_ranks(4, fail), "the loss is NaN", std::domain_error);
+    CHECK(num_after_barrier == 0);
 }
 
 TEST_CASE("run_ranks: messages and vectors of other lengths are errors that name the ranks") {
