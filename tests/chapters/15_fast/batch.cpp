@@ -85,7 +85,8 @@ TEST_CASE("a batch gives the logits of each sequence alone, many tokens at a tim
             const double largest = largest_difference_of_steps(
                 fast, {{1, 9, 30}, {1, 1, 1}, {1, 7, 2}, {7, 1, 7}}, cache_dtype);
             INFO(name);
-            CHECK(largest < 1e-5);
+            // A difference of 1e-7 can round a key or value to the next float16, 5e-4 away.
+            CHECK(largest < (cache_dtype == DType::float32 ? 1e-6 : 1e-4));
         }
 }
 
