@@ -68,8 +68,9 @@ class Communicator {
         check_rank(root);
         broadcast_bytes(std::as_writable_bytes(values), root);
     }
-    // The sums over all ranks, on each rank. The order of the additions depends on the number
-    // of ranks and on the length; each rank gets the same bits.
+    // The sums over all ranks, on each rank; NaN of one rank is NaN on all. Each rank gets the
+    // same bits. The order of the additions depends on the number of ranks and, with MPI, on
+    // the length and the place in the vector (findings/mpi_reductions_by_position.sh).
     virtual void all_reduce(Numbers values) = 0;
     // The sums over all ranks, of which each rank gets its part_of; its other numbers do
     // not change.
