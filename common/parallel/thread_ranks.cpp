@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/parallel/ranks_in_turn.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm {
@@ -65,11 +66,10 @@ class Ranks {
         return some_wait;
     }
     std::exception_ptr deadlock() const {
-        std::string text = "deadlock:";
+        std::vector<std::string> reasons;
         for (std::size_t rank = 0; rank < waiting_.size(); ++rank)
-            text += (rank > 0 ? ", rank " : " rank ") + std::to_string(rank) +
-                    (is_running_[rank] ? " waits " + waiting_[rank].reason : " has ended");
-        return std::make_exception_ptr(std::runtime_error(text));
+            reasons.push_back(is_running_[rank] ? waiting_[rank].reason : "");
+        return std::make_exception_ptr(std::runtime_error(deadlock_message(reasons)));
     }
     void fail(std::exception_ptr error) {
         if (!has_failed_) failure_ = std::move(error);

@@ -182,14 +182,14 @@ TEST_CASE("a message of another length is an error, and can be received afterwar
         const std::size_t last = world.size() - 1;
         if (last == 0) return;
         const std::vector<float> message = {1, 2, 3};
-        if (world.rank() == 0) world.send<float>(message, last);
+        for (int i = 0; i < 2 && world.rank() == 0; ++i) world.send<float>(message, last);
         if (world.rank() != last) return;
         std::vector<float> received(2);
         const std::string error =
             "rank " + std::to_string(last) + " expects 8 bytes from rank 0, which sent 12";
         CHECK_THROWS_WITH_AS(world.receive<float>(received, 0), error.c_str(), ValueError);
         received.resize(3);
-        world.receive<float>(received, 0);
+        for (int i = 0; i < 2; ++i) world.receive<float>(received, 0);
         CHECK(received == message);
     });
 }
