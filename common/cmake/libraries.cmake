@@ -10,7 +10,8 @@ file(GLOB numeric_sources CONFIGURE_DEPENDS common/numbers/*.cpp common/tensors/
 list(FILTER numeric_sources EXCLUDE REGEX "/(elementwise|tensor)\\.cpp$")
 add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/system/parallel.cpp
                           common/system/processor.cpp common/system/timer.cpp $<TARGET_OBJECTS:vectorized>
-                          common/parallel/communicator.cpp common/parallel/ranks_in_turn.cpp)
+                          common/parallel/communicator.cpp common/parallel/ranks_in_turn.cpp
+                          common/parallel/shared_memory_rank.cpp)
 if(NOT EMSCRIPTEN)  # has no threads
   target_sources(common PRIVATE common/parallel/thread_ranks.cpp)
 endif()

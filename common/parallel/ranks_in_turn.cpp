@@ -1,7 +1,6 @@
 #include "common/parallel/ranks_in_turn.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/parallel/shared_memory_rank.hpp"
 #include "common/parallel/thread_ranks.hpp"
 #include "common/tensors/shape.hpp"
 
@@ -26,6 +26,11 @@ struct Channel {
     std::size_t num_sent = 0, num_received = 0;
 };
 
+struct PassedCopy {
+    ByteVector bytes;
+    std::size_t number_size;
+};
+
 // What the members of a group share.
 struct LoggedGroup {
     explicit LoggedGroup(std::size_t group_size)
@@ -38,9 +43,9 @@ struct LoggedGroup {
     std::size_t size;
     std::vector<Channel> channels;
     // What each rank passed to the first, second, … collective function. None: not called yet.
-    std::vector<std::vector<std::optional<ByteVector>>> passed;
+    std::vector<std::vector<std::optional<PassedCopy>>> passed;
     std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<LoggedGroup>>
-        parts;  // see split
+        parts;  // by number of collective function and color
 };
 
 // How far a rank has come.
@@ -82,50 +87,16 @@ struct Log {
     }
 };
 
-class RankInTurn final : public Communicator {
+class RankInTurn final : public SharedMemoryRank {
  public:
     RankInTurn(Log& log, std::size_t log_rank, std::shared_ptr<LoggedGroup> group,
                std::size_t rank)
-        : Communicator(rank, group->size),
+        : SharedMemoryRank(rank, group->size),
           log_(log),
           log_rank_(log_rank),
           group_(std::move(group)) {}
 
     void barrier() override { exchange({}); }
-
-    void all_reduce(Numbers values) override {
-        std::visit([&](auto own) { add_all(own, {0, own.size()}); }, values);
-    }
-    void reduce_scatter(Numbers values) override {
-        std::visit([&](auto own) { add_all(own, part_of(own.size(), size(), rank())); },
-                   values);
-    }
-    void all_gather(Numbers values) override {
-        std::visit(
-            [&](auto own) {
-                const auto& passed = exchange(std::as_bytes(own));
-                for (std::size_t other = 0; other < size(); ++other) {
-                    const auto [begin, count] = part_of(own.size(), size(), other);
-                    copy_numbers(passed, other, own.size(), {begin, count}, own.data() + begin);
-                }
-            },
-            values);
-    }
-
-    std::unique_ptr<Communicator> split(std::size_t color) override {
-        const auto& passed = exchange(std::as_bytes(std::span(&color, 1)));
-        std::size_t part_size = 0, own_rank = 0;
-        for (std::size_t other = 0; other < size(); ++other) {
-            std::size_t other_color = 0;
-            std::memcpy(&other_color, passed[other]->data(), sizeof(other_color));
-            if (other_color != color) continue;
-            if (other < rank()) ++own_rank;
-            ++part_size;
-        }
-        std::shared_ptr<LoggedGroup>& part = group_->parts[{num_collective_, color}];
-        if (!part) part = std::make_shared<LoggedGroup>(part_size);
-        return std::make_unique<RankInTurn>(log_, log_rank_, part, own_rank);
-    }
 
  private:
     void send_bytes(ConstBytes message, std::size_t destination) override {
@@ -140,14 +111,6 @@ class RankInTurn final : public Communicator {
         take(received, source, [&] { put(sent, destination); });
         wait_until_received(destination, [] {});
     }
-    void broadcast_bytes(Bytes values, std::size_t root) override {
-        const auto& passed = exchange(values);
-        require(passed[root]->size() == values.size(),
-                "broadcast: {} bytes on rank {}, {} on rank {}", passed[root]->size(), root,
-                values.size(), rank());
-        std::copy(passed[root]->begin(), passed[root]->end(), values.begin());
-    }
-
     void put(ConstBytes message, std::size_t destination) {
         Channel& channel = group_->channel(rank(), destination);
         channel.messages.emplace_back(message.begin(), message.end());
@@ -186,45 +149,34 @@ class RankInTurn final : public Communicator {
                      });
     }
 
-    // What all ranks pass to this collective function.
-    const std::vector<std::optional<ByteVector>>& exchange(ConstBytes own) {
+    std::vector<Passed> exchange(Passed own) override {
         const std::size_t number = num_collective_++;
         if (group_->passed.size() <= number) group_->passed.emplace_back(size());
+        std::vector<std::optional<PassedCopy>>& passed = group_->passed[number];
         log_.perform(
             log_rank_, "for all ranks of a group of " + std::to_string(size()),
-            [&] { group_->passed[number][rank()] = ByteVector(own.begin(), own.end()); },
+            [&] {
+                passed[rank()] =
+                    PassedCopy{{own.bytes.begin(), own.bytes.end()}, own.number_size};
+            },
             [&]() -> std::optional<ByteVector> {
-                const auto& passed = group_->passed[number];
-                const bool all =
-                    std::all_of(passed.begin(), passed.end(),
-                                [](const auto& bytes) { return bytes.has_value(); });
-                return all ? std::optional(ByteVector()) : std::nullopt;
+                for (const std::optional<PassedCopy>& copy : passed)
+                    if (!copy) return std::nullopt;
+                return ByteVector();
             });
-        return group_->passed[number];
+        std::vector<Passed> views;
+        for (const std::optional<PassedCopy>& copy : passed)
+            views.push_back({copy->bytes, copy->number_size});
+        return views;
     }
-
-    // Copies a part of the numbers that another rank passed.
-    template <class Number>
-    void copy_numbers(const std::vector<std::optional<ByteVector>>& passed, std::size_t other,
-                      std::size_t num_own, Part part, Number* copy) const {
-        require(passed[other]->size() == num_own * sizeof(Number),
-                "a collective function of {} numbers on rank {}, of others on rank {}", num_own,
-                rank(), other);
-        if (part.size > 0)
-            std::memcpy(copy, passed[other]->data() + part.begin * sizeof(Number),
-                        part.size * sizeof(Number));
-    }
-
-    // Replaces a part of the numbers with the sums over all ranks, in the order of the ranks.
-    template <class Number>
-    void add_all(std::span<Number> own, Part part) {
-        const auto& passed = exchange(std::as_bytes(own));
-        std::vector<Number> sums(part.size, Number(0)), theirs(part.size);
-        for (std::size_t other = 0; other < size(); ++other) {
-            copy_numbers(passed, other, own.size(), part, theirs.data());
-            for (std::size_t i = 0; i < part.size; ++i) sums[i] += theirs[i];
-        }
-        std::copy(sums.begin(), sums.end(), own.data() + part.begin);
+    void end_exchange() override {}  // the log keeps what was passed
+    std::unique_ptr<Communicator> join(std::size_t color,
+                                       const std::vector<std::size_t>& members) override {
+        std::shared_ptr<LoggedGroup>& part = group_->parts[{num_collective_, color}];
+        if (!part) part = std::make_shared<LoggedGroup>(members.size());
+        const auto own = std::find(members.begin(), members.end(), rank());
+        return std::make_unique<RankInTurn>(log_, log_rank_, part,
+                                            std::size_t(own - members.begin()));
     }
 
     Log& log_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/parallel/ranks_in_turn.hpp"
+#include "common/parallel/shared_memory_rank.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm {
@@ -90,9 +91,7 @@ struct Group {
         : ranks(all_ranks),
           members(std::move(member_ranks)),
           messages(members.size() * members.size()),
-          numbers(members.size()),
-          bytes(members.size()),
-          colors(members.size()) {}
+          passed(members.size()) {}
 
     // A message that waits for its receiver. Its sender waits, too, so there is at most one
     // from one rank to another.
@@ -108,17 +107,14 @@ struct Group {
     const std::vector<std::size_t> members;  // their ranks in run_ranks
     std::vector<Message> messages;
     std::size_t num_in_barrier = 0, num_barriers = 0;
-    // What the members pass to a collective function.
-    std::vector<Numbers> numbers;
-    std::vector<std::span<std::byte>> bytes;
-    std::vector<std::size_t> colors;
+    std::vector<Passed> passed;                           // to a collective function
     std::map<std::size_t, std::shared_ptr<Group>> parts;  // by color
 };
 
-class ThreadRank final : public Communicator {
+class ThreadRank final : public SharedMemoryRank {
  public:
     ThreadRank(std::shared_ptr<Group> group, std::size_t rank)
-        : Communicator(rank, group->members.size()), group_(std::move(group)) {}
+        : SharedMemoryRank(rank, group->members.size()), group_(std::move(group)) {}
 
     void barrier() override {
         std::unique_lock lock(group_->ranks.mutex);
@@ -130,62 +126,6 @@ class ThreadRank final : public Communicator {
         }
         wait(lock, "for all ranks of a group of " + std::to_string(size()),
              [&] { return group_->num_barriers > number; });
-    }
-
-    void all_reduce(Numbers values) override {
-        std::visit(
-            [&](auto own) {
-                const auto sums = sums_over_ranks(own, {0, own.size()});
-                std::copy(sums.begin(), sums.end(), own.begin());
-            },
-            values);
-    }
-
-    void reduce_scatter(Numbers values) override {
-        std::visit(
-            [&](auto own) {
-                const Part part = part_of(own.size(), size(), rank());
-                const auto sums = sums_over_ranks(own, part);
-                std::copy(sums.begin(), sums.end(),
-                          own.begin() + static_cast<std::ptrdiff_t>(part.begin));
-            },
-            values);
-    }
-
-    void all_gather(Numbers values) override {
-        std::visit(
-            [&](auto own) {
-                group_->numbers[rank()] = own;
-                barrier();
-                for (std::size_t other = 0; other < size(); ++other) {
-                    if (other == rank()) continue;
-                    const auto theirs = numbers_of(other, own);
-                    const auto [begin, count] = part_of(own.size(), size(), other);
-                    std::copy_n(theirs.data() + begin, count, own.data() + begin);
-                }
-                barrier();
-            },
-            values);
-    }
-
-    std::unique_ptr<Communicator> split(std::size_t color) override {
-        group_->colors[rank()] = color;
-        barrier();
-        std::vector<std::size_t> members;
-        std::size_t own_rank = 0;
-        for (std::size_t other = 0; other < size(); ++other) {
-            if (group_->colors[other] != color) continue;
-            if (other < rank()) ++own_rank;
-            members.push_back(group_->members[other]);
-        }
-        if (own_rank == 0) {
-            const std::lock_guard lock(group_->ranks.mutex);
-            group_->parts[color] = std::make_shared<Group>(group_->ranks, members);
-        }
-        barrier();
-        const std::shared_ptr<Group> part = group_->parts.at(color);
-        barrier();
-        return std::make_unique<ThreadRank>(part, own_rank);
     }
 
  private:
@@ -205,14 +145,25 @@ class ThreadRank final : public Communicator {
         take(lock, received, source);
         wait_until_received(lock, destination);
     }
-    void broadcast_bytes(Bytes values, std::size_t root) override {
-        group_->bytes[rank()] = values;
+    std::vector<Passed> exchange(Passed own) override {
+        group_->passed[rank()] = own;
         barrier();
-        const Bytes source = group_->bytes[root];
-        require(source.size() == values.size(), "broadcast: {} bytes on rank {}, {} on rank {}",
-                source.size(), root, values.size(), rank());
-        if (rank() != root) std::copy(source.begin(), source.end(), values.begin());
+        return group_->passed;
+    }
+    void end_exchange() override { barrier(); }
+    std::unique_ptr<Communicator> join(std::size_t color,
+                                       const std::vector<std::size_t>& members) override {
+        if (members[0] == rank()) {
+            std::vector<std::size_t> threads;
+            for (const std::size_t member : members) threads.push_back(group_->members[member]);
+            const std::lock_guard lock(group_->ranks.mutex);
+            group_->parts[color] = std::make_shared<Group>(group_->ranks, threads);
+        }
         barrier();
+        const std::shared_ptr<Group> part = group_->parts.at(color);
+        barrier();
+        const auto own = std::find(members.begin(), members.end(), rank());
+        return std::make_unique<ThreadRank>(part, std::size_t(own - members.begin()));
     }
 
     void put(ConstBytes message, std::size_t destination) {
@@ -240,31 +191,6 @@ class ThreadRank final : public Communicator {
     void wait(std::unique_lock<std::mutex>& lock, const std::string& reason,
               const std::function<bool()>& is_over) {
         group_->ranks.wait(lock, group_->members[rank()], reason, is_over);
-    }
-
-    // What another rank passed to the same collective function.
-    template <class Number>
-    std::span<Number> numbers_of(std::size_t other, std::span<Number> own) const {
-        const auto* theirs = std::get_if<std::span<Number>>(&group_->numbers[other]);
-        require(theirs && theirs->size() == own.size(),
-                "a collective function of {} numbers on rank {}, of others on rank {}",
-                own.size(), rank(), other);
-        return *theirs;
-    }
-
-    // In the order of the ranks, so that each rank computes the same bits.
-    template <class Number>
-    std::vector<Number> sums_over_ranks(std::span<Number> own, Part part) {
-        group_->numbers[rank()] = own;
-        barrier();
-        std::vector<Number> sums(part.size, Number(0));
-        for (std::size_t other = 0; other < size(); ++other) {
-            const std::span<Number> theirs =
-                numbers_of(other, own).subspan(part.begin, part.size);
-            for (std::size_t i = 0; i < part.size; ++i) sums[i] += theirs[i];
-        }
-        barrier();
-        return sums;
     }
 
     std::shared_ptr<Group> group_;

@@ -112,6 +112,12 @@ TEST_CASE("run_ranks: messages and vectors of other lengths are errors that name
     for (const auto run : both)
         CHECK_THROWS_WITH_AS(run(2, long_message),
                              "rank 1 expects 8 bytes from rank 0, which sent 12", ValueError);
+    const auto other_numbers = [](Communicator& world) {  // of as many bytes
+        std::vector<float> floats(2);
+        std::vector<double> doubles(1);
+        world.all_reduce(world.rank() == 0 ? Numbers(floats) : Numbers(doubles));
+    };
+    for (const auto run : both) CHECK_THROWS_AS(run(2, other_numbers), ValueError);
     const auto long_vector = [](Communicator& world) {
         std::vector<double> values(world.rank() == 0 ? 3 : 2);
         world.all_reduce(values);

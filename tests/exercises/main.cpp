@@ -12,7 +12,6 @@
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS  // a crash ends the process
-#include "common/system/processor.hpp"
 #include "tests/support/reporter.hpp"
 
 namespace {
@@ -148,12 +147,7 @@ Result run_in_child(std::size_t number) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    try {
-        llm::require_compiled_extensions();
-    } catch (const std::exception& error) {
-        std::cerr << error.what() << '\n';
-        return 2;
-    }
+    if (llm::lacks_compiled_extensions()) return 2;
     if (argc > 1) {
         const int status = run({argv, argv + argc});
         for (std::size_t i = 0; i < results.size(); ++i) print(titles[i], results[i]);

@@ -1,6 +1,5 @@
 // Runs tests. A failed test prints its title, the place, what was expected and what came.
 #define DOCTEST_CONFIG_IMPLEMENT
-#include "common/system/processor.hpp"
 #include "tests/support/reporter.hpp"
 
 namespace {
@@ -34,12 +33,7 @@ REGISTER_REPORTER("failures", 0, TestReporter);
 }  // namespace
 
 int main(int argc, char** argv) {
-    try {
-        llm::require_compiled_extensions();
-    } catch (const std::exception& error) {
-        std::cerr << error.what() << '\n';
-        return 2;
-    }
+    if (llm::lacks_compiled_extensions()) return 2;
     doctest::Context context(argc, argv);
     if (!context.shouldExit()) context.setOption("reporters", "failures");  // not for --help
     return context.run();

@@ -10,13 +10,27 @@
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "common/system/processor.hpp"
+
 namespace llm {
+
+// Whether the processor lacks an extension that this program was compiled for; prints which.
+inline bool lacks_compiled_extensions() {
+    try {
+        require_compiled_extensions();
+        return false;
+    } catch (const std::runtime_error& error) {
+        std::cerr << error.what() << '\n';
+        return true;
+    }
+}
 
 using Lines = std::vector<std::string>;
 
