@@ -1,6 +1,7 @@
 // Messages between ranks, which are threads here and processes in test_mpi.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -155,6 +156,11 @@ TEST_CASE("split: the ranks of a color are a group, in the order of their ranks"
         for (std::size_t rank = color; rank < world.size(); rank += 2)
             sum += static_cast<float>(rank);
         CHECK(values[0] == sum);
+
+        // The same colors once more, for other groups.
+        const std::unique_ptr<Communicator> pair = world.split(world.rank() / 2);
+        CHECK(pair->size() == std::min<std::size_t>(2, world.size() - world.rank() / 2 * 2));
+        CHECK(pair->rank() == world.rank() % 2);
 
         // Messages in the group of all do not reach the other groups.
         world.barrier();

@@ -80,6 +80,14 @@ TEST_CASE("run_ranks: a rank that ends early leaves the others waiting, which is
         CHECK_THROWS_WITH(
             run(2, late),
             "deadlock: rank 0 has ended, rank 1 waits for all ranks of a group of 2");
+    const auto in_part_of_part = [](Communicator& world) {
+        const std::unique_ptr<Communicator> part = world.split(world.rank() / 2)->split(0);
+        if (world.rank() == 2) part->barrier();
+    };
+    for (const auto run : both)
+        CHECK_THROWS_WITH(run(4, in_part_of_part),
+                          "deadlock: rank 0 has ended, rank 1 has ended, rank 2 waits for all "
+                          "ranks of a group of 2, rank 3 has ended");
     const auto from_nobody = [](Communicator& world) {
         std::vector<float> message(1);
         if (world.rank() == 1) world.receive<float>(message, 0);
