@@ -2,6 +2,8 @@
 // of any type.
 #pragma once
 
+#include <functional>
+
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/12_gradients/block_backward.hpp"
@@ -83,12 +85,14 @@ ForwardPass<DecoderActivations<Layer>> model_forward(
              std::move(normalized), std::move(capped_logits)}};
 }
 
-// Accumulates the gradient of the loss with respect to every parameter of the model.
+// Accumulates the gradient of the loss with respect to every parameter of the model. Calls
+// after_layer(n) when that of layer n is complete.
 template <class Layer, class AnyConfig, class FinalNorm>
 void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                     const DecoderActivations<Layer>& saved,
                     const Tensor3& output_gradient,  // (B, T, V)
-                    DecoderModel<Layer, AnyConfig, FinalNorm>& gradient) {
+                    DecoderModel<Layer, AnyConfig, FinalNorm>& gradient,
+                    const std::function<void(std::size_t n)>& after_layer = {}) {
     // The soft cap of the logits, and their scale.
     Tensor3 logits_gradient = output_gradient;
     if (const auto& cap = model.final_logit_softcapping)
@@ -103,9 +107,11 @@ void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
         norm_backward(model.norm, saved.last_hidden_state, normalized_gradient, gradient.norm);
 
     // The layers, last to first.
-    for (std::size_t n = model.layers.size(); n-- > 0;)
+    for (std::size_t n = model.layers.size(); n-- > 0;) {
         hidden_gradient = block_backward(model.layers[n], saved.attention_inputs,
                                          saved.layers[n], hidden_gradient, gradient.layers[n]);
+        if (after_layer) after_layer(n);
+    }
     // The embeddings: positions that were added, and tokens.
     if (model.embed_positions) {
         const auto [batch_size, seq_len] = dims(saved.input_ids);

@@ -17,11 +17,16 @@ double grad_norm(const std::vector<Parameter>& gradients) {
 
 double clip_grad_norm(const std::vector<Parameter>& gradients, double max_grad_norm) {
     const double norm = grad_norm(gradients);
+    clip_grads_with_norm(gradients, max_grad_norm, norm);
+    return norm;
+}
+
+void clip_grads_with_norm(const std::vector<Parameter>& gradients, double max_grad_norm,
+                          double norm) {
     const Real scale = static_cast<Real>(max_grad_norm / (norm + 1e-6));
     if (scale < 1)
         for (const Parameter& gradient : gradients)
             for (Real& g : gradient.values) g *= scale;
-    return norm;
 }
 
 bool has_weight_decay(const Parameter& parameter) { return parameter.shape.size() >= 2; }

@@ -17,6 +17,9 @@ double grad_norm(const std::vector<Parameter>& gradients);
 // is less than 1. Returns the norm before clipping. Source: Pascanu et al., 2013;
 // torch.nn.utils.clip_grad_norm_.
 double clip_grad_norm(const std::vector<Parameter>& gradients, double max_grad_norm);
+// The same with a norm that is known. Source: torch.nn.utils.clip_grads_with_norm_.
+void clip_grads_with_norm(const std::vector<Parameter>& gradients, double max_grad_norm,
+                          double norm);
 
 // True for parameters with two or more axes. Norm weights and biases have one axis and are
 // excluded: a norm weight is initialized to 1, and decay would move it toward 0.

@@ -42,10 +42,10 @@ ParameterGroups parameter_groups(const std::vector<Parameter>& parameters,
     return groups;
 }
 
-AttentionInputs attention_inputs(const Model& model, const TrainingArguments& args,
+AttentionInputs attention_inputs(const Config& config, const TrainingArguments& args,
                                  const IdMatrix& input_ids) {
     const auto [batch_size, seq_len] = dims(input_ids);
-    const RotaryTable table = model.rotary_table(seq_len);
+    const RotaryTable table = rotary_tables(config, seq_len).front();
     if (args.end_of_text_id)
         return document_attention_inputs(table, input_ids, *args.end_of_text_id);
     return causal_attention_inputs(table, batch_size, seq_len);
@@ -61,11 +61,8 @@ Generator step_generator(std::uint32_t seed, std::size_t step) {
     return Generator(mixer.next_32_bits() ^ (number * 2654435761u));
 }
 
-// One micro-batch of a step, and the seed of its dropout masks.
-struct StepBatch {
-    Batch batch;
-    std::uint32_t dropout_seed;
-};
+}  // namespace
+
 std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t step,
                                       const std::vector<Id>& tokens) {
     Generator generator = step_generator(args.seed, step);
@@ -76,7 +73,20 @@ std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t
     return batches;
 }
 
-}  // namespace
+StepMetrics update_parameters(TrainerState& state, const TrainingArguments& args, double loss,
+                              Model& gradient) {
+    const std::vector<Parameter> gradients = named_parameters(gradient);
+    const double norm = clip_grad_norm(gradients, args.max_grad_norm);
+    const Real learning_rate = learning_rate_at(args.lr_schedule, state.global_step);
+    const ParameterGroups groups =
+        parameter_groups(named_parameters(state.model), args.optimizer);
+    const ParameterGroups gradient_groups = parameter_groups(gradients, args.optimizer);
+    state.optimizer.step(groups.adamw, gradient_groups.adamw, learning_rate);
+    state.muon.step(groups.muon, gradient_groups.muon, learning_rate);
+    state.losses.push_back(static_cast<Real>(loss));
+    ++state.global_step;
+    return {loss, norm, learning_rate};
+}
 
 StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
                        const std::vector<Id>& tokens, std::vector<Model>& gradients) {
@@ -89,32 +99,28 @@ StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
     const auto loss_and_gradient = [&](std::size_t i, Model& gradient) {
         const auto& [batch, dropout_seed] = batches[i];
         Generator dropout_generator(dropout_seed);
-        const AttentionInputs inputs = attention_inputs(state.model, args, batch.input_ids);
+        const AttentionInputs inputs =
+            attention_inputs(state.model.config, args, batch.input_ids);
         return forward_backward(state.model, batch.input_ids, batch.targets, inputs, gradient,
                                 &dropout_generator);
     };
     const double loss = mean_loss_and_gradient<Model>(gradients, loss_and_gradient);
 
-    // Update the parameters.
-    const std::vector<Parameter> gradient = named_parameters(gradients[0]);
-    const double norm = clip_grad_norm(gradient, args.max_grad_norm);
-    const Real learning_rate = learning_rate_at(args.lr_schedule, state.global_step);
-    const ParameterGroups groups =
-        parameter_groups(named_parameters(state.model), args.optimizer);
-    const ParameterGroups gradient_groups = parameter_groups(gradient, args.optimizer);
-    state.optimizer.step(groups.adamw, gradient_groups.adamw, learning_rate);
-    state.muon.step(groups.muon, gradient_groups.muon, learning_rate);
-    state.losses.push_back(static_cast<Real>(loss));
-    ++state.global_step;
-    return {loss, norm, learning_rate};
+    return update_parameters(state, args, loss, gradients[0]);
 }
 
 void train(TrainerState& state, const TrainingArguments& args, const std::vector<Id>& tokens,
-           const std::function<void(const StepMetrics&, TrainerControl&)>& on_step_end) {
+           const OnStepEnd& on_step_end) {
     std::vector<Model> gradients(args.gradient_accumulation_steps, zeros_like(state.model));
+    run_steps(
+        state, args, [&] { return train_step(state, args, tokens, gradients); }, on_step_end);
+}
+
+void run_steps(TrainerState& state, const TrainingArguments& args,
+               const std::function<StepMetrics()>& take_step, const OnStepEnd& on_step_end) {
     TrainerControl control;
     while (state.global_step < args.num_steps() && !control.should_training_stop) {
-        const StepMetrics metrics = train_step(state, args, tokens, gradients);
+        const StepMetrics metrics = take_step();
         if (on_step_end) on_step_end(metrics, control);
     }
 }
@@ -123,8 +129,9 @@ double evaluate_loss(const Model& model, const std::vector<Id>& tokens,
                      const TrainingArguments& args, std::size_t max_batches) {
     return mean_loss(evaluation_batches(tokens, args.batch_size, args.seq_len, max_batches),
                      [&](const Batch& batch) {
-                         return evaluate_loss(model, batch.input_ids, batch.targets,
-                                              attention_inputs(model, args, batch.input_ids));
+                         return evaluate_loss(
+                             model, batch.input_ids, batch.targets,
+                             attention_inputs(model.config, args, batch.input_ids));
                      });
 }
 

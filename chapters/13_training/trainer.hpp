@@ -61,7 +61,7 @@ ParameterGroups parameter_groups(const std::vector<Parameter>& parameters,
 
 // The position ids and the mask of a batch: causal, within each document if there is an
 // end_of_text_id.
-AttentionInputs attention_inputs(const Model& model, const TrainingArguments& args,
+AttentionInputs attention_inputs(const Config& config, const TrainingArguments& args,
                                  const IdMatrix& input_ids);  // (B, T)
 
 // One step: forward and backward passes of all batches, then one step of the optimizer.
@@ -74,13 +74,27 @@ struct StepMetrics {
 StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
                        const std::vector<Id>& tokens, std::vector<Model>& gradients);
 
+// Its parts: the batches, each with the seed of its dropout masks, and the update.
+struct StepBatch {
+    Batch batch;
+    std::uint32_t dropout_seed;
+};
+std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t step,
+                                      const std::vector<Id>& tokens);
+StepMetrics update_parameters(TrainerState& state, const TrainingArguments& args, double loss,
+                              Model& gradient);
+
 // Runs the remaining steps and calls on_step_end after each one, which can set
 // should_training_stop. Source: Hugging Face, TrainerCallback and TrainerControl.
 struct TrainerControl {
     bool should_training_stop = false;
 };
+using OnStepEnd = std::function<void(const StepMetrics&, TrainerControl&)>;
 void train(TrainerState& state, const TrainingArguments& args, const std::vector<Id>& tokens,
-           const std::function<void(const StepMetrics&, TrainerControl&)>& on_step_end = {});
+           const OnStepEnd& on_step_end = {});
+// The same loop with steps of another kind.
+void run_steps(TrainerState& state, const TrainingArguments& args,
+               const std::function<StepMetrics()>& take_step, const OnStepEnd& on_step_end);
 
 // The mean loss over up to max_batches batches, evenly spaced over the tokens, without dropout.
 // Throws Interrupted after Ctrl-C.

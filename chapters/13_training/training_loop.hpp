@@ -31,21 +31,31 @@ void sum_gradients(std::vector<AnyModel>& gradients, Real scale) {
 
 // Gradient accumulation. Micro-batch i is loss_and_gradient(i, gradients[i]), which returns its
 // loss and adds its gradient to one that is 0; micro-batches are processed in parallel. Returns
-// the mean of the losses; gradients[0] becomes the mean of the gradients. Throws Interrupted
-// after Ctrl-C.
+// the sum of the losses; gradients[0] becomes the sum of the gradients, times `scale`. Throws
+// Interrupted after Ctrl-C.
 template <class AnyModel>
-double mean_loss_and_gradient(
-    std::vector<AnyModel>& gradients,
-    const std::function<double(std::size_t i, AnyModel& gradient)>& loss_and_gradient) {
+using BatchGradient = std::function<double(std::size_t i, AnyModel& gradient)>;
+template <class AnyModel>
+double sum_losses_and_gradients(std::vector<AnyModel>& gradients,
+                                const BatchGradient<AnyModel>& loss_and_gradient,
+                                Real scale = 1) {
     std::vector<double> losses(gradients.size());
     parallel_for(gradients.size(), [&](std::size_t i) {
         InterruptHandler::throw_if_interrupted();
         zero_grad(gradients[i]);
         losses[i] = loss_and_gradient(i, gradients[i]);
     });
-    const Real scale = 1 / static_cast<Real>(gradients.size());
     sum_gradients(gradients, scale);
-    return std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size());
+    return std::accumulate(losses.begin(), losses.end(), 0.0);
+}
+// The same with the mean of the losses and the mean of the gradients.
+template <class AnyModel>
+double mean_loss_and_gradient(std::vector<AnyModel>& gradients,
+                              const BatchGradient<AnyModel>& loss_and_gradient) {
+    const std::size_t count = gradients.size();
+    return sum_losses_and_gradients(gradients, loss_and_gradient,
+                                    1 / static_cast<Real>(count)) /
+           static_cast<double>(count);
 }
 
 // Draws a batch, adds its gradient to one that is 0, and returns its loss.

@@ -170,7 +170,7 @@ endfunction()
 function(add_tests folder)
   cmake_path(GET folder FILENAME slug)
   file(GLOB sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/finite_differences[^/]*$")  # tests/double
+  list(FILTER sources EXCLUDE REGEX "/(finite_differences|in_double)[^/]*$")  # tests/double
   test_executable(test_${slug} HEADERS check LIBRARIES test_main check ${ARGN} SOURCES ${sources})
   discover_tests(test_${slug} ${slug})
 endfunction()

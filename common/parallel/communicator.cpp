@@ -12,6 +12,11 @@ Part part_of(std::size_t count, std::size_t num_parts, std::size_t index) {
     return {index * size + std::min(index, num_longer), size + (index < num_longer ? 1 : 0)};
 }
 
+std::unique_ptr<PendingReduction> Communicator::start_all_reduce(Numbers values) {
+    all_reduce(values);
+    return std::make_unique<PendingReduction>();
+}
+
 void Communicator::check_rank(std::size_t other) const {
     require(other < size_, "rank {} of a group of {}", other, size_);
 }

@@ -22,6 +22,15 @@ struct Part {
 // have one number more than the others. Throws ValueError unless index < num_parts.
 Part part_of(std::size_t count, std::size_t num_parts, std::size_t index);
 
+// A collective function that goes on while its caller computes.
+class PendingReduction {
+ public:
+    virtual ~PendingReduction() = default;
+    // MPI goes on with it only inside its functions, such as this one.
+    virtual void progress() {}
+    virtual void wait() {}
+};
+
 // A group of ranks, as one of them sees it. Each rank calls the functions of its own object,
 // from one thread. A function that takes the number of a rank throws ValueError if there is no
 // such rank.
@@ -72,6 +81,9 @@ class Communicator {
     // same bits. The order of the additions depends on the number of ranks and, with MPI, on
     // the length and the place in the vector (findings/mpi_reductions_by_position.sh).
     virtual void all_reduce(Numbers values) = 0;
+    // Starts an all_reduce. The values must not be used before wait() has returned. Ranks that
+    // share the memory of a process finish it at once.
+    virtual std::unique_ptr<PendingReduction> start_all_reduce(Numbers values);
     // The sums over all ranks, of which each rank gets its part_of; its other numbers do
     // not change.
     virtual void reduce_scatter(Numbers values) = 0;

@@ -39,6 +39,20 @@ void for_each_piece(std::span<Element> elements, const Function& function) {
         function(elements.subspan(begin, std::min(max_count, elements.size() - begin)));
 }
 
+class MpiReduction final : public PendingReduction {
+ public:
+    std::vector<MPI_Request> requests;
+
+    void progress() override {
+        int is_complete = 0;
+        MPI_Testall(count(), requests.data(), &is_complete, MPI_STATUSES_IGNORE);
+    }
+    void wait() override { MPI_Waitall(count(), requests.data(), MPI_STATUSES_IGNORE); }
+
+ private:
+    int count() const { return static_cast<int>(requests.size()); }
+};
+
 class MpiRank final : public Communicator {
  public:
     MpiRank(MPI_Comm comm, bool is_owner)
@@ -60,6 +74,20 @@ class MpiRank final : public Communicator {
                 });
             },
             values);
+    }
+
+    std::unique_ptr<PendingReduction> start_all_reduce(Numbers values) override {
+        auto reduction = std::make_unique<MpiReduction>();
+        std::visit(
+            [&]<class Number>(std::span<Number> own) {
+                for_each_piece(own, [&](std::span<Number> piece) {
+                    MPI_Iallreduce(MPI_IN_PLACE, piece.data(), static_cast<int>(piece.size()),
+                                   mpi_type<Number>(), MPI_SUM, comm_,
+                                   &reduction->requests.emplace_back());
+                });
+            },
+            values);
+        return reduction;
     }
 
     void reduce_scatter(Numbers values) override {

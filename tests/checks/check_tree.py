@@ -104,7 +104,7 @@ def test_files():
 
 def executable(file):
     """The executable of a test file: tests/chapters/13_training/muon.cpp is a part of test_13_training."""
-    return f"test_{file.parent.name}" + ("_in_double" if file.stem.startswith("finite_differences") else "")
+    return f"test_{file.parent.name}" + ("_in_double" if file.stem.startswith(("finite_differences", "in_double")) else "")
 
 
 def names_differ_by_more_than_an_s():

@@ -87,7 +87,7 @@ class Worker:
         copy_of_the_tree(folder, slug)
         self.folder = folder
         self.tests = [f"test_{slug}"]
-        if list((ROOT / "tests/chapters" / slug).glob("finite_differences*.cpp")):
+        if [*(ROOT / "tests/chapters" / slug).glob("finite_differences*.cpp"), *(ROOT / "tests/chapters" / slug).glob("in_double*.cpp")]:
             self.tests.append(f"test_{slug}_in_double")
         if not all(self.passes(test) for test in self.tests):
             sys.exit(f"the tests of {slug} fail without a mutant")

@@ -124,6 +124,22 @@ TEST_CASE("all_reduce, reduce_scatter and all_gather: the sums over the ranks, o
     });
 }
 
+TEST_CASE("start_all_reduce: several at once, and the sums after wait") {
+    for_ranks([](Communicator& world) {
+        std::vector<std::vector<float>> values;
+        std::vector<std::unique_ptr<PendingReduction>> pending;
+        for (const std::size_t count : counts)
+            values.push_back(numbers_of_rank<float>(world.rank(), count));
+        for (std::vector<float>& numbers : values)
+            pending.push_back(world.start_all_reduce(numbers));
+        for (int i = 0; i < 3; ++i)
+            for (const auto& reduction : pending) reduction->progress();
+        for (const auto& reduction : pending) reduction->wait();
+        for (std::size_t i = 0; i < counts.size(); ++i)
+            CHECK(values[i] == sum_of_ranks<float>(world.size(), counts[i]));
+    });
+}
+
 TEST_CASE("all_reduce: each rank has the same bits, and NaN of one rank on all") {
     for_ranks([](Communicator& world) {
         std::vector<float> values(1001);

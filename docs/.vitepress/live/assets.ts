@@ -32,6 +32,7 @@ const assetsOf: Record<string, string[]> = {
   '19_latent_attention': [],
   '20_linear_attention': [],
   '21_serving': [...model, 'king_james_mtp/model.safetensors', ...wordnet, ...calculator],
+  '24_parallel': [],
   'walk': model,
 }
 

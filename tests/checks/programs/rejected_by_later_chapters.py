@@ -140,3 +140,8 @@ SERVING_REJECTED = BASIC_REJECTED + [
      "90 tokens of a prompt and 9 new ones need 7 pages of 16, but there are 5"),
     ("--requests 7+9 --max-sequences 13", "13 sequences do not fit into steps of 12 tokens"),
 ]
+
+PARALLEL_REJECTED = BASIC_REJECTED + [  # of chapter 24
+    ("--ranks 1", "from 2 to 5, not '1'"),
+    ("--ranks 6", "from 2 to 5, not '6'"),
+]

@@ -10,7 +10,7 @@ from rejected import (BASIC_REJECTED, GENERATION_REJECTED, MODEL_REJECTED, OWN_R
 from rejected_by_apps import (EXPERIMENTS_REJECTED, FINE_TUNE_REJECTED, PUBLISHED_REJECTED,
                               TRAIN_REJECTED, WALK_REJECTED)
 from rejected_by_later_chapters import (EXPERTS_REJECTED, FAST_REJECTED, FINE_TUNING_REJECTED,
-                                        LATENT_REJECTED, LONG_CONTEXT_REJECTED,
+                                        LATENT_REJECTED, LONG_CONTEXT_REJECTED, PARALLEL_REJECTED,
                                         QUANTIZATION_REJECTED, SERVING_REJECTED,
                                         TRAINING_REJECTED)
 from running import CHAPTERS, run, trouble_with_rejection
@@ -22,7 +22,7 @@ REJECTED = {
     "15_fast": FAST_REJECTED, "16_quantization": QUANTIZATION_REJECTED,
     "17_long_context": LONG_CONTEXT_REJECTED, "18_experts": EXPERTS_REJECTED,
     "19_latent_attention": LATENT_REJECTED, "20_linear_attention": BASIC_REJECTED,
-    "21_serving": SERVING_REJECTED, "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
+    "21_serving": SERVING_REJECTED, "24_parallel": PARALLEL_REJECTED, "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
     "train": TRAIN_REJECTED, "fine_tune": FINE_TUNE_REJECTED,
     "experiment": EXPERIMENTS_REJECTED}
 

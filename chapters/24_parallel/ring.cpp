@@ -1,0 +1,78 @@
+#include "chapters/24_parallel/ring.hpp"
+
+#include <vector>
+
+namespace llm {
+namespace {
+
+// Part i of the values, where i counts around the ring: part n is part 0, part -1 is part n
+// - 1.
+std::span<Real> ring_part(std::span<Real> values, std::size_t num_ranks, std::ptrdiff_t i) {
+    const auto n = static_cast<std::ptrdiff_t>(num_ranks);
+    const auto [begin, size] =
+        part_of(values.size(), num_ranks, static_cast<std::size_t>((i % n + n) % n));
+    return values.subspan(begin, size);
+}
+
+void add_to(std::span<Real> sums, std::span<const Real> values) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+}
+
+// Sends a part to the next rank of the ring, and receives one from the previous rank.
+void pass_on(Communicator& ranks, std::span<const Real> sent, std::span<Real> received) {
+    const std::size_t n = ranks.size(), rank = ranks.rank();
+    ranks.send_receive<Real>(sent, (rank + 1) % n, received, (rank + n - 1) % n);
+}
+
+}  // namespace
+
+void ring_reduce_scatter(Communicator& ranks, std::span<Real> values) {
+    const std::size_t n = ranks.size();
+    const auto rank = static_cast<std::ptrdiff_t>(ranks.rank());
+    std::vector<Real> received(part_of(values.size(), n, 0).size);  // the longest part
+    for (std::ptrdiff_t step = 0; step + 1 < static_cast<std::ptrdiff_t>(n); ++step) {
+        // Pass on the part that arrived in the step before, which begins at its own rank + 1.
+        const std::span<const Real> sent = ring_part(values, n, rank - 1 - step);
+        const std::span<Real> own = ring_part(values, n, rank - 2 - step);
+        const std::span<Real> arrived = std::span(received).first(own.size());
+        pass_on(ranks, sent, arrived);
+        add_to(own, arrived);
+    }
+}
+
+void ring_all_gather(Communicator& ranks, std::span<Real> values) {
+    const std::size_t n = ranks.size();
+    const auto rank = static_cast<std::ptrdiff_t>(ranks.rank());
+    for (std::ptrdiff_t step = 0; step + 1 < static_cast<std::ptrdiff_t>(n); ++step)
+        pass_on(ranks, ring_part(values, n, rank - step),
+                ring_part(values, n, rank - 1 - step));
+}
+
+void ring_all_reduce(Communicator& ranks, std::span<Real> values) {
+    ring_reduce_scatter(ranks, values);
+    ring_all_gather(ranks, values);
+}
+
+std::uint64_t ring_numbers_sent(std::size_t count, std::size_t num_ranks, std::size_t rank) {
+    // The reduce-scatter sends all parts but the own one, the all-gather all but the next one.
+    const std::size_t next = (rank + 1) % num_ranks;
+    return std::uint64_t(2) * count - part_of(count, num_ranks, rank).size -
+           part_of(count, num_ranks, next).size;
+}
+
+void reduce_at_root(Communicator& ranks, std::span<Real> values) {
+    if (ranks.rank() == 0) {
+        std::vector<Real> received(values.size());
+        for (std::size_t source = 1; source < ranks.size(); ++source) {
+            ranks.receive<Real>(received, source);
+            add_to(values, received);
+        }
+        for (std::size_t other = 1; other < ranks.size(); ++other)
+            ranks.send<Real>(values, other);
+    } else {
+        ranks.send<Real>(values, 0);
+        ranks.receive<Real>(values, 0);
+    }
+}
+
+}  // namespace llm
