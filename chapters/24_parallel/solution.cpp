@@ -11,7 +11,7 @@ IdVector predicted_bytes() { return {6400, 6400, 9600}; }
 
 // Exercise 24.2 — 4, 4 and 8 MB. Each stage divides one more of them by 4, the moving averages
 // first.
-IdVector predicted_kept() { return {16'000'000, 10'000'000, 7'000'000, 4'000'000}; }
+IdVector predicted_kept() { return {16000000, 10000000, 7000000, 4000000}; }
 
 // Exercise 24.3 — the sum over ranks counts what is whole on each rank n times. Add over ranks
 // only what differs between them.

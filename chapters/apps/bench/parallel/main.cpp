@@ -1,0 +1,120 @@
+// Times the messages and the steps of chapter 24 on the ranks that mpirun started:
+// mpirun -n 2 build/bench_parallel. tests/time/time_parallel.py compares them with one process
+// and with PyTorch.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "chapters/24_parallel/data_parallel.hpp"
+#include "chapters/24_parallel/ring.hpp"
+#include "chapters/apps/train/training_options.hpp"
+#include "chapters/apps/train/training_task.hpp"
+#include "common/output/show.hpp"
+#include "common/parallel/mpi_ranks.hpp"
+#include "common/system/parallel.hpp"
+
+using namespace llm;
+
+namespace {
+
+constexpr std::size_t num_repetitions = 15;
+
+// The median of the seconds between two barriers.
+double seconds_of(Communicator& ranks, const std::function<void()>& function) {
+    std::vector<double> seconds(num_repetitions);
+    function();
+    for (double& time : seconds) {
+        ranks.barrier();
+        const auto begin = std::chrono::steady_clock::now();
+        function();
+        ranks.barrier();
+        time = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[num_repetitions / 2];
+}
+
+std::string milliseconds(double seconds) { return fixed(1000 * seconds, 2); }
+
+TableRow all_reduce_row(Communicator& ranks, std::size_t megabytes) {
+    std::vector<Real> values(megabytes * 1'000'000 / sizeof(Real));
+    const double ring = seconds_of(ranks, [&] { ring_all_reduce(ranks, values); });
+    const double root = seconds_of(ranks, [&] { reduce_at_root(ranks, values); });
+    const double library = seconds_of(ranks, [&] { ranks.all_reduce(std::span(values)); });
+    return {to_text(megabytes), milliseconds(root), milliseconds(ring), milliseconds(library),
+            fixed(library / ring, 2)};
+}
+
+// The run of ./learn train by default: 4 batches of 2 sequences of 256 tokens.
+struct TimedRun {
+    runs::TrainingTask task = runs::text_task();
+    std::vector<Id> tokens;
+    TrainerState state;
+
+    TimedRun() {
+        task.config.vocab_size = 1024;
+        task = runs::apply({.steps = 1'000'000}, std::move(task));
+        Generator generator(77);
+        for (std::size_t i = 0; i < 20000; ++i)
+            tokens.push_back(static_cast<Id>(i * 7919 % task.config.vocab_size));
+        state = make_trainer_state(make_model_for_training(task.config, generator), task.args);
+    }
+};
+
+double step_seconds(Communicator& ranks, TimedRun& run) {
+    auto& [task, tokens, state] = run;
+    const bool is_alone = ranks.size() == 1;
+    std::vector<Model> gradients(is_alone ? task.args.gradient_accumulation_steps
+                                          : num_batches_of_rank(task.args, ranks.size()),
+                                 zeros_like(state.model));
+    return seconds_of(ranks, [&] {
+        if (is_alone)
+            train_step(state, task.args, tokens, gradients);
+        else
+            data_parallel_step(ranks, state, task.args, tokens, gradients);
+    });
+}
+
+// One batch of this rank: its gradient alone, then the all-reduce after it, or during it.
+std::vector<TableRow> overlap_rows(Communicator& ranks, const TimedRun& run) {
+    TrainingArguments args = run.task.args;
+    args.batch_size *= args.gradient_accumulation_steps;
+    args.gradient_accumulation_steps = 1;
+    const RankBatch batch =
+        batches_of_rank(sample_batches(args, 0, run.tokens), ranks.size(), ranks.rank())[0];
+    Model gradient = zeros_like(run.state.model);
+    const auto alone = [&] { share_of_loss(run.state.model, args, batch, gradient); };
+    return {{"gradient alone", milliseconds(seconds_of(ranks, alone))},
+            {"then all-reduce", milliseconds(seconds_of(ranks,
+                                                        [&] {
+                                                            alone();
+                                                            all_reduce_gradient(ranks,
+                                                                                gradient);
+                                                        }))},
+            {"all-reduce meanwhile", milliseconds(seconds_of(ranks, [&] {
+                 overlapped_gradient(ranks, run.state.model, args, batch, gradient);
+             }))}};
+}
+
+}  // namespace
+
+int main() {
+    MpiRanks mpi;
+    Communicator& ranks = mpi.world();
+    set_num_threads(std::max<std::size_t>(1, num_threads() / ranks.size()));
+    std::vector<TableRow> all_reduce, overlap;
+    if (ranks.size() > 1)
+        for (const std::size_t megabytes : {4, 16, 64})
+            all_reduce.push_back(all_reduce_row(ranks, megabytes));
+    TimedRun run;
+    const double seconds = step_seconds(ranks, run);
+    if (ranks.size() > 1) overlap = overlap_rows(ranks, run);
+    if (ranks.rank() != 0) return 0;
+    if (ranks.size() > 1) {
+        say("All-reduce, milliseconds:");
+        show_table({"MB", "by way of rank 0", "ring", "library", "library / ring"}, all_reduce);
+        say("The gradient of a batch, milliseconds:");
+        show_table({"", "ms"}, overlap);
+    }
+    show("milliseconds of a step", 1000 * seconds);
+}
