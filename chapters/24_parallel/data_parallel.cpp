@@ -1,5 +1,9 @@
 #include "chapters/24_parallel/data_parallel.hpp"
 
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
 #include "chapters/13_training/training_loop.hpp"
 
 namespace llm {
@@ -61,6 +65,17 @@ double share_of_step(const Communicator& ranks, const TrainerState& state,
     });
 }
 
+double sum_of_shares(Communicator& ranks, double share) {
+    std::vector<double> shares(ranks.size());
+    shares[ranks.rank()] = share;
+    ranks.all_gather(std::span(shares));
+    std::string failed;
+    for (std::size_t rank = 0; rank < shares.size(); ++rank)
+        if (!std::isfinite(shares[rank])) failed += " " + std::to_string(rank);
+    if (!failed.empty()) throw std::runtime_error("the loss is not finite on rank" + failed);
+    return std::accumulate(shares.begin(), shares.end(), 0.0);
+}
+
 double sum_over_ranks(Communicator& ranks, double value) {
     ranks.all_reduce(std::span(&value, 1));
     return value;
@@ -103,7 +118,7 @@ StepMetrics data_parallel_step(Communicator& ranks, TrainerState& state,
                                const TrainingArguments& args, const std::vector<Id>& tokens,
                                std::vector<Model>& gradients) {
     const double share = share_of_step(ranks, state, args, tokens, gradients);
-    const double loss = sum_over_ranks(ranks, share);
+    const double loss = sum_of_shares(ranks, share);
     all_reduce_gradient(ranks, gradients[0]);
 
     // All ranks have the same gradient, so the same norm, and the same parameters afterwards.

@@ -47,6 +47,9 @@ double share_of_step(const Communicator& ranks, const TrainerState& state,
                      const TrainingArguments& args, const std::vector<Id>& tokens,
                      std::vector<Model>& gradients);
 
+// The sum of what the ranks add to the loss. Throws std::runtime_error on all ranks, with the
+// names of those whose share is not finite.
+double sum_of_shares(Communicator& ranks, double share);
 // Sums over all ranks.
 double sum_over_ranks(Communicator& ranks, double value);
 void all_reduce_gradient(Communicator& ranks, Model& gradient);

@@ -107,7 +107,7 @@ double ShardedModel::loss_and_gradient(const TrainingArguments& args,
     std::vector<Real> flat = flatten(outside);
     ranks_.reduce_scatter(std::span(flat));
     unflatten(flat, outside);
-    return sum_over_ranks(ranks_, share);
+    return sum_of_shares(ranks_, share);
 }
 
 void ShardedModel::gather_updated() {

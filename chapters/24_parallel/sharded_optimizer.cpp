@@ -57,7 +57,7 @@ StepMetrics sharded_optimizer_step(Communicator& ranks, TrainerState& state,
                                    const TrainingArguments& args, const std::vector<Id>& tokens,
                                    std::vector<Model>& gradients) {
     const double share = share_of_step(ranks, state, args, tokens, gradients);
-    const double loss = sum_over_ranks(ranks, share);
+    const double loss = sum_of_shares(ranks, share);
     for (const FlatParameters& bucket : flat_parameters(gradients[0])) {
         std::vector<Real> flat = flatten(bucket);
         ranks.reduce_scatter(std::span(flat));

@@ -1,5 +1,6 @@
 #include "chapters/24_parallel/data_parallel.hpp"
 
+#include <limits>
 #include <set>
 
 #include "tests/support/check.hpp"
@@ -58,6 +59,23 @@ TEST_CASE("dropout: a rank's batches keep their masks, and ranks that divide a b
     for (std::size_t rank = 0; rank < 4; ++rank)
         seeds.insert(batches_of_rank(one, 4, rank)[0].step_batch.dropout_seed);
     CHECK(seeds.size() == 4);
+}
+
+TEST_CASE(
+    "a share of the loss that is not finite is an error on all ranks, which names its rank") {
+    run_ranks(4, [](Communicator& ranks) {
+        CHECK(sum_of_shares(ranks, double(ranks.rank()) / 4) == 1.5);
+        const bool is_finite = ranks.rank() == 0 || ranks.rank() == 2;
+        CHECK_THROWS_WITH_AS(
+            sum_of_shares(ranks, is_finite ? 1 : std::numeric_limits<double>::quiet_NaN()),
+            "the loss is not finite on rank 1 3", std::runtime_error);
+    });
+    Task task = make_task(true, 4, 1);
+    task.model.norm.weight(0) = std::numeric_limits<Real>::infinity();
+    for (const ZeroStage stage : all_stages)
+        CHECK_THROWS_WITH_AS(
+            run_ranks(2, [&](Communicator& ranks) { on_ranks(ranks, task, stage); }),
+            "the loss is not finite on rank 0 1", std::runtime_error);
 }
 
 TEST_CASE("the same run twice, and on each rank, gives the same bits, in each stage") {
