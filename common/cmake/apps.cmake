@@ -16,9 +16,18 @@ if(NOT EMSCRIPTEN)
   app(model chapters/models/main.cpp)
   target_link_libraries(model models options)
 
-  app(train chapters/apps/train/main.cpp chapters/apps/train/text_run.cpp
-            chapters/apps/train/training_text.cpp)
-  target_link_libraries(train training_run)
+  # On ranks, with chapter 24's steps; mpirun starts them, where there is an MPI library.
+  add_library(ranks_strategy STATIC chapters/apps/train/ranks_strategy.cpp)
+  target_link_libraries(ranks_strategy PUBLIC training_run lesson_24_parallel)
+  target_precompile_headers(ranks_strategy REUSE_FROM options)
+  target_compile_options(ranks_strategy PRIVATE ${for_programs})
+  app(train chapters/apps/train/main.cpp chapters/apps/train/rank_process.cpp
+            chapters/apps/train/text_run.cpp chapters/apps/train/training_text.cpp)
+  target_link_libraries(train ranks_strategy)
+  if(MPI_CXX_FOUND)
+    target_compile_definitions(train PRIVATE LLM_MPI)
+    target_link_libraries(train mpi_ranks)
+  endif()
 
   file(GLOB sources CONFIGURE_DEPENDS chapters/apps/fine_tune/*.cpp)
   app(fine_tune ${sources})

@@ -13,7 +13,7 @@ add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/
                           common/parallel/communicator.cpp common/parallel/ranks_in_turn.cpp
                           common/parallel/shared_memory_rank.cpp)
 if(NOT EMSCRIPTEN)  # has no threads
-  target_sources(common PRIVATE common/parallel/thread_ranks.cpp)
+  target_sources(common PRIVATE common/parallel/mpirun.cpp common/parallel/thread_ranks.cpp)
 endif()
 target_precompile_headers(common PRIVATE ${headers})
 

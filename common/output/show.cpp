@@ -274,7 +274,7 @@ void note(std::string_view line) {
 
 void show_progress(std::string_view line) {
     if (print_options().json) return emit("progress", {{"text", std::string(line)}});
-    if (!isatty(STDOUT_FILENO) || print_options().quiet) return;
+    if (!output_is_terminal() || print_options().quiet) return;
     std::string fitting;  // a line that wraps could not be overwritten
     std::size_t count = 0;
     for (const std::string& one : characters(std::string(line)))

@@ -33,7 +33,7 @@ void wait_for_enter() {
     std::cout << "[Enter] " << std::flush;
     std::string ignored;
     std::getline(std::cin, ignored);
-    if (isatty(STDOUT_FILENO)) std::cout << "\x1b[A\r\x1b[2K";
+    if (output_is_terminal()) std::cout << "\x1b[A\r\x1b[2K";
     page_lines = line_width = 0;
 }
 
@@ -83,14 +83,21 @@ winsize window_size() {
 
 }  // namespace
 
+bool output_is_terminal() {
+    const bool is_rank = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+    return isatty(STDOUT_FILENO) && (!is_rank || std::getenv(terminal_of_ranks) != nullptr);
+}
+
 bool colors_wanted() {
     const char* no_color = std::getenv("NO_COLOR");
     const bool rejected = no_color != nullptr && *no_color != '\0';
-    return isatty(STDOUT_FILENO) && !rejected;
+    return output_is_terminal() && !rejected;
 }
 
 std::size_t terminal_width() {
-    const std::size_t columns = window_size().ws_col;
+    const char* of_ranks = std::getenv(terminal_of_ranks);
+    const std::size_t columns =
+        of_ranks ? std::strtoul(of_ranks, nullptr, 10) : window_size().ws_col;
     return columns > 0 ? columns : 120;
 }
 

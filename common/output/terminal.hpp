@@ -10,6 +10,10 @@
 
 namespace llm {
 
+// Whether it is a terminal. The ranks of mpirun write to a pseudo-terminal, whatever mpirun
+// itself writes to. If that is a terminal, this environment variable has its width.
+bool output_is_terminal();
+constexpr const char* terminal_of_ranks = "LLM_TERMINAL_OF_RANKS";
 bool colors_wanted();           // a terminal, and NO_COLOR is not set
 std::size_t terminal_width();   // in characters; 120 when the output is not a terminal
 std::size_t terminal_height();  // in lines; 24 when the output is not a terminal

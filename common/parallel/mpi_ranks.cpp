@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <limits>
 #include <type_traits>
@@ -188,6 +189,19 @@ MpiRanks::MpiRanks() : num_exceptions_(std::uncaught_exceptions()) {
     int provided = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
     world_ = std::make_unique<MpiRank>(MPI_COMM_WORLD, false);
+}
+
+std::size_t MpiRanks::num_on_machine() const {
+    MPI_Comm machine = MPI_COMM_NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+    const std::size_t count = size_of(machine);
+    MPI_Comm_free(&machine);
+    return count;
+}
+
+void MpiRanks::abort(int code) const {
+    MPI_Abort(MPI_COMM_WORLD, code);
+    std::exit(code);
 }
 
 MpiRanks::~MpiRanks() {

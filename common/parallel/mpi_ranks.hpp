@@ -19,6 +19,10 @@ class MpiRanks {
     MpiRanks& operator=(const MpiRanks&) = delete;
 
     Communicator& world() { return *world_; }
+    std::size_t num_on_machine() const;  // ranks of the machine of this rank
+
+    // Ends all ranks. mpirun then exits with this code, which is not 0.
+    [[noreturn]] void abort(int code) const;
 
  private:
     std::unique_ptr<Communicator> world_;

@@ -14,7 +14,12 @@ struct Interrupted : std::runtime_error {
 // second one ends the program. Afterwards signals end the program at once, as usual.
 class InterruptHandler {
  public:
-    InterruptHandler();
+    // Whether throw_if_interrupted throws. The ranks of a group must not stop in the middle of
+    // a step, one without the others: they ask interrupted(), and agree. They also have SIGUSR1
+    // as a signal, which mpirun passes on.
+    enum class Mode { throw_exception, set_flag };
+
+    explicit InterruptHandler(Mode mode = Mode::throw_exception);
     ~InterruptHandler();
     InterruptHandler(const InterruptHandler&) = delete;
     InterruptHandler& operator=(const InterruptHandler&) = delete;

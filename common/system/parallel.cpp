@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -85,6 +86,13 @@ class Loop {
 
 thread_local std::size_t this_thread_index = 0;
 
+std::atomic<bool> pool_has_started = false;
+
+std::size_t& thread_count() {
+    static std::size_t count = std::max(1u, std::thread::hardware_concurrency());
+    return count;
+}
+
 // One worker thread per core except the caller's; they are started once and run until the
 // program ends.
 //
@@ -102,6 +110,7 @@ thread_local std::size_t this_thread_index = 0;
 class ThreadPool {
  public:
     ThreadPool() {
+        pool_has_started = true;
         for (std::size_t thread = 1; thread < num_threads(); ++thread) try {
                 workers_.emplace_back([this, thread] { serve(thread); });
             } catch (const std::system_error&) {  // the system allows no more threads
@@ -162,9 +171,12 @@ class ThreadPool {
 
 }  // namespace
 
-std::size_t num_threads() {
-    static const std::size_t count = std::max(1u, std::thread::hardware_concurrency());
-    return count;
+std::size_t num_threads() { return thread_count(); }
+
+void set_num_threads(std::size_t count) {
+    if (pool_has_started) throw std::logic_error("set_num_threads: the threads have started");
+    thread_count() = std::max<std::size_t>(1, count);
+    if (openblas_set_num_threads) openblas_set_num_threads(static_cast<int>(thread_count()));
 }
 
 void parallel_for(std::size_t count, LoopBody body,

@@ -10,8 +10,11 @@
 namespace llm {
 
 // The threads of the pool, the caller's included: one per core, as
-// std::thread::hardware_concurrency reports them.
+// std::thread::hardware_concurrency reports them, unless it is set.
 std::size_t num_threads();
+// Sets it, also for OpenBLAS: where several processes share a machine. Throws std::logic_error
+// after the first loop, when the threads have started.
+void set_num_threads(std::size_t count);
 
 // The body of a loop: refers to a callable of (i) or of (i, thread) without owning it. (A
 // std::function may allocate memory when it is made; this is C++26's std::function_ref.)

@@ -53,7 +53,7 @@ void report_steps(const PrintOptions& printing) {
         throw UsageError(fmt::format("--only takes a step from 1 to {}, not {}", titles.size(),
                                      *printing.only));
     }
-    if (printing.quiet && printed_nothing() && isatty(STDOUT_FILENO))
+    if (printing.quiet && printed_nothing() && output_is_terminal())
         std::cerr << "This run generates no text, so there is nothing to print with --quiet.\n";
 }
 

@@ -23,6 +23,7 @@ struct RunLength {
     std::size_t num_steps;    // of the whole run
     std::size_t num_reports;
     std::optional<Deadline> deadline = {};
+    std::function<double()> clock = elapsed_seconds;  // without a deadline
 };
 
 // Whether a report follows this step. Reports are evenly spaced; the last one follows the last
@@ -59,7 +60,7 @@ class ResumableRun {
 
  private:
     double now() const {
-        return length_.deadline ? length_.deadline->clock() : elapsed_seconds();
+        return length_.deadline ? length_.deadline->clock() : length_.clock();
     }
     double training_seconds() const;
     void estimate_last_step();

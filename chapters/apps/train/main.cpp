@@ -1,5 +1,6 @@
 // ./learn train FILE: trains a tokenizer and a model on a text of your own, in the time you
 // give.
+#include "chapters/apps/train/rank_process.hpp"
 #include "chapters/apps/train/text_run.hpp"
 #include "chapters/apps/train/training_options.hpp"
 #include "common/files/unicode.hpp"
@@ -27,6 +28,8 @@ void add_text_options(Options& options, TrainingText& text, std::string& special
 
 int main(int argc, char** argv) {
     elapsed_seconds();  // --minutes includes the start of the program
+    RankProcess process;
+    RankOptions ranks;
     TrainingOptions given;
     RunFolder folder;
     TrainingText text;
@@ -36,7 +39,8 @@ int main(int argc, char** argv) {
     add_text_options(options, text, special_tokens, minutes);
     add_folder_options(options, folder, dtype);
     add_training_options(options, given);
-    return options.run(argc, argv, [&] {
+    add_rank_options(options, ranks);
+    const int code = options.run(argc, argv, [&] {
         require(!text.file.empty(), "--text is missing: ./learn train FILE or FOLDER");
         Generator generator(options.seed());
         folder.dtype = dtype_named(dtype);
@@ -45,8 +49,11 @@ int main(int argc, char** argv) {
         // --minutes limits a new run unless --steps is given, a resumed run only if it is
         // given.
         const bool limited = folder.resume ? options.given("--minutes") : given.steps == 0;
+        const auto strategy = process.strategy(ranks, options, task.args, argc, argv);
         text.special_tokens = split_at_spaces(special_tokens);
         train_on_text(std::move(task), folder, text,
-                      limited ? std::optional<double>(minutes) : std::nullopt, generator);
+                      limited ? std::optional<double>(minutes) : std::nullopt, generator,
+                      strategy);
     });
+    return process.end(code);
 }

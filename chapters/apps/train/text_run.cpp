@@ -13,7 +13,7 @@ namespace llm::runs {
 namespace {
 
 void show_sizes(const TrainingTask& task, const Model& model,
-                const std::vector<std::string>& documents) {
+                const std::vector<std::string>& documents, const TrainingStrategy& strategy) {
     std::size_t num_characters = 0;
     for (const std::string& document : documents) num_characters += characters(document).size();
     const std::size_t num_tokens = task.dataset.train.size() + task.dataset.validation.size();
@@ -25,9 +25,10 @@ void show_sizes(const TrainingTask& task, const Model& model,
     show("vocabulary", with_commas(task.config.vocab_size));
     show("characters per token", fixed(double(num_characters) / double(num_tokens), 2));
     show("parameters", with_commas(num_parameters));
-    const std::size_t copies = 3 + args.gradient_accumulation_steps;
+    if (strategy.num_ranks() > 1) show("ranks", strategy.description());
     show("memory for parameters, exp_avg, exp_avg_sq and gradients",
-         fixed(4e-6 * double(num_parameters * copies), 0) + " MB");
+         fixed(1e-6 * double(strategy.num_bytes(task.config, args)), 0) + " MB" +
+             (strategy.num_ranks() > 1 ? " for each rank" : ""));
     show("tokens per step", with_commas(tokens_per_step(args)) + " (" +
                                 to_text(args.gradient_accumulation_steps) + " batches of " +
                                 to_text(args.batch_size) + " x " + to_text(args.seq_len) + ")");
@@ -65,25 +66,50 @@ std::optional<Deadline> deadline_after(std::optional<double> minutes, bool has_d
     return Deadline{60 * *minutes, 2 + *minutes + (has_documents ? 8 : 0)};
 }
 
-}  // namespace
-
-void train_on_text(TrainingTask task, RunFolder folder, const TrainingText& text,
-                   std::optional<double> minutes, Generator& generator) {
-    const bool has_documents = text.has_documents();
-    require(has_documents || (text.special_tokens.empty() && !text.individual_digits),
+// Reads the text, opens the folder, and tokenizes. Returns the documents.
+std::vector<std::string> open_and_read(TrainingTask& task, RunFolder& folder,
+                                       const TrainingText& text) {
+    require(text.has_documents() || (text.special_tokens.empty() && !text.individual_digits),
             "--special-tokens and --individual-digits are for documents: a folder, a list of "
             "files, or --document-separator");
-    const std::vector<std::string> documents = read_documents(text);
+    std::vector<std::string> documents = read_documents(text);
     if (folder.path.empty()) folder.path = default_folder("text", folder.resume);
     open_training_folder(folder, task);
     tokenize(task, documents, text);
-    TrainerState state =
-        start_or_resume(task, make_model_for_training(task.config, generator), folder);
+    return documents;
+}
+
+void compare_and_sample(const TrainingTask& task, const RunFolder& folder,
+                        const NgramBaseline& baseline, const Model& trained) {
+    step("Comparison with n-gram models");
+    compare_with_ngrams(task, models::load_model(folder.path), baseline);
+    say(sample_text(trained, task, 100));
+    say("The model is in " + folder.path + ". ./learn 11 --model " + folder.path +
+        " generates text with it.");
+}
+
+}  // namespace
+
+void train_on_text(TrainingTask task, RunFolder folder, const TrainingText& text,
+                   std::optional<double> minutes, Generator& generator,
+                   const std::shared_ptr<TrainingStrategy>& strategy) {
+    std::vector<std::string> documents;
+    if (strategy->is_main()) documents = open_and_read(task, folder, text);
+    strategy->share(task);
+    const Model model = make_model_for_training(task.config, generator);
+    const bool has_documents = !task.eos_token_ids.empty();
+    if (!strategy->is_main()) {
+        TrainerState state = make_trainer_state(model, task.args);
+        train_and_evaluate(state, task, folder, {}, deadline_after(minutes, has_documents),
+                           strategy);
+        return;
+    }
+    TrainerState state = start_or_resume(task, model, folder);
     write_generation_config(task, folder);
 
     if (has_documents) show_packed_documents(task);
     step("Text, tokens and model");
-    show_sizes(task, state.model, documents);
+    show_sizes(task, state.model, documents, *strategy);
     if (folder.resume) explain_resumed_run(state, task, minutes.has_value());
     // Count before training, so that the deadline takes it into account.
     show_progress("counting n-grams ...");
@@ -93,16 +119,12 @@ void train_on_text(TrainingTask task, RunFolder folder, const TrainingText& text
 
     step("Training");
     const auto sample = [&](const Model& now) { return sample_text(now, task, 24); };
-    const RunOutcome outcome = train_and_evaluate(state, task, folder, sample, deadline);
+    const RunOutcome outcome =
+        train_and_evaluate(state, task, folder, sample, deadline, strategy);
     show_speed(state, task, outcome.seconds_per_step);
     if (outcome.interrupted) return;
     if (has_documents) compare_masks(task, state.model);
-
-    step("Comparison with n-gram models");
-    compare_with_ngrams(task, models::load_model(folder.path), baseline);
-    say(sample_text(state.model, task, 100));
-    say("The model is in " + folder.path + ". ./learn 11 --model " + folder.path +
-        " generates text with it.");
+    compare_and_sample(task, folder, baseline, state.model);
 }
 
 }  // namespace llm::runs

@@ -1,6 +1,5 @@
 #include "chapters/apps/train/training_run.hpp"
 
-#include "chapters/13_training/run_checkpoint.hpp"
 #include "chapters/13_training/training_log.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "common/output/show.hpp"
@@ -16,25 +15,20 @@ class TrainingRun {
  public:
     TrainingRun(TrainerState& state, TrainingTask& task, const RunFolder& folder,
                 const std::function<std::string(const Model&)>& sample,
-                const std::optional<Deadline>& deadline)
-        : state_(state),
+                const std::optional<Deadline>& deadline, TrainingStrategy& strategy)
+        : strategy_(strategy),
+          state_(state),
           task_(task),
           folder_(folder),
           sample_(sample),
           has_deadline_(deadline),
           is_new_(state.global_step == 0),
-          run_({state.global_step, task.args.num_steps(), num_reports, deadline}),
-          log_(folder.path + "/log.jsonl", state.global_step),
-          logged_seconds_(log_.seconds()) {
-        for (const auto& [step, loss] : log_.evaluations()) add_evaluation(step, loss);
-        if (log_.last_step() < state.global_step)
-            note(folder.path + "/log.jsonl ends at step " + to_text(log_.last_step()) +
-                 ", but " + to_text(state.global_step) +
-                 " steps are completed: lines are missing");
+          run_(length_of_run(deadline)) {
+        if (strategy.is_main()) open_log();
         run_.save_steps = folder.save_steps;
         run_.report = [this] { report(); };
         run_.write_checkpoint = [this] {
-            save_checkpoint(state_, task_.args, task_.dataset.train, folder_.checkpoint_file());
+            strategy_.save(state_, task_.args, task_.dataset.train, folder_.checkpoint_file());
         };
     }
 
@@ -43,11 +37,12 @@ class TrainingRun {
         plan();
         run_.train([&] {
             if (run_.is_over() || has_missed_report()) run_.report_now();
-            train(state_, args_, task_.dataset.train,
-                  [&](const StepMetrics& metrics, TrainerControl& control) {
-                      end_step(metrics);
-                      control.should_training_stop = run_.is_over();
-                  });
+            run_steps(
+                state_, args_, [&] { return take_step(); },
+                [&](const StepMetrics& metrics, TrainerControl& control) {
+                    end_step(metrics);
+                    control.should_training_stop = run_.is_over();
+                });
         });
     }
     double seconds_per_step() const { return run_.seconds_per_step(); }
@@ -57,6 +52,31 @@ class TrainingRun {
     }
 
  private:
+    // All ranks read the clock of the main one, so that they end, report and save together.
+    RunLength length_of_run(std::optional<Deadline> deadline) const {
+        const auto of_main = [this](const std::function<double()>& clock) {
+            return [this, clock] { return strategy_.from_main(clock()); };
+        };
+        if (deadline) deadline->clock = of_main(deadline->clock);
+        return {state_.global_step, task_.args.num_steps(), num_reports, deadline,
+                of_main(elapsed_seconds)};
+    }
+
+    void open_log() {
+        log_.emplace(folder_.path + "/log.jsonl", state_.global_step);
+        logged_seconds_ = log_->seconds();
+        for (const auto& [step, loss] : log_->evaluations()) add_evaluation(step, loss);
+        if (log_->last_step() < state_.global_step)
+            note(folder_.path + "/log.jsonl ends at step " + to_text(log_->last_step()) +
+                 ", but " + to_text(state_.global_step) +
+                 " steps are completed: lines are missing");
+    }
+
+    StepMetrics take_step() {
+        if (strategy_.interrupted()) throw Interrupted();
+        return strategy_.step(state_, args_, task_.dataset.train);
+    }
+
     // Sets the arguments of the next step. The schedule of a new run ends with the run.
     void plan() {
         LRSchedule& schedule = task_.args.lr_schedule;
@@ -73,16 +93,19 @@ class TrainingRun {
                       sparkline(state_.losses, 7) + " loss " + fixed(metrics.loss, 2) + " lr " +
                       fixed(double(metrics.learning_rate), 4) + " grad_norm " +
                       fixed(metrics.grad_norm, 2) + " " + speed());
-        log_.append_step(state_.global_step, metrics,
-                         state_.global_step * tokens_per_step(args_),
-                         logged_seconds_ + run_.seconds());
+        if (log_)
+            log_->append_step(state_.global_step, metrics,
+                              state_.global_step * tokens_per_step(args_),
+                              logged_seconds_ + run_.seconds());
         run_.report_and_save();
     }
 
     // Evaluates, and exports the model.
     void report() {
-        const double loss = evaluate_loss(state_.model, task_.dataset.validation, task_.args,
-                                          num_evaluation_batches);
+        strategy_.gather_model(state_);
+        const double loss = strategy_.evaluate(state_.model, task_.dataset.validation,
+                                               task_.args, num_evaluation_batches);
+        if (!log_) return;
         add_evaluation(state_.global_step, loss);
         show_progress("");
         show("step " + to_text(state_.global_step),
@@ -90,7 +113,7 @@ class TrainingRun {
                  fixed(loss, 3) + (run_.num_steps_taken() > 0 ? ", " + speed() : "") +
                  "\n    " + sample_(state_.model));
         plot_now("loss", {loss_curve()});
-        if (!is_logged()) log_.append_evaluation(state_.global_step, loss);
+        if (!is_logged()) log_->append_evaluation(state_.global_step, loss);
         models::export_model(state_.model, folder_.path, folder_.dtype);
     }
 
@@ -100,22 +123,30 @@ class TrainingRun {
     }
 
     // Ctrl-C can end a run between a step and its evaluation.
-    bool has_missed_report() const {
-        return !has_deadline_ && !is_new_ && !is_logged() &&
-               is_report_step(state_.global_step, run_.last_step(), num_reports);
+    bool has_missed_report() {
+        const bool has_missed =
+            log_ && !has_deadline_ && !is_new_ && !is_logged() &&
+            is_report_step(state_.global_step, run_.last_step(), num_reports);
+        return strategy_.from_main(has_missed) > 0;
     }
 
     bool is_logged() const {
-        const auto& evaluations = log_.evaluations();
+        const auto& evaluations = log_->evaluations();
         return !evaluations.empty() && evaluations.back().step == state_.global_step;
     }
 
     // For example "12,345 tokens/s, 1:15 left".
     std::string speed() const {
-        return tokens_per_second(args_, run_.seconds_per_step()) + "/s, " +
-               minutes_and_seconds(run_.seconds_left()) + " left";
+        const double num_ranks = double(strategy_.num_ranks());
+        const double seconds = run_.seconds_per_step();
+        return tokens_per_second(args_, seconds) + "/s" +
+               (num_ranks > 1
+                    ? " (" + tokens_per_second(args_, num_ranks * seconds) + "/s per rank)"
+                    : "") +
+               ", " + minutes_and_seconds(run_.seconds_left()) + " left";
     }
 
+    TrainingStrategy& strategy_;
     TrainerState& state_;
     TrainingTask& task_;
     const RunFolder& folder_;
@@ -123,8 +154,8 @@ class TrainingRun {
     const bool has_deadline_, is_new_;
     ResumableRun run_;
     TrainingArguments args_;
-    TrainingLog log_;
-    const double logged_seconds_;
+    std::optional<TrainingLog> log_;  // of the main rank
+    double logged_seconds_ = 0;
     Line validation_{"validation", {}, {}};
 };
 
@@ -148,16 +179,19 @@ void report_end(const TrainerState& state, const TrainingTask& task, bool interr
 
 RunOutcome train_and_evaluate(TrainerState& state, TrainingTask& task, const RunFolder& folder,
                               const std::function<std::string(const Model&)>& sample,
-                              const std::optional<Deadline>& deadline) {
-    const InterruptHandler interrupt_handler;
+                              const std::optional<Deadline>& deadline,
+                              const std::shared_ptr<TrainingStrategy>& strategy) {
+    const InterruptHandler interrupt_handler(strategy->interrupt_mode());
+    strategy->start(state, task.args);
     const std::size_t first_step = state.global_step;
-    TrainingRun run(state, task, folder, sample, deadline);
+    TrainingRun run(state, task, folder, sample, deadline, *strategy);
     try {
         run.train_to_end();
     } catch (const Interrupted&) {
     }
-    const bool interrupted = InterruptHandler::interrupted();
+    const bool interrupted = strategy->interrupted();
     const bool is_saved = state.global_step > first_step;
+    if (!strategy->is_main()) return {run.seconds_per_step(), interrupted};
     if (interrupted && is_saved) models::export_model(state.model, folder.path, folder.dtype);
     report_end(state, task, interrupted, is_saved);
     if (!state.losses.empty()) plot("loss", {run.loss_curve()});

@@ -3,7 +3,7 @@
 
 #include "chapters/apps/runs/resumable_run.hpp"
 #include "chapters/apps/runs/run_folder.hpp"
-#include "chapters/apps/train/training_task.hpp"
+#include "chapters/apps/train/training_strategy.hpp"
 #include "common/output/plot.hpp"
 
 namespace llm::runs {
@@ -18,9 +18,11 @@ struct RunOutcome {
     double seconds_per_step;  // 0 if no step was left
     bool interrupted;
 };
-RunOutcome train_and_evaluate(TrainerState& state, TrainingTask& task, const RunFolder& folder,
-                              const std::function<std::string(const Model&)>& sample,
-                              const std::optional<Deadline>& deadline = {});
+RunOutcome train_and_evaluate(
+    TrainerState& state, TrainingTask& task, const RunFolder& folder,
+    const std::function<std::string(const Model&)>& sample,
+    const std::optional<Deadline>& deadline = {},
+    const std::shared_ptr<TrainingStrategy>& strategy = std::make_shared<TrainingStrategy>());
 
 // The moving average over 20 steps, at no more than 400 points.
 Line smooth(const std::string& label, const std::vector<Real>& losses);

@@ -1,0 +1,113 @@
+#include "chapters/apps/train/rank_process.hpp"
+
+#include <cstdlib>
+
+#include "common/output/show.hpp"
+#include "common/parallel/mpirun.hpp"
+#include "common/system/parallel.hpp"
+#ifdef LLM_MPI
+#include "common/parallel/mpi_ranks.hpp"
+#endif
+
+namespace llm::runs {
+namespace {
+
+void check_options(const RankOptions& given, const Options& options) {
+    require(started_as_rank() || given.num_ranks > 0 || !options.given("--zero"),
+            "--zero needs --ranks");
+    if (!started_as_rank() && given.num_ranks == 0) return;
+#ifndef LLM_MPI
+    throw ValueError(
+        "--ranks needs MPI: apt-get install libopenmpi-dev openmpi-bin, then "
+        "cmake build && cmake --build build; ./learn train does it itself");
+#endif
+    for (const char* name : {"--only", "--step"})
+        require(!options.given(name), "--ranks excludes {}", name);
+}
+
+[[noreturn]] void start_ranks(std::size_t num_ranks, int argc, char** argv) {
+    const std::vector<std::string> command = mpirun_command(num_ranks, argc, argv);
+    std::string line;
+    for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
+    show("command", line);
+    run_mpirun(command, "train", resume_advice);
+    std::exit(0);
+}
+
+}  // namespace
+
+void add_rank_options(Options& options, RankOptions& given) {
+    options.count("--ranks", given.num_ranks, 1, 1024,
+                  "number of processes, among which each step is divided");
+    options.count("--zero", given.zero, 0, 3,
+                  "what each rank has only a shard of: 1 moving averages, 2 also gradients, 3 "
+                  "also parameters");
+}
+
+#ifdef LLM_MPI
+
+struct RankProcess::Group {
+    MpiRanks mpi;
+    bool is_silent = false;
+};
+
+RankProcess::RankProcess() {
+    if (!started_as_rank()) return;
+    group_ = std::make_unique<Group>();
+    if (group_->mpi.world().rank() == 0) return;
+    print_nothing();
+    group_->is_silent = true;
+}
+
+std::shared_ptr<TrainingStrategy> RankProcess::strategy(const RankOptions& given,
+                                                        const Options& options,
+                                                        const TrainingArguments& args, int argc,
+                                                        char** argv) {
+    check_options(given, options);
+    const auto stage = static_cast<ZeroStage>(given.zero);
+    if (given.num_ranks > 0) check_ranks(args, given.num_ranks, stage);
+    if (!group_ && given.num_ranks > 0) start_ranks(given.num_ranks, argc, argv);
+    if (!group_) return std::make_shared<TrainingStrategy>();
+
+    Communicator& world = group_->mpi.world();
+    require(started_ranks() == 0 || started_ranks() == world.size(),
+            "mpirun has started {} ranks, but the MPI library of this program knows of {}: "
+            "they belong to different MPIs",
+            started_ranks(), world.size());
+    require(given.num_ranks == 0 || given.num_ranks == world.size(),
+            "--ranks {}, but mpirun has started {}", given.num_ranks, world.size());
+    check_ranks(args, world.size(), stage);
+    set_num_threads(num_threads() / group_->mpi.num_on_machine());
+    return std::make_shared<RanksStrategy>(world, stage, [this] {
+        print_errors();
+        group_->is_silent = false;
+    });
+}
+
+int RankProcess::end(int code) const {
+    if (!group_ || code == 0) return code;
+    // Errors of the command line, or of a loss, are those of all ranks: rank 0 prints them.
+    if (group_->is_silent) wait_a_second();
+    group_->mpi.abort(code);
+}
+
+#else
+
+struct RankProcess::Group {};
+
+RankProcess::RankProcess() = default;
+
+std::shared_ptr<TrainingStrategy> RankProcess::strategy(const RankOptions& given,
+                                                        const Options& options,
+                                                        const TrainingArguments&, int, char**) {
+    check_options(given, options);
+    return std::make_shared<TrainingStrategy>();
+}
+
+int RankProcess::end(int code) const { return code; }
+
+#endif
+
+RankProcess::~RankProcess() = default;
+
+}  // namespace llm::runs
