@@ -67,7 +67,11 @@ class ErrorOutput {
  public:
     explicit ErrorOutput(const std::string& name) : prefix_(name + ": ") {}
 
-    void add(const std::string& line) {
+    void add(const std::string& text) {
+        // It has no end of line.
+        static const std::regex forwarding("mpirun\\S*: Forwarding signal \\d+ to job");
+        const std::string line = std::regex_replace(text, forwarding, "");
+        if (line.empty() && !text.empty()) return;
         static const std::regex ended(
             "process rank (\\d+) with PID \\d+ on node \\S+ exited on (signal \\d+ .*)\\.");
         std::smatch match;
