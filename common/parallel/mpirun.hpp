@@ -24,11 +24,11 @@ std::vector<std::string> mpirun_command(std::size_t num_ranks, int argc, char** 
 void run_mpirun(const std::vector<std::string>& command, const std::string& name,
                 const std::string& advice_after_signal);
 
-// A rank other than 0 prints nothing, also no errors, until it prints its own.
+// A rank other than 0 prints nothing; errors only where they are its own.
 void print_nothing();
 void print_errors();
 
-// Lets the others end first, if they do.
+// Lets rank 0 report first what all ranks know, and end them.
 void wait_a_second();
 
 }  // namespace llm

@@ -25,15 +25,6 @@ void check_options(const RankOptions& given, const Options& options) {
         require(!options.given(name), "--ranks excludes {}", name);
 }
 
-[[noreturn]] void start_ranks(std::size_t num_ranks, int argc, char** argv) {
-    const std::vector<std::string> command = mpirun_command(num_ranks, argc, argv);
-    std::string line;
-    for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
-    show("command", line);
-    run_mpirun(command, "train", resume_advice);
-    std::exit(0);
-}
-
 }  // namespace
 
 void add_rank_options(Options& options, RankOptions& given) {
@@ -46,9 +37,22 @@ void add_rank_options(Options& options, RankOptions& given) {
 
 #ifdef LLM_MPI
 
+namespace {
+
+[[noreturn]] void start_ranks(std::size_t num_ranks, int argc, char** argv) {
+    const std::vector<std::string> command = mpirun_command(num_ranks, argc, argv);
+    std::string line;
+    for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
+    show("command", line);
+    run_mpirun(command, "train", resume_advice);
+    std::exit(0);
+}
+
+}  // namespace
+
 struct RankProcess::Group {
     MpiRanks mpi;
-    bool is_silent = false;
+    bool is_silent = false;  // while all ranks read the command line
 };
 
 RankProcess::RankProcess() {
@@ -78,15 +82,14 @@ std::shared_ptr<TrainingStrategy> RankProcess::strategy(const RankOptions& given
             "--ranks {}, but mpirun has started {}", given.num_ranks, world.size());
     check_ranks(args, world.size(), stage);
     set_num_threads(num_threads() / group_->mpi.num_on_machine());
-    return std::make_shared<RanksStrategy>(world, stage, [this] {
-        print_errors();
-        group_->is_silent = false;
-    });
+    if (group_->is_silent) print_errors();
+    group_->is_silent = false;
+    return std::make_shared<RanksStrategy>(world, stage);
 }
 
 int RankProcess::end(int code) const {
     if (!group_ || code == 0) return code;
-    // Errors of the command line, or of a loss, are those of all ranks: rank 0 prints them.
+    // An error of the command line is that of all ranks: rank 0 prints it.
     if (group_->is_silent) wait_a_second();
     group_->mpi.abort(code);
 }

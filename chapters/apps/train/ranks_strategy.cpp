@@ -5,6 +5,7 @@
 
 #include "chapters/13_training/run_checkpoint.hpp"
 #include "chapters/24_parallel/training_memory.hpp"
+#include "common/parallel/mpirun.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm::runs {
@@ -98,7 +99,7 @@ double RanksStrategy::from_main(double value) {
     return value;
 }
 
-void RanksStrategy::run(const std::function<void()>& function) const {
+void RanksStrategy::name_failure(const std::function<void()>& function) const {
     std::string reason;
     try {
         return function();
@@ -107,22 +108,28 @@ void RanksStrategy::run(const std::function<void()>& function) const {
     } catch (const std::exception& error) {
         reason = error.what();
     }
-    on_failure_();
     throw std::runtime_error("rank " + to_text(ranks_.rank()) + ": " + reason + resume_advice);
 }
 
-void RanksStrategy::start(TrainerState& state, const TrainingArguments& args) {
-    broadcast_state(ranks_, state);
-    if (stage_ <= ZeroStage::optimizer_states)
-        gradients_.assign(num_batches_of_rank(args, ranks_.size()), zeros_like(state.model));
-    if (stage_ == ZeroStage::none) return;
+void RanksStrategy::shard_optimizer(TrainerState& state, const TrainingArguments& args) {
     const AdamW whole = std::move(state.optimizer);
     state.optimizer = make_sharded_optimizer(ranks_, state.model, args).optimizer;
     state.optimizer.step_count = whole.step_count;
     Model buffer = zeros_like(state.model);
     state.optimizer.exp_avg = shard_of_averages(ranks_, whole.exp_avg, buffer);
     state.optimizer.exp_avg_sq = shard_of_averages(ranks_, whole.exp_avg_sq, buffer);
-    if (stage_ >= ZeroStage::gradients) model_.emplace(ranks_, state.model, stage_);
+}
+
+void RanksStrategy::start(TrainerState& state, const TrainingArguments& args) {
+    name_failure([&] {
+        broadcast_state(ranks_, state);
+        if (stage_ != ZeroStage::none) shard_optimizer(state, args);
+        if (stage_ >= ZeroStage::gradients)
+            model_.emplace(ranks_, state.model, stage_);
+        else
+            gradients_.assign(num_batches_of_rank(args, ranks_.size()),
+                              zeros_like(state.model));
+    });
 }
 
 StepMetrics RanksStrategy::step_of_stage(TrainerState& state, const TrainingArguments& args,
@@ -139,7 +146,7 @@ StepMetrics RanksStrategy::step(TrainerState& state, const TrainingArguments& ar
                                 const std::vector<Id>& tokens) {
     ranks_.take_first();
     StepMetrics metrics{};
-    run([&] { metrics = step_of_stage(state, args, tokens); });
+    name_failure([&] { metrics = step_of_stage(state, args, tokens); });
     check_loss(metrics, state.global_step);
     return metrics;
 }
@@ -153,6 +160,7 @@ void RanksStrategy::check_loss(const StepMetrics& metrics, std::size_t step) {
     for (std::size_t rank = 0; rank < losses.size(); ++rank)
         if (!std::isfinite(losses[rank]))
             failed += (failed.empty() ? "rank " : ", rank ") + to_text(rank);
+    if (!is_main()) wait_a_second();  // one message is enough
     throw std::runtime_error("step " + to_text(step) + ": the loss is not finite on " + failed +
                              resume_advice);
 }
@@ -171,7 +179,7 @@ AdamW RanksStrategy::gather_optimizer(const TrainerState& state) {
 
 void RanksStrategy::save(TrainerState& state, const TrainingArguments& args,
                          const std::vector<Id>& tokens, const std::string& file) {
-    run([&] {
+    name_failure([&] {
         gather_model(state);
         AdamW other;
         if (stage_ != ZeroStage::none)
@@ -190,7 +198,7 @@ double RanksStrategy::evaluate(const Model& model, const std::vector<Id>& tokens
     std::vector<double> losses(batches.size());
     const std::size_t first = part_of(batches.size(), ranks_.size(), ranks_.rank()).begin;
     const std::size_t count = part_of(batches.size(), ranks_.size(), ranks_.rank()).size;
-    run([&] {
+    name_failure([&] {
         parallel_for(count, [&](std::size_t i) {
             const auto& [input_ids, targets] = batches[first + i];
             losses[first + i] = evaluate_loss(model, input_ids, targets,

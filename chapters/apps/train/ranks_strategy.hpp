@@ -51,13 +51,10 @@ class ObservedRanks final : public Communicator {
 };
 
 // Rank 0 is the main one. A rank that fails throws std::runtime_error, which names it; so do
-// all ranks if the loss of one is not finite.
+// all ranks if the loss of one is not finite, rank 0 a second before the others.
 class RanksStrategy final : public TrainingStrategy {
  public:
-    // on_failure is called on a rank that fails alone.
-    RanksStrategy(
-        Communicator& ranks, ZeroStage stage, std::function<void()> on_failure = [] {})
-        : ranks_(ranks), stage_(stage), on_failure_(std::move(on_failure)) {}
+    RanksStrategy(Communicator& ranks, ZeroStage stage) : ranks_(ranks), stage_(stage) {}
 
     bool is_main() const override { return ranks_.rank() == 0; }
     std::size_t num_ranks() const override { return ranks_.size(); }
@@ -82,15 +79,15 @@ class RanksStrategy final : public TrainingStrategy {
     }
 
  private:
-    void run(const std::function<void()>& function) const;
+    void name_failure(const std::function<void()>& function) const;
     StepMetrics step_of_stage(TrainerState& state, const TrainingArguments& args,
                               const std::vector<Id>& tokens);
     void check_loss(const StepMetrics& metrics, std::size_t step);
+    void shard_optimizer(TrainerState& state, const TrainingArguments& args);
     AdamW gather_optimizer(const TrainerState& state);
 
     ObservedRanks ranks_;
     ZeroStage stage_;
-    std::function<void()> on_failure_;
     std::optional<ShardedModel> model_;
 };
 

@@ -110,8 +110,9 @@ class TrainingRun {
         show_progress("");
         show("step " + to_text(state_.global_step),
              "loss " + fixed(double(state_.losses.back()), 3) + ", validation loss " +
-                 fixed(loss, 3) + (run_.num_steps_taken() > 0 ? ", " + speed() : "") +
-                 "\n    " + sample_(state_.model));
+                 fixed(loss, 3) +
+                 (run_.num_steps_taken() > 0 ? ", " + speed(speed_per_rank()) : "") + "\n    " +
+                 sample_(state_.model));
         plot_now("loss", {loss_curve()});
         if (!is_logged()) log_->append_evaluation(state_.global_step, loss);
         models::export_model(state_.model, folder_.path, folder_.dtype);
@@ -136,14 +137,15 @@ class TrainingRun {
     }
 
     // For example "12,345 tokens/s, 1:15 left".
-    std::string speed() const {
+    std::string speed(const std::string& per_rank = "") const {
+        return tokens_per_second(args_, run_.seconds_per_step()) + "/s" + per_rank + ", " +
+               minutes_and_seconds(run_.seconds_left()) + " left";
+    }
+    std::string speed_per_rank() const {
         const double num_ranks = double(strategy_.num_ranks());
-        const double seconds = run_.seconds_per_step();
-        return tokens_per_second(args_, seconds) + "/s" +
-               (num_ranks > 1
-                    ? " (" + tokens_per_second(args_, num_ranks * seconds) + "/s per rank)"
-                    : "") +
-               ", " + minutes_and_seconds(run_.seconds_left()) + " left";
+        if (num_ranks < 2) return "";
+        return " (" + tokens_per_second(args_, num_ranks * run_.seconds_per_step()) +
+               "/s per rank)";
     }
 
     TrainingStrategy& strategy_;
