@@ -21,6 +21,7 @@ if(NOT EMSCRIPTEN)
   target_link_libraries(ranks_strategy PUBLIC training_run lesson_24_parallel)
   target_precompile_headers(ranks_strategy REUSE_FROM options)
   target_compile_options(ranks_strategy PRIVATE ${for_programs})
+  add_tests(apps/train ranks_strategy)
   app(train chapters/apps/train/main.cpp chapters/apps/train/rank_process.cpp
             chapters/apps/train/text_run.cpp chapters/apps/train/training_text.cpp)
   target_link_libraries(train ranks_strategy)
