@@ -262,6 +262,8 @@ void Options::moved(const std::string& name, const std::string& command) {
     parser_->moved.push_back({name, command});
 }
 
+void Options::create_no_folders() { parser_->folders.creates = false; }
+
 std::uint32_t Options::seed() const { return parser_->seed; }
 bool Options::given(const std::string& name) const { return parser_->app.count(name) > 0; }
 

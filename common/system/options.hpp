@@ -69,6 +69,9 @@ class Options {
     // with an error that names the command.
     void moved(const std::string& name, const std::string& command);
 
+    // Declares that another process writes the files of this run: no folder is created.
+    void create_no_folders();
+
     // Parses the command line, runs the program and draws the figures. Returns the exit code:
     // 0, or 2 after printing one line on standard error that says what is wrong. With --only
     // and --quiet, figures are drawn only if --plots is given; with --json they are not drawn.

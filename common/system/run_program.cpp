@@ -13,6 +13,7 @@
 namespace llm {
 
 void Folders::prepare(const std::string& option, const std::filesystem::path& folder) {
+    if (!creates) return;
     std::vector<std::filesystem::path> missing;  // the innermost first
     for (auto path = folder; !path.empty() && !exists(path); path = path.parent_path())
         missing.push_back(path);

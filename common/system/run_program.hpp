@@ -14,6 +14,8 @@ namespace llm {
 // Creates the folders that the options name, and removes them if the run ends with an error.
 class Folders {
  public:
+    bool creates = true;  // otherwise, prepare does nothing
+
     // Throws UsageError unless files can be written there.
     void prepare(const std::string& option, const std::filesystem::path& folder);
     void remove_created() const;  // if they are empty

@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
     add_folder_options(options, folder, dtype);
     add_training_options(options, given);
     add_rank_options(options, ranks);
+    if (!process.is_main()) options.create_no_folders();
     const int code = options.run(argc, argv, [&] {
         require(!text.file.empty(), "--text is missing: ./learn train FILE or FOLDER");
         Generator generator(options.seed());

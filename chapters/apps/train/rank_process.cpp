@@ -58,10 +58,12 @@ struct RankProcess::Group {
 RankProcess::RankProcess() {
     if (!started_as_rank()) return;
     group_ = std::make_unique<Group>();
-    if (group_->mpi.world().rank() == 0) return;
+    if (is_main()) return;
     print_nothing();
     group_->is_silent = true;
 }
+
+bool RankProcess::is_main() const { return !group_ || group_->mpi.world().rank() == 0; }
 
 std::shared_ptr<TrainingStrategy> RankProcess::strategy(const RankOptions& given,
                                                         const Options& options,
@@ -99,6 +101,8 @@ int RankProcess::end(int code) const {
 struct RankProcess::Group {};
 
 RankProcess::RankProcess() = default;
+
+bool RankProcess::is_main() const { return true; }
 
 std::shared_ptr<TrainingStrategy> RankProcess::strategy(const RankOptions& given,
                                                         const Options& options,

@@ -18,6 +18,8 @@ class RankProcess {
     RankProcess();
     ~RankProcess();
 
+    bool is_main() const;  // rank 0, or alone
+
     // The strategy of this process. With --ranks, a process that is alone starts the ranks with
     // the same arguments, waits for them and exits. Throws ValueError or std::runtime_error.
     std::shared_ptr<TrainingStrategy> strategy(const RankOptions& given, const Options& options,

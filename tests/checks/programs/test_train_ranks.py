@@ -1,0 +1,155 @@
+"""./learn train --ranks: processes that mpirun starts."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from inputs import SMALL
+from running import (contents, expect_readable, expect_rejection, output_of, run, run_until,
+                     steps_done)
+from terminal import run_in_terminal
+
+MPIRUN = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+pytestmark = [pytest.mark.programs("train"),
+              pytest.mark.skipif(not MPIRUN, reason="needs mpirun: openmpi-bin")]
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@pytest.fixture(scope="module")
+def learn(program, inputs):
+    return [program, "--text", inputs["numbers"], *SMALL]
+
+
+@pytest.fixture(scope="module")
+def whole(learn, scratch):
+    """The folder of a run in one process."""
+    output_of([*learn, "--steps", "120", "--folder", scratch / "in_one_process"])
+    return scratch / "in_one_process"
+
+
+def losses(folder):
+    records = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    return [record.get("loss", record.get("validation_loss")) for record in records]
+
+
+def expect_equal_runs(folder, whole):
+    """Up to rounding: sums over ranks are added in another order."""
+    assert losses(folder) == pytest.approx(losses(whole), abs=1e-4)
+    assert contents(folder).keys() == contents(whole).keys()
+    for name in ("config.json", "tokenizer.json"):
+        assert contents(folder)[name] == contents(whole)[name]
+
+
+def processes_of_ranks(launcher):
+    """The process ids of the ranks, by rank."""
+    children = lambda pid: Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    found = {}
+    for mpirun in children(launcher):
+        for process in [mpirun, *children(mpirun)]:
+            variables = Path(f"/proc/{process}/environ").read_text().split("\0")
+            found |= {int(variable.split("=")[1]): int(process) for variable in variables
+                      if variable.startswith("OMPI_COMM_WORLD_RANK=")}
+    return found
+
+
+def start(command, folder, steps):
+    """Starts a run, and waits until the checkpoint has these steps."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               stdin=subprocess.DEVNULL, text=True, env=os.environ | AS_ROOT)
+    while process.poll() is None and steps_done(folder) < steps:
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("zero", "03")
+def test_two_ranks_learn_what_one_process_learns(program, learn, whole, zero, tmp_path):
+    folder = tmp_path / "run"
+    output = output_of([*learn, "--steps", "120", "--folder", folder, "--ranks", "2", "--zero",
+                        zero])
+    threads = max(1, os.cpu_count() // 2)
+    assert re.search(rf"^ranks: 2 with {threads} threads? each, ZeRO stage {zero}$", output,
+                     re.M)
+    assert re.search(r"^command: mpirun\S* -n 2 .*--ranks 2", output, re.M)
+    assert re.search(r"^step 120: .* tokens/s \([\d,]+ tokens/s per rank\), ", output, re.M)
+    assert output.count("step 120: ") == 1 and "\x1b" not in output and "\r" not in output
+    expect_equal_runs(folder, whole)
+    expect_readable(program, folder)
+
+
+def test_ctrl_c_saves_and_other_ranks_resume(learn, whole, tmp_path):
+    folder, copy = tmp_path / "run", tmp_path / "copy"
+    code, output = run_until([*learn, "--steps", "120", "--folder", folder, "--ranks", "2",
+                              "--zero", "1"], folder / "config.json", signal.SIGINT)
+    assert code == 0 and "Stopped and saved" in output and "signal" not in output
+    assert 0 < steps_done(folder) < 120
+    shutil.copytree(folder, copy)
+    output_of([*learn, "--resume", "--folder", folder])
+    output_of([*learn, "--resume", "--folder", copy, "--ranks", "3", "--zero", "2"])
+    expect_equal_runs(folder, whole)
+    expect_equal_runs(copy, whole)
+
+
+def test_in_a_terminal_ctrl_c_stops_it_and_there_is_progress(learn, tmp_path):
+    act = lambda output: signal.SIGINT if "step 1000: " in output else None
+    code, output = run_in_terminal([*learn, "--steps", "6000", "--folder", tmp_path / "run",
+                                    "--ranks", "2"], act)
+    assert code == 0 and "Stopped and saved after" in output
+    lines = re.findall(r"\r\x1b\[2K(\d+/6000 [^\r\n]*)", output)
+    assert len(lines) > 100 and max(map(len, lines)) == 79
+
+
+def test_a_signal_to_one_rank_stops_all_after_the_same_step(learn, tmp_path):
+    """mpirun is started without ./learn train."""
+    folder = tmp_path / "run"
+    process = start([MPIRUN, "--oversubscribe", "--bind-to", "none", "-n", "3", *learn,
+                     "--steps", "1000000", "--folder", folder, "--save-steps", "5"], folder, 10)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGUSR1)
+    output, error = process.communicate(timeout=20)
+    assert process.returncode == 0 and not error
+    assert "Stopped and saved after" in output and "\x1b" not in output
+
+
+def test_a_rank_that_is_killed_ends_all_with_one_line(learn, tmp_path):
+    folder = tmp_path / "run"
+    command = [*learn, "--steps", "600", "--folder", folder]
+    process = start([*command, "--save-steps", "5", "--ranks", "3"], folder, 10)
+    before = time.time()
+    os.kill(processes_of_ranks(process.pid)[1], signal.SIGKILL)
+    error = process.communicate(timeout=20)[1]
+    assert process.returncode == 2 and time.time() - before < 10
+    assert error == ("train: rank 1 was ended by signal 9 (Killed). With --resume, the same "
+                     "command continues the run from its checkpoint.\n")
+    assert 10 <= steps_done(folder) < 600
+    output_of([*command, "--resume", "--ranks", "2"])
+    assert steps_done(folder) == len(losses(folder)) - 6 == 600
+
+
+@pytest.mark.parametrize("options, message", (
+    ("--ranks 0", "--ranks takes an integer from 1 to 1024, not '0'"),
+    ("--ranks -2", "not '-2'"),
+    ("--ranks 9", "--ranks: 9 ranks for the 8 sequences of a step"),
+    ("--zero 1", "--zero needs --ranks"),
+    ("--ranks 2 --zero 4", "--zero takes an integer from 0 to 3, not '4'"),
+    ("--ranks 2 --zero 1 --optimizer muon", "--zero excludes --optimizer muon"),
+    ("--ranks 2 --only 1", "--ranks excludes --only")))
+def test_ranks_that_cannot_be_are_rejected_at_once(learn, options, message):
+    expect_rejection([*learn, *options.split()], message)
+
+
+def test_an_error_of_the_ranks_is_one_line(program, learn, tmp_path):
+    folder = tmp_path / "run"
+    for command in ([program, "--text", tmp_path / "nothing", "--ranks", "2"],
+                    [MPIRUN, "-q", "-n", "2", program, "--text", tmp_path / "nothing"],
+                    [MPIRUN, "-q", "-n", "2", *learn, "--ranks", "3"],
+                    [MPIRUN, "-q", "-n", "2", *learn, "--bogus"]):
+        result = run([*command, "--folder", folder], env=os.environ | AS_ROOT)
+        assert result.returncode == 2 and re.fullmatch(r"train: .*\n", result.stderr), result
+        assert not folder.exists()
