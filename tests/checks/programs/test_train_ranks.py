@@ -144,6 +144,14 @@ def test_ranks_that_cannot_be_are_rejected_at_once(learn, options, message):
     expect_rejection([*learn, *options.split()], message)
 
 
+def test_only_rank_0_has_a_folder(learn, tmp_path):
+    folders = [tmp_path / "of_rank_0", tmp_path / "of_rank_1"]
+    ranks = [["-n", "1", *learn, "--steps", "6", "--folder", folder] for folder in folders]
+    result = run([MPIRUN, "--oversubscribe", *ranks[0], ":", *ranks[1]], env=os.environ | AS_ROOT)
+    assert result.returncode == 0 and not result.stderr
+    assert steps_done(folders[0]) == 6 and not folders[1].exists()
+
+
 def test_an_error_of_the_ranks_is_one_line(program, learn, tmp_path):
     folder = tmp_path / "run"
     for command in ([program, "--text", tmp_path / "nothing", "--ranks", "2"],
