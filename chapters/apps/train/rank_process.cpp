@@ -39,11 +39,21 @@ void add_rank_options(Options& options, RankOptions& given) {
 
 namespace {
 
+// In quotation marks if a shell would read something else.
+std::string in_shell(const std::string& word) {
+    const bool is_plain =
+        !word.empty() && word.find_first_of(" \t\n\"'\\$`*?[]{}()<>|&;!~#") == word.npos;
+    if (is_plain) return word;
+    std::string quoted = "'";
+    for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    return quoted + "'";
+}
+
 [[noreturn]] void start_ranks(std::size_t num_ranks, int argc, char** argv) {
     const std::vector<std::string> command = mpirun_command(num_ranks, argc, argv);
     std::string line;
-    for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
-    show("command", line);
+    for (const std::string& word : command) line += " " + in_shell(word);
+    show("command", line.substr(1));
     run_mpirun(command, "train", resume_advice);
     std::exit(0);
 }
