@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <numeric>
-#include <stdexcept>
 
 #include "chapters/13_training/training_loop.hpp"
 
@@ -72,7 +71,7 @@ double sum_of_shares(Communicator& ranks, double share) {
     std::string failed;
     for (std::size_t rank = 0; rank < shares.size(); ++rank)
         if (!std::isfinite(shares[rank])) failed += " " + std::to_string(rank);
-    if (!failed.empty()) throw std::runtime_error("the loss is not finite on rank" + failed);
+    if (!failed.empty()) throw LossNotFinite("the loss is not finite on rank" + failed);
     return std::accumulate(shares.begin(), shares.end(), 0.0);
 }
 

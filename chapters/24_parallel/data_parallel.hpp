@@ -2,6 +2,8 @@
 // gradient of its share of the batch.
 #pragma once
 
+#include <stdexcept>
+
 #include "chapters/12_gradients/model_backward.hpp"
 #include "chapters/13_training/trainer.hpp"
 #include "chapters/24_parallel/flat_parameters.hpp"
@@ -47,8 +49,11 @@ double share_of_step(const Communicator& ranks, const TrainerState& state,
                      const TrainingArguments& args, const std::vector<Id>& tokens,
                      std::vector<Model>& gradients);
 
-// The sum of what the ranks add to the loss. Throws std::runtime_error on all ranks, with the
-// names of those whose share is not finite.
+// The sum of what the ranks add to the loss. Throws LossNotFinite on all ranks, with the
+// numbers of those whose share is not finite.
+struct LossNotFinite : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 double sum_of_shares(Communicator& ranks, double share);
 // Sums over all ranks.
 double sum_over_ranks(Communicator& ranks, double value);

@@ -1,6 +1,5 @@
 #include "chapters/apps/train/ranks_strategy.hpp"
 
-#include <cmath>
 #include <numeric>
 
 #include "chapters/13_training/run_checkpoint.hpp"
@@ -65,12 +64,6 @@ void check_ranks(const TrainingArguments& args, std::size_t num_ranks, ZeroStage
             "--zero excludes --optimizer muon, which needs whole matrices");
 }
 
-void ObservedRanks::all_reduce(Numbers values) {
-    if (const auto* own = std::get_if<std::span<double>>(&values); own && !first_)
-        first_ = own->front();
-    ranks_.all_reduce(values);
-}
-
 std::string RanksStrategy::description() const {
     return to_text(ranks_.size()) + " with " + to_text(num_threads()) +
            (num_threads() == 1 ? " thread" : " threads") + " each, ZeRO stage " +
@@ -103,6 +96,8 @@ void RanksStrategy::name_failure(const std::function<void()>& function) const {
     std::string reason;
     try {
         return function();
+    } catch (const LossNotFinite&) {  // of all ranks
+        throw;
     } catch (const std::bad_alloc&) {
         reason = "not enough memory";
     } catch (const std::exception& error) {
@@ -144,25 +139,15 @@ StepMetrics RanksStrategy::step_of_stage(TrainerState& state, const TrainingArgu
 
 StepMetrics RanksStrategy::step(TrainerState& state, const TrainingArguments& args,
                                 const std::vector<Id>& tokens) {
-    ranks_.take_first();
     StepMetrics metrics{};
-    name_failure([&] { metrics = step_of_stage(state, args, tokens); });
-    check_loss(metrics, state.global_step);
+    try {
+        name_failure([&] { metrics = step_of_stage(state, args, tokens); });
+    } catch (const LossNotFinite& error) {
+        if (!is_main()) wait_a_second();  // one message is enough
+        throw std::runtime_error("step " + to_text(state.global_step + 1) + ": " +
+                                 error.what() + resume_advice);
+    }
     return metrics;
-}
-
-void RanksStrategy::check_loss(const StepMetrics& metrics, std::size_t step) {
-    if (std::isfinite(metrics.loss)) return;
-    std::vector<double> losses(ranks_.size());
-    losses[ranks_.rank()] = ranks_.take_first().value_or(0);
-    ranks_.all_gather(std::span(losses));
-    std::string failed;
-    for (std::size_t rank = 0; rank < losses.size(); ++rank)
-        if (!std::isfinite(losses[rank]))
-            failed += (failed.empty() ? "rank " : ", rank ") + to_text(rank);
-    if (!is_main()) wait_a_second();  // one message is enough
-    throw std::runtime_error("step " + to_text(step) + ": the loss is not finite on " + failed +
-                             resume_advice);
 }
 
 void RanksStrategy::gather_model(TrainerState& state) {

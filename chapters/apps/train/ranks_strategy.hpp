@@ -13,43 +13,6 @@ constexpr const char* resume_advice =
 // Throws ValueError if this run cannot be divided among so many ranks, or not at this stage.
 void check_ranks(const TrainingArguments& args, std::size_t num_ranks, ZeroStage stage);
 
-// Observes the sums of a group of ranks, as a part of it: of a step, the lesson's functions
-// return the sum of the losses alone.
-class ObservedRanks final : public Communicator {
- public:
-    explicit ObservedRanks(Communicator& ranks)
-        : Communicator(ranks.rank(), ranks.size()), ranks_(ranks) {}
-
-    // The first number that this rank has added to a sum since the last call, which is double.
-    std::optional<double> take_first() { return std::exchange(first_, {}); }
-
-    void barrier() override { ranks_.barrier(); }
-    void all_reduce(Numbers values) override;
-    void reduce_scatter(Numbers values) override { ranks_.reduce_scatter(values); }
-    void all_gather(Numbers values) override { ranks_.all_gather(values); }
-    std::unique_ptr<Communicator> split(std::size_t color) override {
-        return ranks_.split(color);
-    }
-
- private:
-    void send_bytes(ConstBytes message, std::size_t destination) override {
-        ranks_.send(message, destination);
-    }
-    void receive_bytes(Bytes message, std::size_t source) override {
-        ranks_.receive(message, source);
-    }
-    void send_receive_bytes(ConstBytes sent, std::size_t destination, Bytes received,
-                            std::size_t source) override {
-        ranks_.send_receive(sent, destination, received, source);
-    }
-    void broadcast_bytes(Bytes values, std::size_t root) override {
-        ranks_.broadcast(values, root);
-    }
-
-    Communicator& ranks_;
-    std::optional<double> first_;
-};
-
 // Rank 0 is the main one. A rank that fails throws std::runtime_error, which names it; so do
 // all ranks if the loss of one is not finite, rank 0 a second before the others.
 class RanksStrategy final : public TrainingStrategy {
@@ -82,11 +45,10 @@ class RanksStrategy final : public TrainingStrategy {
     void name_failure(const std::function<void()>& function) const;
     StepMetrics step_of_stage(TrainerState& state, const TrainingArguments& args,
                               const std::vector<Id>& tokens);
-    void check_loss(const StepMetrics& metrics, std::size_t step);
     void shard_optimizer(TrainerState& state, const TrainingArguments& args);
     AdamW gather_optimizer(const TrainerState& state);
 
-    ObservedRanks ranks_;
+    Communicator& ranks_;
     ZeroStage stage_;
     std::optional<ShardedModel> model_;
 };

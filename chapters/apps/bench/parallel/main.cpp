@@ -62,16 +62,17 @@ struct TimedRun {
 };
 
 double step_seconds(Communicator& ranks, TimedRun& run) {
-    auto& [task, tokens, state] = run;
+    TrainerState& state = run.state;
+    const TrainingArguments& args = run.task.args;
     const bool is_alone = ranks.size() == 1;
-    std::vector<Model> gradients(is_alone ? task.args.gradient_accumulation_steps
-                                          : num_batches_of_rank(task.args, ranks.size()),
-                                 zeros_like(state.model));
+    std::vector<Model> gradients(
+        is_alone ? args.gradient_accumulation_steps : num_batches_of_rank(args, ranks.size()),
+        zeros_like(state.model));
     return seconds_of(ranks, [&] {
         if (is_alone)
-            train_step(state, task.args, tokens, gradients);
+            train_step(state, args, run.tokens, gradients);
         else
-            data_parallel_step(ranks, state, task.args, tokens, gradients);
+            data_parallel_step(ranks, state, args, run.tokens, gradients);
     });
 }
 
