@@ -1,5 +1,6 @@
 #include "chapters/24_parallel/ring.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace llm {
@@ -12,6 +13,14 @@ std::span<Real> ring_part(std::span<Real> values, std::size_t num_ranks, std::pt
     const auto [begin, size] =
         part_of(values.size(), num_ranks, static_cast<std::size_t>((i % n + n) % n));
     return values.subspan(begin, size);
+}
+
+// A part is sent in pieces, so that what arrives is still in the cache when it is added.
+constexpr std::size_t piece_size = 1 << 16;
+template <class Number>
+std::span<Number> piece(std::span<Number> part, std::size_t begin) {
+    if (begin >= part.size()) return {};
+    return part.subspan(begin, std::min(piece_size, part.size() - begin));
 }
 
 void add_to(std::span<Real> sums, std::span<const Real> values) {
@@ -29,14 +38,18 @@ void pass_on(Communicator& ranks, std::span<const Real> sent, std::span<Real> re
 void ring_reduce_scatter(Communicator& ranks, std::span<Real> values) {
     const std::size_t n = ranks.size();
     const auto rank = static_cast<std::ptrdiff_t>(ranks.rank());
-    std::vector<Real> received(part_of(values.size(), n, 0).size);  // the longest part
+    const std::size_t longest = part_of(values.size(), n, 0).size;
+    std::vector<Real> received(std::min(longest, piece_size));
     for (std::ptrdiff_t step = 0; step + 1 < static_cast<std::ptrdiff_t>(n); ++step) {
         // Pass on the part that arrived in the step before, which begins at its own rank + 1.
         const std::span<const Real> sent = ring_part(values, n, rank - 1 - step);
         const std::span<Real> own = ring_part(values, n, rank - 2 - step);
-        const std::span<Real> arrived = std::span(received).first(own.size());
-        pass_on(ranks, sent, arrived);
-        add_to(own, arrived);
+        for (std::size_t begin = 0; begin < longest; begin += piece_size) {
+            const std::span<Real> sum = piece(own, begin);
+            const std::span<Real> arrived = std::span(received).first(sum.size());
+            pass_on(ranks, piece(sent, begin), arrived);
+            add_to(sum, arrived);
+        }
     }
 }
 

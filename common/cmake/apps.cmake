@@ -92,8 +92,7 @@ endif()
 if(MPI_CXX_FOUND)
   add_executable(bench_parallel EXCLUDE_FROM_ALL chapters/apps/bench/parallel/main.cpp)
   target_link_libraries(bench_parallel lesson_24_parallel training_run mpi_ranks)
-  target_precompile_headers(bench_parallel REUSE_FROM options)
-  target_compile_options(bench_parallel PRIVATE ${for_programs})
+  target_precompile_headers(bench_parallel REUSE_FROM common)
 endif()
 
 # Fuzzing needs Clang's libFuzzer, and the readers compiled with the sanitizers: what the fuzzer and the
