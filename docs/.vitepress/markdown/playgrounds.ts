@@ -5,6 +5,7 @@ const components: Record<string, string> = {
   answer: 'AnswerPlayground',
   attention: 'AttentionPlayground',
   generation: 'GenerationPlayground',
+  ring: 'RingPlayground',
   rope: 'RopePlayground',
   serving: 'ServingPlayground',
   tokenizer: 'TokenizerPlayground',

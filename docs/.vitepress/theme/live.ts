@@ -9,6 +9,7 @@ const playgrounds = {
   AnswerPlayground: () => import('./components/playgrounds/AnswerPlayground.vue'),
   AttentionPlayground: () => import('./components/playgrounds/AttentionPlayground.vue'),
   GenerationPlayground: () => import('./components/playgrounds/GenerationPlayground.vue'),
+  RingPlayground: () => import('./components/playgrounds/RingPlayground.vue'),
   RopePlayground: () => import('./components/playgrounds/RopePlayground.vue'),
   ServingPlayground: () => import('./components/playgrounds/ServingPlayground.vue'),
   TokenizerPlayground: () => import('./components/playgrounds/TokenizerPlayground.vue'),

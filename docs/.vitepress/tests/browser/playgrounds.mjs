@@ -225,6 +225,29 @@ async function checkServing(element) {
   return numPages === 12 ? findings : [...findings, `an empty server has ${numPages} unused pages`]
 }
 
+// With each number of ranks, the last step shows what the native program has after the all-gather, and the
+// one in the middle what it has after the reduce-scatter.
+async function checkRing(element) {
+  const findings = []
+  const slide = async (label, value) => {
+    await element.getByRole('slider', { name: label }).fill(String(value))
+    await settle(element)
+  }
+  for (const ranks of [2, 5, 3]) {
+    await slide('ranks', ranks)
+    const events = eventsOf(await runNatively({ slug: '24_parallel', args: ['--only', '2', '--ranks', String(ranks)] }))
+    for (const [name, step] of [['before', 0], ['after_reduce_scatter', ranks - 1], ['after_all_gather', 2 * ranks - 2]]) {
+      await slide('step', step)
+      const shown = await element.locator('td').allTextContents()
+      const { values } = events.find(event => event.type === 'tensor' && event.name === name)
+      if (shown.join() !== values.join()) findings.push(`${ranks} ranks, ${name}: ${shown} instead of ${values}`)
+    }
+    const complete = await element.locator('td.complete').count()
+    if (complete !== ranks * ranks) findings.push(`${ranks} ranks: ${complete} numbers are complete`)
+  }
+  return findings
+}
+
 const checks = {
   '': checkWalk, // the first page
   'walk_through': checkWalk,
@@ -235,6 +258,7 @@ const checks = {
   '13_training': checkTraining,
   '14_fine_tuning': checkAnswer,
   '21_serving': checkServing,
+  '24_parallel': checkRing,
 }
 
 // These pages have one playground each, and no other page has one.
