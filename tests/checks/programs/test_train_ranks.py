@@ -68,6 +68,16 @@ def start(command, folder, steps):
     return process
 
 
+def finish(process):
+    """The output and the errors; ranks that hang do not outlive the check."""
+    try:
+        return process.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait(10)
+        raise
+
+
 @pytest.mark.parametrize("zero", "03")
 def test_two_ranks_learn_what_one_process_learns(program, learn, whole, zero, tmp_path):
     folder = tmp_path / "run"
@@ -112,7 +122,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(learn, tmp_path):
                      "--steps", "1000000", "--folder", folder, "--save-steps", "5"], folder, 10)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[-1]), signal.SIGUSR1)
-    output, error = process.communicate(timeout=20)
+    output, error = finish(process)
     assert process.returncode == 0 and not error
     assert "Stopped and saved after" in output and "\x1b" not in output
 
@@ -123,7 +133,7 @@ def test_a_rank_that_is_killed_ends_all_with_one_line(learn, tmp_path):
     process = start([*command, "--save-steps", "5", "--ranks", "3"], folder, 10)
     before = time.time()
     os.kill(processes_of_ranks(process.pid)[1], signal.SIGKILL)
-    error = process.communicate(timeout=20)[1]
+    error = finish(process)[1]
     assert process.returncode == 2 and time.time() - before < 10
     assert error == ("train: rank 1 was ended by signal 9 (Killed). With --resume, the same "
                      "command continues the run from its checkpoint.\n")
