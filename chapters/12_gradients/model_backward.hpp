@@ -163,10 +163,13 @@ double evaluate_loss(const Model& model, const IdMatrix& input_ids,  // (B, T)
 
 // The gradients of a model, or of anything that has named_parameters, are stored in a second
 // one: the same tensors, initialized to 0. Source: torch.optim.Optimizer.zero_grad.
+inline void fill_with_zeros(const std::vector<Parameter>& parameters) {
+    for (const Parameter& parameter : parameters)
+        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
+}
 template <class AnyModel>
 void zero_grad(AnyModel& gradient) {
-    for (const Parameter& parameter : named_parameters(gradient))
-        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
+    fill_with_zeros(named_parameters(gradient));
 }
 template <class AnyModel>
 AnyModel zeros_like(const AnyModel& model) {

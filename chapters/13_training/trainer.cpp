@@ -74,12 +74,11 @@ std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t
 }
 
 StepMetrics update_parameters(TrainerState& state, const TrainingArguments& args, double loss,
-                              Model& gradient) {
-    const std::vector<Parameter> gradients = named_parameters(gradient);
-    const double norm = clip_grad_norm(gradients, args.max_grad_norm);
+                              const std::vector<Parameter>& parameters,
+                              const std::vector<Parameter>& gradients, double norm) {
+    clip_grads_with_norm(gradients, args.max_grad_norm, norm);
     const Real learning_rate = learning_rate_at(args.lr_schedule, state.global_step);
-    const ParameterGroups groups =
-        parameter_groups(named_parameters(state.model), args.optimizer);
+    const ParameterGroups groups = parameter_groups(parameters, args.optimizer);
     const ParameterGroups gradient_groups = parameter_groups(gradients, args.optimizer);
     state.optimizer.step(groups.adamw, gradient_groups.adamw, learning_rate);
     state.muon.step(groups.muon, gradient_groups.muon, learning_rate);
@@ -106,7 +105,9 @@ StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
     };
     const double loss = mean_loss_and_gradient<Model>(gradients, loss_and_gradient);
 
-    return update_parameters(state, args, loss, gradients[0]);
+    const std::vector<Parameter> gradient = named_parameters(gradients[0]);
+    return update_parameters(state, args, loss, named_parameters(state.model), gradient,
+                             grad_norm(gradient));
 }
 
 void train(TrainerState& state, const TrainingArguments& args, const std::vector<Id>& tokens,

@@ -74,7 +74,8 @@ struct StepMetrics {
 StepMetrics train_step(TrainerState& state, const TrainingArguments& args,
                        const std::vector<Id>& tokens, std::vector<Model>& gradients);
 
-// Its parts: the batches, each with the seed of its dropout masks, and the update.
+// Its parts: the batches, each with the seed of its dropout masks, and the update of the
+// parameters, whose gradients have this norm.
 struct StepBatch {
     Batch batch;
     std::uint32_t dropout_seed;
@@ -82,7 +83,8 @@ struct StepBatch {
 std::vector<StepBatch> sample_batches(const TrainingArguments& args, std::size_t step,
                                       const std::vector<Id>& tokens);
 StepMetrics update_parameters(TrainerState& state, const TrainingArguments& args, double loss,
-                              Model& gradient);
+                              const std::vector<Parameter>& parameters,
+                              const std::vector<Parameter>& gradients, double norm);
 
 // Runs the remaining steps and calls on_step_end after each one, which can set
 // should_training_stop. Source: Hugging Face, TrainerCallback and TrainerControl.

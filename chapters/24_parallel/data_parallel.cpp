@@ -81,11 +81,8 @@ double sum_over_ranks(Communicator& ranks, double value) {
 }
 
 void all_reduce_gradient(Communicator& ranks, Model& gradient) {
-    for (const FlatParameters& bucket : flat_parameters(gradient)) {
-        std::vector<Real> flat = flatten(bucket);
-        ranks.all_reduce(std::span(flat));
-        unflatten(flat, bucket);
-    }
+    for (const FlatParameters& bucket : flat_parameters(gradient))
+        transform_flattened(bucket, [&](std::span<Real> flat) { ranks.all_reduce(flat); });
 }
 
 double overlapped_gradient(Communicator& ranks, const Model& model,
@@ -121,7 +118,9 @@ StepMetrics data_parallel_step(Communicator& ranks, TrainerState& state,
     all_reduce_gradient(ranks, gradients[0]);
 
     // All ranks have the same gradient, so the same norm, and the same parameters afterwards.
-    return update_parameters(state, args, loss, gradients[0]);
+    const std::vector<Parameter> gradient = named_parameters(gradients[0]);
+    return update_parameters(state, args, loss, named_parameters(state.model), gradient,
+                             grad_norm(gradient));
 }
 
 }  // namespace llm

@@ -36,6 +36,10 @@ void unflatten(std::span<const Real> flat, const FlatParameters& parameters) {
     }
 }
 
+Part part_of_rank(const Communicator& ranks, const FlatParameters& parameters) {
+    return part_of(num_elements(parameters), ranks.size(), ranks.rank());
+}
+
 FlatParameters shard_of(const FlatParameters& parameters, Part part) {
     FlatParameters pieces;
     std::size_t begin = 0;  // of the parameter, in the vector

@@ -28,6 +28,18 @@ std::size_t num_elements(const FlatParameters& parameters);                    /
 std::vector<Real> flatten(const FlatParameters& parameters);                   // (N)
 void unflatten(std::span<const Real> flat, const FlatParameters& parameters);  // (N)
 
+// Flattens the parameters, calls function(flat), which changes the numbers, and writes them
+// back.
+template <class Function>
+void transform_flattened(const FlatParameters& parameters, const Function& function) {
+    std::vector<Real> flat = flatten(parameters);
+    function(std::span(flat));
+    unflatten(flat, parameters);
+}
+
+// The part of this rank.
+Part part_of_rank(const Communicator& ranks, const FlatParameters& parameters);
+
 // The parameters that lie in a part of the vector, as views; of the first and the last one
 // perhaps a piece. Names and shapes stay those of the whole parameters.
 FlatParameters shard_of(const FlatParameters& parameters, Part part);

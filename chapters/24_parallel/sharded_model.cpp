@@ -9,10 +9,6 @@ FlatParameters parameters_of(PreNormBlock& block) {
     return list;
 }
 
-Part part_of_rank(const Communicator& ranks, const FlatParameters& parameters) {
-    return part_of(num_elements(parameters), ranks.size(), ranks.rank());
-}
-
 std::vector<Real> shard_values(const Communicator& ranks, PreNormBlock& block) {
     const FlatParameters parameters = parameters_of(block);
     return flatten(shard_of(parameters, part_of_rank(ranks, parameters)));
@@ -20,13 +16,10 @@ std::vector<Real> shard_values(const Communicator& ranks, PreNormBlock& block) {
 
 }  // namespace
 
-const PreNormBlock& ShardedBlock::collect() const {
+const PreNormBlock& ShardedBlock::all_gather() const {
     const FlatParameters parameters = parameters_of(*whole);
-    std::vector<Real> flat(num_elements(parameters));
-    const Part part = part_of_rank(*ranks, parameters);
-    std::copy(shard.begin(), shard.end(), flat.data() + part.begin);
-    ranks->all_gather(std::span(flat));
-    unflatten(flat, parameters);
+    unflatten(shard, shard_of(parameters, part_of_rank(*ranks, parameters)));
+    transform_flattened(parameters, [&](std::span<Real> flat) { ranks->all_gather(flat); });
     return *whole;
 }
 
@@ -39,7 +32,7 @@ ForwardPass<BlockActivations> block_forward(const ShardedBlock& block,
                                             const Tensor3& hidden_states,
                                             const AttentionInputs& inputs,
                                             Generator* dropout_generator) {
-    return block_forward(block.gather(), hidden_states, inputs, dropout_generator);
+    return block_forward(block.unshard(), hidden_states, inputs, dropout_generator);
 }
 
 Tensor3 block_backward(const ShardedBlock& block, const AttentionInputs& inputs,
@@ -47,10 +40,9 @@ Tensor3 block_backward(const ShardedBlock& block, const AttentionInputs& inputs,
                        ShardedBlock& gradient) {
     // The whole gradient of this rank's tokens.
     const FlatParameters parameters = parameters_of(*gradient.whole);
-    for (const Parameter& parameter : parameters)
-        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
+    fill_with_zeros(parameters);
     Tensor3 input_gradient =
-        block_backward(block.gather(), inputs, saved, output_gradient, *gradient.whole);
+        block_backward(block.unshard(), inputs, saved, output_gradient, *gradient.whole);
 
     // The shard of the sums over all ranks.
     std::vector<Real> flat = flatten(parameters);
@@ -94,8 +86,7 @@ std::vector<Parameter> ShardedModel::gradient_shard() { return shard_of_rank(gra
 double ShardedModel::loss_and_gradient(const TrainingArguments& args,
                                        const std::vector<RankBatch>& batches) {
     const FlatParameters outside = parameters_outside_layers(gradient_);
-    for (const Parameter& parameter : outside)
-        std::fill(parameter.values.begin(), parameter.values.end(), Real(0));
+    fill_with_zeros(outside);
     for (ShardedBlock& block : gradient_.layers)
         std::fill(block.shard.begin(), block.shard.end(), Real(0));
 
@@ -104,23 +95,19 @@ double ShardedModel::loss_and_gradient(const TrainingArguments& args,
         share += share_of_loss(model_, args, batch, gradient_);
 
     // The gradients of the blocks are reduced already.
-    std::vector<Real> flat = flatten(outside);
-    ranks_.reduce_scatter(std::span(flat));
-    unflatten(flat, outside);
+    transform_flattened(outside, [&](std::span<Real> flat) { ranks_.reduce_scatter(flat); });
     return sum_of_shares(ranks_, share);
 }
 
 void ShardedModel::gather_updated() {
-    const FlatParameters outside = parameters_outside_layers(model_);
-    std::vector<Real> flat = flatten(outside);
-    ranks_.all_gather(std::span(flat));
-    unflatten(flat, outside);
+    transform_flattened(parameters_outside_layers(model_),
+                        [&](std::span<Real> flat) { ranks_.all_gather(flat); });
     for (const ShardedBlock& block : model_.layers)
-        if (block.is_whole) block.collect();
+        if (block.is_whole) block.all_gather();
 }
 
 Model ShardedModel::gather() const {
-    return with_layers(model_, [](const ShardedBlock& block) { return block.gather(); });
+    return with_layers(model_, [](const ShardedBlock& block) { return block.unshard(); });
 }
 
 StepMetrics sharded_model_step(Communicator& ranks, ShardedModel& model, TrainerState& state,

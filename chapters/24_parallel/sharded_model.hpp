@@ -16,11 +16,11 @@ struct ShardedBlock {
 
     Communicator* ranks;
     std::vector<Real> shard;  // this rank's part
-    PreNormBlock* whole;      // where all parts are collected
+    PreNormBlock* whole;      // where all parts are gathered
     bool is_whole;            // and stay between uses (stage 2)
 
-    const PreNormBlock& collect() const;  // from all ranks
-    const PreNormBlock& gather() const { return is_whole ? *whole : collect(); }
+    const PreNormBlock& all_gather() const;
+    const PreNormBlock& unshard() const { return is_whole ? *whole : all_gather(); }
     std::vector<Parameter> pieces();  // the parameters of the shard
 };
 
@@ -51,7 +51,7 @@ class ShardedModel {
     // The sum over all ranks of what each adds to the loss and the gradient of a step.
     double loss_and_gradient(const TrainingArguments& args,
                              const std::vector<RankBatch>& batches);
-    // Collects the parameters that stay whole, after an update of the shards.
+    // Gathers the parameters that stay whole, after an update of the shards.
     void gather_updated();
     // The whole model, on each rank.
     Model gather() const;

@@ -14,19 +14,13 @@ StepMetrics update_shard(Communicator& ranks, TrainerState& state,
                          const std::vector<Parameter>& parameter_shard,
                          const std::vector<Parameter>& gradient_shard) {
     const double norm = sharded_grad_norm(ranks, gradient_shard);
-    clip_grads_with_norm(gradient_shard, args.max_grad_norm, norm);
-    const Real learning_rate = learning_rate_at(args.lr_schedule, state.global_step);
-    state.optimizer.step(parameter_shard, gradient_shard, learning_rate);
-    state.losses.push_back(static_cast<Real>(loss));
-    ++state.global_step;
-    return {loss, norm, learning_rate};
+    return update_parameters(state, args, loss, parameter_shard, gradient_shard, norm);
 }
 
 std::vector<Parameter> shard_of_rank(const Communicator& ranks, Model& model) {
     std::vector<Parameter> shard;
     for (const FlatParameters& group : flat_parameters(model)) {
-        const Part part = part_of(num_elements(group), ranks.size(), ranks.rank());
-        const FlatParameters pieces = shard_of(group, part);
+        const FlatParameters pieces = shard_of(group, part_of_rank(ranks, group));
         shard.insert(shard.end(), pieces.begin(), pieces.end());
     }
     return shard;
@@ -34,12 +28,10 @@ std::vector<Parameter> shard_of_rank(const Communicator& ranks, Model& model) {
 
 void gather_shards(Communicator& ranks, std::span<const Real> shard, Model& whole) {
     for (const FlatParameters& group : flat_parameters(whole)) {
-        std::vector<Real> flat(num_elements(group));
-        const auto [begin, size] = part_of(flat.size(), ranks.size(), ranks.rank());
-        std::copy_n(shard.begin(), size, flat.data() + begin);
-        shard = shard.subspan(size);
-        ranks.all_gather(std::span(flat));
-        unflatten(flat, group);
+        const Part part = part_of_rank(ranks, group);
+        unflatten(shard.first(part.size), shard_of(group, part));
+        shard = shard.subspan(part.size);
+        transform_flattened(group, [&](std::span<Real> flat) { ranks.all_gather(flat); });
     }
 }
 
@@ -58,21 +50,15 @@ StepMetrics sharded_optimizer_step(Communicator& ranks, TrainerState& state,
                                    std::vector<Model>& gradients) {
     const double share = share_of_step(ranks, state, args, tokens, gradients);
     const double loss = sum_of_shares(ranks, share);
-    for (const FlatParameters& bucket : flat_parameters(gradients[0])) {
-        std::vector<Real> flat = flatten(bucket);
-        ranks.reduce_scatter(std::span(flat));
-        unflatten(flat, bucket);
-    }
+    for (const FlatParameters& bucket : flat_parameters(gradients[0]))
+        transform_flattened(bucket, [&](std::span<Real> flat) { ranks.reduce_scatter(flat); });
 
     // Update this rank's shard, then collect those of the others.
     const StepMetrics metrics =
         update_shard(ranks, state, args, loss, shard_of_rank(ranks, state.model),
                      shard_of_rank(ranks, gradients[0]));
-    for (const FlatParameters& group : flat_parameters(state.model)) {
-        std::vector<Real> flat = flatten(group);
-        ranks.all_gather(std::span(flat));
-        unflatten(flat, group);
-    }
+    for (const FlatParameters& group : flat_parameters(state.model))
+        transform_flattened(group, [&](std::span<Real> flat) { ranks.all_gather(flat); });
     return metrics;
 }
 

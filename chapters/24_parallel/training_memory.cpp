@@ -3,6 +3,11 @@
 namespace llm {
 namespace {
 
+// The longest of n parts. (A size of 32 bits, as in WebAssembly, is too small for part_of.)
+std::uint64_t longest_part(std::uint64_t count, std::uint64_t num_parts) {
+    return (count + num_parts - 1) / num_parts;
+}
+
 // The parameters outside the layers, those of one layer, and the number of layers.
 struct Sizes {
     std::uint64_t outside, layer, num_layers;
@@ -10,10 +15,7 @@ struct Sizes {
     std::uint64_t all() const { return outside + num_layers * layer; }
     // Rank 0's parts of them.
     std::uint64_t shard(std::uint64_t num_ranks) const {
-        const auto part = [&](std::uint64_t size) {
-            return (size + num_ranks - 1) / num_ranks;
-        };
-        return part(outside) + num_layers * part(layer);
+        return longest_part(outside, num_ranks) + num_layers * longest_part(layer, num_ranks);
     }
 };
 
@@ -40,7 +42,7 @@ TrainingMemory training_memory(const Config& config, ZeroStage stage, std::size_
 
     // Whole while a step runs: what lies outside the layers, and one layer at a time.
     const std::uint64_t whole =
-        sizes.outside - (sizes.outside + num_ranks - 1) / num_ranks + sizes.layer;
+        sizes.outside - longest_part(sizes.outside, num_ranks) + sizes.layer;
     if (stage >= ZeroStage::gradients) memory.gathered += bytes.gradients * whole;
     if (stage >= ZeroStage::parameters) memory.gathered += bytes.parameters * whole;
     return memory;

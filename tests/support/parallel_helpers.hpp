@@ -8,6 +8,7 @@
 
 #include "chapters/24_parallel/sharded_model.hpp"
 #include "common/parallel/thread_ranks.hpp"
+#include "tests/support/tiny_run.hpp"
 
 namespace llm::parallel_tests {
 
@@ -19,20 +20,14 @@ struct Task {
     std::vector<Id> tokens;
 };
 inline Task make_task(bool tied, std::size_t batch_size, std::size_t num_batches) {
-    Config config = mini_llm_config();
-    config.hidden_size = 16;
-    config.intermediate_size = 24;
-    config.num_hidden_layers = 2;
+    Config config = tiny_config(2);
     config.num_attention_heads = 4;
     config.num_key_value_heads = 2;
-    config.vocab_size = 11;
     config.attention_bias = AttentionBias::qkv;
     config.tie_word_embeddings = tied;
     Generator generator(5);
-    Task task{make_model(config, generator), {}, std::vector<Id>(200)};
+    Task task{make_model(config, generator), {}, square_tokens(200)};
     init_normal(task.model, Real(0.3), generator);
-    for (std::size_t i = 0; i < task.tokens.size(); ++i)
-        task.tokens[i] = static_cast<Id>(i * i % 11);
     task.args.batch_size = batch_size;
     task.args.gradient_accumulation_steps = num_batches;
     task.args.seq_len = 7;
@@ -58,10 +53,6 @@ inline Result one_process(const Task& task, std::size_t num_steps = 1) {
     return {metrics, gradients[0], state.model, state.optimizer.exp_avg};
 }
 
-inline std::vector<Real> values_of(const std::vector<Parameter>& parameters) {
-    return flatten(parameters);
-}
-
 // The result of one rank, whose gradient is collected from all.
 inline Result on_ranks(Communicator& ranks, const Task& task, ZeroStage stage,
                        std::size_t num_steps = 1) {
@@ -78,7 +69,7 @@ inline Result on_ranks(Communicator& ranks, const Task& task, ZeroStage stage,
                                  : data_parallel_step(ranks, state, args, tokens, gradients);
         Model gradient = gradients[0];
         if (is_sharded)
-            gather_shards(ranks, values_of(shard_of_rank(ranks, gradients[0])), gradient);
+            gather_shards(ranks, flatten(shard_of_rank(ranks, gradients[0])), gradient);
         return {metrics, gradient, state.model, state.optimizer.exp_avg};
     }
     TrainerState state = make_sharded_optimizer(ranks, model, args);
@@ -86,7 +77,7 @@ inline Result on_ranks(Communicator& ranks, const Task& task, ZeroStage stage,
     for (std::size_t step = 0; step < num_steps; ++step)
         metrics = sharded_model_step(ranks, sharded, state, args, tokens);
     Model gradient = model;
-    gather_shards(ranks, values_of(sharded.gradient_shard()), gradient);
+    gather_shards(ranks, flatten(sharded.gradient_shard()), gradient);
     return {metrics, gradient, sharded.gather(), state.optimizer.exp_avg};
 }
 

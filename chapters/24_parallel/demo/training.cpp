@@ -211,9 +211,7 @@ void wrong_tied_embedding(std::size_t num_ranks, std::uint32_t seed) {
         all_reduce_gradient(ranks, gradient);
         const FlatParameters embedding = {named_parameters(gradient)[0]};
         const double right = grad_norm(embedding);
-        std::vector<Real> flat = flatten(embedding);
-        ranks.all_reduce(std::span(flat));
-        unflatten(flat, embedding);
+        transform_flattened(embedding, [&](std::span<Real> flat) { ranks.all_reduce(flat); });
         if (ranks.rank() == 0) norms = {right, grad_norm(embedding)};
     });
     show_table({"gradient of embed_tokens", "norm"},

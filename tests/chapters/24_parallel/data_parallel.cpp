@@ -85,7 +85,7 @@ TEST_CASE("the same run twice, and on each rank, gives the same bits, in each st
         for (const std::size_t run : {0, 1})
             run_ranks(3, [&](Communicator& ranks) {
                 Model model = on_ranks(ranks, task, stage, 3).model;
-                results[3 * run + ranks.rank()] = values_of(named_parameters(model));
+                results[3 * run + ranks.rank()] = flatten(named_parameters(model));
             });
         for (const std::vector<Real>& result : results) CHECK(result == results[0]);
     }
