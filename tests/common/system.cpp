@@ -303,6 +303,12 @@ TEST_CASE("Options: --only lists the steps, for a number that no step has with a
     CHECK(word.exit_code == 2);
 }
 
+TEST_CASE("set_num_threads: too late after the first loop") {
+    parallel_for(2, [](std::size_t) {});
+    CHECK_THROWS_WITH_AS(set_num_threads(1), "set_num_threads: the threads have started",
+                         std::logic_error);
+}
+
 TEST_CASE("a program names the extension of the processor that it was compiled for and lacks") {
     const auto message =
         "this program was compiled for a processor with AVX-512, which this one "
