@@ -101,8 +101,9 @@ std::vector<Id> encode_what_fits(Session& session, std::vector<Message>& message
     };
     const std::size_t dropped = drop_oldest_turns(messages, fits);
     require(ids.size() < num_positions,
-            "this message has {} tokens with the system prompt, the context only {}",
-            ids.size(), num_positions);
+            "this message has {} tokens with the system prompt{}, the context only {}",
+            ids.size(), messages.back().role == "tool" ? " and the calculator's result" : "",
+            num_positions);
     if (dropped > 0 && !std::exchange(session.has_dropped, true))
         note("(From here on, the oldest messages are dropped, to leave room for the answers.)");
     return ids;
@@ -111,7 +112,7 @@ std::vector<Id> encode_what_fits(Session& session, std::vector<Message>& message
 // Answers messages of which the last is the user's. A model with a calculator may call it
 // first: then the call and its result are added, and the model reads them and goes on.
 std::string answer_with_calculator(Session& session, std::vector<Message> messages,
-                                   std::vector<Id> ids) {
+                                   const std::vector<Id>& ids) {
     std::string answer = stream_answer(session, ids, {});
     for (std::size_t calls = 0; session.trie && calls < max_calls; ++calls) {
         const CalculatorUse use = run_calculator(answer);
@@ -119,11 +120,7 @@ std::string answer_with_calculator(Session& session, std::vector<Message> messag
         for (const std::string& calculation : use.calculations)
             note("(calculator: " + calculation + ")");
         messages.insert(messages.end(), use.messages.begin(), use.messages.end());
-        ids = encode_conversation(session.chat.tokenizer, session.render(messages));
-        require(ids.size() < session.cached.num_positions,
-                "the result of the calculator does not fit into the context of {} tokens",
-                session.cached.num_positions);
-        answer = stream_answer(session, ids, {});
+        answer = stream_answer(session, encode_what_fits(session, messages), {});
     }
     return answer;
 }

@@ -39,6 +39,9 @@ std::size_t drop_oldest_turns(std::vector<Message>& messages,
 
 CalculatorUse run_calculator(const std::string& answer) {
     CalculatorUse use;
+    const std::size_t last_call = answer.rfind(tool_call_begin);
+    if (last_call != std::string::npos && answer.find(tool_call_end, last_call) == answer.npos)
+        return use;
     const std::vector<ToolCall> calls = parse_tool_calls(answer).tool_calls;
     if (!calls.empty()) use.messages.push_back({"assistant", answer});
     for (const ToolCall& call : calls) {

@@ -37,8 +37,8 @@ std::size_t drop_oldest_turns(std::vector<Message>& messages,
 std::size_t longest_prompt(std::size_t num_positions, std::size_t max_new_tokens);
 
 // The calls of the calculator in an answer and their results, as the messages that the model
-// reads before it answers. None if nothing is called. Throws ValueError for what is no call,
-// and for other tools.
+// reads before it answers. None if nothing is called, or the tokens ended inside a call. Throws
+// ValueError for what is no call, and for other tools.
 struct CalculatorUse {
     std::vector<Message> messages;
     std::vector<std::string> calculations;  // to show: "345 + 218 = 563"

@@ -344,5 +344,7 @@ TEST_CASE("run_calculator: a call becomes two messages, an answer without one no
           "1 / 0 = error: calculator: division by zero");
     CHECK_THROWS_WITH_AS(run_calculator(rendered_call({"shell", "{}"})),
                          "tool call: there is no tool 'shell'", ValueError);
-    CHECK_THROWS_AS(run_calculator("<tool_call>\n{"), ValueError);
+    CHECK_THROWS_AS(run_calculator("<tool_call>\n{\n</tool_call>"), ValueError);
+    CHECK(run_calculator("<tool_call>\n{\"name\"").messages.empty());  // no token was left
+    CHECK(run_calculator(rendered_call(sum) + "\n<tool_call>\n{").messages.empty());
 }
