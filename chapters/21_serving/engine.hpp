@@ -1,4 +1,4 @@
-// Chapter 21, file 3 of 8: a model that answers many requests at once.
+// Chapter 21, file 3 of 3: a model that answers many requests at once.
 #pragma once
 
 #include <functional>

@@ -39,22 +39,7 @@ void release_pages(Pages& pages, const std::vector<PageId>& released) {
         if (--pages.num_users[page] == 0) pages.unused.push_back(page);
 }
 
-// Exercise 21.4 — write accept_one_of: several tokens were proposed for the same position. With
-// one candidate it is the rule of the chapter; with none, a sample from p.
-Id accept_one_of([[maybe_unused]] const std::vector<Id>& candidates,
-                 [[maybe_unused]] const Vector& p, [[maybe_unused]] const Vector& q,
-                 [[maybe_unused]] Generator& generator) {
-    TODO("accept_one_of");
-}
-
-// Exercise 21.5 — write conditioned: what a mask at each step does not compute. Text is two
-// tokens long; the model is first (V), then second (V, V).
-Vector conditioned([[maybe_unused]] const Vector& first, [[maybe_unused]] const Matrix& second,
-                   [[maybe_unused]] const std::vector<std::vector<bool>>& allowed) {
-    TODO("conditioned");
-}
-
-// Exercise 21.6 — write a scheduler. First how many tokens of each running job are computed.
+// Exercise 21.4 — write a scheduler. First how many tokens of each running job are computed.
 std::vector<std::size_t> tokens_of_step([[maybe_unused]] const State& state) {
     TODO("tokens_of_step");
 }

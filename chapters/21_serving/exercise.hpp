@@ -4,7 +4,6 @@
 #include <deque>
 
 #include "chapters/21_serving/page_pool.hpp"
-#include "chapters/21_serving/speculative_sampling.hpp"
 
 namespace exercise {
 
@@ -21,17 +20,6 @@ struct Pages {
 PageId take_page(Pages& pages);
 void share_pages(Pages& pages, const std::vector<PageId>& found);
 void release_pages(Pages& pages, const std::vector<PageId>& released);
-
-// One token, distributed as the target's p, from any number of candidates, which were sampled
-// independently from the draft's q. Takes a candidate if it can.
-Id accept_one_of(const std::vector<Id>& candidates, const Vector& p,  // (V)
-                 const Vector& q,                                     // (V)
-                 Generator& generator);
-
-// The distribution of the first of two tokens, given that the pair is allowed.
-Vector conditioned(const Vector& first,   // (V) -> (V)
-                   const Matrix& second,  // (V, V): row a is the distribution after token a
-                   const std::vector<std::vector<bool>>& allowed);  // V × V
 
 // A scheduler from an empty file, in three steps. It counts pages, and does not share them.
 struct Job {

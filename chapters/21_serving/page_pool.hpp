@@ -1,4 +1,4 @@
-// Chapter 21, file 1 of 8: the pages of a KV cache that many sequences share.
+// Chapter 21, file 1 of 3: the pages of a KV cache that many sequences share.
 #pragma once
 
 #include <cstdint>

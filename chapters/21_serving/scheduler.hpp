@@ -1,4 +1,4 @@
-// Chapter 21, file 2 of 8: which tokens of which sequences are computed next, and the pages
+// Chapter 21, file 2 of 3: which tokens of which sequences are computed next, and the pages
 // that each sequence gets.
 #pragma once
 

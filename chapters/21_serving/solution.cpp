@@ -34,36 +34,7 @@ void release_pages(Pages& pages, const std::vector<PageId>& released) {
         if (--pages.num_users[page] == 0) pages.unused.push_back(page);
 }
 
-// Exercise 21.4 — after a rejection, the rest of the procedure must produce the residual
-// distribution: it is the target of the next candidate.
-Id accept_one_of(const std::vector<Id>& candidates, const Vector& p, const Vector& q,
-                 Generator& generator) {
-    Vector target = p;  // (V)
-    for (const Id candidate : candidates) {
-        if (accept_token(candidate, target, q, generator)) return candidate;
-        const Vector rest = residual_distribution(target, q);
-        target = rest;
-    }
-    return sample_from(target, generator);
-}
-
-// Exercise 21.5 — the probability of a first token, times that of its allowed continuations.
-Vector conditioned(const Vector& first, const Matrix& second,
-                   const std::vector<std::vector<bool>>& allowed) {
-    Vector result = first;  // (V)
-    Real sum = 0;
-    for (std::size_t a = 0; a < first.size(); ++a) {
-        Real allowed_after = 0;
-        for (std::size_t b = 0; b < first.size(); ++b)
-            if (allowed[a][b]) allowed_after += second(a, b);
-        result(a) *= allowed_after;
-        sum += result(a);
-    }
-    for (Real& probability : result) probability /= sum;
-    return result;
-}
-
-// Exercise 21.6 — the tokens of those that decode are set aside first; then the shortest prompt
+// Exercise 21.4 — the tokens of those that decode are set aside first; then the shortest prompt
 // comes first, so that the longer ones share what it does not need.
 std::vector<std::size_t> tokens_of_step(const State& state) {
     const auto num_left = [&](std::size_t i) {

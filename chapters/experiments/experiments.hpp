@@ -53,7 +53,7 @@ void compare_linear_attention(const std::vector<Id>& tokens, std::size_t vocab_s
                               std::size_t num_steps, std::size_t num_seeds);
 
 // Trains a module for multi-token prediction, which belongs to the target. With a folder, saves
-// it. (Chapter 21.)
+// it. (Chapter 22.)
 void train_mtp_module(const Model& target, const std::vector<Id>& tokens, std::size_t num_steps,
                       std::uint32_t seed, const std::string& save_folder);
 

@@ -258,7 +258,9 @@ std::string panel_script(const BarChart& chart) {
         script += "END\n";
         plots += fmt::format("{}$bars{} using 1:2:({}) with boxes lc rgb '{}' {}",
                              i == 0 ? "" : ", ", i, width,
-                             i + 1 == chart.series.size() ? "#31688e" : "#b8c4cc",
+                             i + 1 == chart.series.size() ? "#31688e"
+                             : i == 1                     ? "#e0a15a"
+                                                          : "#b8c4cc",
                              key_entry(chart.series[i].label));
     }
     script += named_tics("x", chart.names);

@@ -20,6 +20,7 @@ const furtherPages = [
   { text: 'A walk through the whole model', link: '/walk_through' },
   { text: 'The anatomy of open models', link: '/anatomy' },
   { text: 'README: commands, folders', link: '/readme' },
+  { text: 'The server: ./learn serve', link: '/server' },
   { text: 'Is my run normal?', link: '/is_my_run_normal' },
   { text: 'Questions', link: '/questions' },
   { text: 'Mistakes', link: '/mistakes' },

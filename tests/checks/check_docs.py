@@ -106,7 +106,7 @@ def check_reading_order(page):
             complain(page, 1, f"has no link to {folder}/{file.stem}")
     table = re.search(r"\| file, in the order of reading \| content \|\n\|---\|---\|\n((?:\|.*\n)*)", page.read_text())
     listed = re.findall(rf"\]\(\.\./chapters/{slug}/(\w+)\.[ch]pp\)", table[1] if table else "")
-    listed = [name for name in listed if name in numbered.values()]
+    listed = [name for name in dict.fromkeys(listed) if name in numbered.values()]
     if listed != [numbered[n] for n in sorted(numbered)] or sorted(numbered) != list(range(1, len(headers) + 1)):
         complain(page, 1, f"the table of the files lists {listed}, their first lines say {[numbered[n] for n in sorted(numbered)]}")
 
@@ -170,6 +170,8 @@ def check_exercises():
         exercises, solutions = (
             re.findall(r"^// Exercise ([\dM]+\.\d+) — ", (ROOT / "chapters" / slug / f"{answers}.cpp").read_text(), re.M)
             for answers in ("exercise", "solution"))
+        if f"chapters/{slug}/exercise.hpp)" not in text:
+            complain(page, 1, "has no link to exercise.hpp, which says what each function takes and returns")
         if exercises != solutions:
             complain(page, 1, f"exercise.cpp has the exercises {exercises}, solution.cpp explains {solutions}")
         for number in exercises:

@@ -23,24 +23,6 @@ Id num_steps(bool continuous) {
     return count;
 }
 
-// Counts how often each of three tokens comes out.
-std::vector<double> frequencies(const Vector& p, const Vector& q, std::size_t num_candidates,
-                                double& candidate_taken) {
-    constexpr int count = 20000;
-    Generator generator(4);
-    std::vector<double> shares(3, 0);
-    for (int n = 0; n < count; ++n) {
-        std::vector<Id> candidates;
-        for (std::size_t k = 0; k < num_candidates; ++k)
-            candidates.push_back(sample_from(q, generator));
-        const Id id = accept_one_of(candidates, p, q, generator);
-        REQUIRE(id < 3);
-        shares[std::size_t(id)] += 1.0 / count;
-        candidate_taken += std::ranges::count(candidates, id) > 0 ? 1.0 / count : 0;
-    }
-    return shares;
-}
-
 // The same jobs for your scheduler and for the chapter's.
 struct BothSchedulers {
     State yours;
@@ -128,35 +110,7 @@ TEST_CASE("21.3 find the bug: answers that change their subject") {
     CHECK(pages.unused == std::vector<PageId>{first});
 }
 
-TEST_CASE("21.4 write accept_one_of") {
-    const Vector p = {0.5, 0.3, 0.2}, q = {0.2, 0.7, 0.1};
-    for (const std::size_t num_candidates : {0u, 1u, 2u, 3u}) {
-        double taken = 0;
-        const std::vector<double> shares = frequencies(p, q, num_candidates, taken);
-        CAPTURE(num_candidates);
-        INFO("whatever was proposed, the result has the distribution p");
-        // Five standard deviations of a share of 20,000.
-        for (std::size_t id = 0; id < 3; ++id) REQUIRE(std::abs(shares[id] - p(id)) < 0.018);
-        INFO("a candidate is returned whenever that is possible: 60 %, with two 72 %");
-        if (num_candidates == 1) REQUIRE(taken > 0.58);
-        if (num_candidates == 2) REQUIRE(taken > 0.70);
-    }
-}
-
-TEST_CASE("21.5 write conditioned") {
-    const Vector first = {0.5, 0.3, 0.2};
-    const Matrix second = {{0.1, 0.9, 0}, {0.5, 0.25, 0.25}, {0.2, 0.2, 0.6}};
-    const std::vector<std::vector<bool>> allowed = {
-        {true, false, true}, {true, true, false}, {false, false, false}};
-    INFO("0.5 · 0.1 and 0.3 · 0.75 of all pairs are allowed, and nothing after token 2");
-    CHECK_CLOSE(conditioned(first, second, allowed),
-                (Vector{Real(0.05 / 0.275), Real(0.225 / 0.275), 0}), 1e-6);
-    const std::vector<std::vector<bool>> all(3, std::vector<bool>(3, true));
-    INFO("if every pair is allowed, it is the model's own distribution");
-    CHECK_CLOSE(conditioned(first, second, all), first, 1e-6);
-}
-
-TEST_CASE("21.6 write a scheduler") {
+TEST_CASE("21.4 write a scheduler") {
     {
         const State state{4, 9,  10,
                           0, {}, {{0, 9, 8, 2}, {1, 20, 3, 1}, {2, 3, 0}, {3, 7, 6, 2}}};

@@ -1864,7 +1864,7 @@ def qwen3_next_model():
 
 
 def multi_token_prediction():
-    """Chapter 21. A module for a checkpoint of chapter 09: its logits of x_{t+2}, the loss, and autograd's gradients."""
+    """Chapter 22. A module for a checkpoint of chapter 09: its logits of x_{t+2}, the loss, and autograd's gradients."""
     folder = FOLDER / "09_full_model" / "mistral"
     config, target = json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")
     config["rope_theta"] = config["rope_parameters"]["rope_theta"]
@@ -1895,11 +1895,11 @@ def multi_token_prediction():
     logits = decoder({**config, "num_hidden_layers": 1}, weights, torch.arange(len(rows)).view(hidden.shape[:2]))[1]
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 2:].flatten())
     loss.backward()
-    save("21_serving/mtp_ids", ids)
-    save("21_serving/mtp_logits", logits)
-    save("21_serving/mtp_loss", loss[None])
-    save("21_serving/mtp_gradients", torch.cat([tensor.grad.flatten() for tensor in module.values()]))
-    write_safetensors(FOLDER / "21_serving/mtp.safetensors", {name: tensor.detach() for name, tensor in module.items()})
+    save("22_speculation/mtp_ids", ids)
+    save("22_speculation/mtp_logits", logits)
+    save("22_speculation/mtp_loss", loss[None])
+    save("22_speculation/mtp_gradients", torch.cat([tensor.grad.flatten() for tensor in module.values()]))
+    write_safetensors(FOLDER / "22_speculation/mtp.safetensors", {name: tensor.detach() for name, tensor in module.items()})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/21_serving/constrained/grammar.hpp"
+#include "chapters/23_structured_output/grammar.hpp"
 #include "common/files/json.hpp"
 #include "common/files/unicode.hpp"
 #include "common/numbers/random.hpp"

@@ -1,7 +1,7 @@
 // What the tests of multi-token prediction share: a module for the tiny models.
 #pragma once
 
-#include "chapters/21_serving/mtp_draft.hpp"
+#include "chapters/22_speculation/mtp_draft.hpp"
 #include "tests/support/speculative_helpers.hpp"
 
 namespace llm {

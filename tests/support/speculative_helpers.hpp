@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "chapters/21_serving/speculative_decoding.hpp"
+#include "chapters/22_speculation/speculative_decoding.hpp"
 #include "tests/support/fast_helpers.hpp"
 
 namespace llm {

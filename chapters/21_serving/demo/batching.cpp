@@ -204,26 +204,25 @@ void show_schedule(const Scheduler& scheduler, const std::vector<SimulatedReques
     show_timeline(timeline_of(steps));
 }
 
-void many_texts(const FastModel& model, const Tokenizer& tokenizer) {
-    step("The shipped model: four texts at once");
+void many_texts(const FastModel& model, const Tokenizer& tokenizer, std::uint32_t seed) {
+    step("The shipped model: four sampled texts at once");
     const std::vector<std::string> prompts = {"And God said", "The LORD is my",
                                               "In the beginning", "And the king answered"};
     Engine engine(model, {{4, 32}, 32, 16});
     std::vector<GenerationRequest> requests;
     for (const std::string& prompt : prompts) {
-        requests.push_back({tokenizer.encode(prompt)});
+        requests.push_back({tokenizer.encode(prompt), {}, seed++});
         requests.back().config.max_new_tokens = 12;
-        requests.back().config.sampling.temperature = 0;
+        requests.back().config.sampling = {.temperature = Real(0.7), .top_k = 40};
     }
     const std::vector<GeneratedTokens> texts = generate_all(engine, requests);
+
+    // Each text once more, without the others: it has a generator of its own.
     bool same = true;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
         std::vector<Id> ids = requests[i].prompt_ids;
-        same = same && texts[i].ids == [&] {
-            std::vector<Id> alone = generate_greedily(model, ids, 12, {});
-            alone.erase(alone.begin(), alone.begin() + std::ptrdiff_t(ids.size()));
-            return alone;
-        }();
+        Generator generator(requests[i].seed);
+        same = same && generate(model, ids, requests[i].config, generator).ids == texts[i].ids;
         ids.insert(ids.end(), texts[i].ids.begin(), texts[i].ids.end());
         show("text_" + to_text(i), tokenizer.decode(ids));
     }

@@ -12,6 +12,6 @@ void long_prompt(std::size_t max_step_tokens);
 void no_page_left(std::size_t num_pages);
 // Each step is one of the program, so that --only N shows step N of the schedule.
 void show_schedule(const Scheduler& scheduler, const std::vector<SimulatedRequest>& requests);
-void many_texts(const FastModel& model, const Tokenizer& tokenizer);
+void many_texts(const FastModel& model, const Tokenizer& tokenizer, std::uint32_t seed);
 
 }  // namespace llm

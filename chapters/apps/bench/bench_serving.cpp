@@ -6,7 +6,7 @@
 
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/21_serving/engine.hpp"
-#include "chapters/21_serving/mtp_draft.hpp"
+#include "chapters/22_speculation/mtp_draft.hpp"
 #include "chapters/apps/bench/bench_rivals.hpp"
 #include "chapters/apps/bench/bench_timing.hpp"
 #include "chapters/models/llama/load_model.hpp"

@@ -4,7 +4,7 @@
 
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/11_generation/text_streamer.hpp"
-#include "chapters/21_serving/constrained/tool_use.hpp"
+#include "chapters/23_structured_output/tool_use.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/apps/chat/model_options.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"

@@ -4,7 +4,7 @@
 #include <array>
 #include <ctime>
 
-#include "chapters/21_serving/constrained/tool_calls.hpp"
+#include "chapters/23_structured_output/tool_calls.hpp"
 
 namespace llm::chat {
 using namespace models;

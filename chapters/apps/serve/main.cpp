@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "chapters/11_generation/sampling_options.hpp"
-#include "chapters/21_serving/constrained/tool_use.hpp"
+#include "chapters/23_structured_output/tool_use.hpp"
 #include "chapters/apps/chat/model_options.hpp"
 #include "chapters/apps/serve/http/handlers.hpp"
 #include "chapters/apps/serve/http/header_values.hpp"

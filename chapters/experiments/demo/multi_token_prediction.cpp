@@ -1,7 +1,7 @@
 // A module for multi-token prediction, trained on the text of its target.
 #include "chapters/09_full_model/checkpoint.hpp"
-#include "chapters/21_serving/mtp_module.hpp"
-#include "chapters/21_serving/speculative_sampling.hpp"
+#include "chapters/22_speculation/mtp_module.hpp"
+#include "chapters/22_speculation/speculative_sampling.hpp"
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"
 #include "common/files/mapped_file.hpp"

@@ -31,7 +31,9 @@ const assetsOf: Record<string, string[]> = {
     'data/king_james_held_out.txt'],
   '19_latent_attention': [],
   '20_linear_attention': [],
-  '21_serving': [...model, 'king_james_mtp/model.safetensors', ...wordnet, ...calculator],
+  '21_serving': model,
+  '22_speculation': [...model, 'king_james_mtp/model.safetensors'],
+  '23_structured_output': [...wordnet, ...calculator],
   '24_parallel': [],
   'walk': model,
 }
@@ -39,5 +41,6 @@ const assetsOf: Record<string, string[]> = {
 export function assetPaths(slug: string, args: string[]): string[] {
   if (slug === '14_fine_tuning') return args.includes('--ask') ? answers : []
   if (slug === '21_serving' && args.includes('--requests')) return [] // the scheduler alone, without a model
+  if (slug === '23_structured_output' && args.includes('--schema')) return wordnet
   return assetsOf[slug] ?? []
 }

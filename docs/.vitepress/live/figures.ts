@@ -26,6 +26,7 @@ function colorOfLine(index: number, isDark: boolean): string {
 
 function colorOfBars(index: number, count: number, isDark: boolean): string {
   if (index + 1 === count) return colorOfLine(0, isDark)
+  if (index === 1) return isDark ? '#a8713a' : '#e0a15a'
   return isDark ? '#5c666d' : '#b8c4cc'
 }
 

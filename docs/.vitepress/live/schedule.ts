@@ -6,7 +6,7 @@ export interface ServerRequest {
   prompt: number // its other tokens
   newTokens: number
   arrival: number // the step before which it arrives
-  cancellation?: number // the step before which it is cancelled
+  cancellation?: number // the step before which it is canceled
 }
 
 export interface ServerSettings {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "chapters/14_fine_tuning/conversations.hpp"
-#include "chapters/21_serving/constrained/tool_calls.hpp"
+#include "chapters/23_structured_output/tool_calls.hpp"
 #include "chapters/apps/chat/chat_session.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 #include "chapters/models/chat/chat_templates.hpp"

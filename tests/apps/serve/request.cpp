@@ -1,5 +1,5 @@
 // Requests as OpenAI's API defines them: each field is used, or rejected by name.
-#include "chapters/21_serving/constrained/schema/json_schema.hpp"
+#include "chapters/23_structured_output/schema/json_schema.hpp"
 #include "chapters/apps/serve/api/request_fields.hpp"
 #include "chapters/models/chat/chat_formats.hpp"
 #include "tests/support/serve_helpers.hpp"

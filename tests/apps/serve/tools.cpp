@@ -1,5 +1,5 @@
 // Tools over HTTP: requests, conversations with calls and results, and the calls of answers.
-#include "chapters/21_serving/constrained/tool_calls.hpp"
+#include "chapters/23_structured_output/tool_calls.hpp"
 #include "chapters/apps/serve/text/tool_call_text.hpp"
 #include "chapters/models/chat/chat_formats.hpp"
 #include "common/files/json.hpp"

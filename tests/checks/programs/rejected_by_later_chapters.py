@@ -141,6 +141,22 @@ SERVING_REJECTED = BASIC_REJECTED + [
     ("--requests 7+9 --max-sequences 13", "13 sequences do not fit into steps of 12 tokens"),
 ]
 
+SPECULATION_REJECTED = BASIC_REJECTED + [
+    ("--draft-layers 0", "--draft-layers takes an integer from 1 to 3, not '0'"),
+    ("--draft-layers 4", "--draft-layers takes an integer from 1 to 3, not '4'"),
+    ("--num-proposals 17", "--num-proposals takes an integer from 1 to 16, not '17'"),
+    ("--prompt " + "a," * 300,
+     "--prompt has 600 tokens, but with 4 proposals at most 252 fit into the context"),
+]
+
+STRUCTURED_REJECTED = BASIC_REJECTED + [
+    ("--text 1", "--text needs --schema"),
+    ("--schema {{", "schema:"),
+    ('--schema {{"uniqueItems":true}}', "uniqueItems"),
+    ('--schema {{"type":"integer"}} --text 1x', "--text: the token 'x' is not allowed after '1'"),
+    ('--schema {{"type":"integer"}} --text x', "--text: the token 'x' is not allowed after ''"),
+]
+
 PARALLEL_REJECTED = BASIC_REJECTED + [  # of chapter 24
     ("--ranks 1", "from 2 to 5, not '1'"),
     ("--ranks 6", "from 2 to 5, not '6'"),

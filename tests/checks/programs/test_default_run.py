@@ -10,7 +10,7 @@ pytestmark = pytest.mark.programs(*CHAPTERS)
 
 # The programs whose --only and --quiet are compared with the whole output: the code is common
 # to all. The second writes text.
-WITH_SELECTION = pytest.mark.programs("05_gqa", "11_generation", "21_serving")
+WITH_SELECTION = pytest.mark.programs("05_gqa", "11_generation", "23_structured_output")
 
 
 def test_it_ends_well_and_prints_no_colors_in_a_pipe(default_run):

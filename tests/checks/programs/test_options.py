@@ -12,6 +12,7 @@ from rejected_by_apps import (EXPERIMENTS_REJECTED, FINE_TUNE_REJECTED, PUBLISHE
 from rejected_by_later_chapters import (EXPERTS_REJECTED, FAST_REJECTED, FINE_TUNING_REJECTED,
                                         LATENT_REJECTED, LONG_CONTEXT_REJECTED, PARALLEL_REJECTED,
                                         QUANTIZATION_REJECTED, SERVING_REJECTED,
+                                        SPECULATION_REJECTED, STRUCTURED_REJECTED,
                                         TRAINING_REJECTED)
 from running import CHAPTERS, run, trouble_with_rejection
 
@@ -22,7 +23,9 @@ REJECTED = {
     "15_fast": FAST_REJECTED, "16_quantization": QUANTIZATION_REJECTED,
     "17_long_context": LONG_CONTEXT_REJECTED, "18_experts": EXPERTS_REJECTED,
     "19_latent_attention": LATENT_REJECTED, "20_linear_attention": BASIC_REJECTED,
-    "21_serving": SERVING_REJECTED, "24_parallel": PARALLEL_REJECTED, "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
+    "21_serving": SERVING_REJECTED, "22_speculation": SPECULATION_REJECTED,
+    "23_structured_output": STRUCTURED_REJECTED, "24_parallel": PARALLEL_REJECTED,
+    "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
     "train": TRAIN_REJECTED, "fine_tune": FINE_TUNE_REJECTED,
     "experiment": EXPERIMENTS_REJECTED}
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "chapters/21_serving/constrained/grammar.hpp"
+#include "chapters/23_structured_output/grammar.hpp"
 
 namespace llm::serve {
 

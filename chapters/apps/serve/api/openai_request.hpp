@@ -9,7 +9,7 @@
 
 #include "chapters/11_generation/sampling.hpp"
 #include "chapters/14_fine_tuning/chat_template.hpp"
-#include "chapters/21_serving/constrained/token_mask.hpp"
+#include "chapters/23_structured_output/token_mask.hpp"
 #include "chapters/apps/serve/api/grammar_cache.hpp"
 #include "chapters/apps/serve/api/sampling_fields.hpp"
 #include "chapters/models/chat/bad_words.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "chapters/21_serving/constrained/schema/json_schema.hpp"
+#include "chapters/23_structured_output/schema/json_schema.hpp"
 #include "chapters/apps/serve/api/api_error.hpp"
 #include "common/files/json.hpp"
 #include "common/tensors/shape.hpp"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "chapters/21_serving/constrained/grammar.hpp"
+#include "chapters/23_structured_output/grammar.hpp"
 #include "common/files/json.hpp"
 
 namespace llm::serve {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "chapters/21_serving/constrained/tool_use.hpp"
+#include "chapters/23_structured_output/tool_use.hpp"
 #include "chapters/apps/serve/api/request_fields.hpp"
 
 namespace llm::serve {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "chapters/21_serving/constrained/tool_calls.hpp"
+#include "chapters/23_structured_output/tool_calls.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm::serve {

@@ -42,6 +42,8 @@ const further = {
   '19_latent_attention': ['--only 4', '--seed 1'],
   '20_linear_attention': ['--only 4', '--seed 1'],
   '21_serving': ['--only 7 --num-pages 6', '--seed 1 --max-sequences 3 --page-size 8 --max-step-tokens 20', '--num-pages 9'],
+  '22_speculation': ['--only 2 --draft-layers 3 --num-proposals 8', '--seed 1 --prompt "And the king said"', '--draft-layers 4'],
+  '23_structured_output': ['--seed 1', '--schema true --text [12,', '--schema true --text ]'],
   '24_parallel': ['--only 2 --ranks 5', '--ranks 2', '--ranks 6'],
   '18_experts': ['--seed 1', '--num-experts 4'],
   '15_fast': ['--no-timing --max-new-tokens 20', '--no-timing --prompt "And God said"', '--max-new-tokens 0'],
