@@ -248,6 +248,49 @@ async function checkRing(element) {
   return findings
 }
 
+// Keeps what three steps verified: the text and the rows are those of the native program.
+async function checkSpeculation(element) {
+  const findings = []
+  let text = 'And the king said'
+  await element.locator('textarea').fill(text)
+  await element.getByRole('slider', { name: 'layers' }).fill('3')
+  for (let step = 1; step <= 3; ++step) {
+    await settle(element)
+    const args = ['--only', '2', '--prompt', text, '--draft-layers', '3', '--num-proposals', '4']
+    const { rows } = eventsOf(await runNatively({ slug: '22_speculation', args }))
+      .find(({ type, headings }) => type === 'table' && headings[0] === 'position')
+    const shown = await element.locator('td').allTextContents()
+    const native = [1, 2, 3].flatMap(column => rows.map(row => row[column]))
+    if (shown.join() !== native.join()) findings.push(`step ${step}: ${shown} instead of ${native}`)
+    await element.getByRole('button', { name: 'Keep' }).click()
+    text += rows.filter(row => row[3] !== 'not used').map(row => row[2]).join('').replace(/▁/g, ' ')
+    if (await element.locator('textarea').inputValue() !== text) findings.push(`step ${step}: the text is not "${text}"`)
+  }
+  const status = await element.locator('[role="status"]').textContent()
+  return status.includes('in 3 steps') ? findings : [...findings, `after three steps: ${status}`]
+}
+
+// The rows of an example and of another text are the native program's, and a text that does not fit is rejected.
+async function checkMask(element) {
+  const findings = []
+  await element.getByRole('button', { name: 'one of three' }).click()
+  for (const text of ['"gre', '"red"', '']) {
+    await element.locator('input').fill(text)
+    await settle(element)
+    const args = ['--schema', await element.locator('textarea').inputValue(), ...(text ? ['--text', text] : [])]
+    const { rows } = eventsOf(await runNatively({ slug: '23_structured_output', args })).find(({ type }) => type === 'table')
+    const shown = await element.locator('tbody tr').evaluateAll(rows => rows.map(row => [0, 1, 3].map(i => row.cells[i].textContent)))
+    if (shown.join() !== rows.join()) findings.push(`${text}: ${shown} instead of ${rows}`)
+  }
+  await element.locator('input').fill('"blue')
+  await settle(element)
+  const message = await element.locator('.message').textContent()
+  if (!message.includes('is not allowed after')) findings.push(`a text that does not fit: ${message}`)
+  await element.locator('input').fill('"gre')
+  await settle(element)
+  return findings
+}
+
 const checks = {
   '': checkWalk, // the first page
   'walk_through': checkWalk,
@@ -258,6 +301,8 @@ const checks = {
   '13_training': checkTraining,
   '14_fine_tuning': checkAnswer,
   '21_serving': checkServing,
+  '22_speculation': checkSpeculation,
+  '23_structured_output': checkMask,
   '24_parallel': checkRing,
 }
 
