@@ -12,14 +12,22 @@ Vector predicted_acceptance() {
     // return {?, ?};
 }
 
-// Exercise 22.2 — write best_num_proposals. With K = 0 there is no draft, and the speed is 1.
+// Exercise 22.2 — predict: each proposal is accepted with probability 1/2, and K is 3. How many
+// tokens does a step give on average? A step of the draft costs 1/8 of a step of the target:
+// how many times as fast is the text? (Two decimals are enough.)
+Vector predicted_speed() {
+    TODO("predicted_speed");
+    // return {?, ?};
+}
+
+// Exercise 22.3 — write best_num_proposals. With K = 0 there is no draft, and the speed is 1.
 std::size_t best_num_proposals([[maybe_unused]] double alpha,
                                [[maybe_unused]] double draft_cost,
                                [[maybe_unused]] std::size_t max_proposals) {
     TODO("best_num_proposals");
 }
 
-// Exercise 22.3 — find the bug. With a temperature of 1 the text has the target's distribution.
+// Exercise 22.4 — find the bug. With a temperature of 1 the text has the target's distribution.
 // With 0.5 it has not: some tokens come too often.
 std::vector<Id> verify(const std::vector<Id>& proposed, const Matrix& target_logits,
                        const Matrix& draft_logits, Real temperature, Generator& generator) {
@@ -35,7 +43,7 @@ std::vector<Id> verify(const std::vector<Id>& proposed, const Matrix& target_log
     return accept_proposal(proposal, target, generator);
 }
 
-// Exercise 22.4 — write accept_one_of: several tokens were proposed for the same position. With
+// Exercise 22.5 — write accept_one_of: several tokens were proposed for the same position. With
 // one candidate it is the rule of the chapter; with none, a sample from p.
 Id accept_one_of([[maybe_unused]] const std::vector<Id>& candidates,
                  [[maybe_unused]] const Vector& p, [[maybe_unused]] const Vector& q,

@@ -8,6 +8,7 @@ namespace exercise {
 using namespace llm;
 
 Vector predicted_acceptance();  // (2)
+Vector predicted_speed();       // (2)
 
 // The K from 0 to max_proposals with which a text is fastest, and the smallest of several. Each
 // proposal is accepted with probability alpha (0 <= alpha < 1), independently of the others; a

@@ -6,7 +6,10 @@ namespace exercise {
 // the first token and 0.1 of the second.
 Vector predicted_acceptance() { return {Real(0.6), Real(0.75)}; }
 
-// Exercise 22.2 — a step gives 1 + alpha + ... + alpha^K tokens, and costs 1 + draft_cost K.
+// Exercise 22.2 — 1 + 1/2 + 1/4 + 1/8 tokens, in the time of 1 + 3/8 steps.
+Vector predicted_speed() { return {Real(1.875), Real(1.364)}; }
+
+// Exercise 22.3 — a step gives 1 + alpha + ... + alpha^K tokens, and costs 1 + draft_cost K.
 std::size_t best_num_proposals(double alpha, double draft_cost, std::size_t max_proposals) {
     std::size_t best = 0;
     double best_speed = 1;
@@ -17,7 +20,7 @@ std::size_t best_num_proposals(double alpha, double draft_cost, std::size_t max_
     return best;
 }
 
-// Exercise 22.3 — the draft's tokens were sampled at the temperature, so q must be taken at it,
+// Exercise 22.4 — the draft's tokens were sampled at the temperature, so q must be taken at it,
 // too: the rule divides by the probability that a token was proposed with.
 std::vector<Id> verify(const std::vector<Id>& proposed, const Matrix& target_logits,
                        const Matrix& draft_logits, Real temperature, Generator& generator) {
@@ -33,7 +36,7 @@ std::vector<Id> verify(const std::vector<Id>& proposed, const Matrix& target_log
     return accept_proposal(proposal, target, generator);
 }
 
-// Exercise 22.4 — after a rejection, the rest of the procedure must produce the residual
+// Exercise 22.5 — after a rejection, the rest of the procedure must produce the residual
 // distribution: it is the target of the next candidate.
 Id accept_one_of(const std::vector<Id>& candidates, const Vector& p, const Vector& q,
                  Generator& generator) {

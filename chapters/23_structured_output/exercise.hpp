@@ -10,7 +10,8 @@ namespace exercise {
 
 using namespace llm;
 
-IdVector predicted_tokens();  // (3)
+IdVector predicted_tokens();       // (3)
+Vector predicted_probabilities();  // (2)
 
 // A JSON string that is being written, after its first quote.
 struct StringState {

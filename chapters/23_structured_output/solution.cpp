@@ -6,7 +6,11 @@ namespace exercise {
 // After a 1, more digits or the end; after a 0 the end only: JSON has no number 01.
 IdVector predicted_tokens() { return {5, 4, 1}; }
 
-// Exercise 23.2 — a quote may end the string only between characters: within one, the bytes
+// Exercise 23.2 — the mask leaves the first token as it was. Of all texts, 0.8 · 0.25 = 0.2 are
+// ax and 0.2 are bx.
+Vector predicted_probabilities() { return {Real(0.8), Real(0.5)}; }
+
+// Exercise 23.3 — a quote may end the string only between characters: within one, the bytes
 // that are missing come first.
 std::optional<StringState> next_state(StringState state, unsigned char byte) {
     if (state.ended || byte < 0x20) return std::nullopt;
@@ -27,7 +31,7 @@ std::optional<StringState> next_state(StringState state, unsigned char byte) {
     return state;
 }
 
-// Exercise 23.3 — from the end: the states from which a text can end after no more symbol,
+// Exercise 23.4 — from the end: the states from which a text can end after no more symbol,
 // after at most one, and so on. The last symbol may lead to those with one symbol less.
 std::vector<bool> allowed_in_time(const Automaton& automaton, int state,
                                   std::size_t max_symbols) {
@@ -49,7 +53,7 @@ std::vector<bool> allowed_in_time(const Automaton& automaton, int state,
     return allowed;
 }
 
-// Exercise 23.4 — the probability of a first token, times that of its allowed continuations.
+// Exercise 23.5 — the probability of a first token, times that of its allowed continuations.
 Vector conditioned(const Vector& first, const Matrix& second,
                    const std::vector<std::vector<bool>>& allowed) {
     Vector result = first;  // (V)

@@ -51,7 +51,16 @@ TEST_CASE("22.1 predict: what is accepted, and what takes its place") {
                 1e-6);
 }
 
-TEST_CASE("22.2 write best_num_proposals") {
+TEST_CASE("22.2 predict: tokens of a step, and the speed") {
+    const double num_tokens = expected_tokens_per_step(0.5, 3);
+    INFO(
+        "token k + 1 needs k accepted ones; the time is one verification and three draft "
+        "steps");
+    CHECK_CLOSE(predicted_speed(), (Vector{Real(num_tokens), Real(num_tokens / 1.375)}),
+                0.0051);
+}
+
+TEST_CASE("22.3 write best_num_proposals") {
     INFO("a draft that costs nothing: as many proposals as possible");
     CHECK(best_num_proposals(0.8, 0, 8) == 8);
     INFO("nothing is accepted: no draft");
@@ -66,7 +75,7 @@ TEST_CASE("22.2 write best_num_proposals") {
     CHECK(best_num_proposals(0.8, 0.05, 2) == 2);
 }
 
-TEST_CASE("22.3 find the bug: another temperature") {
+TEST_CASE("22.4 find the bug: another temperature") {
     const Matrix target = {{1, 0.5, 0}, {0, 1, 2}}, draft = {{0, 2, 0.5}};
     for (const Real temperature : {Real(1), Real(0.5), Real(2)}) {
         const Vector scaled = xt::view(target, 0) / temperature;  // (V)
@@ -79,7 +88,7 @@ TEST_CASE("22.3 find the bug: another temperature") {
     }
 }
 
-TEST_CASE("22.4 write accept_one_of") {
+TEST_CASE("22.5 write accept_one_of") {
     const Vector p = {0.5, 0.3, 0.2}, q = {0.2, 0.7, 0.1};
     for (const std::size_t num_candidates : {0u, 1u, 2u, 3u}) {
         double taken = 0;
