@@ -1,4 +1,4 @@
-// Chapter 13, file 2 of 10: training data that consists of many documents.
+// Chapter 13, file 9 of 10: training data that consists of many documents.
 #pragma once
 
 #include <string>

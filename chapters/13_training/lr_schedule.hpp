@@ -1,4 +1,4 @@
-// Chapter 13, file 4 of 10: the learning rate of each step.
+// Chapter 13, file 5 of 10: the learning rate of each step.
 #pragma once
 
 #include "common/tensors/tensor.hpp"

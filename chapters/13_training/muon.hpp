@@ -1,4 +1,4 @@
-// Chapter 13, file 5 of 10: Muon, an optimizer for hidden matrices.
+// Chapter 13, file 10 of 10: Muon, an optimizer for hidden matrices.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Chapter 13, file 10 of 10: the n-gram baseline.
+// Chapter 13, file 8 of 10: the n-gram baseline.
 #pragma once
 
 #include "chapters/13_training/data.hpp"

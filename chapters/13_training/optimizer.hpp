@@ -1,4 +1,4 @@
-// Chapter 13, file 3 of 10: gradient clipping and AdamW.
+// Chapter 13, file 4 of 10: gradient clipping and AdamW.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Chapter 13, file 8 of 10: checkpoints of training runs.
+// Chapter 13, file 6 of 10: checkpoints of training runs.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// Chapter 13, file 6 of 10 — How does a model learn?
+// Chapter 13, file 3 of 10 — How does a model learn?
 #pragma once
 
 #include <functional>

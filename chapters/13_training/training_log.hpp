@@ -1,4 +1,4 @@
-// Chapter 13, file 9 of 10: the log of a training run, one JSON object per line.
+// Chapter 13, file 7 of 10: the log of a training run, one JSON object per line.
 #pragma once
 
 #include "chapters/13_training/trainer.hpp"

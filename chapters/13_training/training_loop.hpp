@@ -1,4 +1,4 @@
-// Chapter 13, file 7 of 10: micro-batches and a training loop for any model. (trainer.hpp has
+// Chapter 13, file 2 of 10: micro-batches and a training loop for any model. (trainer.hpp has
 // the loop for long runs, with evaluation.)
 #pragma once
 

@@ -24,7 +24,8 @@ endforeach()
 # after another. (.ci/run has run the README's command in the first.) They take longest, so they begin first.
 list(TRANSFORM slugs REPLACE "(.+)" "docs/\\1.md" OUTPUT_VARIABLE pages)
 set(copy 1)
-foreach(page README.md ${pages} docs/walk_through.md docs/anatomy.md docs/mistakes.md docs/contributing.md)
+foreach(page README.md ${pages} docs/walk_through.md docs/anatomy.md docs/train.md
+        docs/experiments.md docs/server.md docs/mistakes.md docs/contributing.md)
   get_filename_component(name ${page} NAME_WE)
   maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/checks/check_docs.py ${page}
                   ${PROJECT_BINARY_DIR}/copy_${copy})

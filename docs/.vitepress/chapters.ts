@@ -21,6 +21,8 @@ const furtherPages = [
   { text: 'The anatomy of open models', link: '/anatomy' },
   { text: 'README: commands, folders', link: '/readme' },
   { text: 'The server: ./learn serve', link: '/server' },
+  { text: 'Train a model of your own', link: '/train' },
+  { text: 'Experiments', link: '/experiments' },
   { text: 'Is my run normal?', link: '/is_my_run_normal' },
   { text: 'Questions', link: '/questions' },
   { text: 'Mistakes', link: '/mistakes' },
