@@ -309,11 +309,11 @@ def pair_is_held_out(a, b):
     return is_held_out(f"What is {a} + {b}?")
 
 
-def chats(counts, places, held_out):
+def chats(counts, places, held_out, longest=8):
     """Conversations of one to four questions, as (task, question, answer), all of one side of the split. A
     follow-up question can only be understood with the one before it."""
     words = [word for word in sorted(word for word in counts if isinstance(word, str))
-             if re.fullmatch(r"[a-z]{3,8}", word) and counts[word] >= 3 and is_held_out(f"Spell {word}.") == held_out]
+             if re.fullmatch(rf"[a-z]{{3,{longest}}}", word) and counts[word] >= 3 and is_held_out(f"Spell {word}.") == held_out]
     welcome = [pair for pair in greetings() if is_held_out(pair[0]) == held_out]
     unknown = [text for text in unknown_questions(counts, places) if is_held_out(text) == held_out]
 
@@ -415,24 +415,45 @@ PRODUCTS = ["What is {a} * {b}?", "{a} * {b}", "{a}*{b}", "what is {a} * {b}", "
             "Multiply {a} by {b}.", "multiply {a} and {b}", "How much is {a} * {b}?", "{a} x {b}", "{a} * {b} = ?", "Can you multiply {a} by {b}?"]
 QUOTIENTS = ["What is {a} / {b}?", "{a} / {b}", "{a}/{b}", "what is {a} / {b}", "What is {a} divided by {b}?", "what's {a} divided by {b}",
              "{a} divided by {b}", "Divide {a} by {b}.", "divide {a} by {b}", "How much is {a} / {b}?", "{a} / {b} = ?", "Can you divide {a} by {b}?"]
+WORD_PROBLEMS = {
+    "sum": ["{a} {things} plus {b} {things}", "{a} {things} and {b} {things}, how many are that?", "I have {a} {things} and find {b} more. How many?",
+            "There are {a} {things}. {b} more come. How many are there now?", "She had {a} {things} and bought {b} more. How many does she have?",
+            "if I have {a} {things} and get {b} more, how many do I have"],
+    "difference": ["{a} {things} minus {b} {things}", "I have {a} {things} and lose {b}. How many are left?", "There were {a} {things}. {b} are gone. How many are left?",
+                   "He had {a} {things} and ate {b}. How many does he have?", "if I have {a} {things} and give away {b}, how many are left"],
+    "product": ["{a} boxes with {b} {things} each: how many {things}?", "There are {a} bags with {b} {things} each. How many {things} are there?",
+                "{a} {things} a day, for {b} days. How many {things}?", "I buy {a} boxes of {b} {things}. How many {things} do I have?"],
+    "quotient": ["Share {a} {things} among {b} children. How many does each get?", "{a} {things} for {b} people. How many does each get?",
+                 "I divide {a} {things} equally among {b} friends. How many does each get?", "{a} {things} in {b} equal boxes: how many in each?"]}
+EXPRESSIONS = ["({a} + {b}) * {c}", "({a} - {b}) * {c}", "{a} + {b} * {c}", "{a} * {b} - {c}", "({a} + {b}) / {c}", "{a} * ({b} + {c})", "({a}+{b})*{c}", "{a}+{b}*{c}"]
+ASKED = ["{}", "{}", "What is {}?", "what is {}", "{} = ?", "Calculate {}.", "How much is {}?"]
+TWICE = [("* 2", ["and twice that?", "Twice that?", "Double that.", "and double?"]), ("/ 2", ["And half of that?", "Half of that?", "half of it"])]
+NUMBER_WORDS = "one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred thousand".split()
 TIMES = ["Times {}?", "times {}", "And times {}?", "Multiply that by {}.", "and if you multiply that by {}", "Now times {}."]
 QUESTIONS = {"sum": SUMS, "difference": DIFFERENCES, "product": PRODUCTS, "quotient": QUOTIENTS}
 
 
-def calculation(held_out):
-    """A question of one of these kinds, with numbers of one to four digits, and its follow-up questions: the
-    task, the question, and what the calculator is to be asked."""
-    def number(most=4):
-        digits = rng.choices(range(1, most + 1), [2, 4, 3, 2][:most])[0]
-        return rng.randrange(10 ** (digits - 1), 10 ** digits)
+def number(most=4):
+    """A number of one to `most` digits, every sixth one a round one."""
+    digits = rng.choices(range(1, most + 1), [3, 4, 4, 4, 2][:most])[0]
+    value = rng.randrange(10 ** (digits - 1), 10 ** digits)
+    return round(value, 1 - digits) if digits > 1 and rng.random() < 0.17 else value
 
+
+def calculation(held_out):
+    """A question of one of these kinds, and its follow-up questions: the task, the question, and what the
+    calculator is to be asked."""
     while True:
-        task = rng.choices(list(QUESTIONS), [3, 3, 3, 3])[0]
-        a, b = number(), number(3 if task in ("product", "quotient") else 4)
-        question = rng.choice(QUESTIONS[task])
-        if "{things}" in question and a < b or task == "quotient" and rng.random() < 0.7 and a * b > 9999:
+        task = rng.choice(list(QUESTIONS))
+        a, b = number(5 if task in ("sum", "difference") else 4), number(3 if task in ("product", "quotient") else 5)
+        is_story = rng.random() < 0.3
+        question = rng.choice((WORD_PROBLEMS if is_story else QUESTIONS)[task])
+        if is_story:
+            a, b = a % 1000 + 1, b % (1000 if task in ("sum", "difference") else 30) + 2
+        if ("{things}" in question and task == "difference" and a < b
+                or task == "quotient" and not is_story and rng.random() < 0.7 and a * b > 9999):
             continue
-        if task == "quotient" and rng.random() < 0.7:
+        if task == "quotient" and (is_story or rng.random() < 0.7):
             a *= b  # divides evenly
         if pair_is_held_out(a, b) == held_out:
             break
@@ -440,11 +461,51 @@ def calculation(held_out):
     yield task, question.format(a=a, b=b, things=rng.choice(THINGS)), expression
     while rng.random() < 0.35 and len(value := calculated(expression)) < 7:
         texts, sign = rng.choice([(MORE, "+"), (LESS, "-"), (TIMES, "*")])
-        b = number(2)
+        b = number(3)
         if not pair_is_held_out(value, b) == held_out:
             return
-        expression = f"{value} {sign} {b}"
+        if rng.random() < 0.2:
+            (step, texts), b = rng.choice(TWICE), ""
+        else:
+            step = f"{sign} {b}"
+        expression = f"{value} {step}"
         yield "follow-up", rng.choice(texts).format(b), expression
+
+
+def expression_of_three(held_out):
+    """An expression with three numbers, which the calculator is to be asked as it stands."""
+    while True:
+        a, b, c = number(3), number(2), rng.randint(2, 20)
+        text = rng.choice(EXPRESSIONS).format(a=a, b=b, c=c)
+        if is_held_out(text) == held_out:
+            yield "expression", rng.choice(ASKED).format(text), text
+            return
+
+
+def comparison(held_out):
+    """Numbers of any length: which is larger needs no calculator."""
+    while True:
+        a, b = number(), number()
+        if a != b and pair_is_held_out(a, b) == held_out:
+            yield "larger", rng.choice(LARGER).format(a=a, b=b), "", f"{max(a, b)} is larger than {min(a, b)}"
+            return
+
+
+def in_words(held_out):
+    """Numbers as words, which the model says that it does not know."""
+    while True:
+        text = f"{rng.choice(NUMBER_WORDS)} {rng.choice(['plus', 'minus', 'times', 'and'])} {rng.choice(NUMBER_WORDS)}"
+        if is_held_out(text) == held_out:
+            yield "unknown", rng.choice(["{}", "What is {}?", "what is {}"]).format(text), "", UNKNOWN
+            return
+
+
+def conversation_with_calculations(held_out):
+    """One to three questions, each complete: a new one after an answer is no follow-up."""
+    turns = []
+    for _ in range(rng.choice([1, 2, 2, 3])):
+        turns += list(rng.choices([calculation, expression_of_three, comparison, in_words], [10, 1, 2, 0.5])[0](held_out))
+    return turns[:4]
 
 
 def calculated(expression):
@@ -455,10 +516,15 @@ def with_calculator(turns, held_out):
     """A conversation of train_chat.jsonl as (task, question, expression, answer): what is calculated in it
     becomes an expression, and what was beyond the model can be answered."""
     result = []
-    for task, question, answer in turns:
+    for task, question, answer, *rest in turns:
+        if rest:
+            result.append((task, question, answer, *rest))
+            continue
         if task == "beyond":
             return result + with_calculator(list(calculation(held_out)), held_out)
         expression = answer if task in QUESTIONS and "=" not in answer else ""
+        if task == "expression":
+            expression = answer
         if task == "three" or "=" in answer:
             first, *rest = [part.split(" = ")[0] for part in answer.split(", ")]
             expression = " ".join([first] + [part.split(" ", 1)[1] for part in rest])
@@ -535,8 +601,8 @@ def main():
     for name, held_out in (("train_chat", False), ("test_chat", True)):
         write_chats(folder / f"{name}.jsonl", chats(counts, places, held_out))
     for name, held_out in (("train_calculator", False), ("test_calculator", True)):
-        conversations = [turns if rng.random() < 0.8 else list(calculation(held_out))
-                         for turns in chats(counts, places, held_out)]
+        conversations = [turns if rng.random() < 0.55 else conversation_with_calculations(held_out)
+                         for turns in chats(counts, places, held_out, longest=10)]
         write_calculator_chats(folder / f"{name}.jsonl", conversations, held_out)
     tasks = [question[0] for question in questions]
     print({task: tasks.count(task) for task in sorted(set(tasks))})

@@ -263,7 +263,7 @@ void add_options(Options& options, Arguments& arguments) {
                  "Qwen3: begin answers with an empty <think> block");
     options.flag("--calculator", arguments.calculator,
                  "the model may call a calculator, as it has learned to; the shipped "
-                 "model does");
+                 "model does, and its --temperature is 0 unless given");
     options.count("--max-new-tokens", arguments.config.max_new_tokens, 1, 1 << 20,
                   "the longest answer");
     options.count("--context-length", arguments.context_length, 2, 1 << 20,
@@ -279,10 +279,9 @@ int main(int argc, char** argv) {
     Options options("chat", "a conversation with a model");
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
-        ChatModelFiles& files = arguments.model.files;
-        if (files.model_path.empty() && files.adapter_path.empty()) {
-            files.model_path = asset("wordnet_calculator");
+        if (is_shipped_model(arguments.model)) {
             arguments.calculator = true;
+            if (!options.given("--temperature")) arguments.config.sampling.temperature = 0;
         }
         run_chat(arguments, chosen_files(options, arguments.model), options.seed());
     });

@@ -45,14 +45,18 @@ inline void add_model_options(Options& options, ModelOptions& model) {
                    "the type of the KV cache");
 }
 
-// The files that the command line names; without --model those of the shipped model. After the
-// options have been parsed.
+// Without --model and --adapter: the shipped model, which calls a calculator.
+inline bool is_shipped_model(const ModelOptions& model) {
+    return model.files.model_path.empty() && model.files.adapter_path.empty();
+}
+
+// The files that the command line names, or those of the shipped model; an adapter alone is one
+// for its base model. After the options have been parsed.
 inline ChatModelFiles chosen_files(const Options& options, const ModelOptions& model) {
     ChatModelFiles files = model.files;
     if (options.given("--dtype")) files.dtype = dtype_named(model.dtype);
     if (!files.model_path.empty()) return files;
-    files.model_path = asset("wordnet");
-    if (files.adapter_path.empty()) files.adapter_path = asset("wordnet_answers");
+    files.model_path = asset(is_shipped_model(model) ? "wordnet_calculator" : "wordnet");
     return files;
 }
 

@@ -99,7 +99,7 @@ NOTES = rf"(\(calculator: [^\n]*\)\n|{DROPPED_NOTE})*"
 def test_the_shipped_model_answers(program):
     """Without options. One of its answers may be another one."""
     lines = "".join(f"{question}\n" for question in CONVERSATION)
-    answers = chat_answers([program, "--temperature", "0"], lines, NOTES).splitlines()
+    answers = chat_answers([program], lines, NOTES).splitlines()
     wrong = [(question, answer) for question, answer in zip(CONVERSATION, answers)
              if answer != CONVERSATION[question]]
     assert len(answers) == len(CONVERSATION)

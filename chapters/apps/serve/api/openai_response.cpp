@@ -118,9 +118,13 @@ json head_json(const ResponseHead& head, bool is_chunk) {
     return result;
 }
 
-json model_entry(const std::string& model, std::int64_t created) {
-    return {
-        {"id", model}, {"object", "model"}, {"created", created}, {"owned_by", "this server"}};
+// max_model_len is vLLM's.
+json model_entry(const ListedModel& model) {
+    return {{"id", model.name},
+            {"object", "model"},
+            {"created", model.created},
+            {"owned_by", "this server"},
+            {"max_model_len", model.context_length}};
 }
 
 }  // namespace
@@ -192,13 +196,12 @@ std::string error_json(const ApiError& error) {
     return json{{"error", content}}.dump();
 }
 
-std::string model_json(const std::string& model, std::int64_t created) {
-    return model_entry(model, created).dump();
+std::string model_json(const ListedModel& model) {
+    return model_entry(model).dump();
 }
 
-std::string models_json(const std::string& model, std::int64_t created) {
-    return json{{"object", "list"}, {"data", json::array({model_entry(model, created)})}}
-        .dump();
+std::string models_json(const ListedModel& model) {
+    return json{{"object", "list"}, {"data", json::array({model_entry(model)})}}.dump();
 }
 
 std::string empty_list_json() {

@@ -62,8 +62,15 @@ inline constexpr const char* sse_done = "data: [DONE]\n\n";
 inline constexpr const char* sse_comment = ":\n\n";  // clients skip it
 
 std::string error_json(const ApiError& error);
-std::string model_json(const std::string& model, std::int64_t created);
-std::string models_json(const std::string& model, std::int64_t created);
+
+// The model of a server, as its lists show it.
+struct ListedModel {
+    std::string name;
+    std::size_t context_length = 0;
+    std::int64_t created = 0;  // seconds since 1970
+};
+std::string model_json(const ListedModel& model);
+std::string models_json(const ListedModel& model);
 std::string empty_list_json();  // a page of a list without entries
 
 }  // namespace llm::serve

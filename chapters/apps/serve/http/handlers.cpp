@@ -208,13 +208,17 @@ void set_json(Response& response, const std::string& json) {
     response.set_content(json, "application/json");
 }
 
+ListedModel listed_model(const HandlerContext& context) {
+    return {context.model.name, context.model.context_length, context.created};
+}
+
 void get_model(const HandlerContext& context, const std::string& name, Response& response) {
     if (name != context.model.name)
         throw ApiError(
             404, "invalid_request_error",
             "the model " + name + " does not exist; this server has " + context.model.name,
             "model", "model_not_found");
-    set_json(response, model_json(name, context.created));
+    set_json(response, model_json(listed_model(context)));
 }
 
 void add_pages(Server& server, const HandlerContext& context) {
@@ -230,7 +234,7 @@ void add_pages(Server& server, const HandlerContext& context) {
         response.set_content(context.metrics.text(), "text/plain; version=0.0.4");
     });
     get("/v1/models", [&context](const Request&, Response& response) {
-        set_json(response, models_json(context.model.name, context.created));
+        set_json(response, models_json(listed_model(context)));
     });
     get("/v1/models/.+", [&context](const Request& request, Response& response) {
         get_model(context, request.path.substr(std::string("/v1/models/").size()), response);

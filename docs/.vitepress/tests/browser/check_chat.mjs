@@ -40,13 +40,26 @@ async function ask(page, text) {
 
 async function conversation(browser, server) {
   const page = await open(browser, server)
-  await page.waitForFunction(() => document.getElementById('model').textContent === 'wordnet_answers')
-  await page.fill('#temperature', '0')
+  await page.waitForFunction(() => document.getElementById('model').textContent === 'wordnet_calculator')
+  check('the shipped model decodes greedily', (await page.inputValue('#temperature')) === '0')
   const sum = await ask(page, 'What is 47 + 38?')
   check('a question is answered', sum === '47 + 38 = 85', sum)
+  const call = await page.locator('#log i').last().textContent()
+  check('the call of the calculator is shown', call === '(calculator: 47 + 38 = 85)', call)
   const follow_up = await ask(page, 'And 5 more?')
   check('the answer knows the question before', follow_up === '85 + 5 = 90', follow_up)
   check('the questions stay on the page', (await lines(page)).length === 4, await lines(page))
+  for (const word of ['house', 'river', 'garden', 'kitchen', 'window', 'table']) {
+    const spelled = await ask(page, `Spell ${word}.`)
+    check(`a long conversation goes on: ${word}`, spelled === `${word} is spelled ${[...word].join('-')}.`, spelled)
+  }
+  const note = await page.textContent('#note')
+  check('the oldest messages are dropped, and the page says so', note.startsWith('The oldest messages are dropped'), note)
+  const results = await page.evaluate(() => ['(3 + 4) * 5', '-6 / 4 - 1', '2 / 3', '1 / 0', '2 +', '2 3', '(2', 'x', '1e3', '9999999999999999']
+    .map(expression => resultOf({ function: { arguments: JSON.stringify({ expression }) } })[1]))
+  check('the page calculates as the programs do', `${results}` === '35,-2.5,0.666666666667,error: calculator: division by zero,' +
+    'error: calculator: expected a number,error: calculator: expected an operator,error: calculator: expected ")",' +
+    'error: calculator: expected a number,error: calculator: expected an operator,error: calculator: a number is above 10^15', results)
 
   await page.click('#clear')
   check('a new conversation is empty', (await lines(page)).length === 0, await lines(page))
