@@ -196,9 +196,7 @@ std::string error_json(const ApiError& error) {
     return json{{"error", content}}.dump();
 }
 
-std::string model_json(const ListedModel& model) {
-    return model_entry(model).dump();
-}
+std::string model_json(const ListedModel& model) { return model_entry(model).dump(); }
 
 std::string models_json(const ListedModel& model) {
     return json{{"object", "list"}, {"data", json::array({model_entry(model)})}}.dump();
