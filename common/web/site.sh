@@ -11,11 +11,12 @@ fail() {
     exit 2
 }
 
-packages=() build_only=false pack=false yes=false port=
+packages=() build_only=false pack=false pdf=false yes=false port=
 while [[ $# -gt 0 ]]; do
     case $1 in
         --build) build_only=true ;;
         --pack) pack=true ;;
+        --pdf) pdf=true ;;
         --yes) yes=true ;;
         --port)
             if ! [[ ${2:-} =~ ^[0-9]{4,5}$ ]] || ((10#$2 < 1024 || 10#$2 > 65535)); then
@@ -24,7 +25,7 @@ while [[ $# -gt 0 ]]; do
             port=$2
             shift
             ;;
-        *) fail "unknown option '$1'; there are --build, --pack, --port PORT and --yes" ;;
+        *) fail "unknown option '$1'; there are --build, --pack, --pdf, --port PORT and --yes" ;;
     esac
     shift
 done
@@ -45,6 +46,7 @@ install_tools() {
     command -v npm >/dev/null || packages+=(npm)
     command -v cmake >/dev/null || packages+=(cmake)
     command -v ninja >/dev/null || packages+=(ninja-build)
+    ! $pdf || command -v chromium >/dev/null || packages+=(chromium)
     local library
     for library in libxtensor-dev libxtensor-blas-dev libcli11-dev libfmt-dev nlohmann-json3-dev \
         libhwy-dev doctest-dev; do
@@ -89,6 +91,22 @@ serve() {
     exec python3 -m http.server "$port" --bind 127.0.0.1 --directory build/site >/dev/null 2>&1
 }
 
+# Prints all pages into build/book.pdf.
+server=
+print_book() {
+    node docs/.vitepress/print_book.mjs build/site >/dev/null
+    local port=8900
+    while is_taken "$port"; do port=$((port + 1)); done
+    python3 -m http.server "$port" --bind 127.0.0.1 --directory build/site >/dev/null 2>&1 &
+    server=$!
+    trap 'kill "$server" 2>/dev/null' EXIT
+    until is_taken "$port"; do sleep 0.1; done
+    quietly "printing the book" chromium --headless --no-sandbox --disable-gpu --no-pdf-header-footer \
+        --print-to-pdf=build/book.pdf "http://127.0.0.1:$port/book.html"
+    [[ -s build/book.pdf ]] || fail "chromium has printed nothing"
+    echo "The book is build/book.pdf"
+}
+
 install_tools
 install_node_modules
 quietly "1 of 3: fetching sources" common/web/fetch_sources.sh build-web/sources
@@ -104,6 +122,8 @@ cp -r assets/king_james assets/king_james_experts assets/king_james_mtp assets/w
 if $pack; then
     tar -C build/site -czf build/site.tar.gz .
     echo "The site is packed in build/site.tar.gz"
+elif $pdf; then
+    print_book
 elif $build_only; then
     echo "The site is in build/site"
 else
