@@ -39,7 +39,7 @@ BROKEN = """\
     got 7
 0.10 predict a tensor: not yet
     Vector{7}
-    worst element (0,) of (1,): got 7
+    worst element 0 of 1, 1 wrong: got 7
 0.11 predict too few numbers: not yet
     Vector{7}
     shape (1,), expected (2,)

@@ -83,8 +83,11 @@ TEST_CASE("difference reports the worst element and its index") {
     CHECK(difference(expected, expected, 0).empty());
     CHECK(
         difference(Matrix{{1, 2}, {3, 201}}, expected, 1e-5) ==
-        "worst element (1, 1) of (2, 2): got 201, expected 200 (largest difference 1, allowed "
-        "0.002)");
+        "worst element (1, 1) of (2, 2), 1 wrong: got 201, expected 200 (largest difference 1, "
+        "allowed 0.002)");
+    CHECK(difference(Vector{1, NAN, 4}, Vector{1, 2, 3}, 0.1) ==
+          "worst element 1 of 3, 2 wrong: got NaN, expected 2 (largest difference inf, allowed "
+          "0.3)");
     CHECK(difference(Matrix{{1, 2}}, expected, 1) == "shape (1, 2), expected (2, 2)");
     CHECK(!difference(Matrix{{1, 2}, {3, NAN}}, expected, 1).empty());
     CHECK(!difference(Matrix{{NAN}}, Matrix{{NAN}}, 1).empty());

@@ -29,6 +29,17 @@ xt::xtensor<T, N> load(const std::string& file) {
     return array;
 }
 
+// How many elements differ by more than is allowed; NaN always does.
+std::size_t count_wrong(const Real* actual, const Real* expected, std::size_t count,
+                        double allowed) {
+    std::size_t num_wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const double gap = std::abs(double{actual[i]} - double{expected[i]});
+        if (actual[i] != expected[i] && !(gap <= allowed)) ++num_wrong;
+    }
+    return num_wrong;
+}
+
 }  // namespace
 
 std::string difference(std::span<const std::size_t> actual_shape, const Real* actual,
@@ -52,10 +63,13 @@ std::string difference(std::span<const std::size_t> actual_shape, const Real* ac
         if (distance > largest) largest = distance, worst = i;
     }
     if (largest <= tolerance * scale) return {};
+    const bool is_vector = actual_shape.size() == 1;  // "element 1 of 3", not (1,) of (3,)
     return fmt::format(
-        "worst element {} of {}: got {}, expected {} (largest difference {:.3g}, "
+        "worst element {} of {}, {} wrong: got {}, expected {} (largest difference {:.3g}, "
         "allowed {:.3g})",
-        index_text(worst, actual_shape), to_text(actual_shape), value_text(actual[worst]),
+        is_vector ? to_text(worst) : index_text(worst, actual_shape),
+        is_vector ? to_text(count) : to_text(actual_shape),
+        count_wrong(actual, expected, count, tolerance * scale), value_text(actual[worst]),
         value_text(expected[worst]), largest, tolerance * scale);
 }
 
