@@ -99,8 +99,8 @@ PairLoss pair_loss([[maybe_unused]] double policy_chosen,
 }
 
 // Exercise 14.10 — write GRPO, from the rewards of one group to the gradient of its loss:
-// advantages, ratios, clipping, the KL estimate, the mean over each response and then over the
-// responses.
+// advantages (add 1e-6 to the standard deviation), ratios, clipping, the KL estimate, the mean
+// over each response and then over the responses.
 GroupLoss group_loss([[maybe_unused]] const Matrix& log_probs,
                      [[maybe_unused]] const Matrix& old_log_probs,
                      [[maybe_unused]] const Matrix& reference_log_probs,

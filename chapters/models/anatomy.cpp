@@ -247,7 +247,7 @@ Choice multipliers_of(const FamilyConfig& config) {
     std::string text;
     for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
     return {"multipliers", text,
-            mup ? "13_training.md#wider-models-mup" : "17_long_context.md#scores"};
+            mup ? "experiments.md#wider-models-mup" : "17_long_context.md#scores"};
 }
 
 std::vector<Choice> parameters_of(const FamilyConfig& config) {
