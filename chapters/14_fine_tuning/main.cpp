@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
         lora_parameters(generator);
         dpo_demo();
         grpo_demo();
-        multiple_choice();
         training_demo(run, options.seed());
+        multiple_choice();
     });
 }

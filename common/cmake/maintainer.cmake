@@ -25,7 +25,7 @@ endforeach()
 list(TRANSFORM slugs REPLACE "(.+)" "docs/\\1.md" OUTPUT_VARIABLE pages)
 set(copy 1)
 foreach(page README.md ${pages} docs/walk_through.md docs/anatomy.md docs/train.md
-        docs/experiments.md docs/server.md docs/mistakes.md docs/contributing.md)
+        docs/answers.md docs/experiments.md docs/server.md docs/mistakes.md docs/contributing.md)
   get_filename_component(name ${page} NAME_WE)
   maintainer_test(page.${name} ${Python3_EXECUTABLE} tests/checks/check_docs.py ${page}
                   ${PROJECT_BINARY_DIR}/copy_${copy})

@@ -22,6 +22,7 @@ const furtherPages = [
   { text: 'README: commands, folders', link: '/readme' },
   { text: 'The server: ./learn serve', link: '/server' },
   { text: 'Train a model of your own', link: '/train' },
+  { text: 'A model that answers', link: '/answers' },
   { text: 'Experiments', link: '/experiments' },
   { text: 'Is my run normal?', link: '/is_my_run_normal' },
   { text: 'Questions', link: '/questions' },

@@ -95,11 +95,34 @@ TEST_CASE("14.5 find the bug: short answers") {
     }
 }
 
+namespace {
+
+// The advantages with TRL's small number in the denominator, 1e-4 instead of 1e-6.
+Vector advantages_of_trl(const Vector& rewards) {
+    double mean = 0, squares = 0;
+    for (const Real reward : rewards) mean += double(reward) / double(rewards.size());
+    for (const Real reward : rewards) squares += std::pow(double(reward) - mean, 2);
+    const double deviation = std::sqrt(squares / double(rewards.size() - 1));
+    Vector result = rewards;
+    for (Real& value : result) value = Real((double(value) - mean) / (deviation + 1e-4));
+    return result;
+}
+
+// Either small number is right: the one of which your advantages are.
+Vector nearest_advantages(const Vector& yours, const Vector& rewards) {
+    const Vector of_trl = advantages_of_trl(rewards);
+    if (difference(yours, of_trl, 1e-5).empty()) return of_trl;
+    return group_advantages(rewards, rewards.size());
+}
+
+}  // namespace
+
 TEST_CASE("14.6 find the bug: a run that ends in NaN") {
     for (const Vector& rewards :
          {Vector{1, 0, 0, 0}, Vector{0, 3}, Vector{1, 1, 1, 1}, Vector{0, 0}}) {
         INFO("a group of ", rewards.size(), " answers; the first reward is ", rewards(0));
-        REQUIRE_CLOSE(advantages(rewards), group_advantages(rewards, rewards.size()), 1e-5);
+        const Vector yours = advantages(rewards);
+        REQUIRE_CLOSE(yours, nearest_advantages(yours, rewards), 1e-5);
     }
 }
 
@@ -179,9 +202,13 @@ TEST_CASE("14.10 write GRPO") {
                  ", epsilon 0.2, beta ", beta);
             const GroupLoss group =
                 group_loss(log_probs, old, reference, mask, rewards, Real(0.2), beta);
-            const GrpoLoss expected =
-                grpo_loss(log_probs, old, reference, mask, group_advantages(rewards, 4),
-                          {Real(0.2), beta});
+            const auto with = [&](const Vector& advantages) {
+                return grpo_loss(log_probs, old, reference, mask, advantages,
+                                 {Real(0.2), beta});
+            };
+            GrpoLoss expected = with(advantages_of_trl(rewards));
+            if (!difference(group.gradient, expected.gradient, 1e-5).empty())
+                expected = with(group_advantages(rewards, 4));
             REQUIRE_CLOSE((Vector{Real(group.loss)}), (Vector{Real(expected.loss)}), 1e-5);
             REQUIRE_CLOSE(group.gradient, expected.gradient, 1e-5);
         }

@@ -39,7 +39,7 @@ void two_armed_bandit() {
     rows.push_back(
         {"std", "", "", "", fixed(std::sqrt(squares - mean * mean), 4),
          fixed(std::sqrt(squares_with_baseline - mean_with_baseline * mean_with_baseline), 4)});
-    show_table({"action", "p", "reward r", "d ln p", "times r", "times r - J"}, rows);
+    show_table({"action", "p", "reward R", "d ln p", "times R", "times R - J"}, rows);
     say("d ln p is the derivative with respect to the first logit; J is the expected reward.");
 }
 
@@ -89,9 +89,11 @@ void clipping() {
         rows.push_back({brief(ratio), text(-better.loss), text(double(better.gradient(0, 0))),
                         text(-worse.loss), text(double(worse.gradient(0, 0)))});
     }
-    show_table({"ratio", "objective, A = 1", "d loss", "objective, A = -1", "d loss"}, rows);
+    show_table(
+        {"ratio", "objective, advantage 1", "d loss", "objective, advantage -1", "d loss"},
+        rows);
 
-    Line better{"A = 1", {}, {}}, worse{"A = -1", {}, {}};
+    Line better{"advantage 1", {}, {}}, worse{"advantage -1", {}, {}};
     for (int i = 20; i <= 180; ++i) {
         const double ratio = 0.01 * i;
         for (Line* line : {&better, &worse}) line->x.push_back(ratio);
