@@ -23,7 +23,8 @@ Chunk make_chunk(const HeadInputs& inputs, std::size_t first, std::size_t count)
 // where S is the state before the chunk. These are c linear equations, (I + A) written =
 // diag(β) (V - diag(γ) K S), whose matrix I + A is lower triangular with ones on its diagonal.
 // They are linear in S, so written = U - W S, where neither U nor W depends on the state: the
-// WY representation of a product of Householder matrices (Bischof and Van Loan, 1987). A GPU
+// WY representation (Bischof and Van Loan, 1987) of a product of generalized Householder
+// matrices I - β k kᵀ; W = (I + A)⁻¹ diag(β) diag(γ) K and U = (I + A)⁻¹ diag(β) V. A GPU
 // computes W and U of all chunks at once, before it knows a state. Source: "Parallelizing
 // Linear Transformers with the Delta Rule" (Yang et al., 2024), section 3.
 struct WYRepresentation {

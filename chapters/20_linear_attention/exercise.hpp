@@ -13,12 +13,12 @@ Vector predicted_reflections();  // (3)
 
 // One step of a convolution whose window is kept between calls.
 struct ConvolutionStep {
-    Vector output;   // (W)
-    Matrix earlier;  // (K - 1, W): the last inputs, oldest first
+    Vector output;   // (Cc)
+    Matrix earlier;  // (J - 1, Cc): the last inputs, oldest first
 };
-ConvolutionStep convolution_step(const Matrix& earlier,  // (K - 1, W), oldest first
-                                 const Vector& input,    // (W)
-                                 const Matrix& weight);  // (W, K)
+ConvolutionStep convolution_step(const Matrix& earlier,  // (J - 1, Cc), oldest first
+                                 const Vector& input,    // (Cc)
+                                 const Matrix& weight);  // (Cc, J)
 
 // RetNet's retention of one head, without a state: Σ_(s<=t) γ^(t-s) (q_t · k_s) v_s.
 Matrix retention(const Matrix& queries,  // (T, Dk)

@@ -64,7 +64,7 @@ AttentionLayer::Output GatedConvolution::operator()(const Tensor3& hidden_states
     if (cache) prepare_cache(*this, batch_size, inputs, *cache);
     auto& [conv_inputs, past_len] = cache ? *cache : new_sequence;
 
-    // Gate, mix each channel over the last K tokens, and gate again.
+    // Gate, mix each channel over the last J tokens, and gate again.
     const auto [input_gate, output_gate, value] = split_gates(in_proj(hidden_states));
     const Tensor3 gated = input_gate * value;  // (B, T, C)
     const Tensor3 convolved = convolve_channels(*this, gated, conv_inputs);

@@ -9,7 +9,7 @@ namespace llm {
 
 // What a layer keeps of a sequence, whatever its length.
 struct GatedConvolutionCache {
-    Tensor3 conv_inputs = xt::zeros<Real>({0, 0, 0});  // (B, K - 1, C): the last ones
+    Tensor3 conv_inputs = xt::zeros<Real>({0, 0, 0});  // (B, J - 1, C): the last ones
     std::size_t seq_len = 0;
 
     // As LinearCache, it cannot go back: to convolve an earlier token again takes older inputs.
@@ -23,7 +23,7 @@ struct GatedConvolutionCache {
 // and "Hyena Hierarchy" (Poli et al., 2023).
 struct GatedConvolution {
     Linear in_proj;                     // (3*C, C): input gates, output gates, values
-    Matrix conv1d;                      // (C, K)
+    Matrix conv1d;                      // (C, J)
     std::optional<Vector> conv1d_bias;  // (C), or none
     Linear out_proj;                    // (C, C)
 
@@ -46,7 +46,7 @@ struct GatedConvolution {
 
 struct GatedConvolutionSizes {
     std::size_t hidden_size = 0;      // C
-    std::size_t conv_kernel_dim = 3;  // K; HF: conv_L_cache
+    std::size_t conv_kernel_dim = 3;  // J; HF: conv_L_cache
     bool bias = false;                // of all three parts; HF: conv_bias
 };
 // Initializes with PyTorch's defaults, in Hugging Face's order: convolution, in_proj, out_proj.
@@ -60,10 +60,10 @@ struct GatesAndValues {
 };
 // Throws ValueError, with both sizes, unless there are three features for each channel.
 GatesAndValues split_gates(const Tensor3& projected);  // (B, T, 3*C)
-// Each channel over the last K tokens, plus its bias.
+// Each channel over the last J tokens, plus its bias.
 Tensor3 convolve_channels(const GatedConvolution& layer,
                           const Tensor3& gated,    // (B, T, C): input_gate ⊙ value
-                          const Tensor3& before);  // (B, K - 1, C) -> (B, T, C)
+                          const Tensor3& before);  // (B, J - 1, C) -> (B, T, C)
 
 // What the backward pass needs.
 struct GatedConvolutionActivations {

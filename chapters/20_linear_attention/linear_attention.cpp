@@ -47,8 +47,8 @@ Real softplus(Real x) {
 
 LinearAttention make_linear_attention(const LinearSizes& sizes, const LinearVariant& variant,
                                       Real rms_norm_eps, Generator& generator) {
-    const auto& [C, Hk, Hv, Dk, Dv, K] = sizes;
-    require(C > 0 && Hk > 0 && Hv > 0 && Dk > 0 && Dv > 0 && K > 0,
+    const auto& [C, Hk, Hv, Dk, Dv, J] = sizes;
+    require(C > 0 && Hk > 0 && Hv > 0 && Dk > 0 && Dv > 0 && J > 0,
             "linear attention: a size is 0");
     require(Hv % Hk == 0, "linear attention: {} key heads do not divide {} value heads", Hk,
             Hv);
@@ -58,8 +58,8 @@ LinearAttention make_linear_attention(const LinearSizes& sizes, const LinearVari
     layer.in_proj_z = make_linear(C, Hv * Dv, false, generator);
     if (variant.has_beta) layer.in_proj_b = make_linear(C, Hv, false, generator);
     if (variant.has_decay) layer.decay = make_decay(C, Hv, generator);
-    const Real bound = 1 / std::sqrt(static_cast<Real>(K));
-    layer.conv1d = uniform({width, K}, -bound, bound, generator);
+    const Real bound = 1 / std::sqrt(static_cast<Real>(J));
+    layer.conv1d = uniform({width, J}, -bound, bound, generator);
     layer.norm = make_rms_norm(Dv, rms_norm_eps);
     layer.out_proj = make_linear(Hv * Dv, C, false, generator);
     return layer;
@@ -145,8 +145,8 @@ AttentionLayer::Output LinearAttention::operator()(const Tensor3& hidden_states,
     if (cache) prepare_cache(*this, batch_size, inputs, *cache);
     auto& [conv_inputs, state, past_len] = cache ? *cache : new_sequence;
 
-    // Project, and mix each channel over the last K tokens.
-    const Tensor3 mixed = in_proj_qkv(hidden_states);  // (B, T, W)
+    // Project, and mix each channel over the last J tokens.
+    const Tensor3 mixed = in_proj_qkv(hidden_states);  // (B, T, Cc)
     const Tensor3 convolved = activate(SiLU, causal_conv1d(mixed, conv1d, conv_inputs));
     const QueriesKeysValues heads = normalize_and_repeat(*this, split_qkv(*this, convolved));
     const StateGates gates = state_gates(*this, hidden_states);

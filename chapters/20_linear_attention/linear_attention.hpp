@@ -11,7 +11,7 @@ namespace llm {
 
 // What a layer keeps of a sequence, whatever its length.
 struct LinearCache {
-    Tensor3 conv_inputs = xt::zeros<Real>({0, 0, 0});  // (B, K - 1, W): the last ones
+    Tensor3 conv_inputs = xt::zeros<Real>({0, 0, 0});  // (B, J - 1, Cc): the last ones
     Tensor4 state = xt::zeros<Real>({0, 0, 0, 0});     // (B, Hv, Dk, Dv)
     std::size_t seq_len = 0;
 
@@ -32,11 +32,11 @@ struct Decay {
 struct LinearAttention {
     std::size_t num_key_heads = 1, num_value_heads = 1;  // Hk, Hv
     UpdateRule rule = UpdateRule::delta;
-    Linear in_proj_qkv;                            // (W, C): W = 2 Hk Dk + Hv Dv
+    Linear in_proj_qkv;                            // (Cc, C): Cc = 2 Hk Dk + Hv Dv
     Linear in_proj_z;                              // (Hv*Dv, C): output gate
     std::optional<Linear> in_proj_b;               // (Hv, C): β = sigmoid(b); none: 1
     std::optional<Decay> decay;                    // none: nothing is forgotten
-    Matrix conv1d;                                 // (W, K)
+    Matrix conv1d;                                 // (Cc, J)
     RMSNorm norm;                                  // (Dv), of each head
     Linear out_proj;                               // (C, Hv*Dv)
     static constexpr std::size_t chunk_size = 64;  // of the published code
@@ -68,7 +68,7 @@ struct LinearSizes {
     std::size_t hidden_size = 0;                         // C
     std::size_t num_key_heads = 1, num_value_heads = 1;  // Hk, Hv
     std::size_t key_head_dim = 0, value_head_dim = 0;    // Dk, Dv
-    std::size_t conv_kernel_dim = 4;                     // K
+    std::size_t conv_kernel_dim = 4;                     // J
 };
 struct LinearVariant {
     UpdateRule rule = UpdateRule::delta;
@@ -82,7 +82,7 @@ LinearAttention make_linear_attention(const LinearSizes& sizes, const LinearVari
 
 // The parts of the layer, in this order. The backward pass calls them, too.
 QueriesKeysValues split_qkv(const LinearAttention& layer,
-                            const Tensor3& mixed);  // (B, T, W) -> (B, Hk, T, Dk) twice,
+                            const Tensor3& mixed);  // (B, T, Cc) -> (B, Hk, T, Dk) twice,
                                                     //              (B, Hv, T, Dv)
 // x / sqrt(Σx² + eps) along the last axis: length 1.
 Tensor4 l2_normalize(const Tensor4& states, Real eps = Real(1e-6));  // (B, H, T, D)

@@ -9,8 +9,8 @@ namespace llm {
 // What the backward pass needs.
 struct LinearActivations {
     Tensor3 input;            // (B, T, C)
-    Tensor3 mixed;            // (B, T, W): of in_proj_qkv
-    Tensor3 convolved;        // (B, T, W): before SiLU
+    Tensor3 mixed;            // (B, T, Cc): of in_proj_qkv
+    Tensor3 convolved;        // (B, T, Cc): before SiLU
     QueriesKeysValues heads;  // (B, Hk, T, Dk) twice, (B, Hv, T, Dv): after SiLU
     StateGates gates;         // (B, T, Hv)
     Tensor3 context;          // (B, T, Hv*Dv): what the heads read

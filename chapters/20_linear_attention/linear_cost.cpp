@@ -5,11 +5,11 @@
 namespace llm {
 
 std::uint64_t linear_multiplications(const LinearSizes& sizes) {
-    const auto& [hidden_size, Hk, Hv, Dk, Dv, K] = sizes;
+    const auto& [hidden_size, Hk, Hv, Dk, Dv, J] = sizes;
     const std::uint64_t C = hidden_size, value_width = std::uint64_t{Hv} * Dv;
     const std::uint64_t width = 2 * std::uint64_t{Hk} * Dk + value_width;
     // in_proj_qkv, in_proj_z, in_proj_b and in_proj_a, conv1d, out_proj.
-    return C * width + C * value_width + 2 * C * Hv + width * K + value_width * C;
+    return C * width + C * value_width + 2 * C * Hv + width * J + value_width * C;
 }
 
 std::uint64_t linear_parameters(const LinearSizes& sizes) {
@@ -17,9 +17,9 @@ std::uint64_t linear_parameters(const LinearSizes& sizes) {
 }
 
 std::uint64_t state_numbers(const LinearSizes& sizes) {
-    const auto& [C, Hk, Hv, Dk, Dv, K] = sizes;
+    const auto& [C, Hk, Hv, Dk, Dv, J] = sizes;
     const std::uint64_t value_width = std::uint64_t{Hv} * Dv;
-    return value_width * Dk + (K - 1) * (2 * std::uint64_t{Hk} * Dk + value_width);
+    return value_width * Dk + (J - 1) * (2 * std::uint64_t{Hk} * Dk + value_width);
 }
 
 std::uint64_t softmax_flops(std::uint64_t seq_len, std::uint64_t head_dim) {

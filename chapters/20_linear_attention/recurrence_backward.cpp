@@ -112,7 +112,7 @@ ChunkGradient chunk_backward(const Chunk& chunk, UpdateRule rule, const Matrix& 
     const Matrix weights = matmul_transposed(chunk.queries, chunk.keys) * chunk.decay_between;
     Matrix written_gradient = xt::zeros<Real>(written.shape());
 
-    // The state after the chunk: γ_c S + (diag(Γ_c) K)ᵀ written.
+    // The state after the chunk: γ_c S + (diag(row c of Γ) K)ᵀ written.
     const Matrix keys_to_end = scale_rows(chunk.keys, chunk.decay_to_end);
     const Matrix keys_to_end_gradient = matmul_transposed(written, state_gradient);
     const Vector of_decay_to_end = row_products(keys_to_end, keys_to_end_gradient);

@@ -3,7 +3,7 @@
 namespace llm {
 namespace {
 
-// (B, K - 1 + T, W)
+// (B, J - 1 + T, Cc)
 Tensor3 join_tokens(const Tensor3& before, const Tensor3& input) {
     require(before.shape(0) == input.shape(0) && before.shape(2) == input.shape(2),
             "convolution: earlier inputs of {} do not match inputs of {}", before.shape(),
@@ -46,7 +46,7 @@ Tensor3 causal_conv1d_backward(const Tensor3& input, const Matrix& weight,
     for (std::size_t b = 0; b < batch_size; ++b)
         for (std::size_t t = 0; t < seq_len; ++t)
             for (std::size_t j = 0; j < kernel_size; ++j) {
-                // Output t has read input t - K + 1 + j, if there is one.
+                // Output t has read input t - J + 1 + j, if there is one.
                 if (t + j + 1 < kernel_size) continue;
                 const std::size_t source = t + j + 1 - kernel_size;
                 for (std::size_t w = 0; w < width; ++w) {

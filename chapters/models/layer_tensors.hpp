@@ -122,7 +122,7 @@ template <class AnyAttention, class Visitor>
 void visit_linear_attention(AnyAttention& attention, const LinearSizes& sizes,
                             const std::string& layer, const FamilyLayerNames& names,
                             Visitor& visit) {
-    const auto& [C, Hk, Hv, Dk, Dv, K] = sizes;
+    const auto& [C, Hk, Hv, Dk, Dv, J] = sizes;
     const std::size_t ratio = Hv / Hk, key_width = Hk * Dk, value_width = Hv * Dv;
     auto& qkv = attention.in_proj_qkv;
     auto& z = attention.in_proj_z;
@@ -145,7 +145,7 @@ void visit_linear_attention(AnyAttention& attention, const LinearSizes& sizes,
                                  group_rows(attention.decay->in_proj_a, 0, ratio)},
                       C, Hk);
     }
-    visit.convolution(layer + names.conv1d, attention.conv1d, 2 * key_width + value_width, K);
+    visit.convolution(layer + names.conv1d, attention.conv1d, 2 * key_width + value_width, J);
     visit.a_log(layer + names.A_log, attention.decay->A_log, Hv);
     visit.vector(layer + names.dt_bias, attention.decay->dt_bias, Hv);
     visit.vector(layer + names.state_norm, attention.norm.weight, Dv);

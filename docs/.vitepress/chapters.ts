@@ -31,6 +31,7 @@ const furtherPages = [
   { text: 'xtensor', link: '/xtensor' },
   { text: 'Performance', link: '/performance' },
   { text: 'Contributing', link: '/contributing' },
+  { text: 'Changelog', link: '/changelog' },
 ]
 
 export function readChapters(): Chapter[] {

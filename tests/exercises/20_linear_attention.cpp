@@ -51,7 +51,7 @@ TEST_CASE("20.3 find the bug: a convolution, token by token") {
     const Matrix weight = randn({width, kernel_size}, generator);
     const Tensor3 expected = causal_conv1d(input, weight, no_inputs(1, weight));
     Matrix earlier = xt::zeros<Real>({kernel_size - 1, width});
-    INFO("after each token, the window holds the last K - 1 inputs, oldest first");
+    INFO("after each token, the window holds the last J - 1 inputs, oldest first");
     for (std::size_t t = 0; t < 8; ++t) {
         const Vector token = xt::view(input, 0, t, xt::all()),
                      output = xt::view(expected, 0, t, xt::all());

@@ -10,7 +10,7 @@
 namespace llm::gated_convolution_tests {
 namespace {
 
-constexpr std::size_t B = 2, T = 9, C = 20, K = 3;
+constexpr std::size_t B = 2, T = 9, C = 20, J = 3;
 
 template <std::size_t N>
 xt::xtensor<Real, N> part(const std::string& name) {
@@ -20,7 +20,7 @@ xt::xtensor<Real, N> part(const std::string& name) {
 // PyTorch's with seed 21.
 GatedConvolution layer_of_fixtures() {
     Generator generator(21);
-    return make_gated_convolution({C, K, true}, generator);
+    return make_gated_convolution({C, J, true}, generator);
 }
 
 PatternAttentionInputs inputs_of(std::size_t seq_len, std::size_t past_len = 0) {
@@ -116,7 +116,7 @@ TEST_CASE(
                                        .hidden_states;
             CHECK_CLOSE(output, tokens(expected, past_len, past_len + count), 1e-5);
             CHECK(cache.seq_len == past_len + count);
-            CHECK(cache.conv_inputs.shape() == std::array{B, K - 1, C});
+            CHECK(cache.conv_inputs.shape() == std::array{B, J - 1, C});
         }
         // It cannot go back, and says so.
         CHECK(cache.crop(T));
@@ -127,7 +127,7 @@ TEST_CASE(
     CHECK(layer.make_cache().crop(0));
 }
 
-TEST_CASE("A gated short convolution sees K tokens: itself and K - 1 before it") {
+TEST_CASE("A gated short convolution sees J tokens: itself and J - 1 before it") {
     const GatedConvolution layer = layer_of_fixtures();
     Tensor3 input = part<3>("input");
     const Tensor3 before = layer(input, inputs_of(T)).hidden_states;
@@ -138,14 +138,14 @@ TEST_CASE("A gated short convolution sees K tokens: itself and K - 1 before it")
         const Tensor3 change = tokens(after, t, t + 1) - tokens(before, t, t + 1);
         const bool changed = std::any_of(change.begin(), change.end(),
                                          [](Real difference) { return difference != 0; });
-        CHECK(changed == (t >= 4 && t < 4 + K));
+        CHECK(changed == (t >= 4 && t < 4 + J));
     }
 }
 
 TEST_CASE(
     "With weights of 1 for all tokens, it is linear attention with heads of one feature") {
     // Each channel of each sequence is a head: input gate, output gate and value are its key,
-    // query and value. A state adds the products of all tokens, the convolution those of K.
+    // query and value. A state adds the products of all tokens, the convolution those of J.
     const std::size_t seq_len = 6, width = 4;
     Generator generator(3);
     GatedConvolution layer = make_gated_convolution({width, seq_len, false}, generator);
@@ -183,7 +183,7 @@ TEST_CASE(
     CHECK_THROWS_WITH(other(input, inputs_of(T)),
                       "gated convolution: a bias of (1,) does not match a weight of (20, 3)");
     other = layer;
-    other.conv1d = xt::ones<Real>({std::size_t{7}, K});
+    other.conv1d = xt::ones<Real>({std::size_t{7}, J});
     CHECK_THROWS_WITH(other(input, inputs_of(T)),
                       "convolution: a weight of (7, 3) does not match inputs of (2, 9, 20) "
                       "after (2, 2, 7)");

@@ -11,7 +11,7 @@ using namespace llm;
 
 namespace {
 
-constexpr std::size_t B = 2, T = 70, C = 20, Hk = 2, Hv = 6, Dk = 3, Dv = 5, K = 4;
+constexpr std::size_t B = 2, T = 70, C = 20, Hk = 2, Hv = 6, Dk = 3, Dv = 5, J = 4;
 
 template <std::size_t N>
 xt::xtensor<Real, N> part(const std::string& name) {
@@ -45,7 +45,7 @@ Tensor3 tokens(const Tensor3& states, std::size_t first, std::size_t last) {
 
 LinearAttention random_layer(std::uint32_t seed, const LinearVariant& variant = {}) {
     Generator generator(seed);
-    return make_linear_attention({C, Hk, Hv, Dk, Dv, K}, variant, Real(1e-6), generator);
+    return make_linear_attention({C, Hk, Hv, Dk, Dv, J}, variant, Real(1e-6), generator);
 }
 
 Matrix unit_rows(Matrix rows) {
@@ -167,7 +167,7 @@ TEST_CASE("Shapes that do not match are named") {
                       "convolution: earlier inputs of (2, 3, 9) do not match inputs of "
                       "(1, 2, 9)");
     Generator generator(1);
-    CHECK_THROWS_WITH(make_linear_attention({C, 4, 6, Dk, Dv, K}, {}, 1, generator),
+    CHECK_THROWS_WITH(make_linear_attention({C, 4, 6, Dk, Dv, J}, {}, 1, generator),
                       "linear attention: 4 key heads do not divide 6 value heads");
     const LinearSizes ones{1, 1, 1, 1, 1, 1};
     CHECK(make_linear_attention(ones, {}, 1, generator).key_head_dim() == 1);
@@ -187,17 +187,17 @@ TEST_CASE("Shapes that do not match are named") {
                       "tokens");
 }
 
-TEST_CASE("The convolution sees the token itself and K - 1 before it") {
+TEST_CASE("The convolution sees the token itself and J - 1 before it") {
     Generator generator(8);
     const Tensor3 input = randn({B, 6, 3}, generator);
-    const Matrix weight = randn({3, K}, generator);
+    const Matrix weight = randn({3, J}, generator);
     const Tensor3 output = causal_conv1d(input, weight, no_inputs(B, weight));
     for (std::size_t b = 0; b < B; ++b)
         for (std::size_t t = 0; t < 6; ++t)
             for (std::size_t w = 0; w < 3; ++w) {
                 Real expected = 0;
-                for (std::size_t back = 0; back < K && back <= t; ++back)
-                    expected += weight(w, K - 1 - back) * input(b, t - back, w);
+                for (std::size_t back = 0; back < J && back <= t; ++back)
+                    expected += weight(w, J - 1 - back) * input(b, t - back, w);
                 CHECK(output(b, t, w) == doctest::Approx(expected));
             }
     CHECK_CLOSE(last_inputs(no_inputs(B, weight), input), tokens(input, 3, 6), 0);
@@ -255,7 +255,7 @@ TEST_CASE("A cache that is filled in random pieces gives the output of one call"
             CHECK_CLOSE(output, tokens(expected, past_len, past_len + count), 1e-5);
         }
         CHECK(cache.state.shape() == std::array{B, Hv, Dk, Dv});
-        CHECK(cache.conv_inputs.shape() == std::array{B, K - 1, 2 * Hk * Dk + Hv * Dv});
+        CHECK(cache.conv_inputs.shape() == std::array{B, J - 1, 2 * Hk * Dk + Hv * Dv});
     }
 }
 
@@ -298,7 +298,7 @@ TEST_CASE("A new layer: parameters of each variant, and decays as in Mamba-2") {
     CHECK(num_tensors({UpdateRule::additive, false, true}) == 8);
     CHECK(num_tensors({UpdateRule::additive, false, false}) == 5);
     Generator generator(2);
-    const Decay decay = *make_linear_attention({C, Hk, 600, Dk, Dv, K}, {}, 1, generator).decay;
+    const Decay decay = *make_linear_attention({C, Hk, 600, Dk, Dv, J}, {}, 1, generator).decay;
     for (std::size_t h = 0; h < 600; ++h) {
         CHECK(decay.A_log(h) >= 0);
         CHECK(decay.A_log(h) < std::log(Real(16)));
@@ -342,7 +342,7 @@ TEST_CASE("Parameters, and FLOPs by length") {
     add_parameters(list, "", layer);
     std::uint64_t count = 0;
     for (const Parameter& parameter : list) count += parameter.values.size();
-    const LinearSizes sizes{C, Hk, Hv, Dk, Dv, K};
+    const LinearSizes sizes{C, Hk, Hv, Dk, Dv, J};
     CHECK(linear_parameters(sizes) == count);
     CHECK(linear_multiplications(sizes) == count - 2 * Hv - Dv);
     CHECK(softmax_flops(10, 3) == 1200);

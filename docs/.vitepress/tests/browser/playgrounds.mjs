@@ -158,7 +158,7 @@ async function checkAnswer(element) {
   ]
 }
 
-// Each example, a new request, a cancelled one and other settings show what the native program prints
+// Each example, a new request, a canceled one and other settings show what the native program prints
 // for the command below; a request that cannot be served is taken back.
 async function checkServing(element) {
   const findings = []
@@ -208,7 +208,7 @@ async function checkServing(element) {
   await button('Cancel request 0').click()
   await settle(element)
   await button('Step →').click()
-  await compare('a cancelled request')
+  await compare('a canceled request')
   await slide('pages', 9)
   await element.getByLabel('prefix cache').check()
   await settle(element)
