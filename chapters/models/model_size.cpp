@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chapters/17_long_context/pattern_attention.hpp"
+#include "chapters/19_latent_attention/absorbed_attention.hpp"
 #include "chapters/19_latent_attention/attention_cost.hpp"
 #include "chapters/20_linear_attention/linear_cost.hpp"
 #include "chapters/models/parameter_count.hpp"
@@ -16,16 +17,24 @@ namespace {
 struct MixerCost {
     std::uint64_t position;  // of the token
     std::uint64_t seq_len;   // cached tokens
+    bool is_prefill = false;
 
     // FLOPs: two per feature of the query and of the value for each key that is attended to.
     std::uint64_t flops(const AttentionConfig& attention) const {
         return num_attended(attention.pattern, position) * 4 * attention.num_attention_heads *
                attention.head_dim;
     }
-    // With expanded keys and values.
+    // Chapter 19: a prefill expands each token's keys and values once, which is counted with
+    // the matrices (kv_b_proj). A decode step expands all of them, or absorbs kv_b_proj into
+    // its query and output: the cheaper order.
     std::uint64_t flops(const LatentConfig& latent) const {
         const auto& [C, H, q_lora_rank, R, Dn, Dr, Dv] = latent.sizes;
-        return (position + 1) * 2 * H * (Dn + Dr + Dv);
+        const std::uint64_t kv_len = position + 1;
+        if (is_prefill) return kv_len * 2 * H * (Dn + Dr + Dv);
+        const std::uint64_t of_kv_b_proj = std::uint64_t{2} * H * R * (Dn + Dv);
+        return std::min(expanded_flops(latent.sizes, 1, kv_len),
+                        absorbed_flops(latent.sizes, 1, kv_len)) -
+               of_kv_b_proj;
     }
     // Token by token.
     std::uint64_t flops(const LinearSizes& sizes) const {
@@ -51,10 +60,11 @@ struct MixerCost {
     }
 };
 
-std::uint64_t mixer_flops(const LayerConfig& layer, std::uint64_t position) {
+std::uint64_t mixer_flops(const LayerConfig& layer, std::uint64_t position,
+                          bool is_prefill = false) {
     return std::visit(
         [&](const auto& mixer) {
-            return MixerCost{position, 0}.flops(mixer);
+            return MixerCost{position, 0, is_prefill}.flops(mixer);
         },
         layer.mixer);
 }
@@ -113,7 +123,7 @@ double flops_of_prefill(const FamilyConfig& config, std::uint64_t seq_len) {
         2 * double(count_parameters(config).active_matrix_elements) * double(seq_len);
     for (const LayerConfig& layer : config.layers)
         for (std::uint64_t position = 0; position < seq_len; ++position)
-            flops += double(mixer_flops(layer, position));
+            flops += double(mixer_flops(layer, position, true));
     return flops;
 }
 
@@ -170,9 +180,9 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
                               : "05"});
     rows.push_back({"prefill", flops(double(batch_size) * flops_of_prefill(config, seq_len)),
                     "2 a weight, 4 L H D a pair", "09"});
-    rows.push_back({"one more token",
-                    flops(double(batch_size * flops_per_token(config, seq_len - 1))),
-                    "the same, of one token", "09"});
+    rows.push_back(
+        {"one more token", flops(double(batch_size * flops_per_token(config, seq_len - 1))),
+         latent ? "the cheaper order" : "the same, of one token", latent ? "19" : "09"});
     rows.push_back({"its reads at least",
                     bytes(2 * double(count_parameters(config).active_matrix_elements) +
                           double(kv_cache_bytes(config, seq_len, batch_size, 2))),

@@ -10,7 +10,8 @@ std::uint64_t num_attended(const AttentionPattern& pattern, std::uint64_t positi
 
 // FLOPs of the forward pass for one token at a position: two per element of each matrix by
 // which it is multiplied (with experts: those that it uses), and four per feature of each query
-// head for each token that it attends to. Equal to chapter 09's flops_per_token for its models.
+// head for each token that it attends to; latent attention in the cheaper order of chapter 19.
+// Equal to chapter 09's flops_per_token for its models.
 std::uint64_t flops_per_token(const FamilyConfig& config, std::uint64_t position);
 // The sum for the first seq_len positions. (Prompts are processed at once, and the head is then
 // needed for the last token alone; it is counted for all.)

@@ -107,6 +107,16 @@ void show_layers(const Model& model) {
     show("parameters", with_commas(count_parameters(model).total()));
 }
 
+Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size) {
+    try {
+        return load_tokenizer_of_model(run.model_path, run.tokenizer_path, vocab_size);
+    } catch (const FileError& error) {
+        if (!run.tokenizer_path.empty()) throw;
+        throw FileError(std::string(error.what()) +
+                        "; --prompt and --gguf need a tokenizer, --tokenizer PATH names one");
+    }
+}
+
 template <class AnyModel>
 void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) {
     // Read all input before anything is shown.
@@ -114,8 +124,7 @@ void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) 
     std::vector<Id> prompt_ids;
     if (!run.gguf_file.empty()) reject_existing(run.gguf_file);
     if (run.prompt || !run.gguf_file.empty())
-        tokenizer = load_tokenizer_of_model(run.model_path, run.tokenizer_path,
-                                            model.config.vocab_size);
+        tokenizer = tokenizer_of(run, model.config.vocab_size);
     if (run.prompt) {
         prompt_ids = encode_prompt(*tokenizer, *run.prompt);
         check_input(model.config, one_sequence(prompt_ids));

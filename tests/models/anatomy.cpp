@@ -1,6 +1,7 @@
 // The choices of published models.
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/models/model_size.hpp"
+#include "chapters/models/parameter_count.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/support/check.hpp"
 #include "tests/support/files.hpp"
@@ -186,6 +187,15 @@ TEST_CASE("./learn size: FLOPs and caches are those of the chapters") {
     // 22 of 26 layers have a window of 512, four see everything; one key/value head of 256.
     CHECK(flops_per_token(config, 699) - flops_per_token(config, 599) == 4 * 4 * 100 * 4 * 256);
     CHECK(kv_cache_bytes(config, 700, 1, 2) == 2 * 2 * 256 * (22 * 512 + 4 * 700));
+    // Latent attention: 61 layers, absorbed at 4,096 tokens (512 + 64 + 512 features of 128
+    // heads a token), expanded at the first; a prefill expands each token once.
+    const FamilyConfig latent = find_example("DeepSeek-V3").config;
+    const std::uint64_t matrices = 2 * models::count_parameters(latent).active_matrix_elements;
+    CHECK(flops_per_token(latent, 4095) ==
+          matrices + 61ull * 4096 * 2 * 128 * (512 + 64 + 512));
+    CHECK(flops_per_token(latent, 0) == matrices + 61ull * 2 * 128 * (128 + 64 + 128));
+    CHECK(flops_of_prefill(latent, 2) ==
+          double(2 * matrices + 61ull * 3 * 2 * 128 * (128 + 64 + 128)));
     // Active matrices: a published number, 3.6 billion, which includes vectors.
     CHECK(double(flops_per_token(find_example("gpt-oss-20b").config, 0)) / 2 ==
           doctest::Approx(3.61e9).epsilon(0.005));

@@ -22,7 +22,8 @@ class Llama2cReader {
         for (std::size_t i = 0; i < header_.size(); ++i)
             if (i != 5 && (header_[i] < 1 || header_[i] > 1 << 24))
                 reject("field " + to_text(i) + " of the header is " + to_text(header_[i]) +
-                       ": not a llama2.c file");
+                       ": not a llama2.c file, and neither a GGUF file nor a folder of Hugging "
+                       "Face");
         Config config;
         config.hidden_size = size(0);
         config.intermediate_size = size(1);
