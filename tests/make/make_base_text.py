@@ -382,7 +382,8 @@ def chats(counts, places, held_out, longest=8):
 
     def spelling_of(word):
         kind = rng.randrange(3)
-        texts, answer = [(SPELL, f"{word} is spelled {'-'.join(word)}."), (LETTERS, said(word)), (BACKWARD, backward(word))][kind]
+        reverse = BACKWARD + (["How do you spell {word} backwards?", "How do you spell {word} backward?"] if longest > 8 else [])
+        texts, answer = [(SPELL, f"{word} is spelled {'-'.join(word)}."), (LETTERS, said(word)), (reverse, backward(word))][kind]
         yield ["spell", "letters", "backward"][kind], rng.choice(texts).format(word=word), answer
         if rng.random() < 0.5:
             if kind != 2 and rng.random() < 0.6:
@@ -420,7 +421,8 @@ WORD_PROBLEMS = {
             "There are {a} {things}. {b} more come. How many are there now?", "She had {a} {things} and bought {b} more. How many does she have?",
             "if I have {a} {things} and get {b} more, how many do I have"],
     "difference": ["{a} {things} minus {b} {things}", "I have {a} {things} and lose {b}. How many are left?", "There were {a} {things}. {b} are gone. How many are left?",
-                   "He had {a} {things} and ate {b}. How many does he have?", "if I have {a} {things} and give away {b}, how many are left"],
+                   "He had {a} {things} and ate {b}. How many does he have?", "I have {a} {things} and eat {b}. How many are left?",
+                   "There are {a} {things}, and {b} fall down. How many are left?", "if I have {a} {things} and give away {b}, how many are left"],
     "product": ["{a} boxes with {b} {things} each: how many {things}?", "There are {a} bags with {b} {things} each. How many {things} are there?",
                 "{a} {things} a day, for {b} days. How many {things}?", "I buy {a} boxes of {b} {things}. How many {things} do I have?"],
     "quotient": ["Share {a} {things} among {b} children. How many does each get?", "{a} {things} for {b} people. How many does each get?",
@@ -472,6 +474,18 @@ def calculation(held_out):
         yield "follow-up", rng.choice(texts).format(b), expression
 
 
+def small_calculation(held_out):
+    """What people ask first: 2 + 2, 3 * 3. Twice the same number is never held out."""
+    while True:
+        a = rng.randint(1, 12)
+        b = a if rng.random() < 0.4 else rng.randint(1, 12)
+        task = rng.choice(["sum", "sum", "difference", "product"])
+        if not held_out if a == b else pair_is_held_out(a, b) == held_out:
+            question = rng.choice([text for text in QUESTIONS[task] if "{things}" not in text])
+            yield task, question.format(a=a, b=b), f"{a} {dict(zip(QUESTIONS, '+-*/'))[task]} {b}"
+            return
+
+
 def expression_of_three(held_out):
     """An expression with three numbers, which the calculator is to be asked as it stands."""
     while True:
@@ -504,7 +518,7 @@ def conversation_with_calculations(held_out):
     """One to three questions, each complete: a new one after an answer is no follow-up."""
     turns = []
     for _ in range(rng.choice([1, 2, 2, 3])):
-        turns += list(rng.choices([calculation, expression_of_three, comparison, in_words], [10, 1, 2, 0.5])[0](held_out))
+        turns += list(rng.choices([calculation, small_calculation, expression_of_three, comparison, in_words], [10, 3, 1, 2, 0.5])[0](held_out))
     return turns[:4]
 
 
