@@ -68,9 +68,11 @@ std::size_t read_rotary_dim(const JsonFile& json, const std::string& inside,
     const double factor = json.positive_or(json.has(inner) ? inner : outer, 1);
     if (json.has(inner) && json.positive_or(outer, factor) != factor)
         json.reject(outer, "contradicts " + inner);
-    // A factor that was divided by head_dim may be a little too small.
-    const std::size_t D = otherwise.head_dim, rotated = std::size_t(double(D) * factor + 1e-6);
-    if (factor > 1 || rotated < 2 || rotated % 2 != 0)
+    // A factor that was divided by head_dim may be a little too small. One above 1 may be too
+    // large for an integer.
+    const std::size_t D = otherwise.head_dim,
+                      rotated = factor > 1 ? 0 : std::size_t(double(D) * factor + 1e-6);
+    if (rotated < 2 || rotated % 2 != 0)
         json.reject_value(outer, brief(factor),
                           "an even number of the " + to_text(D) + " features of a head");
     return rotated;

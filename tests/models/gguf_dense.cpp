@@ -132,6 +132,7 @@ TEST_CASE("dense families: settings that are not implemented are rejected") {
           {R"("partial_rotary_factor": 0.75)",
            "partial_rotary_factor 0.75 is not supported; supported: an even number of the 4"},
           {R"("partial_rotary_factor": 1.5)", "partial_rotary_factor 1.5 is not supported"},
+          {R"("partial_rotary_factor": 1e51)", "partial_rotary_factor 1e+51 is not supported"},
           {R"("partial_rotary_factor": 0.5, "rope_parameters": {"rope_theta": 500.0,
               "partial_rotary_factor": 1.0})",
            "partial_rotary_factor contradicts rope_parameters.partial_rotary_factor"}}) {
