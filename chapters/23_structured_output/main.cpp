@@ -1,4 +1,4 @@
-// Chapter 23 — How does a model write only what a program can read? This program shows which
+// Chapter 23 — How does a model write only what programs can read? This program shows which
 // tokens a grammar allows, what masking them does to probabilities and to the answers of the
 // shipped model, and how a model calls a tool.
 #include "chapters/23_structured_output/demo/calling.hpp"
@@ -11,7 +11,7 @@ using namespace llm;
 int main(int argc, char** argv) {
     std::string schema, text;
     Options options("23_structured_output",
-                    "How does a model write only what a program can read?");
+                    "How does a model write only what programs can read?");
     options.text("--schema", schema, "only the mask, for texts of this JSON schema");
     options.text("--text", text, "with --schema: the text so far");
     options.needs("--text", "--schema");

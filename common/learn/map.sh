@@ -22,10 +22,29 @@ command_of() { echo "./learn $((10#${1%%_*})) — $(question "$1")"; }
 
 bold() { if [[ -t 1 ]]; then printf '\033[1m%s\033[0m\n' "$1"; else printf '%s\n' "$1"; fi; }
 
+# The chapters that a terminal of few lines has room for: all but a line for those before or after them. The
+# one that was run last is among them.
+slugs_on_screen() {
+    local -a slugs
+    local first=0 i
+    mapfile -t slugs < <(all_slugs)
+    for i in "${!slugs[@]}"; do
+        if [[ -e build/runs/${slugs[i]} ]] && ((i > first + 17)); then first=$((i - 17)); fi
+    done
+    if ((first > ${#slugs[@]} - 20)); then first=$((${#slugs[@]} - 20)); fi
+    if ((first > 0)); then echo "before ${slugs[0]:0:2} to ${slugs[first - 1]:0:2}"; fi
+    printf '%s\n' "${slugs[@]:first:20}"
+    if ((first + 20 < ${#slugs[@]})); then echo "after ${slugs[first + 20]:0:2} to ${slugs[-1]:0:2}"; fi
+}
+
 # Lists the chapters by part; in a terminal of few lines, without the names of the parts. The first column has the solved exercises of those that were run.
 show_map() {
     local slug part="" count
-    for slug in $(all_slugs); do
+    while read -r slug; do
+        if [[ $slug == *" to "* ]]; then
+            printf '     chapters %s: ./learn list in more lines, or ./learn list | less\n' "${slug#* }"
+            continue
+        fi
         if [[ $part != "$(part_of "$slug")" ]]; then
             part=$(part_of "$slug")
             is_short || bold "$(printf '%-3s %s' "${part%% *}" "${part#* }")"
@@ -33,7 +52,7 @@ show_map() {
         count=$(solved "$slug")
         [[ -e build/runs/$slug || $count != 0* ]] || count=-
         printf '%4s %-23s %s\n' "${count/ of //}" "$slug" "$(question "$slug")"
-    done
+    done < <(if is_short; then slugs_on_screen; else all_slugs; fi)
     if is_short; then
         go_on | tr '\n' ' ' | sed -E 's/^ +//; s/ +/ /g; s/(then .*) — .*/\1/; s/ $//'
         echo
@@ -45,7 +64,7 @@ show_map() {
 }
 
 # A terminal in which the list and all that follows it have no room.
-is_short() { [[ -t 1 && $(stty size 2>/dev/null </dev/tty || echo 24) =~ ^([0-9]+) && ${BASH_REMATCH[1]} -lt 29 ]]; }
+is_short() { [[ -t 1 && $(stty size 2>/dev/null </dev/tty || echo 24) =~ ^([0-9]+) && ${BASH_REMATCH[1]} -lt 37 ]]; }
 
 # The next step: the first chapter that was not run, after the exercises of the one before it. If
 # all were run: the first unsolved exercises.

@@ -103,7 +103,7 @@ inline_text() {
         s/\\q?quad|\\ /  /g; s/\\\{/[/g; s/\\\}/]/g; s/\\(cos|sin|ln|log|exp|min|max|tanh)([^a-z]|$)/\1\2/g
         s/\\underset\{([^{}]*)\}\{([^{}]*)\}/\2_\1/g; s/\\(argmax|Pr|det|tr|operatorname)\b/\1/g
         s/\\l?dots/…/g; s/\\approx/≈/g; s/\\sim\b/~/g; s/\\times/×/g; s/\\pm/±/g; s/\\to\b/→/g; s/\\ne\b/≠/g
-        s/\\bar *\{(.)\}/\1̄/g; s/\\bar +(.)/\1̄/g; s/\\tilde *\{?(\w)\}?/\1̃/g; s/\\mathrel\{(.)\}/\1/g; s/\\leftarrow/←/g
+        s/\\bar *\{\\tilde *(\w)\}/\1̃̄/g; s/\\bar *\{(.)\}/\1̄/g; s/\\binom *\{([^{}]*)\} *\{([^{}]*)\}/C(\1, \2)/g; s/\\bar +(.)/\1̄/g; s/\\tilde *\{?(\w)\}?/\1̃/g; s/\\mathrel\{(.)\}/\1/g; s/\\leftarrow/←/g
         s/\\(Long)?rightarrow/→/g; s/\\(Long)?Rightarrow/⟹/g; s/\\langle/⟨/g; s/\\rangle/⟩/g; s/\\mid/|/g
         s/\\(lfloor|lceil)/[/g; s/\\(rfloor|rceil)/]/g; s/\\Phi/Φ/g; s/\\rho/ρ/g; s/\\alpha/α/g; s/\\gamma/γ/g
         s/\\mu([^a-z]|$)/μ\1/g; s/\\epsilon/ε/g; s/\\Gamma/Γ/g; s/\\Delta/Δ/g; s/\\delta/δ/g; s/\\omega/ω/g; s/\\phi/φ/g; s/\\nabla/∇/g
