@@ -39,7 +39,8 @@ slugs_on_screen() {
 
 # Lists the chapters by part; in a terminal of few lines, without the names of the parts. The first column has the solved exercises of those that were run.
 show_map() {
-    local slug part="" count
+    local slug part="" count slugs=all_slugs
+    if is_short; then slugs=slugs_on_screen; fi
     while read -r slug; do
         if [[ $slug == *" to "* ]]; then
             printf '     chapters %s: ./learn list in more lines, or ./learn list | less\n' "${slug#* }"
@@ -52,7 +53,7 @@ show_map() {
         count=$(solved "$slug")
         [[ -e build/runs/$slug || $count != 0* ]] || count=-
         printf '%4s %-23s %s\n' "${count/ of //}" "$slug" "$(question "$slug")"
-    done < <(if is_short; then slugs_on_screen; else all_slugs; fi)
+    done < <("$slugs")
     if is_short; then
         go_on | tr '\n' ' ' | sed -E 's/^ +//; s/ +/ /g; s/(then .*) — .*/\1/; s/ $//'
         echo
