@@ -27,9 +27,9 @@ int main(int argc, char** argv) {
         const FastModel fast = make_fast_model(model, DType::float32);
         const FastMtpModule mtp = make_fast_mtp_module(
             load_mtp_module(asset("king_james_mtp/model.safetensors"), model.config), fast);
-        encode_prompt(fast, tokenizer, verification);  // rejects a long one before step 1
+        const std::vector<Id> prompt = prompt_ids(fast, tokenizer, verification);
         speculative_sampling_by_hand(generator);
-        one_verification_step(fast, tokenizer, verification);
+        one_verification_step(fast, tokenizer, verification, prompt);
         ngram_proposals();
         tokens_per_step(fast, mtp, tokenizer);
         acceptance_by_temperature(fast, mtp, tokenizer);

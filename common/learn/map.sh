@@ -22,8 +22,8 @@ command_of() { echo "./learn $((10#${1%%_*})) — $(question "$1")"; }
 
 bold() { if [[ -t 1 ]]; then printf '\033[1m%s\033[0m\n' "$1"; else printf '%s\n' "$1"; fi; }
 
-# The chapters that a terminal of few lines has room for: all but a line for those before or after them. The
-# one that was run last is among them.
+# The 20 chapters that a terminal of 24 lines has room for, the last one that was run among them; "before 01 to 04"
+# and "after 21 to 24" name the others.
 slugs_on_screen() {
     local -a slugs
     local first=0 i
@@ -43,7 +43,7 @@ show_map() {
     if is_short; then slugs=slugs_on_screen; fi
     while read -r slug; do
         if [[ $slug == *" to "* ]]; then
-            printf '     chapters %s: ./learn list in more lines, or ./learn list | less\n' "${slug#* }"
+            printf '     chapters %s: ./learn list | less shows all\n' "${slug#* }"
             continue
         fi
         if [[ $part != "$(part_of "$slug")" ]]; then

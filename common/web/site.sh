@@ -79,28 +79,40 @@ quietly() { run_with_progress "$@" || fail "this command failed: ${*:2}"; }
 
 is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Serves the site to this machine alone, until Ctrl-C.
+# The first port from this one on that no program uses.
+free_port() {
+    local port=$1
+    while is_taken "$port"; do port=$((port + 1)); done
+    echo "$port"
+}
+
+# Serves the site to this machine alone.
+http_server() { exec python3 -m http.server "$1" --bind 127.0.0.1 --directory build/site >/dev/null 2>&1; }
+
+# The same until Ctrl-C.
 serve() {
     if [[ -z $port ]]; then
-        port=8000
-        while is_taken "$port"; do port=$((port + 1)); done
+        port=$(free_port 8000)
     elif is_taken "$port"; then
         fail "--port: another program uses port $port"
     fi
     echo "The site is at http://127.0.0.1:$port/ (Ctrl-C stops)"
-    exec python3 -m http.server "$port" --bind 127.0.0.1 --directory build/site >/dev/null 2>&1
+    http_server "$port"
 }
 
 # Prints all pages into build/book.pdf.
 server=
 print_book() {
     node docs/.vitepress/print_book.mjs build/site >/dev/null
-    local port=8900
-    while is_taken "$port"; do port=$((port + 1)); done
-    python3 -m http.server "$port" --bind 127.0.0.1 --directory build/site >/dev/null 2>&1 &
+    local port
+    port=$(free_port 8900)
+    http_server "$port" &
     server=$!
     trap 'kill "$server" 2>/dev/null' EXIT
-    until is_taken "$port"; do sleep 0.1; done
+    until is_taken "$port"; do
+        kill -0 "$server" 2>/dev/null || fail "python3 cannot serve build/site"
+        sleep 0.1
+    done
     quietly "printing the book" chromium --headless --no-sandbox --disable-gpu --no-pdf-header-footer \
         --print-to-pdf=build/book.pdf "http://127.0.0.1:$port/book.html"
     [[ -s build/book.pdf ]] || fail "chromium has printed nothing"

@@ -97,7 +97,7 @@ TEST_CASE("14.5 find the bug: short answers") {
 
 namespace {
 
-// The advantages with TRL's small number in the denominator, 1e-4 instead of 1e-6.
+// The advantages with TRL's constant in the denominator, 1e-4 instead of 1e-6.
 Vector advantages_of_trl(const Vector& rewards) {
     double mean = 0, squares = 0;
     for (const Real reward : rewards) mean += double(reward) / double(rewards.size());
@@ -108,7 +108,7 @@ Vector advantages_of_trl(const Vector& rewards) {
     return result;
 }
 
-// Either small number is right: the one of which your advantages are.
+// Either constant is right: returns the advantages with the one that yours have.
 Vector nearest_advantages(const Vector& yours, const Vector& rewards) {
     const Vector of_trl = advantages_of_trl(rewards);
     if (difference(yours, of_trl, 1e-5).empty()) return of_trl;

@@ -480,7 +480,7 @@ def small_calculation(held_out):
         a = rng.randint(1, 12)
         b = a if rng.random() < 0.4 else rng.randint(1, 12)
         task = rng.choice(["sum", "sum", "difference", "product"])
-        if not held_out if a == b else pair_is_held_out(a, b) == held_out:
+        if held_out == (a != b and pair_is_held_out(a, b)):
             question = rng.choice([text for text in QUESTIONS[task] if "{things}" not in text])
             yield task, question.format(a=a, b=b), f"{a} {dict(zip(QUESTIONS, '+-*/'))[task]} {b}"
             return

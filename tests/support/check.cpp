@@ -29,17 +29,6 @@ xt::xtensor<T, N> load(const std::string& file) {
     return array;
 }
 
-// How many elements differ by more than is allowed; NaN always does.
-std::size_t count_wrong(const Real* actual, const Real* expected, std::size_t count,
-                        double allowed) {
-    std::size_t num_wrong = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        const double gap = std::abs(double{actual[i]} - double{expected[i]});
-        if (actual[i] != expected[i] && !(gap <= allowed)) ++num_wrong;
-    }
-    return num_wrong;
-}
-
 }  // namespace
 
 std::string difference(std::span<const std::size_t> actual_shape, const Real* actual,
@@ -54,23 +43,24 @@ std::string difference(std::span<const std::size_t> actual_shape, const Real* ac
         if (std::isfinite(expected[i])) scale = std::max(scale, std::abs(double{expected[i]}));
 
     // The distance of NaN from any value is infinite.
-    std::size_t worst = 0;
+    const double allowed = tolerance * scale;
+    std::size_t worst = 0, num_wrong = 0;
     double largest = 0;
     for (std::size_t i = 0; i < count; ++i) {
         if (actual[i] == expected[i]) continue;
         const double gap = std::abs(double{actual[i]} - double{expected[i]});
         const double distance = std::isnan(gap) ? double{infinity} : gap;
         if (distance > largest) largest = distance, worst = i;
+        if (distance > allowed) ++num_wrong;
     }
-    if (largest <= tolerance * scale) return {};
+    if (num_wrong == 0) return {};
     const bool is_vector = actual_shape.size() == 1;  // "element 1 of 3", not (1,) of (3,)
     return fmt::format(
         "worst element {} of {}, {} wrong: got {}, expected {} (largest difference {:.3g}, "
         "allowed {:.3g})",
         is_vector ? to_text(worst) : index_text(worst, actual_shape),
-        is_vector ? to_text(count) : to_text(actual_shape),
-        count_wrong(actual, expected, count, tolerance * scale), value_text(actual[worst]),
-        value_text(expected[worst]), largest, tolerance * scale);
+        is_vector ? to_text(count) : to_text(actual_shape), num_wrong,
+        value_text(actual[worst]), value_text(expected[worst]), largest, allowed);
 }
 
 void check_difference(const std::string& difference, const char* expression,

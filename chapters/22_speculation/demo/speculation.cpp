@@ -133,8 +133,8 @@ void speculative_sampling_by_hand(Generator& generator) {
          {BarChart{"After \"The sky is\"", "probability", words, {target, draft, both}, 1}});
 }
 
-std::vector<Id> encode_prompt(const FastModel& model, const Tokenizer& tokenizer,
-                              const VerificationDemo& demo) {
+std::vector<Id> prompt_ids(const FastModel& model, const Tokenizer& tokenizer,
+                           const VerificationDemo& demo) {
     const std::vector<Id> ids = models::encode_prompt(tokenizer, demo.prompt);
     const std::size_t max_len = model.config.max_position_embeddings - demo.num_proposals;
     require(ids.size() <= max_len,
@@ -144,10 +144,9 @@ std::vector<Id> encode_prompt(const FastModel& model, const Tokenizer& tokenizer
 }
 
 void one_verification_step(const FastModel& model, const Tokenizer& tokenizer,
-                           const VerificationDemo& demo) {
+                           const VerificationDemo& demo, const std::vector<Id>& prompt) {
     step("One step of the target verifies the tokens that a draft proposes");
     say("the prompt: " + demo.prompt);
-    const std::vector<Id> prompt = encode_prompt(model, tokenizer, demo);
     const SamplingConfig greedy{.temperature = 0};
     Generator unused(1);
     const FastModel draft_model = first_layers(model, demo.draft_layers);

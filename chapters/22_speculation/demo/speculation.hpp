@@ -16,10 +16,10 @@ struct VerificationDemo {
 };
 // The ids of the prompt. Throws ValueError if they and the proposals are too long for the
 // model.
-std::vector<Id> encode_prompt(const FastModel& model, const Tokenizer& tokenizer,
-                              const VerificationDemo& demo);
-void one_verification_step(const FastModel& model, const Tokenizer& tokenizer,
+std::vector<Id> prompt_ids(const FastModel& model, const Tokenizer& tokenizer,
                            const VerificationDemo& demo);
+void one_verification_step(const FastModel& model, const Tokenizer& tokenizer,
+                           const VerificationDemo& demo, const std::vector<Id>& prompt);
 void ngram_proposals();
 void tokens_per_step(const FastModel& model, const FastMtpModule& mtp,
                      const Tokenizer& tokenizer);

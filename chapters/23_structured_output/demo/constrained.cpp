@@ -45,25 +45,27 @@ std::string some_tokens(const Tokenizer& tokenizer, const std::vector<bool>& all
     return texts;
 }
 
+// What stands before the mask, the number of allowed tokens, and the first of them.
+TableRow mask_row(const std::string& text, const Tokenizer& tokenizer,
+                  const std::vector<bool>& allowed) {
+    const auto count = std::count(allowed.begin(), allowed.end(), true);
+    return {text, to_text(count), some_tokens(tokenizer, allowed, 7)};
+}
+
 }  // namespace
 
 void allowed_by_schema(const std::string& schema, const std::string& text) {
     const Tokenizer tokenizer = shipped_tokenizer();
     TokenConstraint constraint(shared_trie(tokenizer), grammar_of_schema(schema));
-    std::vector<TableRow> rows;
-    const auto add_row = [&](const std::string& token) {
-        const std::vector<bool> allowed = constraint.allowed_tokens();
-        const auto count = std::count(allowed.begin(), allowed.end(), true);
-        rows.push_back({token, to_text(count), some_tokens(tokenizer, allowed, 7)});
-        return allowed;
-    };
-    std::vector<bool> allowed = add_row("(start)");
+    std::vector<bool> allowed = constraint.allowed_tokens();
+    std::vector<TableRow> rows = {mask_row("(start)", tokenizer, allowed)};
     for (const Id id : text.empty() ? std::vector<Id>{} : tokenizer.encode(text)) {
         const std::string token = tokenizer.token_text(id);
         require(allowed[std::size_t(id)], "--text: the token '{}' is not allowed after '{}'",
                 token, tokenizer.decode(constraint.tokens()));
         constraint.accept(id);
-        allowed = add_row(token);
+        allowed = constraint.allowed_tokens();
+        rows.push_back(mask_row(token, tokenizer, allowed));
     }
     step("Your schema: which of 1,024 tokens may follow each token of your text");
     show_table({"token", "tokens", "allowed after it, the first ones by id"}, rows);
@@ -83,9 +85,7 @@ void allowed_by_state() {
           "{\"name\": \"Ada\",\"age\": 36}"}) {
         TokenConstraint constraint(trie, grammar);
         if (!text.empty()) constraint.set_tokens(tokenizer.encode(text));
-        const std::vector<bool> allowed = constraint.allowed_tokens();
-        const auto count = std::count(allowed.begin(), allowed.end(), true);
-        rows.push_back({text, to_text(count), some_tokens(tokenizer, allowed, 7)});
+        rows.push_back(mask_row(text, tokenizer, constraint.allowed_tokens()));
     }
     show_table({"text so far", "tokens", "allowed, the first ones by id"}, rows);
 }

@@ -21,9 +21,12 @@ PUBLISHED_REJECTED = [  # of ./learn model
     ("", "--model is missing: ./learn model DIR or FILE.gguf"),
     ("--model {folder}/nothing", "cannot read"),
     ("--model {file}", "too short for a llama2.c file"),
+    ("--model README.md", "not a llama2.c file, and neither a GGUF file nor a folder"),
     ("--model assets/king_james --tokens 1,1024", "1024"),
     ("--model assets/king_james --gguf {file}", "exists already and is not overwritten"),
     ("--model assets/king_james_experts --prompt x", "tokenizer.json"),
+    ("--model assets/king_james_experts --gguf {folder}/new.gguf",
+     "--prompt and --gguf need a tokenizer, --tokenizer PATH names one"),
     ("--model assets/king_james --temperature 0.001", "--temperature"),
     ("--model assets/king_james --gguf {folder}/x --dtype int8", "--dtype takes"),
 ]

@@ -71,6 +71,19 @@ def test_what_it_cannot_do_is_a_note(command, options, lines, note):
     chat_answers([*command, *options], lines, note)
 
 
+def test_the_result_of_a_call_drops_old_turns_like_a_question(program):
+    """The last turn with its call has 117 tokens: it fits into the 118 of 180 that are for the
+    prompt, but not with the turn before; into 90 it does not fit at all."""
+    word, sum_of = "Spell kitchen.\n", "What is 345 + 218?\n"
+    call = r"\(calculator: 345 \+ 218 = 563\)\n"
+    options = [program, "--max-new-tokens", "62", "--context-length"]
+    answers = chat_answers([*options, "180"], word + sum_of, call + DROPPED_NOTE)
+    assert answers == "kitchen is spelled k-i-t-c-h-e-n.\n345 + 218 = 563\n"
+    chat_answers([*options, "90"], sum_of,
+                 call + r"this message has 117 tokens with the system prompt and the "
+                        r"calculator's result, the context only 90\n")
+
+
 # Greetings, calculations in other words by the calculator, questions that refer to the one
 # before, and what the shipped model does not know.
 CONVERSATION = {
