@@ -85,7 +85,7 @@ void show_candidates(const Tokenizer& tokenizer, const std::vector<Id>& ids,
 // One row per key, labeled with its token, and one column per head.
 Heatmap heatmap_of(const std::string& title, const Matrix& weights,  // (H, S)
                    const std::vector<std::string>& tokens) {
-    Heatmap map{title, "head", "key", xt::transpose(weights)};  // (S, H)
+    Heatmap map{title, "head", "", xt::transpose(weights)};  // (S, H)
     map.y_names = tokens;
     return map;
 }
@@ -105,7 +105,8 @@ void show_attentions(const std::vector<std::string>& tokens,
         rows.push_back({to_text(n), to_text(h), keys[s], to_text(s), fixed(weights(h, s), 2)});
         if (n == attentions.size() / 2)  // plot the layer in the middle
             plot("attention",
-                 {heatmap_of("Layer " + to_text(n) + ", query " + tokens[t], weights, keys)});
+                 {heatmap_of("Layer " + to_text(n) + ": keys of the query " + tokens[t],
+                             weights, keys)});
     }
     show_table({"layer", "head", "key token", "position", "largest weight"}, rows);
 }

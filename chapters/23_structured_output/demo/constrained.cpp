@@ -126,7 +126,7 @@ void masked_probabilities(Generator& generator) {
         {ax, bx}, {first(0, 0), first(0, 1)}, {ax / (ax + bx), bx / (ax + bx)}};
     const std::vector<std::string> rows = {"the model", "masked", "conditioned"};
     show("texts", texts, rows, {"ax", "bx"});
-    BarChart chart{"Texts that end in x", "probability", {"ax", "bx"}, {}, 1};
+    BarChart chart{"Texts that end in x", "probability", {"ax", "bx"}, {}, 1.4};
     for (std::size_t i = 0; i < rows.size(); ++i)
         chart.series.push_back({rows[i], {texts(i, 0), texts(i, 1)}});
     plot("conditioning", {chart});
