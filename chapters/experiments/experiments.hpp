@@ -23,10 +23,10 @@ void extrapolate_scaling_law(runs::TrainingTask task, const std::string& text);
 void compare_attention_sinks(const std::vector<Id>& tokens, std::size_t vocab_size,
                              std::size_t num_steps, std::size_t num_seeds);
 
-// The loss by position after fine-tuning on longer sequences, for each extension of RoPE.
-// (Chapter 17.) Throws ValueError if seq_len exceeds `factor` times the context of the model.
+// The loss by position after fine-tuning on longer sequences, for each extension of RoPE, and
+// the mean loss where the context begins anew after that of the model. (Chapter 17.) Throws ValueError if seq_len exceeds `factor` times the context of the model.
 struct LongerContexts {
-    std::size_t factor = 8, seq_len = 1024, num_steps = 200;
+    std::size_t factor = 8, seq_len = 1024, num_steps = 200, num_seeds = 3;
 };
 void compare_longer_contexts(const Model& model, const std::vector<Id>& tokens,
                              const LongerContexts& runs);

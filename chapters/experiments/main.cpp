@@ -56,6 +56,7 @@ void run(const Arguments& arguments, std::uint32_t seed) {
                                 seed, arguments.export_folder);
     LongerContexts runs = arguments.longer_contexts;
     runs.num_steps = steps_or(runs.num_steps);
+    runs.num_seeds = arguments.num_seeds;
     compare_longer_contexts(models::load_model(asset("king_james")), tokens, runs);
 }
 
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
                   "training steps, 0: the default; for all but ablations, mup, scaling-law "
                   "and normal-runs");
     options.count("--num-seeds", arguments.num_seeds, 1, 100,
-                  "runs of each model, for those with --steps except longer-contexts and "
+                  "runs of each model, for those with --steps except "
                   "multi-token-prediction");
     options.count("--factor", arguments.longer_contexts.factor, 1, 32,
                   "longer-contexts: by how much RoPE is extended");

@@ -1,5 +1,6 @@
 // Linear attention with each of its updates, softmax attention and a hybrid.
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "chapters/experiments/demo/runs.hpp"
@@ -69,6 +70,31 @@ double recall_accuracy(const HybridDecoder& model, const ResponseBatch& batch) {
     return num_correct / num_asked;
 }
 
+// What knows the values of a text but not their keys can reach: the percentage of the asked
+// values that are those of a random pair, and the most common value of the text.
+struct RecallControls {
+    double random_pair = 0, most_common = 0;
+};
+RecallControls recall_controls(const ResponseBatch& batch) {
+    RecallControls sums;
+    double num_asked = 0;
+    const auto [batch_size, seq_len] = dims(batch.targets);
+    for (std::size_t b = 0; b < batch_size; ++b) {
+        std::map<Id, double> counts;  // each pair of the text is asked once
+        double num_pairs = 0;
+        for (std::size_t t = 0; t < seq_len; ++t)
+            if (batch.response_mask(b, t) != 0) ++counts[batch.targets(b, t)], ++num_pairs;
+        double largest = 0;
+        for (const auto& [value, count] : counts) {
+            sums.random_pair += count * count / num_pairs;
+            largest = std::max(largest, count);
+        }
+        sums.most_common += largest;
+        num_asked += num_pairs;
+    }
+    return {100 * sums.random_pair / num_asked, 100 * sums.most_common / num_asked};
+}
+
 // The accuracy for each number of pairs, after training on all of them in turn.
 std::vector<double> run_recall(const Variant& variant, std::size_t num_steps,
                                std::uint32_t seed) {
@@ -116,25 +142,41 @@ void compare_recall(std::size_t num_steps, std::size_t num_seeds) {
             run_recall(variants[i / num_seeds], num_steps, std::uint32_t(1 + i % num_seeds));
     });
     TableRow headings = {"% correct, pairs"};
-    for (const std::size_t num_pairs : numbers_of_pairs) headings.push_back(to_text(num_pairs));
-    std::vector<TableRow> rows;
-    std::vector<Line> lines;
-    for (std::size_t v = 0; v < variants.size(); ++v) {
-        rows.push_back({variants[v].name});
-        lines.push_back({variants[v].name, {}, {}});
-        for (std::size_t p = 0; p < numbers_of_pairs.size(); ++p) {
+    std::vector<TableRow> rows(variants.size() + 2);
+    std::vector<Line> means;
+    Line each_seed{"one seed", {}, {}, LineStyle::points};
+    for (const Variant& variant : variants) means.push_back({variant.name, {}, {}});
+    means.push_back({"most common value", {}, {}, LineStyle::reference});
+    rows[variants.size()] = {"a random pair"};
+    rows.back() = {means.back().label};
+    Generator generator(1000);
+    for (std::size_t p = 0; p < numbers_of_pairs.size(); ++p) {
+        const std::size_t num_pairs = numbers_of_pairs[p];
+        headings.push_back(to_text(num_pairs));
+        const auto add = [&](Line& line, double percentage) {
+            line.x.push_back(double(num_pairs));
+            line.y.push_back(percentage);
+        };
+        for (std::size_t v = 0; v < variants.size(); ++v) {
             std::vector<double> of_seeds;
             for (std::size_t n = 0; n < num_seeds; ++n)
                 of_seeds.push_back(accuracies[v * num_seeds + n][p]);
-            rows.back().push_back(mean_and_spread(of_seeds, 0));
-            lines.back().x.push_back(double(numbers_of_pairs[p]));
-            lines.back().y.push_back(std::accumulate(of_seeds.begin(), of_seeds.end(), 0.0) /
-                                     double(num_seeds));
+            if (p == 0) rows[v] = {variants[v].name};
+            rows[v].push_back(mean_and_spread(of_seeds, 0));
+            add(means[v],
+                std::accumulate(of_seeds.begin(), of_seeds.end(), 0.0) / double(num_seeds));
+            for (const double accuracy : of_seeds) add(each_seed, accuracy);
         }
+        const RecallControls controls =
+            recall_controls(recall_batch(16384 / num_pairs, num_pairs, generator));
+        rows[variants.size()].push_back(fixed(controls.random_pair, 0));
+        rows.back().push_back(fixed(controls.most_common, 0));
+        add(means.back(), controls.most_common);
     }
     show_table(headings, rows);
+    means.push_back(each_seed);
     LinePlot figure{"Recall: two layers, four heads of 8 features", "pairs of key and value",
-                    "% correct", lines};
+                    "% correct", means};
     figure.log_x = true;
     figure.high = 100;
     plot("recall", {figure});

@@ -1,4 +1,6 @@
-// Extensions of RoPE, after training on longer sequences.
+// Extensions of RoPE, after training on longer sequences, with and without the longer context.
+#include <numeric>
+
 #include "chapters/17_long_context/demo/loss_by_part.hpp"
 #include "chapters/17_long_context/loss_by_position.hpp"
 #include "chapters/17_long_context/rope_extension.hpp"
@@ -7,6 +9,18 @@
 #include "chapters/experiments/longer_context.hpp"
 
 namespace llm {
+namespace {
+
+RotaryTable first_positions(const RotaryTable& table, std::size_t num_positions) {
+    return {xt::view(table.cos, xt::range(0, num_positions), xt::all()),
+            xt::view(table.sin, xt::range(0, num_positions), xt::all())};
+}
+
+double mean(const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+
+}  // namespace
 
 void compare_longer_contexts(const Model& model, const std::vector<Id>& tokens,
                              const LongerContexts& runs) {
@@ -21,19 +35,42 @@ void compare_longer_contexts(const Model& model, const std::vector<Id>& tokens,
     args.batch_size = 2;
     args.seq_len = runs.seq_len;
     args.lr_schedule = {Real(3e-4), Real(3e-5), runs.num_steps / 10, runs.num_steps};
+    constexpr std::size_t num_sequences = 16;
     const std::vector<NamedExtension>& extensions = rope_extensions();
     const auto table_of = [&](std::size_t i) {
         return extended_rotary_table(model.config, extensions[i].extension, runs.factor);
     };
-    std::vector<Model> models(extensions.size(), model);
-    run_all(models.size(), [&](std::size_t i) {
-        train_on_longer_sequences(models[i], table_of(i), args, dataset.train);
+    const auto parts_of = [&](const Model& trained, const RotaryTable& table) {
+        return loss_by_part(trained, table, dataset.validation, part_len,
+                            num_sequences * num_positions / table.cos.shape(0));
+    };
+    struct Run {
+        std::vector<double> parts;    // the loss of each part of the context
+        double whole = 0, fresh = 0;  // the mean, and that with a new context for each part
+    };
+    std::vector<Run> results(extensions.size() * runs.num_seeds);
+    run_all(results.size(), [&](std::size_t i) {
+        const RotaryTable table = table_of(i / runs.num_seeds);
+        TrainingArguments args_of_run = args;
+        args_of_run.seed = std::uint32_t(1 + i % runs.num_seeds);
+        Model trained = model;
+        train_on_longer_sequences(trained, table, args_of_run, dataset.train);
+        const std::vector<double> parts = parts_of(trained, table);
+        results[i] = {parts, mean(parts),
+                      mean(parts_of(trained, first_positions(table, part_len)))};
     });
     LossByPart comparison;
-    for (std::size_t i = 0; i < extensions.size(); ++i)
-        comparison.add(extensions[i].name,
-                       loss_by_part(models[i], table_of(i), dataset.validation, part_len, 16));
+    std::vector<TableRow> rows;
+    for (std::size_t e = 0; e < extensions.size(); ++e) {
+        const std::span<const Run> of_seeds(&results[e * runs.num_seeds], runs.num_seeds);
+        comparison.add(extensions[e].name, of_seeds.front().parts);
+        rows.push_back({extensions[e].name, fixed(mean(parts_of(model, table_of(e))), 2),
+                        mean_and_spread(of_seeds, &Run::whole, 1, 2),
+                        mean_and_spread(of_seeds, &Run::fresh, 1, 2)});
+    }
     comparison.show(part_len);
+    show_table({"mean loss", "before", "after", "after, each " + to_text(part_len) + " alone"},
+               rows);
     plot("fine_tuning", {LinePlot{"After fine-tuning", "position / trained context", "loss",
                                   comparison.lines}});
 }

@@ -16,7 +16,7 @@ def short_text(scratch):
 
 @pytest.mark.parametrize("name, options, shown", (
     ("attention-sinks", "--num-seeds 1", "learned sinks"),
-    ("longer-contexts", "--factor 2 --train-len 300", " 511\nnone "),
+    ("longer-contexts", "--factor 2 --train-len 300 --num-seeds 2", " 511\nnone "),
     ("latent-attention", "--num-seeds 1", "latent, 32 cached, equal parameters"),
     ("linear-attention", "--num-seeds 1", "gated delta rule"),
     ("multi-token-prediction", "", "validation loss")))
