@@ -5,14 +5,6 @@
 
 namespace llm {
 
-// The residual stream itself is normalized, after each of the two additions.
-BlockOutput PostNormBlock::operator()(const Tensor3& hidden_states,
-                                      const AttentionInputs& inputs, LayerCache* cache) const {
-    auto [attention_output, attentions] = self_attn(hidden_states, inputs, cache);
-    const Tensor3 after_attention = attention_norm(hidden_states + attention_output);
-    return {ffn_norm(after_attention + mlp(after_attention)), std::move(attentions)};
-}
-
 Block make_block(NormPlacement norm_placement, const AttentionLayer& self_attn,
                  const GatedMlp& mlp, Real rms_norm_eps) {
     const RMSNorm norm =

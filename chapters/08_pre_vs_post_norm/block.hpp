@@ -38,17 +38,25 @@ struct PreNormBlockWith {
 };
 using PreNormBlock = PreNormBlockWith<RMSNorm, GatedMlp>;
 
-// norm(x + f(x)). Source: Vaswani et al., 2017, section 3.1 (with LayerNorm); BERT.
-struct PostNormBlock {
-    AttentionLayer self_attn;
-    GatedMlp mlp;
-    RMSNorm attention_norm, ffn_norm;
+// norm(x + f(x)): the residual stream itself is normalized, after each of the two additions.
+// Source: Vaswani et al., 2017, section 3.1 (with LayerNorm); BERT, with LayerNorm and Mlp.
+template <class Norm, class MlpLayer, class Attention>
+struct PostNormBlockWith {
+    Attention self_attn;
+    MlpLayer mlp;
+    Norm attention_norm, ffn_norm;
 
-    using AttentionType = AttentionLayer;
+    using AttentionType = Attention;
 
-    BlockOutput operator()(const Tensor3& hidden_states, const AttentionInputs& inputs,
-                           LayerCache* cache = nullptr) const;
+    BlockOutput operator()(const Tensor3& hidden_states,
+                           const typename Attention::Inputs& inputs,
+                           typename Attention::Cache* cache = nullptr) const {
+        auto [attention_output, attentions] = self_attn(hidden_states, inputs, cache);
+        const Tensor3 after_attention = attention_norm(hidden_states + attention_output);
+        return {ffn_norm(after_attention + mlp(after_attention)), std::move(attentions)};
+    }
 };
+using PostNormBlock = PostNormBlockWith<RMSNorm, GatedMlp, AttentionLayer>;
 
 // x + norm(f(x)): only the output of each sublayer is normalized, before it is added. Source:
 // "Swin Transformer V2" (Liu et al., 2021); OLMo 2.

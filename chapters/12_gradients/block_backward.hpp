@@ -26,8 +26,10 @@ auto norms_of(const PreNormBlockWith<Norm, MlpLayer, Attention>&) {
     using Typed = PreNormBlockWith<Norm, MlpLayer, Attention>;
     return BlockNorms<Typed>{{.input = &Typed::attention_norm}, {.input = &Typed::ffn_norm}};
 }
-inline BlockNorms<PostNormBlock> norms_of(const PostNormBlock&) {
-    return {{.sum = &PostNormBlock::attention_norm}, {.sum = &PostNormBlock::ffn_norm}};
+template <class Norm, class MlpLayer, class Attention>
+auto norms_of(const PostNormBlockWith<Norm, MlpLayer, Attention>&) {
+    using Typed = PostNormBlockWith<Norm, MlpLayer, Attention>;
+    return BlockNorms<Typed>{{.sum = &Typed::attention_norm}, {.sum = &Typed::ffn_norm}};
 }
 template <class MlpLayer, class Attention>
 auto norms_of(const ResPostNormBlockWith<MlpLayer, Attention>&) {

@@ -24,7 +24,9 @@ void add_norms_after_sublayers(ParameterList& list, const std::string& name,
     add_parameters(list, name + ".mlp", block.mlp);
     add_parameters(list, name + ".post_feedforward_layernorm", block.ffn_norm);
 }
-inline void add_parameters(ParameterList& list, const std::string& name, PostNormBlock& block) {
+template <class Norm, class MlpLayer, class Attention>
+void add_parameters(ParameterList& list, const std::string& name,
+                    PostNormBlockWith<Norm, MlpLayer, Attention>& block) {
     add_norms_after_sublayers(list, name, block);
 }
 template <class MlpLayer, class Attention>
