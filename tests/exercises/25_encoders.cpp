@@ -1,0 +1,1 @@
+#include "chapters/25_encoders/exercise.hpp"
