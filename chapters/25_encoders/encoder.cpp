@@ -196,4 +196,7 @@ void add_parameters(ParameterList& list, const std::string& name,
     add_parameters(list, name + ".norm", embeddings.norm);
 }
 
+template struct Encoder<BertBlock>;
+template struct Encoder<ModernBertBlock>;
+
 }  // namespace llm

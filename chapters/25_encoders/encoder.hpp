@@ -121,6 +121,12 @@ void add_parameters(ParameterList& list, const std::string& name, Encoder<Block>
         add_parameters(list, name + ".layers." + std::to_string(n), encoder.layers[n]);
     add_parameters(list, name + ".final_norm", encoder.final_norm);
 }
+template <class Block>
+std::vector<Parameter> named_parameters(Encoder<Block>& encoder) {
+    ParameterList list;
+    add_parameters(list, "encoder", encoder);
+    return list;
+}
 
 // Encoders with all weights 0 and norms of weight 1. Throw ValueError as validate() does.
 BertModel empty_bert(const EncoderConfig& config);
@@ -130,9 +136,7 @@ ModernBertModel empty_modern_bert(const EncoderConfig& config);
 template <class Block>
 void init_weights(Encoder<Block>& encoder, Generator& generator) {
     const Real depth = std::sqrt(Real(2 * encoder.layers.size()));
-    ParameterList list;
-    add_parameters(list, "encoder", encoder);
-    for (const Parameter& parameter : list) {
+    for (const Parameter& parameter : named_parameters(encoder)) {
         if (parameter.shape.size() < 2) continue;
         const bool is_residual = parameter.name.ends_with("o_proj.weight") ||
                                  parameter.name.ends_with("down_proj.weight");
@@ -178,5 +182,8 @@ void encoder_backward(const Encoder<Block>& encoder, const EncoderActivations<Bl
                                          hidden_gradient, gradient.layers[n]);
     embeddings_backward(encoder.embeddings, saved.batch, hidden_gradient, gradient.embeddings);
 }
+
+extern template struct Encoder<BertBlock>;
+extern template struct Encoder<ModernBertBlock>;
 
 }  // namespace llm

@@ -1,10 +1,39 @@
 // Chapter 25 — What else can read a text? This program shows what a token of an encoder sees,
-// trains a small encoder to fill in masked letters, and searches texts with words and vectors.
+// trains small encoders on names, makes one vector of a text, and searches with words and with
+// vectors.
+#include "chapters/25_encoders/demo/attention.hpp"
+#include "chapters/25_encoders/demo/filling.hpp"
+#include "chapters/25_encoders/demo/vectors.hpp"
 #include "common/system/options.hpp"
 
 using namespace llm;
 
 int main(int argc, char** argv) {
+    std::size_t num_steps = 200;
+    std::string fill, export_folder;
+    bool measure = false;
     Options options("25_encoders", "What else can read a text?");
-    return options.run(argc, argv, [&] {});
+    options.count("--steps", num_steps, 1, 100'000, "steps of both trainings");
+    options.folder("--export", export_folder, "folder to write both trained encoders to");
+    options.text("--fill", fill, "only: fill in the letters that are _ in this name");
+    options.flag("--measure", measure, "only: the time of batches with and without padding");
+    return options.run(argc, argv, [&] {
+        if (measure) return measure_unpadded();
+        const NameModel shipped = load_name_model();
+        if (!fill.empty()) return fill_in(shipped, {fill});
+        Generator generator(options.seed());
+        const Names names = load_names(generator);
+        bank_of_the_river();
+        masks_of_encoders();
+        one_more_word();
+        mask_by_hand("elizabeth", generator);
+        const NameModel model = train_to_fill(names, num_steps, options.seed());
+        fill_in(shipped, {"eli_abeth", "_livia", "chris_opher", "an_"});
+        wrong_objective(names, options.seed());
+        mean_with_padding(shipped.encoder);
+        rows_without_padding(shipped.encoder, names);
+        const ModernBertModel search_encoder =
+            train_for_search(model.encoder, names, num_steps, options.seed());
+        if (!export_folder.empty()) save_name_models(export_folder, model, search_encoder);
+    });
 }

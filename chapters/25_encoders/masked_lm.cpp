@@ -106,4 +106,10 @@ Tensor3 scatter_rows(const Matrix& rows_gradient, const std::vector<std::size_t>
     return gradient;
 }
 
+template struct MaskedLM<BertBlock>;
+template struct MaskedLM<ModernBertBlock>;
+template double masked_lm_loss(const MaskedLM<ModernBertBlock>&, const MaskedBatch&);
+template double forward_backward(const MaskedLM<ModernBertBlock>&, const MaskedBatch&,
+                                 MaskedLM<ModernBertBlock>&);
+
 }  // namespace llm

@@ -136,4 +136,10 @@ double forward_backward(const MaskedLM<Block>& model, const MaskedBatch& batch,
     return cross_entropy(logits, labels);
 }
 
+extern template struct MaskedLM<BertBlock>;
+extern template struct MaskedLM<ModernBertBlock>;
+extern template double masked_lm_loss(const MaskedLM<ModernBertBlock>&, const MaskedBatch&);
+extern template double forward_backward(const MaskedLM<ModernBertBlock>&, const MaskedBatch&,
+                                        MaskedLM<ModernBertBlock>&);
+
 }  // namespace llm

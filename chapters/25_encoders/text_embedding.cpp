@@ -113,4 +113,9 @@ ContrastiveLoss contrastive_loss(const Matrix& queries, const Matrix& passages,
             l2_normalize_backward(passages, passage_units_gradient)};
 }
 
+template Matrix embed(const Encoder<ModernBertBlock>&, Pooling, const BatchEncoding&);
+template double forward_backward(const Encoder<ModernBertBlock>&, Pooling, Real,
+                                 const BatchEncoding&, const BatchEncoding&,
+                                 Encoder<ModernBertBlock>&);
+
 }  // namespace llm

@@ -1,7 +1,7 @@
 // Chapter 25, file 5 of 10: one vector for a text, and how it is trained.
 #pragma once
 
-#include "common/tensors/tensor.hpp"
+#include "chapters/25_encoders/encoder.hpp"
 
 namespace llm {
 
@@ -33,5 +33,36 @@ struct ContrastiveLoss {
 ContrastiveLoss contrastive_loss(const Matrix& queries,   // (N, C)
                                  const Matrix& passages,  // (N, C)
                                  Real temperature);       // often 0.05
+
+// One vector of length 1 for each text.
+template <class Block>
+Matrix embed(const Encoder<Block>& encoder, Pooling pooling, const BatchEncoding& texts) {
+    return l2_normalize(pool(pooling, encoder(texts), texts.padding_mask));  // (B, C)
+}
+
+// The contrastive loss of an encoder that reads queries and passages; its gradient is
+// accumulated.
+template <class Block>
+double forward_backward(const Encoder<Block>& encoder, Pooling pooling, Real temperature,
+                        const BatchEncoding& queries, const BatchEncoding& passages,
+                        Encoder<Block>& gradient) {
+    const auto [query_states, saved_queries] = encoder_forward(encoder, queries);
+    const auto [passage_states, saved_passages] = encoder_forward(encoder, passages);
+    const ContrastiveLoss result =
+        contrastive_loss(pool(pooling, query_states, queries.padding_mask),
+                         pool(pooling, passage_states, passages.padding_mask), temperature);
+    encoder_backward(encoder, saved_queries,
+                     pool_backward(pooling, queries.padding_mask, result.query_gradient),
+                     gradient);
+    encoder_backward(encoder, saved_passages,
+                     pool_backward(pooling, passages.padding_mask, result.passage_gradient),
+                     gradient);
+    return result.loss;
+}
+
+extern template Matrix embed(const Encoder<ModernBertBlock>&, Pooling, const BatchEncoding&);
+extern template double forward_backward(const Encoder<ModernBertBlock>&, Pooling, Real,
+                                        const BatchEncoding&, const BatchEncoding&,
+                                        Encoder<ModernBertBlock>&);
 
 }  // namespace llm

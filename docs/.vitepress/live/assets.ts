@@ -35,6 +35,7 @@ const assetsOf: Record<string, string[]> = {
   '22_speculation': [...model, 'king_james_mtp/model.safetensors'],
   '23_structured_output': [...wordnet, ...calculator],
   '24_parallel': [],
+  '25_encoders': names,
   'walk': model,
 }
 

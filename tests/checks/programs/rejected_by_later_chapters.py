@@ -161,3 +161,10 @@ PARALLEL_REJECTED = BASIC_REJECTED + [  # of chapter 24
     ("--ranks 1", "from 2 to 5, not '1'"),
     ("--ranks 6", "from 2 to 5, not '6'"),
 ]
+
+ENCODERS_REJECTED = BASIC_REJECTED + [  # of chapter 25
+    ("--steps 0", "--steps takes an integer from 1 to 100000, not '0'"),
+    ("--fill Ann_", "a name has letters from a to z, and _ for a hidden one, not 'A'"),
+    ("--fill anna", "--fill: no letter of 'anna' is hidden: write _ for one"),
+    ("--fill " + 23 * "a" + "_", "--fill takes at most 22 letters, not 24"),
+]

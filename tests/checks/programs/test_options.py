@@ -9,8 +9,9 @@ from rejected import (BASIC_REJECTED, GENERATION_REJECTED, MODEL_REJECTED, OWN_R
                       SIZES_REJECTED, TOKENIZER_REJECTED)
 from rejected_by_apps import (EXPERIMENTS_REJECTED, FINE_TUNE_REJECTED, PUBLISHED_REJECTED,
                               TRAIN_REJECTED, WALK_REJECTED)
-from rejected_by_later_chapters import (EXPERTS_REJECTED, FAST_REJECTED, FINE_TUNING_REJECTED,
-                                        LATENT_REJECTED, LONG_CONTEXT_REJECTED, PARALLEL_REJECTED,
+from rejected_by_later_chapters import (ENCODERS_REJECTED, EXPERTS_REJECTED, FAST_REJECTED,
+                                        FINE_TUNING_REJECTED, LATENT_REJECTED, LONG_CONTEXT_REJECTED,
+                                        PARALLEL_REJECTED,
                                         QUANTIZATION_REJECTED, SERVING_REJECTED,
                                         SPECULATION_REJECTED, STRUCTURED_REJECTED,
                                         TRAINING_REJECTED)
@@ -25,6 +26,7 @@ REJECTED = {
     "19_latent_attention": LATENT_REJECTED, "20_linear_attention": BASIC_REJECTED,
     "21_serving": SERVING_REJECTED, "22_speculation": SPECULATION_REJECTED,
     "23_structured_output": STRUCTURED_REJECTED, "24_parallel": PARALLEL_REJECTED,
+    "25_encoders": ENCODERS_REJECTED,
     "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
     "train": TRAIN_REJECTED, "fine_tune": FINE_TUNE_REJECTED,
     "experiment": EXPERIMENTS_REJECTED}

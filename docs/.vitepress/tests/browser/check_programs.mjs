@@ -45,6 +45,7 @@ const further = {
   '22_speculation': ['--only 2 --draft-layers 3 --num-proposals 8', '--seed 1 --prompt "And the king said"', '--draft-layers 4'],
   '23_structured_output': ['--seed 1', '--schema true --text [12,', '--schema true --text ]'],
   '24_parallel': ['--only 2 --ranks 5', '--ranks 2', '--ranks 6'],
+  '25_encoders': ['--steps 60 --seed 1', '--steps 20 --fill b_t', '--fill bat'],
   '18_experts': ['--seed 1', '--num-experts 4'],
   '15_fast': ['--no-timing --max-new-tokens 20', '--no-timing --prompt "And God said"', '--max-new-tokens 0'],
 }
