@@ -145,7 +145,7 @@ ModelOutput DecoderModel<Layer, AnyConfig, FinalNorm>::forward(
     const auto [batch_size, seq_len] = dims(input_ids);
     ModelCache<Cache>* const cache = options.cache;
 
-    // Embed the tokens; with a cache, their positions follow those of the cached tokens.
+    // Embed the tokens. Learned positions, as in GPT-2, continue after those of the cache.
     const Tensor3 embeddings = embed(input_ids, cache ? cache->seq_len : 0);  // (B, T, C)
     const typename Attention::Inputs inputs =
         cache
