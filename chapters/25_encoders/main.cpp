@@ -14,15 +14,22 @@ int main(int argc, char** argv) {
     bool measure = false;
     Options options("25_encoders", "What else can read a text?");
     options.count("--steps", num_steps, 1, 100'000, "steps of both trainings");
-    options.folder("--export", export_folder, "folder to write both trained encoders to");
+    options.folder("--export", export_folder,
+                   "only: train both encoders and write them to this folder");
     options.text("--fill", fill, "only: fill in the letters that are _ in this name");
     options.flag("--measure", measure, "only: the time of batches with and without padding");
     return options.run(argc, argv, [&] {
         if (measure) return measure_unpadded();
-        const NameModel shipped = load_name_model();
-        if (!fill.empty()) return fill_in(shipped, {fill});
         Generator generator(options.seed());
         const Names names = load_names(generator);
+        if (!export_folder.empty()) {
+            const NameModel model = train_to_fill(names, num_steps, options.seed());
+            return save_name_models(
+                export_folder, model,
+                train_for_search(model.encoder, names, num_steps, options.seed()));
+        }
+        const NameModel shipped = load_name_model();
+        if (!fill.empty()) return fill_in(shipped, {fill});
         bank_of_the_river();
         masks_of_encoders();
         one_more_word();
@@ -32,8 +39,6 @@ int main(int argc, char** argv) {
         wrong_objective(names, options.seed());
         mean_with_padding(shipped.encoder);
         rows_without_padding(shipped.encoder, names);
-        const ModernBertModel search_encoder =
-            train_for_search(model.encoder, names, num_steps, options.seed());
-        if (!export_folder.empty()) save_name_models(export_folder, model, search_encoder);
+        train_for_search(model.encoder, names, num_steps, options.seed());
     });
 }
