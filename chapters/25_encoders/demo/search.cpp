@@ -1,0 +1,155 @@
+#include "chapters/25_encoders/demo/search.hpp"
+
+#include <numeric>
+
+#include "chapters/25_encoders/demo/vectors.hpp"
+#include "chapters/25_encoders/ranking.hpp"
+#include "chapters/25_encoders/text_embedding.hpp"
+#include "chapters/25_encoders/wordpiece.hpp"
+#include "common/numbers/choices.hpp"
+#include "common/output/show.hpp"
+
+namespace llm {
+namespace {
+
+// Three adjacent letters as a word: "ada" is _ad, ada and da_.
+std::vector<std::string> trigrams(const std::string& name) {
+    const std::string framed = "_" + name + "_";
+    std::vector<std::string> result;
+    for (std::size_t i = 0; i + 3 <= framed.size(); ++i) result.push_back(framed.substr(i, 3));
+    return result;
+}
+
+// The ways to search names: each returns a ranking of the best 100.
+struct NameSearch {
+    static constexpr std::size_t depth = 100;
+    const ModernBertModel& encoder;
+    Bm25Index whole_names, index;
+    Matrix vectors;  // (N, C)
+
+    NameSearch(const ModernBertModel& used, const std::vector<std::string>& names)
+        : encoder(used), whole_names(lists_of(names, false)), index(lists_of(names, true)),
+          vectors(embed(used, Pooling::mean, encode_names(names))) {}
+
+    static std::vector<std::vector<std::string>> lists_of(const std::vector<std::string>& names,
+                                                          bool split) {
+        std::vector<std::vector<std::string>> lists;
+        for (const std::string& name : names)
+            lists.push_back(split ? trigrams(name) : std::vector<std::string>{name});
+        return lists;
+    }
+
+    Ranking by_name(const std::string& query) const {
+        return ranking_of(whole_names.search({query}, depth));
+    }
+    Ranking by_trigrams(const std::string& query) const {
+        return ranking_of(index.search(trigrams(query), depth));
+    }
+    Ranking by_vectors(const std::string& query) const {
+        const Matrix row = embed(encoder, Pooling::mean, encode_names({query}));  // (1, C)
+        const Vector vector = xt::view(row, 0, xt::all());
+        return ranking_of(semantic_search(vector, vectors, depth));
+    }
+    Ranking joined(const std::string& query) const {
+        return ranking_of(reciprocal_rank_fusion({by_trigrams(query), by_vectors(query)}));
+    }
+};
+
+// "89 (86 to 92)": the mean of a score over all queries in percent, and its 95 % interval.
+std::string percent_with_interval(const std::vector<double>& scores, std::uint32_t seed) {
+    Vector values(std::array<std::size_t, 1>{scores.size()});
+    for (std::size_t n = 0; n < scores.size(); ++n) values(n) = static_cast<Real>(scores[n]);
+    const PairedDifference mean = bootstrap_mean(values, seed);
+    return fixed(100 * mean.mean, 0) + " (" + fixed(100 * mean.interval.low, 0) + " to " +
+           fixed(100 * mean.interval.high, 0) + ")";
+}
+
+}  // namespace
+
+void bm25_by_hand() {
+    step("BM25: four documents, and the words of a query");
+    const std::vector<std::string> documents = {
+        "the river bank", "the bank lends money and the bank takes money", "a river",
+        "the the the the"};
+    std::vector<std::vector<std::string>> lists;
+    for (const std::string& document : documents) lists.push_back(words(document));
+    const Bm25Index index(lists);
+    show_table({"word", "inverse document frequency"},
+               {{"the", fixed(index.idf("the"), 3)},
+                {"river", fixed(index.idf("river"), 3)},
+                {"bank", fixed(index.idf("bank"), 3)}});
+    std::vector<TableRow> rows;
+    for (const auto& [document, score] : index.search(words("The bank of the river"), 4))
+        rows.push_back({to_text(document), fixed(score, 3), documents[document]});
+    show_table({"document", "score", "text"}, rows);
+}
+
+void words_of_bert() {
+    step("WordPiece: a vocabulary trained on a few words");
+    const Tokenizer tokenizer = train_wordpiece(
+        "play player playing played plays read reader reading reads walk walker walking walked",
+        {.vocab_size = 50});
+    std::vector<TableRow> rows;
+    for (const std::string word : {"reading", "walks", "Player", "plows"}) {
+        std::string tokens;
+        for (const Id id : tokenizer.encode(word)) tokens += token_of(tokenizer, id) + "  ";
+        rows.push_back({word, tokens});
+    }
+    show_table({"word", "tokens"}, rows);
+}
+
+void most_similar_names(const ModernBertModel& encoder, const Names& names,
+                        const std::string& query) {
+    step("The names most similar to " + query);
+    const NameSearch search(encoder, names.held_out);
+    const std::vector<Ranking> rankings = {search.by_trigrams(query), search.by_vectors(query),
+                                           search.joined(query)};
+    std::vector<TableRow> rows;
+    for (std::size_t rank = 0; rank < 5; ++rank) {
+        rows.push_back({to_text(rank + 1)});
+        for (const Ranking& ranking : rankings)
+            rows.back().push_back(rank < ranking.size() ? names.held_out[ranking[rank]] : "");
+    }
+    show_table({"rank", "by trigrams", "by vectors", "joined"}, rows);
+}
+
+void recall_of_names(const ModernBertModel& encoder, const ModernBertModel& before,
+                     const Names& names, std::uint32_t seed) {
+    step("Recall: 1,000 misspelled names, of which each is searched among 1,000");
+    const NameSearch search(encoder, names.held_out), untrained(before, names.held_out);
+    Generator generator(seed);
+    struct Way {
+        std::string name;
+        std::function<Ranking(const std::string&)> rank;
+        std::vector<double> first = {}, first_three = {};
+    };
+    std::vector<Way> ways = {
+        {"a random order",
+         [&](const std::string&) {
+             Ranking order(names.held_out.size());
+             std::iota(order.begin(), order.end(), std::size_t{0});
+             shuffle(order, generator);
+             return order;
+         }},
+        {"BM25, whole names", [&](const std::string& q) { return search.by_name(q); }},
+        {"BM25, trigrams", [&](const std::string& q) { return search.by_trigrams(q); }},
+        {"vectors, not trained for search",
+         [&](const std::string& q) { return untrained.by_vectors(q); }},
+        {"vectors", [&](const std::string& q) { return search.by_vectors(q); }},
+        {"trigrams and vectors joined", [&](const std::string& q) { return search.joined(q); }}};
+    for (std::size_t n = 0; n < names.held_out.size(); ++n) {
+        const std::string query = misspell(names.held_out[n], generator);
+        for (Way& way : ways) {
+            const Ranking ranking = way.rank(query);
+            way.first.push_back(recall_at(1, ranking, {{n, 1}}));
+            way.first_three.push_back(recall_at(3, ranking, {{n, 1}}));
+        }
+    }
+    std::vector<TableRow> rows;
+    for (const Way& way : ways)
+        rows.push_back({way.name, percent_with_interval(way.first, seed),
+                        percent_with_interval(way.first_three, seed)});
+    show_table({"% found (95 % interval)", "first", "among three"}, rows);
+}
+
+}  // namespace llm

@@ -1,0 +1,32 @@
+// The pages of docs/ as passages to search.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace llm::ask {
+
+// A few paragraphs of one section: prose, lists and tables, without code, figures and markup.
+struct Passage {
+    std::string page;      // "05_gqa.md"
+    std::string anchor;    // of the heading, as GitHub makes it: "a-worked-example"
+    std::string headings;  // "05 · Attention › Formula"
+    std::string text;
+};
+
+// The passages of one page, in order. A passage is as many paragraphs of a section as have at
+// most max_words words together, and at least one.
+std::vector<Passage> passages_of(const std::string& page, const std::string& markdown,
+                                 std::size_t max_words = 120);
+
+// Those of all pages of a folder that teach; the list of changes and the directions for authors
+// do not. Throws FileError.
+std::vector<Passage> read_passages(const std::string& folder);
+
+// The part of a link that names a heading: lower case, without punctuation, "-" for a space.
+std::string anchor_of(const std::string& heading);
+
+// A line of Markdown without links, images, emphasis and code marks.
+std::string without_markup(const std::string& line);
+
+}  // namespace llm::ask
