@@ -27,7 +27,9 @@ std::set<std::string> alphabet_of(const std::map<std::string, std::size_t>& word
 
 Id add_token(Tokenizer& tokenizer, const std::string& bytes) {
     const Id id = static_cast<Id>(tokenizer.vocab_size());
-    const std::string token = tokenizer.is_byte_level() ? bytes_to_unicode(bytes) : bytes;
+    const std::string token = tokenizer.spelling          ? tokenizer.spelling(bytes)
+                              : tokenizer.is_byte_level() ? bytes_to_unicode(bytes)
+                                                          : bytes;
     if (!tokenizer.vocab.emplace(token, id).second)
         throw TextError("the token " + escaped(token) + " occurs twice in the vocabulary");
     tokenizer.token_bytes.push_back(bytes);

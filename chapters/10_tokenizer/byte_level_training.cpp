@@ -153,6 +153,15 @@ BPETrainer make_byte_level_trainer(const std::string& text,
     return trainer;
 }
 
+void train_merges(BPETrainer& trainer, const BPEOptions& options) {
+    PairQueue pairs(trainer, options.ties);
+    while (trainer.tokenizer.vocab_size() < options.vocab_size) {
+        const auto [count, pair] = pairs.most_frequent();
+        if (count == 0 || count < options.min_frequency) break;
+        pairs.merge(pair);
+    }
+}
+
 Tokenizer train_byte_level_bpe(const std::string& text, const BPEOptions& options) {
     BPETrainer trainer =
         make_byte_level_trainer(text, options.special_tokens, options.individual_digits);
@@ -162,12 +171,7 @@ Tokenizer train_byte_level_bpe(const std::string& text, const BPEOptions& option
                         " special tokens are too many for a vocabulary of " +
                         to_text(options.vocab_size));
 
-    PairQueue pairs(trainer, options.ties);
-    while (tokenizer.vocab_size() < options.vocab_size) {
-        const auto [count, pair] = pairs.most_frequent();
-        if (count == 0 || count < options.min_frequency) break;
-        pairs.merge(pair);
-    }
+    train_merges(trainer, options);
     return trainer.tokenizer;
 }
 

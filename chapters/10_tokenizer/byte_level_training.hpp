@@ -32,6 +32,10 @@ BPETrainer make_byte_level_trainer(const std::string& text,
                                    const std::vector<std::string>& special_tokens,
                                    bool individual_digits = false);
 
+// Merges the most frequent pairs until the vocabulary has vocab_size tokens or no pair occurs
+// min_frequency times. (The other options are those of the initial state.)
+void train_merges(BPETrainer& trainer, const BPEOptions& options);
+
 // Trains until the vocabulary has vocab_size tokens or no pair occurs min_frequency times. The
 // result encodes any text, and each special token in it as one token. Throws as
 // make_byte_level_trainer(), and if vocab_size is too small for the initial vocabulary.

@@ -59,6 +59,7 @@ std::vector<Id> Tokenizer::encode_character(const std::string& character) const 
 constexpr std::size_t max_tokens_without_queue = 64;
 
 std::vector<Id> Tokenizer::encode_word(const std::string& word) const {
+    if (word_model) return word_model(*this, word);
     if (const auto token = vocab.find(word); ignore_merges && token != vocab.end())
         return {token->second};
 
@@ -101,6 +102,7 @@ std::vector<Id> Tokenizer::encode(const std::string& text) const {
                 encode_segment(part);
         }
     }
+    ids.insert(ids.end(), suffix_tokens.begin(), suffix_tokens.end());
     return ids;
 }
 

@@ -1,6 +1,7 @@
 // Chapter 10, file 2 of 5: byte-pair encoding. Text to token ids, and back.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -46,12 +47,18 @@ struct Tokenizer {
     std::vector<Normalizer> normalizers;
     std::vector<PreTokenizer> pre_tokenizers;
 
+    // Other tokenizers than BPE: the ids of a word, and the spelling of a token in the
+    // vocabulary. Empty: encode_word applies merges; the spelling is that of the bytes.
+    std::function<std::vector<Id>(const Tokenizer&, const std::string& word)> word_model;
+    std::function<std::string(const std::string& bytes)> spelling;
+
     bool ignore_merges = false;  // a word of the vocabulary is one token (Llama 3)
     bool byte_fallback = false;  // an unknown character is encoded as bytes: <0xE2>
     std::optional<Id> unk_token_id = std::nullopt;  // otherwise as this token
     bool fuse_unk = false;  // adjacent unknown tokens are fused into one
 
     std::vector<Id> prefix_tokens;  // prepended to the ids of every text: <s>
+    std::vector<Id> suffix_tokens;  // appended
     std::optional<Id> bos_token_id =
         std::nullopt;                  // encodes an empty text if prefix_tokens is empty
     std::vector<Id> eos_token_ids;     // generation stops at any of them

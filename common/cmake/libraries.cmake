@@ -32,7 +32,8 @@ add_library(output STATIC ${output_sources})
 add_library(files STATIC common/files/folder_lock.cpp common/files/json.cpp common/files/json_file.cpp
                          common/files/mapped_file.cpp common/files/safetensors.cpp
                          common/files/safetensors_convert.cpp common/files/safetensors_write.cpp
-                         common/files/standard_input.cpp common/files/unicode.cpp common/files/words.cpp)
+                         common/files/standard_input.cpp common/files/unicode.cpp
+                         common/files/unicode_properties.cpp common/files/words.cpp)
 target_link_libraries(files PRIVATE nlohmann_json::nlohmann_json ${UTF8PROC})
 target_include_directories(files PRIVATE ${UTF8PROC_FOLDER})
 

@@ -187,17 +187,25 @@ bool is_word_after(const std::string& text, std::size_t at) {
     return at < text.size() && is_word(character_at(text, at).code_point);
 }
 
-std::string composed(const std::string& text) {
+namespace {
+
+std::string normalized(const std::string& text, utf8proc_option_t form) {
     check_utf8(text);
     utf8proc_uint8_t* made = nullptr;
     const utf8proc_ssize_t length =
         utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                      static_cast<utf8proc_ssize_t>(text.size()), &made,
-                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | form));
     const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
     if (length < 0) throw TextError(utf8proc_errmsg(length));
     return {reinterpret_cast<const char*>(made), static_cast<std::size_t>(length)};
 }
+
+}  // namespace
+
+std::string composed(const std::string& text) { return normalized(text, UTF8PROC_COMPOSE); }
+
+std::string decomposed(const std::string& text) { return normalized(text, UTF8PROC_DECOMPOSE); }
 
 std::string character(char32_t code_point) {
     std::array<utf8proc_uint8_t, 4> bytes{};

@@ -44,6 +44,8 @@ bool is_word_after(const std::string& text, std::size_t at);
 // Unicode's normalization form C (NFC): "e" and a combining accent become "é". Throws TextError
 // if the text is not UTF-8.
 std::string composed(const std::string& text);
+// Form D (NFD), the inverse: "é" becomes "e" and a combining accent. Throws as composed().
+std::string decomposed(const std::string& text);
 
 // The UTF-8 bytes of a code point.
 std::string character(char32_t code_point);

@@ -8,10 +8,15 @@
 // `tokenizers` is the Rust library with bindings for node: all ids and texts of encodings.json come
 // from it. `@huggingface/tokenizers` is a second implementation in JavaScript. It writes nothing:
 // the script only prints where it disagrees. The vocabularies are trained here on the text below.
+//
+// Also tests/fixtures/25_encoders/{bert_uncased,bert_cased}, whose vocabularies are trained by the
+// WordPieceTrainer of `tokenizers`. It numbers the characters with ## in a random order: a second
+// run of this script writes other ids there. text.txt is the text.
 
 import { createRequire } from 'node:module'
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 
 const require = createRequire(resolve(process.argv[2] ?? '.', 'script.js'))
 const { Tokenizer } = require('tokenizers')
@@ -220,6 +225,33 @@ function gemma() {
   return kind
 }
 
+/** BERT: what the WordPieceTrainer learns from the text, of which the first `count` tokens are kept. */
+function bert({ lowercase, count }) {
+  const specials = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+  const cls = { SpecialToken: { id: '[CLS]', type_id: 0 } }
+  const part = (id, type_id) => [{ Sequence: { id, type_id } }, { SpecialToken: { id: '[SEP]', type_id } }]
+  const model = { type: 'WordPiece', unk_token: '[UNK]', continuing_subword_prefix: '##', max_input_chars_per_word: 100, vocab: {} }
+  const kind = whole({
+    added_tokens: [],
+    normalizer: { type: 'BertNormalizer', clean_text: true, handle_chinese_chars: true, strip_accents: null, lowercase },
+    pre_tokenizer: { type: 'BertPreTokenizer' },
+    post_processor: null,
+    decoder: { type: 'WordPiece', prefix: '##', cleanup: true },
+    model,
+  })
+  const file = join(mkdtempSync(join(tmpdir(), 'bert')), 'text.txt')
+  writeFileSync(file, CORPUS)
+  const trained = Tokenizer.fromString(JSON.stringify(kind))
+  trained.train([file])
+  const learned = Object.entries(trained.getVocab()).sort(([, a], [, b]) => a - b).map(([token]) => token)
+  model.vocab = numbered([...specials, ...learned].slice(0, count))
+  kind.added_tokens = specials.map((content, id) => added(id, content))
+  kind.post_processor = { type: 'TemplateProcessing', single: [cls, ...part('A', 0)],
+    pair: [cls, ...part('A', 0), ...part('B', 1)],
+    special_tokens: Object.fromEntries(['[CLS]', '[SEP]'].map((id) => [id, { id, ids: [model.vocab[id]], tokens: [id] }])) }
+  return kind
+}
+
 /** The texts for every kind; `a` and `b` are two of its added tokens. */
 const texts = (a, b) => [
   '', ' ', '     ', '             x', 'Hello world, hello again!', '  the cat and the other cat  ',
@@ -235,6 +267,15 @@ const texts = (a, b) => [
 ]
 
 const spacing = ['<unk>the', '\nthe cat', 'a                return j', 'a<s> the cat</s>  the cat']
+const BERT_TEXTS = [
+  'ÀÉÎõü Ångström İstanbul STRASSE Straße ΣΊΣΥΦΟΣ Ǆungla \ufb01ne', 'The cat\u0301s re\u0301ad na\u0308\u0323ive',
+  '中文字符 and 日本語 にほんごカタカナ 한국어 \u{20000}\u{2b740}x 豈the中cat', 'th\u0000e c\u200da\u00adt\ufffd s\u0007at\u2028on\u0085the\u0009mat\u000ba\u001fb\u180ec',
+  'a'.repeat(100), 'a'.repeat(101), `${'the'.repeat(33)}x the ${'the'.repeat(34)}`, '\u00e9'.repeat(100), '\u00e9'.repeat(101),
+  'e\u0301'.repeat(51), 'a!b"c#d$e%f&g\'h(i)j*k+l,m-n.o/p:q;r<s=t>u?v@w[x\\y]z^a_b`c{d|e}f~g',
+  '\u00bfqué? \u00abx\u00bb \u2014 \u201cy\u201d\u2026 \u2030 \u20ac5 \u00a7 \u00b6 \u00b7 3\u00d74 2\u00b2 \uff01 \u3002 \u203b', 'xyzzy the q\u0142 readings unreadable',
+  'the [mask] [MASK]s [MASK ] un[MASK]ing ##the #the the##', 'do not, does n\'t I \'m we \'ve . ! ?', '[SEP][CLS] [PAD] [UNK]',
+]
+const PAIRS = [['the cat sat', 'on the mat.'], ['', ''], ['the cat', ''], ['', 'the cat'], ['the [SEP] cat', '[MASK] é中']]
 const KINDS = [
   ['gpt2', gpt2(), ['<|endoftext|>', '<|endoftext|>']],
   ['llama3', llama3(), ['<|begin_of_text|>', '<|eot_id|>'],
@@ -247,6 +288,8 @@ const KINDS = [
   ['gpt_oss', gptOss(), ['<|start|>', '<|message|>'],
     ["HTMLParser's DON'Tcare isn'tIt XMLHttpRequest", 'a/b/\n//c/\r\n/', 'ǅungla ʰa ªb ΑβΓ', 'the lighthouse', "We'LL'd 'll"]],
   ['gemma', gemma(), ['<start_of_turn>', '<end_of_turn>'], ['<unk>the', '\nthe cat', 'a\n\n\n\nb\n\n \n', 'a                return j', 'x ']],
+  ['../25_encoders/bert_uncased', bert({ lowercase: true, count: 320 }), ['[MASK]', '[SEP]'], BERT_TEXTS],
+  ['../25_encoders/bert_cased', bert({ lowercase: false }), ['[MASK]', '[SEP]'], BERT_TEXTS],
 ]
 
 const escaped = (value) => JSON.stringify(value)
@@ -269,9 +312,16 @@ for (const [name, description, [a, b], more = []] of KINDS) {
     if (`${other}` !== `${ids}`) console.log(`${name} ${escaped(text)}: Rust ${ids}, JavaScript ${other}`)
     if (back !== decoded) console.log(`${name} ${escaped(text)}: Rust ${escaped(decoded)}, JavaScript ${escaped(back)}`)
   }
+  const pairs = []
+  for (const [first, second] of description.model.type === 'WordPiece' ? PAIRS : []) {
+    const encoding = await tokenizer.encode(first, second)
+    pairs.push({ first, second, ids: encoding.getIds(), type_ids: encoding.getTypeIds() })
+  }
   const folder = new URL(`${name}/`, OUT)
   mkdirSync(folder, { recursive: true })
   writeFileSync(new URL('tokenizer.json', folder), JSON.stringify(description, null, 1) + '\n')
-  writeFileSync(new URL('encodings.json', folder), `{"cases": [\n${cases.map(escaped).join(',\n')}\n]}\n`)
-  console.log(`${name}: ${tokenizer.getVocabSize(true)} tokens, ${description.model.merges.length} merges, ${cases.length} cases`)
+  writeFileSync(new URL('encodings.json', folder), `{"cases": [\n${cases.map(escaped).join(',\n')}\n]${
+    pairs.length ? `,\n"pairs": [\n${pairs.map(escaped).join(',\n')}\n]` : ''}}\n`)
+  if (pairs.length) writeFileSync(new URL('../text.txt', folder), CORPUS)
+  console.log(`${name}: ${tokenizer.getVocabSize(true)} tokens, ${description.model.merges?.length ?? 0} merges, ${cases.length} cases`)
 }

@@ -1,0 +1,22 @@
+// Properties of Unicode's characters: categories, and upper and lower case.
+#pragma once
+
+#include <string>
+
+namespace llm {
+
+// The code point of the first character of a text. Throws TextError if the text is empty or
+// does not begin with a UTF-8 character.
+char32_t code_point_of(const std::string& character);
+
+// The general category of a character, in two letters: "Lu" for an upper-case letter, "Mn" for
+// an accent that combines with the letter before it, "Nd" for a digit, "Po" for most
+// punctuation, "Cn" for a code point that is not assigned. Throws as code_point_of(). Source:
+// Python's unicodedata.category.
+std::string general_category(const std::string& character);
+
+// A text in lower case, each character by itself, as Rust's char::to_lowercase: the Greek sigma
+// at the end of a word is that of its middle. Throws TextError if the text is not UTF-8.
+std::string lower_case(const std::string& text);
+
+}  // namespace llm
