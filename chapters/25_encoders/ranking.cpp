@@ -1,0 +1,140 @@
+#include "chapters/25_encoders/ranking.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "common/output/show.hpp"
+
+namespace llm {
+
+std::vector<ScoredDocument> semantic_search(const Vector& query, const Matrix& embeddings,
+                                            std::size_t count) {
+    const auto [num_documents, width] = dims(embeddings);
+    require(query.size() == width,
+            "semantic_search: the query has {} numbers, but the embeddings have {}",
+            query.size(), width);
+    std::vector<ScoredDocument> documents;
+    for (std::size_t n = 0; n < num_documents; ++n) {
+        double product = 0, query_square = 0, square = 0;
+        for (std::size_t i = 0; i < width; ++i) {
+            const double q = double(query(i)), e = double(embeddings(n, i));
+            product += q * e;
+            query_square += q * q;
+            square += e * e;
+        }
+        const double lengths = std::sqrt(query_square) * std::sqrt(square);
+        documents.push_back({n, lengths > 0 ? product / lengths : 0});
+    }
+    return best_first(std::move(documents), count);
+}
+
+Ranking ranking_of(const std::vector<ScoredDocument>& documents) {
+    Ranking ranking;
+    for (const ScoredDocument& found : documents) ranking.push_back(found.document);
+    return ranking;
+}
+
+namespace {
+
+void check_ranking(const Ranking& ranking) {
+    std::set<std::size_t> seen;
+    for (const std::size_t document : ranking)
+        require(seen.insert(document).second, "document {} is in a ranking twice", document);
+}
+
+void check_relevance(const Relevance& relevance) {
+    double highest = 0;
+    for (const auto& [document, grade] : relevance) {
+        require(grade >= 0 && std::isfinite(grade),
+                "the grade of document {} is {}, but must be 0 or more", document,
+                brief(grade));
+        highest = std::max(highest, grade);
+    }
+    require(highest > 0, "none of {} documents with a grade is relevant", relevance.size());
+}
+
+void check_judged(std::size_t k, const Ranking& ranking, const Relevance& relevance) {
+    require(k > 0, "a score of the first k documents needs a k above 0");
+    check_ranking(ranking);
+    check_relevance(relevance);
+}
+
+double grade_of(std::size_t document, const Relevance& relevance) {
+    const auto found = relevance.find(document);
+    return found == relevance.end() ? 0 : found->second;
+}
+
+// The sum of grade / log2(rank + 1) over the first k. Ranks begin with 1.
+double discounted_cumulative_gain(std::size_t k, const std::vector<double>& grades) {
+    double gain = 0;
+    for (std::size_t i = 0; i < std::min(k, grades.size()); ++i)
+        gain += grades[i] / std::log2(double(i + 1) + 1);
+    return gain;
+}
+
+}  // namespace
+
+std::vector<ScoredDocument> reciprocal_rank_fusion(const std::vector<Ranking>& rankings,
+                                                   double k) {
+    require(k >= 0 && std::isfinite(k),
+            "reciprocal_rank_fusion: k is {}, but must be 0 or more", brief(k));
+    std::map<std::size_t, double> scores;
+    for (const Ranking& ranking : rankings) {
+        check_ranking(ranking);
+        for (std::size_t i = 0; i < ranking.size(); ++i)
+            scores[ranking[i]] += 1 / (k + double(i + 1));
+    }
+    std::vector<ScoredDocument> documents;
+    for (const auto& [document, score] : scores) documents.push_back({document, score});
+    return best_first(documents, documents.size());
+}
+
+double recall_at(std::size_t k, const Ranking& ranking, const Relevance& relevance) {
+    check_judged(k, ranking, relevance);
+    std::size_t num_relevant = 0, num_found = 0;
+    for (const auto& [document, grade] : relevance) num_relevant += grade > 0 ? 1 : 0;
+    for (std::size_t i = 0; i < std::min(k, ranking.size()); ++i)
+        num_found += grade_of(ranking[i], relevance) > 0 ? 1 : 0;
+    return double(num_found) / double(num_relevant);
+}
+
+double ndcg_at(std::size_t k, const Ranking& ranking, const Relevance& relevance) {
+    check_judged(k, ranking, relevance);
+    std::vector<double> grades, ideal;
+    for (const std::size_t document : ranking) grades.push_back(grade_of(document, relevance));
+
+    // The best ranking has all judged documents, sorted by their grades.
+    for (const auto& [document, grade] : relevance) ideal.push_back(grade);
+    std::sort(ideal.begin(), ideal.end(), std::greater<>());
+    return discounted_cumulative_gain(k, grades) / discounted_cumulative_gain(k, ideal);
+}
+
+double reciprocal_rank(const Ranking& ranking, const Relevance& relevance) {
+    check_judged(1, ranking, relevance);
+    for (std::size_t i = 0; i < ranking.size(); ++i)
+        if (grade_of(ranking[i], relevance) > 0) return 1 / double(i + 1);
+    return 0;
+}
+
+double mean_reciprocal_rank(const std::vector<Ranking>& rankings,
+                            const std::vector<Relevance>& relevance) {
+    require(!rankings.empty() && rankings.size() == relevance.size(),
+            "mean_reciprocal_rank: {} rankings and {} judgments", rankings.size(),
+            relevance.size());
+    double sum = 0;
+    for (std::size_t n = 0; n < rankings.size(); ++n)
+        sum += reciprocal_rank(rankings[n], relevance[n]);
+    return sum / double(rankings.size());
+}
+
+PairedDifference bootstrap_mean(const Vector& scores, std::uint32_t seed,
+                                std::size_t num_resamples) {
+    require(scores.size() > 0, "bootstrap_mean: there are no scores");
+    Generator generator(seed);
+    const Vector zeros = xt::zeros<Real>({scores.size()});
+    return paired_bootstrap(zeros, scores, generator, num_resamples);
+}
+
+}  // namespace llm
