@@ -34,6 +34,14 @@ if(NOT EMSCRIPTEN)
   app(fine_tune ${sources})
   target_link_libraries(fine_tune runs files_chat)
 
+  add_library(book_search STATIC chapters/apps/ask/evaluation.cpp chapters/apps/ask/passages.cpp
+                                 chapters/apps/ask/search.cpp)
+  target_link_libraries(book_search PUBLIC lesson_25_encoders)
+  target_precompile_headers(book_search REUSE_FROM common)
+  app(ask chapters/apps/ask/main.cpp)
+  target_link_libraries(ask book_search options)
+  add_tests(apps/ask book_search)
+
   file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
   app(experiment chapters/experiments/main.cpp ${sources})
   target_link_libraries(experiment experiments training_run models)

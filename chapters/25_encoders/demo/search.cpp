@@ -28,7 +28,9 @@ struct NameSearch {
     Matrix vectors;  // (N, C)
 
     NameSearch(const ModernBertModel& used, const std::vector<std::string>& names)
-        : encoder(used), whole_names(lists_of(names, false)), index(lists_of(names, true)),
+        : encoder(used),
+          whole_names(lists_of(names, false)),
+          index(lists_of(names, true)),
           vectors(embed(used, Pooling::mean, encode_names(names))) {}
 
     static std::vector<std::vector<std::string>> lists_of(const std::vector<std::string>& names,
@@ -68,16 +70,15 @@ std::string percent_with_interval(const std::vector<double>& scores, std::uint32
 
 void bm25_by_hand() {
     step("BM25: four documents, and the words of a query");
-    const std::vector<std::string> documents = {
-        "the river bank", "the bank lends money and the bank takes money", "a river",
-        "the the the the"};
+    const std::vector<std::string> documents = {"the river bank",
+                                                "the bank lends money and the bank takes money",
+                                                "a river", "the the the the"};
     std::vector<std::vector<std::string>> lists;
     for (const std::string& document : documents) lists.push_back(words(document));
     const Bm25Index index(lists);
-    show_table({"word", "inverse document frequency"},
-               {{"the", fixed(index.idf("the"), 3)},
-                {"river", fixed(index.idf("river"), 3)},
-                {"bank", fixed(index.idf("bank"), 3)}});
+    show_table({"word", "inverse document frequency"}, {{"the", fixed(index.idf("the"), 3)},
+                                                        {"river", fixed(index.idf("river"), 3)},
+                                                        {"bank", fixed(index.idf("bank"), 3)}});
     std::vector<TableRow> rows;
     for (const auto& [document, score] : index.search(words("The bank of the river"), 4))
         rows.push_back({to_text(document), fixed(score, 3), documents[document]});
@@ -88,11 +89,15 @@ void words_of_bert() {
     step("WordPiece: a vocabulary trained on a few words");
     const Tokenizer tokenizer = train_wordpiece(
         "play player playing played plays read reader reading reads walk walker walking walked",
-        {.vocab_size = 50});
+        {.vocab_size = 42});
+    std::vector<std::string> spelling(tokenizer.vocab_size());  // as in the vocabulary: ##ing
+    for (const auto& [token, id] : tokenizer.vocab)
+        spelling[static_cast<std::size_t>(id)] = token;
     std::vector<TableRow> rows;
-    for (const std::string word : {"reading", "walks", "Player", "plows"}) {
+    for (const std::string word : {"reading", "walks", "Players", "kept"}) {
         std::string tokens;
-        for (const Id id : tokenizer.encode(word)) tokens += token_of(tokenizer, id) + "  ";
+        for (const Id id : tokenizer.encode(word))
+            tokens += spelling[static_cast<std::size_t>(id)] + " ";
         rows.push_back({word, tokens});
     }
     show_table({"word", "tokens"}, rows);
@@ -136,7 +141,8 @@ void recall_of_names(const ModernBertModel& encoder, const ModernBertModel& befo
         {"vectors, not trained for search",
          [&](const std::string& q) { return untrained.by_vectors(q); }},
         {"vectors", [&](const std::string& q) { return search.by_vectors(q); }},
-        {"trigrams and vectors joined", [&](const std::string& q) { return search.joined(q); }}};
+        {"trigrams and vectors joined",
+         [&](const std::string& q) { return search.joined(q); }}};
     for (std::size_t n = 0; n < names.held_out.size(); ++n) {
         const std::string query = misspell(names.held_out[n], generator);
         for (Way& way : ways) {

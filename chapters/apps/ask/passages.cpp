@@ -132,8 +132,9 @@ std::vector<Passage> read_passages(const std::string& folder) {
         const std::filesystem::path path = file;
         const std::string page = path.filename().string();
         if (path.extension() != ".md" || left_out.count(page) > 0) continue;
-        const std::vector<Passage> of_page = passages_of(page, read_text(path));
-        passages.insert(passages.end(), of_page.begin(), of_page.end());
+        for (const Passage& passage : passages_of(page, read_text(path)))
+            if (passage.headings.find("› Exercise") == std::string::npos)
+                passages.push_back(passage);
     }
     return passages;
 }

@@ -17,10 +17,10 @@ struct Passage {
 // The passages of one page, in order. A passage is as many paragraphs of a section as have at
 // most max_words words together, and at least one.
 std::vector<Passage> passages_of(const std::string& page, const std::string& markdown,
-                                 std::size_t max_words = 120);
+                                 std::size_t max_words = 400);
 
-// Those of all pages of a folder that teach; the list of changes and the directions for authors
-// do not. Throws FileError.
+// Those of all pages of a folder that answer questions: no exercises, no list of changes, no
+// directions for authors. Throws FileError.
 std::vector<Passage> read_passages(const std::string& folder);
 
 // The part of a link that names a heading: lower case, without punctuation, "-" for a space.

@@ -1,0 +1,72 @@
+#include "chapters/apps/ask/search.hpp"
+
+#include <regex>
+#include <set>
+
+namespace llm::ask {
+namespace {
+
+const std::set<std::string> stop_words = {
+    "a",     "about",  "an",   "and",   "any",  "are",   "as",   "at",      "be",
+    "but",   "by",     "can",  "could", "did",  "do",    "does", "for",     "from",
+    "get",   "has",    "have", "how",   "i",    "if",    "in",   "instead", "into",
+    "is",    "it",     "its",  "me",    "much", "my",    "of",   "on",      "one",
+    "or",    "should", "so",   "than",  "that", "the",   "them", "then",    "there",
+    "they",  "this",   "to",   "use",   "was",  "we",    "what", "when",    "where",
+    "which", "who",    "why",  "will",  "with", "would", "you",  "your"};
+
+std::vector<std::vector<std::string>> word_lists(const std::vector<Passage>& passages) {
+    std::vector<std::vector<std::string>> lists;
+    for (const Passage& passage : passages)
+        lists.push_back(search_words(passage.headings + " " + passage.text));
+    return lists;
+}
+
+}  // namespace
+
+std::string stem(std::string word) {
+    // A plural s, but not that of "loss", "focus" or "axis"; then the first suffix that fits.
+    static const std::vector<std::string> suffixes = {
+        "ization", "ations", "ation", "ings", "ing",   "edly", "ed", "ions",
+        "ion",     "ers",    "er",    "ly",   "ments", "ment", "es", "e"};
+    const auto ends = [&](const std::string& end) { return word.ends_with(end); };
+    if (word.size() > 3 && ends("s") && !ends("ss") && !ends("us") && !ends("is"))
+        word.pop_back();
+    for (const std::string& suffix : suffixes) {
+        if (!ends(suffix) || word.size() < suffix.size() + 3) continue;
+        word.resize(word.size() - suffix.size());
+        // "stopped" is stop, "called" call, and "passing" pass.
+        const std::size_t n = word.size();
+        if (n > 3 && word[n - 1] == word[n - 2] && !ends("l") && !ends("s")) word.pop_back();
+        break;
+    }
+    if (ends("i")) word.back() = 'y';  // "copied" and "copy"
+    return word;
+}
+
+std::vector<std::string> search_words(const std::string& text) {
+    std::vector<std::string> result;
+    // √D is found by "root".
+    static const std::regex root_sign("√");
+    for (const std::string& word : words(std::regex_replace(text, root_sign, " root ")))
+        if (stop_words.count(word) == 0) result.push_back(stem(word));
+    return result;
+}
+
+BookIndex::BookIndex(std::vector<Passage> passages)
+    : passages_(std::move(passages)), index_(word_lists(passages_), {.k1 = 0.9, .b = 0.4}) {}
+
+Ranking BookIndex::by_words(const std::string& question, std::size_t count) const {
+    return ranking_of(index_.search(search_words(question), count));
+}
+
+Ranking one_of_each_section(const std::vector<Passage>& passages, const Ranking& ranking) {
+    std::set<std::pair<std::string, std::string>> seen;
+    Ranking result;
+    for (const std::size_t number : ranking)
+        if (seen.insert({passages[number].page, passages[number].anchor}).second)
+            result.push_back(number);
+    return result;
+}
+
+}  // namespace llm::ask
