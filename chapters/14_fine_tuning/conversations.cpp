@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "common/files/json_file.hpp"
+#include "common/files/json_lines.hpp"
 #include "common/files/mapped_file.hpp"
 
 namespace llm {

@@ -115,8 +115,4 @@ class JsonFile {
     JsonFile inner(const std::string& key, const Content& content) const;
 };
 
-// The object of each line that is not empty: JSON Lines. Messages name the line. Throws
-// FileError.
-std::vector<JsonFile> read_json_lines(const std::string& file);
-
 }  // namespace llm

@@ -1,7 +1,6 @@
 #include "chapters/apps/ask/passages.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <regex>
 #include <set>
@@ -129,10 +128,9 @@ std::vector<Passage> read_passages(const std::string& folder) {
                                                    "index.md"};
     std::vector<Passage> passages;
     for (const std::string& file : files_in(folder)) {
-        const std::filesystem::path path = file;
-        const std::string page = path.filename().string();
-        if (path.extension() != ".md" || left_out.count(page) > 0) continue;
-        for (const Passage& passage : passages_of(page, read_text(path)))
+        const std::string page = file.substr(file.rfind('/') + 1);
+        if (!page.ends_with(".md") || left_out.count(page) > 0) continue;
+        for (const Passage& passage : passages_of(page, read_text(file)))
             if (passage.headings.find("› Exercise") == std::string::npos)
                 passages.push_back(passage);
     }
