@@ -36,7 +36,7 @@ Vector predicted_score_gradient() {
 
 // Exercise 12.5 — predict: three blocks x + f(x) in a row, f(x) = 0.5 x. The derivative of the
 // output of the last block with respect to the input of the first; then the same for three
-// blocks f(x), without skip connections.
+// blocks f(x), without residual connections.
 Vector predicted_residual() {
     TODO("predicted_residual");
     // return {?, ?};

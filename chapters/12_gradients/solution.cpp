@@ -26,8 +26,8 @@ Matrix predicted_weight_gradient() { return {{1, 2}, {4, 3}}; }
 // subtracted from 4, 0 and 8, and each difference is multiplied by its weight.
 Vector predicted_score_gradient() { return {0, -1, 1}; }
 
-// Exercise 12.5 — the derivative of a block is 1 + 0.5 with the skip connection and 0.5 without
-// it. Three blocks multiply it three times.
+// Exercise 12.5 — the derivative of a block is 1 + 0.5 with the residual connection and 0.5
+// without it. Three blocks multiply it three times.
 Vector predicted_residual() { return {Real(3.375), Real(0.125)}; }
 
 // Exercise 12.6 — the forward pass multiplies by the weight last, so the backward pass does it
