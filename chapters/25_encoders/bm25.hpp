@@ -1,4 +1,4 @@
-// Chapter 25, file 5 of 10: BM25, search by words.
+// Chapter 25, file 6 of 8: BM25, search by words.
 #pragma once
 
 #include <string>

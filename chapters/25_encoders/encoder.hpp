@@ -1,4 +1,4 @@
-// Chapter 25, file 2 of 10 — What else can read a text?
+// Chapter 25, file 2 of 8 — What else can read a text?
 #pragma once
 
 #include <cmath>
@@ -42,7 +42,7 @@ struct BatchEncoding {
     IdMatrix padding_mask;    // (B, T), 1 for a token, 0 for padding
     IdMatrix token_type_ids;  // (B, T): which text of a pair, 0 or 1
     IdMatrix position_ids;    // (B, T), from 0 in each text
-    // Without padding (file 4), B = 1 and text i has the tokens cu_seqlens[i] to
+    // Without padding (unpadded.hpp), B = 1 and text i has the tokens cu_seqlens[i] to
     // cu_seqlens[i + 1] - 1 of the row: cumulative lengths. Empty: a padded batch.
     std::vector<std::size_t> cu_seqlens = {};
 };

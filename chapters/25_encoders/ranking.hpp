@@ -1,4 +1,4 @@
-// Chapter 25, file 6 of 10: search by vectors, several rankings as one, and how good one is.
+// Chapter 25, file 7 of 8: search by vectors, several rankings as one, and how good one is.
 #pragma once
 
 #include <map>
