@@ -47,19 +47,24 @@ float parse_real(const std::string& name, const std::string& text, double low, d
 
 std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text) {
     std::vector<std::int64_t> ids;
-    for (std::size_t begin = 0; begin <= text.size();) {
-        const std::size_t end = std::min(text.find(',', begin), text.size());
-        ids.push_back(parse_number(name, text.substr(begin, end - begin), 0, 0x7FFFFFFF));
-        begin = end + 1;
-    }
+    for (const std::string& id : split_list(text))
+        ids.push_back(parse_number(name, id, 0, 0x7FFFFFFF));
     if (ids.size() > 4096) throw UsageError(fmt::format("{} takes at most 4096 ids", name));
     return ids;
 }
 
-std::vector<std::string> split_list(const std::string& text) {
+std::vector<std::vector<std::int64_t>> parse_id_lists(const std::string& name,
+                                                      const std::string& text) {
+    std::vector<std::vector<std::int64_t>> lists;
+    for (const std::string& list : split_list(text, ';'))
+        lists.push_back(parse_ids(name, list));
+    return lists;
+}
+
+std::vector<std::string> split_list(const std::string& text, char separator) {
     std::vector<std::string> list;
     for (std::size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
-        end = std::min(text.find(',', begin), text.size());
+        end = std::min(text.find(separator, begin), text.size());
         list.push_back(text.substr(begin, end - begin));
     }
     return list;

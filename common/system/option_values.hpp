@@ -27,8 +27,10 @@ std::int64_t parse_number(const std::string& name, const std::string& text, std:
                           std::int64_t high);
 float parse_real(const std::string& name, const std::string& text, double low, double high);
 std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text);  // 1,2,3
+std::vector<std::vector<std::int64_t>> parse_id_lists(const std::string& name,
+                                                      const std::string& text);  // 1,2,3;4,5
 
-std::vector<std::string> split_list(const std::string& text);  // the texts between commas
+std::vector<std::string> split_list(const std::string& text, char separator = ',');
 
 // llama.cpp's names of data types, such as f32, as PyTorch's. Other texts stay as they are.
 std::string with_pytorch_name(const std::string& text);

@@ -217,6 +217,15 @@ void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
     parser_->describe(name, "ids", help);
 }
 
+void Options::id_lists(const std::string& name, std::vector<std::vector<std::int64_t>>& value,
+                       const std::string& help) {
+    parser_
+        ->add(name, help,
+              [&value, name](const std::string& text) { value = parse_id_lists(name, text); })
+        .type_name("ID,ID,...[;ID,...]");
+    parser_->describe(name, "id lists", help);
+}
+
 void Options::texts(const std::string& name, std::vector<std::string>& value,
                     const std::vector<std::string>& placeholders, const std::string& help) {
     parser_->app.add_option(name, value, help)
