@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "common/files/unicode.hpp"
+
 namespace llm {
 
 // The limits keep the tensors of a demo under 600 MB, except attention weights of (B, H, T, T).
@@ -43,6 +45,16 @@ float parse_real(const std::string& name, const std::string& text, double low, d
         throw UsageError(
             fmt::format("{} takes a number from {} to {}, not '{}'", name, low, high, text));
     return static_cast<float>(number);
+}
+
+std::string parse_text(const std::string& name, const std::string& text) try {
+    if (text.size() > 16384)
+        throw UsageError(
+            fmt::format("{} takes at most 16384 bytes, not {}", name, text.size()));
+    characters(text);
+    return text;
+} catch (const TextError& error) {
+    throw UsageError(fmt::format("{}: {}", name, error.what()));
 }
 
 std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text) {

@@ -26,6 +26,7 @@ extern const std::map<std::string, ConfigOption> known_fields;
 std::int64_t parse_number(const std::string& name, const std::string& text, std::int64_t low,
                           std::int64_t high);
 float parse_real(const std::string& name, const std::string& text, double low, double high);
+std::string parse_text(const std::string& name, const std::string& text);               // UTF-8
 std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text);  // 1,2,3
 std::vector<std::vector<std::int64_t>> parse_id_lists(const std::string& name,
                                                       const std::string& text);  // 1,2,3;4,5

@@ -21,7 +21,7 @@ std::string rejection_of_settings(const std::string& type, const std::string& me
     return "not rejected";
 }
 
-// The same for a copy of a fixture that was changed; the whole message behind the folder.
+// The same for a copy of a fixture that was changed; the whole message after the folder.
 std::string rejection_of_copy(const std::string& name,
                               const std::function<void(const std::string&)>& change_folder) {
     const Scratch scratch;

@@ -1,6 +1,10 @@
 // BERT: post-norm blocks, learned positions, token types, biases everywhere. Source: Hugging
 // Face, modeling_bert.py; Devlin et al., 2018.
+#include <algorithm>
+
 #include "chapters/models/encoders/encoder_family.hpp"
+#include "chapters/models/family_keys.hpp"
+#include "chapters/models/llama/gguf_tensors.hpp"
 
 namespace llm::models {
 namespace {
@@ -49,6 +53,32 @@ EncoderNames bert_names() {
     return names;
 }
 
+// Its graph has GELU with tanh, and adds the row of token type 0 to each token.
+void add_bert_gguf(const EncoderFamilyConfig& config, GgufMetadata& metadata) {
+    require(config.hidden_act.function == gelu || config.hidden_act.function == gelu_tanh,
+            "export: llama.cpp's bert has GELU, not {}", config.hidden_act.name);
+    metadata.emplace_back("tokenizer.ggml.token_type_count",
+                          std::int64_t(std::max(config.type_vocab_size, std::size_t{1})));
+}
+
+void read_bert_gguf(const GgufSettings& gguf, EncoderFamilyConfig& config) {
+    const std::string types = config.family->gguf_names.token_type_embeddings + ".weight";
+    if (gguf.file.has_tensor(types)) config.type_vocab_size = gguf.file.tensor(types).shape[0];
+}
+
+EncoderNames bert_gguf_names() {
+    EncoderNames names;
+    names.word_embeddings = "token_embd";
+    names.position_embeddings = "position_embd";
+    names.token_type_embeddings = "token_types";
+    names.embeddings_norm = "token_embd_norm";
+    names.layer = gguf_names.layer;
+    names.layers = gguf_layer_names();
+    names.layers.attention_norm = "attn_output_norm";
+    names.layers.ffn_norm = "layer_output_norm";
+    return names;
+}
+
 }  // namespace
 
 const EncoderFamily& bert_family() {
@@ -62,13 +92,17 @@ const EncoderFamily& bert_family() {
                     {"BertForSequenceClassification", {.pooler = true, .classifier = true}}},
         .base_class = "BertModel",
         .names = bert_names(),
+        .gguf_architecture = "bert",
+        .gguf_names = bert_gguf_names(),
         .attribute_map = {{"num_key_value_heads", ""},
                           {"head_dim", ""},
                           {"rope_theta", ""},
                           {"rms_norm_eps", "layer_norm_eps"}},
         .defaults = {30522, 768, 3072, 12, 12, 0, 512, 0, 1e-12, 0, true},
         .read = read_bert,
-        .write = write_bert};
+        .write = write_bert,
+        .add_gguf = add_bert_gguf,
+        .read_gguf = read_bert_gguf};
     return family;
 }
 

@@ -127,6 +127,7 @@ AnyEncoder load_encoder(const std::string& folder) {
     std::visit(
         [&](auto& model) {
             visit_encoder(model, names, reader);
+            visit_heads(model, names, reader);
             reject_unread_tensors(tensors, json, names.decoder,
                                   model.encoder.embeddings.word_embeddings,
                                   {"embeddings.position_ids", "embeddings.token_type_ids"});
@@ -138,7 +139,10 @@ AnyEncoder load_encoder(const std::string& folder) {
 void export_model(const AnyEncoder& encoder, const std::string& folder, DType dtype) {
     EncoderWriter writer;
     std::visit(
-        [&](const auto& model) { visit_encoder(model, model.config.family->names, writer); },
+        [&](const auto& model) {
+            visit_encoder(model, model.config.family->names, writer);
+            visit_heads(model, model.config.family->names, writer);
+        },
         encoder);
     make_folder(folder);
     write_safetensors(folder + "/model.safetensors", writer.tensors, dtype);
@@ -148,7 +152,10 @@ void export_model(const AnyEncoder& encoder, const std::string& folder, DType dt
 EncoderParameters count_parameters(const AnyEncoder& encoder) {
     EncoderCounter counter{config_of(encoder).family->names};
     std::visit(
-        [&](const auto& model) { visit_encoder(model, model.config.family->names, counter); },
+        [&](const auto& model) {
+            visit_encoder(model, model.config.family->names, counter);
+            visit_heads(model, model.config.family->names, counter);
+        },
         encoder);
     return counter.count;
 }

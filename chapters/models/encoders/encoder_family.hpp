@@ -47,10 +47,10 @@ struct EncoderFamilyConfig : EncoderConfig {
     }
 };
 
-// The names of tensors in safetensors, without ".weight" and ".bias". An empty name means that
+// The names of tensors, without ".weight" and ".bias". An empty name means that
 // the family has no such tensor.
 struct EncoderNames {
-    std::string prefix;  // of the encoder's tensors in a model with a head: "bert."
+    std::string prefix;  // in safetensors, of the encoder in a model with a head: "bert."
     std::string word_embeddings, position_embeddings, token_type_embeddings, embeddings_norm;
     std::string layer;  // followed by the number of the layer
     FamilyLayerNames
@@ -64,7 +64,9 @@ struct EncoderFamily {
     std::string model_type;                       // config.json's
     std::map<std::string, EncoderHeads> classes;  // Hugging Face's, with their heads
     std::string base_class;                       // without a head
-    EncoderNames names;
+    EncoderNames names;                           // in safetensors
+    std::string gguf_architecture;                // llama.cpp's
+    EncoderNames gguf_names;                      // it has no heads
     // The family's names of common keys in config.json; empty: its files lack the key.
     std::map<std::string, std::string> attribute_map;
     ClassDefaults defaults;
@@ -74,21 +76,30 @@ struct EncoderFamily {
     void (*read)(const JsonFile& json, EncoderFamilyConfig& config);
     // Appends these keys.
     void (*write)(const EncoderFamilyConfig& config, JsonMembers& members);
+    // The same for GGUF files: appends the settings, and throws ValueError if llama.cpp would
+    // compute something else; reads them, and throws FileError.
+    void (*add_gguf)(const EncoderFamilyConfig& config, GgufMetadata& metadata);
+    void (*read_gguf)(const GgufSettings& gguf, EncoderFamilyConfig& config);
 };
 
 const EncoderFamily& bert_family();
 const EncoderFamily& modernbert_family();
+const std::vector<const EncoderFamily*>& encoder_families();
 
 // The family with the model_type of this config.json, or, if it has none, with its class; null
 // if it is no encoder.
 const EncoderFamily* find_encoder_family(const JsonFile& json);
-// The same for a folder; null also if there is no config.json. Throws FileError.
-const EncoderFamily* find_encoder_family(const std::string& folder);
+// The same for a folder or a GGUF file; null also if there is neither. Throws FileError.
+const EncoderFamily* find_encoder_family(const std::string& path);
 
 // The heads are those of the class. Throws FileError, which names the field, if one
 // contradicts another or requires an unsupported feature, or if the file is of no encoder.
 // Missing fields have the defaults of transformers 4.57.
 EncoderFamilyConfig read_encoder_config(const JsonFile& json);
+
+// The sizes, and the ε of the norms, as chapter 09's functions take them; and the other way.
+Config sizes_of(const EncoderFamilyConfig& config);
+EncoderFamilyConfig config_with(const EncoderFamily& family, const Config& sizes);
 
 // The members of config.json for a configuration.
 JsonMembers config_json(const EncoderFamilyConfig& config, DType dtype);

@@ -75,6 +75,7 @@ void visit_heads(AnyModel& model, const EncoderNames& names, Visitor& visit) {
         visit.linear(names.classifier, *classifier, config.labels.size(), C);
 }
 
+// Without heads.
 template <class AnyModel, class Visitor>
 void visit_encoder(AnyModel& model, const EncoderNames& names, Visitor& visit) {
     const std::size_t C = model.config.hidden_size, F = model.config.intermediate_size;
@@ -88,7 +89,6 @@ void visit_encoder(AnyModel& model, const EncoderNames& names, Visitor& visit) {
         visit_encoder_mlp(block.mlp, C, F, layer, names.layers, visit);
     }
     visit_norm(model.encoder.final_norm, names.final_norm, C, visit);
-    visit_heads(model, names, visit);
 }
 
 }  // namespace llm::models

@@ -1,9 +1,8 @@
 // ModernBERT: pre-norm blocks with gated MLPs and RoPE; most layers see a window. Source:
 // Hugging Face, modeling_modernbert.py; Warner et al., 2024.
-#include <algorithm>
-
 #include "chapters/models/encoders/encoder_family.hpp"
 #include "chapters/models/family_keys.hpp"
+#include "chapters/models/llama/gguf_tensors.hpp"
 #include "chapters/models/llama/rope_keys.hpp"
 #include "common/output/show.hpp"
 
@@ -65,6 +64,14 @@ void read_modernbert(const JsonFile& json, EncoderFamilyConfig& config) {
         json.ignore(unused);
 }
 
+// Whether every full_every-th layer has full attention, and the others have not.
+bool has_regular_windows(const EncoderFamilyConfig& config) {
+    bool regular = true;
+    for (std::size_t n = 0; n < config.windows.size(); ++n)
+        regular = regular && config.windows[n] == (n % config.windowed->full_every != 0);
+    return regular;
+}
+
 std::vector<std::string> layer_types(const EncoderFamilyConfig& config) {
     std::vector<std::string> types;
     for (const bool has_window : config.windows)
@@ -74,11 +81,8 @@ std::vector<std::string> layer_types(const EncoderFamilyConfig& config) {
 
 void write_modernbert(const EncoderFamilyConfig& config, JsonMembers& members) {
     const WindowedLayers& windowed = *config.windowed;
-    bool regular = true;
-    for (std::size_t n = 0; n < config.windows.size(); ++n)
-        regular = regular && config.windows[n] == (n % windowed.full_every != 0);
     // Only transformers 5 and later read layer_types.
-    if (!regular) members.push_back({"layer_types", layer_types(config)});
+    if (!has_regular_windows(config)) members.push_back({"layer_types", layer_types(config)});
     const bool mean = config.classifier_pooling == Pooling::mean;
     members.insert(members.end(),
                    {{"global_attn_every_n_layers", windowed.full_every},
@@ -114,6 +118,57 @@ EncoderNames modernbert_names() {
     return names;
 }
 
+// Its graph has no biases, GELU with tanh or SiLU, and full attention in every n-th layer.
+void add_modernbert_gguf(const EncoderFamilyConfig& config, GgufMetadata& metadata) {
+    require(!config.norm_bias && !config.attention_bias && !config.mlp_bias,
+            "export: llama.cpp's modern-bert has no biases");
+    require(config.hidden_act.function == gelu || config.hidden_act.function == gelu_tanh ||
+                config.hidden_act.function == silu,
+            "export: llama.cpp's modern-bert has GELU or SiLU, not {}", config.hidden_act.name);
+    require(has_regular_windows(config),
+            "export: llama.cpp's modern-bert has full attention in every n-th layer alone");
+    const WindowedLayers& windowed = *config.windowed;
+    require(windowed.window > 0, "export: llama.cpp's modern-bert has no window of 0 tokens");
+    const std::string prefix = config.family->gguf_architecture + ".";
+    metadata.emplace_back(prefix + "attention.sliding_window",
+                          std::int64_t(2 * windowed.window));
+    metadata.emplace_back(prefix + "attention.sliding_window_pattern",
+                          std::int64_t(windowed.full_every));
+    metadata.emplace_back(prefix + "rope.freq_base_swa", double(windowed.rope_theta));
+    metadata.emplace_back(prefix + "rope.scaling.type", std::string("none"));
+}
+
+// Missing settings have the defaults of llama.cpp.
+void read_modernbert_gguf(const GgufSettings& gguf, EncoderFamilyConfig& config) {
+    config.norm_bias = config.attention_bias = config.mlp_bias = config.has_bias = false;
+    gguf.expect_text("rope.scaling.type", "none");
+    config.rope_theta =
+        gguf.has("rope.freq_base") ? gguf.positive("rope.freq_base") : Real(10'000);
+    WindowedLayers windowed;
+    windowed.rope_theta = gguf.has("rope.freq_base_swa") ? gguf.positive("rope.freq_base_swa")
+                                                         : *config.rope_theta;
+    const std::string window = "attention.sliding_window", pattern = window + "_pattern";
+    const bool has_windows = gguf.has(window) && gguf.file.integer(gguf.full(window)) != 0;
+    if (has_windows) windowed.window = gguf.size(window) / 2;
+    const std::size_t full_every = gguf.has(pattern) ? gguf.size(pattern) : 3;
+    windowed.full_every = has_windows ? full_every : 1;
+    for (std::size_t n = 0; n < config.windows.size(); ++n)
+        config.windows[n] = n % windowed.full_every != 0;
+    config.windowed = windowed;
+}
+
+EncoderNames modernbert_gguf_names() {
+    EncoderNames names;
+    names.word_embeddings = "token_embd";
+    names.embeddings_norm = "token_embd_norm";
+    names.layer = gguf_names.layer;
+    names.layers = gguf_layer_names();
+    names.layers.qkv_proj = "attn_qkv";
+    names.layers.gate_up_proj = "ffn_up";
+    names.final_norm = gguf_names.norm;
+    return names;
+}
+
 }  // namespace
 
 const EncoderFamily& modernbert_family() {
@@ -124,6 +179,8 @@ const EncoderFamily& modernbert_family() {
                     {"ModernBertForSequenceClassification", {.classifier = true}}},
         .base_class = "ModernBertModel",
         .names = modernbert_names(),
+        .gguf_architecture = "modern-bert",
+        .gguf_names = modernbert_gguf_names(),
         .attribute_map = {{"num_key_value_heads", ""},
                           {"head_dim", ""},
                           {"rope_theta", ""},
@@ -132,7 +189,9 @@ const EncoderFamily& modernbert_family() {
         .defaults = {50368, 768, 1152, 22, 12, 0, 8192, 0, 1e-5, 0, true},
         .default_pad_token_id = 50283,
         .read = read_modernbert,
-        .write = write_modernbert};
+        .write = write_modernbert,
+        .add_gguf = add_modernbert_gguf,
+        .read_gguf = read_modernbert_gguf};
     return family;
 }
 

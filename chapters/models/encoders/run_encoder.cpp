@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
+#include "chapters/models/encoders/encoder_gguf.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -15,7 +16,6 @@ void reject_other_inputs(const ModelRun& run, const EncoderFamilyConfig& config)
             "--prompt: {} does not predict the next token, and its tokenizer is not read; "
             "--tokens IDS runs it",
             type);
-    require(run.gguf_file.empty(), "--gguf: {} is not written to GGUF files", type);
     require(run.tokenizer_path.empty(), "--tokenizer: {} takes ids alone, --tokens IDS", type);
 }
 
@@ -120,11 +120,23 @@ void show_outputs(const AnyEncoder& encoder, const BatchEncoding& batch) {
     show_labels(*outputs.logits, config.labels);
 }
 
+// The pooling of a model of sentence-transformers is written, too.
+void write_gguf_file(const AnyEncoder& encoder, const ModelRun& run) {
+    EncoderGgufOptions options;
+    options.dtype = dtype_named(run.dtype);
+    options.pooling = pooling_of(run.model_path);
+    for (const auto& [name, dtype] : export_gguf(encoder, run.gguf_file, options))
+        show(name + " is stored as", std::string(to_text(dtype)));
+    show("written, without heads and tokenizer", run.gguf_file);
+}
+
 }  // namespace
 
 void run_encoder(const ModelRun& run) {
     // Read all input before anything is shown.
-    const AnyEncoder encoder = load_encoder(run.model_path);
+    if (!run.gguf_file.empty()) reject_existing(run.gguf_file);
+    const AnyEncoder encoder = is_gguf(run.model_path) ? load_encoder_gguf(run.model_path)
+                                                       : load_encoder(run.model_path);
     const EncoderFamilyConfig& config = config_of(encoder);
     reject_other_inputs(run, config);
     std::optional<BatchEncoding> batch;
@@ -133,6 +145,7 @@ void run_encoder(const ModelRun& run) {
     show_layers(config);
     show_parameters(count_parameters(encoder));
     if (batch) show_outputs(encoder, *batch);
+    if (!run.gguf_file.empty()) write_gguf_file(encoder, run);
     if (run.export_folder.empty()) return;
     export_model(encoder, run.export_folder);
     show("exported to", run.export_folder);

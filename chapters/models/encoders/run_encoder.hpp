@@ -5,9 +5,9 @@
 
 namespace llm::models {
 
-// Shows the layers and the parameters of the encoder in this folder, what it computes for
-// texts, and exports it. Throws FileError and ValueError before anything is shown, if an input
-// is invalid: a prompt, a tokenizer or a GGUF file among them.
+// Shows the layers and the parameters of the encoder in this folder or GGUF file, what it
+// computes for texts, and exports it. Throws FileError and ValueError before anything is shown,
+// if an input is invalid: a prompt or a tokenizer among them.
 void run_encoder(const ModelRun& run);
 
 }  // namespace llm::models
