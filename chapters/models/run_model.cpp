@@ -109,16 +109,6 @@ void show_layers(const Model& model) {
     show("parameters", with_commas(count_parameters(model).total()));
 }
 
-Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size) {
-    try {
-        return load_tokenizer_of_model(run.model_path, run.tokenizer_path, vocab_size);
-    } catch (const FileError& error) {
-        if (!run.tokenizer_path.empty()) throw;
-        throw FileError(std::string(error.what()) +
-                        "; --prompt and --gguf need a tokenizer, --tokenizer PATH names one");
-    }
-}
-
 template <class AnyModel>
 void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) {
     // Read all input before anything is shown.
@@ -156,6 +146,16 @@ void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) 
 }
 
 }  // namespace
+
+Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size) {
+    try {
+        return load_tokenizer_of_model(run.model_path, run.tokenizer_path, vocab_size);
+    } catch (const FileError& error) {
+        if (!run.tokenizer_path.empty()) throw;
+        throw FileError(std::string(error.what()) +
+                        "; --prompt and --gguf need a tokenizer, --tokenizer PATH names one");
+    }
+}
 
 void run_model(const ModelRun& run, Generator& generator) {
     if (find_encoder_family(run.model_path)) return run_encoder(run);

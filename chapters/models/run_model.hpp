@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "chapters/10_tokenizer/tokenizer.hpp"
 #include "chapters/11_generation/generation.hpp"
 
 namespace llm::models {
@@ -24,5 +25,8 @@ struct ModelRun {
 // Any folder or file that chapter 09, the families of families/ or encoders/ read. Throws
 // FileError and ValueError before anything is shown, if an input is invalid.
 void run_model(const ModelRun& run, Generator& generator);
+
+// The tokenizer of the model. Throws FileError, which names the options that need one.
+Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size);
 
 }  // namespace llm::models

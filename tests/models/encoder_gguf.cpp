@@ -196,4 +196,12 @@ TEST_CASE("the pooling of sentence-transformers: the mean, the first token, or a
           Pooling::mean);
     CHECK(pooling(R"("pooling_mode_cls_token": true)") == Pooling::cls);
     CHECK_FALSE(pooling(R"("pooling_mode_max_tokens": true)"));
+    for (const std::optional<Pooling> given :
+         {std::optional(Pooling::mean), std::optional(Pooling::cls),
+          std::optional<Pooling>()}) {
+        const std::string file =
+            (scratch.folder / (given ? std::to_string(int(*given)) : "none")).string();
+        models::export_gguf(load_gguf_fixture("bert"), file, {.pooling = given});
+        CHECK(pooling_of(file) == given);
+    }
 }

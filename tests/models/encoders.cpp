@@ -1,5 +1,8 @@
 // Published encoders, BERT and ModernBERT, against a plain PyTorch reference
 // (tests/make/make_encoder_fixtures.py).
+#include <random>
+
+#include "chapters/models/llama/unread_settings.hpp"
 #include "common/files/safetensors.hpp"
 #include "tests/support/published_encoders.hpp"
 
@@ -149,4 +152,34 @@ TEST_CASE("the published sizes of BERT and ModernBERT") {
     const AnyEncoder modern = make_empty_encoder(read_encoder("modernbert", ""));
     CHECK(count_parameters(modern).total() == 149'014'272);
     CHECK(count_parameters(modern).embeddings == std::uint64_t(50368 + 1) * 768);
+}
+
+// A file that a damaged byte makes another one may be loaded; others are rejected.
+TEST_CASE("a damaged file of an encoder is loaded or named, and nothing else happens") {
+    const Scratch scratch;
+    settings_policy().strict = true;  // without notes of unknown settings
+    std::mt19937 random(25);
+    std::size_t num_rejected = 0;
+    for (const std::string name : {"bert", "modernbert_cls"}) {
+        const std::string folder = scratch.copy_of("models/" + name);
+        for (const std::string part : {"/config.json", "/model.safetensors"}) {
+            const std::string original = content(folder + part);
+            for (int repetition = 0; repetition < 400; ++repetition) {
+                std::string damaged = original;
+                const std::size_t most = std::min<std::size_t>(original.size(), 6000);
+                damaged[random() % most] = char(random() % 128);
+                overwrite(folder + part, damaged);
+                try {
+                    const AnyEncoder encoder = load_encoder(folder);
+                    CHECK(count_parameters(encoder).total() > 0);
+                } catch (const FileError& error) {
+                    CHECK(std::string(error.what()).starts_with(folder));
+                    ++num_rejected;
+                }
+            }
+            overwrite(folder + part, original);
+        }
+    }
+    settings_policy().strict = false;
+    CHECK(num_rejected > 800);
 }

@@ -24,7 +24,10 @@ struct EncoderGgufWriter : GgufTensorWriter {
     }
 };
 
-const std::string eps_key = "attention.layer_norm_epsilon", act_key = "hidden_activation";
+const std::string eps_key = "attention.layer_norm_epsilon", act_key = "hidden_activation",
+                  pooling_key = ".pooling_type";
+// llama.cpp's enum llama_pooling_type.
+constexpr int no_pooling = 0, mean_pooling = 1, cls_pooling = 2;
 
 GgufMetadata settings_of(const EncoderFamilyConfig& config, const EncoderGgufOptions& options) {
     const std::string architecture = config.family->gguf_architecture;
@@ -35,10 +38,10 @@ GgufMetadata settings_of(const EncoderFamilyConfig& config, const EncoderGgufOpt
         if (config.rope_theta || entry.first.find(".rope.") == entry.first.npos)
             metadata.push_back(entry);
     metadata.emplace_back(architecture + ".attention.causal", false);
-    const bool mean = options.pooling == Pooling::mean;
-    metadata.emplace_back(architecture + ".pooling_type", std::int64_t{!options.pooling ? 0
-                                                                       : mean           ? 1
-                                                                                        : 2});
+    metadata.emplace_back(architecture + pooling_key,
+                          std::int64_t{!options.pooling                    ? no_pooling
+                                       : *options.pooling == Pooling::mean ? mean_pooling
+                                                                           : cls_pooling});
     // Files of encoders with the usual activation do not name it.
     if (config.hidden_act.function != gelu)
         metadata.emplace_back(architecture + "." + act_key,
@@ -108,12 +111,19 @@ AnyEncoder load_encoder_gguf(const std::string& path) {
     return encoder;
 }
 
-std::optional<Pooling> pooling_of(const std::string& folder) {
-    const std::string path = folder + "/1_Pooling/config.json";
-    if (!is_file(path)) return std::nullopt;
-    const JsonFile json(path);
-    const bool mean = json.boolean_or("pooling_mode_mean_tokens", false);
-    if (json.boolean_or("pooling_mode_cls_token", false) == mean) return std::nullopt;
+std::optional<Pooling> pooling_of(const std::string& path) {
+    bool mean = false, cls = false;
+    if (const std::string file = path + "/1_Pooling/config.json"; is_gguf(path)) {
+        const Gguf gguf(path);
+        const auto type = gguf.any_number(gguf.text("general.architecture") + pooling_key);
+        mean = type == mean_pooling;
+        cls = type == cls_pooling;
+    } else if (is_file(file)) {
+        const JsonFile json(file);
+        mean = json.boolean_or("pooling_mode_mean_tokens", false);
+        cls = json.boolean_or("pooling_mode_cls_token", false);
+    }
+    if (mean == cls) return std::nullopt;
     return mean ? Pooling::mean : Pooling::cls;
 }
 

@@ -11,6 +11,7 @@ struct EncoderGgufOptions {
     DType dtype = DType::float32;  // of the matrices; norms and biases stay in float32
     // The vector of a text that llama.cpp gives; none: one for each token.
     std::optional<Pooling> pooling = std::nullopt;
+    // Without one, llama.cpp runs the file with ids alone.
     GgufMetadata tokenizer = {{"tokenizer.ggml.model", std::string("no_vocab")}};
 };
 
@@ -26,8 +27,8 @@ std::vector<TensorInOtherDType> export_gguf(const AnyEncoder& encoder, const std
 // key or tensor.
 AnyEncoder load_encoder_gguf(const std::string& file);
 
-// The pooling in a folder of sentence-transformers, which has 1_Pooling/config.json; none if it
-// is missing or of another kind. Throws FileError.
-std::optional<Pooling> pooling_of(const std::string& folder);
+// The pooling in a GGUF file, or in a folder of sentence-transformers, which has
+// 1_Pooling/config.json; none if it is missing or of another kind. Throws FileError.
+std::optional<Pooling> pooling_of(const std::string& path);
 
 }  // namespace llm::models

@@ -4,6 +4,7 @@
 
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
 #include "chapters/models/encoders/encoder_gguf.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
@@ -16,7 +17,8 @@ void reject_other_inputs(const ModelRun& run, const EncoderFamilyConfig& config)
             "--prompt: {} does not predict the next token, and its tokenizer is not read; "
             "--tokens IDS runs it",
             type);
-    require(run.tokenizer_path.empty(), "--tokenizer: {} takes ids alone, --tokens IDS", type);
+    require(run.tokenizer_path.empty() || !run.gguf_file.empty(),
+            "--tokenizer: {} takes ids alone, --tokens IDS", type);
 }
 
 // The texts of --tokens, padded, with the token types of --token-types.
@@ -121,13 +123,19 @@ void show_outputs(const AnyEncoder& encoder, const BatchEncoding& batch) {
 }
 
 // The pooling of a model of sentence-transformers is written, too.
-void write_gguf_file(const AnyEncoder& encoder, const ModelRun& run) {
+EncoderGgufOptions gguf_options(const ModelRun& run, std::size_t vocab_size) {
     EncoderGgufOptions options;
     options.dtype = dtype_named(run.dtype);
     options.pooling = pooling_of(run.model_path);
-    for (const auto& [name, dtype] : export_gguf(encoder, run.gguf_file, options))
+    options.tokenizer = tokenizer_metadata(tokenizer_of(run, vocab_size), vocab_size);
+    return options;
+}
+
+void write_gguf_file(const AnyEncoder& encoder, const std::string& file,
+                     const EncoderGgufOptions& options) {
+    for (const auto& [name, dtype] : export_gguf(encoder, file, options))
         show(name + " is stored as", std::string(to_text(dtype)));
-    show("written, without heads and tokenizer", run.gguf_file);
+    show("written, without heads", file);
 }
 
 }  // namespace
@@ -139,13 +147,15 @@ void run_encoder(const ModelRun& run) {
                                                        : load_encoder(run.model_path);
     const EncoderFamilyConfig& config = config_of(encoder);
     reject_other_inputs(run, config);
+    std::optional<EncoderGgufOptions> gguf;
+    if (!run.gguf_file.empty()) gguf = gguf_options(run, config.vocab_size);
     std::optional<BatchEncoding> batch;
     if (!run.tokens.empty()) batch = batch_of(run, config);
 
     show_layers(config);
     show_parameters(count_parameters(encoder));
     if (batch) show_outputs(encoder, *batch);
-    if (!run.gguf_file.empty()) write_gguf_file(encoder, run);
+    if (gguf) write_gguf_file(encoder, run.gguf_file, *gguf);
     if (run.export_folder.empty()) return;
     export_model(encoder, run.export_folder);
     show("exported to", run.export_folder);
