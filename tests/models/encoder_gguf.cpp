@@ -1,5 +1,8 @@
 // Encoders in GGUF files: the names of llama.cpp, the settings, and what is rejected by name.
 #include "chapters/models/encoders/encoder_gguf.hpp"
+
+#include <random>
+
 #include "tests/support/gguf_edit.hpp"
 #include "tests/support/published_encoders.hpp"
 
@@ -182,6 +185,39 @@ TEST_CASE("settings of an encoder's GGUF file that would change a result are rej
     CHECK(rejection_of_gguf_copy("modernbert",
                                  {{"modern-bert.rope.scaling.type", std::string("yarn")}}) ==
           "modern-bert.rope.scaling.type yarn is not supported; supported: none");
+}
+
+TEST_CASE("a damaged GGUF file of an encoder is loaded or named, and nothing else happens") {
+    const Scratch scratch;
+    const std::string path = (scratch.folder / "model.gguf").string();
+    models::export_gguf(load_gguf_fixture("modernbert"), path);
+    const std::string original = content(path);
+    std::mt19937 random(25);
+    std::size_t num_rejected = 0;
+    for (int repetition = 0; repetition < 500; ++repetition) {
+        std::string damaged = original;
+        damaged[random() % 2500] = char(random() % 128);
+        overwrite(path, damaged);
+        try {
+            load_encoder_gguf(path);
+        } catch (const FileError& error) {
+            CHECK(std::string(error.what()).starts_with(path));
+            ++num_rejected;
+        }
+    }
+    CHECK(num_rejected > 100);
+}
+
+TEST_CASE("only encoders are loaded as encoders") {
+    const Scratch scratch;
+    const std::string path = (scratch.folder / "model.gguf").string();
+    write_gguf(path, {{"general.architecture", std::string("llama")}}, {});
+    CHECK(find_encoder_family(path) == nullptr);
+    CHECK_THROWS_WITH_AS(load_encoder_gguf(path),
+                         (path + ": general.architecture llama is not supported; supported: "
+                                 "bert and modern-bert")
+                             .c_str(),
+                         FileError);
 }
 
 TEST_CASE("the pooling of sentence-transformers: the mean, the first token, or another one") {

@@ -22,15 +22,12 @@ EncoderFamilyConfig read_common(const JsonFile& json, const EncoderFamily& famil
     return config;
 }
 
-// Their names in id2label, in order; others are called as Hugging Face calls them.
-std::vector<std::string> read_labels(const JsonFile& json, std::uint64_t num_labels) {
-    std::vector<std::string> labels;
-    for (std::uint64_t n = 0; n < num_labels; ++n) {
-        labels.push_back("LABEL_" + std::to_string(n));
-        if (!json.is_object("id2label")) continue;
-        const Json* name = json.value("id2label").find(std::to_string(n));
-        if (name && name->as<std::string>()) labels.back() = *name->as<std::string>();
-    }
+// Only their names that are texts.
+std::map<std::string, std::string> read_labels(const JsonFile& json) {
+    std::map<std::string, std::string> labels;
+    if (!json.is_object("id2label")) return labels;
+    for (const auto& [number, name] : *json.value("id2label").as<JsonObject>())
+        if (name.as<std::string>()) labels.emplace(number, *name.as<std::string>());
     return labels;
 }
 
@@ -45,7 +42,9 @@ void read_heads(const JsonFile& json, EncoderFamilyConfig& config) {
         json.reject_value("architectures", config.architecture, supported);
     }
     config.heads = found->second;
-    if (config.heads.classifier) config.labels = read_labels(json, head.num_outputs);
+    if (!config.heads.classifier) return;
+    config.num_labels = head.num_outputs;
+    config.id2label = read_labels(json);
 }
 
 }  // namespace
@@ -136,8 +135,8 @@ JsonMembers config_json(const EncoderFamilyConfig& config, DType dtype) {
     members.push_back({key_of(family, "hidden_act"), std::string(config.hidden_act.name)});
     members.push_back({"pad_token_id", config.pad_token_id});
     JsonObject names;
-    for (std::size_t n = 0; n < config.labels.size(); ++n)
-        names.push_back({std::to_string(n), config.labels[n]});
+    for (std::size_t n = 0; n < config.num_labels; ++n)
+        names.push_back({std::to_string(n), config.label(n)});
     if (!names.empty()) members.push_back({"id2label", names});
     family.write(config, members);
     return members;

@@ -38,9 +38,14 @@ struct EncoderFamilyConfig : EncoderConfig {
     // What the classifier reads: a vector of this kind, through the first part of the head for
     // masked tokens (ModernBERT); none: the output of the pooler (BERT).
     std::optional<Pooling> classifier_pooling = std::nullopt;
-    std::vector<std::string> labels;  // of the classifier
+    std::size_t num_labels = 0;                        // of the classifier
+    std::map<std::string, std::string> id2label = {};  // their names, by number
     Id pad_token_id = 0;
 
+    std::string label(std::size_t n) const {  // Hugging Face's, if the file has no name
+        const auto named = id2label.find(std::to_string(n));
+        return named == id2label.end() ? "LABEL_" + std::to_string(n) : named->second;
+    }
     // Whether there is a linear layer, an activation and a norm before the decoder.
     bool has_head_features() const {
         return heads.masked_lm || (heads.classifier && classifier_pooling);

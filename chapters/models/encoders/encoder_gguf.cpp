@@ -96,7 +96,11 @@ std::vector<TensorInOtherDType> export_gguf(const AnyEncoder& encoder, const std
 
 AnyEncoder load_encoder_gguf(const std::string& path) {
     const Gguf file(path);
-    const EncoderFamily& family = *find_encoder_family(path);
+    const EncoderFamily* const found = find_encoder_family(path);
+    if (!found)
+        file.reject("general.architecture " + file.text("general.architecture") +
+                    " is not supported; supported: bert and modern-bert");
+    const EncoderFamily& family = *found;
     const EncoderFamilyConfig config = read_encoder_config(file, family);
     file.reject_other_types();
     const EncoderNames& names = family.gguf_names;

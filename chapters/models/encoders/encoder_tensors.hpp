@@ -72,7 +72,7 @@ void visit_heads(AnyModel& model, const EncoderNames& names, Visitor& visit) {
     }
     if (auto& two = model.seq_relationship) visit.linear(names.seq_relationship, *two, 2, C);
     if (auto& classifier = model.classifier)
-        visit.linear(names.classifier, *classifier, config.labels.size(), C);
+        visit.linear(names.classifier, *classifier, config.num_labels, C);
 }
 
 // Without heads.

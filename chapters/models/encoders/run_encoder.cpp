@@ -90,12 +90,12 @@ IdMatrix most_likely_tokens(const Tensor3& logits, const BatchEncoding& batch,
     return tokens;
 }
 
-void show_labels(const Matrix& logits, const std::vector<std::string>& labels) {
+void show_labels(const Matrix& logits, const EncoderFamilyConfig& config) {
     std::vector<TableRow> rows;
     for (std::size_t b = 0; b < logits.shape(0); ++b) {
         const Vector row = xt::view(logits, b);
         const auto best = std::size_t(std::max_element(row.begin(), row.end()) - row.begin());
-        rows.push_back({to_text(b), labels[best], fixed(double(row(best)), 4)});
+        rows.push_back({to_text(b), config.label(best), fixed(double(row(best)), 4)});
     }
     show_table({"text", "most likely label", "logit"}, rows);
 }
@@ -119,7 +119,7 @@ void show_outputs(const AnyEncoder& encoder, const BatchEncoding& batch) {
     if (outputs.nsp_logits) show("nsp_logits", *outputs.nsp_logits);
     if (!outputs.logits) return;
     show("logits", *outputs.logits);
-    show_labels(*outputs.logits, config.labels);
+    show_labels(*outputs.logits, config);
 }
 
 // The pooling of a model of sentence-transformers is written, too.
