@@ -52,14 +52,14 @@ struct EncoderFamilyConfig : EncoderConfig {
     }
 };
 
-// The names of tensors, without ".weight" and ".bias". An empty name means that
-// the family has no such tensor.
+// The names of tensors, without ".weight" and ".bias". An empty name means that the family has
+// no such tensor.
 struct EncoderNames {
     std::string prefix;  // in safetensors, of the encoder in a model with a head: "bert."
     std::string word_embeddings, position_embeddings, token_type_embeddings, embeddings_norm;
     std::string layer;  // followed by the number of the layer
-    FamilyLayerNames
-        layers;  // of ModernBERT, q, k and v are one matrix, and so are gate and up
+    // Of ModernBERT, q, k and v are one matrix, and so are gate and up.
+    FamilyLayerNames layers;
     std::string final_norm, pooler, head_dense, head_norm, decoder, decoder_bias,
         seq_relationship, classifier;
 };
