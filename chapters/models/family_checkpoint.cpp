@@ -9,7 +9,7 @@
 #include "chapters/models/llama/config_file.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "chapters/models/stacked_experts.hpp"
-#include "common/files/safetensors.hpp"
+#include "chapters/models/tensor_list.hpp"
 
 namespace llm::models {
 namespace {
@@ -73,25 +73,18 @@ struct WeightReader : TensorReader<const SafeTensors> {
 
 // Lists what the file stores: the tensors of the model, and those that are stored in another
 // layout, which the lists own.
-struct TensorWriter {
+struct TensorWriter : TensorList {
     const FamilyConfig& config;
-    std::vector<NamedTensor> tensors{};
-    std::list<Linear> reordered{};
     std::list<Matrix> transposed{};
     std::list<Vector> norms{};
     std::list<StackedExperts> stacked{};
     std::list<Tensor3> convolutions{};
 
-    void matrix(const std::string& name, const Matrix& weight, std::size_t, std::size_t) {
-        tensors.push_back(named(name + ".weight", weight));
-    }
     void linear(const std::string& name, const Linear& linear, std::size_t out,
                 std::size_t in) {
-        if (config.family->layout.transposed)
-            matrix(name, transposed.emplace_back(xt::transpose(linear.weight)), in, out);
-        else
-            matrix(name, linear.weight, out, in);
-        if (linear.bias) tensors.push_back(named(name + ".bias", *linear.bias));
+        if (!config.family->layout.transposed) return TensorList::linear(name, linear, out, in);
+        matrix(name, transposed.emplace_back(xt::transpose(linear.weight)), in, out);
+        if (linear.bias) bias(name, *linear.bias, out);
     }
     void router(const std::string& name, const Linear& router, std::size_t out,
                 std::size_t in) {
@@ -100,12 +93,6 @@ struct TensorWriter {
     void norm(const std::string& name, const Vector& weight, std::size_t) {
         const Real offset = config.family->layout.norm_offset;
         tensors.push_back(named(name + ".weight", norms.emplace_back(weight - offset)));
-    }
-    void bias(const std::string& name, const Vector& bias, std::size_t) {
-        tensors.push_back(named(name + ".bias", bias));
-    }
-    void vector(const std::string& name, const Vector& values, std::size_t) {
-        tensors.push_back(named(name, values));
     }
     template <std::size_t N>
     void grouped(const std::string& name, const std::array<GroupRows<const Linear>, N>& parts,
@@ -200,7 +187,7 @@ FamilyModel load_family_model(const std::string& folder, const Family& family) {
 }
 
 void export_model(const FamilyModel& model, const std::string& folder, DType dtype) {
-    TensorWriter writer{model.config};
+    TensorWriter writer{{}, model.config};
     const Family& family = *model.config.family;
     visit_model(model, family.model_names, family.names, family.layout.rope, writer);
     make_folder(folder);

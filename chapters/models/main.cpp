@@ -20,6 +20,9 @@ int main(int argc, char** argv) {
     Options options("model", "What is in a published model?");
     add_model_path(options, run.model_path, "a Hugging Face folder, a GGUF file or llama2.c's");
     add_model_options(options, run, prompt);
+    options.id_lists("--token-types", run.token_types,
+                     "of an encoder: which text of a pair each token is in");
+    options.needs("--token-types", "--tokens");
     options.flag("--families", families, "compare the choices of published models");
     options.flag("--markdown", markdown, "write --families as tables with links");
     options.needs("--markdown", "--families");

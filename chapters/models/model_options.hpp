@@ -12,7 +12,8 @@ namespace llm::models {
 inline std::vector<const char*> add_model_options(Options& options, ModelRun& run,
                                                   std::string& prompt) {
     options.path("--tokenizer", run.tokenizer_path, "its tokenizer, if it is not beside it");
-    options.ids("--tokens", run.tokens, "show the logits for these input ids");
+    options.id_lists("--tokens", run.tokens,
+                     "show what it computes for these ids; an encoder takes several texts");
     options.text("--prompt", prompt, "the text to continue");
     options.count("--max-new-tokens", run.generation.max_new_tokens, 0, 1 << 20,
                   "tokens to generate");

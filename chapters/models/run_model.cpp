@@ -1,6 +1,8 @@
 #include "chapters/models/run_model.hpp"
 
 #include "chapters/09_full_model/parameters.hpp"
+#include "chapters/models/encoders/encoder_family.hpp"
+#include "chapters/models/encoders/run_encoder.hpp"
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
@@ -107,16 +109,6 @@ void show_layers(const Model& model) {
     show("parameters", with_commas(count_parameters(model).total()));
 }
 
-Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size) {
-    try {
-        return load_tokenizer_of_model(run.model_path, run.tokenizer_path, vocab_size);
-    } catch (const FileError& error) {
-        if (!run.tokenizer_path.empty()) throw;
-        throw FileError(std::string(error.what()) +
-                        "; --prompt and --gguf need a tokenizer, --tokenizer PATH names one");
-    }
-}
-
 template <class AnyModel>
 void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) {
     // Read all input before anything is shown.
@@ -129,10 +121,13 @@ void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) 
         prompt_ids = encode_prompt(*tokenizer, *run.prompt);
         check_input(model.config, one_sequence(prompt_ids));
     }
-    if (!run.tokens.empty()) check_input(model.config, one_sequence(run.tokens));
+    require(run.tokens.size() <= 1 && run.token_types.empty(),
+            "--tokens: a decoder runs one text, without --token-types");
+    if (!run.tokens.empty()) check_input(model.config, one_sequence(run.tokens.front()));
 
     show_layers(model);
-    if (!run.tokens.empty()) show_next_tokens(run.tokens, model(one_sequence(run.tokens)));
+    if (!run.tokens.empty())
+        show_next_tokens(run.tokens.front(), model(one_sequence(run.tokens.front())));
     if (run.prompt)
         write_continuation(
             *tokenizer, prompt_ids, run.generation,
@@ -152,7 +147,18 @@ void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) 
 
 }  // namespace
 
+Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size) {
+    try {
+        return load_tokenizer_of_model(run.model_path, run.tokenizer_path, vocab_size);
+    } catch (const FileError& error) {
+        if (!run.tokenizer_path.empty()) throw;
+        throw FileError(std::string(error.what()) +
+                        "; --prompt and --gguf need a tokenizer, --tokenizer PATH names one");
+    }
+}
+
 void run_model(const ModelRun& run, Generator& generator) {
+    if (find_encoder_family(run.model_path)) return run_encoder(run);
     std::visit([&](const auto& model) { run_with(model, run, generator); },
                load_any_model(run.model_path));
 }

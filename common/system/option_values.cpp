@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "common/files/unicode.hpp"
+
 namespace llm {
 
 // The limits keep the tensors of a demo under 600 MB, except attention weights of (B, H, T, T).
@@ -45,21 +47,36 @@ float parse_real(const std::string& name, const std::string& text, double low, d
     return static_cast<float>(number);
 }
 
+std::string parse_text(const std::string& name, const std::string& text) try {
+    if (text.size() > 16384)
+        throw UsageError(
+            fmt::format("{} takes at most 16384 bytes, not {}", name, text.size()));
+    characters(text);
+    return text;
+} catch (const TextError& error) {
+    throw UsageError(fmt::format("{}: {}", name, error.what()));
+}
+
 std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text) {
     std::vector<std::int64_t> ids;
-    for (std::size_t begin = 0; begin <= text.size();) {
-        const std::size_t end = std::min(text.find(',', begin), text.size());
-        ids.push_back(parse_number(name, text.substr(begin, end - begin), 0, 0x7FFFFFFF));
-        begin = end + 1;
-    }
+    for (const std::string& id : split_list(text))
+        ids.push_back(parse_number(name, id, 0, 0x7FFFFFFF));
     if (ids.size() > 4096) throw UsageError(fmt::format("{} takes at most 4096 ids", name));
     return ids;
 }
 
-std::vector<std::string> split_list(const std::string& text) {
+std::vector<std::vector<std::int64_t>> parse_id_lists(const std::string& name,
+                                                      const std::string& text) {
+    std::vector<std::vector<std::int64_t>> lists;
+    for (const std::string& list : split_list(text, ';'))
+        lists.push_back(parse_ids(name, list));
+    return lists;
+}
+
+std::vector<std::string> split_list(const std::string& text, char separator) {
     std::vector<std::string> list;
     for (std::size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
-        end = std::min(text.find(',', begin), text.size());
+        end = std::min(text.find(separator, begin), text.size());
         list.push_back(text.substr(begin, end - begin));
     }
     return list;

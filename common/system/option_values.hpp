@@ -26,9 +26,12 @@ extern const std::map<std::string, ConfigOption> known_fields;
 std::int64_t parse_number(const std::string& name, const std::string& text, std::int64_t low,
                           std::int64_t high);
 float parse_real(const std::string& name, const std::string& text, double low, double high);
+std::string parse_text(const std::string& name, const std::string& text);               // UTF-8
 std::vector<std::int64_t> parse_ids(const std::string& name, const std::string& text);  // 1,2,3
+std::vector<std::vector<std::int64_t>> parse_id_lists(const std::string& name,
+                                                      const std::string& text);  // 1,2,3;4,5
 
-std::vector<std::string> split_list(const std::string& text);  // the texts between commas
+std::vector<std::string> split_list(const std::string& text, char separator = ',');
 
 // llama.cpp's names of data types, such as f32, as PyTorch's. Other texts stay as they are.
 std::string with_pytorch_name(const std::string& text);

@@ -12,7 +12,6 @@
 #include <CLI/CLI.hpp>
 
 #include "common/files/mapped_file.hpp"
-#include "common/files/unicode.hpp"
 #include "common/output/events.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -179,17 +178,7 @@ void Options::number(const std::string& name, float& value, double low, double h
 void Options::text(const std::string& name, std::string& value, const std::string& help) {
     parser_
         ->add(name, help,
-              [&value, name](const std::string& text) {
-                  if (text.size() > 16384)
-                      throw UsageError(fmt::format("{} takes at most 16384 bytes, not {}", name,
-                                                   text.size()));
-                  try {
-                      characters(text);
-                  } catch (const TextError& error) {
-                      throw UsageError(fmt::format("{}: {}", name, error.what()));
-                  }
-                  value = text;
-              })
+              [&value, name](const std::string& text) { value = parse_text(name, text); })
         .type_name("TEXT");
     parser_->describe(name, "text", help);
 }
@@ -215,6 +204,15 @@ void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
         .type_name("ID,ID,...")
         ->default_str(fmt::format("{}", fmt::join(value, ",")));
     parser_->describe(name, "ids", help);
+}
+
+void Options::id_lists(const std::string& name, std::vector<std::vector<std::int64_t>>& value,
+                       const std::string& help) {
+    parser_
+        ->add(name, help,
+              [&value, name](const std::string& text) { value = parse_id_lists(name, text); })
+        .type_name("ID,ID,...[;ID,...]");
+    parser_->describe(name, "id lists", help);
 }
 
 void Options::texts(const std::string& name, std::vector<std::string>& value,

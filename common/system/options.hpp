@@ -34,11 +34,13 @@ class Options {
         size("--max-position-embeddings", config.max_position_embeddings);
     }
 
-    // Adds a path, a list of ids such as "1,334" (0 to 2^31 - 1, at most 4096 of them), or a
-    // writable folder, which is created if it does not exist.
+    // Adds a path, a list of ids such as "1,334" (0 to 2^31 - 1, at most 4096 of them), several
+    // such lists, "1,334;2", or a writable folder, which is created if it does not exist.
     void path(const std::string& name, std::string& value, const std::string& help);
     void ids(const std::string& name, std::vector<std::int64_t>& value,
              const std::string& help);
+    void id_lists(const std::string& name, std::vector<std::vector<std::int64_t>>& value,
+                  const std::string& help);
     void folder(const std::string& name, std::string& value, const std::string& help);
 
     // Adds a text (UTF-8, at most 16384 bytes), an integer or a real number within limits.

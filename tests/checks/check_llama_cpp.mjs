@@ -3,7 +3,7 @@
 // qwen2; that a file without the permutation of q and k fails; that an adapter, applied by llama.cpp
 // or merged by us, changes the answers as it does here; and that the files of ./learn 17 --gguf (types
 // gemma2 and gemma3_text), ./learn 18 --gguf (mixtral, qwen3_moe, gpt_oss and llama4_text) and ./learn
-// model --gguf (all other families) have the same logits. Prints one line per check. Exits with 1 if one fails, and with 77 if llama.cpp is
+// model --gguf (all other families) have the same logits, and encoders the same vectors of texts. Prints one line per check. Exits with 1 if one fails, and with 77 if llama.cpp is
 // missing. Needs Node 20 and the npm package node-llama-cpp.
 // Usage: node tests/checks/check_llama_cpp.mjs FOLDER BUILD, with node_modules in the folder.
 import { execFileSync } from 'node:child_process'
@@ -705,6 +705,74 @@ for (const [program, type, folder] of [
   }
   const median = differences.sort((a, b) => a - b)[2]
   check(`${type} in q8_0: logits within 10 % of the largest`, median < 0.1 * highest, `${differences.map(d => d.toFixed(2)).join(' ')} of ${highest.toFixed(1)}`)
+}
+
+// BERT and ModernBERT with random weights, and the pooling of sentence-transformers, if one is given. Windows of 4 tokens on either side in two
+// of three layers, with a theta of their own.
+function randomEncoder(name, modern, activation, pooling) {
+  const [V, C, F, L] = [1024, 64, 96, modern ? 5 : 3]
+  const common = {
+    hidden_size: C, intermediate_size: F, num_hidden_layers: L, num_attention_heads: 4, vocab_size: V, max_position_embeddings: 64, pad_token_id: 0
+  }
+  const config = modern
+    ? { ...common, model_type: 'modernbert', norm_eps: 1e-5, local_attention: 8, global_rope_theta: 160000, local_rope_theta: 100, hidden_activation: activation }
+    : { ...common, model_type: 'bert', layer_norm_eps: 1e-12, type_vocab_size: 2, hidden_act: activation }
+  const shapes = [[`embeddings.${modern ? 'tok' : 'word'}_embeddings.weight`, [V, C]]]
+  const add = (name, ...shape) => {
+    shapes.push([`${name}.weight`, shape])
+    if (!modern) shapes.push([`${name}.bias`, [shape[0]]])
+  }
+  add(modern ? 'embeddings.norm' : 'embeddings.LayerNorm', C)
+  if (!modern) shapes.push(['embeddings.position_embeddings.weight', [64, C]], ['embeddings.token_type_embeddings.weight', [2, C]])
+  for (let n = 0; n < L; ++n)
+    for (const [part, ...shape] of modern
+      ? [...n > 0 ? [['attn_norm', C]] : [], ['attn.Wqkv', 3 * C, C], ['attn.Wo', C, C], ['mlp_norm', C], ['mlp.Wi', 2 * F, C], ['mlp.Wo', C, F]]
+      : [...['self.query', 'self.key', 'self.value', 'output.dense'].map(part => [`attention.${part}`, C, C]), ['attention.output.LayerNorm', C],
+          ['intermediate.dense', F, C], ['output.dense', C, F], ['output.LayerNorm', C]])
+      add(`${modern ? 'layers' : 'encoder.layer'}.${n}.${part}`, ...shape)
+  if (modern) add('final_norm', C)
+  const folder = randomModel(name, config, shapes, (tensor, shape) => {
+    if (tensor.includes('embeddings.weight')) return [2, 0]
+    if (shape.length === 2) return [6 / Math.sqrt(shape[1]), 0]
+    return tensor.endsWith('.bias') ? [0.5, 0] : [1, 1]
+  })
+  if (pooling) {
+    mkdirSync(join(folder, '1_Pooling'))
+    writeFileSync(join(folder, '1_Pooling/config.json'), JSON.stringify({ [`pooling_mode_${pooling}`]: true }))
+  }
+  return folder
+}
+
+// llama.cpp's vector for these ids: of the text, or, without pooling, of its last token.
+async function embed(file, ids) {
+  const model = await llama.loadModel({ modelPath: file, useMmap: false, defaultContextFlashAttention: false })
+  const context = await model.createEmbeddingContext({ contextSize: 64, threads: 1 })
+  const { vector } = await context.getEmbeddingFor([...ids])
+  await context.dispose()
+  await model.dispose()
+  return vector
+}
+
+// llama.cpp approximates GELU with tanh, and takes that from a table of float16 numbers.
+for (const [name, modern, activation, pooling, tolerance] of [
+  ['bert', false, 'gelu_pytorch_tanh', 'cls_token', 2e-3], ['bert_mean', false, 'gelu_pytorch_tanh', 'mean_tokens', 2e-3],
+  ['bert_gelu', false, 'gelu', 'cls_token', 1e-2], ['bert_tokens', false, 'gelu_pytorch_tanh', '', 2e-3],
+  ['modernbert', true, 'gelu_pytorch_tanh', 'mean_tokens', 2e-3], ['modernbert_gelu', true, 'gelu', 'cls_token', 1e-2],
+  ['modernbert_silu', true, 'silu', 'mean_tokens', 1e-5]]) {
+  const folder = randomEncoder(name, modern, activation, pooling)
+  const file = join(scratch, `${name}.gguf`)
+  run('model', '--model', folder, '--gguf', file)
+  const ids = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % 1000 + 3)
+  const theirs = await embed(file, ids)
+  const states = run('model', '--model', file, '--tokens', ids.join(','))
+    .find(line => line.type === 'tensor' && line.name === 'last_hidden_state').values
+  const row = t => states.slice(64 * t, 64 * (t + 1))
+  const mean = row(0).map((_, c) => ids.reduce((sum, _, t) => sum + row(t)[c] / ids.length, 0))
+  const ours = pooling === 'mean_tokens' ? mean : row(pooling ? 0 : ids.length - 1)
+  const largest = Math.max(...ours.map((x, c) => Math.abs(x - theirs[c])))
+  const highest = Math.max(...ours.map(Math.abs))
+  check(`${name}: the vector of a text within ${tolerance} of its largest element`, theirs.length === 64 && largest < tolerance * highest,
+    `${largest.toExponential(1)} of ${highest.toFixed(1)}`)
 }
 
 process.exit(failures > 0 ? 1 : 0) // its threads would keep the process running

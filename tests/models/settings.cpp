@@ -1,10 +1,9 @@
 // Each setting of config.json that is read has an effect: with one value changed, the logits of
 // the fixtures change.
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "chapters/models/llama/load_model.hpp"
+#include "tests/support/change_members.hpp"
 #include "tests/support/published_models.hpp"
 
 using namespace llm;
@@ -51,18 +50,6 @@ const Change theta = {R"("rope_theta": 500)", R"("rope_theta": 50)"};
 
 // Adds a member that the config.json of the fixture leaves out.
 Change with(const std::string& member) { return {"{", "{" + member + ","}; }
-
-// A config.json with these members instead of its own; "rope_parameters.factor" is a member of
-// an object inside.
-void change_members(const fs::path& file, const nlohmann::json& changes) {
-    nlohmann::json config = nlohmann::json::parse(content(file));
-    for (const auto& [key, value] : changes.items()) {
-        std::string pointer = "/" + key;
-        std::replace(pointer.begin(), pointer.end(), '.', '/');
-        config[nlohmann::json::json_pointer(pointer)] = value;
-    }
-    overwrite(file, config.dump());
-}
 
 }  // namespace
 

@@ -105,22 +105,22 @@ ToyModel make_toy_model(std::uint32_t seed) {
 }
 
 // 0 1 2 3 4 5 6 0 1 ...
-const IdMatrix input_ids{{0, 1, 2, 3, 4, 5, 6, 0, 1}}, targets{{1, 2, 3, 4, 5, 6, 0, 1, 2}};
+const IdMatrix toy_ids{{0, 1, 2, 3, 4, 5, 6, 0, 1}}, toy_targets{{1, 2, 3, 4, 5, 6, 0, 1, 2}};
 
 }  // namespace
 
 TEST_CASE("a layer type of a test: the gradient of each parameter, against differences") {
     ToyModel model = make_toy_model(3), gradient = zeros_like(model);
-    forward_backward(model, input_ids, targets, gradient);
+    forward_backward(model, toy_ids, toy_targets, gradient);
     const auto parameters = named_parameters(model), gradients = named_parameters(gradient);
     for (std::size_t p = 0; p < parameters.size(); ++p) {
         CAPTURE(parameters[p].name);
         Real& value = parameters[p].values[5];
         const Real before = value;
         value = before + Real(0.01);
-        const double above = evaluate_loss(model, input_ids, targets);
+        const double above = evaluate_loss(model, toy_ids, toy_targets);
         value = before - Real(0.01);
-        const double below = evaluate_loss(model, input_ids, targets);
+        const double below = evaluate_loss(model, toy_ids, toy_targets);
         value = before;
         CHECK((above - below) / 0.02 ==
               doctest::Approx(double(gradients[p].values[5])).epsilon(0.02).scale(0.05));
@@ -134,7 +134,7 @@ TEST_CASE("a layer type of a test trains, generates with a cache, and has checkp
     args.weight_decay = 0;
     const std::vector<Real> losses =
         run_training_loop<ToyModel>(model, args, [&](ToyModel& gradient) {
-            return forward_backward(model, input_ids, targets, gradient);
+            return forward_backward(model, toy_ids, toy_targets, gradient);
         });
     REQUIRE(losses.size() == 150);
     CHECK(losses.front() > 1);
@@ -155,7 +155,7 @@ TEST_CASE("a layer type of a test trains, generates with a cache, and has checkp
     save_parameters(named_parameters(model), file);
     ToyModel copy = make_toy_model(4);
     load_parameters(file, named_parameters(copy));
-    CHECK_CLOSE(copy(input_ids), model(input_ids), 0);
+    CHECK_CLOSE(copy(toy_ids), model(toy_ids), 0);
 
     copy.lm_head = copy.embed_tokens;
     CHECK_THROWS_WITH_AS(load_parameters(file, named_parameters(copy)),

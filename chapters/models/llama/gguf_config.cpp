@@ -221,7 +221,7 @@ class GgufConfig {
 
 }  // namespace
 
-void reject_unread_settings(const Gguf& file, const std::string& prefix) {
+void reject_unread_settings(const Gguf& file, const std::string& prefix, bool causal) {
     std::set<std::string> unused = unused_gguf_keys;
     for (const auto& [key, value] : llama_cpp_defaults)
         if (has_default(file, prefix, key)) unused.insert(key);
@@ -235,9 +235,9 @@ void reject_unread_settings(const Gguf& file, const std::string& prefix) {
         if (const auto found = file.metadata().find(prefix + list);
             found != file.metadata().end() && std::visit(all_zero, found->second))
             unused.insert(list);
-    const auto causal = file.any_number(prefix + "attention.causal");
-    if (causal && *causal == 0)
-        file.reject(prefix + "attention.causal false is not supported; supported: true");
+    if ((file.any_number(prefix + "attention.causal").value_or(1) != 0) != causal)
+        file.reject(prefix + "attention.causal " + (causal ? "false" : "true") +
+                    " is not supported; supported: " + (causal ? "true" : "false"));
     // Of layers with a window, if there are any.
     const bool has_windows =
         file.any_number(prefix + "attention.sliding_window").value_or(0) != 0;

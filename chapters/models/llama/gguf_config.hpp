@@ -21,8 +21,9 @@ Config read_config(const Gguf& file);
 // whether the head is tied. The other keys are those of the architecture. Throws FileError.
 Config read_common_config(const Gguf& file, const std::string& eps_key);
 // Throws FileError, which names a key that begins so and that nothing has read, unless it has
-// no effect: those of embeddings, and the defaults of llama.cpp for other architectures.
-void reject_unread_settings(const Gguf& file, const std::string& prefix);
+// no effect: those of embeddings, and the defaults of llama.cpp for other architectures. Only
+// those of encoders are not causal.
+void reject_unread_settings(const Gguf& file, const std::string& prefix, bool causal = true);
 
 // The RoPE layout of q_proj and k_proj. For llama, llama.cpp's converter permutes the rows of
 // Hugging Face's weights to interleaved pairs.

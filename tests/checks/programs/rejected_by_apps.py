@@ -9,6 +9,7 @@ WALK_REJECTED = BASIC_REJECTED + [  # of ./learn walk
     ("--head 6", "from 0 to 5, not '6'"),
     ("--max-length 1", "from 2 to 8, not '1'"),
 ]
+BERT = "tests/fixtures/models/bert"
 PUBLISHED_REJECTED = [  # of ./learn model
     ("--markdown", "--markdown needs --families"),
     ("--diff assets/king_james", "--diff: At least 2 required but received 1"),
@@ -28,6 +29,21 @@ PUBLISHED_REJECTED = [  # of ./learn model
     ("--model assets/king_james_experts --gguf {folder}/new.gguf",
      "--prompt and --gguf need a tokenizer, --tokenizer PATH names one"),
     ("--model assets/king_james --temperature 0.001", "--temperature"),
+    ("--token-types 0", "--token-types needs --tokens"),
+    ("--model assets/king_james --tokens 1;2", "--tokens: a decoder runs one text"),
+    ("--model assets/king_james --tokens 1 --token-types 0", "a decoder runs one text, without --token-types"),
+    (f"--model {BERT} --tokens 1;", "--tokens takes an integer from 0 to 2147483647, not ''"),
+    (f"--model {BERT} --tokens 1,31", "there is no token 31 among 31"),
+    (f"--model {BERT} --tokens 1;2 --token-types 0",
+     "--token-types: the number of texts is 1, that of --tokens 2"),
+    (f"--model {BERT} --tokens 1,2;3 --token-types 0,1;0,0",
+     "--token-types: text 1 has 2 token types, but 1 tokens"),
+    (f"--model {BERT} --tokens 1 --token-types 2", "there is no token type 2 among 2"),
+    (f"--model {BERT} --prompt x", "a bert model does not predict the next token"),
+    (f"--model {BERT} --text x", "unknown argument '--text'"),
+    (f"--model {BERT} --gguf {{file}}", "exists already and is not overwritten"),
+    (f"--model {BERT} --gguf {{folder}}/x", "--prompt and --gguf need a tokenizer"),
+    (f"--model {BERT} --tokenizer {{file}}", "a bert model takes ids alone"),
     ("--model assets/king_james --gguf {folder}/x --dtype int8", "--dtype takes"),
 ]
 TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a run of 2 steps on it

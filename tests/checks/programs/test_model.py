@@ -1,5 +1,7 @@
 """./learn model: what it shows of published models, and the files that it writes."""
 
+import struct
+
 import pytest
 
 from running import ROOT, run
@@ -32,3 +34,39 @@ def test_it_writes_the_text_and_the_gguf_file_of_a_mixture_of_experts(program, t
     assert text.returncode == 0, text.stderr
     assert "active per token: 252,480" in text.stdout and "And God" in text.stdout
     assert "written: " in text.stdout and gguf.exists()
+
+
+def numbers_of(file, kind):
+    """The elements of a .npy file, after its header."""
+    data = file.read_bytes()
+    begin = 10 + struct.unpack("<H", data[8:10])[0]
+    return [number for number, in struct.iter_unpack(kind, data[begin:])]
+
+
+def test_an_encoder_shows_its_parameters_and_is_exported(program, tmp_path):
+    shown = run([program, "--model", ROOT / "tests/fixtures/models/modernbert", "--export",
+                 tmp_path / "copy"]).stdout
+    assert "2 tokens on either side" in shown and "exported to" in shown
+    again = run([program, "--model", tmp_path / "copy"]).stdout
+    assert again == shown.split("exported to")[0]
+
+
+def test_an_encoder_saves_each_output_for_padded_texts(program, tmp_path):
+    fixtures = ROOT / "tests/fixtures/25_encoders"
+    ids, types = (numbers_of(fixtures / f"{name}.npy", "<q")
+                  for name in ("input_ids", "token_type_ids"))
+    lists = [";".join(",".join(str(number) for number in values[11 * b:11 * b + length])
+                      for b, length in enumerate((11, 7, 4))) for values in (ids, types)]
+    run([program, "--model", ROOT / "tests/fixtures/models/bert", "--tokens", lists[0],
+         "--token-types", lists[1], "--save", tmp_path])
+    for name, count in {"pooler_output": 3 * 24, "nsp_logits": 3 * 2}.items():
+        saved, expected = (numbers_of(file, "<f") for file in (
+            tmp_path / f"{name}.npy", fixtures / f"bert_{name}.npy"))
+        assert len(saved) == len(expected) == count
+        assert max(abs(a - b) for a, b in zip(saved, expected)) < 2e-5 * max(map(abs, expected))
+    for name, width in {"last_hidden_state": 24, "mlm_logits": 31}.items():
+        saved = numbers_of(tmp_path / f"{name}.npy", "<f")
+        expected = numbers_of(fixtures / f"bert_{name}.npy", "<f")
+        for b, length in enumerate((11, 7, 4)):
+            tokens = slice(11 * b * width, (11 * b + length) * width)
+            assert max(abs(a - c) for a, c in zip(saved[tokens], expected[tokens])) < 2e-4
