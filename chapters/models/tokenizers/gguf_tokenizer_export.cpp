@@ -280,6 +280,8 @@ void add_special_tokens(const Tokenizer& tokenizer, GgufMetadata& metadata) {
 }  // namespace
 
 GgufMetadata tokenizer_metadata(const Tokenizer& tokenizer, std::size_t vocab_size) {
+    require(!tokenizer.word_model && tokenizer.suffix_tokens.empty(),
+            "export: only BPE that adds no token after a text is written to a GGUF file");
     check_normalized_tokens(tokenizer);
     check_added_tokens(tokenizer);
     const Tokens tokens = tokens_of(tokenizer, vocab_size);

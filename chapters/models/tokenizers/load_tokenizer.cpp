@@ -37,6 +37,7 @@ void read_tokenizer_config(const JsonFile& json, Tokenizer& tokenizer) {
     if (!obeys_add_bos_token(json)) return;
     if (json.boolean_or("add_eos_token", false))
         json.reject_value("add_eos_token", "true", "false");
+    tokenizer.suffix_tokens.clear();  // add_eos_token is false
     const bool begins_with_bos = !tokenizer.prefix_tokens.empty();
     const bool otherwise = begins_with_bos && !is_tokenizers_backend(json);
     if (json.boolean_or("add_bos_token", otherwise) == begins_with_bos) return;

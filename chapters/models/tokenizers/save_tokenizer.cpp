@@ -1,17 +1,28 @@
 #include <algorithm>
 
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/wordpiece_json.hpp"
 #include "common/files/json_file.hpp"
 
 namespace llm::models {
 namespace {
 
-JsonMembers vocab_and_merges(const Tokenizer& tokenizer) {
+// All tokens by id, spelled as in the vocabulary. Ids without a token have an empty one.
+std::vector<std::string> tokens_of_vocab(const Tokenizer& tokenizer) {
     std::vector<std::string> tokens(tokenizer.vocab_size());
     for (const auto& [token, id] : tokenizer.vocab)
         tokens[static_cast<std::size_t>(id)] = token;
+    return tokens;
+}
+
+JsonObject vocab_object(const std::vector<std::string>& tokens) {
     JsonObject vocab;
-    for (const std::string& token : tokens) vocab.emplace_back(token, vocab.size());
+    for (std::size_t id = 0; id < tokens.size(); ++id)
+        if (!tokens[id].empty()) vocab.emplace_back(tokens[id], id);
+    return vocab;
+}
+
+JsonArray merges_array(const Tokenizer& tokenizer, const std::vector<std::string>& tokens) {
     std::vector<std::pair<TokenPair, Merge>> by_rank(tokenizer.merges.begin(),
                                                      tokenizer.merges.end());
     std::sort(by_rank.begin(), by_rank.end(),
@@ -21,16 +32,20 @@ JsonMembers vocab_and_merges(const Tokenizer& tokenizer) {
         merges.push_back(
             std::vector<std::string>{tokens[static_cast<std::size_t>(pair.first)],
                                      tokens[static_cast<std::size_t>(pair.second)]});
-    return {{"model.vocab", vocab}, {"model.merges", merges}};
+    return merges;
 }
 
-JsonMembers added_token_members(const Tokenizer& tokenizer) {
+// Tokens that are matched in the normalized text were normalized; the file has them as spelled
+// in the vocabulary.
+JsonMembers added_token_members(const Tokenizer& tokenizer,
+                                const std::vector<std::string>& tokens) {
     JsonMembers members;
     std::size_t count = 0;
     const auto add = [&](const AddedToken& token, bool normalized) {
+        const std::string& spelled = tokens[static_cast<std::size_t>(token.id)];
         const std::string key = "added_tokens." + to_text(count++) + ".";
         members.emplace_back(key + "id", static_cast<std::size_t>(token.id));
-        members.emplace_back(key + "content", token.content);
+        members.emplace_back(key + "content", spelled.empty() ? token.content : spelled);
         members.emplace_back(key + "single_word", token.single_word);
         members.emplace_back(key + "lstrip", token.lstrip);
         members.emplace_back(key + "rstrip", token.rstrip);
@@ -81,12 +96,20 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
     const auto append = [&json](const JsonMembers& members) {
         json.insert(json.end(), members.begin(), members.end());
     };
-    append(added_token_members(tokenizer));
+    const std::vector<std::string> tokens = tokens_of_vocab(tokenizer);
+    append(added_token_members(tokenizer, tokens));
+    if (tokenizer.word_model) {
+        append(wordpiece_components(tokenizer, tokens));
+        append({{"model.vocab", vocab_object(tokens)}});
+        return write_json(path, json);
+    }
     append(tokenizer.is_byte_level()
                ? byte_level_components(tokenizer.pre_tokenizers[0].type == "Digits")
                : character_level_components());
-    append({{"model.fuse_unk", false}, {"model.byte_fallback", false}});
-    append(vocab_and_merges(tokenizer));
+    append({{"model.fuse_unk", false},
+            {"model.byte_fallback", false},
+            {"model.vocab", vocab_object(tokens)},
+            {"model.merges", merges_array(tokenizer, tokens)}});
     write_json(path, json);
 }
 

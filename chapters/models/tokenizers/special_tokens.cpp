@@ -38,6 +38,11 @@ Tokenizer load_tokenizer_of_model(const std::string& model_path,
     const std::string path =
         tokenizer_path.empty() ? find_tokenizer_file(model_path, vocab_size) : tokenizer_path;
     Tokenizer tokenizer = load_tokenizer(path, vocab_size);
+    if (!tokenizer.suffix_tokens.empty())
+        throw FileError(path +
+                        ": a model that continues a text needs a tokenizer that adds "
+                        "no token after it, but got " +
+                        tokenizer.token_text(tokenizer.suffix_tokens[0]));
     if (is_folder(model_path)) read_special_tokens(model_path, tokenizer);
     if (path.ends_with(".json")) {
         const std::size_t slash = path.rfind('/');

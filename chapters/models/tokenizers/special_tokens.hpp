@@ -16,7 +16,8 @@ void read_special_tokens(const std::string& folder, Tokenizer& tokenizer);
 
 // Loads the tokenizer of a model; an empty tokenizer_path is the file beside the model, or a
 // GGUF file itself. Reads the special tokens in the folder of the model and in that of a
-// tokenizer.json. Throws FileError.
+// tokenizer.json. Throws FileError, also if the tokenizer adds tokens after a text, as BERT's
+// [SEP]: this is for models that continue a text.
 Tokenizer load_tokenizer_of_model(const std::string& model_path,
                                   const std::string& tokenizer_path, std::size_t vocab_size);
 

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "chapters/models/tokenizers/wordpiece_json.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 
@@ -79,7 +80,7 @@ class TokenizerJson {
         return text;
     }
 
-    void read_model(const JsonFile& model) {
+    static void check_bpe(const JsonFile& model) {
         const std::string type = model.has("type") ? model.text("type") : "BPE";
         if (type != "BPE") model.reject("type", type + " is not supported");
         if (model.has("dropout") && model.number("dropout") > 0)
@@ -87,11 +88,16 @@ class TokenizerJson {
         for (const std::string key : {"continuing_subword_prefix", "end_of_word_suffix"})
             if (model.has(key) && !model.text(key).empty())
                 model.reject(key, "is not supported");
+    }
 
+    void read_model(const JsonFile& model) {
+        const bool has_merges = !is_wordpiece(model);
+        if (has_merges) check_bpe(model);
         for (const auto& [token, id] : model.ids_by_name("vocab")) add(token, id);
-        read_merges(model);
+        if (has_merges) read_merges(model);
+        if (!has_merges) tokenizer_.word_model = read_wordpiece(model);
         read_added_tokens();
-        if (model.has("unk_token"))
+        if (model.has("unk_token") || !has_merges)
             tokenizer_.unk_token_id = id_of(model, model.text("unk_token"));
         tokenizer_.fuse_unk = flag(model, "fuse_unk", false);
         tokenizer_.byte_fallback = flag(model, "byte_fallback", false);
@@ -157,6 +163,8 @@ class TokenizerJson {
     void read_normalizer(const JsonFile& json, const std::string& type) {
         if (type == "NFC") {
             tokenizer_.normalizers.push_back(nfc_normalizer());
+        } else if (type == "BertNormalizer") {
+            tokenizer_.normalizers.push_back(read_bert_normalizer(json));
         } else if (type == "Prepend") {
             tokenizer_.normalizers.push_back(prepend_normalizer(json.text("prepend")));
         } else if (type == "Replace") {
@@ -172,6 +180,8 @@ class TokenizerJson {
         if (type == "ByteLevel") {
             tokenizer_.pre_tokenizers.push_back(byte_level_pre_tokenizer(
                 flag(json, "add_prefix_space", true), flag(json, "use_regex", true)));
+        } else if (type == "BertPreTokenizer") {
+            tokenizer_.pre_tokenizers.push_back(bert_pre_tokenizer());
         } else if (type == "Digits") {
             tokenizer_.pre_tokenizers.push_back(
                 digits_pre_tokenizer(flag(json, "individual_digits", false)));
@@ -217,31 +227,35 @@ class TokenizerJson {
             replacement, schemes.at(scheme), flag(json, "split", true)));
     }
 
-    // Special tokens before the text, as in Llama's "<s> A". Others are not supported.
+    // Special tokens before and after the text, as in "<s> A" and "[CLS] A [SEP]".
     void read_post_processor(const JsonFile& json, const std::string& type) {
         if (type == "ByteLevel") return;
         if (type != "TemplateProcessing") json.reject("type", type + " is not supported");
         bool after_text = false;
         for (const JsonFile& part : json.objects("single")) {
-            if (!part.has("SpecialToken")) {
-                after_text = true;
-            } else if (after_text) {
-                reject(part, "a token after the text");
+            if (part.has("SpecialToken")) {
+                read_special_token(
+                    json, part,
+                    after_text ? tokenizer_.suffix_tokens : tokenizer_.prefix_tokens);
             } else {
-                read_prefix_token(json, part);
+                if (after_text) reject(part, "a second text");
+                after_text = true;
             }
         }
+        if (!tokenizer_.suffix_tokens.empty() || tokenizer_.word_model)
+            check_pair_template(json);
     }
 
     // The ids of a special token stand in a table of the template; its name may be another one.
-    void read_prefix_token(const JsonFile& json, const JsonFile& part) {
+    void read_special_token(const JsonFile& json, const JsonFile& part,
+                            std::vector<Id>& tokens) {
         const std::string name = part.text("SpecialToken.id");
         const std::string ids = "special_tokens." + name + ".ids";
-        if (!json.has(ids)) return tokenizer_.prefix_tokens.push_back(id_of(part, name));
+        if (!json.has(ids)) return tokens.push_back(id_of(part, name));
         for (const std::int64_t id : json.ids(ids)) {
             if (static_cast<std::size_t>(id) >= tokenizer_.vocab_size())
                 json.reject(ids, "has no token " + to_text(id));
-            tokenizer_.prefix_tokens.push_back(id);
+            tokens.push_back(id);
         }
     }
 
@@ -251,6 +265,8 @@ class TokenizerJson {
             for (std::string& token : tokenizer_.token_bytes) token = unicode_to_bytes(token);
         } else if (type == "ByteFallback") {
             decode_byte_fallback_tokens(tokenizer_);
+        } else if (type == "WordPiece") {
+            read_wordpiece_decoder(json, tokenizer_);
         } else if (type == "Fuse") {
             fused_ = true;
         } else if (type == "Replace") {

@@ -14,8 +14,9 @@ namespace llm::models {
 Tokenizer load_tokenizer_json(const std::string& path,
                               std::optional<std::size_t> vocab_size = std::nullopt);
 
-// Writes a tokenizer of train_bpe or train_byte_level_bpe as a tokenizer.json. Throws
-// FileError.
+// Writes a tokenizer of train_bpe, train_byte_level_bpe or train_wordpiece as a tokenizer.json,
+// or one with WordPiece that was read from such a file. Throws FileError, and ValueError for
+// WordPiece with a normalizer or pre-tokenizer that is not BERT's.
 void save_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 
 }  // namespace llm::models

@@ -252,8 +252,8 @@ TEST_CASE("tokenizer.json: messages name the file, the key and, apart from it, t
     };
     CHECK(error_of("llama2", R"("unk_token": "<unk>")", R"("unk_token": "<none>")") ==
           "FOLDER/tokenizer.json: model: there is no token <none>");
-    CHECK(error_of("gpt2", R"("type": "BPE")", R"("type": "WordPiece")") ==
-          "FOLDER/tokenizer.json: model.type WordPiece is not supported");
+    CHECK(error_of("gpt2", R"("type": "BPE")", R"("type": "WordLevel")") ==
+          "FOLDER/tokenizer.json: model.type WordLevel is not supported");
     CHECK(error_of("gpt2", R"("content": "<|endoftext|>")", R"("content": "")") ==
           "FOLDER/tokenizer.json: added_tokens.0: needs a content and an id");
     CHECK(error_of("llama2", R"("start": 1)", R"("start": 2)") ==

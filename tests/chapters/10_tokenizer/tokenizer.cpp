@@ -347,7 +347,7 @@ std::string error_of(const std::string& file,
 
 TEST_CASE("tokenizer.json: a component that is not supported is rejected by its name") {
     const std::vector<std::array<std::string, 4>> cases = {
-        {"gpt2", "\"BPE\"", "\"WordPiece\"", "model.type WordPiece is not supported"},
+        {"gpt2", "\"BPE\"", "\"WordLevel\"", "model.type WordLevel is not supported"},
         {"gpt2", "\"dropout\": null", "\"dropout\": 0.1", "model.dropout is not supported"},
         {"gpt2", "\"end_of_word_suffix\": \"\"", "\"end_of_word_suffix\": \"</w>\"",
          "model.end_of_word_suffix is not supported"},
@@ -383,7 +383,7 @@ TEST_CASE("tokenizer.json: a component that is not supported is rejected by its 
          "post_processor.processors.1.type RobertaProcessing is not supported"},
         {"llama2", "\"start\": 1", "\"start\": 2", "this Strip is not supported"},
         {"llama3", "\"single\": [", "\"single\": [{\"Sequence\": {\"id\": \"A\"}}, ",
-         "a token after the text is not supported"},
+         "a second text is not supported"},
     };
     for (const auto& [kind, old_text, new_text, message] : cases) {
         const Scratch scratch;
