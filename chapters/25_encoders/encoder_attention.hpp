@@ -17,9 +17,9 @@ Tensor4 bidirectional_mask(const IdMatrix& padding_mask,  // (B, T), 1 for a tok
 struct EncoderInputs {
     AttentionInputs full;                     // layers that see all tokens
     std::optional<AttentionInputs> windowed;  // layers that see a window, if there are any
-    // Of a batch without padding (unpadded.hpp): the tokens of text i of the row are cu_seqlens[i] to
-    // cu_seqlens[i + 1] - 1, and the masks are those of the longest text. Empty: a padded
-    // batch.
+    // Of a batch without padding (unpadded.hpp): the tokens of text i of the row are
+    // cu_seqlens[i] to cu_seqlens[i + 1] - 1, and the masks are those of the longest text.
+    // Empty: a padded batch.
     std::vector<std::size_t> cu_seqlens = {};
 };
 

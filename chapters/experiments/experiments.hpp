@@ -24,7 +24,8 @@ void compare_attention_sinks(const std::vector<Id>& tokens, std::size_t vocab_si
                              std::size_t num_steps, std::size_t num_seeds);
 
 // The loss by position after fine-tuning on longer sequences, for each extension of RoPE, and
-// the mean loss where the context begins anew after that of the model. (Chapter 17.) Throws ValueError if seq_len exceeds `factor` times the context of the model.
+// the mean loss where the context begins anew after that of the model. (Chapter 17.) Throws
+// ValueError if seq_len exceeds `factor` times the context of the model.
 struct LongerContexts {
     std::size_t factor = 8, seq_len = 1024, num_steps = 200, num_seeds = 3;
 };

@@ -122,7 +122,7 @@ TEST_CASE("bert: the bias of the decoder has two names, and may stand under eith
         FileError);
 }
 
-TEST_CASE("a class needs its heads; other heads are read if they are there") {
+TEST_CASE("a class needs its heads, and other heads are read if they are there") {
     CHECK(
         rejection_of_copy("bert_plain", {{"architectures", {"BertForMaskedLM"}}}) ==
         "model.safetensors: tensor cls.predictions.transform.dense.weight of shape (24, 24) is "

@@ -35,7 +35,7 @@ const assetsOf: Record<string, string[]> = {
   '22_speculation': [...model, 'king_james_mtp/model.safetensors'],
   '23_structured_output': [...wordnet, ...calculator],
   '24_parallel': [],
-  '25_encoders': names,
+  '25_encoders': [...names, 'name_encoder/fill.safetensors', 'name_encoder/search.safetensors'],
   'walk': model,
 }
 

@@ -6,6 +6,7 @@ const components: Record<string, string> = {
   attention: 'AttentionPlayground',
   generation: 'GenerationPlayground',
   mask: 'MaskPlayground',
+  names: 'NamesPlayground',
   ring: 'RingPlayground',
   rope: 'RopePlayground',
   serving: 'ServingPlayground',

@@ -10,6 +10,7 @@ const playgrounds = {
   AttentionPlayground: () => import('./components/playgrounds/AttentionPlayground.vue'),
   GenerationPlayground: () => import('./components/playgrounds/GenerationPlayground.vue'),
   MaskPlayground: () => import('./components/playgrounds/MaskPlayground.vue'),
+  NamesPlayground: () => import('./components/playgrounds/NamesPlayground.vue'),
   RingPlayground: () => import('./components/playgrounds/RingPlayground.vue'),
   RopePlayground: () => import('./components/playgrounds/RopePlayground.vue'),
   ServingPlayground: () => import('./components/playgrounds/ServingPlayground.vue'),

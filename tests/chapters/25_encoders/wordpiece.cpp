@@ -208,7 +208,8 @@ TEST_CASE("train_wordpiece says what is wrong with its input") {
                          TextError);
 }
 
-TEST_CASE("encode_pair frames two texts with special tokens, and says which text a token is of") {
+TEST_CASE(
+    "encode_pair frames two texts with special tokens, and says which text a token is of") {
     const Tokenizer tokenizer = train_wordpiece("a b c", {.vocab_size = 8});
     const Id a = tokenizer.vocab.at("a"), b = tokenizer.vocab.at("b");
     const auto [ids, types] = encode_pair(tokenizer, "a b", "b");

@@ -291,6 +291,25 @@ async function checkMask(element) {
   return findings
 }
 
+// A name with hidden letters and a misspelled one: the rows are the native program's; a digit is rejected.
+async function checkNames(element) {
+  const findings = []
+  for (const [name, option] of [['b_rb_ra', '--fill'], ['stefany', '--query'], ['jo_n', '--fill']]) {
+    await element.locator('input').fill(name)
+    await settle(element)
+    const { rows } = eventsOf(await runNatively({ slug: '25_encoders', args: [option, name] })).find(({ type }) => type === 'table')
+    const shown = await element.locator('td').allTextContents()
+    if (shown.join() !== rows.flat().join()) findings.push(`${name}: ${shown} instead of ${rows}`)
+  }
+  await element.locator('input').fill('j0hn')
+  await settle(element)
+  const message = await element.locator('.message').textContent()
+  if (!message.includes("not '0'")) findings.push(`a digit: ${message}`)
+  await element.locator('input').fill('jonh')
+  await settle(element)
+  return findings
+}
+
 const checks = {
   '': checkWalk, // the first page
   'walk_through': checkWalk,
@@ -304,6 +323,7 @@ const checks = {
   '22_speculation': checkSpeculation,
   '23_structured_output': checkMask,
   '24_parallel': checkRing,
+  '25_encoders': checkNames,
 }
 
 // These pages have one playground each, and no other page has one.
