@@ -9,7 +9,7 @@ namespace llm {
 namespace {
 
 // Two features, money and water. Only "bank" has both meanings.
-const std::vector<std::string> words = {"the", "bank", "of", "the", "river"};
+const std::vector<std::string> five_words = {"the", "bank", "of", "the", "river"};
 const Matrix word_vectors = {{0, 0}, {1, 1}, {0, 0}, {0, 0}, {0, 2}};  // (5, 2)
 
 // Words as queries, keys and values.
@@ -42,14 +42,15 @@ void bank_of_the_river() {
     const Matrix both_sides = mask_of(xt::ones<Id>({1, 5}), std::nullopt);  // (5, 5)
     const HeadAttentionOutput decoder = attend(causal_mask(5, 5));
     const HeadAttentionOutput encoder = attend(both_sides);
-    show("decoder", decoder.weights, words, words);
-    show("encoder", encoder.weights, words, words);
+    show("decoder", decoder.weights, five_words, five_words);
+    show("encoder", encoder.weights, five_words, five_words);
     Matrix bank(std::array<std::size_t, 2>{2, 2});
     xt::view(bank, 0) = xt::view(decoder.context, 1);
     xt::view(bank, 1) = xt::view(encoder.context, 1);
     show("bank", bank, {"decoder", "encoder"}, {"money", "water"});
-    plot("words", {Heatmap{"Decoder", "key", "query", decoder.weights, words, words, 0, 1},
-                   Heatmap{"Encoder", "key", "query", encoder.weights, words, words, 0, 1}});
+    plot("words",
+         {Heatmap{"Decoder", "key", "query", decoder.weights, five_words, five_words, 0, 1},
+          Heatmap{"Encoder", "key", "query", encoder.weights, five_words, five_words, 0, 1}});
 }
 
 void masks_of_encoders() {

@@ -43,7 +43,7 @@ void read_heads(const JsonFile& json, EncoderFamilyConfig& config) {
     }
     config.heads = found->second;
     if (!config.heads.classifier) return;
-    config.num_labels = head.num_outputs;
+    config.num_labels = static_cast<std::size_t>(head.num_outputs);
     config.id2label = read_labels(json);
 }
 
