@@ -10,7 +10,7 @@
 using namespace llm;
 
 int main(int argc, char** argv) {
-    std::size_t num_steps = 200;
+    std::size_t num_steps = 100;
     std::string fill, query, export_folder;
     bool measure = false;
     Options options("25_encoders", "What else can read a text?");

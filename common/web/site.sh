@@ -129,7 +129,7 @@ quietly "3 of 3: building the pages" npm --prefix docs run build
 mkdir -p build/site/programs
 cp build-web/programs/*.js build-web/programs/*.wasm build/site/programs/
 mkdir -p build/site/programs/assets
-cp -r assets/king_james assets/king_james_experts assets/king_james_mtp assets/wordnet assets/wordnet_answers assets/wordnet_calculator assets/words assets/data build/site/programs/assets/
+(cd assets && cp -r data king_james king_james_experts king_james_mtp name_encoder wordnet wordnet_answers wordnet_calculator words ../build/site/programs/assets/)
 
 if $pack; then
     tar -C build/site -czf build/site.tar.gz .

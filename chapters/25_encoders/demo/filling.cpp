@@ -136,7 +136,7 @@ void wrong_objective(const Names& names, std::uint32_t seed) {
     step("Wrong: predict the next letter while seeing both sides");
     NameModel model = make_name_model(seed);
     Generator generator(seed);
-    run_training_loop<NameModel>(model, arguments_of(150), [&](NameModel& gradient) {
+    run_training_loop<NameModel>(model, arguments_of(80), [&](NameModel& gradient) {
         return forward_backward(model, next_letters(sample_names(names.train, 64, generator)),
                                 gradient);
     });

@@ -47,15 +47,20 @@ struct NameSearch {
     Ranking by_trigrams(const std::string& query) const {
         return ranking_of(index.search(trigrams(query), depth));
     }
-    Ranking by_vectors(const std::string& query) const {
-        const Matrix row = embed(encoder, Pooling::mean, encode_names({query}));  // (1, C)
-        const Vector vector = xt::view(row, 0, xt::all());
+    Ranking by_vectors(const std::string& query) const { return by_vectors(of(query), 0); }
+    // Query n of these vectors, (N, C).
+    Ranking by_vectors(const Matrix& queries, std::size_t n) const {
+        const Vector vector = xt::view(queries, n, xt::all());
         return ranking_of(semantic_search(vector, vectors, depth));
     }
-    Ranking joined(const std::string& query) const {
-        return ranking_of(reciprocal_rank_fusion({by_trigrams(query), by_vectors(query)}));
+    Matrix of(const std::string& query) const {
+        return embed(encoder, Pooling::mean, encode_names({query}));  // (1, C)
     }
 };
+
+Ranking joined(const std::vector<Ranking>& rankings) {
+    return ranking_of(reciprocal_rank_fusion(rankings));
+}
 
 // "89 (86 to 92)": the mean of a score over all queries in percent, and its 95 % interval.
 std::string percent_with_interval(const std::vector<double>& scores, std::uint32_t seed) {
@@ -107,8 +112,10 @@ void most_similar_names(const ModernBertModel& encoder, const Names& names,
                         const std::string& query) {
     step("The names most similar to " + query);
     const NameSearch search(encoder, names.held_out);
-    const std::vector<Ranking> rankings = {search.by_trigrams(query), search.by_vectors(query),
-                                           search.joined(query)};
+    const Ranking by_trigrams = search.by_trigrams(query);
+    const Ranking by_vectors = search.by_vectors(query);
+    const std::vector<Ranking> rankings = {by_trigrams, by_vectors,
+                                           joined({by_trigrams, by_vectors})};
     std::vector<TableRow> rows;
     for (std::size_t rank = 0; rank < 5; ++rank) {
         rows.push_back({to_text(rank + 1)});
@@ -123,32 +130,31 @@ void recall_of_names(const ModernBertModel& encoder, const ModernBertModel& befo
     step("Recall: 1,000 misspelled names, of which each is searched among 1,000");
     const NameSearch search(encoder, names.held_out), untrained(before, names.held_out);
     Generator generator(seed);
+    std::vector<std::string> queries;
+    for (const std::string& name : names.held_out) queries.push_back(misspell(name, generator));
+    const Matrix vectors = embed(encoder, Pooling::mean, encode_names(queries));  // (N, C)
+    const Matrix untrained_vectors = embed(before, Pooling::mean, encode_names(queries));
+
+    Ranking any_order(queries.size());
+    std::iota(any_order.begin(), any_order.end(), std::size_t{0});
     struct Way {
         std::string name;
-        std::function<Ranking(const std::string&)> rank;
         std::vector<double> first = {}, first_three = {};
     };
-    std::vector<Way> ways = {
-        {"a random order",
-         [&](const std::string&) {
-             Ranking order(names.held_out.size());
-             std::iota(order.begin(), order.end(), std::size_t{0});
-             shuffle(order, generator);
-             return order;
-         }},
-        {"BM25, whole names", [&](const std::string& q) { return search.by_name(q); }},
-        {"BM25, trigrams", [&](const std::string& q) { return search.by_trigrams(q); }},
-        {"vectors, not trained for search",
-         [&](const std::string& q) { return untrained.by_vectors(q); }},
-        {"vectors", [&](const std::string& q) { return search.by_vectors(q); }},
-        {"trigrams and vectors joined",
-         [&](const std::string& q) { return search.joined(q); }}};
-    for (std::size_t n = 0; n < names.held_out.size(); ++n) {
-        const std::string query = misspell(names.held_out[n], generator);
-        for (Way& way : ways) {
-            const Ranking ranking = way.rank(query);
-            way.first.push_back(recall_at(1, ranking, {{n, 1}}));
-            way.first_three.push_back(recall_at(3, ranking, {{n, 1}}));
+    std::vector<Way> ways = {{"a random order"}, {"BM25, whole names"},
+                             {"BM25, trigrams"}, {"vectors, not trained for search"},
+                             {"vectors"},        {"trigrams and vectors joined"}};
+    for (std::size_t n = 0; n < queries.size(); ++n) {
+        shuffle(any_order, generator);
+        const Ranking by_trigrams = search.by_trigrams(queries[n]);
+        const Ranking by_vectors = search.by_vectors(vectors, n);
+        const std::vector<Ranking> rankings = {
+            any_order,   search.by_name(queries[n]),
+            by_trigrams, untrained.by_vectors(untrained_vectors, n),
+            by_vectors,  joined({by_trigrams, by_vectors})};
+        for (std::size_t w = 0; w < ways.size(); ++w) {
+            ways[w].first.push_back(recall_at(1, rankings[w], {{n, 1}}));
+            ways[w].first_three.push_back(recall_at(3, rankings[w], {{n, 1}}));
         }
     }
     std::vector<TableRow> rows;
