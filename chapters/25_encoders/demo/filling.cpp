@@ -117,7 +117,6 @@ NameModel train_to_fill(const Names& names, std::size_t num_steps, std::uint32_t
 }
 
 void fill_in(const NameModel& model, const std::vector<std::string>& names) {
-    step("Fill in the blank");
     std::vector<TableRow> rows;
     for (const std::string& name : names) {
         const BatchEncoding batch = encode_names({name});
@@ -129,6 +128,7 @@ void fill_in(const NameModel& model, const std::vector<std::string>& names) {
     }
     require(!rows.empty(), "--fill: no letter of '{}' is hidden: write _ for one",
             names.front());
+    step("Fill in the blank");
     show_table({"name", "position", "% of the most likely letters"}, rows);
 }
 

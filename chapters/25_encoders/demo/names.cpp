@@ -31,11 +31,12 @@ std::string search_file(const std::string& folder) { return folder + "/search.sa
 }  // namespace
 
 std::vector<Id> encode_name(const std::string& name) {
+    require(name.size() <= 22, "a name has at most 22 letters, not {}", name.size());
     std::vector<Id> ids = {cls_id};
-    for (const char letter : name) {
-        require(letter == '_' || (letter >= 'a' && letter <= 'z'),
+    for (const std::string& letter : characters(name)) {
+        require(letter == "_" || (letter >= "a" && letter <= "z"),
                 "a name has letters from a to z, and _ for a hidden one, not '{}'", letter);
-        ids.push_back(letter == '_' ? mask_id : Id(4 + (letter - 'a')));
+        ids.push_back(letter == "_" ? mask_id : Id(4 + (letter[0] - 'a')));
     }
     ids.push_back(sep_id);
     return ids;

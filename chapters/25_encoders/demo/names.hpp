@@ -13,7 +13,7 @@ inline constexpr Id pad_id = 0, cls_id = 1, sep_id = 2, mask_id = 3;
 inline constexpr std::size_t num_letter_ids = 4 + 26;
 
 // [CLS] name [SEP]. Throws ValueError, which names the character, unless each is a letter from
-// a to z, or _, which becomes [MASK].
+// a to z, or _, which becomes [MASK], or if there are more than 22.
 std::vector<Id> encode_name(const std::string& name);
 std::string letter_text(Id id);  // "a", "[MASK]"
 BatchEncoding encode_names(const std::vector<std::string>& names);

@@ -110,7 +110,6 @@ void words_of_bert() {
 
 void most_similar_names(const ModernBertModel& encoder, const Names& names,
                         const std::string& query) {
-    step("The names most similar to " + query);
     const NameSearch search(encoder, names.held_out);
     const Ranking by_trigrams = search.by_trigrams(query);
     const Ranking by_vectors = search.by_vectors(query);
@@ -122,6 +121,7 @@ void most_similar_names(const ModernBertModel& encoder, const Names& names,
         for (const Ranking& ranking : rankings)
             rows.back().push_back(rank < ranking.size() ? names.held_out[ranking[rank]] : "");
     }
+    step("The names most similar to " + query);
     show_table({"rank", "by trigrams", "by vectors", "joined"}, rows);
 }
 

@@ -14,7 +14,7 @@ import pytest
 from inputs import Inputs
 from running import CHAPTERS, ROOT, default_runs, run
 
-PROGRAMS = [*CHAPTERS, "walk", "model", "train", "fine_tune", "experiment", "chat", "learn"]
+PROGRAMS = [*CHAPTERS, "walk", "model", "train", "fine_tune", "experiment", "ask", "chat", "learn"]
 
 
 def pytest_addoption(parser):

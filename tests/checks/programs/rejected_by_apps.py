@@ -153,6 +153,12 @@ EXPERIMENTS_REJECTED = [  # of ./learn experiment
     ("--name longer-contexts --text {file}", "tokens are too few"),
     ("--name experts --text {text} --export {file}", "--export needs a folder it can write to"),
 ]
+ASK_REJECTED = [  # of ./learn ask
+    ("", "--question is missing: ./learn ask \"why divide by the root of D?\""),
+    ("--count 0 --question x", "--count takes an integer from 1 to 20, not '0'"),
+    ("--test {folder}/nothing", "cannot read"),
+    ("--test {file}", "line 1"),
+]
 LEARN_REJECTED = [
     ("99", "there is no chapter '99'"),
     ("0", "there is no chapter '0'"),

@@ -166,5 +166,6 @@ ENCODERS_REJECTED = BASIC_REJECTED + [  # of chapter 25
     ("--steps 0", "--steps takes an integer from 1 to 100000, not '0'"),
     ("--fill Ann_", "a name has letters from a to z, and _ for a hidden one, not 'A'"),
     ("--fill anna", "--fill: no letter of 'anna' is hidden: write _ for one"),
-    ("--fill " + 23 * "a" + "_", "--fill takes at most 22 letters, not 24"),
+    ("--fill " + 23 * "a" + "_", "a name has at most 22 letters, not 24"),
+    ("--query jérôme", "not 'é'"),
 ]

@@ -7,11 +7,11 @@ import pytest
 
 from rejected import (BASIC_REJECTED, GENERATION_REJECTED, MODEL_REJECTED, OWN_REJECTED,
                       SIZES_REJECTED, TOKENIZER_REJECTED)
-from rejected_by_apps import (EXPERIMENTS_REJECTED, FINE_TUNE_REJECTED, PUBLISHED_REJECTED,
-                              TRAIN_REJECTED, WALK_REJECTED)
+from rejected_by_apps import (ASK_REJECTED, EXPERIMENTS_REJECTED, FINE_TUNE_REJECTED,
+                              PUBLISHED_REJECTED, TRAIN_REJECTED, WALK_REJECTED)
 from rejected_by_later_chapters import (ENCODERS_REJECTED, EXPERTS_REJECTED, FAST_REJECTED,
-                                        FINE_TUNING_REJECTED, LATENT_REJECTED, LONG_CONTEXT_REJECTED,
-                                        PARALLEL_REJECTED,
+                                        FINE_TUNING_REJECTED, LATENT_REJECTED,
+                                        LONG_CONTEXT_REJECTED, PARALLEL_REJECTED,
                                         QUANTIZATION_REJECTED, SERVING_REJECTED,
                                         SPECULATION_REJECTED, STRUCTURED_REJECTED,
                                         TRAINING_REJECTED)
@@ -29,11 +29,11 @@ REJECTED = {
     "25_encoders": ENCODERS_REJECTED,
     "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
     "train": TRAIN_REJECTED, "fine_tune": FINE_TUNE_REJECTED,
-    "experiment": EXPERIMENTS_REJECTED}
+    "experiment": EXPERIMENTS_REJECTED, "ask": ASK_REJECTED}
 
 # test_chat.py and test_learn.py have their own.
 pytestmark = pytest.mark.programs(*CHAPTERS, "walk", "model", "train", "fine_tune",
-                                  "experiment")
+                                  "experiment", "ask")
 
 
 def test_invalid_options_are_rejected_and_change_no_file(program, inputs):
