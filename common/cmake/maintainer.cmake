@@ -8,7 +8,7 @@ endfunction()
 maintainer_test(tree ${Python3_EXECUTABLE} tests/checks/check_tree.py ${PROJECT_BINARY_DIR})
 # A test a program. (pytest-3 is that of Debian's package python3-pytest.)
 find_program(PYTEST NAMES pytest-3 pytest REQUIRED)
-foreach(program ${slugs} chat walk model train fine_tune experiment learn)
+foreach(program ${slugs} chat walk model train fine_tune experiment ask learn)
   maintainer_test(program.${program} ${PYTEST} tests/checks/programs --build ${PROJECT_BINARY_DIR}
                   --program ${program})
   set_tests_properties(maintainer.program.${program} PROPERTIES COST 100 TIMEOUT 1800)
