@@ -49,7 +49,8 @@ double max_sim([[maybe_unused]] const Matrix& query, [[maybe_unused]] const Matr
     TODO("max_sim");
 }
 
-// Exercise 25.5 — BM25+ from an empty file, in four steps. In how many documents is each word?
+// Exercise 25.5 — write BM25+ from an empty file, in four steps. In how many documents is each
+// word?
 std::map<std::string, std::size_t> document_frequencies(
     [[maybe_unused]] const std::vector<Document>& documents) {
     TODO("document_frequencies");

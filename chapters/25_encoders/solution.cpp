@@ -54,7 +54,7 @@ double max_sim(const Matrix& query, const Matrix& passage) {
     return score;
 }
 
-// Exercise 25.5 — BM25+ from an empty file. A word counts once in a document.
+// Exercise 25.5 — write BM25+. A word counts once in a document.
 std::map<std::string, std::size_t> document_frequencies(
     const std::vector<Document>& documents) {
     std::map<std::string, std::size_t> frequencies;

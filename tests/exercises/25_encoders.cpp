@@ -78,34 +78,28 @@ TEST_CASE("25.4 write max_sim") {
     CHECK_THROWS_AS(max_sim(query, Matrix{{1, 0, 0}}), ValueError);
 }
 
-TEST_CASE("25.5 BM25+, step 1: document_frequencies") {
+TEST_CASE("25.5 write BM25+") {
     const auto frequencies = document_frequencies(documents);
-    INFO("a word counts once in each document");
+    INFO("step 1: a word counts once in each document");
     CHECK(frequencies.at("a") == 2);
     CHECK(frequencies.at("bank") == 2);
     CHECK(frequencies.at("river") == 1);
     CHECK(frequencies.size() == 5);
-}
 
-TEST_CASE("25.5 BM25+, step 2: inverse_document_frequency") {
-    INFO("ln(1 + (N - n + 0.5) / (n + 0.5))");
+    INFO("step 2: ln(1 + (N - n + 0.5) / (n + 0.5))");
     CHECK(inverse_document_frequency(4, 1) == doctest::Approx(std::log(1 + 3.5 / 1.5)));
     CHECK(inverse_document_frequency(4, 4) == doctest::Approx(std::log(1 + 0.5 / 4.5)));
-}
 
-TEST_CASE("25.5 BM25+, step 3: term_weight") {
-    INFO("delta, plus tf (k1 + 1) / (tf + k1 (1 - b + b length / mean))");
+    INFO("step 3: delta, plus tf (k1 + 1) / (tf + k1 (1 - b + b length / mean))");
     CHECK(term_weight({1.2, 0.75, 1}, 0, 5, 2.75) == 0);
     CHECK(term_weight({1.2, 0.75, 1}, 2, 5, 2.5) ==
           doctest::Approx(1 + 2 * 2.2 / (2 + 1.2 * 1.75)));
     CHECK(term_weight({2, 0, 0.5}, 3, 9, 2.5) == doctest::Approx(0.5 + 3 * 3.0 / 5));
-}
 
-TEST_CASE("25.5 BM25+, step 4: scores") {
     const std::vector<double> result = scores({}, documents, {"a", "bank", "unknown"});
     REQUIRE(result.size() == 4);
     const double idf = std::log(1 + 2.5 / 2.5), mean = 11.0 / 4;
-    INFO("a word that no document has adds nothing");
+    INFO("step 4: a word that no document has adds nothing");
     CHECK(result[1] == doctest::Approx(idf * (1 + 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2 / mean)))));
     CHECK(result[2] == 0);
     CHECK(result[0] ==
