@@ -32,7 +32,7 @@ EncoderAttention attention_of(const EncoderConfig& config, std::size_t layer) {
     const std::size_t C = config.hidden_size, H = config.num_attention_heads;
     const Linear square = zero_linear(C, C, config.has_bias);
     return {AttentionLayer{H, H, {square, square, square, square}},
-            config.windowed && layer % config.windowed->full_every != 0};
+            config.windowed && config.windowed->has_window(layer)};
 }
 
 EncoderEmbeddings embeddings_of(const EncoderConfig& config) {

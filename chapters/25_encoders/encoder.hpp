@@ -14,6 +14,8 @@ struct WindowedLayers {
     std::size_t window = 64;     // tokens on either side; HF: local_attention / 2
     std::size_t full_every = 3;  // layers 0, 3, 6, ... see all; HF: global_attn_every_n_layers
     Real rope_theta = 10'000;    // of these layers; HF: local_rope_theta
+
+    bool has_window(std::size_t layer) const { return layer % full_every != 0; }
 };
 
 // The sizes of an encoder, under the names of Hugging Face's config.json. What differs between

@@ -58,6 +58,19 @@ Matrix decoder_logits(const MaskedLMHead& head, const Matrix& decoder_weight,
     return logits;
 }
 
+const Matrix& decoder_weight(const MaskedLMHead& head, const Matrix& word_embeddings) {
+    return head.decoder.weight.size() > 0 ? head.decoder.weight : word_embeddings;
+}
+
+Tensor3 masked_lm_logits(const MaskedLMHead& head, const Matrix& word_embeddings,
+                         const Tensor3& hidden_states) {
+    const auto [batch_size, seq_len, width] = dims(hidden_states);
+    const Matrix rows = reshape(hidden_states, {batch_size * seq_len, width});
+    const Matrix& weight = decoder_weight(head, word_embeddings);
+    Matrix logits = decoder_logits(head, weight, head_features(head, rows).features);
+    return reshape(std::move(logits), {batch_size, seq_len, weight.shape(0)});
+}
+
 Matrix head_backward(const MaskedLMHead& head, const Matrix& decoder_weight,
                      const MaskedLMHeadActivations& saved, const Matrix& logits_gradient,
                      MaskedLMHead& gradient, Matrix& decoder_gradient) {

@@ -23,6 +23,13 @@ struct MaskedLMHeadActivations {
     Matrix features;   // (N, C): after the norm
 };
 
+// Its output matrix, and the logits of each position of an encoder's output.
+const Matrix& decoder_weight(const MaskedLMHead& head,
+                             const Matrix& word_embeddings);  // (V, C) -> (V, C)
+Tensor3 masked_lm_logits(const MaskedLMHead& head,
+                         const Matrix& word_embeddings,  // (V, C)
+                         const Tensor3& hidden_states);  // (B, T, C) -> (B, T, V)
+
 // An encoder with this head. Source: Hugging Face, BertForMaskedLM.
 template <class Block>
 struct MaskedLM {
@@ -30,11 +37,12 @@ struct MaskedLM {
     MaskedLMHead head;
 
     const Matrix& decoder_weight() const {  // (V, C)
-        return head.decoder.weight.size() > 0 ? head.decoder.weight
-                                              : encoder.embeddings.word_embeddings;
+        return llm::decoder_weight(head, encoder.embeddings.word_embeddings);
     }
     // The logits of each position.
-    Tensor3 operator()(const BatchEncoding& batch) const;  // -> (B, T, V)
+    Tensor3 operator()(const BatchEncoding& batch) const {  // -> (B, T, V)
+        return masked_lm_logits(head, encoder.embeddings.word_embeddings, encoder(batch));
+    }
 };
 
 // A head with weights 0 and norms 1, tied to the word embeddings.
@@ -97,15 +105,6 @@ std::vector<Parameter> named_parameters(MaskedLM<Block>& model) {
     if (model.head.decoder.bias)
         add_tensor(list, "head.decoder.bias", *model.head.decoder.bias);
     return list;
-}
-
-template <class Block>
-Tensor3 MaskedLM<Block>::operator()(const BatchEncoding& batch) const {
-    const Tensor3 hidden_states = encoder(batch);
-    const auto [batch_size, seq_len, width] = dims(hidden_states);
-    const Matrix rows = reshape(hidden_states, {batch_size * seq_len, width});
-    Matrix logits = decoder_logits(head, decoder_weight(), head_features(head, rows).features);
-    return reshape(std::move(logits), {batch_size, seq_len, decoder_weight().shape(0)});
 }
 
 template <class Block>

@@ -8,14 +8,6 @@
 namespace llm::models {
 namespace {
 
-struct EncoderReader : TensorReader<const SafeTensors> {
-    template <std::size_t N>
-    void grouped(const std::string& name, const std::array<GroupRows<Linear>, N>& parts,
-                 std::size_t in, std::size_t num_groups) {
-        split_groups(*this, name, parts, in, num_groups);
-    }
-};
-
 struct EncoderWriter : TensorList {
     void norm(const std::string& name, const Vector& weight, std::size_t) {
         vector(name + ".weight", weight, 0);
@@ -123,7 +115,7 @@ AnyEncoder load_encoder(const std::string& folder) {
                      names.layers.ffn_norm + ".weight",
                  {config.hidden_size});
     AnyEncoder encoder = make_empty_encoder(config);
-    EncoderReader reader{{tensors}};
+    EncoderReader<const SafeTensors> reader{{tensors}};
     std::visit(
         [&](auto& model) {
             visit_encoder(model, names, reader);

@@ -8,14 +8,6 @@
 namespace llm::models {
 namespace {
 
-struct EncoderGgufReader : TensorReader<GgufTensors> {
-    template <std::size_t N>
-    void grouped(const std::string& name, const std::array<GroupRows<Linear>, N>& parts,
-                 std::size_t in, std::size_t num_groups) {
-        split_groups(*this, name, parts, in, num_groups);
-    }
-};
-
 struct EncoderGgufWriter : GgufTensorWriter {
     template <std::size_t N>
     void grouped(const std::string& name, const std::array<GroupRows<const Linear>, N>& parts,
@@ -108,7 +100,7 @@ AnyEncoder load_encoder_gguf(const std::string& path) {
     file.tensor(names.layer + std::to_string(config.num_hidden_layers - 1) + "." +
                 names.layers.ffn_norm + ".weight");
     GgufTensors tensors(file);
-    EncoderGgufReader reader{{tensors}};
+    EncoderReader<GgufTensors> reader{{tensors}};
     AnyEncoder encoder = make_empty_encoder(config);
     std::visit([&](auto& model) { visit_encoder(model, names, reader); }, encoder);
     tensors.reject_unread();

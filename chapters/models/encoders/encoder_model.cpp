@@ -57,20 +57,6 @@ EncoderFamilyModel<Block> make_empty(const EncoderFamilyConfig& config,
     return model;
 }
 
-// The logits of each position.
-template <class Block>
-Tensor3 masked_lm_logits(const EncoderFamilyModel<Block>& model, const Tensor3& hidden_states) {
-    const auto [batch_size, seq_len, width] = dims(hidden_states);
-    const MaskedLMHead& head = *model.head;
-    const Matrix rows = reshape(hidden_states, {batch_size * seq_len, width});
-    const Matrix& decoder_weight = model.config.tie_word_embeddings
-                                       ? model.encoder.embeddings.word_embeddings
-                                       : head.decoder.weight;
-    const Matrix logits =
-        decoder_logits(head, decoder_weight, head_features(head, rows).features);
-    return reshape(logits, {batch_size, seq_len, model.config.vocab_size});
-}
-
 // The vectors that the classifier reads.
 template <class Block>
 Matrix classified_rows(const EncoderFamilyModel<Block>& model, const EncoderOutputs& outputs,
@@ -98,7 +84,9 @@ EncoderOutputs encode(const AnyEncoder& encoder, const BatchEncoding& batch) {
             if (heads.pooler)
                 outputs.pooler_output = (*model.pooler)(outputs.last_hidden_state);
             if (heads.masked_lm)
-                outputs.mlm_logits = masked_lm_logits(model, outputs.last_hidden_state);
+                outputs.mlm_logits =
+                    masked_lm_logits(*model.head, model.encoder.embeddings.word_embeddings,
+                                     outputs.last_hidden_state);
             if (heads.next_sentence)
                 outputs.nsp_logits = (*model.seq_relationship)(*outputs.pooler_output);
             if (heads.classifier)

@@ -91,4 +91,14 @@ void visit_encoder(AnyModel& model, const EncoderNames& names, Visitor& visit) {
     visit_norm(model.encoder.final_norm, names.final_norm, C, visit);
 }
 
+// A visitor that reads each tensor from a file, of SafeTensors or GgufTensors.
+template <class Tensors>
+struct EncoderReader : TensorReader<Tensors> {
+    template <std::size_t N>
+    void grouped(const std::string& name, const std::array<GroupRows<Linear>, N>& parts,
+                 std::size_t in, std::size_t num_groups) {
+        split_groups(*this, name, parts, in, num_groups);
+    }
+};
+
 }  // namespace llm::models

@@ -24,6 +24,13 @@ Real read_theta(const JsonFile& json, const std::string& type, const std::string
     return Real(theta);
 }
 
+// Whether layer n sees a window, without layer_types.
+std::vector<bool> regular_windows(const WindowedLayers& windowed, std::size_t num_layers) {
+    std::vector<bool> windows(num_layers);
+    for (std::size_t n = 0; n < num_layers; ++n) windows[n] = windowed.has_window(n);
+    return windows;
+}
+
 // Which layers see a window, and how far: local_attention counts both sides.
 void read_windows(const JsonFile& json, EncoderFamilyConfig& config) {
     config.rope_theta = read_theta(json, "full_attention", "global_rope_theta", 160'000);
@@ -34,8 +41,7 @@ void read_windows(const JsonFile& json, EncoderFamilyConfig& config) {
     const std::string local = "local_rope_theta";
     windowed.rope_theta = read_theta(json, "sliding_attention", local,
                                      json.is_null(local) ? double(*config.rope_theta) : 10'000);
-    for (std::size_t n = 0; n < config.windows.size(); ++n)
-        config.windows[n] = n % windowed.full_every != 0;
+    config.windows = regular_windows(windowed, config.num_hidden_layers);
     if (json.has("layer_types"))
         config.windows = read_layer_kinds(json, "layer_types", "sliding_attention",
                                           "full_attention", config.num_hidden_layers);
@@ -66,10 +72,7 @@ void read_modernbert(const JsonFile& json, EncoderFamilyConfig& config) {
 
 // Whether every full_every-th layer has full attention, and the others have not.
 bool has_regular_windows(const EncoderFamilyConfig& config) {
-    bool regular = true;
-    for (std::size_t n = 0; n < config.windows.size(); ++n)
-        regular = regular && config.windows[n] == (n % config.windowed->full_every != 0);
-    return regular;
+    return config.windows == regular_windows(*config.windowed, config.num_hidden_layers);
 }
 
 std::vector<std::string> layer_types(const EncoderFamilyConfig& config) {
@@ -152,8 +155,7 @@ void read_modernbert_gguf(const GgufSettings& gguf, EncoderFamilyConfig& config)
     if (has_windows) windowed.window = gguf.size(window) / 2;
     const std::size_t full_every = gguf.has(pattern) ? gguf.size(pattern) : 3;
     windowed.full_every = has_windows ? full_every : 1;
-    for (std::size_t n = 0; n < config.windows.size(); ++n)
-        config.windows[n] = n % windowed.full_every != 0;
+    config.windows = regular_windows(windowed, config.num_hidden_layers);
     config.windowed = windowed;
 }
 

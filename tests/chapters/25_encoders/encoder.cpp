@@ -162,9 +162,51 @@ TEST_CASE("An encoder names what does not fit") {
     config.num_attention_heads = 5;
     CHECK_THROWS_WITH(empty_bert(config),
                       "encoder: 5 heads do not divide a hidden size of 24 into even parts");
+    config = modern_bert_config();
+    config.windowed->full_every = 0;
+    CHECK_THROWS_WITH(empty_modern_bert(config), "encoder: full_every must not be 0");
+    config = bert_config();
+    config.intermediate_size = 0;
+    CHECK_THROWS_WITH(empty_bert(config),
+                      "encoder: vocab_size 31, hidden_size 24, intermediate_size 0, "
+                      "num_hidden_layers 3, num_attention_heads 3 and "
+                      "max_position_embeddings 16 must not be 0");
+    CHECK_THROWS_WITH(encoder(with([](BatchEncoding& b) { b.padding_mask = IdMatrix{{1}}; })),
+                      "encoder: input ids of (3, 11) do not match a padding mask of (1, 1), "
+                      "token types of (3, 11) and positions of (3, 11)");
     CHECK_THROWS_WITH(pad({{}, {}}, 0), "pad: 2 texts hold no token");
     CHECK_THROWS_WITH(unpad(with([](BatchEncoding& b) { b.padding_mask(0, 2) = 0; })),
                       "unpad: text 0 has padding before token 3");
+}
+
+TEST_CASE("Batches without padding, heads and poolings name what does not fit") {
+    const BatchEncoding padded = batch_of_fixtures();
+    const BatchEncoding row = unpad(padded);
+    CHECK_THROWS_WITH(unpad(row), "unpad: the batch has no padding already");
+    CHECK_THROWS_WITH(
+        encoder_forward(bert().encoder, row),
+        "encoder: the backward pass takes a padded batch, not 3 texts in one row");
+    const Tensor3 short_row = xt::zeros<Real>({1, 21, 24}),
+                  long_row = xt::zeros<Real>({1, 23, 24});
+    CHECK_THROWS_WITH(pad_states(short_row, padded),
+                      "pad_states: more tokens than the 21 of the row");
+    CHECK_THROWS_WITH(pad_states(long_row, padded), "pad_states: 22 tokens for 23 of the row");
+    BatchEncoding empty_text = padded;
+    xt::view(empty_text.padding_mask, 1, xt::all()) = 0;
+    CHECK_THROWS_WITH(unpad(empty_text), "unpad: text 1 has no token");
+
+    EncoderAttention attention = bert().encoder.layers[0].self_attn;
+    attention.has_window = true;
+    CHECK_THROWS_WITH(inputs_of(attention, encoder_inputs(bert_config(), padded)),
+                      "encoder: a layer has a window, the inputs have none");
+    Generator generator(1);
+    CHECK_THROWS_WITH(mask_tokens(padded, {}, generator),
+                      "mask_tokens: vocab_size must not be 0");
+    CHECK_THROWS_WITH(
+        pool(Pooling::mean, short_row, padded.padding_mask),
+        "pool: hidden states of (1, 21, 24) do not match a padding mask of (3, 11)");
+    CHECK_THROWS_WITH(contrastive_loss(xt::zeros<Real>({2, 4}), xt::zeros<Real>({2, 5}), 1),
+                      "contrastive_loss: queries of (2, 4) do not match passages of (2, 5)");
 }
 
 TEST_CASE("mask_tokens chooses 15 %, of which 80 % become the mask and 10 % stay") {
