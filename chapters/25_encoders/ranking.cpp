@@ -15,13 +15,14 @@ std::vector<ScoredDocument> semantic_search(const Vector& query, const Matrix& e
     require(query.size() == width,
             "semantic_search: the query has {} numbers, but the embeddings have {}",
             query.size(), width);
+    double query_square = 0;
+    for (const Real q : query) query_square += double(q) * double(q);
     std::vector<ScoredDocument> documents;
     for (std::size_t n = 0; n < num_documents; ++n) {
-        double product = 0, query_square = 0, square = 0;
+        double product = 0, square = 0;
         for (std::size_t i = 0; i < width; ++i) {
-            const double q = double(query(i)), e = double(embeddings(n, i));
-            product += q * e;
-            query_square += q * q;
+            const double e = double(embeddings(n, i));
+            product += double(query(i)) * e;
             square += e * e;
         }
         const double lengths = std::sqrt(query_square) * std::sqrt(square);
@@ -129,11 +130,13 @@ double mean_reciprocal_rank(const std::vector<Ranking>& rankings,
     return sum / double(rankings.size());
 }
 
-PairedDifference bootstrap_mean(const Vector& scores, std::uint32_t seed,
+PairedDifference bootstrap_mean(const std::vector<double>& given, std::uint32_t seed,
                                 std::size_t num_resamples) {
-    require(scores.size() > 0, "bootstrap_mean: there are no scores");
+    require(!given.empty(), "bootstrap_mean: there are no scores");
     Generator generator(seed);
-    const Vector zeros = xt::zeros<Real>({scores.size()});
+    const Vector zeros = xt::zeros<Real>({given.size()});
+    Vector scores = zeros;
+    std::copy(given.begin(), given.end(), scores.begin());
     return paired_bootstrap(zeros, scores, generator, num_resamples);
 }
 

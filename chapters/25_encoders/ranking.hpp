@@ -54,7 +54,7 @@ double mean_reciprocal_rank(const std::vector<Ranking>& rankings,      // N
 // replacement: chapter 14's bootstrap of the difference to 0. (To compare two systems on the
 // same questions, use paired_bootstrap itself: its interval is usually narrower.) Throws
 // ValueError if there are no scores.
-PairedDifference bootstrap_mean(const Vector& scores,  // (N)
+PairedDifference bootstrap_mean(const std::vector<double>& scores,  // N
                                 std::uint32_t seed, std::size_t num_resamples = 2000);
 
 }  // namespace llm

@@ -20,7 +20,7 @@ std::vector<std::string> trigrams(const std::string& name) {
     return result;
 }
 
-// The ways to search names: each returns a ranking of the best 100.
+// Several searches of names; each returns the best 100.
 struct NameSearch {
     static constexpr std::size_t depth = 100;
     const ModernBertModel& encoder;
@@ -64,11 +64,9 @@ Ranking joined(const std::vector<Ranking>& rankings) {
 
 // "89 (86 to 92)": the mean of a score over all queries in percent, and its 95 % interval.
 std::string percent_with_interval(const std::vector<double>& scores, std::uint32_t seed) {
-    Vector values(std::array<std::size_t, 1>{scores.size()});
-    for (std::size_t n = 0; n < scores.size(); ++n) values(n) = static_cast<Real>(scores[n]);
-    const PairedDifference mean = bootstrap_mean(values, seed);
-    return fixed(100 * mean.mean, 0) + " (" + fixed(100 * mean.interval.low, 0) + " to " +
-           fixed(100 * mean.interval.high, 0) + ")";
+    const auto [mean, interval] = bootstrap_mean(scores, seed);
+    return fixed(100 * mean, 0) + " (" + fixed(100 * interval.low, 0) + " to " +
+           fixed(100 * interval.high, 0) + ")";
 }
 
 }  // namespace
@@ -137,13 +135,13 @@ void recall_of_names(const ModernBertModel& encoder, const ModernBertModel& befo
 
     Ranking any_order(queries.size());
     std::iota(any_order.begin(), any_order.end(), std::size_t{0});
-    struct Way {
+    struct Method {
         std::string name;
         std::vector<double> first = {}, first_three = {};
     };
-    std::vector<Way> ways = {{"a random order"}, {"BM25, whole names"},
-                             {"BM25, trigrams"}, {"vectors, not trained for search"},
-                             {"vectors"},        {"trigrams and vectors joined"}};
+    std::vector<Method> methods = {{"a random order"}, {"BM25, whole names"},
+                                   {"BM25, trigrams"}, {"vectors, not trained for search"},
+                                   {"vectors"},        {"trigrams and vectors joined"}};
     for (std::size_t n = 0; n < queries.size(); ++n) {
         shuffle(any_order, generator);
         const Ranking by_trigrams = search.by_trigrams(queries[n]);
@@ -152,15 +150,15 @@ void recall_of_names(const ModernBertModel& encoder, const ModernBertModel& befo
             any_order,   search.by_name(queries[n]),
             by_trigrams, untrained.by_vectors(untrained_vectors, n),
             by_vectors,  joined({by_trigrams, by_vectors})};
-        for (std::size_t w = 0; w < ways.size(); ++w) {
-            ways[w].first.push_back(recall_at(1, rankings[w], {{n, 1}}));
-            ways[w].first_three.push_back(recall_at(3, rankings[w], {{n, 1}}));
+        for (std::size_t m = 0; m < methods.size(); ++m) {
+            methods[m].first.push_back(recall_at(1, rankings[m], {{n, 1}}));
+            methods[m].first_three.push_back(recall_at(3, rankings[m], {{n, 1}}));
         }
     }
     std::vector<TableRow> rows;
-    for (const Way& way : ways)
-        rows.push_back({way.name, percent_with_interval(way.first, seed),
-                        percent_with_interval(way.first_three, seed)});
+    for (const Method& method : methods)
+        rows.push_back({method.name, percent_with_interval(method.first, seed),
+                        percent_with_interval(method.first_three, seed)});
     show_table({"% found (95 % interval)", "first", "among three"}, rows);
 }
 

@@ -30,18 +30,24 @@ std::vector<TestQuestion> read_questions(const std::string& file,
     return questions;
 }
 
-std::vector<double> answered_at(std::size_t k, const std::vector<TestQuestion>& questions,
-                                const std::vector<Passage>& passages,
-                                const std::function<Ranking(const std::string&)>& search) {
-    std::vector<double> scores;
-    for (const TestQuestion& question : questions) {
-        const Ranking ranking = one_of_each_section(passages, search(question.question));
-        const auto end = ranking.begin() + std::ptrdiff_t(std::min(k, ranking.size()));
-        scores.push_back(std::any_of(ranking.begin(), end, [&](std::size_t number) {
-            const auto& answers = question.answers;
-            return std::count(answers.begin(), answers.end(), section_of(passages[number])) > 0;
-        }));
+AnswerRanks answer_ranks(const std::vector<TestQuestion>& questions,
+                         const std::vector<Passage>& passages,
+                         const std::function<Ranking(const std::string&)>& search) {
+    AnswerRanks ranks;
+    for (const auto& [question, answers] : questions) {
+        std::optional<std::size_t>& rank = ranks.emplace_back();
+        const Ranking ranking = one_of_each_section(passages, search(question));
+        for (std::size_t i = 0; i < ranking.size() && !rank; ++i)
+            if (std::count(answers.begin(), answers.end(), section_of(passages[ranking[i]])) >
+                0)
+                rank = i + 1;
     }
+    return ranks;
+}
+
+std::vector<double> answered_at(std::size_t k, const AnswerRanks& ranks) {
+    std::vector<double> scores;
+    for (const std::optional<std::size_t>& rank : ranks) scores.push_back(rank && *rank <= k);
     return scores;
 }
 

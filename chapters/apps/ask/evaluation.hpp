@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,14 @@ struct TestQuestion {
 std::vector<TestQuestion> read_questions(const std::string& file,
                                          const std::vector<Passage>& passages);
 
-// For each question 1 or 0: is a section that answers it among the first k? (With several
-// answers, one is enough.)
-std::vector<double> answered_at(std::size_t k, const std::vector<TestQuestion>& questions,
-                                const std::vector<Passage>& passages,
-                                const std::function<Ranking(const std::string&)>& search);
+// For each question, the rank from 1 of the first section that answers it; none if the search
+// did not find one.
+using AnswerRanks = std::vector<std::optional<std::size_t>>;
+AnswerRanks answer_ranks(const std::vector<TestQuestion>& questions,
+                         const std::vector<Passage>& passages,
+                         const std::function<Ranking(const std::string&)>& search);
+
+// For each question 1 or 0: is a section that answers it among the first k?
+std::vector<double> answered_at(std::size_t k, const AnswerRanks& ranks);
 
 }  // namespace llm::ask

@@ -26,14 +26,12 @@ void show_answers(const ask::BookIndex& book, const std::string& question, std::
 void evaluate(const ask::BookIndex& book, const std::string& file, std::uint32_t seed) {
     const std::vector<ask::TestQuestion> questions = ask::read_questions(file, book.passages());
     step("Answered by one of the first sections: " + to_text(questions.size()) + " questions");
+    const ask::AnswerRanks ranks = ask::answer_ranks(
+        questions, book.passages(),
+        [&](const std::string& question) { return book.by_words(question, 100); });
     std::vector<TableRow> rows;
     for (const std::size_t k : {1, 3, 10}) {
-        const std::vector<double> scores = ask::answered_at(
-            k, questions, book.passages(),
-            [&](const std::string& question) { return book.by_words(question, 100); });
-        Vector values(std::array<std::size_t, 1>{scores.size()});
-        std::copy(scores.begin(), scores.end(), values.begin());
-        const auto [mean, interval] = bootstrap_mean(values, seed);
+        const auto [mean, interval] = bootstrap_mean(ask::answered_at(k, ranks), seed);
         rows.push_back({to_text(k), fixed(100 * mean, 0),
                         fixed(100 * interval.low, 0) + " to " + fixed(100 * interval.high, 0)});
     }

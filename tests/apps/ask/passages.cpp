@@ -3,7 +3,7 @@
 
 #include "chapters/apps/ask/evaluation.hpp"
 #include "common/files/mapped_file.hpp"
-#include "tests/support/check.hpp"
+#include "tests/support/files.hpp"
 
 using namespace llm;
 using namespace llm::ask;
@@ -91,10 +91,11 @@ TEST_CASE("Questions are read with the sections that answer them") {
     const auto search = [&](const std::string& question) {
         return book.by_words(question, 100);
     };
-    const std::vector<double> three = answered_at(3, questions, book.passages(), search);
+    const AnswerRanks ranks = answer_ranks(questions, book.passages(), search);
+    const std::vector<double> three = answered_at(3, ranks);
     const double answered = std::accumulate(three.begin(), three.end(), 0.0);
     CHECK(answered > 50);
-    const std::vector<double> ten = answered_at(10, questions, book.passages(), search);
+    const std::vector<double> ten = answered_at(10, ranks);
     CHECK(std::accumulate(ten.begin(), ten.end(), 0.0) > answered);
 }
 
@@ -109,4 +110,23 @@ TEST_CASE("The book knows why scores are divided by the root of D") {
         found = found || book.passages()[ranking[rank]].page == "05_gqa.md";
     CHECK(found);
     CHECK(book.by_words("xyzzy", 3).empty());
+}
+
+TEST_CASE("A question without answers, or with a section that is not there, is rejected") {
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "questions.jsonl").string();
+    const std::vector<Passage> passages = passages_of("05.md", page);
+    const auto error_of = [&](const std::string& line) -> std::string {
+        overwrite(file, "\n" + line);
+        try {
+            read_questions(file, passages);
+        } catch (const FileError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    CHECK(error_of(R"({"question": "x", "answers": []})") ==
+          file + ", line 2: answers is empty");
+    CHECK(error_of(R"({"question": "x", "answers": ["05.md#nowhere"]})") ==
+          file + ", line 2: answers names 05.md#nowhere, which has no passage");
 }

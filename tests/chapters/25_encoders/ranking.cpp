@@ -103,17 +103,17 @@ TEST_CASE("scores of rankings name what is wrong") {
                          "mean_reciprocal_rank: 1 rankings and 0 judgments", ValueError);
     CHECK_THROWS_WITH_AS(mean_reciprocal_rank({}, {}),
                          "mean_reciprocal_rank: 0 rankings and 0 judgments", ValueError);
-    CHECK_THROWS_WITH_AS(bootstrap_mean(Vector{}, 1), "bootstrap_mean: there are no scores",
+    CHECK_THROWS_WITH_AS(bootstrap_mean({}, 1), "bootstrap_mean: there are no scores",
                          ValueError);
 }
 
 TEST_CASE("bootstrap_mean: the mean, and an interval of 1.96 standard errors on either side") {
     Generator generator(3);
-    Vector scores(std::array<std::size_t, 1>{400});
-    generator.fill_normal({scores.data(), scores.size()});
+    const Vector normal = randn({400}, generator);
+    const std::vector<double> scores(normal.begin(), normal.end());
     double mean = 0, square = 0;
-    for (const Real score : scores) mean += double(score) / 400;
-    for (const Real score : scores) square += (double(score) - mean) * (double(score) - mean);
+    for (const double score : scores) mean += score / 400;
+    for (const double score : scores) square += (score - mean) * (score - mean);
     const double standard_error = std::sqrt(square / 400) / 20;
     const auto [bootstrapped, interval] = bootstrap_mean(scores, 77);
     CHECK(bootstrapped == doctest::Approx(mean));
@@ -123,6 +123,6 @@ TEST_CASE("bootstrap_mean: the mean, and an interval of 1.96 standard errors on 
     CHECK(bootstrap_mean(scores, 77).interval.low == interval.low);
     CHECK(bootstrap_mean(scores, 78).interval.low != interval.low);
     // Equal scores have no spread.
-    CHECK(bootstrap_mean(Vector{0.5f, 0.5f, 0.5f}, 1).interval.low == 0.5);
-    CHECK(bootstrap_mean(Vector{0.5f, 0.5f, 0.5f}, 1).interval.high == 0.5);
+    CHECK(bootstrap_mean({0.5, 0.5, 0.5}, 1).interval.low == 0.5);
+    CHECK(bootstrap_mean({0.5, 0.5, 0.5}, 1).interval.high == 0.5);
 }
