@@ -1,7 +1,6 @@
 // Linear attention with each of its updates, softmax attention and a hybrid.
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "chapters/experiments/demo/runs.hpp"
 #include "chapters/experiments/experiments.hpp"
@@ -163,8 +162,7 @@ void compare_recall(std::size_t num_steps, std::size_t num_seeds) {
                 of_seeds.push_back(accuracies[v * num_seeds + n][p]);
             if (p == 0) rows[v] = {variants[v].name};
             rows[v].push_back(mean_and_spread(of_seeds, 0));
-            add(means[v],
-                std::accumulate(of_seeds.begin(), of_seeds.end(), 0.0) / double(num_seeds));
+            add(means[v], mean_of(of_seeds));
             for (const double accuracy : of_seeds) add(each_seed, accuracy);
         }
         const RecallControls controls =

@@ -1,6 +1,4 @@
 // Extensions of RoPE, after training on longer sequences, with and without the longer context.
-#include <numeric>
-
 #include "chapters/17_long_context/demo/loss_by_part.hpp"
 #include "chapters/17_long_context/loss_by_position.hpp"
 #include "chapters/17_long_context/rope_extension.hpp"
@@ -14,10 +12,6 @@ namespace {
 RotaryTable first_positions(const RotaryTable& table, std::size_t num_positions) {
     return {xt::view(table.cos, xt::range(0, num_positions), xt::all()),
             xt::view(table.sin, xt::range(0, num_positions), xt::all())};
-}
-
-double mean(const std::vector<double>& values) {
-    return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
 }
 
 }  // namespace
@@ -56,15 +50,15 @@ void compare_longer_contexts(const Model& model, const std::vector<Id>& tokens,
         Model trained = model;
         train_on_longer_sequences(trained, table, args_of_run, dataset.train);
         const std::vector<double> parts = parts_of(trained, table);
-        results[i] = {parts, mean(parts),
-                      mean(parts_of(trained, first_positions(table, part_len)))};
+        results[i] = {parts, mean_of(parts),
+                      mean_of(parts_of(trained, first_positions(table, part_len)))};
     });
     LossByPart comparison;
     std::vector<TableRow> rows;
     for (std::size_t e = 0; e < extensions.size(); ++e) {
         const std::span<const Run> of_seeds(&results[e * runs.num_seeds], runs.num_seeds);
         comparison.add(extensions[e].name, of_seeds.front().parts);
-        rows.push_back({extensions[e].name, fixed(mean(parts_of(model, table_of(e))), 2),
+        rows.push_back({extensions[e].name, fixed(mean_of(parts_of(model, table_of(e))), 2),
                         mean_and_spread(of_seeds, &Run::whole, 1, 2),
                         mean_and_spread(of_seeds, &Run::fresh, 1, 2)});
     }

@@ -59,11 +59,13 @@ TrainingArguments small_run_arguments(std::size_t seq_len, std::size_t num_steps
     return args;
 }
 
+double mean_of(const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+
 std::string mean_and_spread(const std::vector<double>& values, int decimals) {
-    const double sum = std::accumulate(values.begin(), values.end(), 0.0);
     const auto [lowest, highest] = std::minmax_element(values.begin(), values.end());
-    return fixed(sum / double(values.size()), decimals) + " ± " +
-           fixed((*highest - *lowest) / 2, decimals);
+    return fixed(mean_of(values), decimals) + " ± " + fixed((*highest - *lowest) / 2, decimals);
 }
 
 }  // namespace llm

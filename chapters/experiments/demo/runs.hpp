@@ -58,6 +58,8 @@ double train_and_evaluate(AnyModel model, const Dataset& dataset, const Training
                      });
 }
 
+double mean_of(const std::vector<double>& values);
+
 // The mean of a member over runs with several seeds, and half the distance between the
 // extremes.
 std::string mean_and_spread(const std::vector<double>& values, int decimals = 3);
