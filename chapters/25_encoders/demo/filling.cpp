@@ -9,6 +9,7 @@
 #include "chapters/13_training/training_loop.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
+#include "common/output/terminal.hpp"
 
 namespace llm {
 namespace {
@@ -134,6 +135,7 @@ void fill_in(const NameModel& model, const std::vector<std::string>& names) {
 
 void wrong_objective(const Names& names, std::uint32_t seed) {
     step("Wrong: predict the next letter while seeing both sides");
+    if (!step_is_printed()) return;  // with --only, no other step needs the model
     NameModel model = make_name_model(seed);
     Generator generator(seed);
     run_training_loop<NameModel>(model, arguments_of(80), [&](NameModel& gradient) {

@@ -6,7 +6,9 @@
 #include "chapters/25_encoders/text_embedding.hpp"
 #include "chapters/25_encoders/unpadded.hpp"
 #include "common/output/show.hpp"
+#include "common/output/terminal.hpp"
 #include "common/system/timer.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace llm {
 namespace {
@@ -19,11 +21,8 @@ Matrix mean_of_all_positions(const Tensor3& hidden_states) {
 }
 
 double cosine_of_rows(const Matrix& a, const Matrix& b) {
-    const Matrix left = l2_normalize(a), right = l2_normalize(b);
-    double sum = 0;
-    for (std::size_t c = 0; c < left.shape(1); ++c)
-        sum += static_cast<double>(left(0, c)) * static_cast<double>(right(0, c));
-    return sum;
+    const Matrix cosines = matmul_transposed(l2_normalize(a), l2_normalize(b));  // (1, 1)
+    return static_cast<double>(cosines(0, 0));
 }
 
 Matrix first_row(const Matrix& rows) { return xt::view(rows, xt::range(0, 1), xt::all()); }
@@ -123,6 +122,7 @@ ModernBertModel train_for_search(const ModernBertModel& given, const Names& name
                                  std::size_t num_steps, std::uint32_t seed) {
     step("Contrastive training: " + to_text(num_steps) + " steps of 64 misspelled names");
     ModernBertModel encoder = given;
+    if (!step_is_printed()) return encoder;  // with --only, no other step needs it
     Generator generator(seed);
     TrainingArguments args;
     args.lr_schedule = {Real(0.002), Real(0.0002), num_steps / 10, num_steps};
