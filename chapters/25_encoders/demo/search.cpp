@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "chapters/25_encoders/demo/vectors.hpp"
-#include "chapters/25_encoders/ranking.hpp"
+#include "chapters/25_encoders/retrieval.hpp"
 #include "chapters/25_encoders/text_embedding.hpp"
 #include "chapters/25_encoders/wordpiece.hpp"
 #include "common/numbers/choices.hpp"

@@ -1,7 +1,7 @@
 // Searches the passages of the pages for the answer to a question.
 #pragma once
 
-#include "chapters/25_encoders/ranking.hpp"
+#include "chapters/25_encoders/retrieval.hpp"
 #include "chapters/apps/ask/passages.hpp"
 
 namespace llm::ask {

@@ -1,4 +1,4 @@
-#include "chapters/25_encoders/bm25.hpp"
+#include "chapters/25_encoders/retrieval.hpp"
 
 #include <cmath>
 

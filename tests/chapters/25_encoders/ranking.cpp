@@ -1,4 +1,4 @@
-#include "chapters/25_encoders/ranking.hpp"
+#include "chapters/25_encoders/retrieval.hpp"
 
 #include <cmath>
 
