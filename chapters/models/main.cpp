@@ -23,6 +23,9 @@ int main(int argc, char** argv) {
     options.id_lists("--token-types", run.token_types,
                      "of an encoder: which text of a pair each token is in");
     options.needs("--token-types", "--tokens");
+    options.id_lists("--decoder-tokens", run.decoder_tokens,
+                     "of an encoder and decoder: what the decoder has written");
+    options.needs("--decoder-tokens", "--tokens");
     options.flag("--families", families, "compare the choices of published models");
     options.flag("--markdown", markdown, "write --families as tables with links");
     options.needs("--markdown", "--families");

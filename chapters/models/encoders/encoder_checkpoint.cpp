@@ -92,14 +92,14 @@ void add_heads(const SafeTensors& tensors, EncoderFamilyConfig& config) {
     heads.masked_lm = heads.masked_lm || (has(names.head_dense) && !config.has_head_features());
 }
 
+}  // namespace
+
 void reject_quantized_encoder(const JsonFile& json) {
     if (const std::string method = quantization_method(json); !method.empty())
         json.reject("quantization_config", "says that the weights are quantized (" + method +
                                                "); supported for encoders: float32, float16 "
                                                "and bfloat16");
 }
-
-}  // namespace
 
 AnyEncoder load_encoder(const std::string& folder) {
     const JsonFile json = open_config(folder + "/config.json");

@@ -11,6 +11,9 @@ namespace llm::models {
 // tensor, also if the weights have a tensor that the model does not.
 AnyEncoder load_encoder(const std::string& folder);
 
+// Throws FileError if this config.json says that the weights are quantized.
+void reject_quantized_encoder(const JsonFile& json);
+
 // Writes config.json and model.safetensors in Hugging Face's format, in float32 or bfloat16.
 // Throws FileError.
 void export_model(const AnyEncoder& encoder, const std::string& folder,

@@ -63,19 +63,6 @@ void show_layers(const EncoderFamilyConfig& config) {
     show("layer_norm_eps", brief(double(config.layer_norm_eps)));
 }
 
-void show_parameters(const EncoderParameters& count) {
-    std::vector<TableRow> rows;
-    for (const auto& [part, number] : {std::pair{"embeddings", count.embeddings},
-                                       {"attention", count.attention},
-                                       {"MLP", count.mlp},
-                                       {"norms", count.norms},
-                                       {"heads", count.heads},
-                                       {"all", count.total()}})
-        rows.push_back(
-            {part, with_commas(number), with_commas(4 * number), with_commas(2 * number)});
-    show_table({"part", "parameters", "bytes in float32", "in bfloat16"}, rows);
-}
-
 // The largest logit of each token. Padding has none.
 IdMatrix most_likely_tokens(const Tensor3& logits, const BatchEncoding& batch,
                             Id pad_token_id) {
@@ -139,6 +126,19 @@ void write_gguf_file(const AnyEncoder& encoder, const std::string& file,
 }
 
 }  // namespace
+
+void show_parameters(const EncoderParameters& count) {
+    std::vector<TableRow> rows;
+    for (const auto& [part, number] : {std::pair{"embeddings", count.embeddings},
+                                       {"attention", count.attention},
+                                       {"MLP", count.mlp},
+                                       {"norms", count.norms},
+                                       {"heads", count.heads},
+                                       {"all", count.total()}})
+        rows.push_back(
+            {part, with_commas(number), with_commas(4 * number), with_commas(2 * number)});
+    show_table({"part", "parameters", "bytes in float32", "in bfloat16"}, rows);
+}
 
 void run_encoder(const ModelRun& run) {
     // Read all input before anything is shown.
