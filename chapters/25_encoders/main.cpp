@@ -2,6 +2,7 @@
 // trains small encoders on names, makes one vector of a text, and searches with words and with
 // vectors.
 #include "chapters/25_encoders/demo/attention.hpp"
+#include "chapters/25_encoders/demo/encoder_decoder.hpp"
 #include "chapters/25_encoders/demo/filling.hpp"
 #include "chapters/25_encoders/demo/search.hpp"
 #include "chapters/25_encoders/demo/vectors.hpp"
@@ -48,5 +49,8 @@ int main(int argc, char** argv) {
         most_similar_names(search_encoder, names, "jonh");
         recall_of_names(search_encoder, shipped.encoder, names, options.seed());
         words_of_bert();
+        relative_positions();
+        cross_attention_by_hand();
+        cost_of_cross_attention(options.seed());
     });
 }

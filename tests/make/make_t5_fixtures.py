@@ -174,7 +174,7 @@ def save_models(inputs):
     config = T5 | {"architectures": ["T5EncoderModel"], "num_layers": 2, "feed_forward_proj": "gated-gelu"}
     weights = t5_weights(config, decoder=False)
     stored = {name.replace("shared", "encoder.embed_tokens"): tensor for name, tensor in weights.items()}
-    save_folder("t5_encoder", config, weights, inputs, stored=stored)
+    save_folder("t5_without_decoder", config, weights, inputs, stored=stored)
 
 
 if __name__ == "__main__":

@@ -76,16 +76,24 @@ void show_t5_outputs(const T5FamilyModel& t5, const T5Texts& texts) {
     if (outputs.logits) show("logits", *outputs.logits);
 }
 
+Tokenizer tokenizer_of_t5(const ModelRun& run, std::size_t vocab_size) try {
+    return load_tokenizer(run.tokenizer_path.empty()
+                              ? find_tokenizer_file(run.model_path, vocab_size)
+                              : run.tokenizer_path,
+                          vocab_size);
+} catch (const FileError& error) {
+    if (!run.tokenizer_path.empty()) throw;
+    throw FileError(std::string(error.what()) +
+                    "; --prompt needs a tokenizer, --tokenizer PATH names one");
+}
+
 // The text that the encoder reads, with the tokens that its tokenizer adds: </s>.
 struct T5Prompt {
     Tokenizer tokenizer;
     std::vector<Id> ids;
 };
 T5Prompt prompt_of(const ModelRun& run, const T5FamilyConfig& config) {
-    const std::size_t V = config.sizes.vocab_size;
-    const std::string path = run.tokenizer_path.empty() ? find_tokenizer_file(run.model_path, V)
-                                                        : run.tokenizer_path;
-    T5Prompt prompt{load_tokenizer(path, V), {}};
+    T5Prompt prompt{tokenizer_of_t5(run, config.sizes.vocab_size), {}};
     prompt.ids = prompt.tokenizer.encode(*run.prompt);
     require(!prompt.ids.empty(), "--prompt: the encoder needs at least one token");
     prompt.tokenizer.eos_token_ids = config.eos_token_ids;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "chapters/11_generation/generation.hpp"
 #include "chapters/25_encoders/encoder_decoder.hpp"
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
 
