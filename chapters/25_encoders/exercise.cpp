@@ -77,4 +77,35 @@ std::vector<double> scores([[maybe_unused]] const Bm25Plus& bm25,
     TODO("scores");
 }
 
+// Exercise 25.6 — write cross-attention with its cache from an empty file, in four steps. What
+// is computed once for a text?
+EncodedKeys project_text([[maybe_unused]] const CrossAttentionHead& head,
+                         [[maybe_unused]] const Matrix& encoder_states) {
+    TODO("project_text");
+}
+
+// Step 2: the weights of one head. Each row sums to 1, and padding has none.
+Matrix cross_weights([[maybe_unused]] const Matrix& queries,
+                     [[maybe_unused]] const Matrix& keys,
+                     [[maybe_unused]] const IdVector& padding_mask) {
+    TODO("cross_weights");
+}
+
+// Step 3: the layer, with the cache.
+Matrix cross_attention([[maybe_unused]] const CrossAttentionHead& head,
+                       [[maybe_unused]] const Matrix& hidden_states,
+                       [[maybe_unused]] const Matrix& encoder_states,
+                       [[maybe_unused]] const IdVector& padding_mask,
+                       [[maybe_unused]] std::optional<EncodedKeys>& cache) {
+    TODO("cross_attention");
+}
+
+// Step 4: what one token costs.
+std::uint64_t multiply_adds([[maybe_unused]] std::uint64_t hidden_size,
+                            [[maybe_unused]] std::uint64_t head_dim,
+                            [[maybe_unused]] std::uint64_t text_len,
+                            [[maybe_unused]] bool cache_is_full) {
+    TODO("multiply_adds");
+}
+
 }  // namespace exercise

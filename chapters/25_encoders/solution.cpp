@@ -2,7 +2,9 @@
 #include <cmath>
 #include <set>
 
+#include "chapters/01_masking/masking.hpp"
 #include "chapters/25_encoders/exercise.hpp"
+#include "common/tensors/matmul.hpp"
 
 namespace exercise {
 
@@ -98,6 +100,36 @@ std::vector<double> scores(const Bm25Plus& bm25, const std::vector<Document>& do
         result.push_back(score);
     }
     return result;
+}
+
+// Exercise 25.6 — write cross-attention: keys and values depend on the text alone.
+EncodedKeys project_text(const CrossAttentionHead& head, const Matrix& encoder_states) {
+    return {head.k_proj(encoder_states), head.v_proj(encoder_states)};
+}
+
+Matrix cross_weights(const Matrix& queries, const Matrix& keys, const IdVector& padding_mask) {
+    Matrix scores = attention_scores(queries, keys);  // (T, S)
+    for (std::size_t t = 0; t < scores.shape(0); ++t)
+        for (std::size_t s = 0; s < scores.shape(1); ++s)
+            if (padding_mask(s) == 0) scores(t, s) = -infinity;
+    return softmax(scores);
+}
+
+Matrix cross_attention(const CrossAttentionHead& head, const Matrix& hidden_states,
+                       const Matrix& encoder_states, const IdVector& padding_mask,
+                       std::optional<EncodedKeys>& cache) {
+    if (!cache) cache = project_text(head, encoder_states);
+    const Matrix queries = head.q_proj(hidden_states);  // (T, D)
+    const Matrix weights = cross_weights(queries, cache->keys, padding_mask);
+    const Matrix context = matmul(weights, cache->values);  // (T, D)
+    return head.o_proj(context);
+}
+
+// q and o of the token, and its products with S keys and values; k and v of S tokens.
+std::uint64_t multiply_adds(std::uint64_t hidden_size, std::uint64_t head_dim,
+                            std::uint64_t text_len, bool cache_is_full) {
+    const std::uint64_t token = 2 * hidden_size * head_dim + 2 * text_len * head_dim;
+    return token + (cache_is_full ? 0 : 2 * text_len * hidden_size * head_dim);
 }
 
 }  // namespace exercise

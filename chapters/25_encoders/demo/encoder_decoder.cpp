@@ -23,7 +23,7 @@ Matrix biases_by_hand(bool bidirectional) {
     Matrix weight = xt::zeros<Real>({32, 2});
     for (std::size_t bucket = 0; bucket < 32; ++bucket) {
         const bool is_after = bidirectional && bucket >= 16;
-        weight(bucket, 0) = -Real(is_after ? bucket - 16 : bucket);
+        weight(bucket, 0) = 0 - Real(is_after ? bucket - 16 : bucket);
         weight(bucket, 1) = is_after ? -4 : 0;
     }
     return weight;
@@ -77,7 +77,7 @@ void relative_positions() {
              distance > 0 ? "masked" : to_text(relative_position_bucket(distance, false))});
     show_table({"key minus query", "encoder", "decoder"}, rows);
 
-    const Tensor4 bias = RelativePositionBias{biases_by_hand(true)}(16, 16);  // (1, 2, 16, 16)
+    const Tensor4 bias = RelativePositionBias{biases_by_hand(true)}(10, 10);  // (1, 2, 10, 10)
     Line decoder = buckets_of("decoder", false, 200);
     decoder.x.resize(201);  // up to distance 0
     decoder.y.resize(201);
@@ -106,7 +106,7 @@ void cross_attention_by_hand() {
 }
 
 void cost_of_cross_attention(std::uint32_t seed) {
-    step("The cache of cross-attention: what a token costs, in a decoder of T5-small's sizes");
+    step("What the cache of cross-attention saves in T5-small's decoder");
     std::vector<TableRow> rows;
     for (const std::uint64_t text_len : {16, 128, 512}) {
         const auto [with_cache, without_cache] = cost_of_token(text_len);
