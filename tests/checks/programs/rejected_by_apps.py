@@ -10,6 +10,7 @@ WALK_REJECTED = BASIC_REJECTED + [  # of ./learn walk
     ("--max-length 1", "from 2 to 8, not '1'"),
 ]
 BERT = "tests/fixtures/models/bert"
+T5 = "tests/fixtures/models/t5"
 PUBLISHED_REJECTED = [  # of ./learn model
     ("--markdown", "--markdown needs --families"),
     ("--diff assets/king_james", "--diff: At least 2 required but received 1"),
@@ -44,6 +45,16 @@ PUBLISHED_REJECTED = [  # of ./learn model
     (f"--model {BERT} --gguf {{file}}", "exists already and is not overwritten"),
     (f"--model {BERT} --gguf {{folder}}/x", "--prompt and --gguf need a tokenizer"),
     (f"--model {BERT} --tokenizer {{file}}", "a bert model takes ids alone"),
+    ("--decoder-tokens 0", "--decoder-tokens needs --tokens"),
+    (f"--model {BERT} --tokens 5 --decoder-tokens 3", "--decoder-tokens: the model has not both stacks"),
+    (f"--model {T5} --tokens 4;5 --decoder-tokens 3",
+     "--decoder-tokens: the number of texts is 1, that of --tokens 2"),
+    (f"--model {T5} --tokens 4,37", "there is no token 37 in a vocabulary of 37"),
+    (f"--model {T5} --tokens 4 --decoder-tokens 38", "there is no token 38 in a vocabulary of 37"),
+    (f"--model {T5} --tokens 4 --token-types 0", "--token-types: a t5 model has none"),
+    (f"--model {T5} --prompt x", "--prompt needs a tokenizer, --tokenizer PATH names one"),
+    (f"--model {T5}_without_decoder --tokens 4 --decoder-tokens 3", "T5EncoderModel has no decoder"),
+    (f"--model {T5}_without_decoder --prompt x", "--prompt: T5EncoderModel does not predict tokens"),
     ("--model assets/king_james --gguf {folder}/x --dtype int8", "--dtype takes"),
 ]
 TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a run of 2 steps on it

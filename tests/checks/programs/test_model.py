@@ -70,3 +70,25 @@ def test_an_encoder_saves_each_output_for_padded_texts(program, tmp_path):
         for b, length in enumerate((11, 7, 4)):
             tokens = slice(11 * b * width, (11 * b + length) * width)
             assert max(abs(a - c) for a, c in zip(saved[tokens], expected[tokens])) < 2e-4
+
+
+def test_a_t5_saves_each_output_and_is_exported(program, tmp_path):
+    fixtures, lengths = ROOT / "tests/fixtures/models", {13: (13, 8, 5), 9: (9, 6, 4)}
+    lists = {}
+    for name, width in (("input_ids", 13), ("decoder_input_ids", 9)):
+        ids = numbers_of(fixtures / f"t5_{name}.npy", "<q")
+        lists[name] = ";".join(",".join(map(str, ids[width * b:width * b + length]))
+                               for b, length in enumerate(lengths[width]))
+    for part in ("saved", "again"):
+        folder = fixtures / "t5" if part == "saved" else tmp_path / "copy"
+        done = run([program, "--model", folder, "--tokens", lists["input_ids"],
+                    "--decoder-tokens", lists["decoder_input_ids"], "--save", tmp_path / part,
+                    *(["--export", tmp_path / "copy"] if part == "saved" else [])])
+        assert done.returncode == 0, done.stderr
+        for name, width, size in (("encoder_last_hidden_state", 13, 20),
+                                  ("last_hidden_state", 9, 20), ("logits", 9, 37)):
+            saved = numbers_of(tmp_path / part / f"{name}.npy", "<f")
+            expected = numbers_of(fixtures / f"t5_{name}.npy", "<f")
+            for b, length in enumerate(lengths[width]):
+                tokens = slice(width * b * size, (width * b + length) * size)
+                assert max(abs(x - y) for x, y in zip(saved[tokens], expected[tokens])) < 2e-4
