@@ -3,6 +3,7 @@
 #include "chapters/25_encoders/masked_lm.hpp"
 #include "chapters/25_encoders/text_embedding.hpp"
 #include "chapters/25_encoders/unpadded.hpp"
+#include "chapters/25_encoders/vision.hpp"
 #include "tests/support/check.hpp"
 
 using namespace exercise;
@@ -106,4 +107,14 @@ TEST_CASE("25.5 write BM25+") {
           doctest::Approx(idf * (2 + 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 5 / mean)) +
                                  2.2 / (1 + 1.2 * (0.25 + 0.75 * 5 / mean)))));
     CHECK(result[3] > result[1]);
+}
+
+TEST_CASE("25.7 predict: how many tokens a picture has") {
+    const Tensor3 patches = patchify(xt::zeros<Real>({1, 3, 224, 224}), 16),
+                  more = patchify(xt::zeros<Real>({1, 3, 448, 448}), 16);
+    INFO("a token for each patch, and the class token; without windows, each sees all N");
+    CHECK_CLOSE(predicted_tokens(),
+                (Vector{Real(1 + patches.shape(1)), Real(patches.shape(2)),
+                        Real(1 + more.shape(1)), Real(more.shape(1)) / (7 * 7)}),
+                0);
 }
