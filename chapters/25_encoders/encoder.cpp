@@ -16,12 +16,6 @@ RotaryTable rotary_table_of(const EncoderConfig& config, std::optional<Real> rop
     return make_rotary_table(frequencies, num_positions);
 }
 
-Linear zero_linear(std::size_t in_features, std::size_t out_features, bool has_bias) {
-    Linear linear{xt::zeros<Real>({out_features, in_features}), std::nullopt};
-    if (has_bias) linear.bias = xt::zeros<Real>({out_features});
-    return linear;
-}
-
 LayerNorm norm_of(const EncoderConfig& config) {
     LayerNorm norm = make_layer_norm(config.hidden_size, config.layer_norm_eps);
     if (!config.has_bias) norm.bias = std::nullopt;
@@ -145,6 +139,12 @@ Tensor3 norm_backward(const NormOrIdentity& norm, const Tensor3& input,
                       const Tensor3& output_gradient, NormOrIdentity& gradient) {
     if (!norm.norm) return output_gradient;
     return norm_backward(*norm.norm, input, output_gradient, *gradient.norm);
+}
+
+Linear zero_linear(std::size_t in_features, std::size_t out_features, bool has_bias) {
+    Linear linear{xt::zeros<Real>({out_features, in_features}), std::nullopt};
+    if (has_bias) linear.bias = xt::zeros<Real>({out_features});
+    return linear;
 }
 
 BertModel empty_bert(const EncoderConfig& given) {

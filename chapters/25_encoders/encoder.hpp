@@ -60,6 +60,9 @@ EncoderInputs encoder_inputs(const EncoderConfig& config, const BatchEncoding& b
 
 // The sum of up to three rows for each token, normalized.
 struct EncoderEmbeddings {
+    using Config = EncoderConfig;
+    using Input = BatchEncoding;
+
     Matrix word_embeddings;                       // (V, C)
     std::optional<Matrix> position_embeddings;    // (P, C), BERT
     std::optional<Matrix> token_type_embeddings;  // (type_vocab_size, C), BERT
@@ -89,21 +92,25 @@ Tensor3 norm_backward(const NormOrIdentity& norm, const Tensor3& input,
 using BertBlock = PostNormBlockWith<LayerNorm, Mlp, EncoderAttention>;
 using ModernBertBlock = PreNormBlockWith<NormOrIdentity, GatedMlp, EncoderAttention>;
 
-// From token ids to one vector for each token, which depends on all tokens of its text.
-template <class Block>
+// From token ids to one vector for each token, which depends on all tokens of its text. Other
+// embeddings read another kind of input (vision.hpp), for which there are encoder_inputs and
+// embeddings_backward.
+template <class Block, class Embeddings = EncoderEmbeddings>
 struct Encoder {
-    EncoderConfig config;
-    EncoderEmbeddings embeddings;
+    using Input = typename Embeddings::Input;
+
+    typename Embeddings::Config config;
+    Embeddings embeddings;
     std::vector<Block> layers;  // L
     // A post-norm block ends with a norm, so BERT has no final one.
     NormOrIdentity final_norm;
 
     // Both throw ValueError as check_batch does.
-    Tensor3 operator()(const BatchEncoding& batch) const {  // -> (B, T, C)
+    Tensor3 operator()(const Input& batch) const {  // -> (B, T, C)
         return final_norm(run(batch, {}).last_hidden_state);
     }
     // The layers alone, with what is asked for.
-    DecoderOutput run(const BatchEncoding& batch, OutputOptions options) const {
+    DecoderOutput run(const Input& batch, OutputOptions options) const {
         const EncoderInputs inputs = encoder_inputs(config, batch);
         return run_layers<Block, EncoderInputs, EncoderAttention::Cache>(
             layers, embeddings(batch), inputs, nullptr, options);
@@ -116,27 +123,30 @@ using ModernBertModel = Encoder<ModernBertBlock>;
 void add_parameters(ParameterList& list, const std::string& name, NormOrIdentity& norm);
 void add_parameters(ParameterList& list, const std::string& name,
                     EncoderEmbeddings& embeddings);
-template <class Block>
-void add_parameters(ParameterList& list, const std::string& name, Encoder<Block>& encoder) {
+template <class Block, class Embeddings>
+void add_parameters(ParameterList& list, const std::string& name,
+                    Encoder<Block, Embeddings>& encoder) {
     add_parameters(list, name + ".embeddings", encoder.embeddings);
     for (std::size_t n = 0; n < encoder.layers.size(); ++n)
         add_parameters(list, name + ".layers." + std::to_string(n), encoder.layers[n]);
     add_parameters(list, name + ".final_norm", encoder.final_norm);
 }
-template <class Block>
-std::vector<Parameter> named_parameters(Encoder<Block>& encoder) {
+template <class Block, class Embeddings>
+std::vector<Parameter> named_parameters(Encoder<Block, Embeddings>& encoder) {
     ParameterList list;
     add_parameters(list, "encoder", encoder);
     return list;
 }
 
+// A linear layer with all weights 0.
+Linear zero_linear(std::size_t in_features, std::size_t out_features, bool has_bias);
 // Encoders with all weights 0 and norms of weight 1. Throw ValueError as validate() does.
 BertModel empty_bert(const EncoderConfig& config);
 ModernBertModel empty_modern_bert(const EncoderConfig& config);
 // Samples matrices from N(0, 0.02²); those of o_proj and down_proj are then divided by √(2L),
 // as in chapter 13.
-template <class Block>
-void init_weights(Encoder<Block>& encoder, Generator& generator) {
+template <class Block, class Embeddings>
+void init_weights(Encoder<Block, Embeddings>& encoder, Generator& generator) {
     const Real depth = std::sqrt(Real(2 * encoder.layers.size()));
     for (const Parameter& parameter : named_parameters(encoder)) {
         if (parameter.shape.size() < 2) continue;
@@ -156,16 +166,16 @@ struct Pooler {
 };
 
 // Forward and backward passes for training, with the blocks of chapter 12.
-template <class Block>
+template <class Block, class Input = BatchEncoding>
 struct EncoderActivations {
-    BatchEncoding batch;
+    Input batch;
     EncoderInputs inputs;
     std::vector<ActivationsOf<Block>> layers;  // L
     Tensor3 last_hidden_state;                 // (B, T, C): before the final norm
 };
-template <class Block>
-ForwardPass<EncoderActivations<Block>> encoder_forward(const Encoder<Block>& encoder,
-                                                       const BatchEncoding& batch) {
+template <class Block, class Embeddings>
+ForwardPass<EncoderActivations<Block, typename Embeddings::Input>> encoder_forward(
+    const Encoder<Block, Embeddings>& encoder, const typename Embeddings::Input& batch) {
     EncoderInputs inputs = encoder_inputs(encoder.config, batch);
     auto [hidden_states, layers] =
         layers_forward(encoder.layers, encoder.embeddings(batch), inputs);
@@ -173,10 +183,11 @@ ForwardPass<EncoderActivations<Block>> encoder_forward(const Encoder<Block>& enc
     return {std::move(output),
             {batch, std::move(inputs), std::move(layers), std::move(hidden_states)}};
 }
-template <class Block>
-void encoder_backward(const Encoder<Block>& encoder, const EncoderActivations<Block>& saved,
+template <class Block, class Embeddings>
+void encoder_backward(const Encoder<Block, Embeddings>& encoder,
+                      const EncoderActivations<Block, typename Embeddings::Input>& saved,
                       const Tensor3& output_gradient,  // (B, T, C)
-                      Encoder<Block>& gradient) {
+                      Encoder<Block, Embeddings>& gradient) {
     Tensor3 hidden_gradient = norm_backward(encoder.final_norm, saved.last_hidden_state,
                                             output_gradient, gradient.final_norm);
     for (std::size_t n = encoder.layers.size(); n-- > 0;)

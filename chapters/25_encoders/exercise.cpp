@@ -108,4 +108,14 @@ std::uint64_t multiply_adds([[maybe_unused]] std::uint64_t hidden_size,
     TODO("multiply_adds");
 }
 
+// Exercise 25.7 — predict: a ViT with patches of 16 x 16 pixels reads a picture of 224 x 224
+// pixels and 3 channels. How many tokens do its layers see? How many numbers does a patch have?
+// How many tokens has a picture of 448 x 448? Without the class token, how many times fewer
+// scores does a head have there if a patch attends only to those of its window of 7 x 7
+// patches?
+Vector predicted_tokens() {
+    TODO("predicted_tokens");
+    // return {?, ?, ?, ?};
+}
+
 }  // namespace exercise

@@ -12,6 +12,7 @@ using namespace llm;
 
 Vector predicted_seen_keys();  // (4)
 Vector predicted_counts();     // (4)
+Vector predicted_tokens();     // (4)
 
 // The tokens of all texts in one row, as unpad of the lesson returns them.
 BatchEncoding unpad(const BatchEncoding& batch);

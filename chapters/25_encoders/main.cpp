@@ -1,9 +1,10 @@
 // Chapter 25 — What else can read a text? This program shows what a token of an encoder sees,
-// trains small encoders on names, makes one vector of a text, and searches with words and with
-// vectors.
+// trains small encoders on names, makes one vector of a text, searches with words and with
+// vectors, and reads pictures.
 #include "chapters/25_encoders/demo/attention.hpp"
 #include "chapters/25_encoders/demo/encoder_decoder.hpp"
 #include "chapters/25_encoders/demo/filling.hpp"
+#include "chapters/25_encoders/demo/pictures.hpp"
 #include "chapters/25_encoders/demo/search.hpp"
 #include "chapters/25_encoders/demo/vectors.hpp"
 #include "common/system/options.hpp"
@@ -52,5 +53,8 @@ int main(int argc, char** argv) {
         relative_positions();
         cross_attention_by_hand();
         cost_of_cross_attention(options.seed());
+        patches_of_a_picture();
+        train_on_shapes(options.seed());
+        spots_in_other_sizes(options.seed());
     });
 }

@@ -31,7 +31,8 @@ file(GLOB output_sources CONFIGURE_DEPENDS common/output/*.cpp)
 add_library(output STATIC ${output_sources})
 add_library(files STATIC common/files/folder_lock.cpp common/files/json.cpp common/files/json_file.cpp
                          common/files/json_lines.cpp
-                         common/files/mapped_file.cpp common/files/safetensors.cpp
+                         common/files/mapped_file.cpp common/files/npy.cpp
+                         common/files/safetensors.cpp
                          common/files/safetensors_convert.cpp common/files/safetensors_write.cpp
                          common/files/standard_input.cpp common/files/unicode.cpp
                          common/files/unicode_properties.cpp common/files/words.cpp)

@@ -1,4 +1,5 @@
 #include "common/numbers/ceil_div.hpp"
+#include "common/numbers/interpolation.hpp"
 #include "common/numbers/random.hpp"
 #include "common/numbers/statistics.hpp"
 #include "tests/support/check.hpp"
@@ -48,6 +49,17 @@ TEST_CASE("a generator goes on from its state, also between the two values of a 
 TEST_CASE("randint rejects an empty range") {
     Generator generator(1);
     CHECK_THROWS_WITH(randint(5, 5, {2}, generator), "randint: the range [5, 5) is empty");
+}
+
+TEST_CASE("cubic_weights are those of PyTorch's bicubic interpolation") {
+    for (const std::size_t to : {3, 5, 8}) {
+        INFO(to);
+        CHECK_CLOSE(cubic_weights(5, to),
+                    fixture<2>("25_encoders/cubic_5_to_" + std::to_string(to)), 1e-6);
+    }
+    const Matrix identity = xt::eye<Real>(5);
+    CHECK_CLOSE(cubic_weights(5, 5), identity, 0);
+    CHECK_CLOSE(cubic_weights(1, 2), (Matrix{{1}, {1}}), 1e-6);
 }
 
 TEST_CASE("mean_of, root_mean_square and largest_difference are computed over all elements") {
