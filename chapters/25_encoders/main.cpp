@@ -4,6 +4,7 @@
 #include "chapters/25_encoders/demo/attention.hpp"
 #include "chapters/25_encoders/demo/filling.hpp"
 #include "chapters/25_encoders/demo/search.hpp"
+#include "chapters/25_encoders/demo/tokenizers.hpp"
 #include "chapters/25_encoders/demo/vectors.hpp"
 #include "common/system/options.hpp"
 
@@ -48,5 +49,7 @@ int main(int argc, char** argv) {
         most_similar_names(search_encoder, names, "jonh");
         recall_of_names(search_encoder, shipped.encoder, names, options.seed());
         words_of_bert();
+        viterbi_by_hand();
+        train_tokenizers();
     });
 }
