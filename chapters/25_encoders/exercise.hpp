@@ -1,7 +1,9 @@
 // Chapter 25, exercises. Write your answers into exercise.cpp; ./learn exercise 25 checks them.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "chapters/25_encoders/encoder.hpp"
@@ -32,5 +34,8 @@ double term_weight(const Bm25Plus& bm25, std::size_t term_frequency, std::size_t
                    double mean_length);
 std::vector<double> scores(const Bm25Plus& bm25, const std::vector<Document>& documents,
                            const Document& query);  // one for each document
+
+// In how many ways a word can be written as a sequence of tokens. The empty word can in one.
+std::uint64_t num_segmentations(const std::string& word, const std::set<std::string>& tokens);
 
 }  // namespace exercise

@@ -100,4 +100,16 @@ std::vector<double> scores(const Bm25Plus& bm25, const std::vector<Document>& do
     return result;
 }
 
+// Exercise 25.6 — write num_segmentations: the lattice of Viterbi, with a sum instead of a
+// maximum.
+std::uint64_t num_segmentations(const std::string& word, const std::set<std::string>& tokens) {
+    std::vector<std::uint64_t> ways(word.size() + 1);  // to write the first bytes of the word
+    ways[0] = 1;
+    for (std::size_t begin = 0; begin < word.size(); ++begin)
+        for (const std::string& token : tokens)
+            if (!token.empty() && word.compare(begin, token.size(), token) == 0)
+                ways[begin + token.size()] += ways[begin];
+    return ways.back();
+}
+
 }  // namespace exercise

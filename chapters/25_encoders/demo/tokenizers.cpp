@@ -88,7 +88,8 @@ void train_tokenizers() {
     show_table({"id", "token", "score"}, rows);
 
     rows.clear();
-    for (const std::string word : {"walketh", "unclean", "kingdoms", "brethren", "mightiest"})
+    for (const std::string word :
+         {"keepeth", "turneth", "trusted", "wickedness", "strengthened"})
         rows.push_back({word, inner_tokens(unigram, word), inner_tokens(wordpiece, word)});
     show_table({"word", "Unigram", "WordPiece"}, rows);
     show("tokens of the text, Unigram", unigram.encode(text).size());
