@@ -10,9 +10,7 @@
 #include "common/files/unicode.hpp"
 
 namespace llm {
-namespace {
 
-// A special token is spelled in the vocabulary as in the text, not as a sequence of bytes.
 void add_special_token(Tokenizer& tokenizer, const std::string& content) {
     const Id id = static_cast<Id>(tokenizer.vocab_size());
     if (characters(content).empty()) throw TextError("a special token is empty");
@@ -22,6 +20,8 @@ void add_special_token(Tokenizer& tokenizer, const std::string& content) {
     tokenizer.added_tokens.push_back({content, id});
     tokenizer.all_special_ids.insert(id);
 }
+
+namespace {
 
 // How often each distinct word occurs in the text between special tokens. A word is a sequence
 // of bytes, so ByteLevel, which spells them as characters, is replaced by its pattern.

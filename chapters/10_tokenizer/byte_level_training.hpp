@@ -23,6 +23,10 @@ struct BPEOptions {
     bool individual_digits = false;  // each digit is a word, so that no merge contains one
 };
 
+// Adds a special token with the next free id. It is spelled in the vocabulary as in the text.
+// Throws TextError if it is empty, is not UTF-8 or is in the vocabulary already.
+void add_special_token(Tokenizer& tokenizer, const std::string& content);
+
 // The initial state of byte-level training: the vocabulary is the special tokens, in this
 // order, and the 256 bytes, in the order of their printable characters. The text is split at
 // special tokens, then (with individual_digits) at digits, then into words by GPT-2's pattern.

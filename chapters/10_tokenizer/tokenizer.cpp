@@ -115,12 +115,22 @@ bool has_text(const Tokenizer& tokenizer, Id id) {
            !tokenizer.all_special_ids.contains(id);
 }
 
+// The bytes of a token that decode does not skip.
+const std::string& bytes_of(const Tokenizer& tokenizer, Id id, bool is_first) {
+    const bool differs = is_first && !tokenizer.first_token_bytes.empty();
+    return (differs ? tokenizer.first_token_bytes
+                    : tokenizer.token_bytes)[static_cast<std::size_t>(id)];
+}
+
 }  // namespace
 
 std::string Tokenizer::decode_bytes(const std::vector<Id>& token_ids) const {
     std::string bytes;
-    for (const Id id : token_ids)
-        if (has_text(*this, id)) bytes += token_bytes[static_cast<std::size_t>(id)];
+    bool is_first = true;
+    for (const Id id : token_ids) {
+        if (!has_text(*this, id)) continue;
+        bytes += bytes_of(*this, id, std::exchange(is_first, false));
+    }
     if (strip_leading_space && bytes.starts_with(' ')) bytes.erase(0, 1);
     return bytes;
 }
@@ -132,9 +142,10 @@ std::string Tokenizer::decode(const std::vector<Id>& token_ids) const {
         for (const char byte : run) bytes += is_utf8 ? std::string(1, byte) : character(0xfffd);
         run.clear();
     };
+    bool is_first = true;
     for (const Id id : token_ids) {
         if (!has_text(*this, id)) continue;
-        const std::string& token = token_bytes[static_cast<std::size_t>(id)];
+        const std::string& token = bytes_of(*this, id, std::exchange(is_first, false));
         if (byte_token_ids.contains(id)) {
             run += token;
         } else {

@@ -64,7 +64,9 @@ struct Tokenizer {
     std::vector<Id> eos_token_ids;     // generation stops at any of them
     std::set<Id> all_special_ids;      // decode skips them
     bool strip_leading_space = false;  // decode removes the space that encode prepends
-    std::set<Id> byte_token_ids;       // byte fallback: tokens that decode to one byte
+    // The bytes of each id if it is the first of a decoded text; empty: those of token_bytes.
+    std::vector<std::string> first_token_bytes;
+    std::set<Id> byte_token_ids;  // byte fallback: tokens that decode to one byte
 
     std::size_t vocab_size() const { return token_bytes.size(); }
 

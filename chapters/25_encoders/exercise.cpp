@@ -118,4 +118,11 @@ Vector predicted_tokens() {
     // return {?, ?, ?, ?};
 }
 
+// Exercise 25.8 — write num_segmentations: in how many ways can Unigram write a word? A word of
+// 60 letters can have more segmentations than you can list.
+std::uint64_t num_segmentations([[maybe_unused]] const std::string& word,
+                                [[maybe_unused]] const std::set<std::string>& tokens) {
+    TODO("num_segmentations");
+}
+
 }  // namespace exercise

@@ -1,7 +1,9 @@
 // Chapter 25, exercises. Write your answers into exercise.cpp; ./learn exercise 25 checks them.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "chapters/25_encoders/encoder.hpp"
@@ -57,5 +59,8 @@ Matrix cross_attention(const CrossAttentionHead& head,
 // Of one token: products in matrix products, those of softmax and division left out.
 std::uint64_t multiply_adds(std::uint64_t hidden_size, std::uint64_t head_dim,
                             std::uint64_t text_len, bool cache_is_full);
+
+// In how many ways a word can be written as a sequence of tokens. The empty word can in one.
+std::uint64_t num_segmentations(const std::string& word, const std::set<std::string>& tokens);
 
 }  // namespace exercise

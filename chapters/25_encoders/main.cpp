@@ -6,6 +6,7 @@
 #include "chapters/25_encoders/demo/filling.hpp"
 #include "chapters/25_encoders/demo/pictures.hpp"
 #include "chapters/25_encoders/demo/search.hpp"
+#include "chapters/25_encoders/demo/tokenizers.hpp"
 #include "chapters/25_encoders/demo/vectors.hpp"
 #include "common/system/options.hpp"
 
@@ -50,6 +51,8 @@ int main(int argc, char** argv) {
         most_similar_names(search_encoder, names, "jonh");
         recall_of_names(search_encoder, shipped.encoder, names, options.seed());
         words_of_bert();
+        viterbi_by_hand();
+        train_tokenizers();
         relative_positions();
         cross_attention_by_hand();
         cost_of_cross_attention(options.seed());

@@ -136,4 +136,16 @@ std::uint64_t multiply_adds(std::uint64_t hidden_size, std::uint64_t head_dim,
 // the N patches has M² = 49 scores instead of N = 784.
 Vector predicted_tokens() { return {197, 768, 785, 16}; }
 
+// Exercise 25.8 — write num_segmentations: the lattice of Viterbi, with a sum instead of a
+// maximum.
+std::uint64_t num_segmentations(const std::string& word, const std::set<std::string>& tokens) {
+    std::vector<std::uint64_t> ways(word.size() + 1);  // to write the first bytes of the word
+    ways[0] = 1;
+    for (std::size_t begin = 0; begin < word.size(); ++begin)
+        for (const std::string& token : tokens)
+            if (!token.empty() && word.compare(begin, token.size(), token) == 0)
+                ways[begin + token.size()] += ways[begin];
+    return ways.back();
+}
+
 }  // namespace exercise

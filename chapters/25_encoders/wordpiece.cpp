@@ -227,6 +227,8 @@ Tokenizer train_wordpiece(const std::string& text, const WordPieceOptions& optio
 
 EncodedPair encode_pair(const Tokenizer& tokenizer, const std::string& first,
                         const std::string& second) {
+    require(!tokenizer.word_model || tokenizer.word_model.target<WordPiece>(),
+            "encode_pair: this is no tokenizer of BERT");
     std::vector<Id> ids = tokenizer.encode(first);
     const std::size_t num_first = ids.size();
     std::vector<Id> rest = tokenizer.encode(second);

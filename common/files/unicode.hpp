@@ -46,6 +46,14 @@ bool is_word_after(const std::string& text, std::size_t at);
 std::string composed(const std::string& text);
 // Form D (NFD), the inverse: "é" becomes "e" and a combining accent. Throws as composed().
 std::string decomposed(const std::string& text);
+// Form KD (NFKD): also variants of characters become plain ones, a ligature its letters. Throws
+// as composed().
+std::string compatibility_decomposed(const std::string& text);
+
+// The extended grapheme clusters of a text, what a reader takes for one character: a letter
+// with its accents, a line end of two characters. Throws as check_utf8(). Source: Unicode
+// Standard Annex 29.
+std::vector<std::string> graphemes(const std::string& text);
 
 // The UTF-8 bytes of a code point.
 std::string character(char32_t code_point);

@@ -166,3 +166,16 @@ TEST_CASE("25.6 write cross-attention") {
                             Real(1 + more.shape(1)), Real(more.shape(1)) / (7 * 7)}),
                     0);
     }
+
+TEST_CASE("25.8 write num_segmentations") {
+    const std::set<std::string> onion = {"o", "n", "i", "on", "ion", "oni"};
+    CHECK(num_segmentations("onion", onion) == 8);
+    CHECK(num_segmentations("noon", onion) == 2);
+    CHECK(num_segmentations("", onion) == 1);
+    CHECK_MESSAGE(num_segmentations("onions", onion) == 0, "there is no token for s");
+    CHECK_MESSAGE(num_segmentations("aaaa", {"aa", "aaa"}) == 1, "aa aa");
+    CHECK_MESSAGE(num_segmentations("日本日", {"日", "本", "日本"}) == 2,
+                  "a letter may have several bytes");
+    INFO("two tokens, 60 letters: the 61st Fibonacci number");
+    CHECK(num_segmentations(std::string(60, 'a'), {"a", "aa"}) == 2504730781961);
+}

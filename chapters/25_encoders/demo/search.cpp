@@ -5,7 +5,6 @@
 #include "chapters/25_encoders/demo/vectors.hpp"
 #include "chapters/25_encoders/retrieval.hpp"
 #include "chapters/25_encoders/text_embedding.hpp"
-#include "chapters/25_encoders/wordpiece.hpp"
 #include "common/numbers/choices.hpp"
 #include "common/output/show.hpp"
 
@@ -86,24 +85,6 @@ void bm25_by_hand() {
     for (const auto& [document, score] : index.search(words("The bank of the river"), 4))
         rows.push_back({to_text(document), fixed(score, 3), documents[document]});
     show_table({"document", "score", "text"}, rows);
-}
-
-void words_of_bert() {
-    step("WordPiece: a vocabulary trained on a few words");
-    const Tokenizer tokenizer = train_wordpiece(
-        "play player playing played plays read reader reading reads walk walker walking walked",
-        {.vocab_size = 42});
-    std::vector<std::string> spelling(tokenizer.vocab_size());  // as in the vocabulary: ##ing
-    for (const auto& [token, id] : tokenizer.vocab)
-        spelling[static_cast<std::size_t>(id)] = token;
-    std::vector<TableRow> rows;
-    for (const std::string word : {"reading", "walks", "Players", "kept"}) {
-        std::string tokens;
-        for (const Id id : tokenizer.encode(word))
-            tokens += spelling[static_cast<std::size_t>(id)] + " ";
-        rows.push_back({word, tokens});
-    }
-    show_table({"word", "tokens"}, rows);
 }
 
 void most_similar_names(const ModernBertModel& encoder, const Names& names,

@@ -6,7 +6,6 @@
 namespace llm {
 
 void bm25_by_hand();
-void words_of_bert();
 // The names that are most similar to a query, by letter trigrams and by vectors.
 void most_similar_names(const ModernBertModel& encoder, const Names& names,
                         const std::string& query);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/unigram_json.hpp"
 #include "chapters/models/tokenizers/wordpiece_json.hpp"
 #include "common/files/json_file.hpp"
 
@@ -98,6 +99,10 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
     };
     const std::vector<std::string> tokens = tokens_of_vocab(tokenizer);
     append(added_token_members(tokenizer, tokens));
+    if (is_unigram(tokenizer)) {
+        append(unigram_components(tokenizer, tokens));
+        return write_json(path, json);
+    }
     if (tokenizer.word_model) {
         append(wordpiece_components(tokenizer, tokens));
         append({{"model.vocab", vocab_object(tokens)}});

@@ -1,7 +1,7 @@
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
 
-#include <map>
-
+#include "chapters/models/tokenizers/normalizer_json.hpp"
+#include "chapters/models/tokenizers/unigram_json.hpp"
 #include "chapters/models/tokenizers/wordpiece_json.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
@@ -24,12 +24,13 @@ class TokenizerJson {
 
     Tokenizer read() {
         read_model(json_.object("model"));
-        for_each(json_, "normalizer", "normalizers", &TokenizerJson::read_normalizer);
+        for_each(json_, "normalizer", "normalizers", &TokenizerJson::add_normalizer);
         assign_normalized_tokens();
         for_each(json_, "pre_tokenizer", "pretokenizers", &TokenizerJson::read_pre_tokenizer);
         for_each(json_, "post_processor", "processors", &TokenizerJson::read_post_processor);
         if (!json_.has("decoder")) json_.reject("a tokenizer without decoder is not supported");
         for_each(json_, "decoder", "decoders", &TokenizerJson::read_decoder);
+        if (tokenizer_.word_model.target<Unigram>()) keep_components(json_, tokenizer_);
         return std::move(tokenizer_);
     }
 
@@ -72,14 +73,6 @@ class TokenizerJson {
         tokenizer_.token_bytes[index] = token;
     }
 
-    // The pattern of a Split or Replace, which must be of this kind: "String" or "Regex".
-    static std::string pattern(const JsonFile& json, const std::string& kind) {
-        if (!json.has("pattern." + kind)) reject(json, "a pattern that is no " + kind);
-        const std::string text = json.text("pattern." + kind);
-        if (text.empty()) json.reject("pattern." + kind, "must not be empty");
-        return text;
-    }
-
     static void check_bpe(const JsonFile& model) {
         const std::string type = model.has("type") ? model.text("type") : "BPE";
         if (type != "BPE") model.reject("type", type + " is not supported");
@@ -91,6 +84,7 @@ class TokenizerJson {
     }
 
     void read_model(const JsonFile& model) {
+        if (is_unigram(model)) return read_unigram(model);
         const bool has_merges = !is_wordpiece(model);
         if (has_merges) check_bpe(model);
         for (const auto& [token, id] : model.ids_by_name("vocab")) add(token, id);
@@ -102,6 +96,24 @@ class TokenizerJson {
         tokenizer_.fuse_unk = flag(model, "fuse_unk", false);
         tokenizer_.byte_fallback = flag(model, "byte_fallback", false);
         tokenizer_.ignore_merges = flag(model, "ignore_merges", false);
+    }
+
+    void read_unigram(const JsonFile& model) {
+        std::vector<double> scores;
+        for (const auto& [token, score] : read_scored_tokens(model)) {
+            add(token, static_cast<Id>(scores.size()));
+            scores.push_back(score);
+        }
+        tokenizer_.word_model = Unigram(tokenizer_.vocab, scores);
+        if (model.has("unk_id")) {
+            tokenizer_.unk_token_id = static_cast<Id>(model.count_or("unk_id", 0));
+            if (std::size_t(*tokenizer_.unk_token_id) >= scores.size())
+                model.reject("unk_id", "has no token");
+        }
+        tokenizer_.fuse_unk = true;
+        tokenizer_.byte_fallback = flag(model, "byte_fallback", false);
+        model.reject_unread({});
+        read_added_tokens();
     }
 
     // Each merge is "a b" or, in newer files, ["a", "b"]. The first one has rank 0. A pair that
@@ -160,20 +172,8 @@ class TokenizerJson {
         }
     }
 
-    void read_normalizer(const JsonFile& json, const std::string& type) {
-        if (type == "NFC") {
-            tokenizer_.normalizers.push_back(nfc_normalizer());
-        } else if (type == "BertNormalizer") {
-            tokenizer_.normalizers.push_back(read_bert_normalizer(json));
-        } else if (type == "Prepend") {
-            tokenizer_.normalizers.push_back(prepend_normalizer(json.text("prepend")));
-        } else if (type == "Replace") {
-            const std::string old_text = pattern(json, "String");
-            tokenizer_.normalizers.push_back(
-                replace_normalizer(old_text, json.text("content")));
-        } else {
-            json.reject("type", type + " is not supported");
-        }
+    void add_normalizer(const JsonFile& json, const std::string&) {
+        tokenizer_.normalizers.push_back(read_normalizer(json));
     }
 
     void read_pre_tokenizer(const JsonFile& json, const std::string& type) {
@@ -182,6 +182,8 @@ class TokenizerJson {
                 flag(json, "add_prefix_space", true), flag(json, "use_regex", true)));
         } else if (type == "BertPreTokenizer") {
             tokenizer_.pre_tokenizers.push_back(bert_pre_tokenizer());
+        } else if (type == "WhitespaceSplit") {
+            tokenizer_.pre_tokenizers.push_back(whitespace_split_pre_tokenizer());
         } else if (type == "Digits") {
             tokenizer_.pre_tokenizers.push_back(
                 digits_pre_tokenizer(flag(json, "individual_digits", false)));
@@ -198,7 +200,7 @@ class TokenizerJson {
         const std::string behavior = json.text("behavior");
         const bool invert = flag(json, "invert", false);
         if (behavior == "MergedWithPrevious" && !invert) {
-            const std::string separator = pattern(json, "String");
+            const std::string separator = read_pattern(json, "String");
             tokenizer_.pre_tokenizers.push_back(split_after_pre_tokenizer(separator));
             return;
         }
@@ -207,7 +209,7 @@ class TokenizerJson {
             json.reject("behavior",
                         (invert ? "inverted " : "") + behavior + " is not supported");
         tokenizer_.pre_tokenizers.push_back(
-            regex_pre_tokenizer("Split", pattern(json, "Regex"), !only_matches));
+            regex_pre_tokenizer("Split", read_pattern(json, "Regex"), !only_matches));
     } catch (const TextError& error) {
         json.reject(std::string("pattern.Regex: ") + error.what());
     }
@@ -215,16 +217,11 @@ class TokenizerJson {
     void read_metaspace(const JsonFile& json) {
         const std::string replacement = json.text("replacement");
         if (replacement.empty()) json.reject("replacement", "must not be empty");
-        const std::string scheme = json.has("prepend_scheme") ? json.text("prepend_scheme")
-                                   : flag(json, "add_prefix_space", true) ? "always"
-                                                                          : "never";
-        const std::map<std::string, PrependScheme> schemes = {{"always", PrependScheme::always},
-                                                              {"first", PrependScheme::first},
-                                                              {"never", PrependScheme::never}};
-        if (!schemes.contains(scheme))
-            json.reject("prepend_scheme", scheme + " is not supported");
-        tokenizer_.pre_tokenizers.push_back(metaspace_pre_tokenizer(
-            replacement, schemes.at(scheme), flag(json, "split", true)));
+        const PrependScheme scheme = read_prepend_scheme(json);
+        if (scheme == PrependScheme::first && !tokenizer_.pre_tokenizers.empty())
+            json.reject("prepend_scheme", "first after another pre-tokenizer is not supported");
+        tokenizer_.pre_tokenizers.push_back(
+            metaspace_pre_tokenizer(replacement, scheme, flag(json, "split", true)));
     }
 
     // Special tokens before and after the text, as in "<s> A" and "[CLS] A [SEP]".
@@ -242,7 +239,8 @@ class TokenizerJson {
                 after_text = true;
             }
         }
-        if (!tokenizer_.suffix_tokens.empty() || tokenizer_.word_model)
+        const bool has_pairs = !tokenizer_.word_model.target<Unigram>();
+        if (has_pairs && (!tokenizer_.suffix_tokens.empty() || tokenizer_.word_model))
             check_pair_template(json);
     }
 
@@ -267,10 +265,12 @@ class TokenizerJson {
             decode_byte_fallback_tokens(tokenizer_);
         } else if (type == "WordPiece") {
             read_wordpiece_decoder(json, tokenizer_);
+        } else if (type == "Metaspace") {
+            read_metaspace_decoder(json, tokenizer_);
         } else if (type == "Fuse") {
             fused_ = true;
         } else if (type == "Replace") {
-            const std::string old_text = pattern(json, "String");
+            const std::string old_text = read_pattern(json, "String");
             for (std::string& token : tokenizer_.token_bytes)
                 token = replaced(token, old_text, json.text("content"));
         } else if (type == "Strip") {

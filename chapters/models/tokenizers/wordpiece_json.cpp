@@ -94,7 +94,8 @@ JsonObject template_part(const std::string& kind, const std::string& id, int typ
     return {{kind, JsonObject{{"id", id}, {"type_id", type_id}}}};
 }
 
-// The tokens before a text, the text, and the tokens after it.
+}  // namespace
+
 JsonMembers template_members(const Tokenizer& tokenizer,
                              const std::vector<std::string>& tokens) {
     JsonArray single, pair;
@@ -118,6 +119,8 @@ JsonMembers template_members(const Tokenizer& tokenizer,
             {"post_processor.pair", pair},
             {"post_processor.special_tokens", ids}};
 }
+
+namespace {
 
 // Were the texts of the tokens cleaned up? If it made no difference, either answer is right.
 bool has_cleanup(const Tokenizer& tokenizer, const std::vector<std::string>& tokens,

@@ -21,6 +21,10 @@ void read_wordpiece_decoder(const JsonFile& json, Tokenizer& tokenizer);
 // then the second text and the tokens after it, of type 1.
 void check_pair_template(const JsonFile& post_processor);
 
+// The post-processor: the tokens before a text, the text, and the tokens after it.
+JsonMembers template_members(const Tokenizer& tokenizer,
+                             const std::vector<std::string>& tokens);  // by id
+
 // All components of a tokenizer with WordPiece, without its vocabulary and added tokens. Throws
 // ValueError for a word model, a normalizer or a pre-tokenizer that is not BERT's.
 JsonMembers wordpiece_components(const Tokenizer& tokenizer,
