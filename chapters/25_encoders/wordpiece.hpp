@@ -1,4 +1,4 @@
-// Chapter 25, file 7 of 7: WordPiece, the tokenizer of BERT.
+// Chapter 25, file 7 of 10: WordPiece, the tokenizer of BERT.
 #pragma once
 
 #include <optional>
