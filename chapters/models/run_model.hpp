@@ -16,6 +16,9 @@ struct ModelRun {
     std::string model_path, tokenizer_path, export_folder, gguf_file;
     std::vector<std::vector<Id>> tokens;       // none: no logits; of a decoder, one text
     std::vector<std::vector<Id>> token_types;  // of encoders; none: all 0
+    std::vector<std::string> texts;            // of encoders, instead of tokens
+    std::vector<std::string> text_pairs;       // the second text of each; none: no pairs
+    std::string prompt_name = "";              // of sentence-transformers; empty: the default
     std::optional<std::string> prompt;         // none: no text
     GenerationConfig generation = {.sampling = {.temperature = Real(0.8), .top_p = Real(0.9)},
                                    .max_new_tokens = 100};

@@ -44,9 +44,11 @@ TEST_CASE("weights that do not fit the settings are named, with both shapes") {
     CHECK(rejection_of_copy("bert", {{"max_position_embeddings", 17}}) ==
           "model.safetensors: tensor bert.embeddings.position_embeddings.weight should have "
           "the shape (17, 24), it has (16, 24)");
-    CHECK(rejection_of_copy("bert", {{"num_hidden_layers", 16'000'000}}) ==
-          "model.safetensors: tensor bert.encoder.layer.15999999.output.LayerNorm.weight of "
+    CHECK(rejection_of_copy("bert", {{"num_hidden_layers", 10'000}}) ==
+          "model.safetensors: tensor bert.encoder.layer.9999.output.LayerNorm.weight of "
           "shape (24,) is missing");
+    CHECK(rejection_of_copy("bert", {{"num_hidden_layers", 10'001}}) ==
+          "config.json: num_hidden_layers must be at most 10000, not 10001");
     CHECK(rejection_of_copy("bert", {{"num_hidden_layers", 2}}) ==
           "config.json: the weights have a tensor "
           "bert.encoder.layer.2.attention.output.LayerNorm.bias, which these settings do not "
