@@ -54,13 +54,18 @@ void show_parameters(const EncoderParameters& count) {
     show_table({"part", "parameters", "bytes in float32", "in bfloat16"}, rows);
 }
 
-// The pooling of a model of sentence-transformers is written, too.
-EncoderGgufOptions gguf_options(const ModelRun& run, std::size_t vocab_size) {
+// The pooling of a model of sentence-transformers is written, too. Without a tokenizer,
+// llama.cpp runs the file with ids.
+EncoderGgufOptions gguf_options(const ModelRun& run, std::size_t vocab_size) try {
     EncoderGgufOptions options;
     options.dtype = dtype_named(run.dtype);
     options.pooling = pooling_of(run.model_path);
-    options.tokenizer = tokenizer_metadata(encoder_tokenizer(run, vocab_size), vocab_size);
+    if (run.tokenizer_path != "none")
+        options.tokenizer = tokenizer_metadata(encoder_tokenizer(run, vocab_size), vocab_size);
     return options;
+} catch (const ValueError& error) {
+    throw ValueError(std::string(error.what()) +
+                     "; --tokenizer none writes the file without a tokenizer");
 }
 
 void write_gguf_file(const AnyEncoder& encoder, const std::string& file,
