@@ -265,6 +265,7 @@ Anatomy anatomy_of(const PublishedExample& example) {
     const double C = double(config.hidden_size), H = double(config.num_attention_heads);
     const std::string sizes = "09_full_model.md";
     std::vector<Choice> choices = {
+        {"attends to", "the past", "01_masking.md"},
         positions_of(config),
         theta_of(config),
         rotated_of(config),

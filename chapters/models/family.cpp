@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/models/encoders/encoder_family.hpp"
 #include "chapters/models/family_keys.hpp"
 #include "chapters/models/llama/config_file.hpp"
 #include "chapters/models/llama/rope_keys.hpp"
@@ -11,9 +12,6 @@
 
 namespace llm::models {
 namespace {
-
-// The settings of so many layers take 5 MB; a damaged number would take all memory.
-constexpr std::size_t most_layers = 10'000;
 
 Config read_common_sizes(const JsonFile& json, const Family& family) {
     Config sizes = read_sizes(json, family.defaults, [&](const std::string& common) {
@@ -89,6 +87,7 @@ std::vector<std::string> all_model_types() {
     for (const Family* family : families())
         if (std::find(types.begin(), types.end(), family->model_type) == types.end())
             types.push_back(family->model_type);
+    for (const EncoderFamily* family : encoder_families()) types.push_back(family->model_type);
     return types;
 }
 

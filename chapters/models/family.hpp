@@ -121,6 +121,9 @@ struct Family {
                                                                            FamilyConfig&) {};
 };
 
+// The settings of so many layers take 5 MB; a damaged number would take all memory.
+inline constexpr std::size_t most_layers = 10'000;
+
 // The family's name of a key in config.json; empty: it has none.
 std::string key_of(const Family& family, const std::string& common);
 
@@ -131,7 +134,8 @@ FamilyConfig config_with(const Family& family, const Config& sizes);
 // types are among them: of these, models/llama reads all that chapter 09's model can compute.
 const std::vector<const Family*>& families();
 const Family* find_family(const std::string& model_type);
-std::vector<std::string> all_model_types();  // with those of chapter 09: llama, ..., gpt2
+// With those of chapter 09 and of encoders: llama, ..., gpt2, ..., bert.
+std::vector<std::string> all_model_types();
 
 // Whether these functions, and not those of models/llama, read this config.json: one of the
 // model types above, but one of chapter 09's only if it has something that its model has not,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "chapters/models/encoders/encoder_checkpoint.hpp"
+#include "chapters/models/encoders/encoder_gguf.hpp"
 #include "chapters/models/families/families.hpp"
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
@@ -17,6 +19,12 @@ const Family* family_of(const JsonFile& json) {
     return is_family_config(json) ? &family_named_in(json) : nullptr;
 }
 
+void reject_encoder(const std::string& path, const EncoderFamily* encoder) {
+    if (encoder)
+        throw FileError(path + ": " + encoder->model_type +
+                        " is an encoder, which writes no text; ./learn model runs it");
+}
+
 // The settings of a model for which family_of is not null.
 FamilyConfig config_at(const std::string& path) {
     return is_gguf(path) ? read_family_config(Gguf(path))
@@ -25,7 +33,10 @@ FamilyConfig config_at(const std::string& path) {
 
 }  // namespace
 
+bool is_encoder(const std::string& path) { return find_encoder_family(path) != nullptr; }
+
 const Family* family_of(const std::string& path) {
+    reject_encoder(path, find_encoder_family(path));
     if (is_gguf(path)) return find_family(Gguf(path));
     const std::string config = path + "/config.json";
     return is_file(config) ? family_of(open_config(config)) : nullptr;
@@ -36,7 +47,12 @@ LoadedModel load_any_model(const std::string& path) {
     return is_gguf(path) ? load_family_gguf(path) : load_family_model(path);
 }
 
+AnyEncoder load_any_encoder(const std::string& path) {
+    return is_gguf(path) ? load_encoder_gguf(path) : load_encoder(path);
+}
+
 FamilyConfig read_any_config(const JsonFile& json) {
+    reject_encoder(json.path().string(), find_encoder_family(json));
     if (const std::string method = quantization_method(json); !method.empty())
         json.remark("the weights are quantized (" + method +
                     "); the sizes are those of the unquantized model");

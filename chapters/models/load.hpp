@@ -5,9 +5,15 @@
 
 #include <variant>
 
+#include "chapters/models/encoders/encoder_model.hpp"
 #include "chapters/models/family_model.hpp"
 
 namespace llm::models {
+
+// What a model is for: a decoder writes the next tokens of a text; an encoder (chapter 25)
+// reads a whole text and gives vectors. All other functions here are for decoders, and throw a
+// FileError for an encoder, which says how to run it.
+bool is_encoder(const std::string& path);  // throws FileError
 
 // The family in families/ that reads these files; null if models/llama reads them, as a model
 // of chapter 09: Llama, Qwen2, Qwen3, Mini-LLM, llama2.c, and Mistral if no window hides a
@@ -17,6 +23,9 @@ const Family* family_of(const std::string& path);
 // Loads a model of any supported type. Throws FileError, which names the file and the tensor.
 using LoadedModel = std::variant<Model, FamilyModel>;
 LoadedModel load_any_model(const std::string& path);
+
+// Loads an encoder. Throws FileError, which names the file and the tensor.
+AnyEncoder load_any_encoder(const std::string& path);
 
 // Reads a config.json of any supported type. Throws FileError.
 FamilyConfig read_any_config(const JsonFile& json);

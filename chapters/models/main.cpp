@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chapters/models/anatomy.hpp"
+#include "chapters/models/encoders/encoder_anatomy.hpp"
 #include "chapters/models/llama/model_path_option.hpp"
 #include "chapters/models/model_options.hpp"
 #include "chapters/models/model_size.hpp"
@@ -26,6 +27,12 @@ int main(int argc, char** argv) {
     options.id_lists("--decoder-tokens", run.decoder_tokens,
                      "of an encoder and decoder: what the decoder has written");
     options.needs("--decoder-tokens", "--tokens");
+    options.repeated("--text", run.texts,
+                     "of an encoder: show what it computes for this text, and for others");
+    options.repeated("--text-pair", run.text_pairs, "the second text of a pair");
+    options.text("--prompt-name", run.prompt_name,
+                 "of sentence-transformers: what the texts are, such as query");
+    for (const char* name : {"--text-pair", "--prompt-name"}) options.needs(name, "--text");
     options.flag("--families", families, "compare the choices of published models");
     options.flag("--markdown", markdown, "write --families as tables with links");
     options.needs("--markdown", "--families");
@@ -40,12 +47,14 @@ int main(int argc, char** argv) {
         if (markdown) return write_families_in_markdown(published_anatomies());
         if (families) return show_families(published_anatomies());
         if (!compared.empty())
-            return show_difference(anatomy_of(find_example(compared[0])),
-                                   anatomy_of(find_example(compared[1])));
+            return show_difference(find_anatomy(compared[0]), find_anatomy(compared[1]));
         if (!sized.empty()) {
-            const PublishedExample example = find_example(sized);
+            const auto encoder = find_encoder_config(sized);
+            const PublishedExample example = encoder ? PublishedExample{} : find_example(sized);
             if (!options.given("--context"))
-                context = std::min(context, example.config.max_position_embeddings);
+                context = std::min(context, encoder ? encoder->max_position_embeddings
+                                                    : example.config.max_position_embeddings);
+            if (encoder) return show_size(sized, *encoder, context, batch_size);
             return show_size(example, context, batch_size);
         }
         require(!run.model_path.empty(), "--model is missing: ./learn model DIR or FILE.gguf");

@@ -76,14 +76,16 @@ bool has_mixer(const FamilyConfig& config) {
         [](const LayerConfig& layer) { return std::holds_alternative<Mixer>(layer.mixer); });
 }
 
-std::string bytes(double number) {
+}  // namespace
+
+std::string bytes_as_text(double number) {
     const std::array units = {"bytes", "kB", "MB", "GB", "TB"};
     std::size_t unit = 0;
     for (; number >= 1000 && unit + 1 < units.size(); ++unit) number /= 1000;
     return fixed(number, unit == 0 ? 0 : 2) + " " + units[unit];
 }
 
-std::string flops(double number) {
+std::string flops_as_text(double number) {
     const std::array units = {"MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs"};
     number /= 1e6;
     std::size_t unit = 0;
@@ -91,9 +93,20 @@ std::string flops(double number) {
     return fixed(number, 2) + " " + units[unit];
 }
 
-double bytes_per_weight(DType dtype) { return double(bytes_per_row(dtype, 256)) / 256; }
+std::vector<TableRow> weight_rows(double parameters) {
+    std::vector<TableRow> rows;
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::q8_0, DType::q4_0}) {
+        const double bytes_per_weight = double(bytes_per_row(dtype, 256)) / 256;
+        rows.push_back({"weights, " + std::string(to_text(dtype)),
+                        bytes_as_text(parameters * bytes_per_weight),
+                        fixed(8 * bytes_per_weight, 1) + " bits each", "16"});
+    }
+    return rows;
+}
 
-}  // namespace
+TableRow training_row(double parameters) {
+    return {"training, AdamW", bytes_as_text(16 * parameters), "16 bytes each, float32", "13"};
+}
 
 std::string shared_experts_of(const ExpertSizes& experts) {
     if (experts.n_shared_experts == 0) return "";
@@ -164,12 +177,9 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
     if (const auto biases = count_parameters(config).router_biases; biases > 0)
         rows.push_back(
             {"router biases", with_commas(biases), "no gradient changes them", "18"});
-    for (const DType dtype : {DType::float32, DType::bfloat16, DType::q8_0, DType::q4_0})
-        rows.push_back({"weights, " + std::string(to_text(dtype)),
-                        bytes(parameters * bytes_per_weight(dtype)),
-                        fixed(8 * bytes_per_weight(dtype), 1) + " bits each", "16"});
+    for (const TableRow& row : weight_rows(parameters)) rows.push_back(row);
     rows.push_back({"KV cache, float16",
-                    bytes(double(kv_cache_bytes(config, seq_len, batch_size, 2))),
+                    bytes_as_text(double(kv_cache_bytes(config, seq_len, batch_size, 2))),
                     linear    ? "4 Hkv D a token, states"
                     : latent  ? "2 L (R + Dr) a token"
                     : windows ? "4 Hkv D, windows at most W"
@@ -178,16 +188,18 @@ void show_size(const PublishedExample& example, std::uint64_t seq_len,
                     : latent  ? "19"
                     : windows ? "17"
                               : "05"});
-    rows.push_back({"prefill", flops(double(batch_size) * flops_of_prefill(config, seq_len)),
+    rows.push_back({"prefill",
+                    flops_as_text(double(batch_size) * flops_of_prefill(config, seq_len)),
                     "2 a weight, 4 L H D a pair", "09"});
-    rows.push_back(
-        {"one more token", flops(double(batch_size * flops_per_token(config, seq_len - 1))),
-         latent ? "the cheaper order" : "the same, of one token", latent ? "19" : "09"});
+    rows.push_back({"one more token",
+                    flops_as_text(double(batch_size * flops_per_token(config, seq_len - 1))),
+                    latent ? "the cheaper order" : "the same, of one token",
+                    latent ? "19" : "09"});
     rows.push_back({"its reads at least",
-                    bytes(2 * double(count_parameters(config).active_matrix_elements) +
-                          double(kv_cache_bytes(config, seq_len, batch_size, 2))),
+                    bytes_as_text(2 * double(count_parameters(config).active_matrix_elements) +
+                                  double(kv_cache_bytes(config, seq_len, batch_size, 2))),
                     "bfloat16 weights, cache", "15"});
-    rows.push_back({"training, AdamW", bytes(16 * parameters), "16 bytes each, float32", "13"});
+    rows.push_back(training_row(parameters));
     show_table({"what", "how much", "formula", "chapter"}, rows);
 }
 

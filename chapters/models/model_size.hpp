@@ -2,6 +2,7 @@
 #pragma once
 
 #include "chapters/models/anatomy.hpp"
+#include "common/output/show.hpp"
 
 namespace llm::models {
 
@@ -25,6 +26,13 @@ std::uint64_t kv_cache_bytes(const FamilyConfig& config, std::uint64_t seq_len,
 // formula and the chapter that explains it.
 void show_size(const PublishedExample& example, std::uint64_t seq_len,
                std::uint64_t batch_size);
+
+// Rows of that table: the bytes of this many parameters in four types, and while they are
+// trained. Numbers of bytes and FLOPs: "6.74 GB", "12.30 TFLOPs".
+std::vector<TableRow> weight_rows(double parameters);
+TableRow training_row(double parameters);
+std::string bytes_as_text(double number);
+std::string flops_as_text(double number);
 
 // ", one shared", ", 2 shared", or nothing.
 std::string shared_experts_of(const ExpertSizes& experts);

@@ -1,7 +1,6 @@
 #include "chapters/models/run_model.hpp"
 
 #include "chapters/09_full_model/parameters.hpp"
-#include "chapters/models/encoders/encoder_family.hpp"
 #include "chapters/models/encoders/run_encoder.hpp"
 #include "chapters/models/encoders/run_t5.hpp"
 #include "chapters/models/encoders/t5.hpp"
@@ -125,6 +124,7 @@ void run_with(const AnyModel& model, const ModelRun& run, Generator& generator) 
     }
     require(run.tokens.size() <= 1 && run.token_types.empty(),
             "--tokens: a decoder runs one text, without --token-types");
+    require(run.texts.empty(), "--text is for encoders; a decoder continues a --prompt");
     if (!run.tokens.empty()) check_input(model.config, one_sequence(run.tokens.front()));
 
     show_layers(model);
@@ -162,7 +162,7 @@ Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size) {
 void run_model(const ModelRun& run, Generator& generator) {
     if (is_t5(run.model_path)) return run_t5(run, generator);
     require(run.decoder_tokens.empty(), "--decoder-tokens: the model has not both stacks");
-    if (find_encoder_family(run.model_path)) return run_encoder(run);
+    if (is_encoder(run.model_path)) return run_encoder(run);
     std::visit([&](const auto& model) { run_with(model, run, generator); },
                load_any_model(run.model_path));
 }

@@ -49,7 +49,8 @@ if(EMSCRIPTEN)
     chapters/models/llama/config_file.cpp chapters/models/llama/config_json.cpp
     chapters/models/llama/gguf_config.cpp chapters/models/llama/rope_keys.cpp
     chapters/models/llama/settings_lists.cpp chapters/models/llama/unread_settings.cpp
-    chapters/models/tokenizers/gguf_tokenizer.cpp chapters/models/tokenizers/save_tokenizer.cpp
+    chapters/models/tokenizers/gguf_tokenizer.cpp chapters/models/tokenizers/gguf_pre_types.cpp
+    chapters/models/tokenizers/wordpiece_gguf.cpp chapters/models/tokenizers/save_tokenizer.cpp
     chapters/models/tokenizers/tokenizer_json.cpp
     chapters/models/gguf/gguf_export.cpp chapters/models/tokenizers/gguf_tokenizer_export.cpp
     PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -Os)

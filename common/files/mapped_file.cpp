@@ -23,8 +23,8 @@ std::string one_line(std::string text) {
 
 std::string one_short_line(std::string text) {
     text = one_line(std::move(text));
-    if (text.size() <= 400) return text;
-    text.resize(400);
+    if (text.size() <= 600) return text;
+    text.resize(600);
     return text += " ...";
 }
 

@@ -14,7 +14,7 @@
 namespace llm {
 
 // The text as one line of a terminal: control characters are replaced by ?. one_short_line
-// truncates it after 400 bytes.
+// truncates it after 600 bytes.
 std::string one_line(std::string text);
 std::string one_short_line(std::string text);
 

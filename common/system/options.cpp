@@ -191,6 +191,18 @@ void Options::list(const std::string& name, std::vector<std::string>& value,
     parser_->describe(name, "text", help);
 }
 
+void Options::repeated(const std::string& name, std::vector<std::string>& values,
+                       const std::string& help) {
+    const auto take = [&values, name](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) values.push_back(parse_text(name, text));
+    };
+    parser_->app.add_option_function<std::vector<std::string>>(name, take, help)
+        ->type_name("TEXT")
+        ->expected(-1)
+        ->allow_extra_args(false);
+    parser_->describe(name, "text", help);
+}
+
 void Options::path(const std::string& name, std::string& value, const std::string& help) {
     parser_->app.add_option(name, value, help)->type_name("PATH");
     parser_->describe(name, "path", help);

@@ -47,6 +47,8 @@ class Options {
     void text(const std::string& name, std::string& value, const std::string& help);
     void list(const std::string& name, std::vector<std::string>& value,
               const std::string& help);  // texts between commas; may be given several times
+    void repeated(const std::string& name, std::vector<std::string>& values,
+                  const std::string& help);  // a text; may be given several times
     void count(const std::string& name, std::size_t& value, std::int64_t low, std::int64_t high,
                const std::string& help);
     void number(const std::string& name, float& value, double low, double high,

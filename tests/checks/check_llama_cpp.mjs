@@ -3,7 +3,8 @@
 // qwen2; that a file without the permutation of q and k fails; that an adapter, applied by llama.cpp
 // or merged by us, changes the answers as it does here; and that the files of ./learn 17 --gguf (types
 // gemma2 and gemma3_text), ./learn 18 --gguf (mixtral, qwen3_moe, gpt_oss and llama4_text) and ./learn
-// model --gguf (all other families) have the same logits, and encoders the same vectors of texts. Prints one line per check. Exits with 1 if one fails, and with 77 if llama.cpp is
+// model --gguf (all other families) have the same logits, and encoders the same vectors of texts and BERT's tokenizers
+// the same ids. Prints one line per check. Exits with 1 if one fails, and with 77 if llama.cpp is
 // missing. Needs Node 20 and the npm package node-llama-cpp.
 // Usage: node tests/checks/check_llama_cpp.mjs FOLDER BUILD, with node_modules in the folder.
 import { execFileSync } from 'node:child_process'
@@ -32,7 +33,7 @@ function check(title, passed, detail) {
 
 // The lines of JSON that a program prints.
 function run(program, ...options) {
-  const output = execFileSync(resolve(build, program), [...options, '--json'])
+  const output = execFileSync(resolve(build, program), [...options, '--json'], { maxBuffer: 2 ** 26 })
   return output.toString().trim().split('\n').map(line => JSON.parse(line))
 }
 
@@ -773,6 +774,55 @@ for (const [name, modern, activation, pooling, tolerance] of [
   const highest = Math.max(...ours.map(Math.abs))
   check(`${name}: the vector of a text within ${tolerance} of its largest element`, theirs.length === 64 && largest < tolerance * highest,
     `${largest.toExponential(1)} of ${highest.toFixed(1)}`)
+}
+
+// Texts of the pages' words, and of random characters of many scripts. (llama.cpp differs in words of more than 100 characters, in
+// control characters and in marks with a width of their own, such as the vowel signs of Hindi: it drops these with the accents.)
+function textsForWordPiece() {
+  const words = readFileSync(new URL('../../docs/25_encoders.md', import.meta.url), 'utf8').split(/\s+/).filter(word => word.length < 100)
+  const ranges = [[0x20, 0x7e], [0xa1, 0x24f], [0x300, 0x36f], [0x391, 0x3c9], [0x410, 0x44f], [0x1e00, 0x1eff], [0x2010, 0x2027],
+    [0x20a0, 0x20bf], [0x3041, 0x3096], [0x4e00, 0x4e7f], [0xac00, 0xac3f], [0xff01, 0xff5e], [0x1f600, 0x1f63f]]
+  let state = 54321
+  const below = n => Math.floor((state = (Math.imul(1664525, state) + 1013904223) >>> 0) / 2 ** 32 * n)
+  const character = () => {
+    const [first, last] = ranges[below(ranges.length)]
+    return below(6) === 0 ? ' ' : String.fromCodePoint(first + below(last - first + 1))
+  }
+  const list = (count, next) => Array.from({ length: 1 + below(count) }, next)
+  return Array.from({ length: 1000 }, (_, i) => i % 2 ? list(12, character).join('') : list(6, () => words[below(words.length)]).join(' '))
+}
+
+// BERT's tokenizers: the ids of texts, and their vectors.
+for (const kind of ['bert_uncased', 'bert_cased']) {
+  const folder = randomEncoder(kind, false, 'gelu_pytorch_tanh', 'mean_tokens')
+  copyFileSync(fileURLToPath(new URL(`../fixtures/25_encoders/${kind}/tokenizer.json`, import.meta.url)), join(folder, 'tokenizer.json'))
+  const file = join(scratch, `${kind}.gguf`)
+  run('model', '--model', folder, '--gguf', file)
+  const model = await llama.loadModel({ modelPath: file, useMmap: false, defaultContextFlashAttention: false })
+  const context = await model.createEmbeddingContext({ contextSize: 64, threads: 1 })
+  const texts = textsForWordPiece().filter(text => model.tokenize(text, true).length <= 62)
+  const mismatches = []
+  let largest = 0
+  for (let begin = 0; begin < texts.length; begin += 100) {
+    const some = texts.slice(begin, begin + 100)
+    const lines = run('model', '--model', file, '--only', '2', ...some.flatMap(text => ['--text', text]))
+    const values = name => lines.find(line => line.type === 'tensor' && line.name === name)
+    const ids = values('input_ids'), mask = values('attention_mask').values, vectors = values('sentence_embedding').values
+    const width = ids.values.length / some.length
+    for (const [i, text] of some.entries()) {
+      const ours = ids.values.slice(i * width, (i + 1) * width).filter((_, t) => mask[i * width + t] === 1)
+      const theirs = [2, ...model.tokenize(text, true), 3] // node-llama-cpp puts no [SEP] after a text
+      if (String(ours) !== String(theirs)) mismatches.push(text)
+      if (i % 20 > 0) continue
+      const { vector } = await context.getEmbeddingFor(theirs)
+      const row = vectors.slice(64 * i, 64 * i + 64)
+      largest = Math.max(largest, ...row.map((x, c) => Math.abs(x - vector[c]) / Math.max(...row.map(Math.abs))))
+    }
+  }
+  check(`${kind}: the ids of texts`, texts.length > 900 && mismatches.length === 0, `${texts.length} texts, other ids for ${JSON.stringify(mismatches.slice(0, 3))}`)
+  check(`${kind}: the vectors of texts within 2e-3 of their largest element`, largest < 2e-3, largest.toExponential(1))
+  await context.dispose()
+  await model.dispose()
 }
 
 process.exit(failures > 0 ? 1 : 0) // its threads would keep the process running

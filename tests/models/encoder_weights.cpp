@@ -1,6 +1,7 @@
 // Weights of encoders that do not fit the settings, and tensors that a file may have or lack.
 #include <functional>
 
+#include "common/files/unicode.hpp"
 #include "tests/support/published_encoders.hpp"
 
 using namespace llm;
@@ -44,9 +45,11 @@ TEST_CASE("weights that do not fit the settings are named, with both shapes") {
     CHECK(rejection_of_copy("bert", {{"max_position_embeddings", 17}}) ==
           "model.safetensors: tensor bert.embeddings.position_embeddings.weight should have "
           "the shape (17, 24), it has (16, 24)");
-    CHECK(rejection_of_copy("bert", {{"num_hidden_layers", 16'000'000}}) ==
-          "model.safetensors: tensor bert.encoder.layer.15999999.output.LayerNorm.weight of "
+    CHECK(rejection_of_copy("bert", {{"num_hidden_layers", 10'000}}) ==
+          "model.safetensors: tensor bert.encoder.layer.9999.output.LayerNorm.weight of "
           "shape (24,) is missing");
+    CHECK(rejection_of_copy("bert", {{"num_hidden_layers", 10'001}}) ==
+          "config.json: num_hidden_layers must be at most 10000, not 10001");
     CHECK(rejection_of_copy("bert", {{"num_hidden_layers", 2}}) ==
           "config.json: the weights have a tensor "
           "bert.encoder.layer.2.attention.output.LayerNorm.bias, which these settings do not "
@@ -120,6 +123,30 @@ TEST_CASE("bert: the bias of the decoder has two names, and may stand under eith
                   "cls.predictions.bias and cls.predictions.decoder.bias, which differ")
             .c_str(),
         FileError);
+}
+
+TEST_CASE("bert: the names of Google's first files are read: gamma, beta and a buffer") {
+    // bert_plain has these names without the prefix; here they stand in a model with heads.
+    const AnyEncoder now = load_encoder(fixture_path("models/bert"));
+    const Scratch scratch;
+    const std::string folder = scratch.copy_of("models/bert"),
+                      file = folder + "/model.safetensors", original = content(file);
+    const std::string old_header = header_of(file);
+    std::string header = replaced(replaced(old_header, "LayerNorm.weight", "LayerNorm.gamma"),
+                                  "LayerNorm.bias", "LayerNorm.beta");
+    const std::string data = original.substr(8 + old_header.size());
+    header.insert(1, R"("bert.embeddings.position_ids": {"dtype": "I64", "shape": [1, 16],
+                        "data_offsets": [)" +
+                         std::to_string(data.size()) + "," + std::to_string(data.size() + 128) +
+                         "]}, ");
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    const std::uint64_t size = header.size();
+    overwrite(file, std::string(reinterpret_cast<const char*>(&size), sizeof size) + header +
+                        data + std::string(128, '\0'));
+    REQUIRE(mentions(header, "cls.predictions.transform.LayerNorm.gamma"));
+    const AnyEncoder encoder = load_encoder(folder);
+    CHECK(difference_of(encode(encoder, encoder_batch(encoder)),
+                        encode(now, encoder_batch(now)), 0) == "");
 }
 
 TEST_CASE("a class needs its heads, and other heads are read if they are there") {

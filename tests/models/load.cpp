@@ -1,6 +1,7 @@
 // A path becomes a model in one place, and which models have the fast path.
 #include "chapters/models/load.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
+#include "chapters/models/encoders/encoder_gguf.hpp"
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/parameter_count.hpp"
@@ -41,6 +42,38 @@ TEST_CASE("load_any_model: Llama's types as chapter 09's model, the others as th
     CHECK(std::holds_alternative<FamilyModel>(load_any_model(gguf)));
     CHECK_FALSE(family_of(fixture_path("gguf/qwen3.gguf")));
     CHECK(std::holds_alternative<Model>(load_any_model(fixture_path("gguf/qwen3.gguf"))));
+}
+
+TEST_CASE("load_any_encoder: the encoders, which no function for models that write takes") {
+    const Scratch scratch;
+    const std::string gguf = (scratch.folder / "model.gguf").string();
+    const std::string folder = fixture_path("models/modernbert");
+    export_gguf(load_any_encoder(folder), gguf);
+    for (const std::string& path : {folder, gguf}) {
+        CAPTURE(path);
+        CHECK(is_encoder(path));
+        CHECK(config_of(load_any_encoder(path)).family == &modernbert_family());
+        const std::string message =
+            path + ": modernbert is an encoder, which writes no text; ./learn model runs it";
+        CHECK_THROWS_WITH_AS(family_of(path), message.c_str(), FileError);
+        CHECK_THROWS_WITH_AS(load_any_model(path), message.c_str(), FileError);
+        CHECK_THROWS_WITH_AS(has_fast_path(path), message.c_str(), FileError);
+        CHECK_THROWS_WITH_AS(load_for_fast_path(path), message.c_str(), FileError);
+    }
+    CHECK_THROWS_WITH_AS(
+        read_any_config(JsonFile(folder + "/config.json")),
+        (folder + "/config.json: modernbert is an encoder, which writes no text; ./learn model "
+                  "runs it")
+            .c_str(),
+        FileError);
+    for (const std::string decoder : {"models/gpt2", "09_full_model/qwen3", "gguf/qwen3.gguf"})
+        CHECK_FALSE(is_encoder(fixture_path(decoder)));
+    CHECK_THROWS_WITH_AS(load_any_encoder(fixture_path("models/gpt2")),
+                         (fixture_path("models/gpt2") +
+                          "/config.json: model_type gpt2 is not supported; supported: bert, "
+                          "modernbert")
+                             .c_str(),
+                         FileError);
 }
 
 TEST_CASE("has_fast_path: none of the families whose layers are not Llama's") {

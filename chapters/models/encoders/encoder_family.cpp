@@ -16,6 +16,10 @@ EncoderFamilyConfig read_common(const JsonFile& json, const EncoderFamily& famil
     const Config sizes = read_sizes(json, family.defaults, [&](const std::string& common) {
         return key_of(family, common);
     });
+    if (sizes.num_hidden_layers > most_layers)
+        json.reject(key_of(family, "num_hidden_layers"), "must be at most " +
+                                                             to_text(most_layers) + ", not " +
+                                                             to_text(sizes.num_hidden_layers));
     EncoderFamilyConfig config = config_with(family, sizes);
     config.hidden_act = read_activation(json, key_of(family, "hidden_act"), GELU);
     if (json.has("pad_token_id")) config.pad_token_id = json.ids("pad_token_id").front();
@@ -29,6 +33,23 @@ std::map<std::string, std::string> read_labels(const JsonFile& json) {
     for (const auto& [number, name] : *json.value("id2label").as<JsonObject>())
         if (name.as<std::string>()) labels.emplace(number, *name.as<std::string>());
     return labels;
+}
+
+const std::map<std::string, ProblemType> problem_types = {
+    {"single_label_classification", ProblemType::single_label},
+    {"multi_label_classification", ProblemType::multi_label},
+    {"regression", ProblemType::regression}};
+
+// Changes no logits, but what they mean.
+ProblemType read_problem_type(const JsonFile& json) {
+    const std::string key = "problem_type";
+    if (!json.has(key)) return ProblemType::single_label;
+    const auto found = problem_types.find(json.text(key));
+    if (found == problem_types.end())
+        json.reject_value(key, json.text(key),
+                          "single_label_classification, multi_label_classification and "
+                          "regression");
+    return found->second;
 }
 
 void read_heads(const JsonFile& json, EncoderFamilyConfig& config) {
@@ -45,6 +66,7 @@ void read_heads(const JsonFile& json, EncoderFamilyConfig& config) {
     if (!config.heads.classifier) return;
     config.num_labels = static_cast<std::size_t>(head.num_outputs);
     config.id2label = read_labels(json);
+    config.problem_type = read_problem_type(json);
 }
 
 }  // namespace
@@ -138,6 +160,9 @@ JsonMembers config_json(const EncoderFamilyConfig& config, DType dtype) {
     for (std::size_t n = 0; n < config.num_labels; ++n)
         names.push_back({std::to_string(n), config.label(n)});
     if (!names.empty()) members.push_back({"id2label", names});
+    for (const auto& [name, type] : problem_types)
+        if (type == config.problem_type && type != ProblemType::single_label)
+            members.push_back({"problem_type", name});
     family.write(config, members);
     return members;
 }

@@ -24,6 +24,9 @@ struct EncoderHeads {
     bool operator==(const EncoderHeads&) const = default;
 };
 
+// What the labels of a classifier are: exclusive classes, or not, or one number.
+enum class ProblemType { single_label, multi_label, regression };
+
 // The settings of a published encoder. (has_bias and windowed of chapter 25 are those of all
 // layers; here each kind of layer has a setting of its own.)
 struct EncoderFamilyConfig : EncoderConfig {
@@ -40,6 +43,7 @@ struct EncoderFamilyConfig : EncoderConfig {
     std::optional<Pooling> classifier_pooling = std::nullopt;
     std::size_t num_labels = 0;                        // of the classifier
     std::map<std::string, std::string> id2label = {};  // their names, by number
+    ProblemType problem_type = ProblemType::single_label;
     Id pad_token_id = 0;
 
     std::string label(std::size_t n) const {  // Hugging Face's, if the file has no name

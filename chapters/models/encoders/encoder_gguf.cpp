@@ -2,6 +2,7 @@
 
 #include "chapters/models/activations.hpp"
 #include "chapters/models/encoders/encoder_tensors.hpp"
+#include "chapters/models/encoders/sentence_transformers.hpp"
 #include "chapters/models/llama/gguf_tensors.hpp"
 #include "common/output/show.hpp"
 
@@ -108,19 +109,15 @@ AnyEncoder load_encoder_gguf(const std::string& path) {
 }
 
 std::optional<Pooling> pooling_of(const std::string& path) {
-    bool mean = false, cls = false;
-    if (const std::string file = path + "/1_Pooling/config.json"; is_gguf(path)) {
-        const Gguf gguf(path);
-        const auto type = gguf.any_number(gguf.text("general.architecture") + pooling_key);
-        mean = type == mean_pooling;
-        cls = type == cls_pooling;
-    } else if (is_file(file)) {
-        const JsonFile json(file);
-        mean = json.boolean_or("pooling_mode_mean_tokens", false);
-        cls = json.boolean_or("pooling_mode_cls_token", false);
+    if (!is_gguf(path)) {
+        const std::string file = path + "/1_Pooling/config.json";
+        return is_file(file) ? read_pooling_mode(JsonFile(file)) : std::nullopt;
     }
-    if (mean == cls) return std::nullopt;
-    return mean ? Pooling::mean : Pooling::cls;
+    const Gguf gguf(path);
+    const auto type = gguf.any_number(gguf.text("general.architecture") + pooling_key);
+    if (type == mean_pooling) return Pooling::mean;
+    if (type == cls_pooling) return Pooling::cls;
+    return std::nullopt;
 }
 
 }  // namespace llm::models

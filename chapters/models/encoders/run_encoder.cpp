@@ -1,42 +1,20 @@
 #include "chapters/models/encoders/run_encoder.hpp"
 
-#include <algorithm>
-
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
 #include "chapters/models/encoders/encoder_gguf.hpp"
+#include "chapters/models/encoders/encoder_output.hpp"
+#include "chapters/models/load.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::models {
 namespace {
 
-// What other programs need, or a model that predicts the next token.
 void reject_other_inputs(const ModelRun& run, const EncoderFamilyConfig& config) {
-    const std::string type = "a " + config.family->model_type + " model";
-    require(!run.prompt,
-            "--prompt: {} does not predict the next token, and its tokenizer is not read; "
-            "--tokens IDS runs it",
-            type);
-    require(run.tokenizer_path.empty() || !run.gguf_file.empty(),
-            "--tokenizer: {} takes ids alone, --tokens IDS", type);
-}
-
-// The texts of --tokens, padded, with the token types of --token-types.
-BatchEncoding batch_of(const ModelRun& run, const EncoderFamilyConfig& config) {
-    BatchEncoding batch = pad(run.tokens, config.pad_token_id);
-    if (!run.token_types.empty())
-        require(run.token_types.size() == run.tokens.size(),
-                "--token-types: the number of texts is {}, that of --tokens {}",
-                run.token_types.size(), run.tokens.size());
-    for (std::size_t b = 0; b < run.token_types.size(); ++b) {
-        const std::vector<Id>& types = run.token_types[b];
-        require(types.size() == run.tokens[b].size(),
-                "--token-types: text {} has {} token types, but {} tokens", b, types.size(),
-                run.tokens[b].size());
-        std::copy(types.begin(), types.end(), &batch.token_type_ids(b, 0));
-    }
-    check_batch(config, batch);
-    return batch;
+    require(!run.prompt, "--prompt: a {} model writes no text; --text TEXT is what it reads",
+            config.family->model_type);
+    require(run.tokenizer_path.empty() || !run.gguf_file.empty() || !run.texts.empty(),
+            "--tokenizer needs --text or --gguf");
 }
 
 void show_layers(const EncoderFamilyConfig& config) {
@@ -63,59 +41,18 @@ void show_layers(const EncoderFamilyConfig& config) {
     show("layer_norm_eps", brief(double(config.layer_norm_eps)));
 }
 
-// The largest logit of each token. Padding has none.
-IdMatrix most_likely_tokens(const Tensor3& logits, const BatchEncoding& batch,
-                            Id pad_token_id) {
-    const std::size_t vocab_size = logits.shape(2);
-    IdMatrix tokens(batch.input_ids.shape());
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const Real* row = logits.data() + i * vocab_size;
-        tokens.data()[i] = batch.padding_mask.data()[i] == 0
-                               ? pad_token_id
-                               : Id(std::max_element(row, row + vocab_size) - row);
-    }
-    return tokens;
-}
-
-void show_labels(const Matrix& logits, const EncoderFamilyConfig& config) {
-    std::vector<TableRow> rows;
-    for (std::size_t b = 0; b < logits.shape(0); ++b) {
-        const Vector row = xt::view(logits, b);
-        const auto best = std::size_t(std::max_element(row.begin(), row.end()) - row.begin());
-        rows.push_back({to_text(b), config.label(best), fixed(double(row(best)), 4)});
-    }
-    show_table({"text", "most likely label", "logit"}, rows);
-}
-
-// Each tensor has Hugging Face's name, which is that of its file with --save.
-void show_outputs(const AnyEncoder& encoder, const BatchEncoding& batch) {
-    step("What it computes for " + to_text(batch.input_ids.shape(0)) +
-         (batch.input_ids.shape(0) == 1 ? " text" : " texts"));
-    const EncoderFamilyConfig& config = config_of(encoder);
-    const EncoderOutputs outputs = encode(encoder, batch);
-    show("input_ids", batch.input_ids);
-    show("attention_mask", batch.padding_mask);
-    if (config.type_vocab_size > 0) show("token_type_ids", batch.token_type_ids);
-    show("last_hidden_state", outputs.last_hidden_state);
-    if (outputs.pooler_output) show("pooler_output", *outputs.pooler_output);
-    if (outputs.mlm_logits) {
-        show("mlm_logits", *outputs.mlm_logits);
-        show("most_likely_tokens",
-             most_likely_tokens(*outputs.mlm_logits, batch, config.pad_token_id));
-    }
-    if (outputs.nsp_logits) show("nsp_logits", *outputs.nsp_logits);
-    if (!outputs.logits) return;
-    show("logits", *outputs.logits);
-    show_labels(*outputs.logits, config);
-}
-
-// The pooling of a model of sentence-transformers is written, too.
-EncoderGgufOptions gguf_options(const ModelRun& run, std::size_t vocab_size) {
+// The pooling of a model of sentence-transformers is written, too. Without a tokenizer,
+// llama.cpp runs the file with ids.
+EncoderGgufOptions gguf_options(const ModelRun& run, std::size_t vocab_size) try {
     EncoderGgufOptions options;
     options.dtype = dtype_named(run.dtype);
     options.pooling = pooling_of(run.model_path);
-    options.tokenizer = tokenizer_metadata(tokenizer_of(run, vocab_size), vocab_size);
+    if (run.tokenizer_path != "none")
+        options.tokenizer = tokenizer_metadata(encoder_tokenizer(run, vocab_size), vocab_size);
     return options;
+} catch (const ValueError& error) {
+    throw ValueError(std::string(error.what()) +
+                     "; --tokenizer none writes the file without a tokenizer");
 }
 
 void write_gguf_file(const AnyEncoder& encoder, const std::string& file,
@@ -143,18 +80,17 @@ void show_parameters(const EncoderParameters& count) {
 void run_encoder(const ModelRun& run) {
     // Read all input before anything is shown.
     if (!run.gguf_file.empty()) reject_existing(run.gguf_file);
-    const AnyEncoder encoder = is_gguf(run.model_path) ? load_encoder_gguf(run.model_path)
-                                                       : load_encoder(run.model_path);
+    const AnyEncoder encoder = load_any_encoder(run.model_path);
     const EncoderFamilyConfig& config = config_of(encoder);
     reject_other_inputs(run, config);
     std::optional<EncoderGgufOptions> gguf;
     if (!run.gguf_file.empty()) gguf = gguf_options(run, config.vocab_size);
-    std::optional<BatchEncoding> batch;
-    if (!run.tokens.empty()) batch = batch_of(run, config);
+    std::optional<EncoderInput> input;
+    if (!run.tokens.empty() || !run.texts.empty()) input = read_encoder_input(run, config);
 
     show_layers(config);
     show_parameters(count_parameters(encoder));
-    if (batch) show_outputs(encoder, *batch);
+    if (input) show_outputs(encoder, *input);
     if (gguf) write_gguf_file(encoder, run.gguf_file, *gguf);
     if (run.export_folder.empty()) return;
     export_model(encoder, run.export_folder);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chapters/models/tokenizers/gguf_pre_types.hpp"
 #include "chapters/models/tokenizers/llama2c_tokenizer.hpp"
+#include "chapters/models/tokenizers/wordpiece_gguf.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm::models {
@@ -13,6 +15,8 @@ using Type = GgufTokenType;
 
 // Keys under tokenizer.ggml that may be unread.
 const std::set<std::string> unused_keys = {
+    // Of an encoder's embeddings.
+    "token_type_count",
     // Of the other model.
     "add_space_prefix", "merges", "pre", "scores",
     // Tokens that encode() does not add by itself.
@@ -20,43 +24,6 @@ const std::set<std::string> unused_keys = {
     "fim_rep_token_id", "fim_sep_token_id", "fim_suf_token_id", "mask_token_id",
     "middle_token_id", "padding_token_id", "prefix_token_id", "seperator_token_id",
     "suffix_token_id"};
-
-// The patterns and NFC are those of the published tokenizer.json, with which the model was
-// trained. llama.cpp's ids differ for combining characters: it applies no NFC for qwen2
-// and qwen35, and its pattern for tekken lacks \p{M}.
-std::vector<PreType> make_pre_types() {
-    const std::string contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
-    const std::string letters = R"([^\r\n\p{L}\p{N}]?\p{L}+|)";
-    const std::string others = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-    const std::string upper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])";
-    const std::string lower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
-    const std::string before_word = R"([^\r\n\p{L}\p{N}]?)";
-    const PreType llama3{.names = {"llama-bpe", "llama-v3", "llama3"},
-                         .patterns = {contractions + letters + R"(\p{N}{1,3})" + others},
-                         .ignore_merges = true,
-                         .add_bos = true};
-    const PreType qwen2{.names = {"qwen2"},
-                        .patterns = {contractions + letters + R"(\p{N})" + others},
-                        .nfc = true};
-    // Marks, such as the vowels of Hindi, belong to words.
-    const PreType qwen35{
-        .names = {"qwen35"},
-        .patterns = {contractions + R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})" +
-                     R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-        .nfc = true};
-    const PreType tekken{
-        .names = {"tekken"},
-        .patterns = {before_word + upper + "*" + lower + "+|" + before_word + upper + "+" +
-                     lower + R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-        .ignore_merges = true,
-        .add_bos = true};
-    return {{.names = {"gpt-2"}, .patterns = {gpt2_split_pattern}},
-            llama3,
-            qwen2,
-            qwen35,
-            {.names = {"smollm"}, .patterns = {R"(\p{N})", gpt2_split_pattern}},
-            tekken};
-}
 
 // Reads the tokenizer of a GGUF file, component by component.
 class GgufTokenizer {
@@ -66,12 +33,14 @@ class GgufTokenizer {
 
     Tokenizer read() {
         const std::string model = file_.text("tokenizer.ggml.model");
-        if (model != "llama" && model != "gpt2")
+        if (model != "llama" && model != "gpt2" && model != "bert")
             file_.reject("tokenizer.ggml.model " + model +
-                         " is not supported; llama and gpt2 are");
-        read_tokens();
+                         " is not supported; llama, gpt2 and bert are");
+        read_tokens(model == "bert");
         if (is_named_phi3()) strip_after_special_tokens();
-        model == "llama" ? read_sentencepiece() : read_byte_level_bpe();
+        if (model == "llama") read_sentencepiece();
+        if (model == "gpt2") read_byte_level_bpe();
+        if (model == "bert") read_wordpiece();
         for (std::size_t id = 0; id < types_.size(); ++id)
             if (types_[id] == Type::byte &&
                 !tokenizer_.byte_token_ids.contains(static_cast<Id>(id)))
@@ -102,7 +71,7 @@ class GgufTokenizer {
                          " tokens");
     }
 
-    void read_tokens() {
+    void read_tokens(bool of_wordpiece) {
         tokenizer_.token_bytes = file_.texts("tokenizer.ggml.tokens");
         const std::size_t count = tokenizer_.vocab_size();
         if (count == 0) file_.reject("tokenizer.ggml.tokens is empty");
@@ -111,6 +80,9 @@ class GgufTokenizer {
                          " elements, but the vocabulary size is " + to_text(limit_));
         types_ = file_.integers("tokenizer.ggml.token_type");
         check_length("token_type", types_.size());
+        for (std::size_t id = 0; id < count && of_wordpiece; ++id)
+            if (std::string& token = tokenizer_.token_bytes[id]; types_[id] == Type::normal)
+                token = wordpiece_of_gguf(token);
         for (std::size_t id = 0; id < count; ++id) add(id);
     }
 
@@ -190,6 +162,22 @@ class GgufTokenizer {
         read_special_tokens({}, pre.add_bos);
     }
 
+    // llama.cpp adds [CLS] and [SEP] in any case. Their ids, if missing, are those of the
+    // published BERT.
+    void read_wordpiece() {
+        read_gguf_wordpiece(file_, tokenizer_);
+        decode_tokens(
+            [](const std::string& token) { return wordpiece_text(token, "##", true); });
+        for (const char* unused : {"add_bos_token", "add_eos_token", "add_sep_token"})
+            flag(unused, true);
+        const auto cls = read_id("cls", 101), sep = read_id("seperator", 102);
+        read_special_tokens({cls, sep, 100}, false);
+        if (!tokenizer_.bos_token_id || !sep || !tokenizer_.unk_token_id)
+            file_.reject("tokenizer.ggml: there is no token [CLS], [SEP] or [UNK]");
+        tokenizer_.prefix_tokens = {*tokenizer_.bos_token_id};
+        tokenizer_.suffix_tokens = {*sep};
+    }
+
     // "default", and a missing name in older files, are llama.cpp's guess for unknown
     // tokenizers and match no published one.
     PreType read_pre_type() const {
@@ -248,33 +236,13 @@ class GgufTokenizer {
             std::vector<Id>& ids = tokenizer_.eos_token_ids;
             if (id && std::count(ids.begin(), ids.end(), *id) == 0) ids.push_back(*id);
         }
-        if (!flag("add_bos_token", add_bos)) return;
+        if (!flag("add_bos_token", add_bos) || tokenizer_.word_model) return;
         if (!tokenizer_.bos_token_id) file_.reject("tokenizer.ggml.bos_token_id is missing");
         tokenizer_.prefix_tokens = {*tokenizer_.bos_token_id};
     }
 };
 
 }  // namespace
-
-std::vector<PreTokenizer> PreType::pre_tokenizers() const {
-    std::vector<PreTokenizer> result;
-    for (const std::string& pattern : patterns)
-        result.push_back(regex_pre_tokenizer("Split", pattern));
-    result.push_back(byte_level_pre_tokenizer(false, false));
-    return result;
-}
-
-const std::vector<PreType>& pre_types() {
-    static const std::vector<PreType> types = make_pre_types();
-    return types;
-}
-
-std::string names_of_pre_types() {
-    std::string names;
-    for (const PreType& pre : pre_types())
-        for (const std::string& name : pre.names) names += (names.empty() ? "" : ", ") + name;
-    return names;
-}
 
 Tokenizer read_gguf_tokenizer(const Gguf& file, std::optional<std::size_t> vocab_size) {
     Tokenizer tokenizer = GgufTokenizer(file, vocab_size).read();

@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 
+#include "chapters/models/tokenizers/gguf_pre_types.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer.hpp"
 #include "chapters/models/tokenizers/llama2c_tokenizer.hpp"
+#include "chapters/models/tokenizers/wordpiece_gguf.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm::models {
@@ -280,11 +282,12 @@ void add_special_tokens(const Tokenizer& tokenizer, GgufMetadata& metadata) {
 }  // namespace
 
 GgufMetadata tokenizer_metadata(const Tokenizer& tokenizer, std::size_t vocab_size) {
-    require(!tokenizer.word_model && tokenizer.suffix_tokens.empty(),
-            "export: only BPE that adds no token after a text is written to a GGUF file");
     check_normalized_tokens(tokenizer);
     check_added_tokens(tokenizer);
     const Tokens tokens = tokens_of(tokenizer, vocab_size);
+    if (tokenizer.word_model) return wordpiece_metadata(tokenizer, tokens.names, tokens.types);
+    require(tokenizer.suffix_tokens.empty(),
+            "export: BPE that adds a token after a text is not written to a GGUF file");
     GgufMetadata metadata = tokenizer.byte_fallback ? sentencepiece_metadata(tokenizer, tokens)
                                                     : byte_level_metadata(tokenizer, tokens);
     add_special_tokens(tokenizer, metadata);

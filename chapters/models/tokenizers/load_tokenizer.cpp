@@ -3,6 +3,7 @@
 #include "chapters/models/tokenizers/gguf_tokenizer.hpp"
 #include "chapters/models/tokenizers/llama2c_tokenizer.hpp"
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/vocab_txt.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/mapped_file.hpp"
 
@@ -33,6 +34,10 @@ void read_tokenizer_config(const JsonFile& json, Tokenizer& tokenizer) {
     if (!tokenizer.bos_token_id)
         tokenizer.bos_token_id = special_token_id(json, "bos_token", tokenizer);
     const auto eos = special_token_id(json, "eos_token", tokenizer);
+    // Of BERT, transformers makes the normalizer anew if these differ.
+    if (tokenizer.normalizers.size() == 1)
+        if (auto* settings = tokenizer.normalizers[0].normalize.target<BertNormalizer>())
+            read_bert_settings(json, *settings);
     if (tokenizer.eos_token_ids.empty() && eos) tokenizer.eos_token_ids = {*eos};
     if (!obeys_add_bos_token(json)) return;
     if (json.boolean_or("add_eos_token", false))
@@ -81,6 +86,7 @@ std::optional<Id> special_token_id(const JsonFile& json, const std::string& key,
 Tokenizer load_tokenizer(const std::string& path, std::optional<std::size_t> vocab_size) {
     if (path.ends_with(".gguf") || is_gguf(path))
         return read_gguf_tokenizer(Gguf(path), vocab_size);
+    if (path.ends_with(".txt")) return load_vocab_txt(path, vocab_size);
     if (!path.ends_with(".json")) return load_llama2c_tokenizer(path, vocab_size);
     Tokenizer tokenizer = load_tokenizer_json(path, vocab_size);
     const std::size_t slash = path.rfind('/');
@@ -89,7 +95,11 @@ Tokenizer load_tokenizer(const std::string& path, std::optional<std::size_t> voc
 }
 
 std::string find_tokenizer_file(const std::string& model_path, std::size_t vocab_size) {
-    if (is_folder(model_path)) return model_path + "/tokenizer.json";
+    if (is_folder(model_path)) {
+        const std::string json = model_path + "/tokenizer.json",
+                          lines = model_path + "/vocab.txt";
+        return !is_file(json) && is_file(lines) ? lines : json;
+    }
     if (is_gguf(model_path)) return model_path;
     const std::size_t slash = model_path.rfind('/');
     const std::string folder = slash == model_path.npos ? "" : model_path.substr(0, slash + 1);

@@ -13,7 +13,8 @@ namespace llm::models {
 // Reads the tokenizer of a GGUF file; or, if the name ends in .json, a tokenizer.json of
 // Hugging Face, with bos_token_id and eos_token_id from config.json and generation_config.json
 // in its folder, or else from tokenizer_config.json, whose add_bos_token is obeyed as in
-// transformers; or else a tokenizer file of llama2.c. vocab_size is that of the model, if
+// transformers; or, if it ends in .txt, BERT's vocabulary; or else a tokenizer file of
+// llama2.c. vocab_size is that of the model, if
 // there is one. Throws FileError, which names the file and what is missing, damaged or
 // unsupported.
 Tokenizer load_tokenizer(const std::string& path,
@@ -28,7 +29,8 @@ std::vector<Id> token_ids(const JsonFile& json, const std::string& key);
 std::optional<Id> special_token_id(const JsonFile& json, const std::string& key,
                                    const Tokenizer& tokenizer);
 
-// The tokenizer file of a model: tokenizer.json in a model folder; a GGUF file itself; next to
+// The tokenizer file of a model: tokenizer.json in a model folder, or vocab.txt if only that is
+// there; a GGUF file itself; next to
 // a llama2.c file tok512.bin, for a vocabulary of 512, or tokenizer.bin. Throws FileError if
 // there is none.
 std::string find_tokenizer_file(const std::string& model_path, std::size_t vocab_size);

@@ -227,6 +227,7 @@ class TokenizerJson {
     // Special tokens before and after the text, as in "<s> A" and "[CLS] A [SEP]".
     void read_post_processor(const JsonFile& json, const std::string& type) {
         if (type == "ByteLevel") return;
+        if (type == "BertProcessing") return read_bert_processing(json, tokenizer_);
         if (type != "TemplateProcessing") json.reject("type", type + " is not supported");
         bool after_text = false;
         for (const JsonFile& part : json.objects("single")) {

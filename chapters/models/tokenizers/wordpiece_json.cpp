@@ -32,6 +32,18 @@ void read_wordpiece_decoder(const JsonFile& json, Tokenizer& tokenizer) {
     tokenizer.strip_leading_space = true;
 }
 
+// "cls": ["[CLS]", 101], and the same for "sep". The ids count.
+void read_bert_processing(const JsonFile& json, Tokenizer& tokenizer) {
+    for (const auto& [key, tokens] :
+         {std::pair{"cls", &tokenizer.prefix_tokens}, {"sep", &tokenizer.suffix_tokens}}) {
+        const JsonArray* pair = json.value(key).as<JsonArray>();
+        const auto* id = pair && pair->size() == 2 ? (*pair)[1].as<std::int64_t>() : nullptr;
+        if (!id || *id < 0 || std::size_t(*id) >= tokenizer.vocab_size())
+            json.reject(key, "must be a token and its id");
+        *tokens = {*id};
+    }
+}
+
 namespace {
 
 // The parts of a template in Hugging Face's notation, with the token type after a colon:

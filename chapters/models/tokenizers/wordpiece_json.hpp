@@ -17,6 +17,9 @@ Normalizer read_bert_normalizer(const JsonFile& json);
 // Replaces each token of the tokenizer by its text within a decoded text.
 void read_wordpiece_decoder(const JsonFile& json, Tokenizer& tokenizer);
 
+// The special tokens before and after a text of a post-processor of older files.
+void read_bert_processing(const JsonFile& json, Tokenizer& tokenizer);
+
 // Rejects the template of a pair unless it is what encode_pair does: the template of one text,
 // then the second text and the tokens after it, of type 1.
 void check_pair_template(const JsonFile& post_processor);

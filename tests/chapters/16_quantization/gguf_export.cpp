@@ -12,6 +12,7 @@
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/gguf/quantized_gguf.hpp"
 #include "chapters/models/llama/load_model.hpp"
+#include "chapters/models/tokenizers/gguf_pre_types.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"

@@ -1,5 +1,6 @@
 """./learn model: what it shows of published models, and the files that it writes."""
 
+import shutil
 import struct
 
 import pytest
@@ -92,3 +93,63 @@ def test_a_t5_saves_each_output_and_is_exported(program, tmp_path):
             for b, length in enumerate(lengths[width]):
                 tokens = slice(width * b * size, (width * b + length) * size)
                 assert max(abs(x - y) for x, y in zip(saved[tokens], expected[tokens])) < 2e-4
+
+
+@pytest.fixture
+def bert(tmp_path):
+    """A BERT with its vocabulary."""
+    folder = tmp_path / "bert"
+    shutil.copytree(ROOT / "tests/fixtures/models/bert", folder)
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat ##s sat on a mat . ? hello"
+    (folder / "vocab.txt").write_text(words.replace(" ", "\n") + "\n")
+    return folder
+
+
+def test_an_encoder_reads_texts(program, bert, tmp_path):
+    shown = run([program, "--model", bert, "--text", "The [MASK] sat.", "--text", "Hello cats",
+                 "--save", tmp_path / "saved"]).stdout
+    assert "0  [CLS] the [MASK] sat . [SEP]\n" in shown and "1  [CLS] hello cat ##s [SEP]\n" in shown
+    assert "text  position  % of the most likely tokens\n   0         2  " in shown
+    assert "cosines: (2, 2)" in shown and "second one" not in shown
+    states = numbers_of(tmp_path / "saved/last_hidden_state.npy", "<f")
+    vectors = numbers_of(tmp_path / "saved/sentence_embedding.npy", "<f")
+    for text, length in enumerate((6, 5)):
+        for feature in range(24):
+            mean = sum(states[24 * (6 * text + t) + feature] for t in range(length)) / length
+            assert abs(vectors[24 * text + feature] - mean) < 1e-5
+
+
+def test_an_encoder_reads_pairs(program, bert):
+    shown = run([program, "--model", bert, "--text", "the cat", "--text-pair", "a mat"]).stdout
+    assert "0  [CLS] the cat [SEP] a mat [SEP]\n" in shown
+    assert "{{0, 0, 0, 0, 1, 1, 1}}" in shown and "cosines" not in shown
+    assert "text  % that the second one follows" in shown
+    assert "masked tokens: none; [MASK] hides a token" in shown
+
+
+def test_an_encoder_names_what_is_wrong_with_its_texts(program, bert):
+    for options, message in {
+        ("--text", "the " * 20): "--text: text 0 has 22 tokens; this model reads at most 16",
+        ("--text", "a", "--prompt-name", "query"): "--prompt-name query: the model's prompts are none",
+    }.items():
+        failed = run([program, "--model", bert, *options])
+        assert (failed.returncode, failed.stderr) == (2, f"model: {message}\n")
+
+
+def test_the_gguf_file_of_an_encoder_has_its_tokenizer(program, bert, tmp_path):
+    gguf, text = tmp_path / "bert.gguf", ["--text", "The cats sat."]
+    assert run([program, "--model", bert, "--gguf", gguf]).returncode == 0
+    row = "0  [CLS] the cat ##s sat . [SEP]\n"
+    assert row in run([program, "--model", gguf, *text]).stdout
+    bare = tmp_path / "bare.gguf"
+    assert run([program, "--model", bert, "--tokenizer", "none", "--gguf", bare]).returncode == 0
+    assert "no_vocab is not supported" in run([program, "--model", bare, *text]).stderr
+
+
+def test_size_and_difference_of_encoders(program, bert):
+    size = run([program, "--size", bert, "--context", "16"]).stdout
+    assert "12,171" in size and "a text is read once" in size
+    other = ROOT / "tests/fixtures/models/modernbert"
+    rows = run([program, "--diff", bert, other]).stdout
+    assert "post-norm" in rows and "± 2, 3/5" in rows and "attends to" not in rows
+    assert "both sides" in run([program, "--diff", other, "Llama 2 7B"]).stdout
