@@ -27,7 +27,8 @@ void check_supported(const Model& model) {
             "without a scale or a cap");
 }
 
-// Quantizes and fuses linear layers. If one has a bias, the others get a bias of zeros.
+}  // namespace
+
 FastLinear fuse_linears(std::initializer_list<const Linear*> linears,
                         const ChooseKernels& kernels, WeightMemory& memory) {
     std::vector<WeightMatrix> weights;
@@ -44,8 +45,6 @@ FastLinear fuse_linears(std::initializer_list<const Linear*> linears,
     if (!has_bias) bias.clear();
     return {memory.fuse(weights), bias};
 }
-
-}  // namespace
 
 FastModel make_fast_model(const Model& model, DType dtype) {
     const WeightKernels& kernels = kernels_of(dtype);

@@ -46,5 +46,8 @@ struct FastModel {
 FastModel make_fast_model(const Model& model, DType dtype);
 using ChooseKernels = std::function<const WeightKernels&(std::size_t in_features)>;
 FastModel make_fast_model(const Model& model, const ChooseKernels& kernels);
+// Fuses linear layers. If one has a bias, the others get a bias of zeros.
+FastLinear fuse_linears(std::initializer_list<const Linear*> linears,
+                        const ChooseKernels& kernels, WeightMemory& memory);
 
 }  // namespace llm

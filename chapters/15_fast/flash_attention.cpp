@@ -15,29 +15,36 @@ void scale_row(std::span<Real> row, Real factor) {
     for (Real& element : row) element *= factor;
 }
 
-// Causal attention of one tile of at most tile_size queries.
+// Attention of one tile of at most tile_size queries.
 void flash_attention_of_tile(ConstMatrixView queries, const CachedRows& keys,
                              const CachedRows& values, std::size_t first_position,
-                             MatrixView context, std::span<Real> workspace) {
+                             MatrixView context, std::span<Real> workspace, WindowSize window) {
     const Real scale = attention_scale(keys.num_columns());
     std::array<Real, tile_size * tile_size> memory;
     std::array<OnlineSoftmax, tile_size> softmax;
     for (std::size_t t = 0; t < queries.num_rows; ++t) std::ranges::fill(context[t], Real(0));
 
-    // Keys after the last query's position are masked for all queries: the loop ends there.
-    const std::size_t kv_len = first_position + queries.num_rows;
-    for (std::size_t begin = 0, size = 0; begin < kv_len; begin += size) {
+    // Keys outside the windows of all queries are masked: the loop starts and ends there.
+    const auto first_key = [&](std::size_t position) {
+        return position - std::min(position, window.left);
+    };
+    const std::size_t kv_len =
+        std::min(keys.num_rows(), first_position + queries.num_rows + window.right);
+    for (std::size_t begin = first_key(first_position), size = 0; begin < kv_len;
+         begin += size) {
         size = std::min({tile_size, kv_len - begin, keys.num_adjacent(begin)});
         const MatrixView scores{memory.data(), queries.num_rows, size, size};  // (T, size)
         matmul_transposed(queries, keys.read(begin, size, workspace), scores);
 
         for (std::size_t t = 0; t < queries.num_rows; ++t) {
-            // Query t attends to the keys of this tile up to its own position.
-            const std::size_t position = first_position + t;
-            const std::size_t num_unmasked =
-                position < begin ? 0 : std::min(size, position - begin + 1);
-            const Real factor = softmax[t].update(scores[t].first(num_unmasked), scale);
-            std::ranges::fill(scores[t].subspan(num_unmasked), Real(0));
+            // Query t attends to the keys of this tile that are in its window.
+            const std::size_t first = first_key(first_position + t);
+            const std::size_t last = first_position + t + window.right;
+            const std::size_t from = first < begin ? 0 : std::min(size, first - begin);
+            const std::size_t to = last < begin ? 0 : std::min(size, last - begin + 1);
+            const Real factor = softmax[t].update(scores[t].subspan(from, to - from), scale);
+            std::ranges::fill(scores[t].first(from), Real(0));
+            std::ranges::fill(scores[t].subspan(to), Real(0));
             if (factor != 1) scale_row(context[t], factor);
         }
         matmul(scores, values.read(begin, size, workspace), context, Update::accumulate);
@@ -60,8 +67,8 @@ Real OnlineSoftmax::update(std::span<Real> scores, Real scale) {
 }
 
 void flash_attention(ConstMatrixView queries, const CachedRows& keys, const CachedRows& values,
-                     std::size_t first_position, MatrixView context,
-                     std::span<Real> workspace) {
+                     std::size_t first_position, MatrixView context, std::span<Real> workspace,
+                     WindowSize window) {
     require(keys.num_rows() == values.num_rows() &&
                 first_position + queries.num_rows <= keys.num_rows(),
             "attention: {} queries at position {} do not fit {} keys and {} values",
@@ -75,7 +82,7 @@ void flash_attention(ConstMatrixView queries, const CachedRows& keys, const Cach
     for (std::size_t begin = 0; begin < queries.num_rows; begin += tile_size) {
         const std::size_t size = std::min(tile_size, queries.num_rows - begin);
         flash_attention_of_tile(queries.rows(begin, size), keys, values, first_position + begin,
-                                context.rows(begin, size), workspace);
+                                context.rows(begin, size), workspace, window);
     }
 }
 

@@ -2,6 +2,8 @@
 // weights.
 #pragma once
 
+#include <limits>
+
 #include "chapters/15_fast/cached_rows.hpp"
 
 namespace llm {
@@ -23,17 +25,25 @@ struct OnlineSoftmax {
     Real update(std::span<Real> scores, Real scale);
 };
 
-// Causal attention of one head, as in chapter 05, tile by tile. The queries are at positions
-// first_position, first_position + 1, ...; each attends to the keys from position 0 to its own.
+// How many keys before and after its own a query attends to. The default is causal attention:
+// all keys before it, none after it. Source: FlashAttention's window_size.
+struct WindowSize {
+    std::size_t left = std::numeric_limits<std::size_t>::max(), right = 0;
+};
+
+// Attention of one head, as in chapter 05, tile by tile. The queries are at positions
+// first_position, first_position + 1, ...; each attends to the keys in its window, by default
+// from position 0 to its own.
 // Tiles that are fully masked are not computed. float16 keys and values are converted to float
 // tile by tile, in the workspace. Throws ValueError if the shapes do not match.
 // Source: "FlashAttention-2" (Dao, 2023), algorithm 1.
-void flash_attention(ConstMatrixView queries,          // (T, D)
-                     const CachedRows& keys,           // (S, D)
-                     const CachedRows& values,         // (S, D)
-                     std::size_t first_position,       // S - T for the last T positions
-                     MatrixView context,               // (T, D)
-                     std::span<Real> workspace = {});  // (tile_size * D) for float16
+void flash_attention(ConstMatrixView queries,         // (T, D)
+                     const CachedRows& keys,          // (S, D)
+                     const CachedRows& values,        // (S, D)
+                     std::size_t first_position,      // S - T for the last T positions
+                     MatrixView context,              // (T, D)
+                     std::span<Real> workspace = {},  // (tile_size * D) for float16
+                     WindowSize window = {});
 
 // The same for a single query that attends to all keys, as in a decode step. Throws ValueError
 // if the shapes do not match.

@@ -1,12 +1,8 @@
 #include "chapters/15_fast/inference.hpp"
-#include "common/numbers/ceil_div.hpp"
-#include "common/system/parallel.hpp"
+#include "common/system/for_blocks.hpp"
 
 namespace llm {
 namespace {
-
-// The largest number of tokens that a thread multiplies by a weight matrix at once.
-constexpr std::size_t max_block_size = 256;
 
 // For a block of tokens, on one thread: norm, fused projection and update of the KV cache.
 void compute_qkv(const FastModel& model, std::size_t n, const TokenBlock& tokens,
@@ -39,19 +35,6 @@ void compute_output_and_mlp(const FastModel& model, std::size_t n, const TokenBl
         silu_and_mul(gate_up[t].first(width), gate_up[t].subspan(width));
     apply_linear(matmul_transposed, layer.down_proj, gate_up.columns(0, width), hidden_states,
                  workspace.matmul, Update::accumulate);
-}
-
-// Calls function(begin, size, thread) for blocks of `count` tokens: one per thread, or several
-// if a block would exceed max_block_size.
-template <class Function>
-void for_blocks(std::size_t count, const Function& function) {
-    const std::size_t in_one_round = num_threads() * max_block_size;
-    const std::size_t num_rounds = ceil_div(count, in_one_round);
-    const std::size_t num_blocks = std::min(count, num_rounds * num_threads());
-    parallel_for(num_blocks, [&](std::size_t block, std::size_t thread) {
-        const std::size_t begin = block * count / num_blocks;
-        function(begin, (block + 1) * count / num_blocks - begin, thread);
-    });
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ target_link_libraries(lesson_09_full_model PUBLIC model_files)
 
 # Published models of the families of chapters 17 and 18, whose programs read them.
 file(GLOB sources CONFIGURE_DEPENDS chapters/models/*.cpp chapters/models/families/*.cpp
-     chapters/models/encoders/*.cpp)
+     chapters/models/encoders/*.cpp chapters/models/encoders/kernels/*.cpp)
 list(FILTER sources EXCLUDE REGEX "/(main|exercise|solution)\\.cpp$")
 add_library(models STATIC ${sources})
 target_link_libraries(models PUBLIC ${files} ${lessons} common)

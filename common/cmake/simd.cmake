@@ -6,11 +6,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
 endif()
 set_source_files_properties(chapters/06_swiglu/activations.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
                             COMPILE_OPTIONS "${vectorized}")
-file(GLOB simd_files CONFIGURE_DEPENDS chapters/*/kernels/*.cpp)
+file(GLOB simd_files CONFIGURE_DEPENDS chapters/*/kernels/*.cpp chapters/models/*/kernels/*.cpp)
 set_source_files_properties(${simd_files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
                             COMPILE_OPTIONS "-O3;${instruction_set};${false_alarms}")
 target_include_directories(lesson_15_fast PRIVATE ${HWY_FOLDER})
 target_include_directories(lesson_16_quantization PRIVATE ${HWY_FOLDER})
+target_include_directories(models PRIVATE ${HWY_FOLDER})
 
 # Processors that this machine is not: their vector instructions at least compile, with each compiler of
 # .ci/run; those of Arm with a cross compiler, which finds the libraries' headers after its own.

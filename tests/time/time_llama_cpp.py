@@ -2,9 +2,10 @@
 """Times llama.cpp for ./learn bench, which calls this. Prints a line for each call: seconds, a tab, the threads, a
 tab, the name of the benchmark. It calls llama.cpp's library directly, because the JavaScript of node-llama-cpp takes
 longer than a step of a small model.
-Usage: time_llama_cpp.py FOLDER MODEL.gguf steps|sequence|batch, where FOLDER has node_modules/@node-llama-cpp/linux-x64.
+Usage: time_llama_cpp.py FOLDER MODEL.gguf steps|sequence|batch|encoder, where FOLDER has node_modules/@node-llama-cpp/linux-x64.
 steps: a prefill of 512 tokens, and a decode step after 0, 256 and 1024 tokens. sequence: 200 tokens, one at a time.
-batch: 16 sequences of 32 + 64 tokens, whose decode steps are computed together."""
+batch: 16 sequences of 32 + 64 tokens, whose decode steps are computed together. encoder: the vector of a text of 512
+tokens; its cosine with the vector in MODEL.gguf.vector is checked."""
 
 import ctypes
 import os
@@ -50,6 +51,8 @@ def load_libraries(folder):
             (llama, "llama_memory_seq_rm", ctypes.c_bool, [ctypes.c_void_p] + [ctypes.c_int32] * 3),
             (llama, "llama_batch_get_one", Batch, [ctypes.c_void_p, ctypes.c_int32]),
             (llama, "llama_decode", ctypes.c_int32, [ctypes.c_void_p, Batch]),
+            (llama, "llama_set_embeddings", None, [ctypes.c_void_p, ctypes.c_bool]),
+            (llama, "llama_get_embeddings_seq", ctypes.POINTER(ctypes.c_float), [ctypes.c_void_p, ctypes.c_int32]),
             (llama, "llama_synchronize", None, [ctypes.c_void_p])):
         getattr(library, name).restype, getattr(library, name).argtypes = result, arguments
     llama.quiet = LOG(lambda level, text, data: None)
@@ -149,7 +152,20 @@ def time_batch(sequence):
     measure("16 requests", threads, lambda: sequence.truncate(0), serve)
 
 
+def time_encoder(sequence):
+    threads = os.cpu_count()
+    expected = [float(line) for line in Path(sys.argv[2] + ".vector").read_text().split()]
+    sequence.start(512, threads)
+    sequence.llama.llama_set_embeddings(sequence.context, True)
+    ids = [i * 7919 % 50368 for i in range(512)]
+    measure("encoder 512", threads, lambda: None, lambda: sequence.evaluate(ids))
+    vector = sequence.llama.llama_get_embeddings_seq(sequence.context, 0)[:len(expected)]
+    product = lambda a, b: sum(x * y for x, y in zip(a, b))
+    cosine = product(vector, expected) / (product(vector, vector) * product(expected, expected))**0.5
+    assert cosine > 0.99, f"the cosine with our vector is {cosine}"
+
+
 if __name__ == "__main__":
     package = Path(sys.argv[1]) / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
     loaded = Sequence(package, sys.argv[2])
-    {"steps": time_steps, "sequence": time_sequence, "batch": time_batch}[sys.argv[3]](loaded)
+    {"steps": time_steps, "sequence": time_sequence, "batch": time_batch, "encoder": time_encoder}[sys.argv[3]](loaded)

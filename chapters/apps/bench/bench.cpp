@@ -255,7 +255,8 @@ void benchmark_model(const Model& model, int repetitions) {
 }
 
 int main(int argc, char** argv) {
-    bool is_short = false, only_linear_attention = false, only_serving = false;
+    bool is_short = false, only_linear_attention = false, only_serving = false,
+         only_encoder = false;
     std::string loop = "none";
     Options options("bench", "How fast is it?");
     options.flag("--short", is_short, "run each benchmark once, to see that it works");
@@ -263,6 +264,7 @@ int main(int argc, char** argv) {
                    "only repeat this for 8 seconds, for a profiler");
     options.flag("--linear-attention", only_linear_attention, "only the heads of chapter 20");
     options.flag("--serving", only_serving, "only the requests of chapter 21");
+    options.flag("--encoder", only_encoder, "only an encoder of ModernBERT-base's sizes");
     return options.run(argc, argv, [&] {
         Generator generator(options.seed());
         const Model model = make_model(mini_llm_config(), generator);
@@ -276,11 +278,16 @@ int main(int argc, char** argv) {
         std::array arguments = {name.data(), interleaving.data()};
         int count = arguments.size();
         benchmark::Initialize(&count, arguments.data());
+        if (only_encoder) {
+            benchmark_encoder(generator, repetitions);
+            return remove_files_of_rivals();
+        }
 
         benchmark_model(model, repetitions);
         benchmark_layer(generator, repetitions);
         benchmark_integer_products(generator, repetitions);
         benchmark_small_models(repetitions);
+        benchmark_encoder(generator, repetitions);
         benchmark_training(repetitions);
         benchmark_linear_attention(generator, repetitions);
         benchmark_serving(model, generator, repetitions);

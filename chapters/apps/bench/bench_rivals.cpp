@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "chapters/apps/bench/bench_timing.hpp"
+#include "chapters/models/encoders/encoder_checkpoint.hpp"
+#include "chapters/models/encoders/encoder_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/llama/load_model.hpp"
 #include "common/files/safetensors.hpp"
@@ -83,6 +85,30 @@ void write_llama2c(const Model& model, const std::string& path) {
     write(std::vector<Real>(config.max_position_embeddings * head_dim));
 }
 
+// Writes rows of numbers for a script of tests/time, which times PyTorch.
+Rival pytorch_rival(const std::string& script, const std::string& folder,
+                    const std::string& name, const Matrix& rows) {
+    write_safetensors(folder + "/" + name,
+                      {{name, {rows.shape(0), rows.shape(1)}, {rows.data(), rows.size()}}});
+    const std::string command = "/usr/bin/python3 " +
+                                quoted(folder_of_tests + "/time/" + script) + " " +
+                                quoted(folder);
+    return {{command, "OPENBLAS_NUM_THREADS=1 " + command}, {}};
+}
+
+// Prints a line if there is none.
+bool has_llama_cpp() {
+    const bool found = is_folder(build_folder + "llama_cpp/node_modules");
+    if (!found) say("llama.cpp: there is no build/llama_cpp");
+    return found;
+}
+
+Rival llama_cpp_rival(const std::string& file, const std::string& work) {
+    return {{"/usr/bin/python3 " + quoted(folder_of_tests + "/time/time_llama_cpp.py") + " " +
+             quoted(build_folder + "llama_cpp") + " " + quoted(file) + " " + work},
+            {}};
+}
+
 }  // namespace
 
 void Rival::run() {
@@ -121,13 +147,14 @@ Rival make_pytorch_rival(const Model& model, const Matrix& logits) {
     if (!has_pytorch()) return {};
     const std::string folder = model_folder("bench");
     models::export_model(model, folder);
-    write_safetensors(
-        folder + "/logits",
-        {{"logits", {logits.shape(0), logits.shape(1)}, {logits.data(), logits.size()}}});
-    const std::string command = "/usr/bin/python3 " +
-                                quoted(folder_of_tests + "/time/time_inference.py") + " " +
-                                quoted(folder);
-    return {{command, "OPENBLAS_NUM_THREADS=1 " + command}, {}};
+    return pytorch_rival("time_inference.py", folder, "logits", logits);
+}
+
+Rival make_pytorch_rival(const models::AnyEncoder& encoder, const Matrix& vectors) {
+    if (!has_pytorch()) return {};
+    const std::string folder = model_folder("bench/encoder");
+    models::export_model(encoder, folder);
+    return pytorch_rival("time_encoder.py", folder, "vectors", vectors);
 }
 
 Rival make_pytorch_training_rival() {
@@ -139,16 +166,21 @@ Rival make_pytorch_training_rival() {
 
 Rival make_llama_cpp_rival(const Model& model, const Tokenizer& tokenizer, DType dtype,
                            const std::string& work) {
-    if (!is_folder(build_folder + "llama_cpp/node_modules")) {
-        say("llama.cpp: there is no build/llama_cpp");
-        return {};
-    }
+    if (!has_llama_cpp()) return {};
     const std::string file = new_file(to_text(model.config.hidden_size) + "-" +
                                       std::string(to_text(dtype)) + ".gguf");
     models::export_gguf(model, tokenizer, file, dtype);
-    return {{"/usr/bin/python3 " + quoted(folder_of_tests + "/time/time_llama_cpp.py") + " " +
-             quoted(build_folder + "llama_cpp") + " " + quoted(file) + " " + work},
-            {}};
+    return llama_cpp_rival(file, work);
+}
+
+Rival make_llama_cpp_rival(const models::AnyEncoder& encoder, DType dtype,
+                           std::span<const Real> vector) {
+    if (!has_llama_cpp()) return {};
+    const std::string file = new_file("encoder-" + std::string(to_text(dtype)) + ".gguf");
+    models::export_gguf(encoder, file, {.dtype = dtype, .pooling = Pooling::mean});
+    std::ofstream expected(file + ".vector");
+    for (const Real element : vector) expected << element << '\n';
+    return llama_cpp_rival(file, "encoder");
 }
 
 void remove_files_of_rivals() { std::filesystem::remove_all(model_folder("bench")); }

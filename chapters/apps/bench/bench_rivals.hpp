@@ -7,6 +7,7 @@
 
 #include "chapters/09_full_model/model.hpp"
 #include "chapters/10_tokenizer/tokenizer.hpp"
+#include "chapters/models/encoders/encoder_model.hpp"
 #include "common/tensors/dtype.hpp"
 
 namespace llm::bench {
@@ -39,6 +40,12 @@ Rival make_llama_cpp_rival(const Model& model, const Tokenizer& tokenizer, DType
 // llama2.c in float32, with tied weights: a sequence of 200 tokens; logits are ours of the last
 // one.
 Rival make_llama2c_rival(const Model& model, std::span<const Real> logits);  // (V)
+
+// Encoders of a text of 512 tokens. PyTorch's vectors are compared with ours of its tokens, and
+// llama.cpp's with ours of the whole text, the mean of its tokens.
+Rival make_pytorch_rival(const models::AnyEncoder& encoder, const Matrix& vectors);  // (T, C)
+Rival make_llama_cpp_rival(const models::AnyEncoder& encoder, DType dtype,
+                           std::span<const Real> vector);  // (C)
 
 // The models are written to build/models/bench.
 void remove_files_of_rivals();

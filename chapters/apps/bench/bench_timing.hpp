@@ -51,6 +51,9 @@ void benchmark_integer_products(Generator& generator, int repetitions);
 // bench_small_models.cpp: tokens per second of two small models.
 void benchmark_small_models(int repetitions);
 
+// bench_encoder.cpp: a text of 512 tokens by an encoder of ModernBERT-base's sizes.
+void benchmark_encoder(Generator& generator, int repetitions);
+
 // bench_training.cpp: training steps at the default sizes of chapter 13.
 void benchmark_training(int repetitions);
 

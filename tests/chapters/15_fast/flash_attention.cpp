@@ -133,6 +133,34 @@ TEST_CASE("flash_attention: masked keys and values do not change a single bit") 
     }
 }
 
+TEST_CASE("flash_attention with a window is chapter 05's attention with a mask of a window") {
+    Generator generator(13);
+    const std::size_t T = 150, D = 8;
+    const Matrix queries = randn({T, D}, generator), keys = randn({T, D}, generator),
+                 values = randn({T, D}, generator);
+    for (const WindowSize window : {WindowSize{0, 0},
+                                    {1, 0},
+                                    {0, 3},
+                                    {5, 70},
+                                    {63, 64},
+                                    {64, 63},
+                                    {65, 1},
+                                    {149, 149},
+                                    {1000, 1000}}) {
+        Matrix mask = xt::zeros<Real>({T, T});
+        for (const auto [t, s] : every_index(T, T))
+            if (s + window.left < t || s > t + window.right) mask(t, s) = -infinity;
+        const Matrix expected = attention(queries, keys, values, mask).context;
+        INFO("left ", window.left, ", right ", window.right);
+        for (const std::size_t first : {0u, 1u, 70u}) {  // position of the first query
+            Matrix context = xt::ones<Real>({T - first, D}) * not_a_number;
+            flash_attention(view_of(queries).rows(first, T - first), view_of(keys),
+                            view_of(values), first, view_of(context), {}, window);
+            CHECK_CLOSE(context, Matrix(xt::view(expected, xt::range(first, T))), 1e-5);
+        }
+    }
+}
+
 TEST_CASE("flash_attention: very large scores select one key and do not overflow") {
     // The highest-scoring key is the first, the last, or in the middle; scores are within
     // ±1000.
