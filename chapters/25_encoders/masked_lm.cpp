@@ -77,8 +77,11 @@ Matrix head_backward(const MaskedLMHead& head, const Matrix& decoder_weight,
     // The decoder: a linear layer whose weight may be the word embeddings.
     accumulate_product(decoder_gradient, logits_gradient, saved.features);
     if (head.decoder.bias) accumulate_rows(*gradient.decoder.bias, logits_gradient);
-    const Matrix features_gradient = matmul(logits_gradient, decoder_weight);  // (N, C)
+    return features_backward(head, saved, matmul(logits_gradient, decoder_weight), gradient);
+}
 
+Matrix features_backward(const MaskedLMHead& head, const MaskedLMHeadActivations& saved,
+                         const Matrix& features_gradient, MaskedLMHead& gradient) {
     // Norm, activation and linear layer, last to first.
     Matrix hidden_gradient =
         norm_backward(head.norm, saved.activated, features_gradient, gradient.norm);

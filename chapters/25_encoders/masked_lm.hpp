@@ -79,6 +79,9 @@ double forward_backward(const MaskedLM<Block>& model, const MaskedBatch& batch,
 
 // Its parts: the head, and the rows with a label, in order.
 MaskedLMHeadActivations head_features(const MaskedLMHead& head, const Matrix& rows);  // (N, C)
+Matrix features_backward(const MaskedLMHead& head, const MaskedLMHeadActivations& saved,
+                         const Matrix& features_gradient,  // (N, C)
+                         MaskedLMHead& gradient);          // -> (N, C)
 Matrix decoder_logits(const MaskedLMHead& head, const Matrix& decoder_weight,
                       const Matrix& features);  // (N, C) -> (N, V)
 Matrix head_backward(const MaskedLMHead& head, const Matrix& decoder_weight,

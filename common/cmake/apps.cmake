@@ -23,8 +23,9 @@ if(NOT EMSCRIPTEN)
   target_compile_options(ranks_strategy PRIVATE ${for_programs})
   add_tests(apps/train ranks_strategy)
   app(train chapters/apps/train/main.cpp chapters/apps/train/rank_process.cpp
-            chapters/apps/train/text_run.cpp chapters/apps/train/training_text.cpp)
-  target_link_libraries(train ranks_strategy)
+            chapters/apps/train/text_run.cpp chapters/apps/train/training_text.cpp
+            chapters/apps/train/masked_lm_run.cpp)
+  target_link_libraries(train ranks_strategy models)
   if(MPI_CXX_FOUND)
     target_compile_definitions(train PRIVATE LLM_MPI)
     target_link_libraries(train mpi_ranks)
@@ -32,7 +33,7 @@ if(NOT EMSCRIPTEN)
 
   file(GLOB sources CONFIGURE_DEPENDS chapters/apps/fine_tune/*.cpp)
   app(fine_tune ${sources})
-  target_link_libraries(fine_tune runs files_chat)
+  target_link_libraries(fine_tune runs models)
 
   add_library(book_search STATIC chapters/apps/ask/evaluation.cpp chapters/apps/ask/passages.cpp
                                  chapters/apps/ask/search.cpp)

@@ -45,6 +45,7 @@ endif()
 # Clients that people use talk to the server, and so do clients that send what they must not.
 if(NODE AND TARGET serve)
   maintainer_test(serve ${NODE} tests/checks/check_serve.mjs ${PROJECT_BINARY_DIR})
+  maintainer_test(embeddings ${NODE} tests/checks/check_embeddings.mjs ${PROJECT_BINARY_DIR})
   maintainer_test(serve_http ${NODE} tests/checks/check_serve_http.mjs ${PROJECT_BINARY_DIR})
   maintainer_test(damaged_requests ${NODE} tests/checks/damaged_requests.mjs ${PROJECT_BINARY_DIR})
   maintainer_test(clients ${NODE} tests/checks/clients/check_clients.mjs ${PROJECT_BINARY_DIR})

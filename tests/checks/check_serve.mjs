@@ -126,7 +126,7 @@ async function errors({ client, url, port }) {
     ['401', await failure(stranger.models.list()), '401 invalid_api_key'],
     ['401 of a large body', await failure(stranger.chat.completions.create(ask('x'.repeat(900_000)))), '401 invalid_api_key'],
     ['404 of a model', await failure(create({ model: 'gpt' })), '404 model model_not_found'],
-    ['404 of an endpoint', await failure(client.embeddings.create({ model, input: 'x' })), '404'],
+    ['404 of an endpoint', await failure(client.images.generate({ model, prompt: 'x' })), '404'],
     ['400 of a field', await failure(create({ temperature: 5 })), '400 temperature'],
     ['400 of an unknown field', await failure(create({ foo: 5 })), '400 foo unknown_parameter'],
     ['400 of tools of a text', await failure(client.completions.create({ model, prompt: 'The', tools })), '400 tools unsupported_parameter'],

@@ -24,25 +24,17 @@ const std::string chatml_template =
     "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-void check_new(const std::string& file) {
-    if (is_file(file)) throw FileError(file + ": it exists, and is not overwritten");
-}
-
 // Throws FileError if something would be overwritten.
 void check_result(const FineTuningTask& task) {
     const runs::RunFolder& folder = task.folder;
     require(!folder.path.empty(), "--train needs --folder, where the result is saved");
     if (std::holds_alternative<Sample>(task.method)) {
         require(!folder.resume, "--resume: --method sample has no checkpoints");
-        return check_new(folder.path);
+        return runs::check_new(folder.path);
     }
     require(!std::holds_alternative<Dpo>(task.method) || task.task.empty(),
             "--task: preferences have no tasks");
-    if (folder.resume) return;  // replaces the result of this run, if it was stopped
-    if (folder.has_checkpoint()) reject_checkpoint(folder);
-    for (const char* name : {"/adapter_config.json", "/adapter_model.safetensors",
-                             "/config.json", "/model.safetensors"})
-        check_new(folder.path + name);
+    runs::reject_existing_result(folder);
 }
 
 // Throws FileError as check_result does, or if there is nothing to resume.
@@ -50,7 +42,7 @@ void open_result(FineTuningRun& run) {
     lock_run_folder(run.task.folder);
     check_result(run.task);  // again: another run may have ended
     check_writable(run.task.folder.checkpoint_file());
-    if (run.task.folder.resume) open_checkpoint(run);
+    if (run.task.folder.resume) runs::open_checkpoint(run.task.folder, run.settings);
 }
 
 // All parameters, or an adapter: that of --adapter, or a new one of all linear layers.
@@ -115,18 +107,8 @@ void train_and_test(FineTuningRun& run, const Method& method) {
         show_start(run, method.name);
         interrupt_handler.emplace();
     };
-    bool is_stopped = false;
-    try {
-        train(run, method, start);
-    } catch (const Interrupted&) {
-        is_stopped = true;
-    }
-    save_result(run);
-    if (is_stopped)
-        say("Stopped and saved after the last complete step. With --resume, the same command "
-            "continues the run.");
-    else
-        remove_file(run.task.folder.checkpoint_file());
+    runs::train_and_save(
+        run.task.folder, [&] { train(run, method, start); }, [&] { save_result(run); });
     interrupt_handler.reset();
     held_out.ask(run.tuner.model, run.encoder);
     held_out.show();

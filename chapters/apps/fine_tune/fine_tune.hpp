@@ -12,6 +12,8 @@ struct Steps {
     std::size_t count, batch_size;  // a batch of conversations, pairs or questions
     float learning_rate;            // after warm-up
 };
+// Warm-up, then down to a tenth of the learning rate.
+LRSchedule schedule_of(const Steps& steps);
 
 // Trains on the answers of conversations.
 struct Sft {

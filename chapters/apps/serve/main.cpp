@@ -1,18 +1,14 @@
 // ./learn serve: OpenAI's API for a model of chapters 15 and 16, with the engine of chapter 21.
-#include <thread>
-
 #include "chapters/11_generation/sampling_options.hpp"
 #include "chapters/23_structured_output/tool_use.hpp"
 #include "chapters/apps/chat/model_options.hpp"
-#include "chapters/apps/serve/http/handlers.hpp"
 #include "chapters/apps/serve/http/header_values.hpp"
-#include "chapters/apps/serve/http/http_server.hpp"
+#include "chapters/apps/serve/http/server_run.hpp"
 #include "chapters/models/load.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
 #include "common/numbers/ceil_div.hpp"
 #include "common/output/show.hpp"
-#include "common/system/interrupt.hpp"
 #include "common/system/options.hpp"
 
 using namespace llm;
@@ -22,13 +18,11 @@ using namespace llm::serve;
 
 struct Arguments {
     ModelOptions model;
-    std::string host = "127.0.0.1", api_key;
-    std::vector<std::string> origins;
-    std::size_t port = 8080, context_length = 2048, max_prompt_tokens = 0, num_pages = 0;
-    std::size_t max_waiting = 128, time_limit = 120, stop_seconds = 5;
+    ServerSettings server;
+    std::size_t context_length = 2048, max_prompt_tokens = 0, num_pages = 0, max_waiting = 128;
     EngineConfig engine;
-    HttpLimits http;
     SamplingConfig sampling;
+    bool matryoshka = false;
 };
 
 // Limits of requests, of the engine and of HTTP.
@@ -47,26 +41,28 @@ void add_limit_options(Options& options, Arguments& arguments) {
                   "tokens that are computed in one step");
     options.count("--max-waiting", arguments.max_waiting, 1, 1 << 16,
                   "sequences that may wait; then requests get status 429");
-    options.count("--max-body-bytes", arguments.http.max_body_bytes, 1024, 1 << 26,
+    options.count("--max-body-bytes", arguments.server.http.max_body_bytes, 1024, 1 << 26,
                   "of a request; larger ones get status 413");
-    options.count("--max-connections", arguments.http.max_connections, 1, 4096,
+    options.count("--max-connections", arguments.server.http.max_connections, 1, 4096,
                   "that are served at the same time; others wait");
-    options.count("--time-limit", arguments.time_limit, 1, 1 << 16,
+    options.count("--time-limit", arguments.server.time_limit, 1, 1 << 16,
                   "seconds of a request; then its answer ends as it is");
-    options.count("--stop-seconds", arguments.stop_seconds, 0, 3600,
+    options.count("--stop-seconds", arguments.server.stop_seconds, 0, 3600,
                   "that requests have to finish after Ctrl-C");
 }
 
 void add_options(Options& options, Arguments& arguments) {
     add_model_options(options, arguments.model);
-    options.count("--port", arguments.port, 0, 65535, "0: a free one");
-    options.text("--host", arguments.host,
+    options.count("--port", arguments.server.port, 0, 65535, "0: a free one");
+    options.text("--host", arguments.server.host,
                  "the address to listen at; other machines can only "
                  "reach the server if it is not 127.0.0.1");
-    options.text("--api-key", arguments.api_key,
+    options.text("--api-key", arguments.server.api_key,
                  "clients must send it: Authorization: Bearer KEY");
-    options.list("--allow-origin", arguments.origins,
+    options.list("--allow-origin", arguments.server.origins,
                  "of pages elsewhere that may ask, such as https://example.org; *: all");
+    options.flag("--matryoshka", arguments.matryoshka,
+                 "an encoder's vectors may be cut: it was trained so that they can be");
     add_sampling_options(options, arguments.sampling);
     add_limit_options(options, arguments);
 }
@@ -116,42 +112,10 @@ ApiModel api_model(Arguments& arguments, const ChatModelFiles& files, const Chat
     return model;
 }
 
-void sleep_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
-
-// Accepts no connection and no request any more. What runs may finish within some seconds; what
-// has not is canceled.
-void stop(httplib::Server& server, EngineLoop& loop, std::size_t seconds) {
-    const std::size_t running = loop.stop_accepting();
-    server.stop();
-    const Clock::time_point end = Clock::now() + std::chrono::seconds(seconds);
-    if (running > 0)
-        note("Stopping: " + to_text(running) + " sequences are running; they have " +
-             to_text(seconds) + " seconds.");
-    while (loop.num_open() > 0 && Clock::now() < end) sleep_briefly();
-    const std::size_t canceled = loop.cancel_all();
-    if (running > 0)
-        note(to_text(running - canceled) + " of them have ended, " + to_text(canceled) +
-             " were canceled.");
-    // The last bytes of their answers, then whoever is still connected.
-    const Clock::time_point last = Clock::now() + std::chrono::milliseconds(300);
-    while (Clock::now() < last) sleep_briefly();
-    hang_up();
-}
-
-// Who may ask. Without a key, a server at a loopback address has only these names.
-AccessRules access_rules(const Arguments& arguments, const ListeningAddress& address) {
-    AccessRules rules{arguments.api_key, {}, arguments.origins, arguments.http.max_body_bytes};
-    if (!address.is_loopback || !arguments.api_key.empty()) return rules;
-    rules.hosts = {"localhost", "127.0.0.1", "[::1]"};
-    const std::string host = host_name(url_host(arguments.host));
-    if (!std::ranges::count(rules.hosts, host)) rules.hosts.push_back(host);
-    return rules;
-}
-
 void check_access(const Options& options, Arguments& arguments) {
-    require(!options.given("--api-key") || is_valid_key(arguments.api_key),
+    require(!options.given("--api-key") || is_valid_key(arguments.server.api_key),
             "--api-key must be visible ASCII without spaces and %, and not empty");
-    for (std::string& origin : arguments.origins) {
+    for (std::string& origin : arguments.server.origins) {
         origin = lower_case(origin);
         require(origin == "*" || is_origin(origin),
                 "--allow-origin takes SCHEME://HOST or SCHEME://HOST:PORT, not {}",
@@ -159,48 +123,43 @@ void check_access(const Options& options, Arguments& arguments) {
     }
 }
 
-void print_address(const std::string& model, const std::string& host, int port) {
-    const std::string end = ":" + to_text(port), url = "http://" + url_host(host) + end;
-    note("Serving " + model + " at " + url + "  (Ctrl-C ends)");
-    note("OpenAI's clients need the base URL " + url + "/v1");
-    if (host == "0.0.0.0" || host == "::")
-        note("Other machines use the name of this one instead of " + url_host(host));
-}
-
-void run_server(Arguments arguments, const ChatModelFiles& files, std::uint32_t seed) {
+void serve_texts(Arguments& arguments, const ChatModelFiles& files) {
     check_temperature(arguments.sampling);
     check_fast_path(files.model_path);
     const ChatModel chat = load_chat_model(files);
     const ApiModel model = api_model(arguments, files, chat);
-
     Metrics metrics;
     EngineLoop loop(std::get<FastModel>(chat.model), arguments.engine, arguments.max_waiting,
                     metrics);
-    ConnectionPool connections(arguments.http.max_connections);
-    httplib::Server server;
-    set_limits(server, arguments.http, connections);
-    const ListeningAddress address = bind_server(server, arguments.host, int(arguments.port));
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    const HandlerContext context{model,
-                                 loop,
-                                 metrics,
-                                 connections,
-                                 read_text(asset("serve/page.html")),
-                                 access_rules(arguments, address),
-                                 std::chrono::seconds(arguments.time_limit),
-                                 seed,
-                                 std::chrono::duration_cast<std::chrono::seconds>(now).count()};
-    add_endpoints(server, context);
+    run_server(arguments.server, TextGeneration{model, loop}, metrics,
+               read_text(asset("serve/page.html")));
+}
 
-    const InterruptHandler handler;
-    std::thread listener([&] { server.listen_after_bind(); });
-    print_address(model.name, arguments.host, address.port);
-    while (!InterruptHandler::interrupted()) {
-        sleep_briefly();
-        connections.make_room();
-    }
-    stop(server, loop, arguments.stop_seconds);
-    listener.join();
+// Options of what an encoder does not have.
+void reject_options_of_texts(const Options& options, const std::string& path) {
+    for (const char* name :
+         {"--adapter", "--template", "--dtype", "--cache-dtype", "--max-prompt-tokens",
+          "--pages", "--max-sequences", "--temperature", "--top-k", "--top-p", "--min-p",
+          "--repetition-penalty"})
+        require(!options.given(name), "{}: {} is an encoder, which writes no text", name, path);
+}
+
+constexpr const char* page_of_encoder =
+    "<!doctype html><title>Embeddings</title><p>POST /v1/embeddings gives vectors of texts.";
+
+void serve_vectors(const Arguments& arguments, const ChatModelFiles& files) {
+    const TextEncoder encoder = load_text_encoder(files.model_path, files.tokenizer_path);
+    const EncoderFamilyConfig& config = config_of(encoder.encoder);
+    const EmbeddingModel model{name_of(files),
+                               encoder.tokenizer,
+                               config.vocab_size,
+                               config.hidden_size,
+                               std::min(encoder.max_tokens, arguments.context_length),
+                               arguments.matryoshka};
+    Metrics metrics;
+    EmbeddingLoop loop(encoder, arguments.engine.scheduler.max_step_tokens,
+                       arguments.max_waiting, metrics);
+    run_server(arguments.server, TextEmbedding{model, loop}, metrics, page_of_encoder);
 }
 
 int main(int argc, char** argv) {
@@ -209,6 +168,16 @@ int main(int argc, char** argv) {
     add_options(options, arguments);
     return options.run(argc, argv, [&] {
         check_access(options, arguments);
-        run_server(arguments, chosen_files(options, arguments.model), options.seed());
+        arguments.server.seed = options.seed();
+        const ChatModelFiles files = chosen_files(options, arguments.model);
+        if (!find_encoder_family(files.model_path)) {
+            require(!options.given("--matryoshka"), "--matryoshka is for encoders");
+            return serve_texts(arguments, files);
+        }
+        reject_options_of_texts(options, files.model_path);
+        // A text is computed as a whole, so a batch is larger than a step of a decoder.
+        if (!options.given("--max-step-tokens"))
+            arguments.engine.scheduler.max_step_tokens = 512;
+        serve_vectors(arguments, files);
     });
 }

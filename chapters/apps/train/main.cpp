@@ -1,5 +1,6 @@
 // ./learn train FILE: trains a tokenizer and a model on a text of your own, in the time you
 // give.
+#include "chapters/apps/train/masked_lm_run.hpp"
 #include "chapters/apps/train/rank_process.hpp"
 #include "chapters/apps/train/text_run.hpp"
 #include "chapters/apps/train/training_options.hpp"
@@ -26,6 +27,14 @@ void add_text_options(Options& options, TrainingText& text, std::string& special
                  "a token of documents contains at most one digit");
 }
 
+// What only a model that predicts the next token has.
+void reject_options_of_decoders(const Options& options) {
+    for (const char* name :
+         {"--num-key-value-heads", "--qk-norm", "--attention-dropout", "--optimizer", "--ranks",
+          "--zero", "--cross-documents", "--special-tokens", "--individual-digits"})
+        require(!options.given(name), "{} is not for --masked-lm", name);
+}
+
 int main(int argc, char** argv) {
     elapsed_seconds();  // --minutes includes the start of the program
     RankProcess process;
@@ -35,21 +44,30 @@ int main(int argc, char** argv) {
     TrainingText text;
     std::string special_tokens, dtype = "float32";
     float minutes = 5;
+    bool masked_lm = false;
     Options options("train", "What does a model learn from your text?");
     add_text_options(options, text, special_tokens, minutes);
     add_folder_options(options, folder, dtype);
     add_training_options(options, given);
     add_rank_options(options, ranks);
+    options.flag("--masked-lm", masked_lm,
+                 "train an encoder, which predicts hidden tokens from both sides");
     if (!process.is_main()) options.create_no_folders();
     const int code = options.run(argc, argv, [&] {
         require(!text.file.empty(), "--text is missing: ./learn train FILE or FOLDER");
         Generator generator(options.seed());
         folder.dtype = dtype_named(dtype);
-        TrainingTask task = apply(given, text_task());
+        TrainingTask task = apply(given, masked_lm ? masked_lm_task() : text_task());
         task.args.seed = options.seed();
         // --minutes limits a new run unless --steps is given, a resumed run only if it is
         // given.
         const bool limited = folder.resume ? options.given("--minutes") : given.steps == 0;
+        if (masked_lm) {
+            reject_options_of_decoders(options);
+            if (!options.given("--vocab-size")) text.vocab_size = 2048;
+            return train_masked_lm(task, folder, text,
+                                   limited ? std::optional<double>(minutes) : std::nullopt);
+        }
         const auto strategy = process.strategy(ranks, options, task.args, argc, argv);
         text.special_tokens = split_at_spaces(special_tokens);
         train_on_text(std::move(task), folder, text,

@@ -45,6 +45,14 @@ TrainingTask text_task() {
     return task;
 }
 
+TrainingTask masked_lm_task() {
+    TrainingTask task = small_task(96, 3, 4);
+    task.args.batch_size = 4;
+    task.args.seq_len = 64;
+    task.args.lr_schedule.learning_rate = Real(0.003);
+    return task;
+}
+
 std::vector<std::string> load_names(TrainingTask& task, Generator& generator) {
     const std::vector<std::string> names = shuffled_names(generator);
     std::string text = "\n";

@@ -17,9 +17,11 @@ struct TrainingTask {
 };
 
 // Configurations and hyperparameters, without data: 138,000 parameters for the first names of
-// assets/, and, with a vocabulary of 1024, 1.8 million for a text.
+// assets/, and, with a vocabulary of 1024, 1.8 million for a text. The encoder of --masked-lm,
+// with a vocabulary of 2048, has half a million.
 TrainingTask names_task();
 TrainingTask text_task();
+TrainingTask masked_lm_task();
 
 // Shuffles the names, and splits their tokens into training and validation sets. Returns them.
 std::vector<std::string> load_names(TrainingTask& task, Generator& generator);

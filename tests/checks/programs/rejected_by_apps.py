@@ -127,7 +127,7 @@ FINE_TUNE_REJECTED = [  # of ./learn fine_tune
     ("--model {wordnet} --train {questions}",
      "--train needs --folder, where the result is saved"),
     ("--model {wordnet} --train {questions} --folder {folder} --method ppo",
-     "--method takes sft, sample, dpo or grpo, not 'ppo'"),
+     "--method takes sft, sample, dpo, grpo, classifier or contrastive, not 'ppo'"),
     ("--model {wordnet} --train {questions} --folder {wordnet}",
      "config.json: it exists, and is not overwritten"),
     ("--model {wordnet} --train {questions} --folder {wordnet}_answers",

@@ -27,4 +27,15 @@ inline ApiError invalid_request(const std::string& message, const std::string& p
     return {400, "invalid_request_error", message, param, code};
 }
 
+// The server has too much to do, or ends.
+inline ApiError too_many_requests(const std::string& message) {
+    return {429, "rate_limit_error", message, {}, "too_many_requests"};
+}
+inline ApiError shutting_down(const std::string& message) {
+    return {503, "server_error", message};
+}
+inline ApiError waited_too_long() {
+    return {408, "server_error", "the request waited too long", {}, "timeout"};
+}
+
 }  // namespace llm::serve

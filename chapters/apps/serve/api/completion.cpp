@@ -60,9 +60,9 @@ Completion::Completion(const ApiModel& model, const CompletionRequest& request,
     try {
         open_.emplace(loop.submit(sequences_of(request, model), request.top_logprobs));
     } catch (const ServerStops& stops) {
-        throw ApiError(503, "server_error", stops.what());
+        throw shutting_down(stops.what());
     } catch (const ServerBusy& busy) {
-        throw ApiError(429, "rate_limit_error", busy.what(), {}, "too_many_requests");
+        throw too_many_requests(busy.what());
     }
 }
 
@@ -78,8 +78,7 @@ std::optional<Choice> Completion::next_part(Clock::time_point until) {
 
 // The time is over: ends one answer, and the next call the next one.
 std::optional<Choice> Completion::expire() {
-    if (usage_.completion_tokens == 0)
-        throw ApiError(408, "server_error", "the request waited too long", {}, "timeout");
+    if (usage_.completion_tokens == 0) throw waited_too_long();
     for (std::size_t i = 0; i < answers_.size(); ++i)
         if (!answers_[i].has_ended) return end(i, answers_[i].text.finish(), "length");
     return {};

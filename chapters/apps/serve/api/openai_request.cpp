@@ -8,6 +8,7 @@
 #include "chapters/apps/serve/api/request_fields.hpp"
 #include "chapters/apps/serve/api/response_format.hpp"
 #include "chapters/apps/serve/api/sampling_fields.hpp"
+#include "chapters/apps/serve/api/token_fields.hpp"
 #include "chapters/apps/serve/api/tool_request.hpp"
 #include "chapters/models/tokenizers/special_tokens.hpp"
 #include "common/files/json.hpp"
@@ -24,16 +25,16 @@ Json parse_body(std::string_view body) try {
     throw invalid_request(error.what());
 }
 
-namespace {
-
-void read_model(RequestFields& fields, const ApiModel& model) {
+void read_model(RequestFields& fields, const std::string& served) {
     const std::string name = fields.text("model");
-    if (name != model.name)
+    if (name != served)
         throw ApiError(
             404, "invalid_request_error",
-            "the model " + escaped(name) + " does not exist; this server has " + model.name,
+            "the model " + escaped(name) + " does not exist; this server has " + served,
             "model", "model_not_found");
 }
+
+namespace {
 
 void read_stop(RequestFields& fields, CompletionRequest& request) {
     request.stop = fields.texts("stop");
@@ -108,7 +109,7 @@ void read_neutral(RequestFields& fields) {
 
 // The fields that both endpoints have.
 void read_common(RequestFields& fields, const ApiModel& model, CompletionRequest& request) {
-    read_model(fields, model);
+    read_model(fields, model.name);
     request.sampling = model.sampling;
     read_sampling(fields, request.sampling);
     request.logit_changes = read_logit_changes(fields, model.tokenizer.vocab_size());
@@ -171,48 +172,6 @@ std::vector<Id> encode_messages(RequestFields& fields, const ApiModel& model,
                                render_conversation(*model.chat_template, messages, options));
 }
 
-// The array, if it is one of tokens.
-const JsonArray* find_ids(const Json& value) {
-    const JsonArray* array = value.as<JsonArray>();
-    return array && !array->empty() && array->front().number() ? array : nullptr;
-}
-
-std::vector<Id> ids_of(const JsonArray& array, const ApiModel& model) {
-    std::vector<Id> ids;
-    for (const Json& each : array) {
-        const std::int64_t* id = each.as<std::int64_t>();
-        if (!id || *id < 0 || std::uint64_t(*id) >= model.tokenizer.vocab_size())
-            throw invalid_request("prompt has a token that is not in the vocabulary of " +
-                                      std::to_string(model.tokenizer.vocab_size()),
-                                  "prompt");
-        ids.push_back(Id(*id));
-    }
-    return ids;
-}
-
-std::vector<Id> encode_one_prompt(const Json& value, const ApiModel& model) {
-    if (const std::string* text = value.as<std::string>())
-        return models::encode_prompt(model.tokenizer, *text);
-    if (const JsonArray* ids = find_ids(value)) return ids_of(*ids, model);
-    throw invalid_request("prompt must be a string, an array of tokens, or an array of these",
-                          "prompt");
-}
-
-// One prompt or several, each a text or tokens.
-std::vector<std::vector<Id>> encode_prompts(RequestFields& fields, const ApiModel& model) {
-    const Json* value = fields.find("prompt");
-    if (!value) throw invalid_request("prompt is required", "prompt");
-    const JsonArray* array = value->as<JsonArray>();
-    if (!array || find_ids(*value)) return {encode_one_prompt(*value, model)};
-    if (array->empty() || array->size() > max_choices)
-        throw invalid_request(
-            "prompt must be an array of 1 to " + std::to_string(max_choices) + " prompts",
-            "prompt");
-    std::vector<std::vector<Id>> prompts;
-    for (const Json& each : *array) prompts.push_back(encode_one_prompt(each, model));
-    return prompts;
-}
-
 // Reads the fields of one endpoint; errors of templates and tokenizers name the prompt.
 template <class Read>
 CompletionRequest read_request(const Json& object, const std::string& prompt,
@@ -269,7 +228,10 @@ CompletionRequest parse_completion_request(std::string_view body, const ApiModel
         read_common(fields, model, request);
         if (const auto top_logprobs = fields.integer("logprobs", 0, 5))
             request.top_logprobs = size_t(*top_logprobs);
-        request.prompts = encode_prompts(fields, model);
+        request.prompts = read_tokens(
+            fields,
+            {"prompt", max_choices, model.tokenizer.vocab_size(),
+             [&](const auto& text) { return models::encode_prompt(model.tokenizer, text); }});
         if (request.prompts.size() * request.n > max_choices)
             throw invalid_request(
                 "prompts times n must be at most " + std::to_string(max_choices), "n");

@@ -11,6 +11,7 @@
 #include "chapters/14_fine_tuning/chat_template.hpp"
 #include "chapters/23_structured_output/token_mask.hpp"
 #include "chapters/apps/serve/api/grammar_cache.hpp"
+#include "chapters/apps/serve/api/request_fields.hpp"
 #include "chapters/apps/serve/api/sampling_fields.hpp"
 #include "chapters/models/chat/bad_words.hpp"
 #include "common/files/json.hpp"
@@ -54,8 +55,9 @@ inline constexpr std::size_t max_choices = 16;  // of a request: prompts times n
 CompletionRequest parse_chat_request(std::string_view body, const ApiModel& model);
 CompletionRequest parse_completion_request(std::string_view body, const ApiModel& model);
 
-// The two steps of parse_chat_request.
+// The steps of parse_chat_request. read_model rejects another model than the served one.
 Json parse_body(std::string_view body);  // an object
+void read_model(RequestFields& fields, const std::string& served);
 CompletionRequest read_chat_request(const Json& object, const ApiModel& model);
 
 }  // namespace llm::serve

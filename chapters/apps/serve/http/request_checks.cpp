@@ -100,7 +100,8 @@ std::string accepted_origin(const Request& request, const AccessRules& rules) {
 
 std::string allowed_methods(const std::string& path) {
     const std::string stored = "/v1/chat/completions/", models = "/v1/models/";
-    if (path == "/v1/completions" || path == "/v1/responses") return "POST";
+    if (path == "/v1/completions" || path == "/v1/responses" || path == "/v1/embeddings")
+        return "POST";
     if (path == "/v1/chat/completions") return "GET, HEAD, POST";
     if (path.starts_with(stored) && path != stored)
         return path.ends_with("/messages") ? "GET, HEAD" : "GET, HEAD, POST, DELETE";

@@ -9,6 +9,7 @@
 #include "chapters/21_serving/engine.hpp"
 #include "chapters/apps/serve/loop/event_queue.hpp"
 #include "chapters/apps/serve/loop/metrics.hpp"
+#include "chapters/apps/serve/loop/request_loop.hpp"
 
 namespace llm::serve {
 
@@ -36,20 +37,13 @@ class OpenRequest {
     std::map<std::size_t, std::uint64_t> open_{};  // the id of each choice's sequence
 };
 
-struct ServerBusy : std::runtime_error {
-    ServerBusy() : std::runtime_error("too many requests are waiting; try again later") {}
-};
-struct ServerStops : std::runtime_error {
-    ServerStops() : std::runtime_error("the server is shutting down") {}
-};
-
-class EngineLoop {
+class EngineLoop final : public RequestLoop {
  public:
     // A request is rejected while max_waiting sequences wait. The model and the metrics must
     // outlive the loop.
     EngineLoop(const FastModel& model, const EngineConfig& config, std::size_t max_waiting,
                Metrics& metrics);
-    ~EngineLoop();  // no OpenRequest may exist any more
+    ~EngineLoop() override;  // no OpenRequest may exist any more
 
     // Adds the sequences of a request, which are a group; top_logprobs is none if no
     // log-probabilities are asked for. Throws ServerBusy if too many wait, ServerStops after
@@ -57,11 +51,10 @@ class EngineLoop {
     OpenRequest submit(std::vector<GenerationRequest> requests,
                        std::optional<std::size_t> top_logprobs = {});
 
-    // Rejects new requests from now on. Returns the number of sequences that have not ended.
-    std::size_t stop_accepting();
-    std::size_t num_open() const;
-    // Ends all sequences; each gets an end that says so. Returns how many there were.
-    std::size_t cancel_all();
+    // Of sequences.
+    std::size_t stop_accepting() override;
+    std::size_t num_open() const override;
+    std::size_t cancel_all() override;
 
  private:
     friend class OpenRequest;
